@@ -1,0 +1,2 @@
+//! The flowlane command.
+fn main() {}
