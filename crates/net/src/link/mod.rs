@@ -1,0 +1,81 @@
+//! Links: sources and sinks of Ethernet frames with several queue pairs.
+//!
+//! A link is opened once and falls apart into its queues; each goes to one worker and is used by it alone. What a
+//! link can do is in [`LinkInfo`]; how each driver is set up, and its traps, in `docs/links.md`.
+//!
+//! A queue never blocks and never drops silently: what it cannot take stays with the caller, what it had to drop is
+//! counted in [`QueueStats`] under a name.
+
+use flowlane_stack::wire::MacAddr;
+use flowlane_sys::frame::{Frame, Pool};
+use std::os::fd::BorrowedFd;
+
+/// What a link is and can do. Constant after opening.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Name as the user gave it, for messages: `af-xdp:eth0`.
+    pub name: String,
+    /// The link's own Ethernet address.
+    pub mac: MacAddr,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Queue pairs.
+    pub queues: usize,
+    /// The link completes transport checksums on send ([`Checksum::Partial`](flowlane_sys::frame::Checksum)).
+    pub checksum_offload: bool,
+    /// The link cuts TCP packets of up to this many bytes into segments; 0 if it does not.
+    pub segmentation: usize,
+    /// Received frames come with a flow hash and its type.
+    pub delivers_hash: bool,
+}
+
+/// One queue pair of a link.
+pub trait Queue: Send {
+    /// Appends up to `max` received frames to `into` and returns how many. The frames' data starts at the Ethernet
+    /// header; `meta().queue` is set, the hash if the link has one.
+    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize;
+
+    /// How many frames [`Queue::transmit`] would take now.
+    fn room(&mut self) -> usize;
+
+    /// Takes frames from the front of `frames` while there is room; the others stay. Returns how many were taken.
+    /// Nothing need leave before [`Queue::flush`].
+    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize;
+
+    /// Hands everything taken to the other side, and frees what that side has finished with. `true` when nothing
+    /// taken is left to hand over, so that a later frame of another queue cannot overtake it here.
+    fn flush(&mut self) -> bool;
+
+    /// Whether frames may be waiting: the last look before sleep.
+    fn ready(&mut self) -> bool;
+
+    /// What to wait on for reading; `None` for links in memory, which ring the worker's doorbell instead.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Counters since opening.
+    fn stats(&self) -> QueueStats;
+}
+
+/// Counters of one queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct QueueStats {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Frames that the link could not deliver for want of a free frame.
+    pub rx_no_frame: u64,
+    /// Frames that found the receive ring full, as far as the link tells.
+    pub rx_ring_full: u64,
+    /// Frames received but too long, cut short or otherwise not deliverable.
+    pub rx_bad: u64,
+    /// Frames sent.
+    pub tx_frames: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames that the link refused for good (too long, device down).
+    pub tx_failed: u64,
+    /// System calls made for this queue.
+    pub system_calls: u64,
+}

@@ -1,0 +1,291 @@
+//! A worker's pool: its own free frames, and parcels of foreign ones on their way home.
+//!
+//! The pool belongs to the thread that attached it. Dropping a frame anywhere on that thread finds the pool through
+//! a thread-local pointer and is a list push; a foreign frame is put into the parcel of its home, and a parcel of
+//! [`PARCEL`] frames goes home with one atomic operation. On a thread without a pool a frame goes home alone.
+
+use super::memory::{FrameMemory, Region, Slot};
+use super::{Frame, HEADROOM, Meta};
+use std::cell::Cell;
+use std::ptr::{NonNull, null};
+use std::sync::atomic::Ordering;
+
+/// Foreign frames collected before they are sent home together.
+const PARCEL: u32 = 32;
+
+thread_local! {
+    static LOCAL: Cell<*const Inner> = const { Cell::new(null()) };
+}
+
+/// Why a pool could not be attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// There is no such home.
+    NoSuchHome,
+    /// Another pool holds this home.
+    Taken,
+}
+
+impl std::fmt::Display for AttachError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoSuchHome => "frame pool: no such home",
+            Self::Taken => "frame pool: the home is held by another pool",
+        })
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+/// Counters of one pool since it was attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolStats {
+    /// Frames handed out.
+    pub allocated: u64,
+    /// Requests that found no frame.
+    pub exhausted: u64,
+    /// Frames of other homes sent back to them.
+    pub sent_home: u64,
+    /// Frames that came back from other threads.
+    pub came_home: u64,
+    /// Free frames now.
+    pub free: u64,
+}
+
+struct Parcel {
+    first: Cell<Option<NonNull<Slot>>>,
+    last: Cell<Option<NonNull<Slot>>>,
+    len: Cell<u32>,
+}
+
+struct Inner {
+    region: *const Region,
+    home: u16,
+    free: Cell<Option<NonNull<Slot>>>,
+    free_len: Cell<u64>,
+    parcels: Box<[Parcel]>,
+    allocated: Cell<u64>,
+    exhausted: Cell<u64>,
+    sent_home: Cell<u64>,
+    came_home: Cell<u64>,
+}
+
+/// The frames of one worker. Stays on the thread that attached it.
+pub struct Pool {
+    inner: Box<Inner>,
+    memory: FrameMemory,
+    /// Not `Send`: the thread-local pointer of this thread may name it.
+    on_this_thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Pool {
+    pub(super) fn attach(memory: FrameMemory, home: usize) -> Result<Self, AttachError> {
+        let region = memory.region();
+        let place = region.homes.get(home).ok_or(AttachError::NoSuchHome)?;
+        if place.attached.swap(true, Ordering::Acquire) {
+            return Err(AttachError::Taken);
+        }
+        let parcels = region
+            .homes
+            .iter()
+            .map(|_| Parcel { first: Cell::new(None), last: Cell::new(None), len: Cell::new(0) })
+            .collect();
+        let inner = Box::new(Inner {
+            region,
+            home: home as u16,
+            free: Cell::new(None),
+            free_len: Cell::new(0),
+            parcels,
+            allocated: Cell::new(0),
+            exhausted: Cell::new(0),
+            sent_home: Cell::new(0),
+            came_home: Cell::new(0),
+        });
+        inner.collect();
+        inner.came_home.set(0);
+        LOCAL.with(|local| {
+            if local.get().is_null() {
+                local.set(&raw const *inner);
+            }
+        });
+        Ok(Self { inner, memory, on_this_thread: std::marker::PhantomData })
+    }
+
+    /// A frame with [`HEADROOM`] bytes before its (empty) data and fresh metadata; `None` when there is none free.
+    #[inline]
+    #[must_use]
+    pub fn alloc(&self) -> Option<Frame> {
+        let mut slot = self.alloc_slot()?;
+        // SAFETY: the slot was just taken off the free list: it is nobody else's.
+        unsafe {
+            let s = slot.as_mut();
+            s.offset = HEADROOM as u32;
+            s.len = 0;
+            s.meta = Meta::default();
+            Some(Frame::from_slot(slot))
+        }
+    }
+
+    /// A free slot as it stands, with no `next`.
+    #[inline]
+    pub(crate) fn alloc_slot(&self) -> Option<NonNull<Slot>> {
+        let inner = &*self.inner;
+        let mut head = inner.free.get();
+        if head.is_none() {
+            inner.collect();
+            head = inner.free.get();
+        }
+        let Some(mut slot) = head else {
+            inner.exhausted.set(inner.exhausted.get() + 1);
+            return None;
+        };
+        // SAFETY: a slot on the free list is this pool's alone.
+        inner.free.set(unsafe { slot.as_mut().next.take() });
+        inner.free_len.set(inner.free_len.get() - 1);
+        inner.allocated.set(inner.allocated.get() + 1);
+        Some(slot)
+    }
+
+    /// Sends incomplete parcels home. A worker calls this when it is about to sleep.
+    pub fn flush(&self) {
+        for home in 0..self.inner.parcels.len() {
+            self.inner.send_parcel(home);
+        }
+    }
+
+    /// Frames free in this pool now, without those on their way back from other threads.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.inner.free_len.get() as usize
+    }
+
+    /// The memory this pool draws from.
+    #[must_use]
+    pub fn memory(&self) -> &FrameMemory {
+        &self.memory
+    }
+
+    /// Counters since the pool was attached.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let inner = &*self.inner;
+        PoolStats {
+            allocated: inner.allocated.get(),
+            exhausted: inner.exhausted.get(),
+            sent_home: inner.sent_home.get(),
+            came_home: inner.came_home.get(),
+            free: inner.free_len.get(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("home", &self.inner.home).field("stats", &self.stats()).finish()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        LOCAL.with(|local| {
+            if std::ptr::eq(local.get(), &raw const *self.inner) {
+                local.set(null());
+            }
+        });
+        self.flush();
+        let home = &self.memory.region().homes[self.inner.home as usize];
+        while let Some(mut slot) = self.inner.free.get() {
+            // SAFETY: a slot on the free list is this pool's alone, and goes back to its home.
+            unsafe {
+                self.inner.free.set(slot.as_mut().next.take());
+                home.push(slot, slot);
+            }
+        }
+        home.attached.store(false, Ordering::Release);
+    }
+}
+
+impl Inner {
+    /// Takes what other threads have sent home.
+    #[cold]
+    fn collect(&self) {
+        // SAFETY: the pool holds the memory, so the region lives.
+        let region = unsafe { &*self.region };
+        let Some(first) = region.homes[self.home as usize].take() else { return };
+        let mut last = first;
+        let mut n = 1;
+        // SAFETY: slots taken from the return stack are this pool's alone.
+        unsafe {
+            while let Some(next) = last.as_ref().next {
+                last = next;
+                n += 1;
+            }
+            last.as_mut().next = self.free.get();
+        }
+        self.free.set(Some(first));
+        self.free_len.set(self.free_len.get() + n);
+        self.came_home.set(self.came_home.get() + n);
+    }
+
+    /// # Safety
+    /// The caller owns `slot` and gives it up.
+    #[inline]
+    unsafe fn put(&self, mut slot: NonNull<Slot>) {
+        // SAFETY: the slot is ours now.
+        let s = unsafe { slot.as_mut() };
+        if s.home == self.home {
+            s.next = self.free.get();
+            self.free.set(Some(slot));
+            self.free_len.set(self.free_len.get() + 1);
+            return;
+        }
+        let home = s.home as usize;
+        let parcel = &self.parcels[home];
+        s.next = parcel.first.get();
+        if parcel.first.replace(Some(slot)).is_none() {
+            parcel.last.set(Some(slot));
+        }
+        parcel.len.set(parcel.len.get() + 1);
+        if parcel.len.get() >= PARCEL {
+            self.send_parcel(home);
+        }
+    }
+
+    fn send_parcel(&self, home: usize) {
+        let parcel = &self.parcels[home];
+        if let (Some(first), Some(last)) = (parcel.first.take(), parcel.last.take()) {
+            self.sent_home.set(self.sent_home.get() + u64::from(parcel.len.replace(0)));
+            // SAFETY: the pool holds the memory, so the region lives; the parcel's slots are this pool's to give.
+            unsafe { (*self.region).homes[home].push(first, last) };
+        }
+    }
+}
+
+/// Frees a slot and the chain behind it.
+///
+/// # Safety
+/// The caller holds the only handle to `slot` (and with it its chain) and gives it up.
+#[inline]
+pub(super) unsafe fn release(slot: NonNull<Slot>) {
+    let mut next = Some(slot);
+    while let Some(mut slot) = next {
+        // SAFETY: the caller owns the slot; it is read before it is given up.
+        let region = unsafe {
+            let s = slot.as_mut();
+            next = s.next.take();
+            s.region
+        };
+        let local = LOCAL.with(Cell::get);
+        // SAFETY: `local` is null or names a pool of this thread that is alive (its drop clears the pointer). The
+        // region outlives its frames, and the slot is ours to give.
+        unsafe {
+            if !local.is_null() && std::ptr::eq((*local).region, region) {
+                (*local).put(slot);
+            } else {
+                let home = slot.as_ref().home as usize;
+                (*region).homes[home].push(slot, slot);
+            }
+        }
+    }
+}
