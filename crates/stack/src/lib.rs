@@ -1,2 +1,5 @@
-//! See the workspace README.
+//! One lane of the network stack, sans-I/O.
 #![forbid(unsafe_code)]
+
+pub mod packet;
+pub mod rng;

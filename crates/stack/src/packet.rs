@@ -1,0 +1,120 @@
+//! What passes between the IP layer and the transports of a lane.
+//!
+//! On its way up a packet keeps its IP header in the frame's headroom, so that an ICMP error can quote it. On its way
+//! down a transport fills a frame from its own header on and says where it should go; IP and Ethernet headers are put
+//! in front by the lane.
+
+use core::net::IpAddr;
+use flowlane_sys::frame::{Frame, Pool};
+
+use crate::rng::Rng;
+use crate::time::Time;
+
+/// What a transport may use while it handles something: lent by the lane, which got it from its worker.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    /// Now, on the worker's clock.
+    pub now: Time,
+    /// Where frames come from.
+    pub frames: &'a Pool,
+    /// The lane's randomness, seeded from outside.
+    pub rng: &'a mut Rng,
+    /// What the link will do for outgoing packets.
+    pub offload: Offload,
+}
+
+/// What a link does for outgoing packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offload {
+    /// Transport checksums may be left to the link (`Checksum::Partial`).
+    pub checksum: bool,
+    /// TCP packets of up to this many bytes of payload may be handed down for the link to cut; 0 for none.
+    pub segmentation: usize,
+}
+
+/// A packet for a transport. The frame's data starts at the transport header and ends with the IP payload.
+#[derive(Debug)]
+pub struct IpInput {
+    /// Transport header and payload; the IP header lies in the headroom, `ip.header_len` bytes before the data.
+    pub frame: Frame,
+    /// What the IP header said.
+    pub ip: IpMeta,
+}
+
+/// What the IP header of a received packet said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpMeta {
+    /// Who sent it.
+    pub src: IpAddr,
+    /// To which address: one of ours, a broadcast or a joined group.
+    pub dst: IpAddr,
+    /// Protocol number of the payload.
+    pub protocol: u8,
+    /// TTL or hop limit as received.
+    pub hop_limit: u8,
+    /// Type of service or traffic class, ECN in the low two bits.
+    pub traffic_class: u8,
+    /// Bytes from the start of the IP header to the transport header.
+    pub header_len: u16,
+    /// Interface of the host it came in on.
+    pub interface: u8,
+    /// MTU of that interface, bytes of IP packet.
+    pub mtu: u16,
+    /// `dst` is one of our own addresses, not a broadcast or multicast one.
+    pub unicast: bool,
+}
+
+/// A packet from a transport. The frame's data starts at the transport header.
+#[derive(Debug)]
+pub struct IpOutput {
+    /// Transport header and payload, with room in front for IP and Ethernet. `meta().checksum` and
+    /// `meta().segmentation` say what is left to the link.
+    pub frame: Frame,
+    /// One of our addresses.
+    pub src: IpAddr,
+    /// The destination.
+    pub dst: IpAddr,
+    /// Protocol number of the payload.
+    pub protocol: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// Type of service or traffic class.
+    pub traffic_class: u8,
+    /// IPv4: set DF.
+    pub dont_fragment: bool,
+}
+
+/// An ICMP error about a packet that we sent, checked by the IP layer as far as it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcmpError {
+    /// Our address, the quoted packet's source.
+    pub local: IpAddr,
+    /// The quoted packet's destination.
+    pub remote: IpAddr,
+    /// Quoted protocol.
+    pub protocol: u8,
+    /// First 8 bytes of the quoted transport header.
+    pub quoted: [u8; 8],
+    /// What went wrong.
+    pub kind: IcmpErrorKind,
+}
+
+/// Kinds of ICMP error, across both families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IcmpErrorKind {
+    /// Nobody listens on that port.
+    PortUnreachable,
+    /// The host does not take that protocol.
+    ProtocolUnreachable,
+    /// The host or its network cannot be reached; perhaps only now.
+    HostUnreachable,
+    /// Somebody on the way forbids it.
+    Prohibited,
+    /// The packet was too big for a link with this MTU (bytes of IP packet; 0 when an old router did not say).
+    PacketTooBig(u16),
+    /// The hop limit ran out.
+    TimeExceeded,
+    /// A header field was not understood.
+    ParameterProblem,
+}
