@@ -1,0 +1,217 @@
+//! Interfaces: a link as the stack sees it, with its addresses.
+//!
+//! The configuration is the same in every lane of a host and does not change while packets flow. Which multicast
+//! groups are joined does, and each lane keeps its own list.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::address::{AddressSet, Prefix};
+use crate::packet::Offload;
+use crate::wire::MacAddr;
+
+/// One interface of a host.
+#[derive(Debug, Clone)]
+pub struct InterfaceConfig {
+    /// Our Ethernet address on it.
+    pub mac: MacAddr,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Our addresses, each with the network it is on.
+    pub addresses: Vec<Prefix>,
+    /// Networks of which every address is ours: ARP and NDP are answered for them, packets to them taken. A load
+    /// generator's clients live here.
+    pub claimed: Vec<Prefix>,
+    /// 802.1Q VLAN of all traffic on this interface; `None` for untagged.
+    pub vlan: Option<u16>,
+    /// What the link does for outgoing packets.
+    pub offload: Offload,
+}
+
+/// What an address is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// Ours alone.
+    Unicast,
+    /// A broadcast address of a network we are on, or the limited one.
+    Broadcast,
+    /// A multicast group we are in.
+    Multicast,
+    /// A multicast group we are not in.
+    OtherGroup,
+    /// Somebody else's.
+    Other,
+}
+
+/// An interface inside a lane.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    pub(crate) config: InterfaceConfig,
+    /// Link-local IPv6 address made from the Ethernet address (RFC 4291 appendix A).
+    pub(crate) link_local: Ipv6Addr,
+    /// First configured IPv4 address: nearly every packet is for it.
+    primary_v4: Option<Ipv4Addr>,
+    local: AddressSet,
+    broadcasts: Vec<Ipv4Addr>,
+    groups: hashbrown::HashSet<IpAddr, foldhash::fast::FixedState>,
+}
+
+impl Interface {
+    pub(crate) fn new(config: InterfaceConfig, seed: u64) -> Self {
+        let link_local = link_local(config.mac);
+        let own = config.addresses.iter().map(|p| Prefix::host(p.address()));
+        let local = own.chain(config.claimed.iter().copied()).chain([Prefix::host(IpAddr::V6(link_local))]);
+        let mut this = Self {
+            link_local,
+            primary_v4: config.addresses.iter().find_map(|p| match p.address() {
+                IpAddr::V4(a) => Some(a),
+                IpAddr::V6(_) => None,
+            }),
+            local: AddressSet::new(local),
+            broadcasts: config.addresses.iter().filter_map(Prefix::broadcast).collect(),
+            groups: hashbrown::HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
+            config,
+        };
+        this.groups.insert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)));
+        this.groups.insert(IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)));
+        this
+    }
+
+    /// What `address` is to this interface.
+    #[inline]
+    pub(crate) fn destination(&self, address: IpAddr) -> Destination {
+        match address {
+            IpAddr::V4(a) => {
+                if self.primary_v4 == Some(a) {
+                    return Destination::Unicast;
+                }
+                if a.is_multicast() {
+                    return self.group(address);
+                }
+                if a.is_broadcast() || self.broadcasts.contains(&a) {
+                    return Destination::Broadcast;
+                }
+            }
+            IpAddr::V6(a) => {
+                if a.is_multicast() {
+                    return self.group_v6(a);
+                }
+            }
+        }
+        if self.local.contains(address) { Destination::Unicast } else { Destination::Other }
+    }
+
+    /// Whether `address` is one of our own.
+    #[inline]
+    pub(crate) fn is_local(&self, address: IpAddr) -> bool {
+        self.local.contains(address)
+    }
+
+    /// Whether `address` is on one of our networks, ours or not.
+    pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
+        let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
+        link_local
+            || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
+    }
+
+    fn group(&self, address: IpAddr) -> Destination {
+        if self.groups.contains(&address) { Destination::Multicast } else { Destination::OtherGroup }
+    }
+
+    /// Solicited-node groups of our addresses (RFC 4291 section 2.7.1) need no entry: the target decides.
+    fn group_v6(&self, a: Ipv6Addr) -> Destination {
+        let s = a.segments();
+        if s[..6] == [0xff02, 0, 0, 0, 0, 1] && s[6] >> 8 == 0xff {
+            return Destination::Multicast;
+        }
+        self.group(IpAddr::V6(a))
+    }
+
+    /// Joins a group; `false` if it was joined already.
+    pub(crate) fn join(&mut self, group: IpAddr) -> bool {
+        self.groups.insert(group)
+    }
+
+    /// Leaves a group; `false` if it was not joined.
+    pub(crate) fn leave(&mut self, group: IpAddr) -> bool {
+        self.groups.remove(&group)
+    }
+
+    /// Groups joined, the ones that every host is in included.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.groups.iter().copied()
+    }
+
+    /// The address to send from when the application does not say: of the destination's network, else the first of
+    /// its family (RFC 6724 rules 1, 2 and 8, as far as they matter with a handful of addresses).
+    pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
+        if let IpAddr::V6(d) = destination {
+            let group_local = d.is_multicast() && d.segments()[0] & 0xf == 2;
+            if d.is_unicast_link_local() || group_local {
+                return Some(IpAddr::V6(self.link_local));
+            }
+        }
+        let family = |p: &&Prefix| p.address().is_ipv4() == destination.is_ipv4();
+        let mut of_family = self.config.addresses.iter().filter(family);
+        of_family
+            .clone()
+            .find(|p| p.contains(destination))
+            .or_else(|| of_family.next())
+            .map(Prefix::address)
+            .or_else(|| self.config.claimed.iter().find(family).and_then(|p| p.nth(u128::from(p.count() > 2))))
+    }
+}
+
+/// The link-local address of an Ethernet address.
+pub(crate) fn link_local(mac: MacAddr) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface() -> Interface {
+        let config = InterfaceConfig {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            addresses: vec!["10.1.0.1/24".parse().unwrap(), "fd00::1/64".parse().unwrap()],
+            claimed: vec!["10.9.0.0/16".parse().unwrap()],
+            vlan: None,
+            offload: Offload::default(),
+        };
+        Interface::new(config, 1)
+    }
+
+    #[test]
+    fn every_kind_of_destination() {
+        let mut i = interface();
+        let kind = |i: &Interface, a: &str| i.destination(a.parse().unwrap());
+        assert_eq!(kind(&i, "10.1.0.1"), Destination::Unicast);
+        assert_eq!(kind(&i, "10.9.255.255"), Destination::Unicast, "claimed networks have no broadcast");
+        assert_eq!(kind(&i, "10.1.0.255"), Destination::Broadcast);
+        assert_eq!(kind(&i, "255.255.255.255"), Destination::Broadcast);
+        assert_eq!(kind(&i, "10.1.0.2"), Destination::Other);
+        assert_eq!(kind(&i, "224.0.0.1"), Destination::Multicast);
+        assert_eq!(kind(&i, "239.1.2.3"), Destination::OtherGroup);
+        assert_eq!(kind(&i, "fd00::1"), Destination::Unicast);
+        assert_eq!(kind(&i, "fe80::ff:fe00:1"), Destination::Unicast);
+        assert_eq!(kind(&i, "ff02::1:ff00:1"), Destination::Multicast);
+        assert_eq!(kind(&i, "ff02::fb"), Destination::OtherGroup);
+        assert!(i.join("239.1.2.3".parse().unwrap()));
+        assert_eq!(kind(&i, "239.1.2.3"), Destination::Multicast);
+        assert!(i.leave("239.1.2.3".parse().unwrap()));
+        assert_eq!(kind(&i, "239.1.2.3"), Destination::OtherGroup);
+    }
+
+    #[test]
+    fn sources_are_of_the_destinations_network() {
+        let i = interface();
+        let source = |d: &str| i.source_for(d.parse().unwrap()).map(|a| a.to_string());
+        assert_eq!(source("10.1.0.7").as_deref(), Some("10.1.0.1"));
+        assert_eq!(source("8.8.8.8").as_deref(), Some("10.1.0.1"));
+        assert_eq!(source("2001:db8::1").as_deref(), Some("fd00::1"));
+        assert_eq!(source("fe80::9").as_deref(), Some("fe80::ff:fe00:1"));
+        assert_eq!(source("ff02::fb").as_deref(), Some("fe80::ff:fe00:1"));
+    }
+}

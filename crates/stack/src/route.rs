@@ -1,0 +1,118 @@
+//! Routes: which interface, and which neighbour on it, leads to a destination.
+//!
+//! Networks of the interfaces' own addresses are on the link; everything else goes to the gateway of the longest
+//! matching route. Routes are few and written by people, so they are searched in order of length; packets to
+//! neighbours, which are nearly all, find the first.
+
+use core::net::IpAddr;
+
+use crate::address::Prefix;
+use crate::interface::InterfaceConfig;
+
+/// One route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Destinations.
+    pub prefix: Prefix,
+    /// Who takes the packets; `None` when the destination itself is on the link.
+    pub gateway: Option<IpAddr>,
+    /// Index of the interface.
+    pub interface: u8,
+}
+
+/// Where the next hop of a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// Interface to send on.
+    pub interface: u8,
+    /// Whose Ethernet address is wanted.
+    pub address: IpAddr,
+}
+
+/// The routes of a host, longest first.
+#[derive(Debug, Clone, Default)]
+pub struct Routes {
+    v4: Vec<Route>,
+    v6: Vec<Route>,
+}
+
+impl Routes {
+    /// The networks of `interfaces` and `more` routes.
+    pub(crate) fn new(interfaces: &[InterfaceConfig], more: &[Route]) -> Self {
+        let mut routes = Self::default();
+        for (i, config) in interfaces.iter().enumerate() {
+            let local: Prefix = Prefix::LINK_LOCAL;
+            for prefix in config.addresses.iter().copied().chain([local]) {
+                routes.add(Route { prefix, gateway: None, interface: i as u8 });
+            }
+        }
+        for route in more {
+            routes.add(*route);
+        }
+        routes
+    }
+
+    fn add(&mut self, route: Route) {
+        let family = if route.prefix.address().is_ipv4() { &mut self.v4 } else { &mut self.v6 };
+        let at = family.partition_point(|r| r.prefix.len() >= route.prefix.len());
+        family.insert(at, route);
+    }
+
+    /// The next hop towards `destination`; `None` without a route. Multicast and broadcast go out of the first
+    /// interface unless a route says otherwise.
+    #[inline]
+    #[must_use]
+    pub fn hop(&self, destination: IpAddr) -> Option<Hop> {
+        let family = if destination.is_ipv4() { &self.v4 } else { &self.v6 };
+        for route in family {
+            if route.prefix.contains(destination) {
+                return Some(Hop {
+                    interface: route.interface,
+                    address: route.gateway.unwrap_or(destination),
+                });
+            }
+        }
+        let group = match destination {
+            IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),
+            IpAddr::V6(a) => a.is_multicast(),
+        };
+        group.then_some(Hop { interface: 0, address: destination })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Offload;
+    use crate::wire::MacAddr;
+
+    #[test]
+    fn the_longest_prefix_wins() {
+        let on = |addresses: &[&str]| InterfaceConfig {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            addresses: addresses.iter().map(|s| s.parse().unwrap()).collect(),
+            claimed: vec![],
+            vlan: None,
+            offload: Offload::default(),
+        };
+        let via = |prefix: &str, gateway: &str, interface| Route {
+            prefix: prefix.parse().unwrap(),
+            gateway: Some(gateway.parse().unwrap()),
+            interface,
+        };
+        let routes = Routes::new(
+            &[on(&["10.1.0.1/24"]), on(&["10.2.0.1/16", "fd00::1/64"])],
+            &[via("0.0.0.0/0", "10.1.0.254", 0), via("10.1.0.128/25", "10.2.0.9", 1)],
+        );
+        let hop = |a: &str| routes.hop(a.parse().unwrap()).map(|h| (h.interface, h.address.to_string()));
+        assert_eq!(hop("10.1.0.5"), Some((0, "10.1.0.5".into())));
+        assert_eq!(hop("10.1.0.200"), Some((1, "10.2.0.9".into())));
+        assert_eq!(hop("10.2.9.9"), Some((1, "10.2.9.9".into())));
+        assert_eq!(hop("8.8.8.8"), Some((0, "10.1.0.254".into())));
+        assert_eq!(hop("fd00::9"), Some((1, "fd00::9".into())));
+        assert_eq!(hop("2001:db8::1"), None);
+        assert_eq!(hop("ff02::1"), Some((0, "ff02::1".into())));
+        assert_eq!(hop("fe80::1"), Some((0, "fe80::1".into())));
+    }
+}

@@ -1,0 +1,165 @@
+//! Why a packet was dropped: every way out of the stack that is not delivery has a name here.
+
+use super::{Counter, Counters};
+use crate::wire::Malformed;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $slug:literal, $text:literal;)+) => {
+        /// Why the lane dropped a packet that could be read. Those that could not have a [`Malformed`] reason.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum DropReason {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl DropReason {
+            /// Every reason, in order of number.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$name,)+];
+
+            /// Name for machines.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$name => $slug,)+ }
+            }
+
+            /// Words for people.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(DropReason::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Ethernet destination is neither ours, broadcast nor multicast.
+    OtherHost = "other-host", "frames for another Ethernet address";
+    /// VLAN tag where none is configured, none where one is, or another.
+    VlanMismatch = "vlan-mismatch", "frames of another VLAN";
+    /// EtherType that the stack does not speak.
+    UnknownEtherType = "unknown-ethertype", "frames of an unknown EtherType";
+    /// IP destination is no address of ours.
+    NotOurAddress = "not-our-address", "packets for an address that is not ours";
+    /// IP source that no host can have: multicast, broadcast, unspecified, loopback or our own.
+    BadSource = "bad-source", "packets from an impossible source address";
+    /// Multicast group that nobody joined.
+    NoGroup = "no-group", "packets for a multicast group that nobody joined";
+    /// IPv4 source route, refused (RFC 7126).
+    SourceRoute = "source-route", "packets with a source route";
+    /// Protocol that nobody handles.
+    UnknownProtocol = "unknown-protocol", "packets of an unknown protocol";
+    /// A fragment: reassembly is not part of this version.
+    FragmentUnsupported = "fragment-unsupported", "fragments (reassembly is not supported)";
+    /// IPv6 option or header that says: drop the packet.
+    Ipv6Option = "ipv6-option", "IPv6 packets with an option that forbids processing";
+    /// ARP from an address outside the link's prefixes.
+    ArpStranger = "arp-stranger", "ARP from an address outside our prefixes";
+    /// ARP not for us.
+    ArpNotForUs = "arp-not-for-us", "ARP requests for other hosts";
+    /// ARP or NDP claiming an address of ours.
+    AddressConflict = "address-conflict", "neighbours claiming one of our addresses";
+    /// Neighbour discovery that did not come from the link (hop limit below 255) or is inconsistent.
+    NdpInvalid = "ndp-invalid", "neighbour discovery messages that break RFC 4861";
+    /// ICMP message nobody waits for.
+    IcmpUnhandled = "icmp-unhandled", "ICMP messages of a kind that is not handled";
+    /// Wrong ICMP checksum.
+    IcmpChecksum = "icmp-checksum", "ICMP messages with a bad checksum";
+    /// ICMP error quoting a packet that we did not send.
+    IcmpUnrelated = "icmp-unrelated", "ICMP errors about no packet of ours";
+    /// ICMP echo to a broadcast or multicast address.
+    IcmpBroadcast = "icmp-broadcast", "ICMP requests to a broadcast or multicast address";
+    /// Wrong UDP checksum.
+    UdpChecksum = "udp-checksum", "UDP datagrams with a bad checksum";
+    /// UDP over IPv6 without checksum (RFC 8200 section 8.1).
+    UdpNoChecksum = "udp-no-checksum", "UDP over IPv6 datagrams without checksum";
+    /// No socket for a datagram.
+    UdpNoSocket = "udp-no-socket", "UDP datagrams for a port without socket";
+    /// The socket's queue is full.
+    UdpSocketFull = "udp-socket-full", "UDP datagrams for a socket whose queue is full";
+    /// No TCP in this lane.
+    TcpUnsupported = "tcp-unsupported", "TCP segments (TCP is not supported)";
+    /// No frame free for an answer or a packet of our own.
+    NoFrame = "no-frame", "packets not sent for want of a frame";
+    /// No route to the destination.
+    NoRoute = "no-route", "packets without a route";
+    /// The next hop did not answer.
+    NoNeighbour = "no-neighbour", "packets whose next hop did not answer";
+    /// Too many packets wait for the next hop's address.
+    NeighbourQueueFull = "neighbour-queue-full", "packets that found too many others waiting for a next hop";
+    /// The lane's output queue is full.
+    OutputFull = "output-full", "packets that found the lane's output queue full";
+    /// The packet is larger than the link allows and may not be fragmented.
+    TooBig = "too-big", "packets larger than the MTU";
+    /// The header could not be put in front: no headroom.
+    NoHeadroom = "no-headroom", "packets without room for their headers";
+    /// The lane's redirect queue is full.
+    RedirectFull = "redirect-full", "packets for another lane that found the redirect queue full";
+    /// A frame chain where one frame is expected.
+    Chained = "chained", "packets in several frames where one is expected";
+}
+
+/// Dropped packets by reason, readable or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drops {
+    reasons: [u64; DropReason::ALL.len()],
+    malformed: [u64; Malformed::ALL.len()],
+}
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self { reasons: [0; DropReason::ALL.len()], malformed: [0; Malformed::ALL.len()] }
+    }
+}
+
+impl Drops {
+    /// Counts one packet.
+    #[inline]
+    pub fn count(&mut self, reason: DropReason) {
+        self.reasons[reason as usize] += 1;
+    }
+
+    /// Counts one packet that could not be read.
+    #[inline]
+    pub fn count_malformed(&mut self, reason: Malformed) {
+        self.malformed[reason.index()] += 1;
+    }
+
+    /// Packets dropped for `reason`.
+    #[must_use]
+    pub fn get(&self, reason: DropReason) -> u64 {
+        self.reasons[reason as usize]
+    }
+
+    /// Packets dropped because they could not be read.
+    #[must_use]
+    pub fn get_malformed(&self, reason: Malformed) -> u64 {
+        self.malformed[reason.index()]
+    }
+
+    /// All packets dropped.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.reasons.iter().chain(&self.malformed).sum()
+    }
+}
+
+impl Counters for Drops {
+    fn each(&self, f: &mut dyn FnMut(Counter)) {
+        for (reason, &value) in DropReason::ALL.iter().zip(&self.reasons) {
+            f(Counter { name: reason.name(), text: reason.text(), value });
+        }
+        for (reason, &value) in Malformed::ALL.iter().zip(&self.malformed) {
+            f(Counter { name: reason.name(), text: reason.name(), value });
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (a, b) in self.reasons.iter_mut().zip(&other.reasons) {
+            *a += b;
+        }
+        for (a, b) in self.malformed.iter_mut().zip(&other.malformed) {
+            *a += b;
+        }
+    }
+}

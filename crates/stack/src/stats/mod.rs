@@ -1,0 +1,115 @@
+//! Counters of a lane: plain integers, written by the lane alone and read on request.
+//!
+//! Names and meanings follow `netstat -s` where it has them. Each group is a struct of `u64`s that can be walked by
+//! name, so that text, JSON and metrics are written once. A packet that is dropped is counted once under its
+//! [`DropReason`], and once in the counter of its protocol that `netstat` would have used, if there is one.
+
+mod drops;
+mod ip;
+mod link_layer;
+mod udp;
+
+pub use drops::{DropReason, Drops};
+pub use ip::{IcmpStats, IpStats};
+pub use link_layer::{ArpStats, EthernetStats};
+pub use udp::UdpStats;
+
+/// One counter with its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counter {
+    /// Name for machines: lower case, words joined by hyphens.
+    pub name: &'static str,
+    /// Words for people, as `netstat -s` puts them.
+    pub text: &'static str,
+    /// The count.
+    pub value: u64,
+}
+
+/// A group of counters.
+pub trait Counters {
+    /// Calls `f` with every counter, in the order of display.
+    fn each(&self, f: &mut dyn FnMut(Counter));
+
+    /// Adds the counters of `other`, of the same group.
+    fn add(&mut self, other: &Self);
+}
+
+macro_rules! counters {
+    ($(#[$meta:meta])* $name:ident { $($field:ident: $slug:literal, $text:literal;)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct $name {
+            $(#[doc = concat!($text, ".")] pub $field: u64,)+
+        }
+
+        impl crate::stats::Counters for $name {
+            fn each(&self, f: &mut dyn FnMut(crate::stats::Counter)) {
+                $(f(crate::stats::Counter { name: $slug, text: $text, value: self.$field });)+
+            }
+
+            fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
+}
+pub(crate) use counters;
+
+/// All counters of a lane.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LaneStats {
+    /// Ethernet.
+    pub ethernet: EthernetStats,
+    /// ARP and neighbour discovery.
+    pub arp: ArpStats,
+    /// IPv4.
+    pub ip: IpStats,
+    /// IPv6.
+    pub ip6: IpStats,
+    /// ICMP for IPv4.
+    pub icmp: IcmpStats,
+    /// ICMP for IPv6.
+    pub icmp6: IcmpStats,
+    /// UDP over both.
+    pub udp: UdpStats,
+    /// Packets dropped, by reason.
+    pub drops: Drops,
+}
+
+impl LaneStats {
+    /// Adds the counters of another lane.
+    pub fn add(&mut self, other: &Self) {
+        self.ethernet.add(&other.ethernet);
+        self.arp.add(&other.arp);
+        self.ip.add(&other.ip);
+        self.ip6.add(&other.ip6);
+        self.icmp.add(&other.icmp);
+        self.icmp6.add(&other.icmp6);
+        self.udp.add(&other.udp);
+        self.drops.add(&other.drops);
+    }
+
+    /// Calls `f` with the name of every group and the group.
+    pub fn groups(&self, f: &mut dyn FnMut(&'static str, &dyn CountersRef)) {
+        f("ethernet", &self.ethernet);
+        f("arp", &self.arp);
+        f("ip", &self.ip);
+        f("ip6", &self.ip6);
+        f("icmp", &self.icmp);
+        f("icmp6", &self.icmp6);
+        f("udp", &self.udp);
+        f("drops", &self.drops);
+    }
+}
+
+/// The part of [`Counters`] that works behind a reference to any group.
+pub trait CountersRef {
+    /// As [`Counters::each`].
+    fn each(&self, f: &mut dyn FnMut(Counter));
+}
+
+impl<C: Counters> CountersRef for C {
+    fn each(&self, f: &mut dyn FnMut(Counter)) {
+        Counters::each(self, f);
+    }
+}
