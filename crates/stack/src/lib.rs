@@ -5,6 +5,7 @@
 
 pub mod address;
 mod interface;
+mod neighbour;
 pub mod packet;
 pub mod rng;
 mod route;

@@ -1,0 +1,132 @@
+//! UDP input: from an IP packet to a socket's queue.
+
+use core::net::IpAddr;
+
+use flowlane_sys::frame::Checksum;
+
+use super::{Datagram, Udp};
+use crate::address::Endpoint;
+use crate::packet::{IcmpError, IcmpErrorKind, IpInput};
+use crate::stats::{DropReason, LaneStats};
+use crate::wire::udp::{HEADER_LEN, UdpHeader, intact};
+use crate::wire::{IpProtocol, Malformed, Sum};
+
+/// What became of a datagram.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Delivered, or dropped and counted.
+    Done,
+    /// Nobody has the port: worth an ICMP error about this packet.
+    Unreachable(IpInput),
+}
+
+impl Udp {
+    /// Takes in a datagram.
+    #[inline]
+    pub(crate) fn input(&mut self, mut packet: IpInput, stats: &mut LaneStats) -> Outcome {
+        stats.udp.received += 1;
+        let header = match self.check(&mut packet, stats) {
+            Ok(header) => header,
+            Err(()) => return Outcome::Done,
+        };
+        let source = Endpoint::new(packet.ip.src, header.src_port);
+        let destination = Endpoint::new(packet.ip.dst, header.dst_port);
+        let Some(slot) = self.table.lookup(destination, source, &self.sockets) else {
+            stats.drops.count(DropReason::UdpNoSocket);
+            if !packet.ip.unicast {
+                stats.udp.no_socket_broadcast += 1;
+                return Outcome::Done;
+            }
+            stats.udp.no_socket += 1;
+            return Outcome::Unreachable(packet);
+        };
+        let socket = &mut self.sockets[slot as usize];
+        if socket.queue.len() >= socket.limit as usize || self.queued >= self.config.lane_queue {
+            socket.dropped += 1;
+            stats.udp.full_socket += 1;
+            stats.drops.count(DropReason::UdpSocketFull);
+            return Outcome::Done;
+        }
+        let mut frame = packet.frame;
+        // The header was parsed from these bytes, so they are there.
+        let _ = frame.trim_front(HEADER_LEN);
+        socket.hash = frame.meta().hash;
+        socket.hash_type = frame.meta().hash_type;
+        socket.received += 1;
+        stats.udp.delivered += 1;
+        self.queued += 1;
+        socket.queue.push_back(Datagram {
+            frame,
+            source,
+            destination,
+            traffic_class: packet.ip.traffic_class,
+            interface: packet.ip.interface,
+        });
+        if let Some(waker) = socket.waker.take() {
+            waker.wake();
+        }
+        Outcome::Done
+    }
+
+    /// Header, length and checksum.
+    #[inline]
+    fn check(&self, packet: &mut IpInput, stats: &mut LaneStats) -> Result<UdpHeader, ()> {
+        let (header, payload) = match UdpHeader::parse(packet.frame.data()) {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                let counter = match reason {
+                    Malformed::UdpShort => &mut stats.udp.incomplete_header,
+                    _ => &mut stats.udp.bad_length,
+                };
+                *counter += 1;
+                stats.drops.count_malformed(reason);
+                return Err(());
+            }
+        };
+        // IP may carry more bytes than UDP says: padding that belongs to nobody.
+        packet.frame.truncate(payload.end);
+        if header.has_no_checksum() {
+            stats.udp.no_checksum += 1;
+            // RFC 8200 section 8.1: a receiver must discard them.
+            if packet.ip.src.is_ipv6() {
+                stats.drops.count(DropReason::UdpNoChecksum);
+                return Err(());
+            }
+        } else if packet.frame.meta().checksum == Checksum::InPacket
+            && !intact(pseudo(packet.ip.src, packet.ip.dst, header.len.into()), packet.frame.data())
+        {
+            stats.udp.bad_checksum += 1;
+            stats.drops.count(DropReason::UdpChecksum);
+            return Err(());
+        }
+        Ok(header)
+    }
+
+    /// An ICMP error about a datagram of ours. A connected socket learns of it (RFC 1122 section 4.1.3.3); errors
+    /// about datagrams of unconnected sockets say nothing about the socket. `false` if no socket sent it.
+    pub(crate) fn icmp_error(&mut self, error: &IcmpError) -> bool {
+        let port = |i: usize| u16::from_be_bytes([error.quoted[i], error.quoted[i + 1]]);
+        let local = Endpoint::new(error.local, port(0));
+        let remote = Endpoint::new(error.remote, port(2));
+        let Some(slot) = self.table.lookup(local, remote, &self.sockets) else { return false };
+        let socket = &mut self.sockets[slot as usize];
+        if socket.key.remote.is_some() && !matches!(error.kind, IcmpErrorKind::PacketTooBig(_)) {
+            socket.error = Some(error.kind);
+            if let Some(waker) = socket.waker.take() {
+                waker.wake();
+            }
+        }
+        true
+    }
+}
+
+/// The pseudo-header's sum for a datagram of `len` bytes.
+#[inline]
+pub(super) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
+    match (src, dst) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => Sum::pseudo_v4(s, d, IpProtocol::UDP, len as u16),
+        (IpAddr::V6(s), IpAddr::V6(d)) => Sum::pseudo_v6(s, d, IpProtocol::UDP, len as u32),
+        // A packet has one family; a mixed pair cannot be sent and would fail the checksum.
+        _ => Sum::EMPTY,
+    }
+}

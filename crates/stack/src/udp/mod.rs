@@ -1,0 +1,170 @@
+//! UDP (RFC 768) in one lane: sockets, their tables, input and output.
+//!
+//! ```text
+//!   input ▸ header, checksum ▸ table: connected? bound to the address? wildcard? any port? ▸ socket's queue ▸ wake
+//!   send  ▸ header, checksum ▸ ip
+//! ```
+//!
+//! A datagram stays in the frame it came in, from the link to the application; an answer can leave in the same frame.
+//! Sockets belong to their lane: the same port may be bound once in every lane, and what a lane's socket receives is
+//! what the flow hash sent to that lane.
+
+mod input;
+mod output;
+mod socket;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
+
+use crate::address::Endpoint;
+use crate::packet::IcmpErrorKind;
+use crate::rng::Rng;
+use socket::Socket;
+use std::task::Waker;
+use table::Table;
+
+/// First of the ports chosen for an application that does not care (RFC 6335 section 6).
+const EPHEMERAL_FIRST: u16 = 49_152;
+
+/// Limits of a lane's UDP.
+#[derive(Debug, Clone, Copy)]
+pub struct UdpConfig {
+    /// Sockets of the lane.
+    pub sockets: usize,
+    /// Datagrams waiting in one socket, unless the socket says otherwise.
+    pub socket_queue: usize,
+    /// Datagrams waiting in all sockets of the lane together: bounds the frames that slow applications can hold.
+    pub lane_queue: usize,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self { sockets: 1 << 20, socket_queue: 2048, lane_queue: 4096 }
+    }
+}
+
+/// The UDP of a lane.
+#[derive(Debug)]
+pub(crate) struct Udp {
+    config: UdpConfig,
+    sockets: Vec<Socket>,
+    free: Vec<u32>,
+    table: Table,
+    queued: usize,
+}
+
+impl Udp {
+    pub(crate) fn new(config: UdpConfig, seed: u64) -> Self {
+        Self { config, sockets: Vec::new(), free: Vec::new(), table: Table::new(seed), queued: 0 }
+    }
+
+    /// Makes a socket.
+    pub(crate) fn bind(&mut self, bind: Bind, rng: &mut Rng) -> Result<UdpHandle, BindError> {
+        if self.sockets.len() - self.free.len() >= self.config.sockets {
+            return Err(BindError::TooManySockets);
+        }
+        let mut bind = bind;
+        if bind.local_port == 0 && !bind.any_port {
+            bind.local_port = self.ephemeral(&bind, rng).ok_or(BindError::NoPort)?;
+        }
+        let key = bind.key();
+        if self.table.contains(&key, &self.sockets) {
+            return Err(BindError::InUse);
+        }
+        let slot = self.free.pop().unwrap_or(self.sockets.len() as u32);
+        let generation = self.sockets.get(slot as usize).map_or(0, |s| s.generation);
+        let socket = Socket::new(generation, key, bind.queue.unwrap_or(self.config.socket_queue));
+        if slot as usize == self.sockets.len() {
+            self.sockets.push(socket);
+        } else {
+            self.sockets[slot as usize] = socket;
+        }
+        self.table.insert(slot, &self.sockets);
+        Ok(UdpHandle { slot, generation })
+    }
+
+    /// A free ephemeral port for `bind`: random, with a bounded number of tries, then in order.
+    fn ephemeral(&self, bind: &Bind, rng: &mut Rng) -> Option<u16> {
+        let span = u32::from(u16::MAX - EPHEMERAL_FIRST) + 1;
+        let start = rng.below(span);
+        (0..span)
+            .map(|i| EPHEMERAL_FIRST + ((start + i) % span) as u16)
+            .find(|&port| !self.table.contains(&Bind { local_port: port, ..*bind }.key(), &self.sockets))
+    }
+
+    /// Closes a socket and frees what waits in it. `false` if the handle is stale.
+    pub(crate) fn close(&mut self, handle: UdpHandle) -> bool {
+        if self.get(handle).is_none() {
+            return false;
+        }
+        self.table.remove(handle.slot, &self.sockets);
+        let socket = &mut self.sockets[handle.slot as usize];
+        socket.generation = socket.generation.wrapping_add(1);
+        socket.open = false;
+        self.queued -= socket.queue.len();
+        socket.queue = Default::default();
+        if let Some(waker) = socket.waker.take() {
+            waker.wake();
+        }
+        self.free.push(handle.slot);
+        true
+    }
+
+    #[inline]
+    fn get(&self, handle: UdpHandle) -> Option<&Socket> {
+        self.sockets.get(handle.slot as usize).filter(|s| s.open && s.generation == handle.generation)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, handle: UdpHandle) -> Option<&mut Socket> {
+        self.sockets.get_mut(handle.slot as usize).filter(|s| s.open && s.generation == handle.generation)
+    }
+
+    /// Whether the handle names an open socket.
+    pub(crate) fn is_open(&self, handle: UdpHandle) -> bool {
+        self.get(handle).is_some()
+    }
+
+    /// The next datagram.
+    #[inline]
+    pub(crate) fn receive(&mut self, handle: UdpHandle) -> Option<Datagram> {
+        let datagram = self.get_mut(handle)?.queue.pop_front()?;
+        self.queued -= 1;
+        Some(datagram)
+    }
+
+    /// An error that ICMP reported for a connected socket since the last call.
+    pub(crate) fn take_error(&mut self, handle: UdpHandle) -> Option<IcmpErrorKind> {
+        self.get_mut(handle)?.error.take()
+    }
+
+    /// Wakes `waker` when the socket gets a datagram, an error, or is closed.
+    #[inline]
+    pub(crate) fn wake_on_receive(&mut self, handle: UdpHandle, waker: &Waker) {
+        if let Some(socket) = self.get_mut(handle) {
+            match &socket.waker {
+                Some(w) if w.will_wake(waker) => {}
+                _ => socket.waker = Some(waker.clone()),
+            }
+        }
+    }
+
+    /// The socket's own address and port.
+    pub(crate) fn local(&self, handle: UdpHandle) -> Option<(Option<std::net::IpAddr>, u16)> {
+        self.get(handle).map(|s| (s.key.local_ip, s.key.local_port))
+    }
+
+    /// The peer of a connected socket.
+    pub(crate) fn remote(&self, handle: UdpHandle) -> Option<Endpoint> {
+        self.get(handle)?.key.remote
+    }
+
+    /// Calls `f` for every open socket.
+    pub(crate) fn each(&self, f: &mut dyn FnMut(SocketInfo)) {
+        for socket in self.sockets.iter().filter(|s| s.open) {
+            f(socket.info());
+        }
+    }
+}

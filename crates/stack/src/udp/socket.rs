@@ -1,0 +1,213 @@
+//! A UDP socket and the datagrams in its queue.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+use std::fmt;
+use std::task::Waker;
+
+use flowlane_sys::frame::Frame;
+
+use super::table::Key;
+use crate::address::Endpoint;
+use crate::packet::IcmpErrorKind;
+
+/// Names a socket of one lane. A handle of a closed socket stays invalid for ever, also when its slot is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UdpHandle {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// What a socket is to receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bind {
+    /// Only datagrams to this address; `None` for all of ours.
+    pub local_ip: Option<IpAddr>,
+    /// Only datagrams to this port; 0 lets the lane choose one.
+    pub local_port: u16,
+    /// Only datagrams from this peer, which is also where [`send`](crate::Lane::udp_send) goes by default.
+    pub remote: Option<Endpoint>,
+    /// Datagrams to every port that no other socket has (`local_port` is then 0). One such socket a lane: for load
+    /// generators, whose clients are many addresses and ports and no list of sockets.
+    pub any_port: bool,
+    /// Datagrams that may wait; `None` for the lane's default.
+    pub queue: Option<usize>,
+}
+
+impl Bind {
+    /// A wildcard socket on `port`.
+    #[must_use]
+    pub fn port(port: u16) -> Self {
+        Self { local_port: port, ..Self::default() }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { local_ip: self.local_ip, local_port: self.local_port, remote: self.remote }
+    }
+}
+
+/// Why a socket could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The address and port are taken in this lane.
+    InUse,
+    /// The address is not ours.
+    NotOurAddress,
+    /// No ephemeral port is free.
+    NoPort,
+    /// The lane has as many sockets as it may have.
+    TooManySockets,
+    /// There is no route to the peer.
+    NoRoute,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InUse => "the address and port are in use",
+            Self::NotOurAddress => "the address is not one of ours",
+            Self::NoPort => "no ephemeral port is free",
+            Self::TooManySockets => "too many sockets",
+            Self::NoRoute => "no route to the peer",
+        })
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// A received datagram in its frame.
+///
+/// The payload can be changed in place, and the frame sent back with
+/// [`Lane::udp_send_datagram`](crate::Lane::udp_send_datagram).
+#[derive(Debug)]
+pub struct Datagram {
+    pub(crate) frame: Frame,
+    /// Who sent it.
+    pub source: Endpoint,
+    /// Our address and port that it was sent to.
+    pub destination: Endpoint,
+    /// Type of service or traffic class, ECN in the low two bits.
+    pub traffic_class: u8,
+    /// Interface of the host it came in on.
+    pub interface: u8,
+}
+
+impl Datagram {
+    /// The payload; of a chain of frames only the first part.
+    #[inline]
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.frame.data()
+    }
+
+    /// The payload, to change in place.
+    #[inline]
+    #[must_use]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.frame.data_mut()
+    }
+
+    /// Shortens the payload.
+    pub fn truncate(&mut self, len: usize) {
+        self.frame.truncate(len);
+    }
+
+    /// Flow hash as the card delivered or the stack computed it.
+    #[inline]
+    #[must_use]
+    pub fn flow_hash(&self) -> u32 {
+        self.frame.meta().hash
+    }
+
+    /// Number of the hash type (`flowlane_rss::HashType`).
+    #[inline]
+    #[must_use]
+    pub fn hash_type(&self) -> u8 {
+        self.frame.meta().hash_type
+    }
+
+    /// When the link received it, nanoseconds on the link's clock; 0 when the link does not say.
+    #[must_use]
+    pub fn timestamp(&self) -> u64 {
+        self.frame.meta().timestamp
+    }
+
+    /// The frame itself, its data the payload.
+    #[must_use]
+    pub fn into_frame(self) -> Frame {
+        self.frame
+    }
+}
+
+/// A socket as statistics show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketInfo {
+    /// Bound address.
+    pub local_ip: Option<IpAddr>,
+    /// Bound port; 0 for "any port".
+    pub local_port: u16,
+    /// Peer of a connected socket.
+    pub remote: Option<Endpoint>,
+    /// Datagrams waiting.
+    pub queued: usize,
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams dropped because the queue was full.
+    pub dropped: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Flow hash of the last datagram received.
+    pub hash: u32,
+    /// Number of its hash type; 0 when there was none.
+    pub hash_type: u8,
+}
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) generation: u32,
+    pub(super) open: bool,
+    pub(super) key: Key,
+    pub(super) limit: u32,
+    pub(super) queue: VecDeque<Datagram>,
+    pub(super) waker: Option<Waker>,
+    pub(super) error: Option<IcmpErrorKind>,
+    pub(super) received: u64,
+    pub(super) dropped: u64,
+    pub(super) sent: u64,
+    pub(super) hash: u32,
+    pub(super) hash_type: u8,
+}
+
+impl Socket {
+    pub(super) fn new(generation: u32, key: Key, limit: usize) -> Self {
+        Self {
+            generation,
+            open: true,
+            key,
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            queue: VecDeque::new(),
+            waker: None,
+            error: None,
+            received: 0,
+            dropped: 0,
+            sent: 0,
+            hash: 0,
+            hash_type: 0,
+        }
+    }
+
+    pub(super) fn info(&self) -> SocketInfo {
+        SocketInfo {
+            local_ip: self.key.local_ip,
+            local_port: self.key.local_port,
+            remote: self.key.remote,
+            queued: self.queue.len(),
+            received: self.received,
+            dropped: self.dropped,
+            sent: self.sent,
+            hash: self.hash,
+            hash_type: self.hash_type,
+        }
+    }
+}
