@@ -1,17 +1,31 @@
 //! One lane of the Flowlane network stack, without I/O, without a clock and without randomness of its own.
 //!
-//! See the workspace README.
+//! The rooms, in the order a packet meets them:
+//!
+//! * [`wire`]: what headers say; bytes to meaning and back.
+//! * [`Lane`]: one bucket's share of a host: frames in, frames out, sockets by handle.
+//! * `ip`: Ethernet, ARP and neighbour discovery, IPv4, IPv6, ICMP; `neighbour`, `route`, `interface`, [`address`].
+//! * `udp`: sockets, lookup, input, output.
+//! * [`packet`]: what passes between IP and the transports; [`stats`]: what was counted on the way.
+//! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all handed in.
 #![forbid(unsafe_code)]
 
 pub mod address;
 mod interface;
+mod ip;
+mod lane;
+mod lane_udp;
 mod neighbour;
 pub mod packet;
 pub mod rng;
 mod route;
 pub mod stats;
 pub mod time;
+pub mod udp;
 pub mod wire;
 
 pub use interface::{Destination, InterfaceConfig};
+pub use ip::{LaneEvent, SendError};
+pub use lane::{Class, Lane, LaneConfig, Redirect};
+pub use lane_udp::Unsent;
 pub use route::{Hop, Route, Routes};

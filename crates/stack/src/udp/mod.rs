@@ -10,6 +10,7 @@
 //! what the flow hash sent to that lane.
 
 mod input;
+mod home_port;
 mod output;
 mod socket;
 mod table;
@@ -17,6 +18,8 @@ mod table;
 mod tests;
 
 pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
+
+pub(crate) use input::Outcome;
 
 use crate::address::Endpoint;
 use crate::packet::IcmpErrorKind;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::task::Waker;
 
+use flowlane_rss::Bucket;
 use flowlane_sys::frame::Frame;
 
 use super::table::Key;
@@ -60,11 +61,16 @@ pub enum BindError {
     TooManySockets,
     /// There is no route to the peer.
     NoRoute,
+    /// Answers of that peer come to the lane of this bucket, whatever the port.
+    OtherLane(Bucket),
 }
 
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::OtherLane(bucket) => {
+                return write!(f, "answers of that peer come to bucket {}: bind there", bucket.0);
+            }
             Self::InUse => "the address and port are in use",
             Self::NotOurAddress => "the address is not one of ours",
             Self::NoPort => "no ephemeral port is free",

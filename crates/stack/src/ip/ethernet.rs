@@ -1,0 +1,113 @@
+//! Ethernet: the first and the last header.
+
+use core::net::IpAddr;
+
+use flowlane_sys::frame::Frame;
+
+use super::{Inbound, Ip};
+use crate::interface::Destination;
+use crate::packet::Cx;
+use crate::stats::DropReason;
+use crate::wire::{EtherType, EthernetHeader, MacAddr, VlanTag};
+
+/// The VLAN identifier within a tag.
+const VID: u16 = 0x0fff;
+
+impl Ip {
+    /// Takes in a frame whose data starts at the Ethernet header.
+    #[inline]
+    pub(crate) fn input(&mut self, cx: &mut Cx<'_>, mut frame: Frame) -> Inbound {
+        self.stats.ethernet.received += 1;
+        self.stats.ethernet.received_bytes += frame.len() as u64;
+        let (header, payload) = match EthernetHeader::parse(frame.data()) {
+            Ok(parsed) => parsed,
+            Err(reason) => return self.malformed(reason),
+        };
+        let link = usize::from(frame.meta().link);
+        let Some(interface) = self.interfaces.get(link) else {
+            return self.drop(DropReason::OtherHost);
+        };
+        if header.dst != interface.config.mac && !header.dst.is_multicast() {
+            self.stats.ethernet.other_host += 1;
+            return self.drop(DropReason::OtherHost);
+        }
+        // A tag is in the packet, or beside it when the link takes tags off. Priority tags (VID 0) count as untagged.
+        let tag = header.vlan.map(|t| t.tci).or(frame.meta().vlan).map(|t| t & VID).filter(|vid| *vid != 0);
+        if tag != interface.config.vlan {
+            return self.drop(DropReason::VlanMismatch);
+        }
+        // The header was parsed from these bytes, so they are there.
+        let _ = frame.trim_front(payload.start);
+        match header.ethertype {
+            EtherType::IPV4 => self.v4(cx, frame, header.dst),
+            EtherType::IPV6 => self.v6(cx, frame, header.dst),
+            EtherType::ARP => self.arp(cx, &frame),
+            _ => {
+                self.stats.ethernet.unknown_type += 1;
+                self.drop(DropReason::UnknownEtherType)
+            }
+        }
+    }
+
+    /// Takes in a frame whose Ethernet header another lane has checked and taken off.
+    pub(crate) fn input_direct(&mut self, cx: &mut Cx<'_>, frame: Frame) -> Inbound {
+        let Some(interface) = self.interfaces.get(usize::from(frame.meta().link)) else {
+            return self.drop(DropReason::OtherHost);
+        };
+        let mac = interface.config.mac;
+        match frame.data().first().map(|b| b >> 4) {
+            Some(4) => self.v4(cx, frame, mac),
+            _ => self.v6(cx, frame, mac),
+        }
+    }
+
+    /// Puts the Ethernet header in front of an IP packet for `dst` and the frame into the output queue.
+    #[inline]
+    pub(super) fn put_ethernet(&mut self, frame: Frame, interface: u8, dst: MacAddr) {
+        let ethertype = match frame.data().first().map(|b| b >> 4) {
+            Some(4) => EtherType::IPV4,
+            _ => EtherType::IPV6,
+        };
+        self.put_typed(frame, interface, dst, ethertype);
+    }
+
+    /// As `put_ethernet`, for any type of payload.
+    #[inline]
+    pub(super) fn put_typed(&mut self, mut frame: Frame, interface: u8, dst: MacAddr, ethertype: EtherType) {
+        let config = &self.interfaces[usize::from(interface)].config;
+        let header = EthernetHeader { dst, src: config.mac, ethertype, vlan: config.vlan.map(VlanTag::new) };
+        let meta = frame.meta_mut();
+        meta.link = interface;
+        meta.vlan = None;
+        let Some(bytes) = frame.push_front(header.header_len()) else {
+            self.stats.drops.count(DropReason::NoHeadroom);
+            return;
+        };
+        header.emit(bytes);
+        self.queue(frame);
+    }
+
+    #[inline]
+    fn queue(&mut self, frame: Frame) {
+        if !self.has_room() {
+            self.stats.drops.count(DropReason::OutputFull);
+            return;
+        }
+        self.stats.ethernet.sent += 1;
+        self.stats.ethernet.sent_bytes += frame.chain_len() as u64;
+        self.output.push_back(frame);
+    }
+
+    /// What an IP destination is to the interface it came in on, dropping what is not for us.
+    #[inline]
+    pub(super) fn for_us(&mut self, link: u8, dst: IpAddr, link_dst: MacAddr) -> Result<bool, DropReason> {
+        match self.interfaces[usize::from(link)].destination(dst) {
+            // A packet for one of us in a frame for all would let a broadcast storm answer itself (RFC 1122 3.3.6).
+            Destination::Unicast if link_dst.is_multicast() => Err(DropReason::NotOurAddress),
+            Destination::Unicast => Ok(true),
+            Destination::Broadcast | Destination::Multicast => Ok(false),
+            Destination::OtherGroup => Err(DropReason::NoGroup),
+            Destination::Other => Err(DropReason::NotOurAddress),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The IP layer of a lane, both families, with what lies below it: Ethernet, ARP and neighbour discovery.
+//!
+//! ```text
+//!   in:   ethernet ▸ arp | v4 | v6 ▸ transport           (lane.rs calls the steps)
+//!   out:  transport ▸ route ▸ header ▸ neighbour ▸ ethernet ▸ output queue
+//! ```
+//!
+//! Everything that goes out of a lane passes [`Ip::send`] and stands in one bounded queue until the worker pulls it.
+
+mod arp;
+mod ethernet;
+mod icmp;
+mod icmp_v4;
+mod icmp_v6;
+mod limit;
+mod multicast;
+mod ndp;
+mod output;
+mod v4;
+mod v6;
+
+pub use output::SendError;
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use flowlane_sys::frame::Frame;
+
+use crate::interface::{Interface, InterfaceConfig};
+use crate::neighbour::{Ask, Neighbours};
+use crate::packet::{Cx, IpInput};
+use crate::rng::Rng;
+use crate::route::{Route, Routes};
+use crate::stats::{DropReason, LaneStats};
+use crate::time::Time;
+use crate::wire::{MacAddr, Malformed};
+
+use limit::Limit;
+
+/// Frames in a lane's output queue.
+const OUTPUT: usize = 2048;
+/// ICMP errors a second and lane; FreeBSD's `icmplim` is 200 for the whole host.
+const ICMP_ERRORS: u32 = 200;
+
+/// Something a lane learnt that the host's other lanes should know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LaneEvent {
+    /// A neighbour's Ethernet address.
+    Neighbour {
+        /// Interface of the host.
+        interface: u8,
+        /// The neighbour.
+        address: IpAddr,
+        /// Its Ethernet address.
+        mac: MacAddr,
+    },
+}
+
+/// What is left of a frame after Ethernet and IP.
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    /// Answered, delivered or dropped.
+    Done,
+    /// For a transport of ours.
+    Transport(IpInput),
+    /// An error about a packet that one of our transports sent, with the message that brought it.
+    Error(crate::packet::IcmpError, IpInput),
+}
+
+/// The IP layer of one lane.
+#[derive(Debug)]
+pub(crate) struct Ip {
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) routes: Routes,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) stats: LaneStats,
+    output: VecDeque<Frame>,
+    events: VecDeque<LaneEvent>,
+    errors: Limit,
+}
+
+impl Ip {
+    pub(crate) fn new(interfaces: &[InterfaceConfig], routes: &[Route], seeds: [u64; 2]) -> Self {
+        Self {
+            routes: Routes::new(interfaces, routes),
+            interfaces: interfaces.iter().map(|c| Interface::new(c.clone(), seeds[0])).collect(),
+            neighbours: Neighbours::new(seeds[1]),
+            stats: LaneStats::default(),
+            output: VecDeque::with_capacity(64),
+            events: VecDeque::new(),
+            errors: Limit::new(ICMP_ERRORS, Duration::from_secs(1)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn drop(&mut self, reason: DropReason) -> Inbound {
+        self.stats.drops.count(reason);
+        Inbound::Done
+    }
+
+    #[inline]
+    fn malformed(&mut self, reason: Malformed) -> Inbound {
+        self.stats.drops.count_malformed(reason);
+        Inbound::Done
+    }
+
+    /// The next frame to be sent.
+    #[inline]
+    pub(crate) fn poll_output(&mut self) -> Option<Frame> {
+        self.output.pop_front()
+    }
+
+    /// Frames waiting to be sent.
+    #[inline]
+    pub(crate) fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Whether another packet finds room in the output queue.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.output.len() < OUTPUT
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<LaneEvent> {
+        self.events.pop_front()
+    }
+
+    /// Takes in a neighbour that was seen on the link (`told` false) or that another lane tells of.
+    pub(crate) fn learn(
+        &mut self,
+        now: Time,
+        at: (u8, IpAddr),
+        mac: MacAddr,
+        create: bool,
+        told: bool,
+        rng: &mut Rng,
+    ) {
+        let (news, waiting) = self.neighbours.learn(now, at, mac, create, rng, &mut self.stats.arp);
+        for frame in waiting {
+            self.put_ethernet(frame, at.0, mac);
+        }
+        // Bounded: what does not fit is learnt by the other lanes when they ask themselves.
+        if news && !told && self.events.len() < 64 {
+            self.events.push_back(LaneEvent::Neighbour { interface: at.0, address: at.1, mac });
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.neighbours.next_deadline()
+    }
+
+    /// Repeats requests for neighbours that did not answer, and gives up on them.
+    pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        while let Some(due) = self.neighbours.due(cx.now, &mut self.stats.arp) {
+            match due {
+                Ok(ask) => self.ask(cx, ask),
+                Err(given_up) => {
+                    for _ in given_up {
+                        self.stats.drops.count(DropReason::NoNeighbour);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the link who has an address.
+    fn ask(&mut self, cx: &mut Cx<'_>, ask: Ask) {
+        match ask.address {
+            IpAddr::V4(target) => self.arp_request(cx, ask.interface, target, ask.at),
+            IpAddr::V6(target) => self.solicit(cx, ask.interface, target, ask.at),
+        }
+    }
+}

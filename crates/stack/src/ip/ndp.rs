@@ -1,0 +1,152 @@
+//! Neighbour discovery (RFC 4861): solicitations and advertisements.
+//!
+//! Addresses are configured, so routers' advertisements and redirects are not followed, and addresses are not probed
+//! for duplicates (RFC 4862) before use; a neighbour that claims one is counted.
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use super::{Inbound, Ip};
+use crate::packet::{Cx, IpInput, IpOutput};
+use crate::stats::DropReason;
+use crate::wire::ipv6::solicited_node;
+use crate::wire::ndp::{NdpMessage, NdpOptions};
+use crate::wire::{IpProtocol, MacAddr};
+
+/// Discovery stays on the link: nobody can have decremented this (RFC 4861 section 3.1).
+const HOP_LIMIT: u8 = 255;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+impl Ip {
+    /// Takes in a message whose checksum is right.
+    pub(super) fn ndp(&mut self, cx: &mut Cx<'_>, packet: &IpInput) -> Inbound {
+        let message = match NdpMessage::parse(packet.frame.data()) {
+            Ok((message, _)) => message,
+            Err(reason) => return self.malformed(reason),
+        };
+        if packet.ip.hop_limit != HOP_LIMIT {
+            return self.drop(DropReason::NdpInvalid);
+        }
+        match message {
+            NdpMessage::NeighborSolicitation { target, options } => {
+                self.solicitation(cx, packet, target, &options)
+            }
+            NdpMessage::NeighborAdvertisement { solicited, overrides, target, options, .. } => {
+                let trusted = solicited || overrides;
+                self.advertisement(cx, packet, target, &options, trusted)
+            }
+            _ => self.drop(DropReason::IcmpUnhandled),
+        }
+    }
+
+    /// RFC 4861 section 7.2.3 and 7.2.4.
+    fn solicitation(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &IpInput,
+        target: Ipv6Addr,
+        options: &NdpOptions,
+    ) -> Inbound {
+        self.stats.arp.requests_received += 1;
+        let link = packet.ip.interface;
+        let probe = packet.ip.src == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        // A probe for duplicates goes to the solicited-node group and gives no address of its own.
+        let group = packet.ip.dst == IpAddr::V6(solicited_node(target));
+        if probe && (options.source.is_some() || !group) {
+            return self.drop(DropReason::NdpInvalid);
+        }
+        let interface = &self.interfaces[usize::from(link)];
+        if !interface.is_local(IpAddr::V6(target)) {
+            return self.drop(DropReason::ArpNotForUs);
+        }
+        let (src, mac) = (packet.ip.src, interface.config.mac);
+        if let (Some(theirs), false) = (options.source, probe) {
+            if !interface.is_on_link(src) || !theirs.is_unicast() {
+                return self.drop(DropReason::ArpStranger);
+            }
+            self.learn(cx.now, (link, src), theirs, true, false, cx.rng);
+        }
+        let dst = if probe { IpAddr::V6(ALL_NODES) } else { src };
+        let reply = NdpMessage::NeighborAdvertisement {
+            router: false,
+            solicited: !probe,
+            overrides: true,
+            target,
+            options: NdpOptions { target: Some(mac), ..NdpOptions::default() },
+        };
+        self.stats.arp.replies_sent += 1;
+        self.send_ndp(cx, target, dst, &reply, None);
+        Inbound::Done
+    }
+
+    /// RFC 4861 section 7.2.5.
+    fn advertisement(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &IpInput,
+        target: Ipv6Addr,
+        options: &NdpOptions,
+        trusted: bool,
+    ) -> Inbound {
+        self.stats.arp.replies_received += 1;
+        let link = packet.ip.interface;
+        let interface = &self.interfaces[usize::from(link)];
+        if interface.is_local(IpAddr::V6(target)) {
+            self.stats.arp.conflicts += 1;
+            return self.drop(DropReason::AddressConflict);
+        }
+        match options.target {
+            Some(mac) if trusted && mac.is_unicast() && interface.is_on_link(IpAddr::V6(target)) => {
+                self.learn(cx.now, (link, IpAddr::V6(target)), mac, false, false, cx.rng);
+                Inbound::Done
+            }
+            _ => self.drop(DropReason::NdpInvalid),
+        }
+    }
+
+    /// Asks who has `target`: its solicited-node group, or the one who had it.
+    pub(super) fn solicit(&mut self, cx: &mut Cx<'_>, link: u8, target: Ipv6Addr, at: Option<MacAddr>) {
+        let interface = &self.interfaces[usize::from(link)];
+        let Some(IpAddr::V6(src)) = interface.source_for(IpAddr::V6(target)) else { return };
+        let options = NdpOptions { source: Some(interface.config.mac), ..NdpOptions::default() };
+        let dst = if at.is_some() { target } else { solicited_node(target) };
+        self.stats.arp.requests_sent += 1;
+        let message = NdpMessage::NeighborSolicitation { target, options };
+        self.send_ndp(cx, src, IpAddr::V6(dst), &message, Some((link, at)));
+    }
+
+    /// Sends a message; `directly` on a link to an Ethernet address without asking for it.
+    fn send_ndp(
+        &mut self,
+        cx: &mut Cx<'_>,
+        src: Ipv6Addr,
+        dst: IpAddr,
+        message: &NdpMessage,
+        directly: Option<(u8, Option<MacAddr>)>,
+    ) {
+        let IpAddr::V6(to) = dst else { return };
+        let Some(mut frame) = cx.frames.alloc() else {
+            self.stats.drops.count(DropReason::NoFrame);
+            return;
+        };
+        let Some(bytes) = frame.push_back(message.len()) else { return };
+        message.emit(src, to, bytes);
+        let out = IpOutput {
+            frame,
+            src: IpAddr::V6(src),
+            dst,
+            protocol: IpProtocol::ICMPV6.0,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            dont_fragment: true,
+        };
+        match directly {
+            // Asking the next hop's address for its own address would go round in circles.
+            Some((link, Some(mac))) => self.send_directly(out, link, mac),
+            Some((link, None)) => self.send_directly(out, link, MacAddr::for_ipv6_multicast(to)),
+            None => {
+                // Counted where it fails; an answer that is lost is asked for again.
+                let _ = self.send(cx, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! IPv4 input (RFC 791, RFC 1122 section 3.2.1).
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use flowlane_sys::frame::Frame;
+
+use super::{Inbound, Ip};
+use crate::packet::{Cx, IpInput, IpMeta};
+use crate::stats::DropReason;
+use crate::wire::{IpProtocol, Ipv4Header, MacAddr, Malformed};
+
+impl Ip {
+    /// Takes in a packet whose data starts at the IPv4 header.
+    #[inline]
+    pub(super) fn v4(&mut self, cx: &mut Cx<'_>, mut frame: Frame, link_dst: MacAddr) -> Inbound {
+        self.stats.ip.received += 1;
+        let (header, payload) = match Ipv4Header::parse(frame.data()) {
+            Ok(parsed) => parsed,
+            Err(reason) => return self.bad_v4(reason),
+        };
+        if header.options.source_route {
+            self.stats.ip.bad_options += 1;
+            return self.drop(DropReason::SourceRoute);
+        }
+        let link = frame.meta().link;
+        let unicast = match self.for_us(link, IpAddr::V4(header.dst), link_dst) {
+            Ok(unicast) => unicast,
+            Err(reason) => {
+                let counter = match reason {
+                    DropReason::NoGroup => &mut self.stats.ip.no_group,
+                    _ => &mut self.stats.ip.not_forwardable,
+                };
+                *counter += 1;
+                return self.drop(reason);
+            }
+        };
+        if !self.plausible_v4(link, header.src) {
+            return self.drop(DropReason::BadSource);
+        }
+        if header.is_fragment() {
+            self.stats.ip.fragments += 1;
+            self.stats.ip.fragments_dropped += 1;
+            return self.drop(DropReason::FragmentUnsupported);
+        }
+        // Ethernet pads short frames: what IP does not count is not there.
+        frame.truncate(payload.end);
+        // The header was parsed from these bytes.
+        let _ = frame.trim_front(payload.start);
+        let packet = IpInput {
+            ip: IpMeta {
+                src: IpAddr::V4(header.src),
+                dst: IpAddr::V4(header.dst),
+                protocol: header.protocol.0,
+                hop_limit: header.ttl,
+                traffic_class: header.tos,
+                header_len: payload.start as u16,
+                interface: link,
+                mtu: self.interfaces[usize::from(link)].config.mtu,
+                unicast,
+            },
+            frame,
+        };
+        self.stats.ip.delivered += 1;
+        match header.protocol {
+            IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
+            IpProtocol::ICMP => self.icmp_v4(cx, packet),
+            IpProtocol::IGMP => self.igmp(cx, &packet),
+            _ => {
+                self.stats.ip.unknown_protocol += 1;
+                self.protocol_unreachable(cx, packet);
+                self.drop(DropReason::UnknownProtocol)
+            }
+        }
+    }
+
+    #[cold]
+    fn bad_v4(&mut self, reason: Malformed) -> Inbound {
+        let ip = &mut self.stats.ip;
+        let counter = match reason {
+            Malformed::Ipv4Short => &mut ip.too_short,
+            Malformed::Ipv4Version => &mut ip.bad_version,
+            Malformed::Ipv4HeaderLength => &mut ip.bad_header_length,
+            Malformed::Ipv4TotalLength => &mut ip.bad_length,
+            Malformed::Ipv4Checksum => &mut ip.bad_checksum,
+            _ => &mut ip.bad_options,
+        };
+        *counter += 1;
+        self.malformed(reason)
+    }
+
+    /// Whether a host could have this source address (RFC 1122 section 3.2.1.3). Our own address is one that no
+    /// other host may use; the unspecified one only asks for an address, which nobody here serves.
+    #[inline]
+    fn plausible_v4(&self, link: u8, src: Ipv4Addr) -> bool {
+        let first = src.octets()[0];
+        // 0/8, 127/8, 224/4 and above: impossible at a glance.
+        (1..224).contains(&first)
+            && first != 127
+            && !self.interfaces[usize::from(link)].is_local(IpAddr::V4(src))
+    }
+}

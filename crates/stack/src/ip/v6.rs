@@ -1,0 +1,123 @@
+//! IPv6 input (RFC 8200).
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use flowlane_sys::frame::Frame;
+
+use super::{Inbound, Ip};
+use crate::packet::{Cx, IpInput, IpMeta};
+use crate::stats::DropReason;
+use crate::wire::icmpv6::Icmpv6Message;
+use crate::wire::ipv6_ext::{ExtensionProblem, walk};
+use crate::wire::{IpProtocol, Ipv6Header, MacAddr, Malformed};
+
+impl Ip {
+    /// Takes in a packet whose data starts at the IPv6 header.
+    #[inline]
+    pub(super) fn v6(&mut self, cx: &mut Cx<'_>, mut frame: Frame, link_dst: MacAddr) -> Inbound {
+        self.stats.ip6.received += 1;
+        let (header, payload) = match Ipv6Header::parse(frame.data()) {
+            Ok(parsed) => parsed,
+            Err(reason) => return self.bad_v6(reason),
+        };
+        let link = frame.meta().link;
+        let unicast = match self.for_us(link, IpAddr::V6(header.dst), link_dst) {
+            Ok(unicast) => unicast,
+            Err(reason) => {
+                let counter = match reason {
+                    DropReason::NoGroup => &mut self.stats.ip6.no_group,
+                    _ => &mut self.stats.ip6.not_forwardable,
+                };
+                *counter += 1;
+                return self.drop(reason);
+            }
+        };
+        // Ethernet pads short frames: what IP does not count is not there.
+        frame.truncate(payload.end);
+        if !self.plausible_v6(link, header.src, header.next_header) {
+            return self.drop(DropReason::BadSource);
+        }
+        let mut ip = IpMeta {
+            src: IpAddr::V6(header.src),
+            dst: IpAddr::V6(header.dst),
+            protocol: header.next_header.0,
+            hop_limit: header.hop_limit,
+            traffic_class: header.traffic_class,
+            header_len: payload.start as u16,
+            interface: link,
+            mtu: self.interfaces[usize::from(link)].config.mtu,
+            unicast,
+        };
+        let upper = match walk(frame.data(), header.next_header) {
+            Ok(upper) => upper,
+            Err(problem) => return self.bad_extension(cx, IpInput { frame, ip }, problem),
+        };
+        if upper.fragment.is_some() {
+            self.stats.ip6.fragments += 1;
+            self.stats.ip6.fragments_dropped += 1;
+            return self.drop(DropReason::FragmentUnsupported);
+        }
+        ip.protocol = upper.protocol.0;
+        ip.header_len = upper.offset as u16;
+        // The walk ended inside these bytes.
+        if !frame.trim_front(upper.offset) {
+            return self.malformed(Malformed::Ipv6ExtensionHeader);
+        }
+        let packet = IpInput { frame, ip };
+        self.stats.ip6.delivered += 1;
+        match upper.protocol {
+            IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
+            IpProtocol::ICMPV6 => self.icmp_v6(cx, packet),
+            IpProtocol::NO_NEXT => Inbound::Done,
+            _ => {
+                self.stats.ip6.unknown_protocol += 1;
+                let message = Icmpv6Message::ParameterProblem {
+                    code: crate::wire::ipv6_ext::UNKNOWN_NEXT_HEADER,
+                    pointer: upper.next_header_at as u32,
+                };
+                self.error_v6(cx, packet, message, false);
+                self.drop(DropReason::UnknownProtocol)
+            }
+        }
+    }
+
+    #[cold]
+    fn bad_v6(&mut self, reason: Malformed) -> Inbound {
+        let ip = &mut self.stats.ip6;
+        let counter = match reason {
+            Malformed::Ipv6Short => &mut ip.too_short,
+            Malformed::Ipv6Version => &mut ip.bad_version,
+            Malformed::Ipv6PayloadLength => &mut ip.bad_length,
+            _ => &mut ip.bad_options,
+        };
+        *counter += 1;
+        self.malformed(reason)
+    }
+
+    #[cold]
+    fn bad_extension(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, problem: ExtensionProblem) -> Inbound {
+        self.stats.ip6.bad_options += 1;
+        match problem {
+            ExtensionProblem::Malformed(reason) => self.malformed(reason),
+            ExtensionProblem::Discard => self.drop(DropReason::Ipv6Option),
+            ExtensionProblem::Report { code, pointer, even_if_multicast } => {
+                // The frame still starts at the IPv6 header; make it what an IpInput is.
+                let len = usize::from(packet.ip.header_len).min(packet.frame.len());
+                let _ = packet.frame.trim_front(len);
+                let message = Icmpv6Message::ParameterProblem { code, pointer };
+                self.error_v6(cx, packet, message, even_if_multicast);
+                self.drop(DropReason::Ipv6Option)
+            }
+        }
+    }
+
+    /// Whether a host could have this source address (RFC 4291 sections 2.5.3 and 2.7). The unspecified address is
+    /// that of hosts that have none yet and speak neighbour discovery.
+    #[inline]
+    fn plausible_v6(&self, link: u8, src: Ipv6Addr, next: IpProtocol) -> bool {
+        !src.is_multicast()
+            && !src.is_loopback()
+            && (!src.is_unspecified() || matches!(next, IpProtocol::ICMPV6 | IpProtocol::HOP_BY_HOP))
+            && !self.interfaces[usize::from(link)].is_local(IpAddr::V6(src))
+    }
+}

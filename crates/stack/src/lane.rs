@@ -1,0 +1,308 @@
+//! One lane: everything of the stack that belongs to one bucket of one host.
+//!
+//! A lane is a plain value. It is given frames, the time and a pool; it gives back frames to be sent, frames that
+//! belong to another lane, and news for its siblings. It owns all it touches and can be sent to another thread
+//! between any two calls.
+//!
+//! ```text
+//!   input ──▶ ethernet ▸ ip ▸ udp ▸ socket queue ──▶ wakes a task
+//!   poll_output ◀── output queue ◀── ethernet ◀ ip ◀ udp ◀── udp_send
+//!   poll_redirect ◀── frames whose inner flow belongs to another bucket
+//!   poll_event    ◀── neighbours learnt, for the other lanes of the host: tell()
+//!   poll_at, on_timer: requests to neighbours that did not answer
+//! ```
+//!
+//! Calls may come in any order; none blocks, none panics on any bytes from the network.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use flowlane_rss::{Bucket, Flow, Protocol, Rss};
+use flowlane_sys::frame::{Frame, Pool};
+
+use crate::address::Endpoint;
+use crate::interface::InterfaceConfig;
+use crate::ip::{Inbound, Ip, LaneEvent, SendError};
+use crate::packet::{Cx, IcmpError, IpInput, Offload};
+use crate::rng::Rng;
+use crate::route::Route;
+use crate::stats::{DropReason, LaneStats};
+use crate::time::Time;
+use crate::udp::{Outcome, Udp, UdpConfig};
+use crate::wire::{IpProtocol, MacAddr};
+
+/// Frames waiting to be handed to another lane.
+const REDIRECTS: usize = 1024;
+
+/// What a lane is made from.
+#[derive(Debug, Clone)]
+pub struct LaneConfig {
+    /// The bucket it is the lane of.
+    pub bucket: Bucket,
+    /// How flows are steered in this host.
+    pub rss: Arc<Rss>,
+    /// The host's interfaces; `meta().link` of a frame is an index into them.
+    pub interfaces: Vec<InterfaceConfig>,
+    /// Routes beyond the networks of the interfaces.
+    pub routes: Vec<Route>,
+    /// Limits of UDP.
+    pub udp: UdpConfig,
+    /// Seeds of the lane's randomness and hash tables: secret, and different for every lane.
+    pub seed: [u64; 4],
+}
+
+/// A packet for another lane of the same host.
+#[derive(Debug)]
+pub struct Redirect {
+    /// Whose lane.
+    pub bucket: Bucket,
+    /// The packet.
+    pub frame: Frame,
+    /// Where its data starts.
+    pub class: Class,
+}
+
+/// How far a frame has come when it reaches a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// As from the link: its data starts at the Ethernet header.
+    Ethernet,
+    /// Ethernet was checked in another lane: its data starts at the IP header (`ip_direct` and `ip6_direct` of
+    /// FreeBSD's netisr).
+    IpDirect,
+}
+
+/// One lane.
+#[derive(Debug)]
+pub struct Lane {
+    bucket: Bucket,
+    rss: Arc<Rss>,
+    pub(crate) ip: Ip,
+    pub(crate) udp: Udp,
+    pub(crate) rng: Rng,
+    offload: Offload,
+    redirects: VecDeque<Redirect>,
+    /// Who waits for room in the output queue.
+    pub(crate) senders: Vec<Waker>,
+}
+
+impl Lane {
+    /// A lane without sockets.
+    #[must_use]
+    pub fn new(config: &LaneConfig) -> Self {
+        let [a, b, c, d] = config.seed;
+        // What every interface offers can be relied on for any packet.
+        let offload = config.interfaces.iter().map(|i| i.offload).reduce(|x, y| Offload {
+            checksum: x.checksum && y.checksum,
+            segmentation: x.segmentation.min(y.segmentation),
+        });
+        Self {
+            bucket: config.bucket,
+            rss: config.rss.clone(),
+            ip: Ip::new(&config.interfaces, &config.routes, [a, b]),
+            udp: Udp::new(config.udp, c),
+            rng: Rng::new(d),
+            offload: offload.unwrap_or_default(),
+            redirects: VecDeque::new(),
+            senders: Vec::new(),
+        }
+    }
+
+    /// The bucket whose lane this is.
+    #[must_use]
+    pub fn bucket(&self) -> Bucket {
+        self.bucket
+    }
+
+    /// How flows are steered in this host.
+    #[must_use]
+    pub fn rss(&self) -> &Rss {
+        &self.rss
+    }
+
+    #[inline]
+    pub(crate) fn cx<'a>(rng: &'a mut Rng, offload: Offload, now: Time, frames: &'a Pool) -> Cx<'a> {
+        Cx { now, frames, rng, offload }
+    }
+
+    pub(crate) fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// Takes in a frame from a link of the host or from another lane.
+    #[inline]
+    pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let inbound = match class {
+            Class::Ethernet => self.ip.input(&mut cx, frame),
+            Class::IpDirect => self.ip.input_direct(&mut cx, frame),
+        };
+        match inbound {
+            Inbound::Done => {}
+            Inbound::Transport(packet) => self.transport(now, frames, packet),
+            Inbound::Error(error, packet) => self.icmp_error(&error, packet),
+        }
+    }
+
+    #[inline]
+    fn transport(&mut self, now: Time, frames: &Pool, packet: IpInput) {
+        if packet.ip.protocol == IpProtocol::UDP.0 {
+            if let Outcome::Unreachable(packet) = self.udp.input(packet, &mut self.ip.stats) {
+                let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+                self.ip.port_unreachable(&mut cx, packet);
+            }
+        } else {
+            self.ip.drop(DropReason::TcpUnsupported);
+        }
+    }
+
+    /// An error about a packet of ours: for the transport here, or for the lane that sent it.
+    fn icmp_error(&mut self, error: &IcmpError, mut packet: IpInput) {
+        let port = |i: usize| u16::from_be_bytes([error.quoted[i], error.quoted[i + 1]]);
+        let reply = Flow {
+            src: error.remote,
+            dst: error.local,
+            src_port: port(2),
+            dst_port: port(0),
+            protocol: Protocol(error.protocol),
+            fragment: false,
+        };
+        let home = self.rss.steer(&reply).bucket;
+        if home != self.bucket {
+            let header = usize::from(packet.ip.header_len);
+            if packet.frame.push_front(header).is_some() {
+                self.redirect(Redirect { bucket: home, frame: packet.frame, class: Class::IpDirect });
+            }
+            return;
+        }
+        let known = error.protocol == IpProtocol::UDP.0 && self.udp.icmp_error(error);
+        if !known {
+            self.ip.drop(DropReason::IcmpUnrelated);
+        }
+    }
+
+    fn redirect(&mut self, redirect: Redirect) {
+        if self.redirects.len() >= REDIRECTS {
+            self.ip.drop(DropReason::RedirectFull);
+        } else {
+            self.redirects.push_back(redirect);
+        }
+    }
+
+    /// The next frame to be sent, its data starting at the Ethernet header; `meta().link` says on which link.
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Frame> {
+        let frame = self.ip.poll_output();
+        if !self.senders.is_empty() && self.ip.has_room() {
+            for waker in self.senders.drain(..) {
+                waker.wake();
+            }
+        }
+        frame
+    }
+
+    /// Frames waiting to be sent.
+    #[inline]
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        self.ip.output_len()
+    }
+
+    /// The next packet that belongs to another lane.
+    #[inline]
+    pub fn poll_redirect(&mut self) -> Option<Redirect> {
+        self.redirects.pop_front()
+    }
+
+    /// The next thing the host's other lanes should be told.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<LaneEvent> {
+        self.ip.poll_event()
+    }
+
+    /// Takes in what another lane of the host learnt.
+    pub fn tell(&mut self, now: Time, event: LaneEvent) {
+        match event {
+            LaneEvent::Neighbour { interface, address, mac } => {
+                self.ip.learn(now, (interface, address), mac, true, true, &mut self.rng);
+            }
+        }
+    }
+
+    /// When [`Lane::on_timer`] wants to be called; `None` if there is nothing to wait for.
+    #[inline]
+    #[must_use]
+    pub fn poll_at(&self) -> Option<Time> {
+        self.ip.next_deadline()
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Time, frames: &Pool) {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        self.ip.on_timer(&mut cx);
+    }
+
+    /// The lane's counters.
+    #[must_use]
+    pub fn stats(&self) -> &LaneStats {
+        &self.ip.stats
+    }
+
+    /// Joins a multicast group on an interface and tells the network so. `false` if the lane had joined it already.
+    pub fn join(&mut self, now: Time, frames: &Pool, interface: u8, group: IpAddr) -> bool {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        self.ip.join(&mut cx, interface, group)
+    }
+
+    /// Leaves a multicast group. `false` if the lane was not in it.
+    pub fn leave(&mut self, now: Time, frames: &Pool, interface: u8, group: IpAddr) -> bool {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        self.ip.leave(&mut cx, interface, group)
+    }
+
+    /// The source address for packets to `destination` when the application does not choose one.
+    #[must_use]
+    pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
+        self.ip.source_for(destination)
+    }
+
+    /// Whether `address` is one of the host's own, claimed networks included.
+    #[must_use]
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        self.ip.is_local(address)
+    }
+
+    /// Largest UDP payload towards `destination` that fits one packet, bytes.
+    #[must_use]
+    pub fn max_payload(&self, destination: IpAddr) -> Result<usize, SendError> {
+        let mtu = self.ip.mtu_to(destination).ok_or(SendError::NoRoute)?;
+        Ok(usize::from(mtu).saturating_sub(if destination.is_ipv4() { 28 } else { 48 }))
+    }
+
+    /// Which bucket the answers to a UDP datagram from `local` to `remote` come to.
+    #[inline]
+    #[must_use]
+    pub fn reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {
+        self.rss.steer(&udp_flow(remote, local)).bucket
+    }
+
+    /// Neighbours with their Ethernet addresses: interface, address, Ethernet address.
+    pub fn neighbours(&self) -> impl Iterator<Item = (u8, IpAddr, MacAddr)> + '_ {
+        self.ip.neighbours.known()
+    }
+}
+
+/// The flow of a UDP datagram as its receiver sees it.
+#[inline]
+pub(crate) fn udp_flow(source: Endpoint, destination: Endpoint) -> Flow {
+    Flow {
+        src: source.ip,
+        dst: destination.ip,
+        src_port: source.port,
+        dst_port: destination.port,
+        protocol: Protocol(IpProtocol::UDP.0),
+        fragment: false,
+    }
+}

@@ -1,0 +1,250 @@
+//! The lane's UDP sockets as the outside uses them.
+
+use std::task::Waker;
+
+use flowlane_rss::HashType;
+use flowlane_sys::frame::{Frame, Pool};
+
+use crate::address::Endpoint;
+use crate::ip::SendError;
+use crate::lane::{Lane, udp_flow};
+use crate::packet::IcmpErrorKind;
+use crate::time::Time;
+use crate::udp::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
+
+/// What could not be sent, and why.
+#[derive(Debug)]
+pub struct Unsent<T> {
+    /// Why.
+    pub error: SendError,
+    /// What was to be sent, when it can be sent later; `None` when it is gone.
+    pub returned: Option<T>,
+}
+
+impl Lane {
+    /// Makes a UDP socket in this lane.
+    ///
+    /// A connected socket without port gets one whose answers come to this lane. When no port can do that, because
+    /// UDP is steered by addresses alone and they belong to another bucket, the error names that bucket.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn udp_bind(&mut self, mut bind: Bind) -> Result<UdpHandle, BindError> {
+        if let Some(ip) = bind.local_ip {
+            let group = match ip {
+                std::net::IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),
+                std::net::IpAddr::V6(a) => a.is_multicast(),
+            };
+            if !group && !self.ip.is_local(ip) {
+                return Err(BindError::NotOurAddress);
+            }
+        }
+        if let Some(remote) = bind.remote {
+            let ip = match bind.local_ip {
+                Some(ip) => ip,
+                None => self.source_for(remote.ip).ok_or(BindError::NoRoute)?,
+            };
+            bind.local_ip = Some(ip);
+            if bind.local_port == 0 {
+                bind.local_port = self.home_port(ip, remote)?;
+            }
+        }
+        self.udp.bind(bind, &mut self.rng)
+    }
+
+    /// Closes a socket; what waits in it is freed. `false` if the handle is stale.
+    pub fn udp_close(&mut self, handle: UdpHandle) -> bool {
+        self.udp.close(handle)
+    }
+
+    /// Whether the handle names an open socket of this lane.
+    #[must_use]
+    pub fn udp_is_open(&self, handle: UdpHandle) -> bool {
+        self.udp.is_open(handle)
+    }
+
+    /// The next datagram of a socket.
+    #[inline]
+    pub fn udp_receive(&mut self, handle: UdpHandle) -> Option<Datagram> {
+        self.udp.receive(handle)
+    }
+
+    /// An ICMP error that a connected socket met since the last call.
+    pub fn udp_take_error(&mut self, handle: UdpHandle) -> Option<IcmpErrorKind> {
+        self.udp.take_error(handle)
+    }
+
+    /// Wakes `waker` once when the socket gets a datagram, an error, or is closed.
+    #[inline]
+    pub fn udp_wake_on_receive(&mut self, handle: UdpHandle, waker: &Waker) {
+        self.udp.wake_on_receive(handle, waker);
+    }
+
+    /// Wakes `waker` once when the output queue has room.
+    pub fn wake_on_room(&mut self, waker: &Waker) {
+        if !self.senders.iter().any(|w| w.will_wake(waker)) {
+            self.senders.push(waker.clone());
+        }
+    }
+
+    /// Address and port a socket is bound to; the address is `None` for a wildcard, the port 0 for "any port".
+    #[must_use]
+    pub fn udp_local(&self, handle: UdpHandle) -> Option<(Option<std::net::IpAddr>, u16)> {
+        self.udp.local(handle)
+    }
+
+    /// The peer of a connected socket.
+    #[must_use]
+    pub fn udp_remote(&self, handle: UdpHandle) -> Option<Endpoint> {
+        self.udp.remote(handle)
+    }
+
+    /// Calls `f` for every open socket.
+    pub fn udp_sockets(&self, f: &mut dyn FnMut(SocketInfo)) {
+        self.udp.each(f);
+    }
+
+    /// Sends `payload` from a socket. `destination` defaults to the socket's peer, `source` to what the socket is
+    /// bound to and the routes prefer; a source given must be an address of ours.
+    ///
+    /// # Errors
+    /// See [`SendError`]. After `Full` and `NoFrame` trying again later may succeed.
+    pub fn udp_send(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        handle: UdpHandle,
+        payload: &[u8],
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<(), SendError> {
+        let (source, destination) = self.udp_ends(handle, source, destination)?;
+        if !self.ip.has_room() {
+            return Err(SendError::Full);
+        }
+        let mut frame = frames.alloc().ok_or(SendError::NoFrame)?;
+        if !frame.extend_from_slice(payload) {
+            return Err(SendError::TooBig(self.ip.mtu_to(destination.ip).unwrap_or(0)));
+        }
+        self.udp_emit(now, frames, handle, frame, source, destination)
+    }
+
+    /// Sends a payload that stands in a frame already, without copying it.
+    ///
+    /// # Errors
+    /// As [`Lane::udp_send`]; after `Full` the frame is given back unchanged.
+    pub fn udp_send_frame(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        handle: UdpHandle,
+        payload: Frame,
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<(), Unsent<Frame>> {
+        let (source, destination) = match self.udp_ends(handle, source, destination) {
+            Ok(ends) => ends,
+            Err(error) => return Err(Unsent { error, returned: Some(payload) }),
+        };
+        if !self.ip.has_room() {
+            return Err(Unsent { error: SendError::Full, returned: Some(payload) });
+        }
+        self.udp_emit(now, frames, handle, payload, source, destination)
+            .map_err(|error| Unsent { error, returned: None })
+    }
+
+    /// Sends a received datagram's payload, as it stands now, back to whoever sent it, in the frame it came in.
+    ///
+    /// # Errors
+    /// As [`Lane::udp_send`]; after `Full` the datagram is given back unchanged.
+    #[inline]
+    pub fn udp_reply(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        handle: UdpHandle,
+        datagram: Datagram,
+    ) -> Result<(), Unsent<Datagram>> {
+        if !self.ip.has_room() {
+            return Err(Unsent { error: SendError::Full, returned: Some(datagram) });
+        }
+        let (destination, mut source) = (datagram.source, datagram.destination);
+        if !self.ip.is_local(source.ip) {
+            // It came to a broadcast or multicast address; nobody can send from those.
+            match self.source_for(destination.ip) {
+                Some(ip) => source.ip = ip,
+                None => return Err(Unsent { error: SendError::NoSource, returned: None }),
+            }
+        }
+        // The hash stays with the frame: the answer's transmit hash is the receive hash of its own reply, which is
+        // the flow this datagram came in on.
+        self.ip.stats.udp.sent_on_original += 1;
+        self.udp_put(now, frames, handle, datagram.frame, source, destination)
+            .map_err(|error| Unsent { error, returned: None })
+    }
+
+    /// Source and destination of a datagram to be sent.
+    #[inline]
+    fn udp_ends(
+        &self,
+        handle: UdpHandle,
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<(Endpoint, Endpoint), SendError> {
+        let (local_ip, local_port) = self.udp.local(handle).ok_or(SendError::Closed)?;
+        let destination = match destination {
+            Some(destination) => destination,
+            None => self.udp.remote(handle).ok_or(SendError::NoDestination)?,
+        };
+        let source = match source {
+            Some(source) if self.ip.is_local(source.ip) => source,
+            Some(_) => return Err(SendError::NoSource),
+            None => {
+                let ip = match local_ip {
+                    Some(ip) => ip,
+                    None => self.ip.source_for(destination.ip).ok_or(SendError::NoRoute)?,
+                };
+                Endpoint::new(ip, local_port)
+            }
+        };
+        Ok((source, destination))
+    }
+
+    /// Attaches the transmit hash and sends.
+    #[inline]
+    fn udp_emit(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        handle: UdpHandle,
+        mut frame: Frame,
+        source: Endpoint,
+        destination: Endpoint,
+    ) -> Result<(), SendError> {
+        let (hash, kind) = self.rss().transmit_hash(&udp_flow(source, destination));
+        let meta = frame.meta_mut();
+        meta.hash = hash;
+        meta.hash_type = HashType::as_u8(kind);
+        self.udp_put(now, frames, handle, frame, source, destination)
+    }
+
+    #[inline]
+    fn udp_put(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        handle: UdpHandle,
+        frame: Frame,
+        source: Endpoint,
+        destination: Endpoint,
+    ) -> Result<(), SendError> {
+        let offload = self.offload();
+        let mut cx = Self::cx(&mut self.rng, offload, now, frames);
+        let Some(out) = self.udp.datagram(handle, frame, source, destination, &cx) else {
+            return Err(SendError::TooBig(self.ip.mtu_to(destination.ip).unwrap_or(0)));
+        };
+        self.ip.send(&mut cx, out)?;
+        self.ip.stats.udp.sent += 1;
+        Ok(())
+    }
+}
