@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use flowlane_rss::{Bucket, Flow, Protocol, Rss};
+use flowlane_rss::{Bucket, Flow, HomePorts, Protocol, Rss};
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
@@ -86,6 +86,8 @@ pub struct Lane {
     redirects: VecDeque<Redirect>,
     /// Who waits for room in the output queue.
     pub(crate) senders: Vec<Waker>,
+    /// Which local ports' answers come here; made when first asked.
+    pub(crate) home: Option<Arc<HomePorts>>,
 }
 
 impl Lane {
@@ -107,6 +109,7 @@ impl Lane {
             offload: offload.unwrap_or_default(),
             redirects: VecDeque::new(),
             senders: Vec::new(),
+            home: None,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod packet;
 pub mod rng;
 mod route;
 pub mod stats;
+pub mod steering;
 pub mod time;
 pub mod udp;
 pub mod wire;

@@ -14,8 +14,6 @@ mod home_port;
 mod output;
 mod socket;
 mod table;
-#[cfg(test)]
-mod tests;
 
 pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
 
@@ -86,6 +84,11 @@ impl Udp {
         }
         self.table.insert(slot, &self.sockets);
         Ok(UdpHandle { slot, generation })
+    }
+
+    /// Whether a socket is bound to just this.
+    pub(crate) fn is_taken(&self, bind: &Bind) -> bool {
+        self.table.contains(&bind.key(), &self.sockets)
     }
 
     /// A free ephemeral port for `bind`: random, with a bounded number of tries, then in order.
