@@ -1,1 +1,3 @@
 //! See the workspace README.
+
+pub mod toeplitz;
