@@ -11,6 +11,9 @@ use std::arch::x86_64::*;
 use super::clmul::{KeyWords, MIRROR};
 use super::{Columns4, KEY_BYTES};
 
+/// Tuples that are done at a time.
+pub(super) const GROUP: usize = 16;
+
 /// What the kernels need of the key.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {

@@ -47,11 +47,8 @@ impl Vector {
     #[must_use]
     #[inline]
     pub fn tuple12(&self, tuple: &[u8; 12]) -> u32 {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = *tuple;
-        self.words12(
-            u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            u64::from_le_bytes([e, f, g, h, i, j, k, l]),
-        )
+        // SAFETY: a `Vector` exists only where `supported` found AVX2, PCLMULQDQ and GFNI.
+        unsafe { clmul::tuple12(&self.words, tuple) }
     }
 
     /// Hash of an IPv4 tuple given by field; with ports of zero, the hash of the addresses alone.
@@ -59,13 +56,8 @@ impl Vector {
     #[inline]
     pub fn ipv4(&self, src: [u8; 4], dst: [u8; 4], ports: [u8; 4]) -> u32 {
         let [src, dst, ports] = [src, dst, ports].map(|f| u64::from(u32::from_le_bytes(f)));
-        self.words12(src | dst << 32, dst | ports << 32)
-    }
-
-    #[inline]
-    fn words12(&self, first: u64, second: u64) -> u32 {
         // SAFETY: a `Vector` exists only where `supported` found AVX2, PCLMULQDQ and GFNI.
-        unsafe { clmul::ipv4(&self.words, first, second) }
+        unsafe { clmul::ipv4(&self.words, src | dst << 32, dst | ports << 32) }
     }
 
     /// Hash of a 36-byte tuple (IPv6 with ports).
@@ -91,7 +83,7 @@ impl Vector {
     pub fn batch12(&self, tuples: &[[u8; 12]], hashes: &mut [u32]) {
         assert_eq!(tuples.len(), hashes.len(), "as many hashes as tuples");
         let mut done = 0;
-        if self.level == Level::Avx512 {
+        if self.level == Level::Avx512 && hashes.len() >= avx512::GROUP {
             // SAFETY: this level exists only where `supported` found all features of the function.
             done = unsafe { avx512::batch12(&self.wide, tuples, hashes) };
         }
@@ -107,7 +99,7 @@ impl Vector {
     pub fn batch36(&self, tuples: &[[u8; 36]], hashes: &mut [u32]) {
         assert_eq!(tuples.len(), hashes.len(), "as many hashes as tuples");
         let mut done = 0;
-        if self.level == Level::Avx512 {
+        if self.level == Level::Avx512 && hashes.len() >= avx512::GROUP {
             // SAFETY: this level exists only where `supported` found all features of the function.
             done = unsafe { avx512::batch36(&self.wide, tuples, hashes) };
         }
@@ -123,7 +115,7 @@ impl Vector {
     pub fn columns4(&self, columns: Columns4<'_>, hashes: &mut [u32]) {
         assert_eq!(columns.len(), hashes.len(), "as many hashes as tuples");
         let mut done = 0;
-        if self.level == Level::Avx512 {
+        if self.level == Level::Avx512 && hashes.len() >= avx512::GROUP {
             // SAFETY: this level exists only where `supported` found all features of the function.
             done = unsafe { avx512::columns4(&self.wide, columns, hashes) };
         }
