@@ -1,2 +1,57 @@
-//! See the workspace README.
+//! The mathematics of steering: which core a packet belongs to, and which packets belong to a core.
+//!
+//! A network card with Receive Side Scaling hashes a packet's addresses and ports with a key ([`Toeplitz`], [`Key`]),
+//! takes the slot of its [`Indirection`] table that the hash names, and finds there a [`Bucket`]; a bucket belongs to
+//! a worker ([`BucketMap`]). [`Rss`] holds these together and answers for any [`Flow`] what a card would do with it:
+//!
+//! ```text
+//!   Flow ── HashConfig: which fields ──▶ HashType
+//!     └──── Toeplitz under a Key ──────▶ hash ── Indirection ──▶ slot ▶ bucket ── BucketMap ──▶ worker
+//! ```
+//!
+//! The way back is [`HomePorts`]: the source ports of an outgoing connection whose replies land in given slots, solved
+//! for because the hash is linear, not tried one after the other.
+//!
+//! Addresses and ports are `core::net` types and host-order integers at the surface and network order in raw tuples;
+//! nothing depends on the processor's byte order. Nothing here does I/O or draws random numbers. Making things
+//! allocates; asking them does not.
+//!
+//! ```
+//! use flowlane_rss::{Flow, Key, Rss, Protocol};
+//!
+//! let rss = Rss::new(Key::MICROSOFT, 4);
+//! let flow = Flow::new("66.9.149.187:2794".parse()?, "161.142.100.80:1766".parse()?, Protocol::TCP);
+//! assert_eq!(rss.steer(&flow).hash, 0x51cc_c178);
+//! # Ok::<(), core::net::AddrParseError>(())
+//! ```
+//!
+//! Semantics follow FreeBSD's RSS; `docs/rss.md` says where they depart and why. A learner of unknown cards'
+//! configurations will stand beside [`Rss`].
 #![forbid(unsafe_code)]
+
+mod buckets;
+mod config;
+mod explain;
+mod flow;
+mod hash_type;
+mod indirection;
+mod key;
+mod ports;
+mod quality;
+mod steer;
+#[cfg(test)]
+mod testing;
+mod toeplitz;
+
+pub use buckets::{Bucket, BucketError, BucketMap, MAX_BUCKETS, Worker, default_buckets};
+pub use config::{HashConfig, UdpFields};
+pub use explain::{Explanation, Fields};
+pub use flow::{Flow, Protocol};
+pub use flowlane_sys::toeplitz::Columns4;
+pub use hash_type::HashType;
+pub use indirection::{Indirection, IndirectionError, MAX_SLOTS, SlotSet};
+pub use key::{Key, KeyError};
+pub use ports::{HomePorts, HomePortsError, PortSet, Ports};
+pub use quality::{FamilyQuality, FieldQuality, Quality};
+pub use steer::{Rss, Steered};
+pub use toeplitz::{Form, Toeplitz};

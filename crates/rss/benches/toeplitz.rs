@@ -1,0 +1,71 @@
+//! Nanoseconds per Toeplitz hash, for each form this processor has.
+//!
+//! Single hashes are taken over 1024 different tuples, so that no branch or cache learns one of them. For the
+//! comparison with another implementation see `benches/dpdk/run.sh`.
+
+use std::hint::black_box;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use flowlane_rss::{Columns4, Form, Key, Toeplitz};
+
+const TUPLES: usize = 1024;
+
+fn tuples() -> Vec<[u8; 36]> {
+    let mut x = 1_u64;
+    let mut byte = || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (x >> 56) as u8
+    };
+    (0..TUPLES).map(|_| std::array::from_fn(|_| byte())).collect()
+}
+
+fn forms(c: &mut Criterion) {
+    let v6 = tuples();
+    let v4: Vec<[u8; 12]> = v6.iter().map(|t| std::array::from_fn(|i| t[i])).collect();
+    let src: Vec<[u8; 4]> = v4.iter().map(|t| [t[0], t[1], t[2], t[3]]).collect();
+    let dst: Vec<[u8; 4]> = v4.iter().map(|t| [t[4], t[5], t[6], t[7]]).collect();
+    let src_port: Vec<[u8; 2]> = v4.iter().map(|t| [t[8], t[9]]).collect();
+    let dst_port: Vec<[u8; 2]> = v4.iter().map(|t| [t[10], t[11]]).collect();
+    let columns = Columns4 { src: &src, dst: &dst, src_port: &src_port, dst_port: &dst_port };
+    let fields4: Vec<(Ipv4Addr, Ipv4Addr)> =
+        src.iter().zip(&dst).map(|(&s, &d)| (s.into(), d.into())).collect();
+    let fields6: Vec<(Ipv6Addr, Ipv6Addr)> = v6
+        .iter()
+        .map(|t| {
+            (std::array::from_fn::<u8, 16, _>(|i| t[i]), std::array::from_fn::<u8, 16, _>(|i| t[16 + i]))
+        })
+        .map(|(s, d)| (s.into(), d.into()))
+        .collect();
+    let mut out = vec![0; TUPLES];
+
+    for form in Form::ALL {
+        let Some(hasher) = Toeplitz::with_form(&Key::MICROSOFT, form) else { continue };
+        let mut group = c.benchmark_group(format!("toeplitz/{form:?}"));
+        group.throughput(Throughput::Elements(TUPLES as u64));
+        group.bench_function("v4-single", |b| {
+            b.iter(|| black_box(&v4).iter().zip(&mut out).for_each(|(t, h)| *h = hasher.hash12(t)));
+        });
+        group.bench_function("v6-single", |b| {
+            b.iter(|| black_box(&v6).iter().zip(&mut out).for_each(|(t, h)| *h = hasher.hash36(t)));
+        });
+        group.bench_function("v4-fields", |b| {
+            b.iter(|| {
+                let each = black_box(&fields4).iter().zip(&mut out);
+                each.for_each(|(&(s, d), h)| *h = hasher.hash_v4_ports(s, d, 1024, 80));
+            });
+        });
+        group.bench_function("v6-fields", |b| {
+            b.iter(|| {
+                let each = black_box(&fields6).iter().zip(&mut out);
+                each.for_each(|(&(s, d), h)| *h = hasher.hash_v6_ports(s, d, 1024, 80));
+            });
+        });
+        group.bench_function("v4-batch", |b| b.iter(|| hasher.batch12(black_box(&v4), &mut out)));
+        group.bench_function("v6-batch", |b| b.iter(|| hasher.batch36(black_box(&v6), &mut out)));
+        group.bench_function("v4-columns", |b| b.iter(|| hasher.columns4(black_box(columns), &mut out)));
+    }
+}
+
+criterion_group!(benches, forms);
+criterion_main!(benches);

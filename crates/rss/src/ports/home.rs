@@ -1,0 +1,259 @@
+//! The solver itself: see the parent module for the idea.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+
+use super::coordinates::Coordinates;
+use super::set::PortSet;
+use super::targets::Targets;
+use crate::{Flow, HashType, Protocol, Rss, SlotSet};
+
+/// Source ports whose replies land in given slots, for any destination.
+///
+/// Made for one configuration and one set of slots, say those of a lane or of a worker; make another when the table or
+/// the key changes. Holds three systems of coordinates, at most 36 KiB, usually 20 KiB, and shares the hash tables.
+#[derive(Clone, Debug)]
+pub struct HomePorts {
+    rss: Rss,
+    slots: SlotSet,
+    /// By `kind`: IPv4 with ports, IPv6 with ports, without ports.
+    systems: [(Coordinates, Targets); 3],
+    /// Whether ports must be tried because the table's size is no power of two.
+    trial: bool,
+}
+
+const IPV4: u8 = 0;
+const IPV6: u8 = 1;
+const NO_PORTS: u8 = 2;
+
+/// Why there are no home ports for a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HomePortsError {
+    /// One address is IPv4 and the other IPv6.
+    Families,
+    /// The configuration does not hash such packets.
+    NotHashed,
+}
+
+impl fmt::Display for HomePortsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Families => "local and remote address are of different families",
+            Self::NotHashed => "the RSS configuration has no hash type for such packets",
+        })
+    }
+}
+
+impl core::error::Error for HomePortsError {}
+
+impl HomePorts {
+    /// For replies that shall land in `slots`.
+    #[must_use]
+    pub fn new(rss: &Rss, slots: &SlotSet) -> Self {
+        // The destination port is last in the data: bytes 10 and 11, or 34 and 35.
+        let systems = [Some(80), Some(272), None].map(|at| {
+            let coordinates = match rss.table.bits() {
+                Some(bits) => Coordinates::new(rss.hasher().key(), at, bits),
+                None => Coordinates::new(rss.hasher().key(), at, 0),
+            };
+            let targets = Targets::new(&coordinates, slots);
+            (coordinates, targets)
+        });
+        Self { rss: rss.clone(), slots: slots.clone(), systems, trial: rss.table.bits().is_none() }
+    }
+
+    /// The home ports for packets from `local` to `remote`. Costs one hash.
+    ///
+    /// # Errors
+    /// If such packets are not hashed.
+    #[inline]
+    pub fn to(
+        &self,
+        local: IpAddr,
+        remote: SocketAddr,
+        protocol: Protocol,
+    ) -> Result<Ports<'_>, HomePortsError> {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(HomePortsError::Families);
+        }
+        let reply = Flow::new(remote, SocketAddr::new(local, 0), protocol);
+        let (constant, hash_type) = self.rss.software_hash(&reply);
+        let kind = match hash_type {
+            HashType::None => return Err(HomePortsError::NotHashed),
+            _ if !hash_type.has_ports() => NO_PORTS,
+            _ if local.is_ipv4() => IPV4,
+            _ => IPV6,
+        };
+        let (coordinates, targets) = &self.systems[usize::from(kind)];
+        let (shift, pivots) = if self.trial {
+            (0, &[0][..])
+        } else {
+            let (u, syndrome) = coordinates.split(self.rss.table.slot_of(constant));
+            (u, targets.with_syndrome(syndrome))
+        };
+        Ok(Ports { home: self, coordinates, kind, constant, shift, pivots })
+    }
+}
+
+/// The home ports for one destination.
+///
+/// All 65536 ports are considered, port 0 too: the caller says which it may use when it makes a [`PortSet`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ports<'a> {
+    home: &'a HomePorts,
+    coordinates: &'a Coordinates,
+    kind: u8,
+    /// Hash of the reply with destination port 0.
+    constant: u32,
+    /// The constant's pivot part.
+    shift: u16,
+    /// Pivot parts of the slots that can be reached.
+    pivots: &'a [u16],
+}
+
+impl<'a> Ports<'a> {
+    /// Whether a reply to this port comes home.
+    #[must_use]
+    #[inline]
+    pub fn contains(&self, port: u16) -> bool {
+        let hash = self.constant ^ self.coordinates.hash_of(port);
+        self.home.slots.contains(self.home.rss.table.slot_of(hash))
+    }
+
+    /// Number of home ports, 0 to 65536. Constant time, but for tables whose size is no power of two.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        if self.home.trial { self.iter().count() } else { self.pivots.len() << self.coordinates.log2_class() }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        if self.home.trial { self.iter().next().is_none() } else { self.pivots.is_empty() }
+    }
+
+    /// The `n`-th home port, each once, in no particular order. Constant time, but for tables whose size is no power of
+    /// two, where it counts from the first.
+    #[must_use]
+    #[inline]
+    pub fn nth(&self, n: usize) -> Option<u16> {
+        if self.home.trial {
+            return self.iter().nth(n);
+        }
+        let class = self.coordinates.log2_class();
+        let &pivot = self.pivots.get(n >> class)?;
+        let place = n & ((1 << class) - 1);
+        Some(self.coordinates.port(self.run_of(pivot) | place as u16))
+    }
+
+    /// All home ports, each once; the order is that of [`nth`](Self::nth).
+    pub fn iter(&self) -> impl Iterator<Item = u16> + 'a {
+        let ports = *self;
+        let class = ports.coordinates.log2_class();
+        // In trial there is one pivot, whose class is all ports.
+        (0..ports.pivots.len() << class)
+            .map(move |n| {
+                let place = n & ((1 << class) - 1);
+                ports.coordinates.port(ports.run_of(ports.pivots[n >> class]) | place as u16)
+            })
+            .filter(move |&port| !ports.home.trial || ports.contains(port))
+    }
+
+    /// First coordinate of the run of a pivot part.
+    #[inline]
+    fn run_of(&self, pivot: u16) -> u16 {
+        // A class of all 65536 ports has no bits left above it.
+        (u32::from(pivot ^ self.shift) << self.coordinates.log2_class()) as u16
+    }
+
+    /// A set in which all ports of `range` but port 0 are free, home or not. Takes some 100 µs.
+    #[must_use]
+    pub fn all_free(&self, range: RangeInclusive<u16>) -> PortSet {
+        let mut set = PortSet::empty(self.kind, range.clone());
+        for port in range.filter(|&port| port != 0) {
+            set.put(self.coordinates.coordinate(port));
+        }
+        set
+    }
+
+    /// Takes a free home port out of the set, or `None` if none is left.
+    ///
+    /// `random` is 32 fresh random bits: they choose slot and starting place; the first free port from there is taken.
+    /// The cost does not depend on how many ports are in use, up to the last few.
+    ///
+    /// # Panics
+    /// If the set was made for another family or kind of hash.
+    #[inline]
+    pub fn pick(&self, random: u32, set: &mut PortSet) -> Option<u16> {
+        self.check(set);
+        if self.home.trial {
+            return self.pick_by_trial(random, set);
+        }
+        let count = self.pivots.len();
+        let start = ((random >> 16) as usize * count) >> 16;
+        let class = self.coordinates.log2_class();
+        let place = (random & ((1 << class) - 1)) as u16;
+        let (before, from) = self.pivots.split_at(start);
+        for &pivot in from.iter().chain(before) {
+            if let Some(y) = set.find_in_run(self.run_of(pivot) | place, class) {
+                set.take(y);
+                return Some(self.coordinates.port(y));
+            }
+        }
+        None
+    }
+
+    /// The same where the slots have no structure: free ports are tried in order until one is home.
+    fn pick_by_trial(&self, random: u32, set: &mut PortSet) -> Option<u16> {
+        let start = random as u16;
+        let mut y = set.find_in_run(start, 16)?;
+        let first = y;
+        loop {
+            let port = self.coordinates.port(y);
+            if self.contains(port) {
+                set.take(y);
+                return Some(port);
+            }
+            y = set.find_in_run(y.wrapping_add(1), 16)?;
+            if y == first {
+                return None;
+            }
+        }
+    }
+
+    /// Takes this port out of the set; whether it was free.
+    ///
+    /// # Panics
+    /// If the set was made for another family or kind of hash.
+    pub fn reserve(&self, port: u16, set: &mut PortSet) -> bool {
+        self.check(set);
+        set.take(self.coordinates.coordinate(port))
+    }
+
+    /// Gives a port back; whether it was in use. Ports outside the set's range are not taken in.
+    ///
+    /// # Panics
+    /// If the set was made for another family or kind of hash.
+    #[inline]
+    pub fn release(&self, port: u16, set: &mut PortSet) -> bool {
+        self.check(set);
+        port != 0 && set.range.contains(&port) && set.put(self.coordinates.coordinate(port))
+    }
+
+    #[inline]
+    fn check(&self, set: &PortSet) {
+        assert!(set.kind == self.kind, "a set of ports was used with another family or kind of hash");
+    }
+
+    /// A home port that `is_used` denies, for callers with their own book of ports.
+    ///
+    /// Starts anywhere and goes through the home ports one after the other, so the cost grows as they run out: at 99 %
+    /// used a hundred questions are asked. [`pick`](Self::pick) does not have that fault.
+    pub fn pick_unused(&self, random: u32, is_used: impl Fn(u16) -> bool) -> Option<u16> {
+        let count = self.len();
+        let start = ((u64::from(random) * count as u64) >> 32) as usize;
+        (start..count).chain(0..start).filter_map(|n| self.nth(n)).find(|&port| !is_used(port))
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether a key is any good.
+//!
+//! The hash is linear: each bit of a field adds its window of the key. So what a field can do to the slot is a matrix
+//! over GF(2), and its rank says everything: a field of 16 bits whose matrix has rank r for the bits that choose the
+//! slot reaches exactly 2^r slots, each as often as the others. A key of zeros, or one too short for the tuple, has
+//! rank 0 there; random keys rarely lack more than one. The rank is for tables whose size is a power of two; the spread
+//! over buckets is counted for any.
+//!
+//! Fields are judged by their last 16 bits: ports, and the part in which a network's addresses differ.
+
+use crate::{Bucket, HashConfig, Indirection, Key, KeyError};
+
+/// What a key does with 16 bits of one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldQuality {
+    /// The field, as in `source port`.
+    pub name: &'static str,
+    /// Rank of the field's matrix for the bits that choose the slot: log2 of the slots reached. For a table whose size
+    /// is no power of two, the rank for as many bits as number its slots.
+    pub rank: u32,
+    /// The best that rank could be: the smaller of 16 and the number of those bits.
+    pub full_rank: u32,
+    /// Buckets reached when the field runs through its 65536 values and all else is zero.
+    pub buckets_reached: usize,
+    /// Values that fall into the bucket with the most of them.
+    pub most: u32,
+    /// Values that fall into the bucket with the fewest of them.
+    pub fewest: u32,
+}
+
+/// What a key does with the four fields of one family: source address, destination address, source port,
+/// destination port.
+pub type FamilyQuality = [FieldQuality; 4];
+
+/// What a key is worth with a given table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quality {
+    /// Fields of IPv4.
+    pub ipv4: FamilyQuality,
+    /// Fields of IPv6.
+    pub ipv6: FamilyQuality,
+    /// Number of buckets, counting up to the largest the table names.
+    pub buckets: usize,
+}
+
+const NAMES: [&str; 4] = ["source address", "destination address", "source port", "destination port"];
+
+/// Bit position of the last 16 bits of each field.
+const PLACES_V4: [usize; 4] = [16, 48, 64, 80];
+const PLACES_V6: [usize; 4] = [112, 240, 256, 272];
+
+impl Key {
+    /// Measures what the key does with a table. Takes about a millisecond.
+    #[must_use]
+    pub fn judge(&self, table: &Indirection) -> Quality {
+        let buckets = table.slots().iter().map(|b| usize::from(b.0) + 1).max().unwrap_or(0);
+        let field = |i: usize, at: usize| judge_field(self, table, buckets, NAMES[i], at);
+        let family = |at: [usize; 4]| [0, 1, 2, 3].map(|i| field(i, at[i]));
+        Quality { ipv4: family(PLACES_V4), ipv6: family(PLACES_V6), buckets }
+    }
+}
+
+impl Quality {
+    /// Refuses a key with which some bucket cannot be reached by changing one field alone.
+    ///
+    /// Only families and fields that `config` hashes are asked for.
+    ///
+    /// # Errors
+    /// Names the first such field, or the family.
+    pub fn require_useful(&self, config: &HashConfig) -> Result<(), KeyError> {
+        let families = [
+            ("IPv4", &self.ipv4, config.ipv4, config.tcp_ipv4 || config.udp_ipv4),
+            ("IPv6", &self.ipv6, config.ipv6, config.tcp_ipv6 || config.udp_ipv6),
+        ];
+        for (family, fields, addresses, ports) in families {
+            for (i, field) in fields.iter().enumerate() {
+                let asked = ports || (addresses && i < 2);
+                if asked && field.buckets_reached < self.buckets {
+                    return Err(KeyError::Useless {
+                        family,
+                        field: field.name,
+                        reached: field.buckets_reached,
+                        buckets: self.buckets,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every field reaches every slot it could.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.ipv4.iter().chain(&self.ipv6).all(|field| field.rank == field.full_rank)
+    }
+}
+
+fn judge_field(
+    key: &Key,
+    table: &Indirection,
+    buckets: usize,
+    name: &'static str,
+    at: usize,
+) -> FieldQuality {
+    // Column i: what bit i of the field, counted from the lowest, adds to the hash.
+    let columns: [u32; 16] = core::array::from_fn(|i| key.window(at + 15 - i));
+    let bits = table.len().next_power_of_two().trailing_zeros();
+    let mask = (1 << bits) - 1;
+    let mut counts = vec![0_u32; buckets];
+    let mut hash = 0;
+    for step in 1..=1_u32 << 16 {
+        let Bucket(bucket) = table.bucket_of(hash);
+        counts[usize::from(bucket)] += 1;
+        // Gray code: each value differs from the one before in one bit.
+        if let Some(column) = columns.get(step.trailing_zeros() as usize) {
+            hash ^= column;
+        }
+    }
+    FieldQuality {
+        name,
+        rank: rank(columns.map(|column| column & mask)),
+        full_rank: bits.min(16),
+        buckets_reached: counts.iter().filter(|&&n| n > 0).count(),
+        most: counts.iter().copied().max().unwrap_or(0),
+        fewest: counts.iter().copied().min().unwrap_or(0),
+    }
+}
+
+/// Rank over GF(2) of a matrix given by its columns.
+fn rank(mut columns: [u32; 16]) -> u32 {
+    let mut rank = 0;
+    for i in 0..columns.len() {
+        let pivot = columns[i];
+        if pivot == 0 {
+            continue;
+        }
+        rank += 1;
+        let lowest = pivot & pivot.wrapping_neg();
+        for column in &mut columns[i + 1..] {
+            if *column & lowest != 0 {
+                *column ^= pivot;
+            }
+        }
+    }
+    rank
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+    use crate::{HashConfig, UdpFields};
+
+    #[test]
+    fn named_keys_are_useful() {
+        for (slots, buckets) in [(128, 2), (128, 8), (128, 128), (512, 64), (100, 4), (2048, 1024)] {
+            let table = Indirection::new(slots, buckets).unwrap();
+            for config in [HashConfig::default(), HashConfig::with_udp(UdpFields::Four)] {
+                assert_eq!(Key::MICROSOFT.judge(&table).require_useful(&config), Ok(()), "{slots}/{buckets}");
+            }
+        }
+        let table = Indirection::new(128, 8).unwrap();
+        assert_eq!(Key::symmetric().judge(&table).require_useful(&HashConfig::default()), Ok(()));
+    }
+
+    #[test]
+    fn useless_keys_are_refused_in_one_line() {
+        let table = Indirection::new(128, 8).unwrap();
+        let refused =
+            |key: &Key| key.judge(&table).require_useful(&HashConfig::default()).unwrap_err().to_string();
+        let zeros = Key::new(&[0; 40]).unwrap();
+        assert_eq!(
+            refused(&zeros),
+            "useless key: over IPv4 the source address reaches 1 of 8 buckets; take another key"
+        );
+        // One bit pattern all the way: every window is the same.
+        assert!(refused(&Key::new(&[0xff; 40]).unwrap()).contains("reaches 2 of 8"));
+        // Too short for IPv6, but good for IPv4.
+        let short = Key::new(&Key::MICROSOFT.as_bytes()[..16]).unwrap();
+        assert!(refused(&short).contains("IPv6"));
+        let only4 = HashConfig { ipv6: false, tcp_ipv6: false, ..HashConfig::default() };
+        assert_eq!(short.judge(&table).require_useful(&only4), Ok(()));
+    }
+
+    /// The rank predicts the counted spread.
+    #[test]
+    fn rank_equals_spread() {
+        let mut random = Random::new(4);
+        let table = Indirection::new(256, 256).unwrap();
+        for round in 0..20 {
+            let mut bytes: [u8; 40] = random.bytes();
+            if round % 2 == 1 {
+                // Periodic keys, for low ranks.
+                for i in 1..40 {
+                    bytes[i] = bytes[i % (round % 3 + 1)];
+                }
+            }
+            let quality = Key::new(&bytes).unwrap().judge(&table);
+            for field in quality.ipv4.iter().chain(&quality.ipv6) {
+                assert_eq!(field.buckets_reached, 1 << field.rank, "{field:?}");
+                assert_eq!(field.most, 65536 >> field.rank);
+                assert_eq!(field.fewest, if field.rank == 8 { 256 } else { 0 });
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Tells the crate whether the compiler has the vector intrinsics of `toeplitz` (stable since Rust 1.89).
+//!
+//! The crate must also build with Rust 1.85, where the portable forms do the work; `cfg(version)` is not stable.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(flowlane_vector)");
+    println!("cargo::rerun-if-changed=build.rs");
+    if minor_version().is_some_and(|minor| minor >= 89) {
+        println!("cargo::rustc-cfg=flowlane_vector");
+    }
+}
+
+/// The `N` of the compiler's version `1.N`, or nothing if it does not say.
+fn minor_version() -> Option<u32> {
+    let output = Command::new(std::env::var_os("RUSTC")?).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split_whitespace().nth(1)?.strip_prefix("1.")?.split('.').next()?.parse().ok()
+}
