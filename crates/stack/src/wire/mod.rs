@@ -26,6 +26,8 @@ pub mod mld;
 pub mod ndp;
 mod quote;
 mod seq;
+pub mod tcp;
+pub mod tcp_options;
 pub mod udp;
 
 pub use arp::{ArpOperation, ArpPacket};
@@ -43,6 +45,8 @@ pub use mld::MldQuery;
 pub use ndp::{NdpMessage, NdpOptions, PrefixInformation};
 pub use quote::Quote;
 pub use seq::SeqNum;
+pub use tcp::{TcpFlags, TcpHeader};
+pub use tcp_options::{SackBlock, SackBlocks, TcpOptions, Timestamps};
 pub use udp::UdpHeader;
 
 use core::fmt;
