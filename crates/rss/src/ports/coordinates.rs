@@ -17,7 +17,7 @@
 use crate::Key;
 
 /// A linear map of 16 bits as two tables, one for each byte.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Map16<T>([[T; 256]; 2]);
 
 impl<T: Copy + Default + core::ops::BitXor<Output = T>> Map16<T> {
@@ -42,7 +42,7 @@ impl<T: Copy + Default + core::ops::BitXor<Output = T>> Map16<T> {
 /// The coordinates for ports at one place of the hashed data.
 ///
 /// 6 KiB. They depend on the key and the size of the table alone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Coordinates {
     rank: u32,
     bits: u32,

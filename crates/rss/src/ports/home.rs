@@ -13,7 +13,7 @@ use crate::{Flow, HashType, Protocol, Rss, SlotSet};
 ///
 /// Made for one configuration and one set of slots, say those of a lane or of a worker; make another when the table or
 /// the key changes. Holds three systems of coordinates, at most 36 KiB, usually 20 KiB, and shares the hash tables.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HomePorts {
     rss: Rss,
     slots: SlotSet,
@@ -47,6 +47,12 @@ impl fmt::Display for HomePortsError {
 }
 
 impl core::error::Error for HomePortsError {}
+
+impl fmt::Debug for HomePorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HomePorts").field("slots", &self.slots.len()).finish_non_exhaustive()
+    }
+}
 
 impl HomePorts {
     /// For replies that shall land in `slots`.
@@ -100,7 +106,7 @@ impl HomePorts {
 /// The home ports for one destination.
 ///
 /// All 65536 ports are considered, port 0 too: the caller says which it may use when it makes a [`PortSet`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Ports<'a> {
     home: &'a HomePorts,
     coordinates: &'a Coordinates,
@@ -111,6 +117,12 @@ pub struct Ports<'a> {
     shift: u16,
     /// The slots that can be reached.
     targets: &'a [Target],
+}
+
+impl fmt::Debug for Ports<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ports").field("classes", &self.targets.len()).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Ports<'a> {
