@@ -1,7 +1,8 @@
 //! Nanoseconds for a home port: picked, and picked while another is given back, so that the set stays as full as it is.
 //! Two random numbers are part of the latter, one of the former.
 //!
-//! From nothing used to 99 % and almost all, for tables of 128 and 2048 slots of which an eighth is home. `to` is
+//! From nothing used to 99 % and almost all, for tables of 128 and 2048 slots of which an eighth is home: those of one
+//! bucket of eight, or scattered at random. `to` is
 //! what a new destination costs before the first pick; `destination+pick` is a pick for a new destination each time
 //! out of one set.
 
@@ -33,14 +34,20 @@ fn picks(c: &mut Criterion) {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (x >> 32) as u32
     };
-    for slots in [128, 2048] {
+    for (name, slots, scattered) in
+        [("128", 128, false), ("2048", 2048, false), ("2048-scattered", 2048, true)]
+    {
         let table = Indirection::new(slots, 8).expect("a size in range");
         let buckets = BucketMap::new(8, 8).expect("a power of two");
         let rss = Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, buckets);
-        let home = HomePorts::new(&rss, &rss.slots_of_bucket(flowlane_rss::Bucket(3)));
+        let mut wanted = rss.slots_of_bucket(flowlane_rss::Bucket(3));
+        if scattered {
+            wanted = (0..slots).filter(|_| random() % 8 == 0).collect();
+        }
+        let home = HomePorts::new(&rss, &wanted);
         let ports = home.to(local, remote, Protocol::TCP).expect("TCP is hashed");
 
-        let mut group = c.benchmark_group(format!("home_port/{slots}-slots"));
+        let mut group = c.benchmark_group(format!("home_port/{name}-slots"));
         for (name, per_mille) in
             [("0%", 0), ("50%", 500), ("90%", 900), ("99%", 990), ("99.9%", 999), ("all but 8", 1000)]
         {
