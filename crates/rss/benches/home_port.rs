@@ -92,6 +92,8 @@ fn picks(c: &mut Criterion) {
         });
         group.bench_function("to", |b| b.iter(|| home.to(local, black_box(remote), Protocol::TCP).is_ok()));
         group.bench_function("nth", |b| b.iter(|| ports.nth(black_box(random() as usize % 8192))));
+        group.bench_function("make the solver", |b| b.iter(|| HomePorts::new(&rss, black_box(&wanted))));
+        group.bench_function("make a set", |b| b.iter(|| ports.all_free(black_box(1024..=u16::MAX))));
         group.bench_function("random numbers alone", |b| b.iter(&mut random));
     }
 }
