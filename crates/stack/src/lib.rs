@@ -4,4 +4,5 @@
 #![forbid(unsafe_code)]
 
 pub mod time;
+pub mod timer;
 pub mod wire;
