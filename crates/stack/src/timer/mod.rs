@@ -22,10 +22,13 @@
 //!                       now
 //! ```
 //!
-//! **What always holds.** For a timer at `tick` in level `l`, with `n(l, t) = t >> 6l` the number of the slot of `t`:
-//! its slot is `n(l, tick) mod 128`; `n(l + 1, tick)` is the current or the next slot of the level above, so 128 slots never
-//! confuse two numbers; and `n(l, tick)` is past the current slot, since a slot is emptied no later than when it becomes
-//! current.
+//! **Pushing back is cheaper still.** A retransmission timer is pushed back with nearly every acknowledgment. A timer that gets a
+//! later deadline stays where it hangs and only its node is written; it moves when its old time comes.
+//!
+//! **What always holds.** Let `n(l, t) = t >> 6l` be the number of the slot of tick `t` on level `l`. A timer hangs in a slot
+//! whose number is `n(l, t)` for some `t` not after its deadline. `n(l + 1, t)` is the current or the next slot of the level
+//! above, so that 128 slots never confuse two numbers. A slot is empty by the time it is no longer the current one; on
+//! the levels above the lowest, already when it becomes current.
 //!
 //! **Promises.** A timer never fires before its deadline, which is rounded up to a whole tick, so it fires less than a tick late if
 //! the wheel is advanced in time. Timers fire in the order of their ticks; within one tick in no particular order. Memory
@@ -44,14 +47,13 @@ pub const LEVELS: usize = 8;
 /// Slots of one level, twice the ratio between the widths of two levels.
 const SLOTS: usize = 128;
 const RATIO_BITS: u32 = 6;
-/// The list of timers whose tick has come, behind the slots of all levels.
-const DUE: usize = LEVELS * SLOTS;
 /// No node.
 const NIL: u32 = u32::MAX;
 /// About how many timers are moved to narrower slots at a time.
 const PORTION: u64 = 256;
-/// A node's level is kept in the lower bits beside its tick.
-const LEVEL_BITS: u32 = 3;
+/// A node's slot is kept in the lower bits beside its tick.
+const SLOT_BITS: u32 = 10;
+const _: () = assert!(LEVELS * SLOTS == 1 << SLOT_BITS);
 
 /// Names a timer that was armed. It stays unique when the timer is gone, so a late [`cancel`](Wheel::cancel) is harmless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +70,7 @@ impl fmt::Debug for TimerId {
 
 #[derive(Clone, Copy)]
 struct Node<T> {
-    /// The tick at which to fire and the level of its slot.
+    /// The tick at which to fire, and the slot in which the node hangs until then.
     place: u64,
     /// The next node of the list, or of the free nodes.
     next: u32,
@@ -82,7 +84,12 @@ struct Node<T> {
 impl<T> Node<T> {
     #[inline]
     const fn tick(&self) -> u64 {
-        self.place >> LEVEL_BITS
+        self.place >> SLOT_BITS
+    }
+
+    #[inline]
+    const fn slot(&self) -> usize {
+        self.place as usize % (LEVELS * SLOTS)
     }
 }
 
@@ -99,14 +106,14 @@ pub struct Wheel<T> {
     nodes: Vec<Node<T>>,
     free: u32,
     armed: u32,
-    /// Everything up to this tick has fired or is due.
+    /// Everything before this tick has fired; what fires at this tick is in the current slot of the lowest level.
     now: u64,
     /// The tick at which timers were last moved ahead of time.
     drained_at: u64,
     /// Nothing needs to be done before this moment, unless something is due.
     work_at: Time,
-    /// The slots of all levels, then the due list.
-    lists: Box<[List]>,
+    /// The slots of all levels.
+    slots: Box<[List]>,
     /// One bit for each slot that is not empty.
     occupied: [u128; LEVELS],
     /// How many timers were ever moved to a narrower slot, to show that this is spread out.
@@ -138,7 +145,7 @@ impl<T: Copy> Wheel<T> {
             now,
             drained_at: now,
             work_at: Time::MAX,
-            lists: vec![EMPTY; DUE + 1].into_boxed_slice(),
+            slots: vec![EMPTY; LEVELS * SLOTS].into_boxed_slice(),
             occupied: [0; LEVELS],
             #[cfg(test)]
             moves: 0,
@@ -190,12 +197,18 @@ impl<T: Copy> Wheel<T> {
 
     /// Gives an armed timer another deadline; its name stays. False if it has fired or was cancelled already.
     pub fn rearm(&mut self, id: TimerId, deadline: Time) -> bool {
-        let live = self.is_armed(id);
-        if live {
+        let Some(&Node { place, .. }) = self.live(id) else { return false };
+        let tick = tick_of(deadline);
+        let slot = place as usize % (LEVELS * SLOTS);
+        if tick >= self.start_of(slot) {
+            if let Some(node) = self.nodes.get_mut(id.index as usize) {
+                node.place = tick << SLOT_BITS | slot as u64;
+            }
+        } else {
             self.unlink(id.index);
             self.arm_node(id.index, deadline);
         }
-        live
+        true
     }
 
     /// Whether a timer has neither fired nor been cancelled.
@@ -223,17 +236,26 @@ impl<T: Copy> Wheel<T> {
     /// is armed for `now` or earlier is returned by this same series of calls. A clock that goes back does no harm.
     #[inline]
     pub fn pop_due(&mut self, now: Time) -> Option<T> {
-        if self.lists[DUE].first == NIL {
-            if now < self.work_at {
-                return None;
+        if !self.is_due() && now < self.work_at { None } else { self.pop(now.as_nanos() / TICK_NANOS) }
+    }
+
+    fn pop(&mut self, target: u64) -> Option<T> {
+        loop {
+            if !self.is_due() {
+                self.turn(target);
             }
-            self.turn(now.as_nanos() / TICK_NANOS);
+            let slot = slot_of(self.now, 0);
+            let index = self.slots[slot].first;
+            let Node { place, next, token, .. } = *self.nodes.get(index as usize)?;
+            self.take_first(slot, next);
+            let tick = place >> SLOT_BITS;
+            if tick <= self.now {
+                self.release(index);
+                return Some(token);
+            }
+            // It was pushed back.
+            self.arm_at(index, tick);
         }
-        let index = self.lists[DUE].first;
-        let token = self.nodes.get(index as usize)?.token;
-        self.unlink(index);
-        self.release(index);
-        Some(token)
     }
 
     /// When to advance next: never after the moment at which a timer fires, and such that advancing then makes progress.
@@ -244,11 +266,17 @@ impl<T: Copy> Wheel<T> {
     pub fn next_deadline(&self) -> Option<Time> {
         if self.armed == 0 {
             None
-        } else if self.lists[DUE].first == NIL {
-            Some(self.work_at)
-        } else {
+        } else if self.is_due() {
             Some(time_of(self.now))
+        } else {
+            Some(self.work_at)
         }
+    }
+
+    /// Whether the current slot of the lowest level has timers: due ones, or some that were pushed back.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.slots[slot_of(self.now, 0)].first != NIL
     }
 
     /// Brings the clock to `target`, or to the first tick before it at which something is due.
@@ -258,7 +286,7 @@ impl<T: Copy> Wheel<T> {
                 Some(next) if next <= target => {
                     self.now = next;
                     self.come_to_slots();
-                    if self.lists[DUE].first != NIL {
+                    if self.is_due() {
                         return;
                     }
                 }
@@ -282,8 +310,8 @@ impl<T: Copy> Wheel<T> {
             if self.occupied[level] == 0 {
                 continue;
             }
-            let (start, list) = self.first_slot(level);
-            let len = u64::from(self.lists[list].len);
+            let (start, slot) = self.first_slot(level);
+            let len = u64::from(self.slots[slot].len);
             if len > PORTION {
                 let turn = start - (1 << shift(level));
                 let portion = if turn > self.now {
@@ -297,7 +325,7 @@ impl<T: Copy> Wheel<T> {
         Some(time_of(next))
     }
 
-    /// The first slot of a level that is not empty: when it becomes current, and its list.
+    /// The first slot of a level that is not empty, and when it becomes current.
     #[inline]
     fn first_slot(&self, level: usize) -> (u64, usize) {
         let current = self.now >> shift(level);
@@ -306,18 +334,13 @@ impl<T: Copy> Wheel<T> {
         (start, slot_of(start, level))
     }
 
-    /// Empties the slots that begin at the current tick: the narrowest into the due list, the others into narrower ones.
+    /// Empties the wide slots that begin at the current tick. The narrow one is what is due.
     fn come_to_slots(&mut self) {
-        let slot = slot_of(self.now, 0);
-        // The due list is empty, or the clock would not have moved on.
-        self.lists[DUE] = self.lists[slot];
-        self.lists[slot] = EMPTY;
-        self.occupied[0] &= !(1 << slot);
         for level in 1..LEVELS {
             if self.now & ((1 << shift(level)) - 1) != 0 {
                 break;
             }
-            self.move_down(level, slot_of(self.now, level), u32::MAX);
+            self.move_down(slot_of(self.now, level), u32::MAX);
         }
     }
 
@@ -328,24 +351,24 @@ impl<T: Copy> Wheel<T> {
         for level in 1..LEVELS {
             let width = 1 << shift(level);
             let slot = slot_of(self.now + width, level);
-            let len = u64::from(self.lists[slot].len);
+            let len = u64::from(self.slots[slot].len);
             if len > 0 {
                 let gone = self.now & (width - 1);
                 let ticks = ticks.min(gone);
                 let quota = len.saturating_mul(ticks) / (width - gone + ticks) + 1;
-                self.move_down(level, slot, u32::try_from(quota).unwrap_or(u32::MAX));
+                self.move_down(slot, u32::try_from(quota).unwrap_or(u32::MAX));
             }
         }
     }
 
-    /// Moves at most `quota` timers of a slot to the levels below.
-    fn move_down(&mut self, level: usize, slot: usize, quota: u32) {
+    /// Moves at most `quota` timers of a slot to where they belong now: further down, unless they were pushed back.
+    fn move_down(&mut self, slot: usize, quota: u32) {
         for _ in 0..quota {
-            let index = self.lists[slot].first;
+            let index = self.slots[slot].first;
             let Some(node) = self.nodes.get(index as usize) else { return };
             let (tick, next) = (node.tick(), node.next);
             self.take_first(slot, next);
-            self.hang(index, tick, level - 1);
+            self.arm_at(index, tick);
             #[cfg(test)]
             {
                 self.moves += 1;
@@ -353,75 +376,74 @@ impl<T: Copy> Wheel<T> {
         }
     }
 
-    /// Places a node that is in no list by its new deadline.
+    /// When a slot that has timers becomes, or became, the current one.
     #[inline]
-    fn arm_node(&mut self, index: u32, deadline: Time) {
-        let tick = tick_of(deadline);
-        let level = self.hang(index, tick, LEVELS - 1);
-        // A wide slot is looked at when it becomes the next one: by then it may be crowded.
-        let look = if level == 0 { tick } else { ((tick >> shift(level)) - 1) << shift(level) };
-        self.work_at = self.work_at.min(time_of(look));
+    fn start_of(&self, slot: usize) -> u64 {
+        let shift = shift(slot / SLOTS);
+        let current = self.now >> shift;
+        let ahead = (slot as u64).wrapping_sub(current) % SLOTS as u64;
+        (current + ahead) << shift
     }
 
-    /// Hangs a node that is in no list into the slot of its tick, on the lowest level that will have it and on none above
-    /// `highest`. Returns the level.
     #[inline]
-    fn hang(&mut self, index: u32, tick: u64, highest: usize) -> usize {
-        let (level, list) = match tick.checked_sub(self.now) {
-            None | Some(0) => (0, DUE),
-            Some(ahead) => {
-                let mut level = (ahead.ilog2() / RATIO_BITS) as usize;
-                if level > 0 && (tick >> shift(level)) - (self.now >> shift(level)) == 1 {
-                    // In the next slot of this level, so the level below has room for it.
-                    level -= 1;
-                }
-                let level = level.min(highest);
-                let list = slot_of(tick, level);
-                self.occupied[level] |= 1 << (list % SLOTS);
-                (level, list)
+    fn arm_node(&mut self, index: u32, deadline: Time) {
+        self.arm_at(index, tick_of(deadline));
+    }
+
+    /// Hangs a node that is in no list into the slot of its tick, on the lowest level that will have it.
+    #[inline]
+    fn arm_at(&mut self, index: u32, tick: u64) {
+        let mut level = 0;
+        if let Some(ahead @ 1..) = tick.checked_sub(self.now) {
+            level = (ahead.ilog2() / RATIO_BITS) as usize;
+            if level > 0 && (tick >> shift(level)) - (self.now >> shift(level)) == 1 {
+                // In the next slot of this level, so the level below has room for it.
+                level -= 1;
             }
-        };
-        let next = self.lists[list].first;
+            // A wide slot is looked at when it becomes the next one: by then it may be crowded.
+            let look = if level == 0 { tick } else { ((tick >> shift(level)) - 1) << shift(level) };
+            self.work_at = self.work_at.min(time_of(look));
+        }
+        // What should have fired already goes to what fires now.
+        let slot = slot_of(tick.max(self.now), level);
+        self.occupied[level] |= 1 << (slot % SLOTS);
+        let next = self.slots[slot].first;
         if let Some(after) = self.nodes.get_mut(next as usize) {
             after.back = index;
         }
         if let Some(node) = self.nodes.get_mut(index as usize) {
-            node.place = tick << LEVEL_BITS | level as u64;
+            node.place = tick << SLOT_BITS | slot as u64;
             (node.next, node.back) = (next, NIL);
         }
-        self.lists[list].first = index;
-        self.lists[list].len += 1;
-        level
+        self.slots[slot].first = index;
+        self.slots[slot].len += 1;
     }
 
     /// Takes a node out of its list.
     #[inline]
     fn unlink(&mut self, index: u32) {
-        let Some(&Node { place, next, back, .. }) = self.nodes.get(index as usize) else { return };
-        let tick = place >> LEVEL_BITS;
-        let level = place as usize % LEVELS;
-        let list = if tick <= self.now { DUE } else { slot_of(tick, level) };
+        let Some(node) = self.nodes.get(index as usize) else { return };
+        let (slot, next, back) = (node.slot(), node.next, node.back);
         match self.nodes.get_mut(back as usize) {
             Some(before) => {
                 before.next = next;
-                self.lists[list].len -= 1;
+                self.slots[slot].len -= 1;
                 if let Some(after) = self.nodes.get_mut(next as usize) {
                     after.back = back;
                 }
             }
-            None => self.take_first(list, next),
+            None => self.take_first(slot, next),
         }
     }
 
-    /// Takes the first node out of a list, of which `next` is the second.
+    /// Takes the first node out of a slot, of which `next` is the second.
     #[inline]
-    fn take_first(&mut self, list: usize, next: u32) {
-        self.lists[list].first = next;
-        self.lists[list].len -= 1;
-        if let Some(after) = self.nodes.get_mut(next as usize) {
-            after.back = NIL;
-        } else if let Some(bits) = self.occupied.get_mut(list / SLOTS) {
-            *bits &= !(1 << (list % SLOTS));
+    fn take_first(&mut self, slot: usize, next: u32) {
+        self.slots[slot].first = next;
+        self.slots[slot].len -= 1;
+        match self.nodes.get_mut(next as usize) {
+            Some(after) => after.back = NIL,
+            None => self.occupied[slot / SLOTS] &= !(1 << (slot % SLOTS)),
         }
     }
 
@@ -463,7 +485,7 @@ const fn shift(level: usize) -> u32 {
     level as u32 * RATIO_BITS
 }
 
-/// The list of the slot of a tick on a level.
+/// The slot of a tick on a level.
 #[inline]
 const fn slot_of(tick: u64, level: usize) -> usize {
     level * SLOTS + (tick >> shift(level)) as usize % SLOTS
