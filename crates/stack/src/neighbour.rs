@@ -126,6 +126,11 @@ impl Neighbours {
             .map(|&i| i as usize)
     }
 
+    /// Whether there is an entry, with or without an Ethernet address.
+    pub(crate) fn contains(&self, interface: u8, address: IpAddr) -> bool {
+        self.find(interface, address).is_some()
+    }
+
     /// Looks a next hop up for a packet that is to be sent now.
     #[inline]
     pub(crate) fn resolve(

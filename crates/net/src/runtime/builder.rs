@@ -472,6 +472,7 @@ fn work(
         hosts: plan.hosts,
         lanes: plan.lanes,
         touched: Vec::with_capacity(lanes),
+        spare: Vec::with_capacity(lanes),
         deadlines: vec![Time::MAX; lanes],
         next_deadline: Time::MAX,
         netisr: plan.netisr,

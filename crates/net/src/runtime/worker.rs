@@ -94,6 +94,8 @@ pub(crate) struct Worker {
     pub(crate) lanes: Vec<Option<Box<LaneSlot>>>,
     /// Lanes to be looked after at the end of this turn.
     pub(crate) touched: Vec<u32>,
+    /// The other of two lists that take turns.
+    pub(crate) spare: Vec<u32>,
     /// When each lane wants to be woken.
     pub(crate) deadlines: Vec<Time>,
     /// No later than the earliest of `deadlines`.
@@ -380,18 +382,14 @@ impl Worker {
         for port in &mut self.ports {
             port.room = port.queue.room().saturating_sub(port.output.len());
         }
-        let mut again = Vec::new();
-        let mut touched = std::mem::take(&mut self.touched);
-        for &lane in &touched {
+        // Looking after one lane may touch others; those wait for the next turn.
+        let mut touched = std::mem::replace(&mut self.touched, std::mem::take(&mut self.spare));
+        for lane in touched.drain(..) {
             if self.look_after(lane) {
-                again.push(lane);
+                self.touch(lane);
             }
         }
-        touched.clear();
-        self.touched = touched;
-        for lane in again {
-            self.touch(lane);
-        }
+        self.spare = touched;
         true
     }
 
