@@ -115,11 +115,45 @@ pub fn attach_xdp(program: &Program, interface: &Interface, mode: XdpMode) -> Re
 /// # Errors
 /// [`Error::KernelTooOld`] before tcx, else the kernel's.
 pub fn attach_tcx(program: &Program, interface: &Interface, egress: bool) -> Result<Link> {
-    let attach_type = if egress { ATTACH_TCX_EGRESS } else { ATTACH_TCX_INGRESS };
-    create(program, interface.index(), attach_type, 0).map_err(|e| match e.raw_os_error() {
+    create(program, interface.index(), tcx(egress), 0).map_err(|e| tcx_error(e, interface))
+}
+
+/// As [`attach_tcx`], but the attachment lasts until the interface goes.
+///
+/// # Errors
+/// As [`attach_tcx`].
+pub fn attach_tcx_lasting(program: &Program, interface: &Interface, egress: bool) -> Result<()> {
+    let mut attributes = AttachAttributes {
+        target: interface.index(),
+        program: as_fd_number(program) as u32,
+        attach_type: tcx(egress),
+        ..AttachAttributes::default()
+    };
+    // SAFETY: the layout of BPF_PROG_ATTACH without padding, which holds no addresses.
+    unsafe { call(Command::ProgAttach, &mut attributes) }.map(drop).map_err(|e| tcx_error(e, interface))
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct AttachAttributes {
+    target: u32,
+    program: u32,
+    attach_type: u32,
+    flags: u32,
+    replace: u32,
+    relative: u32,
+    expected_revision: u64,
+}
+
+fn tcx(egress: bool) -> u32 {
+    if egress { ATTACH_TCX_EGRESS } else { ATTACH_TCX_INGRESS }
+}
+
+fn tcx_error(e: std::io::Error, interface: &Interface) -> Error {
+    match e.raw_os_error() {
         Some(libc::EINVAL) => Error::KernelTooOld { feature: "tcx attachment of BPF programs", needs: "6.6" },
         _ => Error::from_io(e, format!("attaching a program to {}", interface.name()), "CAP_NET_ADMIN"),
-    })
+    }
 }
 
 #[repr(C)]

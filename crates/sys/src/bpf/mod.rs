@@ -24,7 +24,7 @@ pub mod steer;
 #[cfg(test)]
 mod tests;
 
-pub use attach::{Link, XdpMode, attach_tcx, attach_xdp};
+pub use attach::{Link, XdpMode, attach_tcx, attach_tcx_lasting, attach_xdp};
 pub use btf::kfunc;
 pub use map::{Map, MapKind};
 pub use program::{Program, ProgramKind, TestRun};
@@ -41,6 +41,7 @@ enum Command {
     MapUpdate = 2,
     MapDelete = 3,
     ProgLoad = 5,
+    ProgAttach = 8,
     ProgTestRun = 10,
     ProgGetFdById = 13,
     GetInfoByFd = 15,

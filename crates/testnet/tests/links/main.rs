@@ -1,0 +1,4 @@
+//! Real links against the Linux kernel, in network namespaces. Every test that cannot run says so and passes.
+
+mod common;
+mod xdp;
