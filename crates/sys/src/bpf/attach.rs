@@ -30,6 +30,16 @@ pub enum XdpMode {
     Generic,
 }
 
+impl Drop for Link {
+    /// Detaches at once: a child process that is just being started may hold a copy of the descriptor, and without
+    /// this the attachment would live until the copy is closed.
+    fn drop(&mut self) {
+        let mut fd = as_fd_number(&self.fd) as u32;
+        // SAFETY: the layout of BPF_LINK_DETACH, one number. tcx and XDP links know it since they exist.
+        let _ = unsafe { call(Command::LinkDetach, &mut fd) };
+    }
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct LinkAttributes {

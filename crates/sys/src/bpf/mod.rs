@@ -48,6 +48,7 @@ enum Command {
     LinkCreate = 28,
     LinkGetFdById = 30,
     LinkGetNextId = 31,
+    LinkDetach = 34,
 }
 
 /// One `bpf(2)` call with the argument block `attributes`. The result is 0 or a new descriptor.

@@ -10,7 +10,8 @@
 //!   └───────────────────────────────────────┘
 //! ```
 //!
-//! [`open`] attaches the program, makes the sockets and binds each to its queue. A frame's buffer is one chunk of the
+//! [`open`] attaches the program, makes the sockets and binds each to its queue; the socket of the nth queue is given
+//! frames of home n, if no worker has attached it yet. A frame's buffer is one chunk of the
 //! kernel's, and the kernel puts packets where [`HEADROOM`](crate::frame::HEADROOM) ends, so a received frame is like
 //! one from the pool. In copy mode the kernel copies each packet once each way; in zero-copy mode the card reads and
 //! writes the frames itself.
@@ -145,6 +146,16 @@ impl Device {
         self.delivers_hash
     }
 
+    /// Takes a queue's socket from the program and waits until no packet is on its way to it. Closing the socket would
+    /// do the same, but only with its last descriptor, and a child process that is just being started may hold a copy.
+    fn withdraw(&self, queue: u32) {
+        const GLOBAL: i32 = 1;
+        let _ = self.sockets.delete(&queue.to_ne_bytes());
+        // SAFETY: takes numbers only. In the kernel it waits until every reader under RCU, as receive paths are, has
+        // finished. Where it is missing, closing is what there is.
+        unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    }
+
     /// Waits until the card has let go of a queue whose zero-copy socket was closed, which happens some time after
     /// `close`: until then a new socket cannot have the queue. `false` if it takes more than a second.
     fn wait_released(&self, queue: u32) -> bool {
@@ -196,11 +207,6 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         let bound: Option<libc::xdp_options> =
             unsafe { get_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS) }.ok();
         let zero_copy = bound.is_some_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
-        let number = (socket.as_raw_fd() as u32).to_ne_bytes();
-        device
-            .sockets
-            .update(&queue.to_ne_bytes(), &number)
-            .map_err(|e| Error::from_io(e, "giving the program its socket", "CAP_BPF"))?;
         let settings = Settings {
             need_wakeup: options.need_wakeup,
             chains,
@@ -210,7 +216,17 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         let held = Held::new(memory, zero_copy.then(|| (device.clone(), queue)));
         // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
         let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
-        queues.push(XdpQueue::new(socket, rings, held, fill, queue, settings, device.clone()));
+        let mut opened = XdpQueue::new(socket, rings, held, fill, queue, settings, device.clone());
+        // Ready from the first packet on, if the worker's frames are not in its hands yet.
+        if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
+            opened.refill(&pool);
+        }
+        let number = (opened.as_fd().as_raw_fd() as u32).to_ne_bytes();
+        device
+            .sockets
+            .update(&queue.to_ne_bytes(), &number)
+            .map_err(|e| Error::from_io(e, "giving the program its socket", "CAP_BPF"))?;
+        queues.push(opened);
     }
     Ok(queues)
 }
@@ -332,7 +348,17 @@ fn bind(
             copy | wakeup | chains
         }
     };
-    bind_to(socket, flags, interface.index(), queue, shares_with).map_err(|e| match e.raw_os_error() {
+    // A socket that was just closed may linger: in a child process being started, or in the driver.
+    let deadline = Instant::now() + Duration::from_millis(100);
+    let bound = loop {
+        match bind_to(socket, flags, interface.index(), queue, shares_with) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => break other,
+        }
+    };
+    bound.map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY) => Error::QueueBusy { interface: interface.name().to_owned(), queue },
         Some(libc::EOPNOTSUPP) if options.copy == CopyMode::ZeroCopy => Error::Unsupported {
             interface: interface.name().to_owned(),

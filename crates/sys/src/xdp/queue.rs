@@ -90,7 +90,6 @@ impl XdpQueue {
     }
 
     /// Appends up to `max` packets to `into`, returns how many, and gives the kernel frames of `pool` in their place.
-    /// The first call starts the reception.
     pub fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let wanted = max.min(u32::MAX as usize) as u32;
         let mut ready = self.rings.receive.ready(wanted).min(wanted);
@@ -152,7 +151,7 @@ impl XdpQueue {
     }
 
     /// Tops up the fill ring, as far as there are frames.
-    fn refill(&mut self, pool: &Pool) {
+    pub(super) fn refill(&mut self, pool: &Pool) {
         let wanted = self.fill_target - self.filled;
         let room = self.rings.fill.room(wanted).min(wanted);
         let mut given = 0;
@@ -188,7 +187,10 @@ impl XdpQueue {
             room -= needs;
             count += 1;
         }
-        for frame in frames.drain(..count) {
+        for mut frame in frames.drain(..count) {
+            if let Some(tag) = frame.meta().vlan {
+                frame.insert_tag(0x8100, tag);
+            }
             if frame.is_chained() {
                 self.put_chain(frame);
             } else if frame.is_empty() {
@@ -348,6 +350,7 @@ impl Drop for XdpQueue {
     /// Sends what was promised; a device that has stopped sending must not keep us for long. The rest is done by the
     /// fields, in their order.
     fn drop(&mut self) {
+        self.device.withdraw(self.queue);
         let deadline = Instant::now() + Duration::from_millis(100);
         while !(self.flush() && self.held.count() <= self.filled as usize) && Instant::now() < deadline {
             std::thread::yield_now();

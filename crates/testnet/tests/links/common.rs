@@ -2,7 +2,7 @@
 //! packet back with addresses and ports swapped, and the sockets count what returns.
 
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
-//PQ use flowlane_sys::packet::PacketQueue;
+use flowlane_sys::packet::PacketQueue;
 use flowlane_sys::poll::wait_readable;
 //TQ use flowlane_sys::tun::TapQueue;
 use flowlane_sys::xdp::XdpQueue;
@@ -43,7 +43,7 @@ macro_rules! test_queue {
         }
     )*};
 }
-test_queue!(XdpQueue);
+test_queue!(XdpQueue, PacketQueue);
 
 /// Says why and returns `true` when the test cannot run here.
 pub(crate) fn skip() -> bool {
@@ -187,6 +187,13 @@ pub(crate) fn check<Q: TestQueue>(far: &flowlane_testnet::Namespace, opened: Vec
     const EACH: usize = 60;
     let queues = opened.len() as u16;
     let stop = AtomicBool::new(false);
+    /// Lets the queues go also when an assertion fails.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let results: HashMap<u16, Reflected> = std::thread::scope(|scope| {
         let workers: Vec<_> = opened
             .into_iter()
@@ -202,10 +209,11 @@ pub(crate) fn check<Q: TestQueue>(far: &flowlane_testnet::Namespace, opened: Vec
                 })
             })
             .collect();
+        let stopper = Stop(&stop);
         for target in near_addresses() {
             assert_eq!(exchange(far, target, FLOWS, EACH), FLOWS * EACH, "every datagram to {target} came back");
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopper);
         workers.into_iter().map(|w| w.join().unwrap()).collect()
     });
     assert!(results.values().all(|r| r.misplaced == 0), "{results:?}");

@@ -1,4 +1,5 @@
 //! Real links against the Linux kernel, in network namespaces. Every test that cannot run says so and passes.
 
 mod common;
+mod packet;
 mod xdp;
