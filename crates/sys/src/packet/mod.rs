@@ -103,7 +103,10 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
         return Err(Error::Invalid(format!("{} packet sockets: from 1 to 256", options.queues)));
     }
     if !(32..=65536).contains(&options.ring_size) {
-        return Err(Error::Invalid(format!("AF_PACKET ring of {} slots: from 32 to 65536", options.ring_size)));
+        return Err(Error::Invalid(format!(
+            "AF_PACKET ring of {} slots: from 32 to 65536",
+            options.ring_size
+        )));
     }
     if !interface.is_up()? {
         let what = format!("is down: 'ip link set {} up'", options.interface);
@@ -119,7 +122,8 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     let mut group = None;
     for _ in 0..options.queues {
         let socket = socket()?;
-        prepare(socket.as_fd(), options).map_err(|e| Error::from_io(e, "setting up AF_PACKET", "CAP_NET_RAW"))?;
+        prepare(socket.as_fd(), options)
+            .map_err(|e| Error::from_io(e, "setting up AF_PACKET", "CAP_NET_RAW"))?;
         filter(socket.as_fd(), &nothing)?;
         let rings = Rings::new(socket.as_fd(), shape, shape)?;
         bind(socket.as_fd(), &interface)?;

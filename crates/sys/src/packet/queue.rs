@@ -1,7 +1,7 @@
 //! One queue of an AF_PACKET link: what happens for every packet.
 
-use super::ring::Rings;
 use super::Shared;
+use super::ring::Rings;
 use crate::frame::{Checksum, Frame, Meta, Pool};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

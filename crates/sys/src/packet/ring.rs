@@ -38,14 +38,18 @@ impl Shape {
     pub(super) fn for_packets(slots: u32, packet: u32) -> Self {
         // Header, link-layer address and alignment, before a received packet.
         const OVERHEAD: u32 = 32 + 20 + 16 + 16 + 16;
-        Self { slots: slots.next_power_of_two(), slot_bytes: (packet + OVERHEAD).next_power_of_two().max(2048) }
+        Self {
+            slots: slots.next_power_of_two(),
+            slot_bytes: (packet + OVERHEAD).next_power_of_two().max(2048),
+        }
     }
 
     fn request(self) -> libc::tpacket_req {
         let block = BLOCK.max(self.slot_bytes);
         libc::tpacket_req {
             tp_block_size: block,
-            tp_block_nr: (u64::from(self.slots) * u64::from(self.slot_bytes) / u64::from(block)).max(1) as u32,
+            tp_block_nr: (u64::from(self.slots) * u64::from(self.slot_bytes) / u64::from(block)).max(1)
+                as u32,
             tp_frame_size: self.slot_bytes,
             tp_frame_nr: self.slots.max(block / self.slot_bytes),
         }
@@ -162,8 +166,7 @@ impl Rings {
             let header = slot.cast::<libc::tpacket2_hdr>().read();
             let (at, len) = (header.tp_mac as usize, header.tp_snaplen as usize);
             let fits = at + len <= self.receive.slot_bytes as usize;
-            let bytes =
-                if fits { std::slice::from_raw_parts(slot.add(at), len) } else { Default::default() };
+            let bytes = if fits { std::slice::from_raw_parts(slot.add(at), len) } else { Default::default() };
             Some(Received {
                 status: header.tp_status,
                 whole: header.tp_len as usize,

@@ -25,7 +25,8 @@ mod tests {
 
     #[test]
     fn a_tag_goes_behind_the_addresses() {
-        let config = MemoryConfig { frames_per_home: 2, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        let config =
+            MemoryConfig { frames_per_home: 2, lock: false, huge_pages: false, ..MemoryConfig::default() };
         let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
         let mut frame = pool.alloc().unwrap();
         assert!(!frame.insert_tag(0x8100, 1));

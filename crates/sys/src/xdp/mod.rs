@@ -240,7 +240,10 @@ fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> R
         )));
     }
     if memory.frame_size() > 4096 {
-        return unsupported(format!("AF_XDP takes frames of 2048 or 4096 bytes, not {}", memory.frame_size()));
+        return unsupported(format!(
+            "AF_XDP takes frames of 2048 or 4096 bytes, not {}",
+            memory.frame_size()
+        ));
     }
     let there = interface.channels()?.pairs();
     if options.queues == 0 || options.first_queue + options.queues > there {
@@ -306,7 +309,8 @@ fn register(socket: BorrowedFd<'_>, memory: &FrameMemory) -> Result<()> {
     };
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration).map_err(|e| match e.raw_os_error() {
         Some(libc::ENOBUFS) => Error::System {
-            doing: "AF_XDP frame memory: more than may be locked (raise 'ulimit -l', or run as root)".to_owned(),
+            doing: "AF_XDP frame memory: more than may be locked (raise 'ulimit -l', or run as root)"
+                .to_owned(),
             source: e,
         },
         _ => Error::from_io(e, "registering frame memory with AF_XDP", "CAP_NET_RAW"),
@@ -316,7 +320,8 @@ fn register(socket: BorrowedFd<'_>, memory: &FrameMemory) -> Result<()> {
 /// Settings that some kernels do not know and nobody depends on.
 fn tune(socket: BorrowedFd<'_>, options: &XdpOptions) {
     const MAX_TX_BUDGET: i32 = 9;
-    let _ = set_option(socket, libc::SOL_XDP, MAX_TX_BUDGET, &options.send_budget.clamp(32, options.ring_size));
+    let _ =
+        set_option(socket, libc::SOL_XDP, MAX_TX_BUDGET, &options.send_budget.clamp(32, options.ring_size));
     // In copy mode packets under way count against this.
     let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(8i32 << 20));
     if let Some(budget) = options.busy_poll {
@@ -364,7 +369,9 @@ fn bind(
             interface: interface.name().to_owned(),
             what: "the driver has no zero-copy for AF_XDP: use copy mode".to_owned(),
         },
-        _ => Error::from_io(e, format!("binding AF_XDP to {} queue {queue}", interface.name()), "CAP_NET_RAW"),
+        _ => {
+            Error::from_io(e, format!("binding AF_XDP to {} queue {queue}", interface.name()), "CAP_NET_RAW")
+        }
     })
 }
 

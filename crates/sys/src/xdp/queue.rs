@@ -256,7 +256,14 @@ impl XdpQueue {
         self.stats.system_calls += 1;
         // SAFETY: no data and no address are passed.
         let sent = unsafe {
-            libc::sendto(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+            libc::sendto(
+                self.socket.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
         };
         sent < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
     }

@@ -151,8 +151,9 @@ impl Rings {
             ("receive", libc::XDP_RX_RING),
             ("transmit", libc::XDP_TX_RING),
         ] {
-            set_option(socket, libc::SOL_XDP, option, &entries)
-                .map_err(|e| Error::from_io(e, format!("AF_XDP {name} ring of {entries} entries"), "CAP_NET_RAW"))?;
+            set_option(socket, libc::SOL_XDP, option, &entries).map_err(|e| {
+                Error::from_io(e, format!("AF_XDP {name} ring of {entries} entries"), "CAP_NET_RAW")
+            })?;
         }
         // SAFETY: the offsets are plain numbers.
         let offsets: libc::xdp_mmap_offsets =

@@ -4,7 +4,7 @@
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 use flowlane_sys::packet::PacketQueue;
 use flowlane_sys::poll::wait_readable;
-//TQ use flowlane_sys::tun::TapQueue;
+use flowlane_sys::tun::TapQueue;
 use flowlane_sys::xdp::XdpQueue;
 use flowlane_testnet::{Card, MICROSOFT_KEY};
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ macro_rules! test_queue {
         }
     )*};
 }
-test_queue!(XdpQueue, PacketQueue);
+test_queue!(XdpQueue, PacketQueue, TapQueue);
 
 /// Says why and returns `true` when the test cannot run here.
 pub(crate) fn skip() -> bool {
@@ -116,7 +116,13 @@ pub(crate) struct Reflected {
 }
 
 /// Sends everything back until `stop`, sleeping in `poll` whenever there is nothing to do.
-pub(crate) fn reflect(queue: &mut dyn TestQueue, pool: &Pool, number: u16, queues: u16, stop: &AtomicBool) -> Reflected {
+pub(crate) fn reflect(
+    queue: &mut dyn TestQueue,
+    pool: &Pool,
+    number: u16,
+    queues: u16,
+    stop: &AtomicBool,
+) -> Reflected {
     let mut done = Reflected::default();
     let (mut frames, mut out) = (Vec::new(), Vec::new());
     while !stop.load(Ordering::Relaxed) {
@@ -211,7 +217,11 @@ pub(crate) fn check<Q: TestQueue>(far: &flowlane_testnet::Namespace, opened: Vec
             .collect();
         let stopper = Stop(&stop);
         for target in near_addresses() {
-            assert_eq!(exchange(far, target, FLOWS, EACH), FLOWS * EACH, "every datagram to {target} came back");
+            assert_eq!(
+                exchange(far, target, FLOWS, EACH),
+                FLOWS * EACH,
+                "every datagram to {target} came back"
+            );
         }
         drop(stopper);
         workers.into_iter().map(|w| w.join().unwrap()).collect()

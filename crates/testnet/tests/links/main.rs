@@ -2,4 +2,5 @@
 
 mod common;
 mod packet;
+mod tap;
 mod xdp;
