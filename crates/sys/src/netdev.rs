@@ -73,7 +73,7 @@ impl Interface {
         let mut request = request(name)?;
         let socket = control(libc::AF_INET)?;
         // SAFETY: SIOCGIFINDEX reads the name and writes the index, both inside the request.
-        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX as _, &raw mut request) } < 0 {
+        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) } < 0 {
             return Err(Error::NoSuchInterface { name: name.to_owned() });
         }
         // SAFETY: the kernel wrote this member of the union.
@@ -99,7 +99,7 @@ impl Interface {
     /// `number` takes an `ifreq`, and what `fill` puts into it is what the command expects.
     unsafe fn ioctl(
         &self,
-        number: u64,
+        number: libc::Ioctl,
         doing: &str,
         fill: impl FnOnce(&mut libc::ifreq),
     ) -> Result<libc::ifreq> {
@@ -107,7 +107,7 @@ impl Interface {
         fill(&mut request);
         let socket = control(libc::AF_INET)?;
         // SAFETY: passed on to the caller.
-        if unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut request) } < 0 {
+        if unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
             if error.raw_os_error() == Some(libc::ENODEV) {
                 return Err(Error::NoSuchInterface { name: self.name.clone() });
@@ -123,7 +123,7 @@ impl Interface {
     /// The kernel's; [`Error::Unsupported`] for an interface that is not Ethernet.
     pub fn mac(&self) -> Result<[u8; 6]> {
         // SAFETY: SIOCGIFHWADDR fills in the address.
-        let request = unsafe { self.ioctl(libc::SIOCGIFHWADDR as _, "reading its address", |_| {}) }?;
+        let request = unsafe { self.ioctl(libc::SIOCGIFHWADDR, "reading its address", |_| {}) }?;
         // SAFETY: the kernel wrote this member of the union.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
         if !matches!(address.sa_family, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
@@ -142,7 +142,7 @@ impl Interface {
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<()> {
         // SAFETY: SIOCSIFHWADDR reads the address, which is of the kind it expects.
         unsafe {
-            self.ioctl(libc::SIOCSIFHWADDR as _, "setting its address", |r| {
+            self.ioctl(libc::SIOCSIFHWADDR, "setting its address", |r| {
                 r.ifr_ifru.ifru_hwaddr.sa_family = libc::ARPHRD_ETHER;
                 for (i, byte) in mac.iter().enumerate() {
                     r.ifr_ifru.ifru_hwaddr.sa_data[i] = *byte as libc::c_char;
@@ -158,7 +158,7 @@ impl Interface {
     /// The kernel's.
     pub fn mtu(&self) -> Result<u32> {
         // SAFETY: SIOCGIFMTU fills in the MTU.
-        let request = unsafe { self.ioctl(libc::SIOCGIFMTU as _, "reading its MTU", |_| {}) }?;
+        let request = unsafe { self.ioctl(libc::SIOCGIFMTU, "reading its MTU", |_| {}) }?;
         // SAFETY: the kernel wrote this member of the union.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
@@ -169,10 +169,8 @@ impl Interface {
     /// The kernel's: the driver may not take it.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
         // SAFETY: SIOCSIFMTU reads the MTU.
-        unsafe {
-            self.ioctl(libc::SIOCSIFMTU as _, "setting its MTU", |r| r.ifr_ifru.ifru_mtu = mtu as c_int)
-        }
-        .map(drop)
+        unsafe { self.ioctl(libc::SIOCSIFMTU, "setting its MTU", |r| r.ifr_ifru.ifru_mtu = mtu as c_int) }
+            .map(drop)
     }
 
     /// Whether the interface is up.
@@ -194,15 +192,13 @@ impl Interface {
             return Ok(());
         }
         // SAFETY: SIOCSIFFLAGS reads the flags.
-        unsafe {
-            self.ioctl(libc::SIOCSIFFLAGS as _, "bringing it up", |r| r.ifr_ifru.ifru_flags = wanted as _)
-        }
-        .map(drop)
+        unsafe { self.ioctl(libc::SIOCSIFFLAGS, "bringing it up", |r| r.ifr_ifru.ifru_flags = wanted as _) }
+            .map(drop)
     }
 
     fn flags(&self) -> Result<c_int> {
         // SAFETY: SIOCGIFFLAGS fills in the flags.
-        let request = unsafe { self.ioctl(libc::SIOCGIFFLAGS as _, "reading its state", |_| {}) }?;
+        let request = unsafe { self.ioctl(libc::SIOCGIFFLAGS, "reading its state", |_| {}) }?;
         // SAFETY: the kernel wrote this member of the union.
         Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
     }
@@ -216,7 +212,7 @@ impl Interface {
             IpAddr::V4(address) if prefix <= 32 => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
                 for (number, value) in
-                    [(libc::SIOCSIFADDR as u64, address), (libc::SIOCSIFNETMASK as u64, Ipv4Addr::from(mask))]
+                    [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, Ipv4Addr::from(mask))]
                 {
                     // SAFETY: both commands read an IPv4 socket address.
                     unsafe {
@@ -237,7 +233,7 @@ impl Interface {
                 };
                 let socket = control(libc::AF_INET6)?;
                 // SAFETY: SIOCSIFADDR on an IPv6 socket reads an in6_ifreq.
-                if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) } < 0 {
+                if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR, &raw mut request) } < 0 {
                     return Err(Error::last(format!("{}: giving it an address", self.name), "CAP_NET_ADMIN"));
                 }
                 Ok(())
@@ -251,10 +247,8 @@ impl Interface {
         let at = words.as_mut_ptr();
         // SAFETY: SIOCETHTOOL reads and writes the block that `ifr_data` names; each caller's block is as long as its
         // command's structure.
-        unsafe {
-            self.ioctl(libc::SIOCETHTOOL as _, "asking its driver", |r| r.ifr_ifru.ifru_data = at.cast())
-        }
-        .map(drop)
+        unsafe { self.ioctl(libc::SIOCETHTOOL, "asking its driver", |r| r.ifr_ifru.ifru_data = at.cast()) }
+            .map(drop)
     }
 
     /// How many queues the interface has; one and one when the driver does not tell.

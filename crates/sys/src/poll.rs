@@ -92,6 +92,6 @@ mod tests {
         });
         b.signal();
         assert!(b.take() && !b.take() && !a.take());
-        assert_eq!(wait_readable(&vec![a.as_fd(); 20], Some(1000)).unwrap(), 0, "many descriptors");
+        assert_eq!(wait_readable(&[a.as_fd(); 20], Some(1000)).unwrap(), 0, "many descriptors");
     }
 }

@@ -15,11 +15,12 @@
 //! ```
 //!
 //! Which fields go in: TCP addresses and ports; UDP the same if [`SteeringRules::udp_ports`], else addresses; every
-//! fragment and every other IP packet addresses. IPv6 extension headers (hop-by-hop, routing, destination options, and
-//! a fragment header that is the only fragment) are looked through, up to six; behind more of them only the addresses
-//! count. What is not IP goes to queue 0.
+//! fragment, every transport header cut short and every other IP packet addresses. IPv6 extension headers (hop-by-hop,
+//! routing, destination options, authentication, and a fragment header that is the only fragment) are looked through,
+//! up to eight; behind more of them only the addresses count. What is not IP goes to queue 0. The stack's own
+//! classification of flows draws the same lines.
 
-use super::asm::{Assembler, If, Op, Reg::*, Size, helper};
+use super::asm::{Assembler, If, Label, Op, Reg, Reg::*, Size, helper};
 use super::parse::{IPV4, IPV4_LEN, IPV6, IPV6_LEN, Source, network};
 use super::{Map, Program, ProgramKind};
 use crate::error::{Error, Result};
@@ -39,16 +40,18 @@ pub struct SteeringRules {
 /// Places of the longest input: two IPv6 addresses and two ports.
 const PLACES: usize = 36;
 const TABLES_BYTES: usize = PLACES * 256 * 4;
-const MAX_EXTENSION_HEADERS: usize = 6;
+const MAX_EXTENSION_HEADERS: usize = 8;
 
 /// Where headers are put on the program's stack, so that addresses and ports come to lie in one row.
-const HEADER: i16 = -48;
+const HEADER: i16 = -64;
 const V4_INPUT: i16 = HEADER + 12;
 const V6_INPUT: i16 = HEADER + 8;
-const SCRATCH: i16 = -64;
+const SCRATCH: i16 = -72;
 
 const TCP: i32 = 6;
+const TCP_LEN: i32 = 20;
 const UDP: i32 = 17;
+const UDP_LEN: i32 = 8;
 
 /// What a program does with the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,8 +157,7 @@ impl Steering {
         a.alu(Op::ShiftLeft, R9, 2).alu_reg(Op::Add, R9, R8);
         a.load(Size::H, R1, R10, HEADER + 6).jump_if(If::AnySet, R1, network(0x3fff), addresses);
         a.load(Size::B, R1, R10, HEADER + 9);
-        self.ports_or(a, addresses);
-        source.header(a, R9, 4, V4_INPUT + 8, addresses);
+        self.ports(a, R9, V4_INPUT + 8, addresses);
         hash(a, V4_INPUT, 12);
         a.jump(steer);
         a.bind(addresses);
@@ -170,8 +172,7 @@ impl Steering {
         a.load(Size::B, R9, R10, HEADER + 6).alu(Op::Add, R8, IPV6_LEN);
         extension_headers(a, addresses);
         a.copy(R1, R9);
-        self.ports_or(a, addresses);
-        source.header(a, R8, 4, V6_INPUT + 32, addresses);
+        self.ports(a, R8, V6_INPUT + 32, addresses);
         hash(a, V6_INPUT, 36);
         a.jump(steer);
         a.bind(addresses);
@@ -187,14 +188,20 @@ impl Steering {
         asm
     }
 
-    /// Goes on if the protocol in `R1` is hashed with its ports, else to `addresses`.
-    fn ports_or(&self, a: &mut Assembler, addresses: super::asm::Label) {
-        let ports = a.label();
-        a.jump_if(If::Equal, R1, TCP, ports);
+    /// Puts the ports of the transport header at `from` on the stack, if the protocol in `R1` is hashed with them and
+    /// its header is whole; else goes to `addresses`.
+    fn ports(&self, a: &mut Assembler, from: Reg, to: i16, addresses: Label) {
+        let (udp, done) = (a.label(), a.label());
         if self.udp_ports {
-            a.jump_if(If::Equal, R1, UDP, ports);
+            a.jump_if(If::Equal, R1, UDP, udp);
         }
-        a.jump(addresses).bind(ports);
+        a.jump_if(If::NotEqual, R1, TCP, addresses);
+        Source::SocketBuffer.header(a, from, TCP_LEN, to, addresses);
+        if self.udp_ports {
+            a.jump(done).bind(udp);
+            Source::SocketBuffer.header(a, from, UDP_LEN, to, addresses);
+        }
+        a.bind(done);
     }
 
     /// The end: the hash is in `R9`.
@@ -242,24 +249,33 @@ fn hash(a: &mut Assembler, from: i16, len: i16) {
 
 /// Walks IPv6 extension headers. `R8` and `R9` end at the transport header and its kind; fragments, too many headers
 /// and packets cut short go to `addresses`.
-fn extension_headers(a: &mut Assembler, addresses: super::asm::Label) {
+fn extension_headers(a: &mut Assembler, addresses: Label) {
     const HOP_BY_HOP: i32 = 0;
     const ROUTING: i32 = 43;
     const FRAGMENT: i32 = 44;
+    const AUTHENTICATION: i32 = 51;
     const OPTIONS: i32 = 60;
+    let source = Source::SocketBuffer;
     let done = a.label();
     for _ in 0..MAX_EXTENSION_HEADERS {
-        let (options, next) = (a.label(), a.label());
+        let (options, fragment, next) = (a.label(), a.label(), a.label());
         for kind in [HOP_BY_HOP, ROUTING, OPTIONS] {
             a.jump_if(If::Equal, R9, kind, options);
         }
-        a.jump_if(If::NotEqual, R9, FRAGMENT, done);
+        a.jump_if(If::Equal, R9, FRAGMENT, fragment);
+        a.jump_if(If::NotEqual, R9, AUTHENTICATION, done);
+        // Length in units of 4 bytes, two of them not counted.
+        source.header(a, R8, 2, SCRATCH, addresses);
+        a.load(Size::B, R9, R10, SCRATCH).load(Size::B, R1, R10, SCRATCH + 1);
+        a.alu(Op::Add, R1, 2).alu(Op::ShiftLeft, R1, 2).alu_reg(Op::Add, R8, R1).jump(next);
+        a.bind(fragment);
         // Offset and "more" both zero: the only fragment.
-        Source::SocketBuffer.header(a, R8, 4, SCRATCH, addresses);
+        source.header(a, R8, 8, SCRATCH, addresses);
         a.load(Size::H, R1, R10, SCRATCH + 2).jump_if(If::AnySet, R1, network(0xfff9), addresses);
         a.load(Size::B, R9, R10, SCRATCH).alu(Op::Add, R8, 8).jump(next);
         a.bind(options);
-        Source::SocketBuffer.header(a, R8, 2, SCRATCH, addresses);
+        // Length in units of 8 bytes, one of them not counted.
+        source.header(a, R8, 2, SCRATCH, addresses);
         a.load(Size::B, R9, R10, SCRATCH).load(Size::B, R1, R10, SCRATCH + 1);
         a.alu(Op::Add, R1, 1).alu(Op::ShiftLeft, R1, 3).alu_reg(Op::Add, R8, R1);
         a.bind(next);

@@ -61,14 +61,18 @@ fn hash_input(frame: &[u8], udp_ports: bool) -> Option<Vec<u8>> {
         }
         0x86dd if ip.len() >= 40 && ip[0] >> 4 == 6 => {
             let (mut next, mut at, mut fragment) = (ip[6], 40, false);
-            for _ in 0..6 {
+            for _ in 0..8 {
                 let Some(header) = ip.get(at..) else { break };
                 match next {
                     0 | 43 | 60 if header.len() >= 2 => {
                         next = header[0];
                         at += (usize::from(header[1]) + 1) * 8;
                     }
-                    44 if header.len() >= 4 && u16::from_be_bytes([header[2], header[3]]) & 0xfff9 == 0 => {
+                    51 if header.len() >= 2 => {
+                        next = header[0];
+                        at += (usize::from(header[1]) + 2) * 4;
+                    }
+                    44 if header.len() >= 8 && u16::from_be_bytes([header[2], header[3]]) & 0xfff9 == 0 => {
                         next = header[0];
                         at += 8;
                     }
@@ -83,7 +87,8 @@ fn hash_input(frame: &[u8], udp_ports: bool) -> Option<Vec<u8>> {
     let with_ports = matches!(protocol, Some(6)) || udp_ports && matches!(protocol, Some(17));
     let mut input = addresses.to_vec();
     if with_ports {
-        input.extend(ip.get(ports..ports + 4).unwrap_or_default());
+        let need = if protocol == Some(6) { 20 } else { 8 };
+        input.extend(ip.get(ports..ports + need).unwrap_or_default().iter().take(4));
     }
     Some(input)
 }
@@ -110,18 +115,20 @@ fn random_frame(random: &mut Random) -> Vec<u8> {
             frame.extend([0x86, 0xdd]);
             let mut ip = random.bytes(40);
             ip[0] = 0x60;
-            let kinds: Vec<u8> =
-                (0..random.one_of(&[0, 0, 0, 1, 2, 7])).map(|_| random.one_of(&[0, 43, 60, 44])).collect();
+            let kinds: Vec<u8> = (0..random.one_of(&[0, 0, 0, 1, 2, 8, 9]))
+                .map(|_| random.one_of(&[0, 43, 60, 44, 51]))
+                .collect();
             ip[6] = *kinds.first().unwrap_or(&transport);
             for (i, kind) in kinds.iter().enumerate() {
                 let mut header = random.bytes(8);
                 header[0] = *kinds.get(i + 1).unwrap_or(&transport);
-                header[1] = if *kind == 44 { 0 } else { random.one_of(&[0, 1]) };
+                header[1] = random.one_of(&[0, 1]);
                 let fragment = random.one_of(&[[0, 0], [0, 6], [0, 1], [0x10, 0]]);
                 if *kind == 44 {
                     header[2..4].copy_from_slice(&fragment);
                 } else {
-                    header.resize(8 + usize::from(header[1]) * 8, 0);
+                    let unit = if *kind == 51 { 4 } else { 8 };
+                    header.resize(8 + usize::from(header[1]) * unit, 0);
                 }
                 ip.extend(header);
             }

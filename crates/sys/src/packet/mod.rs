@@ -137,7 +137,7 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     let steering = options.steering.as_ref().map(Steering::new).transpose()?;
     if let (Some(steering), Some((socket, _)), true) = (&steering, opened.first(), options.queues > 1) {
         let program = steering.filter()?;
-        set_option(socket.as_fd(), libc::PACKET_FANOUT_DATA as i32, &program.as_fd().as_raw_fd())
+        set_option(socket.as_fd(), libc::PACKET_FANOUT_DATA, &program.as_fd().as_raw_fd())
             .map_err(|e| Error::from_io(e, "giving the fanout group its program", "CAP_NET_ADMIN"))?;
     }
     let claims = Claims::new(&options.claims)?;
@@ -174,14 +174,14 @@ fn socket() -> Result<OwnedFd> {
 /// Options that come before the rings.
 fn prepare(socket: BorrowedFd<'_>, options: &PacketOptions) -> io::Result<()> {
     const TPACKET_V2: i32 = 1;
-    set_option(socket, libc::PACKET_VERSION as i32, &TPACKET_V2)?;
+    set_option(socket, libc::PACKET_VERSION, &TPACKET_V2)?;
     // A packet that the driver refuses is dropped and marked instead of stopping the ring.
-    set_option(socket, libc::PACKET_LOSS as i32, &1i32)?;
+    set_option(socket, libc::PACKET_LOSS, &1i32)?;
     if options.bypass_qdisc {
-        set_option(socket, libc::PACKET_QDISC_BYPASS as i32, &1i32)?;
+        set_option(socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
     }
     // Linux 4.20; without it our own packets come back, and the claims leave them out again.
-    let _ = set_option(socket, libc::PACKET_IGNORE_OUTGOING as i32, &1i32);
+    let _ = set_option(socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(8i32 << 20));
     Ok(())
 }
@@ -203,13 +203,13 @@ fn bind(socket: BorrowedFd<'_>, interface: &Interface) -> Result<()> {
 
 /// Joins fanout group `group`, or makes a new one; its number.
 fn join(socket: BorrowedFd<'_>, group: Option<u16>, steered: bool) -> io::Result<u16> {
-    let kind = if steered { libc::PACKET_FANOUT_EBPF } else { libc::PACKET_FANOUT_HASH } as u32;
+    let kind = if steered { libc::PACKET_FANOUT_EBPF } else { libc::PACKET_FANOUT_HASH };
     if let Some(group) = group {
-        set_option(socket, libc::PACKET_FANOUT as i32, &(kind << 16 | u32::from(group)))?;
+        set_option(socket, libc::PACKET_FANOUT, &(kind << 16 | u32::from(group)))?;
         return Ok(group);
     }
-    let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID as u32;
-    set_option(socket, libc::PACKET_FANOUT as i32, &((kind | unique) << 16))?;
+    let unique = libc::PACKET_FANOUT_FLAG_UNIQUEID;
+    set_option(socket, libc::PACKET_FANOUT, &((kind | unique) << 16))?;
     let mut value = 0u32;
     let mut len = 4;
     // SAFETY: at most four bytes are written to `value`.
@@ -217,7 +217,7 @@ fn join(socket: BorrowedFd<'_>, group: Option<u16>, steered: bool) -> io::Result
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_PACKET,
-            libc::PACKET_FANOUT as i32,
+            libc::PACKET_FANOUT,
             (&raw mut value).cast(),
             &raw mut len,
         )

@@ -208,7 +208,7 @@ impl PacketQueue {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
                 libc::SOL_PACKET,
-                libc::PACKET_STATISTICS as i32,
+                libc::PACKET_STATISTICS,
                 (&raw mut kernel).cast(),
                 &raw mut len,
             )

@@ -90,7 +90,7 @@ impl Rings {
         for (name, option, shape) in
             [("receive", libc::PACKET_RX_RING, receive), ("send", libc::PACKET_TX_RING, send)]
         {
-            super::set_option(socket, option as i32, &shape.request()).map_err(|e| {
+            super::set_option(socket, option, &shape.request()).map_err(|e| {
                 Error::from_io(e, format!("AF_PACKET {name} ring of {} slots", shape.slots), "CAP_NET_RAW")
             })?;
         }
@@ -139,7 +139,7 @@ impl Rings {
     ///
     /// # Safety
     /// `slot` is the start of a slot of this mapping.
-    unsafe fn status<'a>(&'a self, slot: *mut u8) -> &'a AtomicU32 {
+    unsafe fn status(&self, slot: *mut u8) -> &AtomicU32 {
         // SAFETY: the status is the first word, aligned to the slot, and both sides touch it only atomically.
         unsafe { AtomicU32::from_ptr(slot.cast()) }
     }

@@ -172,13 +172,13 @@ impl TapQueue {
             return file.write_vectored(&[IoSlice::new(&header), IoSlice::new(frame.data())]);
         }
         let mut chunks = frame.chunks();
-        let mut slices: [IoSlice<'_>; PIECES] = std::array::from_fn(|i| {
+        let slices: [IoSlice<'_>; PIECES] = std::array::from_fn(|i| {
             IoSlice::new(if i == 0 { &header } else { chunks.next().unwrap_or_default() })
         });
         if chunks.next().is_some() {
             return Err(ErrorKind::InvalidInput.into());
         }
-        file.write_vectored(&mut slices)
+        file.write_vectored(&slices)
     }
 
     /// Everything is written at once: always `true`.
