@@ -1,6 +1,7 @@
 //! Kernel peers against AF_XDP queues.
 
 use crate::common::*;
+use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
 use flowlane_sys::xdp::{self, XdpOptions};
 use flowlane_testnet::{Card, CardConfig};
@@ -151,4 +152,39 @@ fn a_killed_process_leaves_nothing_behind() {
     child.kill().unwrap();
     child.wait().unwrap();
     drop(open().unwrap());
+}
+
+#[test]
+fn the_hash_of_the_card_comes_with_the_packet_where_the_driver_gives_it() {
+    if skip() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("xhash", 1)).unwrap();
+    card.add_neighbour(near_addresses()[0]).unwrap();
+    let memory = memory(1);
+    let pool = memory.attach(0).unwrap();
+    let there = card.far().run(|| UdpSocket::bind("10.11.2.1:0").unwrap()).unwrap();
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        let mut options = XdpOptions::new("near0", 1, claims());
+        options.mode = mode;
+        options.hash_type = Some(|_| 7);
+        let mut queue = card.in_near(|| xdp::open(&options, &memory)).unwrap().unwrap().remove(0);
+        assert_eq!(queue.device().mode(), mode);
+        if mode == XdpMode::Native && !queue.device().delivers_hash() {
+            println!("skipped in part, because this kernel's veth gives no hash");
+        }
+        let mut frames = Vec::new();
+        queue.receive(&pool, &mut frames, 1); // gives it frames: the pool was in our hands when it was opened
+        there.send_to(b"hello", (near_addresses()[0], 7)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while queue.receive(&pool, &mut frames, 1) == 0 && Instant::now() < deadline {}
+        let expected = turn_round(frames[0].data_mut()).unwrap();
+        let meta = frames[0].meta();
+        assert_eq!(frames[0].data().len(), 47);
+        if queue.device().delivers_hash() {
+            assert_eq!((meta.hash, meta.hash_type), (expected, 7));
+        } else {
+            assert_eq!((meta.hash, meta.hash_type), (0, 0));
+        }
+    }
 }
