@@ -20,11 +20,7 @@ use crate::stats::NetisrStats;
 #[derive(Debug)]
 pub(crate) enum Parcel {
     /// A frame for a lane of the receiver.
-    Frame {
-        lane: u32,
-        class: Class,
-        frame: Frame,
-    },
+    Frame { lane: u32, class: Class, frame: Frame },
     /// A lane moves in. Frames for it follow in the same ring.
     Lane(Box<LaneSlot>),
     /// Worker `from` has sent its last frame for `lane` to the one the lane left; the next go to its new owner.
@@ -117,7 +113,8 @@ impl Netisr {
 
     /// Whether anything waits in a ring to this worker or in a backlog from it.
     pub(crate) fn ready(&mut self) -> bool {
-        self.receivers.iter_mut().flatten().any(|r| r.ready() > 0) || self.backlog.iter().any(|b| !b.is_empty())
+        self.receivers.iter_mut().flatten().any(|r| r.ready() > 0)
+            || self.backlog.iter().any(|b| !b.is_empty())
     }
 
     /// Takes what waits in the ring from worker `from` into `into`.
