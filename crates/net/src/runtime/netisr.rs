@@ -30,7 +30,6 @@ pub(crate) enum Parcel {
 /// The rings of one worker.
 #[derive(Debug)]
 pub(crate) struct Netisr {
-    worker: usize,
     senders: Vec<Option<Sender<Parcel>>>,
     receivers: Vec<Option<Receiver<Parcel>>>,
     /// What did not fit a ring and must not be lost, with what came after it.
@@ -45,8 +44,7 @@ impl Netisr {
     /// The rings of `workers` workers, each holding at least `limit` frames.
     pub(crate) fn mesh(workers: usize, limit: usize) -> Vec<Self> {
         let mut all: Vec<Self> = (0..workers)
-            .map(|worker| Self {
-                worker,
+            .map(|_| Self {
                 senders: (0..workers).map(|_| None).collect(),
                 receivers: (0..workers).map(|_| None).collect(),
                 backlog: (0..workers).map(|_| VecDeque::new()).collect(),
@@ -136,10 +134,5 @@ impl Netisr {
     /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.senders.len()
-    }
-
-    /// The worker whose rings these are.
-    pub(crate) fn worker(&self) -> usize {
-        self.worker
     }
 }
