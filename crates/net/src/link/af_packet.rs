@@ -30,7 +30,7 @@ impl AfPacketOptions {
     /// The usual settings.
     #[must_use]
     pub fn new(interface: &str, claim: Claim) -> Self {
-        Self { interface: interface.to_owned(), claim, steering: None, exclusive: true, ring_size: 512 }
+        Self { interface: interface.to_owned(), claim, steering: None, exclusive: true, ring_size: 2048 }
     }
 }
 

@@ -56,7 +56,7 @@ impl PacketOptions {
             queues,
             claims,
             steering: None,
-            ring_size: 512,
+            ring_size: 2048,
             exclusive: true,
             bypass_qdisc: true,
         }
