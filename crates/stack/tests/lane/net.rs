@@ -7,6 +7,7 @@ use std::time::Duration;
 use flowlane_rss::{Bucket, BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 use flowlane_stack::address::{Endpoint, Prefix};
 use flowlane_stack::packet::Offload;
+use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
 use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
@@ -54,6 +55,7 @@ pub(crate) struct Plan {
     pub(crate) mtu: u16,
     pub(crate) gateway: Option<&'static str>,
     pub(crate) limits: UdpConfig,
+    pub(crate) reassembly: ReassemblyConfig,
 }
 
 impl Plan {
@@ -68,6 +70,7 @@ impl Plan {
             mtu: 1500,
             gateway: None,
             limits: UdpConfig::default(),
+            reassembly: ReassemblyConfig::default(),
         }
     }
 
@@ -97,6 +100,7 @@ impl Plan {
                     interfaces: vec![config.clone()],
                     routes: routes.into_iter().collect(),
                     udp: self.limits,
+                    reassembly: self.reassembly,
                     seed: [b as u64, 2, 3, self.mac.into()],
                 })
             })
