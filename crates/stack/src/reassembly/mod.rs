@@ -142,6 +142,8 @@ struct Entry {
     key: Key,
     hash: u64,
     opened: Time,
+    /// In order of arrival, also among those that came at one time.
+    serial: u64,
     age: Link,
     of_source: Link,
     source: u32,
@@ -167,6 +169,8 @@ pub struct Reassembly {
     free: Vec<u32>,
     table: HashTable<u32>,
     hasher: FixedState,
+    /// Datagrams there ever were.
+    opened: u64,
     /// Oldest first, by family and trust.
     ages: [List; Age::COUNT],
     held: [Held; 2],
@@ -184,6 +188,7 @@ impl Reassembly {
             free: Vec::new(),
             table: HashTable::new(),
             hasher: FixedState::with_seed(seed),
+            opened: 0,
             ages: [List::EMPTY; Age::COUNT],
             held: [Held::default(); 2],
             pieces: PieceSlab::new(),
@@ -363,11 +368,12 @@ enum Judgement {
 }
 
 impl Entry {
-    fn new(now: Time, key: Key, hash: u64, source: u32, proven: bool) -> Self {
+    fn new(now: Time, serial: u64, key: Key, hash: u64, (source, proven): (u32, bool)) -> Self {
         Self {
             key,
             hash,
             opened: now,
+            serial,
             age: Link::ALONE,
             of_source: Link::ALONE,
             source,

@@ -45,7 +45,8 @@ impl Reassembly {
             self.sources.close(source, None);
             return None;
         }
-        let entry = Entry::new(now, key, hash, source, proven);
+        self.opened += 1;
+        let entry = Entry::new(now, self.opened, key, hash, (source, proven));
         let at = match self.free.pop() {
             Some(at) => {
                 self.entries[at as usize] = entry;
@@ -129,7 +130,7 @@ impl Reassembly {
         let v6 = self.ages[Age::of(true, proven)].first();
         match (v4, v6) {
             (Some(a), Some(b)) => {
-                Some(if self.entries[a as usize].opened <= self.entries[b as usize].opened { a } else { b })
+                Some(if self.entries[a as usize].serial < self.entries[b as usize].serial { a } else { b })
             }
             (a, b) => a.or(b),
         }

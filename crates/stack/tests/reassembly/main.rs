@@ -1,0 +1,7 @@
+//! Reassembly by itself: every order, every overlap, every bound.
+
+mod bounds;
+mod kit;
+mod model;
+mod operations;
+mod orders;
