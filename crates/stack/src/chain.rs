@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn a_chain_is_its_bytes_however_they_are_spread() {
-        let config = MemoryConfig { frames_per_home: 256, lock: false, huge_pages: false, ..Default::default() };
+        let config =
+            MemoryConfig { frames_per_home: 256, lock: false, huge_pages: false, ..Default::default() };
         let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
         let bytes: Vec<u8> = (0..1500u32).map(|i| (i * 7) as u8).collect();
         for (first, each) in [(1500, 1), (0, 100), (1, 7), (13, 499), (9000, 0), (1499, 1)] {

@@ -29,9 +29,7 @@ use crate::rng::{Keyed, Rng};
 use crate::route::Hop;
 use crate::stats::DropReason;
 use crate::wire::ipv6_ext::FRAGMENT_HEADER_LEN;
-use crate::wire::{
-    IpProtocol, Ipv4Header, Ipv4Options, Ipv6Fragment, Ipv6Header, ethernet, ipv4, ipv6, udp,
-};
+use crate::wire::{IpProtocol, Ipv4Header, Ipv4Options, Ipv6Fragment, Ipv6Header, ethernet, ipv4, ipv6, udp};
 
 /// Counters of identifications.
 const COUNTERS: usize = 1024;
@@ -104,7 +102,9 @@ impl Ip {
     pub(crate) fn udp_payload(&self, pool: &Pool, payload: &[u8], dst: IpAddr) -> Result<Frame, SendError> {
         let mut frame = pool.alloc().ok_or(SendError::NoFrame)?;
         // Short enough for any link: nothing to look up.
-        if payload.len() + udp::HEADER_LEN + ipv6::HEADER_LEN <= ipv6::MIN_MTU && frame.extend_from_slice(payload) {
+        if payload.len() + udp::HEADER_LEN + ipv6::HEADER_LEN <= ipv6::MIN_MTU
+            && frame.extend_from_slice(payload)
+        {
             return Ok(frame);
         }
         self.long_udp_payload(pool, frame, payload, dst)
@@ -175,7 +175,8 @@ impl Ip {
         }
         finish_checksum(&mut frame, out.protocol);
         let id = self.identify.next(src, dst);
-        let header = Header { src, dst, id, protocol: out.protocol, hop_limit: out.hop_limit, tos: out.traffic_class };
+        let header =
+            Header { src, dst, id, protocol: out.protocol, hop_limit: out.hop_limit, tos: out.traffic_class };
         // All pieces are made before the first is sent.
         let mut pieces = std::mem::take(&mut self.pieces);
         let made = take_apart(cx.frames, frame, cut, &mut pieces) && header.push_all(&mut pieces);
@@ -226,7 +227,11 @@ fn finish_checksum(frame: &mut Frame, protocol: u8) {
 fn take_apart(pool: &Pool, mut chain: Frame, cut: Cut, pieces: &mut Vec<Frame>) -> bool {
     let meta = *chain.meta();
     let fits = chain.chunks().take(cut.count - 1).all(|c| c.len() == cut.each)
-        && chain.chunks().skip(cut.count - 1).map(<[u8]>::len).eq([chain.chain_len() - (cut.count - 1) * cut.each]);
+        && chain
+            .chunks()
+            .skip(cut.count - 1)
+            .map(<[u8]>::len)
+            .eq([chain.chain_len() - (cut.count - 1) * cut.each]);
     if fits {
         loop {
             let rest = chain.take_next();

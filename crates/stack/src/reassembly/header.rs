@@ -54,7 +54,11 @@ pub(super) fn restore(
     meta.checksum = Checksum::InPacket;
     meta.segmentation = Segmentation::None;
     meta.hash_type = 0;
-    if v6 { restore_v6(frame, header_len, payload, ecn_seen) } else { restore_v4(frame, header_len, payload, ecn_seen) }
+    if v6 {
+        restore_v6(frame, header_len, payload, ecn_seen)
+    } else {
+        restore_v4(frame, header_len, payload, ecn_seen)
+    }
 }
 
 fn restore_v4(frame: &mut Frame, header_len: usize, payload: usize, ecn_seen: u8) -> Result<(), Unfit> {

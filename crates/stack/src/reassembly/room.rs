@@ -73,7 +73,9 @@ impl Reassembly {
             self.evict(oldest, DropReason::FragmentSourceFull, stats);
         }
         while self.held[0].datagrams + self.held[1].datagrams >= self.config.datagrams {
-            let Some(oldest) = self.victim(proven, self.config.datagrams, |h| h.datagrams) else { return false };
+            let Some(oldest) = self.victim(proven, self.config.datagrams, |h| h.datagrams) else {
+                return false;
+            };
             self.evict(oldest, DropReason::FragmentEvicted, stats);
         }
         true

@@ -151,9 +151,7 @@ impl Sources {
 
     /// Bytes of the records.
     pub(super) fn footprint(&self) -> usize {
-        self.slab.capacity() * size_of::<Source>()
-            + self.free.capacity() * 4
-            + self.table.allocation_size()
+        self.slab.capacity() * size_of::<Source>() + self.free.capacity() * 4 + self.table.allocation_size()
     }
 }
 

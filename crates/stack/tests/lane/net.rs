@@ -56,6 +56,7 @@ pub(crate) struct Plan {
     pub(crate) gateway: Option<&'static str>,
     pub(crate) limits: UdpConfig,
     pub(crate) reassembly: ReassemblyConfig,
+    pub(crate) offload: Offload,
 }
 
 impl Plan {
@@ -71,6 +72,7 @@ impl Plan {
             gateway: None,
             limits: UdpConfig::default(),
             reassembly: ReassemblyConfig::default(),
+            offload: Offload::default(),
         }
     }
 
@@ -84,7 +86,7 @@ impl Plan {
             addresses: prefixes(&self.addresses),
             claimed: prefixes(&self.claimed),
             vlan: self.vlan,
-            offload: Offload::default(),
+            offload: self.offload,
         };
         let default = if self.gateway.is_some_and(|g| g.contains(':')) { "::/0" } else { "0.0.0.0/0" };
         let routes = self.gateway.map(|g| Route {

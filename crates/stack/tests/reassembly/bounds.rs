@@ -195,7 +195,8 @@ fn newcomers_have_half_the_room() {
 /// What `docs/fragments.md` says of memory.
 #[test]
 fn bookkeeping_is_small() {
-    let config = ReassemblyConfig { datagrams: 10_000, fragments: 10_000, bytes: 1 << 30, ..Default::default() };
+    let config =
+        ReassemblyConfig { datagrams: 10_000, fragments: 10_000, bytes: 1 << 30, ..Default::default() };
     let mut b = Bench::new(config, 10_240);
     for host in 0..10_000 {
         b.put(name(host << 8, 2), 0, &[0; 8], true);

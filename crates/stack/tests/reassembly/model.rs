@@ -34,7 +34,8 @@ impl Model {
         }
         let there = &mut self.bytes[at..ends];
         if there.iter().any(Option::is_some) {
-            let same = self.seen.contains(&(at, new.len())) && there.iter().zip(new).all(|(a, b)| *a == Some(*b));
+            let same =
+                self.seen.contains(&(at, new.len())) && there.iter().zip(new).all(|(a, b)| *a == Some(*b));
             self.given_up = !same;
             return None;
         }

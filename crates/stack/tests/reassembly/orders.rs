@@ -144,7 +144,8 @@ fn nothing_lies_past_the_end_and_there_is_one_end() {
 fn ecn_marks_survive() {
     for v6 in FAMILIES {
         let mut b = bench();
-        let cases = [([2, 2], Some(2)), ([2, 3], Some(3)), ([3, 1], Some(3)), ([0, 2], Some(0)), ([0, 3], None)];
+        let cases =
+            [([2, 2], Some(2)), ([2, 3], Some(3)), ([3, 1], Some(3)), ([0, 2], Some(0)), ([0, 3], None)];
         for (id, (codes, want)) in cases.into_iter().enumerate() {
             for swapped in [false, true] {
                 let name = Name { v6, host: u32::from(swapped), id: id as u16 };
