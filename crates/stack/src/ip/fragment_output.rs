@@ -182,7 +182,7 @@ impl Ip {
         let made = take_apart(cx.frames, frame, cut, &mut pieces) && header.push_all(&mut pieces);
         if made {
             for piece in pieces.drain(..) {
-                self.to_hop(cx, hop, dst, piece);
+                self.hand_to_hop(cx, hop, dst, piece);
             }
         }
         pieces.clear();

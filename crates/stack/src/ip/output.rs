@@ -72,13 +72,13 @@ impl Ip {
             return self.send_fragments(cx, out, hop);
         }
         let frame = self.with_header(out, hop.interface)?;
-        self.to_hop(cx, hop, dst, frame);
+        self.hand_to_hop(cx, hop, dst, frame);
         Ok(())
     }
 
     /// Sends a packet with its header to the next hop, or lets it wait for that one's address.
     #[inline]
-    pub(super) fn to_hop(&mut self, cx: &mut Cx<'_>, hop: Hop, dst: IpAddr, frame: Frame) {
+    pub(super) fn hand_to_hop(&mut self, cx: &mut Cx<'_>, hop: Hop, dst: IpAddr, frame: Frame) {
         if let Some(mac) = group_mac(dst) {
             self.put_ethernet(frame, hop.interface, mac);
             return;

@@ -201,9 +201,8 @@ impl Reassembly {
     pub fn input(&mut self, now: Time, fragment: Fragment, stats: &mut LaneStats) -> Verdict {
         let hash = fragment.key.hash(&self.hasher);
         let found = self.table.find(hash, |&i| self.entries[i as usize].key == fragment.key).copied();
-        let at = match found.or_else(|| self.open(now, hash, fragment.key, stats)) {
-            Some(at) => at,
-            None => return dropped(stats, fragment.key.is_v6(), DropReason::FragmentNoRoom),
+        let Some(at) = found.or_else(|| self.open(now, hash, fragment.key, stats)) else {
+            return dropped(stats, fragment.key.is_v6(), DropReason::FragmentNoRoom);
         };
         match self.judge(at, &fragment) {
             Judgement::Keep(after) => self.keep(at, after, fragment, stats),
