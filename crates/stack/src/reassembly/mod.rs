@@ -200,13 +200,14 @@ impl Reassembly {
     #[inline]
     pub fn input(&mut self, now: Time, fragment: Fragment, stats: &mut LaneStats) -> Verdict {
         let hash = fragment.key.hash(&self.hasher);
-        let found = self.table.find(hash, |&i| self.entries[i as usize].key == fragment.key).copied();
+        let place = self.table.find_bucket_index(hash, |&i| self.entries[i as usize].key == fragment.key);
+        let found = place.and_then(|place| self.table.get_bucket(place)).copied();
         let Some(at) = found.or_else(|| self.open(now, hash, fragment.key, stats)) else {
             return dropped(stats, fragment.key.is_v6(), DropReason::FragmentNoRoom);
         };
         match self.judge(at, &fragment) {
             Judgement::Keep(after) => self.keep(at, after, fragment, stats),
-            Judgement::Complete(after) => self.complete(now, at, after, fragment, stats),
+            Judgement::Complete(after) => self.complete(now, (at, place), after, fragment, stats),
             Judgement::Drop(reason) => dropped(stats, fragment.key.is_v6(), reason),
             Judgement::GiveUp(reason) => {
                 self.give_up(at, reason, stats);
@@ -274,12 +275,12 @@ impl Reassembly {
         Verdict::Held
     }
 
-    /// The last piece: the datagram leaves.
+    /// The last piece: the datagram leaves. `place` is where the table has it, if it had to be looked up.
     #[inline]
     fn complete(
         &mut self,
         now: Time,
-        at: u32,
+        (at, place): (u32, Option<usize>),
         after: u32,
         fragment: Fragment,
         stats: &mut LaneStats,
@@ -293,7 +294,7 @@ impl Reassembly {
         let v6 = entry.key.is_v6();
         let mut pieces = self.release(at);
         let chain = self.pieces.finish(&mut pieces, after, fragment.frame);
-        self.remove(at, Some(now));
+        self.remove(at, place, Some(now));
         let Some(mut whole) = chain else { return Verdict::Dropped };
         let reason = match restore(&mut whole, v6, header_len, payload, ecn) {
             Ok(()) => {

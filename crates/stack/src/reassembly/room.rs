@@ -147,7 +147,7 @@ impl Reassembly {
             stats.drops.count(reason);
         }
         self.pieces.clear(&mut pieces);
-        self.remove(at, None);
+        self.remove(at, None, None);
     }
 
     /// Takes the pieces of a datagram out of all accounts; the caller frees them.
@@ -165,13 +165,18 @@ impl Reassembly {
         pieces
     }
 
-    /// Frees the slot of a datagram without pieces; `finished` if it was delivered, now.
+    /// Frees the slot of a datagram without pieces, which the table has at `place` if that is known; `finished` if it
+    /// was delivered, now.
     #[inline]
-    pub(super) fn remove(&mut self, at: u32, finished: Option<Time>) {
+    pub(super) fn remove(&mut self, at: u32, place: Option<usize>, finished: Option<Time>) {
         let entry = &mut self.entries[at as usize];
         entry.state = State::Free;
         let (key, source, proven) = (entry.key, entry.source, entry.proven);
-        if let Ok(found) = self.table.find_entry(entry.hash, |&i| i == at) {
+        let found = match place {
+            Some(place) => self.table.get_bucket_entry(place),
+            None => self.table.find_entry(entry.hash, |&i| i == at),
+        };
+        if let Ok(found) = found {
             found.remove();
         }
         self.ages[Age::of(key.is_v6(), proven)].remove(&mut self.entries, at, age);
@@ -207,7 +212,7 @@ impl Reassembly {
             stats.drops.count(DropReason::FragmentTimeout);
         }
         let first = self.pieces.clear(&mut pieces);
-        self.remove(due, None);
+        self.remove(due, None, None);
         Some(Expired { first, header_len, v6 })
     }
 }
