@@ -1,2 +1,23 @@
-//! The flowlane command.
-fn main() {}
+//! The `flowlane` command: one binary, many programs.
+//!
+//! Results go to standard output, progress and complaints to standard error. Exit code 0 is success, 1 means that the
+//! command ran and missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod exit;
+
+use clap::Parser;
+
+/// A network stack, traffic generator and set of instruments in which every flow keeps to its lane.
+#[derive(Debug, Parser)]
+#[command(name = "flowlane", version, about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    exit::code(cli.command.run())
+}

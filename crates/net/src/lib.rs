@@ -1,2 +1,70 @@
-//! See the workspace README.
+//! A network stack in which every flow keeps to its lane.
+//!
+//! A card hashes each packet's addresses and ports; the hash picks a *bucket*, and the bucket belongs to a worker, a
+//! thread on a core of its own. Everything of one bucket, from IP to the application's tasks, is a *lane*, owned by one
+//! worker at a time. Workers share nothing, so throughput grows with cores.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, UdpSocket};
+//!
+//! let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+//! let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+//!
+//! let mut runtime = Runtime::builder().pin(false);
+//! let server = runtime.host(Host::new("server", rss.clone(), || async {
+//!     // Called once in every lane: sockets and tasks of the lane, without locks.
+//!     let socket = UdpSocket::on_port(7).unwrap();
+//!     let mut batch = Vec::new();
+//!     while socket.recv_batch(&mut batch, 64).await.is_ok() {
+//!         socket.reply_batch(&mut batch).await.unwrap();
+//!     }
+//! }).interface(on("10.0.0.1/24")));
+//!
+//! let (answered, answers) = std::sync::mpsc::channel();
+//! let client = runtime.host(Host::new("client", rss, move || {
+//!     let answered = answered.clone();
+//!     async move {
+//!         // One lane of the client is where this server's answers come to; the others are told so.
+//!         let Ok(socket) = UdpSocket::connect("10.0.0.1:7".parse().unwrap()) else { return };
+//!         socket.send(b"hello").await.unwrap();
+//!         answered.send(socket.recv().await.unwrap().payload().to_vec()).unwrap();
+//!     }
+//! }).interface(on("10.0.0.2/24")));
+//! runtime.pair((server, 0), (client, 0), PairConfig::default());
+//!
+//! let runtime = runtime.start().unwrap();
+//! assert_eq!(answers.recv().unwrap(), b"hello");
+//! let report = runtime.stop();
+//! assert_eq!(report.total(server).drops.total(), 0);
+//! ```
+//!
+//! The rooms, in the order a packet meets them: [`link`]s; `runtime`, with the worker's loop; the lane itself, which
+//! is the crate `flowlane-stack`; tasks ([`spawn`], [`sleep`]) and sockets ([`UdpSocket`]); [`stats`].
 #![forbid(unsafe_code)]
+
+mod context;
+pub mod entropy;
+pub mod link;
+mod runtime;
+mod socket;
+pub mod stats;
+mod task;
+mod wake;
+
+pub use flowlane_rss::{
+    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, Worker,
+};
+pub use flowlane_stack::address::{Endpoint, Prefix};
+pub use flowlane_stack::time::Time;
+pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
+pub use flowlane_stack::{SendError, stats as stack_stats, wire};
+pub use link::pair::{PairConfig, Quirk, Quirks};
+pub use runtime::builder::{Builder, OpenLink, StartError};
+pub use runtime::handle::{Handle, HostInfo, MoveError, Runtime};
+pub use runtime::host::{Host, Interface};
+pub use runtime::worker::Idle;
+pub use socket::{SocketError, UdpSocket};
+pub use task::{
+    JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn, yield_now,
+};

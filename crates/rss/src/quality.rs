@@ -39,7 +39,7 @@ pub struct Quality {
     pub ipv4: FamilyQuality,
     /// Fields of IPv6.
     pub ipv6: FamilyQuality,
-    /// Number of buckets, counting up to the largest the table names.
+    /// Number of buckets that have a slot.
     pub buckets: usize,
 }
 
@@ -53,10 +53,34 @@ impl Key {
     /// Measures what the key does with a table. Takes about a millisecond.
     #[must_use]
     pub fn judge(&self, table: &Indirection) -> Quality {
-        let buckets = table.slots().iter().map(|b| usize::from(b.0) + 1).max().unwrap_or(0);
-        let field = |i: usize, at: usize| judge_field(self, table, buckets, NAMES[i], at);
+        let mut buckets = table.slots().to_vec();
+        buckets.sort_unstable();
+        buckets.dedup();
+        let field = |i: usize, at: usize| judge_field(self, table, &buckets, NAMES[i], at);
         let family = |at: [usize; 4]| [0, 1, 2, 3].map(|i| field(i, at[i]));
-        Quality { ipv4: family(PLACES_V4), ipv6: family(PLACES_V6), buckets }
+        Quality { ipv4: family(PLACES_V4), ipv6: family(PLACES_V6), buckets: buckets.len() }
+    }
+
+    /// A random 40-byte key that is useful with this table: drawn again until it is.
+    ///
+    /// One in a hundred random keys is not with 128 buckets, one in fifteen with 1024.
+    ///
+    /// # Errors
+    /// If a hundred draws gave none, which means that the source of random bytes is broken.
+    pub fn random_useful(
+        table: &Indirection,
+        config: &HashConfig,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<Self, KeyError> {
+        let mut tries = 100;
+        loop {
+            let key = Self::random(&mut fill);
+            match key.judge(table).require_useful(config) {
+                Ok(()) => return Ok(key),
+                Err(error) if tries == 0 => return Err(error),
+                Err(_) => tries -= 1,
+            }
+        }
     }
 }
 
@@ -98,7 +122,7 @@ impl Quality {
 fn judge_field(
     key: &Key,
     table: &Indirection,
-    buckets: usize,
+    buckets: &[Bucket],
     name: &'static str,
     at: usize,
 ) -> FieldQuality {
@@ -106,14 +130,19 @@ fn judge_field(
     let columns: [u32; 16] = core::array::from_fn(|i| key.window(at + 15 - i));
     let bits = table.len().next_power_of_two().trailing_zeros();
     let mask = (1 << bits) - 1;
-    let mut counts = vec![0_u32; buckets];
+    let mut of_slot = vec![0_u32; table.len()];
     let mut hash = 0;
     for step in 1..=1_u32 << 16 {
-        let Bucket(bucket) = table.bucket_of(hash);
-        counts[usize::from(bucket)] += 1;
+        of_slot[table.slot_of(hash)] += 1;
         // Gray code: each value differs from the one before in one bit.
         if let Some(column) = columns.get(step.trailing_zeros() as usize) {
             hash ^= column;
+        }
+    }
+    let mut counts = vec![0_u32; buckets.len()];
+    for (bucket, n) in table.slots().iter().zip(of_slot) {
+        if let Ok(i) = buckets.binary_search(bucket) {
+            counts[i] += n;
         }
     }
     FieldQuality {
@@ -180,6 +209,22 @@ mod tests {
         assert!(refused(&short).contains("IPv6"));
         let only4 = HashConfig { ipv6: false, tcp_ipv6: false, ..HashConfig::default() };
         assert_eq!(short.judge(&table).require_useful(&only4), Ok(()));
+    }
+
+    #[test]
+    fn random_keys_are_drawn_until_useful() {
+        let mut random = Random::new(11);
+        let config = HashConfig::default();
+        let table = Indirection::weighted(2048, &[1, 0, 3, 5]).unwrap();
+        let mut draws = 0;
+        let key = Key::random_useful(&table, &config, |bytes| {
+            draws += 1;
+            if draws > 3 {
+                random.fill(bytes);
+            }
+        });
+        assert!(key.unwrap().judge(&table).require_useful(&config).is_ok() && draws > 3);
+        assert!(Key::random_useful(&table, &config, |_| ()).is_err());
     }
 
     /// The rank predicts the counted spread.

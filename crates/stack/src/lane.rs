@@ -246,11 +246,7 @@ impl Lane {
 
     /// Takes in what another lane of the host learnt.
     pub fn tell(&mut self, now: Time, event: LaneEvent) {
-        match event {
-            LaneEvent::Neighbour { interface, address, mac } => {
-                self.ip.learn(now, (interface, address), mac, true, true, &mut self.rng);
-            }
-        }
+        self.ip.told(now, event, &mut self.rng);
     }
 
     /// When [`Lane::on_timer`] wants to be called; `None` if there is nothing to wait for.

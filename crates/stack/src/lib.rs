@@ -25,6 +25,7 @@ mod route;
 pub mod stats;
 pub mod steering;
 pub mod time;
+pub mod timer;
 pub mod udp;
 pub mod wire;
 

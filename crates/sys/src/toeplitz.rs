@@ -102,3 +102,24 @@ impl Columns4<'_> {
         [s[0], s[1], d[0], d[1]]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first published vector, on every level this processor has; `flowlane-rss` compares the forms at length.
+    #[test]
+    fn published_vector() {
+        let mut key = [0; KEY_BYTES];
+        key[..16].copy_from_slice(&0x6d5a_56da_255b_0ec2_4167_253d_43a3_8fb0_u128.to_be_bytes());
+        let tuple = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
+        for level in [Level::Avx2, Level::Avx512] {
+            let Some(vector) = Vector::with_level(&key, level) else { continue };
+            let mut hashes = [0; 17];
+            vector.batch12(&[tuple; 17], &mut hashes);
+            assert_eq!(hashes, [0x51cc_c178; 17]);
+            assert_eq!(vector.tuple12(&tuple), 0x51cc_c178);
+            assert_eq!(vector.level(), level);
+        }
+    }
+}

@@ -6,6 +6,17 @@
 //! A queue never blocks and never drops silently: what it cannot take stays with the caller, what it had to drop is
 //! counted in [`QueueStats`] under a name.
 
+pub mod af_packet;
+pub mod af_xdp;
+mod claim;
+mod error;
+pub mod pair;
+pub mod pcap;
+pub mod tap;
+
+pub use claim::Claim;
+pub use error::OpenError;
+
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, Pool};
 use std::os::fd::BorrowedFd;
@@ -54,6 +65,11 @@ pub trait Queue: Send {
 
     /// Counters since opening.
     fn stats(&self) -> QueueStats;
+
+    /// Faults made on purpose, by links that can.
+    fn quirks(&self) -> Option<pair::QuirkCounts> {
+        None
+    }
 }
 
 /// Counters of one queue pair.
@@ -76,6 +92,8 @@ pub struct QueueStats {
     pub tx_bytes: u64,
     /// Frames that the link refused for good (too long, device down).
     pub tx_failed: u64,
+    /// Frames that found the far side's receive queue full, for links that see the far side.
+    pub tx_far_full: u64,
     /// System calls made for this queue.
     pub system_calls: u64,
 }

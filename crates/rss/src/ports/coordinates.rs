@@ -8,13 +8,16 @@
 //!   y =  |───── u ─────|────── v ──────|      u = pivot bits of A x,  v: position within the class
 //! ```
 //!
+//! The lowest slot bit is the highest of `u`. Buckets are mostly the low bits of the slot, so the slots of a bucket
+//! differ in the lower bits of `u` only, and all its ports make one long run.
+//!
 //! Slot bits that are no pivots depend on `u`; what is left of them after taking `u`'s part away is the *syndrome*. A
 //! slot can be reached from `c` if and only if both have the same syndrome; with a key of full rank it has no bits.
 
 use crate::Key;
 
 /// A linear map of 16 bits as two tables, one for each byte.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Map16<T>([[T; 256]; 2]);
 
 impl<T: Copy + Default + core::ops::BitXor<Output = T>> Map16<T> {
@@ -39,7 +42,7 @@ impl<T: Copy + Default + core::ops::BitXor<Output = T>> Map16<T> {
 /// The coordinates for ports at one place of the hashed data.
 ///
 /// 6 KiB. They depend on the key and the size of the table alone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Coordinates {
     rank: u32,
     bits: u32,
@@ -52,24 +55,24 @@ pub(super) struct Coordinates {
 
 impl Coordinates {
     /// For ports at bit `at` of the data and slots of `bits` bits; with no place, for packets hashed without ports;
-    /// with 0 bits, the identity.
+    /// with 0 bits, a fixed shuffle.
     pub(super) fn new(key: &Key, at: Option<usize>, bits: u32) -> Self {
         let hash: [u32; 16] = core::array::from_fn(|i| at.map_or(0, |at| key.window(at + 15 - i)));
         let mask = (1_u32 << bits) - 1;
         let slot_of_bit = hash.map(|h| (h & mask) as u16);
-        let (basis, images, pivots) = eliminate(slot_of_bit);
+        let (basis, images, pivots) = eliminate(slot_of_bit, bits);
         let rank = pivots.len() as u32;
 
         // y has u on top; basis vector i belongs to u's bit i, kernel vectors to v.
         let mut columns = [0; 16];
         for (i, &port) in basis.iter().enumerate() {
-            let bit = if i < pivots.len() { 16 - pivots.len() + i } else { i - pivots.len() };
+            let bit = if i < pivots.len() { 15 - i } else { i - pivots.len() };
             columns[bit] = port;
         }
         let split_of_bit = core::array::from_fn(|bit| {
             let slot = 1_u16 << bit;
             match pivots.iter().position(|&pivot| pivot == slot) {
-                Some(i) => 1 << i | u32::from(slot ^ images[i]) << 16,
+                Some(i) => 1 << (pivots.len() - 1 - i) | u32::from(slot ^ images[i]) << 16,
                 None => (u32::from(slot) & mask) << 16,
             }
         });
@@ -122,15 +125,15 @@ impl Coordinates {
 
 /// Ports and their images such that each of the first has a pivot bit that no other image has, and the rest no image.
 ///
-/// Returns the basis with the kernel last, the images of the first, and their pivots, each a single bit.
-fn eliminate(images: [u16; 16]) -> (Vec<u16>, Vec<u16>, Vec<u16>) {
+/// Returns the basis with the kernel last, the images of the first, and their pivots, each a single bit, ascending.
+fn eliminate(images: [u16; 16], bits: u32) -> (Vec<u16>, Vec<u16>, Vec<u16>) {
     let mut rows: Vec<(u16, u16)> = (0..16).map(|i| (1 << i, images[i])).collect();
     let mut pivots: Vec<u16> = Vec::with_capacity(16);
-    while let Some(found) = (pivots.len()..16).find(|&i| rows[i].1 != 0) {
+    for pivot in (0..bits).map(|bit| 1 << bit) {
         let here = pivots.len();
+        let Some(found) = (here..16).find(|&i| rows[i].1 & pivot != 0) else { continue };
         rows.swap(here, found);
         let (port, image) = rows[here];
-        let pivot = image & image.wrapping_neg();
         for (i, row) in rows.iter_mut().enumerate() {
             if i != here && row.1 & pivot != 0 {
                 *row = (row.0 ^ port, row.1 ^ image);

@@ -6,14 +6,14 @@ use core::ops::RangeInclusive;
 
 use super::coordinates::Coordinates;
 use super::set::PortSet;
-use super::targets::Targets;
+use super::targets::{Target, Targets};
 use crate::{Flow, HashType, Protocol, Rss, SlotSet};
 
 /// Source ports whose replies land in given slots, for any destination.
 ///
 /// Made for one configuration and one set of slots, say those of a lane or of a worker; make another when the table or
 /// the key changes. Holds three systems of coordinates, at most 36 KiB, usually 20 KiB, and shares the hash tables.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HomePorts {
     rss: Rss,
     slots: SlotSet,
@@ -47,6 +47,12 @@ impl fmt::Display for HomePortsError {
 }
 
 impl core::error::Error for HomePortsError {}
+
+impl fmt::Debug for HomePorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HomePorts").field("slots", &self.slots.len()).finish_non_exhaustive()
+    }
+}
 
 impl HomePorts {
     /// For replies that shall land in `slots`.
@@ -87,20 +93,20 @@ impl HomePorts {
             _ => IPV6,
         };
         let (coordinates, targets) = &self.systems[usize::from(kind)];
-        let (shift, pivots) = if self.trial {
-            (0, &[0][..])
+        let (shift, targets) = if self.trial {
+            (0, &[Target { pivot: 0, block: 0 }][..])
         } else {
             let (u, syndrome) = coordinates.split(self.rss.table.slot_of(constant));
             (u, targets.with_syndrome(syndrome))
         };
-        Ok(Ports { home: self, coordinates, kind, constant, shift, pivots })
+        Ok(Ports { home: self, coordinates, kind, constant, shift, targets })
     }
 }
 
 /// The home ports for one destination.
 ///
 /// All 65536 ports are considered, port 0 too: the caller says which it may use when it makes a [`PortSet`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Ports<'a> {
     home: &'a HomePorts,
     coordinates: &'a Coordinates,
@@ -109,8 +115,14 @@ pub struct Ports<'a> {
     constant: u32,
     /// The constant's pivot part.
     shift: u16,
-    /// Pivot parts of the slots that can be reached.
-    pivots: &'a [u16],
+    /// The slots that can be reached.
+    targets: &'a [Target],
+}
+
+impl fmt::Debug for Ports<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ports").field("classes", &self.targets.len()).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Ports<'a> {
@@ -125,13 +137,17 @@ impl<'a> Ports<'a> {
     /// Number of home ports, 0 to 65536. Constant time, but for tables whose size is no power of two.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.home.trial { self.iter().count() } else { self.pivots.len() << self.coordinates.log2_class() }
+        if self.home.trial {
+            self.iter().count()
+        } else {
+            self.targets.len() << self.coordinates.log2_class()
+        }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        if self.home.trial { self.iter().next().is_none() } else { self.pivots.is_empty() }
+        if self.home.trial { self.iter().next().is_none() } else { self.targets.is_empty() }
     }
 
     /// The `n`-th home port, each once, in no particular order. Constant time, but for tables whose size is no power of
@@ -143,32 +159,34 @@ impl<'a> Ports<'a> {
             return self.iter().nth(n);
         }
         let class = self.coordinates.log2_class();
-        let &pivot = self.pivots.get(n >> class)?;
+        let &target = self.targets.get(n >> class)?;
         let place = n & ((1 << class) - 1);
-        Some(self.coordinates.port(self.run_of(pivot) | place as u16))
+        Some(self.coordinates.port(self.run_of(target) | place as u16))
     }
 
     /// All home ports, each once; the order is that of [`nth`](Self::nth).
     pub fn iter(&self) -> impl Iterator<Item = u16> + 'a {
         let ports = *self;
         let class = ports.coordinates.log2_class();
-        // In trial there is one pivot, whose class is all ports.
-        (0..ports.pivots.len() << class)
+        // In trial there is one target, whose class is all ports.
+        (0..ports.targets.len() << class)
             .map(move |n| {
                 let place = n & ((1 << class) - 1);
-                ports.coordinates.port(ports.run_of(ports.pivots[n >> class]) | place as u16)
+                ports.coordinates.port(ports.run_of(ports.targets[n >> class]) | place as u16)
             })
             .filter(move |&port| !ports.home.trial || ports.contains(port))
     }
 
-    /// First coordinate of the run of a pivot part.
+    /// First coordinate of the run of a slot.
     #[inline]
-    fn run_of(&self, pivot: u16) -> u16 {
+    fn run_of(&self, target: Target) -> u16 {
         // A class of all 65536 ports has no bits left above it.
-        (u32::from(pivot ^ self.shift) << self.coordinates.log2_class()) as u16
+        (u32::from(target.pivot ^ self.shift) << self.coordinates.log2_class()) as u16
     }
 
-    /// A set in which all ports of `range` but port 0 are free, home or not. Takes some 100 µs.
+    /// A set in which all ports of `range` but port 0 are free, home or not.
+    ///
+    /// Takes 130 to 200 µs; a clone, which serves other destinations of the kind as well, a fraction of one.
     #[must_use]
     pub fn all_free(&self, range: RangeInclusive<u16>) -> PortSet {
         let mut set = PortSet::empty(self.kind, range.clone());
@@ -180,8 +198,9 @@ impl<'a> Ports<'a> {
 
     /// Takes a free home port out of the set, or `None` if none is left.
     ///
-    /// `random` is 32 fresh random bits: they choose slot and starting place; the first free port from there is taken.
-    /// The cost does not depend on how many ports are in use, up to the last few.
+    /// `random` is 32 fresh random bits: they choose slot and starting place, and a free port near there is taken. The
+    /// cost does not depend on how many ports are in use where the slots are those of buckets that take turns in the
+    /// table; a set of scattered slots is looked through piece by piece once most pieces are full.
     ///
     /// # Panics
     /// If the set was made for another family or kind of hash.
@@ -191,36 +210,33 @@ impl<'a> Ports<'a> {
         if self.home.trial {
             return self.pick_by_trial(random, set);
         }
-        let count = self.pivots.len();
-        let start = ((random >> 16) as usize * count) >> 16;
+        let count = self.targets.len();
         let class = self.coordinates.log2_class();
         let place = (random & ((1 << class) - 1)) as u16;
-        let (before, from) = self.pivots.split_at(start);
-        for &pivot in from.iter().chain(before) {
-            if let Some(y) = set.find_in_run(self.run_of(pivot) | place, class) {
-                set.take(y);
+        let mut at = ((random >> 16) as usize * count) >> 16;
+        let mut seen = 0;
+        while seen < count {
+            let target = self.targets[at];
+            let block = u32::from(target.block);
+            if let Some(y) = set.find_in_run(self.run_of(target) | place, class + block) {
+                set.take_free(y);
                 return Some(self.coordinates.port(y));
             }
+            // On to the first slot behind this block, round the end.
+            let size = 1_usize << block;
+            seen += size;
+            at += size - usize::from(target.pivot) % size;
+            at = if at < count { at } else { 0 };
         }
         None
     }
 
-    /// The same where the slots have no structure: free ports are tried in order until one is home.
+    /// The same where the slots have no structure: ports are tried one after the other.
     fn pick_by_trial(&self, random: u32, set: &mut PortSet) -> Option<u16> {
-        let start = random as u16;
-        let mut y = set.find_in_run(start, 16)?;
-        let first = y;
-        loop {
-            let port = self.coordinates.port(y);
-            if self.contains(port) {
-                set.take(y);
-                return Some(port);
-            }
-            y = set.find_in_run(y.wrapping_add(1), 16)?;
-            if y == first {
-                return None;
-            }
-        }
+        let mut from_start = (0..=u16::MAX).map(|i| i.wrapping_add(random as u16));
+        let y = from_start.find(|&y| set.is_free(y) && self.contains(self.coordinates.port(y)))?;
+        set.take_free(y);
+        Some(self.coordinates.port(y))
     }
 
     /// Takes this port out of the set; whether it was free.

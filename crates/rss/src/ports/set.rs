@@ -1,8 +1,7 @@
 //! A set of ports in which a free one is found quickly however few are left.
 //!
 //! A bitmap of 65536 bits with two summaries above it: a bit of `words` says that a word of `bits` has a free port,
-//! and a bit of `top` that a word of `words` is not empty. A search looks at one word of each level going up and one
-//! going down. Bits are in the solver's coordinates, where the home ports of a destination are a few aligned runs.
+//! and a bit of `top` that a word of `words` is not empty. A search goes down through one word of each level. Bits are in the solver's coordinates, where the home ports of a destination are a few aligned runs.
 
 use core::ops::RangeInclusive;
 
@@ -52,67 +51,62 @@ impl PortSet {
     /// Makes `y` used; whether it was free.
     #[inline]
     pub(super) fn take(&mut self, y: u16) -> bool {
-        if !self.is_free(y) {
-            return false;
+        let free = self.is_free(y);
+        if free {
+            self.take_free(y);
         }
+        free
+    }
+
+    /// Makes the free `y` used.
+    #[inline]
+    pub(super) fn take_free(&mut self, y: u16) {
+        debug_assert!(self.is_free(y));
         self.free -= 1;
+        // No branches on what becomes empty: nobody could predict them in a set that is nearly full.
         let word = &mut self.bits[usize::from(y >> 6)];
         *word &= !(1 << (y & 63));
-        if *word == 0 {
-            let word = &mut self.words[usize::from(y >> 12)];
-            *word &= !(1 << (y >> 6 & 63));
-            if *word == 0 {
-                self.top &= !(1 << (y >> 12));
-            }
-        }
-        true
+        let empty = u64::from(*word == 0);
+        let group = &mut self.words[usize::from(y >> 12)];
+        *group &= !(empty << (y >> 6 & 63));
+        let empty = u16::from(*group == 0);
+        self.top &= !(empty << (y >> 12));
     }
 
-    /// The first free bit from `start` on in the aligned run of `2^log2` bits around it, going round at its end.
+    /// A free bit in the aligned run of `2^log2` bits around `start`, or `None` if there is none.
+    ///
+    /// On each level the search begins at `start`'s place and goes round, so random starts give random ports.
     #[inline]
     pub(super) fn find_in_run(&self, start: u16, log2: u32) -> Option<u16> {
-        let size_less_one = ((1_u32 << log2) - 1) as u16;
-        let (first, last) = (start & !size_less_one, start | size_less_one);
-        if log2 <= 6 {
-            // The run lies in one word: turn it so that `start` comes first.
-            let word = self.bits[usize::from(start >> 6)] >> (first & 63);
-            let run = if log2 == 6 { word } else { word & ((1 << (1_u32 << log2)) - 1) };
-            let after = run & (u64::MAX << (start - first));
-            let found = if after != 0 { after } else { run };
-            return (found != 0).then(|| first + found.trailing_zeros() as u16);
+        // A level at which the run lies in one place needs no search.
+        let mut group = start >> 12;
+        if log2 > 12 {
+            group = first_from(u64::from(self.top), group, log2 - 12)?;
         }
-        self.next(start, last).or_else(|| self.next(first, start))
-    }
-
-    /// The first free bit from `from` to `to`, both included.
-    #[inline]
-    fn next(&self, from: u16, to: u16) -> Option<u16> {
-        let here = self.bits[usize::from(from >> 6)] & (u64::MAX << (from & 63));
-        if here != 0 {
-            let y = from & !63 | here.trailing_zeros() as u16;
-            return (y <= to).then_some(y);
+        let mut word = start >> 6 & 63;
+        if log2 > 6 {
+            word = first_from(self.words[usize::from(group)], word, (log2 - 6).min(6))?;
         }
-        let word = self.next_word(from >> 6)?;
-        let y = word << 6 | self.bits[usize::from(word)].trailing_zeros() as u16;
-        (y <= to).then_some(y)
-    }
-
-    /// The first word after `word` with a free bit.
-    #[inline]
-    fn next_word(&self, word: u16) -> Option<u16> {
-        let after = |bit: u16| (u64::MAX << bit) << 1;
-        let here = self.words[usize::from(word >> 6)] & after(word & 63);
-        if here != 0 {
-            return Some(word & !63 | here.trailing_zeros() as u16);
-        }
-        let above = u64::from(self.top) & after(word >> 6);
-        if above == 0 {
-            return None;
-        }
-        let group = above.trailing_zeros() as u16;
-        Some(group << 6 | self.words[usize::from(group)].trailing_zeros() as u16)
+        let word = group << 6 | word;
+        let bit = first_from(self.bits[usize::from(word)], start & 63, log2.min(6))?;
+        Some(word << 6 | bit)
     }
 }
+
+/// The first set bit from `at` on in the aligned block of `2^log2` bits around it, going round at its end.
+#[inline]
+fn first_from(bits: u64, at: u16, log2: u32) -> Option<u16> {
+    let mask = BLOCKS[(log2 & 7) as usize];
+    let block = at & !((1 << log2) - 1);
+    let inside = bits & mask << (block & 63);
+    // Turned so that `at` comes first, all bits in question are in the order of the search. No branch here but on
+    // emptiness: nobody could predict it in a set that is nearly full.
+    let ahead = inside.rotate_right(u32::from(at)).trailing_zeros() as u16;
+    (inside != 0).then_some((at + ahead) & 63)
+}
+
+/// Blocks of 1, 2, 4 ... 64 bits.
+const BLOCKS: [u64; 8] = [0x1, 0x3, 0xf, 0xff, 0xffff, 0xffff_ffff, u64::MAX, u64::MAX];
 
 #[cfg(test)]
 mod tests {
@@ -140,9 +134,11 @@ mod tests {
                 let (start, log2) = ((r >> 32) as u16, (r >> 48) as u32 % 17);
                 let size = 1_usize << log2;
                 let first = usize::from(start) / size * size;
-                let expected =
-                    (0..size).map(|i| first + (usize::from(start) - first + i) % size).find(|&y| plain[y]);
-                assert_eq!(set.find_in_run(start, log2).map(usize::from), expected, "{start} {log2}");
+                let run = first..first + size;
+                match set.find_in_run(start, log2).map(usize::from) {
+                    Some(y) => assert!(run.contains(&y) && plain[y], "{start} {log2}"),
+                    None => assert!(!plain[run].contains(&true), "{start} {log2}"),
+                }
             }
         }
         assert_eq!(set.free(), plain.iter().filter(|&&free| free).count());

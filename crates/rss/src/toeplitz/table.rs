@@ -3,7 +3,7 @@
 use crate::Key;
 
 /// One table of 256 sums (1 KiB) for each byte of the key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Table {
     places: Box<[[u32; 256]]>,
 }

@@ -48,7 +48,9 @@ impl Ip {
             return self.drop(DropReason::ArpStranger);
         }
         let create = for_us && arp.operation == ArpOperation::Request;
-        self.learn(cx.now, (link, sender), arp.sender_mac, create, false, cx.rng);
+        if for_us {
+            self.learn(cx, (link, sender), arp.sender_mac, create);
+        }
         match (for_us, arp.operation) {
             (true, ArpOperation::Request) => self.arp_reply(cx, link, &arp),
             (true, ArpOperation::Reply) => {}

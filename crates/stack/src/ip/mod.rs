@@ -50,6 +50,9 @@ const OUTPUT: usize = 2048;
 /// ICMP errors a second and lane; FreeBSD's `icmplim` is 200 for the whole host.
 const ICMP_ERRORS: u32 = 200;
 
+/// Neighbours' answers passed on to the other lanes, a second and lane.
+const ANSWERS: u32 = 1000;
+
 /// Something a lane learnt that the host's other lanes should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,6 +65,9 @@ pub enum LaneEvent {
         address: IpAddr,
         /// Its Ethernet address.
         mac: MacAddr,
+        /// Worth an entry where there is none: the neighbour asked for us. Otherwise it answered somebody's question,
+        /// and only the lane that asked has a use for it.
+        create: bool,
     },
 }
 
@@ -92,6 +98,8 @@ pub(crate) struct Ip {
     output: VecDeque<Frame>,
     events: VecDeque<LaneEvent>,
     errors: Limit,
+    /// Answers of neighbours passed on to other lanes.
+    answers: Limit,
 }
 
 impl Ip {
@@ -112,6 +120,7 @@ impl Ip {
             output: VecDeque::with_capacity(64),
             events: VecDeque::new(),
             errors: Limit::new(ICMP_ERRORS, Duration::from_secs(1)),
+            answers: Limit::new(ANSWERS, Duration::from_secs(1)),
         }
     }
 
@@ -149,24 +158,40 @@ impl Ip {
         self.events.pop_front()
     }
 
-    /// Takes in a neighbour that was seen on the link (`told` false) or that another lane tells of.
-    pub(crate) fn learn(
+    /// Takes in a neighbour that was seen on the link. An answer comes to the lane of its own flow, if it has one, or
+    /// to bucket 0; whichever lane asked learns of it from here.
+    pub(crate) fn learn(&mut self, cx: &mut Cx<'_>, at: (u8, IpAddr), mac: MacAddr, create: bool) {
+        let news = self.take_neighbour(cx.now, at, mac, create, cx.rng);
+        // An answer that is no news here is news to the lane that asked. Limited, since anyone may send answers
+        // without end.
+        let share = news || (!create && self.answers.take(cx.now));
+        if share && self.events.len() < 64 {
+            self.events.push_back(LaneEvent::Neighbour { interface: at.0, address: at.1, mac, create });
+        }
+    }
+
+    /// Takes in a neighbour that another lane tells of.
+    pub(crate) fn told(&mut self, now: Time, event: LaneEvent, rng: &mut Rng) {
+        match event {
+            LaneEvent::Neighbour { interface, address, mac, create } => {
+                self.take_neighbour(now, (interface, address), mac, create, rng);
+            }
+        }
+    }
+
+    fn take_neighbour(
         &mut self,
         now: Time,
         at: (u8, IpAddr),
         mac: MacAddr,
         create: bool,
-        told: bool,
         rng: &mut Rng,
-    ) {
+    ) -> bool {
         let (news, waiting) = self.neighbours.learn(now, at, mac, create, rng, &mut self.stats.arp);
         for frame in waiting {
             self.put_ethernet(frame, at.0, mac);
         }
-        // Bounded: what does not fit is learnt by the other lanes when they ask themselves.
-        if news && !told && self.events.len() < 64 {
-            self.events.push_back(LaneEvent::Neighbour { interface: at.0, address: at.1, mac });
-        }
+        news
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

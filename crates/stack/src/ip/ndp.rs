@@ -63,7 +63,7 @@ impl Ip {
             if !interface.is_on_link(src) || !theirs.is_unicast() {
                 return self.drop(DropReason::ArpStranger);
             }
-            self.learn(cx.now, (link, src), theirs, true, false, cx.rng);
+            self.learn(cx, (link, src), theirs, true);
         }
         let dst = if probe { IpAddr::V6(ALL_NODES) } else { src };
         let reply = NdpMessage::NeighborAdvertisement {
@@ -96,7 +96,7 @@ impl Ip {
         }
         match options.target {
             Some(mac) if trusted && mac.is_unicast() && interface.is_on_link(IpAddr::V6(target)) => {
-                self.learn(cx.now, (link, IpAddr::V6(target)), mac, false, false, cx.rng);
+                self.learn(cx, (link, IpAddr::V6(target)), mac, false);
                 Inbound::Done
             }
             _ => self.drop(DropReason::NdpInvalid),

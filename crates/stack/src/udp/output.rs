@@ -9,8 +9,8 @@ use super::{Udp, UdpHandle};
 use crate::address::Endpoint;
 use crate::chain;
 use crate::packet::{Cx, IpOutput};
-use crate::wire::udp::{HEADER_LEN, UdpHeader, fill_checksum, nonzero};
 use crate::wire::IpProtocol;
+use crate::wire::udp::{HEADER_LEN, UdpHeader, fill_checksum, nonzero};
 
 /// TTL of datagrams (RFC 1700).
 const HOP_LIMIT: u8 = 64;

@@ -104,7 +104,10 @@ fn strangers_and_impostors_are_not_believed() {
     };
     assert_eq!(give(request), (0, 0), "not of our networks");
     assert_eq!(give(ArpPacket { sender_ip: [10, 0, 0, 2].into(), ..request }), (0, 0), "our own address");
-    assert_eq!(give(ArpPacket { sender_mac: MacAddr::BROADCAST, sender_ip: [10, 0, 0, 3].into(), ..request }), (0, 0));
+    assert_eq!(
+        give(ArpPacket { sender_mac: MacAddr::BROADCAST, sender_ip: [10, 0, 0, 3].into(), ..request }),
+        (0, 0)
+    );
     let elsewhere = ArpPacket { sender_ip: [10, 0, 0, 3].into(), target_ip: [10, 0, 0, 4].into(), ..request };
     assert_eq!(give(elsewhere), (0, 0), "not for us: nothing is learnt");
     let unasked = ArpPacket { operation: ArpOperation::Reply, sender_ip: [10, 0, 0, 3].into(), ..request };
@@ -157,4 +160,21 @@ fn echo_requests_are_answered_but_not_to_all() {
     assert_eq!(net.b.lanes[0].stats().icmp.echo_replies_sent, 1);
     assert_eq!(net.b.lanes[0].stats().drops.get(DropReason::IcmpBroadcast), 1);
     assert!(net.b.lanes[0].is_local(ip("10.0.0.2")));
+}
+
+/// The answer comes to the lane of its own flow, or to bucket 0; the lane that asked gets it all the same.
+#[test]
+fn every_lane_gets_the_answer_it_asked_for() {
+    let mut many = Plan::new(1, &["10.0.0.1/24", "fd00::1/64"]);
+    many.buckets = 8;
+    for to in ["10.0.0.2:7", "[fd00::2]:7"] {
+        for lane in 0..8 {
+            let mut net = Net::new(&many, &Plan::new(2, &["10.0.0.2/24", "fd00::2/64"]));
+            let heard = net.b.bind_all(7)[0];
+            let s = net.a.lanes[lane].udp_bind(Bind::default()).unwrap();
+            net.a.lanes[lane].udp_send(net.now, &net.pool, s, b"?", None, Some(end(to))).unwrap();
+            net.run();
+            assert!(net.b.lanes[0].udp_receive(heard).is_some(), "lane {lane}, {to}");
+        }
+    }
 }

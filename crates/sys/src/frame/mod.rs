@@ -209,6 +209,16 @@ impl Frame {
         slot.len = 0;
     }
 
+    /// A new, empty frame of the same memory with the same headroom and metadata, from this thread's pool; `None`
+    /// when it has none free or draws from other memory.
+    #[must_use]
+    pub fn like(other: &Frame) -> Option<Frame> {
+        let mut frame = pool::alloc_here(other.slot().region)?;
+        frame.reset(other.headroom());
+        *frame.meta_mut() = *other.meta();
+        Some(frame)
+    }
+
     /// Puts `tail` (with its own chain) at the end of this frame's chain. Cost grows with the chain's length.
     pub fn append(&mut self, tail: Frame) {
         let mut last = self.slot;

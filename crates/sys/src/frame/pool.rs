@@ -130,21 +130,7 @@ impl Pool {
     /// A free slot as it stands, with no `next`.
     #[inline]
     pub(crate) fn alloc_slot(&self) -> Option<NonNull<Slot>> {
-        let inner = &*self.inner;
-        let mut head = inner.free.get();
-        if head.is_none() {
-            inner.collect();
-            head = inner.free.get();
-        }
-        let Some(mut slot) = head else {
-            inner.exhausted.set(inner.exhausted.get() + 1);
-            return None;
-        };
-        // SAFETY: a slot on the free list is this pool's alone.
-        inner.free.set(unsafe { slot.as_mut().next.take() });
-        inner.free_len.set(inner.free_len.get() - 1);
-        inner.allocated.set(inner.allocated.get() + 1);
-        Some(slot)
+        self.inner.alloc_slot()
     }
 
     /// Sends incomplete parcels home. A worker calls this when it is about to sleep.
@@ -207,6 +193,24 @@ impl Drop for Pool {
 }
 
 impl Inner {
+    #[inline]
+    fn alloc_slot(&self) -> Option<NonNull<Slot>> {
+        let mut head = self.free.get();
+        if head.is_none() {
+            self.collect();
+            head = self.free.get();
+        }
+        let Some(mut slot) = head else {
+            self.exhausted.set(self.exhausted.get() + 1);
+            return None;
+        };
+        // SAFETY: a slot on the free list is this pool's alone.
+        self.free.set(unsafe { slot.as_mut().next.take() });
+        self.free_len.set(self.free_len.get() - 1);
+        self.allocated.set(self.allocated.get() + 1);
+        Some(slot)
+    }
+
     /// Takes what other threads have sent home.
     #[cold]
     fn collect(&self) {
@@ -260,6 +264,15 @@ impl Inner {
             unsafe { (*self.region).homes[home].push(first, last) };
         }
     }
+}
+
+/// A frame from this thread's pool if that draws from `region`.
+pub(super) fn alloc_here(region: *const Region) -> Option<Frame> {
+    let local = LOCAL.with(Cell::get);
+    // SAFETY: `local` is null or names a pool of this thread that is alive.
+    let inner = unsafe { local.as_ref() }.filter(|inner| std::ptr::eq(inner.region, region))?;
+    // SAFETY: the slot was just taken off the free list: it is nobody else's.
+    inner.alloc_slot().map(|slot| unsafe { Frame::from_slot(slot) })
 }
 
 /// Frees a slot and the chain behind it.

@@ -15,7 +15,7 @@ use super::{Columns4, KEY_BYTES};
 pub(super) const GROUP: usize = 16;
 
 /// What the kernels need of the key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Keys {
     /// As for single tuples.
     words: KeyWords,

@@ -1,0 +1,222 @@
+//! A wire in memory: two ends, as many queues each way as there are workers, and a card with exact RSS at either end.
+//!
+//! ```text
+//!   end A, worker 0 ──transmit──▶ hash by B's key ▸ B's table ──▶ ring of B's queue 0 ──▶ worker 0
+//!          worker 1 ──transmit──▶                            └──▶ ring of B's queue 1 ──▶ worker 1
+//! ```
+//!
+//! The sending side does what the receiving card would: it computes the hash with the receiver's key, looks the queue
+//! up in the receiver's table and delivers hash and type with the frame. Each receive queue is one ring with one
+//! order for all senders, so two frames that were sent one after the other arrive so, also when they were sent by two
+//! workers: that is what lets a lane move without its frames overtaking one another.
+//!
+//! Frames change hands, bytes are not copied. A full ring drops the newest frame and counts it at the sender, where
+//! the receiver of a real card would count it.
+
+mod quirks;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use flowlane_rss::{Rss, Worker};
+use flowlane_stack::steering::{HashSource, steer};
+use flowlane_stack::wire::MacAddr;
+use flowlane_sys::frame::{Checksum, Frame, Pool};
+use flowlane_sys::ring::mpsc;
+
+pub use quirks::{Quirk, QuirkCounts, Quirks};
+
+use super::{LinkInfo, Queue, QueueStats};
+use crate::wake::Wake;
+
+/// How a pair is to be made.
+#[derive(Debug, Clone)]
+pub struct PairConfig {
+    /// Frames that a receive queue holds.
+    pub capacity: usize,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Transport checksums are left out and taken on trust, as between a virtual machine and its host.
+    pub checksum_offload: bool,
+    /// Faults of the wire towards the second end.
+    pub quirks: Quirks,
+}
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self { capacity: 4096, mtu: 1500, checksum_offload: false, quirks: Quirks::default() }
+    }
+}
+
+/// One end of a pair.
+pub(crate) struct PairEnd {
+    pub(crate) info: LinkInfo,
+    pub(crate) queues: Vec<Box<dyn Queue>>,
+}
+
+/// What both sides know of one receive queue.
+struct Far {
+    ring: mpsc::Sender<Frame>,
+    wake: Arc<Wake>,
+}
+
+/// Makes both ends. `wakes` are the workers' doorbells, one a queue; `rss` tells how the card of each end steers.
+pub(crate) fn open(config: &PairConfig, rss: [&Arc<Rss>; 2], wakes: &[Arc<Wake>]) -> [PairEnd; 2] {
+    let (to_a, from_b) = direction(config, wakes);
+    let (to_b, from_a) = direction(config, wakes);
+    let quiet = Quirks::default();
+    [end(config, 0x0a, to_b, from_b, rss[1], &config.quirks), end(config, 0x0b, to_a, from_a, rss[0], &quiet)]
+}
+
+fn direction(config: &PairConfig, wakes: &[Arc<Wake>]) -> (Arc<[Far]>, Vec<mpsc::Receiver<Frame>>) {
+    let (far, near): (Vec<_>, Vec<_>) = wakes
+        .iter()
+        .map(|wake| {
+            let (ring, receiver) = mpsc::ring(config.capacity);
+            (Far { ring, wake: wake.clone() }, receiver)
+        })
+        .unzip();
+    (far.into(), near)
+}
+
+fn end(
+    config: &PairConfig,
+    last: u8,
+    far: Arc<[Far]>,
+    near: Vec<mpsc::Receiver<Frame>>,
+    rss: &Arc<Rss>,
+    quirks: &Quirks,
+) -> PairEnd {
+    let info = LinkInfo {
+        name: if last == 0x0a { "pair:a".into() } else { "pair:b".into() },
+        mac: MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, last]),
+        mtu: config.mtu,
+        queues: near.len(),
+        checksum_offload: config.checksum_offload,
+        segmentation: 0,
+        delivers_hash: true,
+    };
+    let queues = near
+        .into_iter()
+        .enumerate()
+        .map(|(index, ring)| {
+            Box::new(PairQueue {
+                index: index as u16,
+                ring,
+                rss: rss.clone(),
+                staged: far.iter().map(|_| Vec::with_capacity(64)).collect(),
+                far: far.clone(),
+                quirks: quirks.start(index as u64),
+                stats: QueueStats::default(),
+            }) as Box<dyn Queue>
+        })
+        .collect();
+    PairEnd { info, queues }
+}
+
+/// One queue pair of one end.
+struct PairQueue {
+    index: u16,
+    ring: mpsc::Receiver<Frame>,
+    /// How the far end's card steers.
+    rss: Arc<Rss>,
+    far: Arc<[Far]>,
+    /// Frames sorted by the far queue they go to, until the flush.
+    staged: Vec<Vec<Frame>>,
+    quirks: Option<Box<quirks::State>>,
+    stats: QueueStats,
+}
+
+impl PairQueue {
+    /// Does what the far card does on receive.
+    #[inline]
+    fn card(&mut self, mut frame: Frame) {
+        self.stats.tx_frames += 1;
+        self.stats.tx_bytes += frame.chain_len() as u64;
+        let meta = frame.meta_mut();
+        meta.hash_type = 0;
+        meta.timestamp = 0;
+        if meta.checksum == Checksum::Verified {
+            meta.checksum = Checksum::InPacket;
+        }
+        let (bucket, source) = steer(&self.rss, &mut frame);
+        let Worker(worker) = self.rss.buckets.worker_of(bucket);
+        let queue = usize::from(worker) % self.far.len();
+        match &mut self.quirks {
+            // Frames without a flow are spared: what is lost of neighbour resolution is asked for again, and would
+            // blur the counts.
+            Some(quirks) if source != HashSource::None => quirks.apply(frame, queue, &mut self.staged),
+            _ => self.staged[queue].push(frame),
+        }
+    }
+}
+
+impl Queue for PairQueue {
+    fn receive(&mut self, _pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+        let before = into.len();
+        while into.len() - before < max {
+            let Some(mut frame) = self.ring.pop() else { break };
+            frame.meta_mut().queue = self.index;
+            self.stats.rx_bytes += frame.chain_len() as u64;
+            into.push(frame);
+        }
+        let n = into.len() - before;
+        if n > 0 {
+            self.ring.release();
+            self.stats.rx_frames += n as u64;
+        }
+        n
+    }
+
+    fn room(&mut self) -> usize {
+        usize::MAX
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        let n = frames.len();
+        for frame in frames.drain(..) {
+            self.card(frame);
+        }
+        n
+    }
+
+    fn flush(&mut self) -> bool {
+        if let Some(quirks) = &mut self.quirks {
+            quirks.release(&mut self.staged);
+        }
+        for (far, staged) in self.far.iter().zip(&mut self.staged) {
+            if staged.is_empty() {
+                continue;
+            }
+            let mut frames = staged.drain(..);
+            // Asked for exactly as many as there are.
+            let n = frames.len();
+            let sent = far.ring.push_from(n, || match frames.next() {
+                Some(frame) => frame,
+                None => unreachable!("the ring asks for no more than it was offered"),
+            });
+            let lost = frames.len() as u64;
+            debug_assert_eq!(sent as u64 + lost, n as u64);
+            drop(frames);
+            self.stats.tx_far_full += lost;
+            far.wake.ring();
+        }
+        true
+    }
+
+    fn ready(&mut self) -> bool {
+        self.ring.is_ready() || self.quirks.as_ref().is_some_and(|q| q.holds())
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+
+    fn quirks(&self) -> Option<QuirkCounts> {
+        self.quirks.as_ref().map(|q| q.counts)
+    }
+}

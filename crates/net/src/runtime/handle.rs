@@ -1,0 +1,199 @@
+//! A running runtime, and what can be asked of it from outside.
+
+use std::sync::{Arc, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flowlane_rss::{Bucket, Rss};
+use flowlane_stack::time::Time;
+
+use super::builder::Builder;
+use super::host::Host;
+use super::message::Message;
+use super::shared::Shared;
+use crate::context;
+use crate::stats::Report;
+
+/// How long a worker may take to answer. One turn is microseconds; only a task that never returns takes longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a lane was not moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// There is no such host or bucket.
+    #[error("there is no such host or bucket")]
+    NoSuchLane,
+    /// There is no such worker.
+    #[error("there is no such worker")]
+    NoSuchWorker,
+    /// Called on a worker, which would wait for itself.
+    #[error("lanes are moved from outside the workers")]
+    OnWorker,
+    /// A worker did not answer: one of its tasks does not return.
+    #[error("a worker does not answer")]
+    NoAnswer,
+}
+
+/// Talks to a running runtime. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    hosts: Arc<[HostInfo]>,
+}
+
+/// What is known of a host from outside.
+#[derive(Debug, Clone)]
+pub struct HostInfo {
+    /// Its name.
+    pub name: String,
+    /// How its flows are steered.
+    pub rss: Arc<Rss>,
+    first_lane: u32,
+}
+
+impl Handle {
+    /// The hosts, by number.
+    #[must_use]
+    pub fn hosts(&self) -> &[HostInfo] {
+        &self.hosts
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.shared.posts.len()
+    }
+
+    /// The runtime's clock.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.shared.now()
+    }
+
+    /// Which worker holds a lane.
+    #[must_use]
+    pub fn worker_of(&self, host: usize, bucket: Bucket) -> Option<usize> {
+        let worker = self.shared.owner_of(self.lane(host, bucket)?);
+        (worker < self.workers()).then_some(worker)
+    }
+
+    fn lane(&self, host: usize, bucket: Bucket) -> Option<u32> {
+        let info = self.hosts.get(host)?;
+        (usize::from(bucket.0) < info.rss.buckets.len()).then(|| info.first_lane + u32::from(bucket.0))
+    }
+
+    /// Asks every worker what it counted. Workers that do not answer are left out.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let (to, from) = mpsc::channel();
+        for worker in 0..self.workers() {
+            self.shared.send(worker, Message::Report(to.clone()));
+        }
+        drop(to);
+        collect(&from, self.workers())
+    }
+
+    /// Moves the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
+    /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. Returns
+    /// when that is so; frames keep arriving on the old worker's queue and are handed over.
+    ///
+    /// # Errors
+    /// See [`MoveError`].
+    pub fn move_lane(&self, host: usize, bucket: Bucket, worker: usize) -> Result<(), MoveError> {
+        let lane = self.lane(host, bucket).ok_or(MoveError::NoSuchLane)?;
+        if worker >= self.workers() {
+            return Err(MoveError::NoSuchWorker);
+        }
+        if context::worker().is_some() {
+            return Err(MoveError::OnWorker);
+        }
+        // One at a time: a second move of the same lane must not begin before the first has settled.
+        let _one = self.shared.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = self.shared.owner_of(lane);
+        if from == worker {
+            return Ok(());
+        }
+        let (done, finished) = mpsc::channel();
+        let (ready, expected) = mpsc::channel();
+        self.shared.send(worker, Message::Expect { lane, from, done, ready });
+        expected.recv_timeout(PATIENCE).map_err(|_| MoveError::NoAnswer)?;
+        self.shared.send(from, Message::Give { lane, to: worker });
+        finished.recv_timeout(PATIENCE).map_err(|_| MoveError::NoAnswer)
+    }
+}
+
+/// A runtime. Dropping it stops it.
+#[derive(Debug)]
+pub struct Runtime {
+    handle: Handle,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Describes a new runtime.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(super) fn new(shared: Arc<Shared>, threads: Vec<JoinHandle<()>>, hosts: &[Host]) -> Self {
+        let mut first_lane = 0;
+        let infos = hosts
+            .iter()
+            .map(|h| {
+                let info = HostInfo { name: h.name.clone(), rss: h.rss.clone(), first_lane };
+                first_lane += h.rss.buckets.len() as u32;
+                info
+            })
+            .collect();
+        Self { handle: Handle { shared, hosts: infos }, threads }
+    }
+
+    /// What others talk to the runtime with.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Stops all workers and returns what they counted.
+    #[must_use]
+    pub fn stop(mut self) -> Report {
+        self.end()
+    }
+
+    fn end(&mut self) -> Report {
+        if self.threads.is_empty() {
+            return Report::default();
+        }
+        let (to, from) = mpsc::channel();
+        for worker in 0..self.handle.workers() {
+            self.handle.shared.send(worker, Message::Stop(to.clone()));
+        }
+        drop(to);
+        let report = collect(&from, self.handle.workers());
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+        report
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn collect(from: &mpsc::Receiver<crate::stats::WorkerReport>, workers: usize) -> Report {
+    let mut report = Report::default();
+    while report.workers.len() < workers {
+        match from.recv_timeout(PATIENCE) {
+            Ok(worker) => report.workers.push(worker),
+            Err(_) => break,
+        }
+    }
+    report.workers.sort_by_key(|w| w.worker);
+    report
+}

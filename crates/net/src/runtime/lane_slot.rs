@@ -1,0 +1,49 @@
+//! A lane with what the runtime keeps beside it. This is what moves between workers: whole, in one box.
+
+use flowlane_stack::Lane;
+
+use crate::task::{Ready, Sleepers};
+
+/// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LaneId {
+    pub(crate) runtime: u32,
+    /// Index among all lanes of the runtime.
+    pub(crate) index: u32,
+}
+
+/// Names a sleeping task of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SleepId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+/// Counters that only the runtime can keep. They stay with the lane when it moves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LaneCounters {
+    /// Frames that came in on a queue of the lane's own worker.
+    pub(crate) aligned: u64,
+    /// Frames that another worker handed over.
+    pub(crate) redirected: u64,
+    /// Times a task of the lane ran.
+    pub(crate) task_runs: u64,
+    /// Tasks that panicked.
+    pub(crate) panics: u64,
+    /// Times the lane moved.
+    pub(crate) moves: u64,
+}
+
+/// A lane as a worker holds it.
+#[derive(Debug)]
+pub(crate) struct LaneSlot {
+    pub(crate) id: LaneId,
+    pub(crate) host: usize,
+    pub(crate) lane: Lane,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) counters: LaneCounters,
+    /// In the worker's list of lanes to be looked after this turn.
+    pub(crate) touched: bool,
+    /// Tasks that were ready when the lane was parked for a move.
+    pub(crate) parked: Vec<Ready>,
+}

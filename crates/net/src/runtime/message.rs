@@ -1,0 +1,63 @@
+//! What workers are told: by each other, by tasks on other threads, and by the runtime's handle.
+//!
+//! Messages are rare and go through a queue that allocates. Frames do not: those go through netisr.
+
+use std::sync::mpsc;
+
+use flowlane_stack::LaneEvent;
+use flowlane_stack::udp::UdpHandle;
+
+use crate::stats::WorkerReport;
+use crate::task::Ready;
+
+/// A message to a worker.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Run a task of one of your lanes.
+    Run(Ready),
+    /// Tell a host's lanes what one of them learnt.
+    Event {
+        /// The host.
+        host: usize,
+        /// What.
+        event: LaneEvent,
+    },
+    /// A socket was dropped away from its lane: close it.
+    CloseUdp {
+        /// Index of the lane.
+        lane: u32,
+        /// The socket.
+        socket: UdpHandle,
+    },
+    /// Report what you counted.
+    Report(mpsc::Sender<WorkerReport>),
+    /// A lane is about to come to you from `from`: hold frames for it that others send you directly.
+    Expect {
+        /// Index of the lane.
+        lane: u32,
+        /// Who holds it now.
+        from: usize,
+        /// To be told when the lane is here and nothing is held any more.
+        done: mpsc::Sender<()>,
+        /// To be told that you expect it.
+        ready: mpsc::Sender<()>,
+    },
+    /// Give a lane to another worker.
+    Give {
+        /// Index of the lane.
+        lane: u32,
+        /// Who gets it.
+        to: usize,
+    },
+    /// A lane has gone from `from` to `to`.
+    Gone {
+        /// Index of the lane.
+        lane: u32,
+        /// Who had it, and forwards what is on its way.
+        from: usize,
+        /// Who has it.
+        to: usize,
+    },
+    /// Report and end.
+    Stop(mpsc::Sender<WorkerReport>),
+}

@@ -1,0 +1,18 @@
+//! The runtime: workers, their lanes and links, from start to stop.
+//!
+//! * [`worker`]: the loop, on one page; [`idle`]: sleeping; [`report`]: what was counted.
+//! * [`netisr`]: frames for lanes of other workers; [`moving`]: lanes that change their worker.
+//! * [`host`]: what the application says; [`builder`]: from there to running threads; [`handle`]: talking to them.
+//! * [`shared`], [`message`], [`lane_slot`]: what they share, what they are told, what moves.
+
+pub(crate) mod builder;
+pub(crate) mod handle;
+pub(crate) mod host;
+mod idle;
+pub(crate) mod lane_slot;
+pub(crate) mod message;
+mod moving;
+mod netisr;
+mod report;
+pub(crate) mod shared;
+pub(crate) mod worker;

@@ -1,0 +1,259 @@
+//! Moving a lane from one worker to another while packets flow.
+//!
+//! ```text
+//!   handle        from (A)                          others (C), and B itself        to (B)
+//!     │─ Expect ────────────────────────────────────────────────────────────────────▶ holds frames of the lane
+//!     │◀──────────────────────────────────────────────────────────────────── ready ─    that others send directly
+//!     │─ Give ──▶ parks the lane: holds its frames,
+//!     │           lets its output leave
+//!     │           ── lane, then the held frames, then all that still comes ──ring──▶ takes the lane in
+//!     │           ── Gone ──▶ sends a marker to A, then
+//!     │                       frames of the lane to B
+//!     │           ◀─ marker ─ ring
+//!     │           ── marker ───────────────────────────────────────────────ring────▶ nothing of C's is on its way
+//!     │                                                                               any more: lets C's frames in
+//!     │◀──────────────────────────────────────────────────────────────────── done ──  when all markers are in
+//! ```
+//!
+//! So no frame of a flow overtakes another: those that went by A reach B in the order of the ring from A, and those
+//! that C sends directly wait until C's marker, which follows C's last frame by A, has come the same way. What the
+//! lane sent at A has left A's links before B may send for it. Frames keep arriving on A's queue, which the card
+//! chose, and are handed over by netisr until the card is told otherwise.
+
+use std::collections::VecDeque;
+use std::sync::mpsc;
+
+use flowlane_stack::Class;
+use flowlane_stack::time::Time;
+use flowlane_sys::frame::Frame;
+
+use super::lane_slot::LaneSlot;
+use super::message::Message;
+use super::netisr::Parcel;
+use super::worker::{Worker, drain_output};
+use crate::context;
+use crate::task::Ready;
+
+/// Frames held for one lane at once.
+const HELD: usize = 16_384;
+
+/// A lane on its way out.
+#[derive(Debug)]
+struct Leaving {
+    lane: u32,
+    to: usize,
+    held: VecDeque<(Class, Frame)>,
+}
+
+/// A lane on its way in.
+#[derive(Debug)]
+struct Arriving {
+    lane: u32,
+    from: usize,
+    here: bool,
+    /// Workers whose marker has not come.
+    unmarked: Vec<usize>,
+    held: VecDeque<(usize, Class, Frame)>,
+    tasks: Vec<Ready>,
+    done: mpsc::Sender<()>,
+}
+
+/// The moves that a worker has part in.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    leaving: Vec<Leaving>,
+    arriving: Vec<Arriving>,
+    /// Frames dropped because too many were held.
+    pub(crate) overflow: u64,
+}
+
+impl Moves {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaving.is_empty() && self.arriving.is_empty()
+    }
+
+    /// Whether a lane is parked, to be given away.
+    #[inline]
+    pub(crate) fn is_leaving(&self, lane: u32) -> bool {
+        self.leaving.iter().any(|l| l.lane == lane)
+    }
+
+    /// Keeps a frame that may not be delivered yet; gives it back if it may.
+    pub(crate) fn hold(&mut self, lane: u32, via: usize, class: Class, frame: Frame) -> Option<Frame> {
+        if let Some(leaving) = self.leaving.iter_mut().find(|l| l.lane == lane) {
+            if leaving.held.len() < HELD {
+                leaving.held.push_back((class, frame));
+            } else {
+                self.overflow += 1;
+            }
+            return None;
+        }
+        let Some(arriving) = self.arriving.iter_mut().find(|a| a.lane == lane) else { return Some(frame) };
+        if via == arriving.from || !arriving.unmarked.contains(&via) {
+            return Some(frame);
+        }
+        if arriving.held.len() < HELD {
+            arriving.held.push_back((via, class, frame));
+        } else {
+            self.overflow += 1;
+        }
+        None
+    }
+
+    /// Keeps a task of a lane that is on its way in; gives it back otherwise.
+    pub(crate) fn park_task(&mut self, lane: u32, ready: Ready) -> Option<Ready> {
+        match self.arriving.iter_mut().find(|a| a.lane == lane && !a.here) {
+            Some(arriving) => {
+                arriving.tasks.push(ready);
+                None
+            }
+            None => Some(ready),
+        }
+    }
+
+    /// A lane will come from `from`.
+    pub(crate) fn expect(
+        &mut self,
+        lane: u32,
+        from: usize,
+        workers: usize,
+        me: usize,
+        done: mpsc::Sender<()>,
+    ) {
+        debug_assert_ne!(from, me);
+        self.arriving.push(Arriving {
+            lane,
+            from,
+            here: false,
+            unmarked: (0..workers).filter(|w| *w != from).collect(),
+            held: VecDeque::new(),
+            tasks: Vec::new(),
+            done,
+        });
+    }
+}
+
+impl Worker {
+    /// Begins to give a lane away: its frames wait, its tasks rest.
+    pub(crate) fn give(&mut self, lane: u32, to: usize) {
+        let Some(slot) = &mut self.lanes[lane as usize] else { return };
+        slot.parked = context::take_ready_of(lane);
+        self.moves.leaving.push(Leaving { lane, to, held: VecDeque::new() });
+    }
+
+    /// Carries moves on as far as they can go now.
+    pub(crate) fn advance_moves(&mut self) {
+        if self.moves.leaving.is_empty() {
+            return;
+        }
+        for leaving in std::mem::take(&mut self.moves.leaving) {
+            if self.output_has_left(leaving.lane) {
+                self.send_lane(leaving);
+            } else {
+                self.moves.leaving.push(leaving);
+            }
+        }
+    }
+
+    /// Pushes the lane's output out. `true` once all of it is with the other side of the links.
+    fn output_has_left(&mut self, lane: u32) -> bool {
+        let Some(slot) = &mut self.lanes[lane as usize] else { return true };
+        let host = &self.hosts[slot.host];
+        for port in &mut self.ports {
+            port.room = port.queue.room().saturating_sub(port.output.len());
+        }
+        let mut left = drain_output(slot, host, &mut self.ports);
+        for p in &host.ports {
+            let port = &mut self.ports[*p];
+            port.queue.transmit(&mut port.output);
+            left |= !port.output.is_empty();
+            left |= !port.queue.flush();
+        }
+        if left {
+            // Not to sleep on it.
+            self.touch(lane);
+        }
+        !left
+    }
+
+    fn send_lane(&mut self, leaving: Leaving) {
+        let Leaving { lane, to, held } = leaving;
+        let Some(mut slot) = self.lanes[lane as usize].take() else { return };
+        self.touched.retain(|l| *l != lane);
+        slot.touched = false;
+        slot.counters.moves += 1;
+        // Woken since it was parked.
+        slot.parked.extend(context::take_ready_of(lane));
+        self.deadlines[lane as usize] = Time::MAX;
+        self.set_view(lane, to);
+        self.netisr.send(to, Parcel::Lane(slot));
+        for (class, frame) in held {
+            self.netisr.send(to, Parcel::Frame { lane, class, frame });
+        }
+        for worker in (0..self.netisr.workers()).filter(|w| *w != self.index) {
+            self.shared.send(worker, Message::Gone { lane, from: self.index, to });
+        }
+    }
+
+    /// Somebody else's lane has gone from `from` to `to`: the last frame by the old way is followed by a marker.
+    pub(crate) fn gone(&mut self, lane: u32, from: usize, to: usize) {
+        self.netisr.send(from, Parcel::Marker { lane, from: self.index });
+        self.set_view(lane, to);
+    }
+
+    /// A marker: passed on by the worker that had the lane, heeded by the one that gets it.
+    pub(crate) fn marker(&mut self, lane: u32, marked: usize) {
+        let Some(i) = self.moves.arriving.iter().position(|a| a.lane == lane) else {
+            let owner = self.owner_in_view(lane);
+            if owner != self.index {
+                self.netisr.send(owner, Parcel::Marker { lane, from: marked });
+            }
+            return;
+        };
+        let arriving = &mut self.moves.arriving[i];
+        arriving.unmarked.retain(|w| *w != marked);
+        let (free, held): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut arriving.held).into_iter().partition(|(via, ..)| *via == marked);
+        arriving.held = held;
+        let arrived = arriving.here && arriving.unmarked.is_empty();
+        for (_, class, frame) in free {
+            self.deliver_now(lane, class, frame, marked == self.index);
+        }
+        if arrived {
+            let arriving = self.moves.arriving.swap_remove(i);
+            let _ = arriving.done.send(());
+        }
+    }
+
+    /// Takes a lane in.
+    pub(crate) fn move_in(&mut self, mut slot: Box<LaneSlot>) {
+        let lane = slot.id.index;
+        let tasks = std::mem::take(&mut slot.parked);
+        self.lanes[lane as usize] = Some(slot);
+        self.set_view(lane, self.index);
+        self.shared.set_owner(lane, self.index);
+        for ready in tasks {
+            context::push_ready(ready);
+        }
+        if let Some(i) = self.moves.arriving.iter().position(|a| a.lane == lane) {
+            let arriving = &mut self.moves.arriving[i];
+            arriving.here = true;
+            for ready in std::mem::take(&mut arriving.tasks) {
+                context::push_ready(ready);
+            }
+            if arriving.unmarked.is_empty() {
+                let arriving = self.moves.arriving.swap_remove(i);
+                let _ = arriving.done.send(());
+            }
+        }
+        self.touch(lane);
+    }
+
+    /// Notes who holds a lane.
+    fn set_view(&mut self, lane: u32, owner: usize) {
+        if let Some(host) = self.hosts.iter_mut().rev().find(|h| h.first_lane <= lane) {
+            host.owners[(lane - host.first_lane) as usize] = owner as u16;
+        }
+    }
+}

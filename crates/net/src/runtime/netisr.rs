@@ -1,0 +1,138 @@
+//! netisr: frames that arrived on the wrong worker, handed to the right one.
+//!
+//! One bounded ring for each pair of workers and direction. A full ring drops the newest frame, as FreeBSD's netisr
+//! does, and counts it; what a lane's move sends through a ring is never dropped but waits, and then everything
+//! behind it waits too, so that nothing is overtaken. A worker takes from each ring only what was there when it began,
+//! so that one busy neighbour cannot keep it from the others.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use flowlane_stack::Class;
+use flowlane_sys::frame::Frame;
+use flowlane_sys::ring::spsc::{Receiver, Sender};
+
+use super::lane_slot::LaneSlot;
+use super::shared::Shared;
+use crate::stats::NetisrStats;
+
+/// What goes from one worker to another.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    /// A frame for a lane of the receiver.
+    Frame { lane: u32, class: Class, frame: Frame },
+    /// A lane moves in. Frames for it follow in the same ring.
+    Lane(Box<LaneSlot>),
+    /// Worker `from` has sent its last frame for `lane` to the one the lane left; the next go to its new owner.
+    Marker { lane: u32, from: usize },
+}
+
+/// The rings of one worker.
+#[derive(Debug)]
+pub(crate) struct Netisr {
+    senders: Vec<Option<Sender<Parcel>>>,
+    receivers: Vec<Option<Receiver<Parcel>>>,
+    /// What did not fit a ring and must not be lost, with what came after it.
+    backlog: Vec<VecDeque<Parcel>>,
+    /// Rings with something unpublished.
+    unpublished: Vec<bool>,
+    limit: usize,
+    pub(crate) stats: NetisrStats,
+}
+
+impl Netisr {
+    /// The rings of `workers` workers, each holding at least `limit` frames.
+    pub(crate) fn mesh(workers: usize, limit: usize) -> Vec<Self> {
+        let mut all: Vec<Self> = (0..workers)
+            .map(|_| Self {
+                senders: (0..workers).map(|_| None).collect(),
+                receivers: (0..workers).map(|_| None).collect(),
+                backlog: (0..workers).map(|_| VecDeque::new()).collect(),
+                unpublished: vec![false; workers],
+                limit,
+                stats: NetisrStats::default(),
+            })
+            .collect();
+        for from in 0..workers {
+            for to in (0..workers).filter(|to| *to != from) {
+                let (sender, receiver) = flowlane_sys::ring::spsc::ring(limit);
+                all[from].senders[to] = Some(sender);
+                all[to].receivers[from] = Some(receiver);
+            }
+        }
+        all
+    }
+
+    /// Sends a parcel to another worker. Frames may be dropped, and are counted.
+    #[inline]
+    pub(crate) fn send(&mut self, to: usize, parcel: Parcel) {
+        let Some(sender) = self.senders.get_mut(to).and_then(Option::as_mut) else { return };
+        self.stats.sent += u64::from(matches!(parcel, Parcel::Frame { .. }));
+        let parcel = if self.backlog[to].is_empty() {
+            match sender.push(parcel) {
+                Ok(()) => {
+                    self.unpublished[to] = true;
+                    return;
+                }
+                Err(parcel) => parcel,
+            }
+        } else {
+            parcel
+        };
+        let frame = matches!(parcel, Parcel::Frame { .. });
+        // A frame waits only behind what must not be lost, and then no more of them than a ring would hold.
+        if frame && (self.backlog[to].is_empty() || self.backlog[to].len() >= self.limit) {
+            self.stats.dropped += 1;
+            return;
+        }
+        self.backlog[to].push_back(parcel);
+    }
+
+    /// Makes what was sent visible to its receivers and wakes those who sleep. `true` while something waits.
+    pub(crate) fn flush(&mut self, shared: &Arc<Shared>) -> bool {
+        let mut waiting = false;
+        for to in 0..self.senders.len() {
+            let Some(sender) = &mut self.senders[to] else { continue };
+            while let Some(parcel) = self.backlog[to].pop_front() {
+                if let Err(parcel) = sender.push(parcel) {
+                    self.backlog[to].push_front(parcel);
+                    waiting = true;
+                    break;
+                }
+                self.unpublished[to] = true;
+            }
+            if std::mem::take(&mut self.unpublished[to]) {
+                sender.publish();
+                shared.posts[to].wake.ring();
+            }
+        }
+        waiting
+    }
+
+    /// Whether anything waits in a ring to this worker or in a backlog from it.
+    pub(crate) fn ready(&mut self) -> bool {
+        self.receivers.iter_mut().flatten().any(|r| r.ready() > 0)
+            || self.backlog.iter().any(|b| !b.is_empty())
+    }
+
+    /// Takes what waits in the ring from worker `from` into `into`.
+    pub(crate) fn receive(&mut self, from: usize, into: &mut Vec<Parcel>) {
+        let Some(receiver) = self.receivers.get_mut(from).and_then(Option::as_mut) else { return };
+        let n = receiver.ready();
+        if n == 0 {
+            return;
+        }
+        self.stats.watermark = self.stats.watermark.max(n as u64);
+        for _ in 0..n {
+            let Some(parcel) = receiver.pop() else { break };
+            self.stats.queued += u64::from(matches!(parcel, Parcel::Frame { .. }));
+            into.push(parcel);
+        }
+        receiver.release();
+    }
+
+    /// Number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.senders.len()
+    }
+}

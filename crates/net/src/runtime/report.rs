@@ -1,0 +1,59 @@
+//! A worker's report: copies of its counters, taken between two turns.
+
+use super::worker::Worker;
+use crate::stats::{LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
+
+impl Worker {
+    /// Everything this worker counted so far.
+    pub(super) fn report(&self) -> WorkerReport {
+        let pool = self.frames.stats();
+        WorkerReport {
+            worker: self.index,
+            lanes: self.lanes.iter().flatten().map(|slot| self.report_lane(slot)).collect(),
+            queues: self
+                .ports
+                .iter()
+                .map(|p| QueueReport {
+                    host: p.host,
+                    link: p.link,
+                    stats: p.queue.stats(),
+                    quirks: p.queue.quirks(),
+                })
+                .collect(),
+            netisr: self.netisr.stats,
+            steering: self.hosts.iter().map(|h| h.stats).collect(),
+            misdirected: self.misdirected.clone(),
+            turns: self.turns.all,
+            busy_turns: self.turns.busy,
+            sleeps: self.turns.sleeps,
+            frames_free: pool.free,
+            frames_exhausted: pool.exhausted,
+            frames_allocated: pool.allocated,
+            move_overflow: self.moves.overflow,
+        }
+    }
+
+    fn report_lane(&self, slot: &super::lane_slot::LaneSlot) -> LaneReport {
+        let mut sockets = Vec::new();
+        let mut socket_count = 0;
+        slot.lane.udp_sockets(&mut |info| {
+            socket_count += 1;
+            if sockets.len() < SOCKETS_SHOWN {
+                sockets.push(info);
+            }
+        });
+        LaneReport {
+            host: slot.host,
+            bucket: slot.lane.bucket().0,
+            worker: self.index,
+            stats: slot.lane.stats().clone(),
+            aligned: slot.counters.aligned,
+            redirected: slot.counters.redirected,
+            task_runs: slot.counters.task_runs,
+            panics: slot.counters.panics,
+            moves: slot.counters.moves,
+            sockets,
+            socket_count,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! UDP sockets of a lane, as tasks use them.
+//!
+//! A socket belongs to the lane whose task made it and works only there; it moves with its lane. Used on another lane
+//! it returns [`SocketError::WrongLane`], never another lane's data. Everything is done in batches where a batch is
+//! there: one wake-up, one look into the lane, many datagrams.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use flowlane_stack::address::Endpoint;
+use flowlane_stack::packet::IcmpErrorKind;
+use flowlane_stack::udp::{Bind, BindError, Datagram, UdpHandle};
+use flowlane_stack::{SendError, Unsent};
+
+use crate::context::{self, NotHere};
+use crate::runtime::lane_slot::LaneId;
+use crate::runtime::message::Message;
+use crate::runtime::shared::Shared;
+
+/// Why a socket could not do what it was asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// The socket belongs to another lane than the one whose task used it.
+    #[error("the socket belongs to another lane")]
+    WrongLane,
+    /// The socket is closed.
+    #[error("the socket is closed")]
+    Closed,
+    /// It could not be bound.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The datagram could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The network reported this about a datagram sent earlier.
+    #[error("the network reports: {0:?}")]
+    Network(IcmpErrorKind),
+}
+
+impl From<NotHere> for SocketError {
+    fn from(_: NotHere) -> Self {
+        Self::WrongLane
+    }
+}
+
+impl From<SocketError> for io::Error {
+    fn from(e: SocketError) -> Self {
+        let kind = match e {
+            SocketError::Bind(BindError::InUse) => io::ErrorKind::AddrInUse,
+            SocketError::Bind(BindError::NotOurAddress) => io::ErrorKind::AddrNotAvailable,
+            SocketError::Closed => io::ErrorKind::NotConnected,
+            SocketError::Network(IcmpErrorKind::PortUnreachable) => io::ErrorKind::ConnectionRefused,
+            SocketError::Network(IcmpErrorKind::HostUnreachable) => io::ErrorKind::HostUnreachable,
+            SocketError::Send(SendError::NoRoute) => io::ErrorKind::NetworkUnreachable,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, e)
+    }
+}
+
+/// A UDP socket of one lane.
+#[derive(Debug)]
+pub struct UdpSocket {
+    lane: LaneId,
+    handle: UdpHandle,
+    shared: Arc<Shared>,
+}
+
+impl UdpSocket {
+    /// Makes a socket in the lane of the calling task.
+    ///
+    /// # Errors
+    /// [`SocketError::Bind`], or [`SocketError::WrongLane`] outside a lane.
+    pub fn bind(bind: Bind) -> Result<Self, SocketError> {
+        let (lane, handle, shared) = context::with_current(|slot, _, shared| {
+            slot.lane.udp_bind(bind).map(|handle| (slot.id, handle, shared.clone()))
+        })??;
+        Ok(Self { lane, handle, shared })
+    }
+
+    /// A wildcard socket on `port`: what the flow hash sends to this lane. Bind it in every lane to get all.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`].
+    pub fn on_port(port: u16) -> Result<Self, SocketError> {
+        Self::bind(Bind::port(port))
+    }
+
+    /// A connected socket whose answers come to this lane.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`]; [`BindError::OtherLane`] when no local port can bring the answers here.
+    pub fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
+        Self::bind(Bind { remote: Some(remote.into()), ..Bind::default() })
+    }
+
+    /// The address and port it is bound to; the address is `None` for a wildcard.
+    ///
+    /// # Errors
+    /// On another lane, or closed.
+    pub fn local(&self) -> Result<(Option<IpAddr>, u16), SocketError> {
+        context::with_lane(self.lane, |slot, _, _| slot.lane.udp_local(self.handle))?
+            .ok_or(SocketError::Closed)
+    }
+
+    /// Appends up to `max` datagrams that wait to `into`; returns how many, perhaps none.
+    ///
+    /// # Errors
+    /// On another lane, closed, or what the network reported about a connected socket.
+    #[inline]
+    pub fn try_recv_batch(&self, into: &mut Vec<Datagram>, max: usize) -> Result<usize, SocketError> {
+        context::with_lane(self.lane, |slot, _, _| {
+            let before = into.len();
+            while into.len() - before < max {
+                let Some(datagram) = slot.lane.udp_receive(self.handle) else { break };
+                into.push(datagram);
+            }
+            if into.len() > before {
+                return Ok(into.len() - before);
+            }
+            if let Some(error) = slot.lane.udp_take_error(self.handle) {
+                return Err(SocketError::Network(error));
+            }
+            if slot.lane.udp_is_open(self.handle) { Ok(0) } else { Err(SocketError::Closed) }
+        })?
+    }
+
+    /// Waits for datagrams and appends up to `max` of them to `into`; returns how many, at least one.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_recv_batch`].
+    pub async fn recv_batch(&self, into: &mut Vec<Datagram>, max: usize) -> Result<usize, SocketError> {
+        poll_fn(move |cx| self.poll_recv_batch(cx, into, max)).await
+    }
+
+    fn poll_recv_batch(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<Datagram>,
+        max: usize,
+    ) -> Poll<Result<usize, SocketError>> {
+        match self.try_recv_batch(into, max.max(1)) {
+            Ok(0) => {}
+            other => return Poll::Ready(other),
+        }
+        match context::with_lane(self.lane, |slot, _, _| {
+            slot.lane.udp_wake_on_receive(self.handle, cx.waker())
+        }) {
+            Ok(()) => Poll::Pending,
+            Err(e) => Poll::Ready(Err(e.into())),
+        }
+    }
+
+    /// Waits for one datagram.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_recv_batch`].
+    pub async fn recv(&self) -> Result<Datagram, SocketError> {
+        let mut one = Vec::with_capacity(1);
+        loop {
+            self.recv_batch(&mut one, 1).await?;
+            if let Some(datagram) = one.pop() {
+                return Ok(datagram);
+            }
+        }
+    }
+
+    /// Waits for one datagram and copies its payload, as far as it fits, to `buffer`; returns the length and who sent it.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_recv_batch`].
+    pub async fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, SocketAddr), SocketError> {
+        let datagram = self.recv().await?;
+        let n = datagram.read(buffer);
+        Ok((n, datagram.source.into()))
+    }
+
+    /// Sends `payload` if there is room now. `destination` defaults to the peer, `source` to what the socket is bound to.
+    ///
+    /// # Errors
+    /// On another lane, or [`SocketError::Send`]; after `Full` and `NoFrame` trying later may succeed.
+    #[inline]
+    pub fn try_send(
+        &self,
+        payload: &[u8],
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<(), SocketError> {
+        context::with_lane(self.lane, |slot, now, frames| {
+            slot.lane.udp_send(now, frames, self.handle, payload, source, destination)
+        })?
+        .map_err(SocketError::Send)
+    }
+
+    /// Sends `payload` to `destination`, waiting for room.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_send`], without `Full`.
+    pub async fn send_to(&self, payload: &[u8], destination: SocketAddr) -> Result<(), SocketError> {
+        self.send_ends(payload, None, Some(destination.into())).await
+    }
+
+    /// Sends `payload` to the peer of a connected socket, waiting for room.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_send`], without `Full`.
+    pub async fn send(&self, payload: &[u8]) -> Result<(), SocketError> {
+        self.send_ends(payload, None, None).await
+    }
+
+    async fn send_ends(
+        &self,
+        payload: &[u8],
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<(), SocketError> {
+        poll_fn(|cx| match self.try_send(payload, source, destination) {
+            Err(SocketError::Send(SendError::Full)) => self.wait_for_room(cx),
+            other => Poll::Ready(other),
+        })
+        .await
+    }
+
+    fn wait_for_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        match context::with_lane(self.lane, |slot, _, _| slot.lane.wake_on_room(cx.waker())) {
+            Ok(()) => Poll::Pending,
+            Err(e) => Poll::Ready(Err(e.into())),
+        }
+    }
+
+    /// Sends every datagram of `batch`, its payload as it stands now, back to whoever sent it, in its own frame and in
+    /// order, waiting for room. Those that cannot be sent are dropped and counted by the lane; returns how many went.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub async fn reply_batch(&self, batch: &mut Vec<Datagram>) -> Result<usize, SocketError> {
+        let mut waiting = std::mem::take(batch).into_iter();
+        let mut held: Option<Datagram> = None;
+        let mut sent = 0;
+        poll_fn(|cx| {
+            let done = context::with_lane(self.lane, |slot, now, frames| {
+                while let Some(datagram) = held.take().or_else(|| waiting.next()) {
+                    match slot.lane.udp_reply(now, frames, self.handle, datagram) {
+                        Ok(()) => sent += 1,
+                        Err(Unsent { returned: Some(datagram), .. }) => {
+                            held = Some(datagram);
+                            slot.lane.wake_on_room(cx.waker());
+                            return false;
+                        }
+                        Err(_) => {}
+                    }
+                }
+                true
+            });
+            match done {
+                Ok(true) => Poll::Ready(Ok(sent)),
+                Ok(false) => Poll::Pending,
+                Err(e) => Poll::Ready(Err(e.into())),
+            }
+        })
+        .await
+    }
+
+    /// Which bucket answers to a datagram from `local` to `remote` come to.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn reply_bucket(
+        &self,
+        local: Endpoint,
+        remote: Endpoint,
+    ) -> Result<flowlane_rss::Bucket, SocketError> {
+        Ok(context::with_lane(self.lane, |slot, _, _| slot.lane.reply_bucket(local, remote))?)
+    }
+
+    /// Joins a multicast group on an interface of the host.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn join(&self, interface: u8, group: IpAddr) -> Result<bool, SocketError> {
+        Ok(context::with_lane(self.lane, |slot, now, frames| slot.lane.join(now, frames, interface, group))?)
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        let closed = context::with_lane(self.lane, |slot, _, _| slot.lane.udp_close(self.handle));
+        if closed.is_err() {
+            let owner = self.shared.owner_of(self.lane.index);
+            self.shared.send(owner, Message::CloseUdp { lane: self.lane.index, socket: self.handle });
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What a runtime counted, as it is shown: collected on request by messages to the workers, each of which copies its
+//! own plain counters. Reading costs the workers nothing between requests.
+
+use std::collections::BTreeMap;
+
+use flowlane_stack::stats::LaneStats;
+use flowlane_stack::udp::SocketInfo;
+use serde::Serialize;
+
+use crate::link::QueueStats;
+use crate::link::pair::QuirkCounts;
+
+/// Counters of one worker's netisr, named as `netstat -Q` names them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NetisrStats {
+    /// Frames sent to other workers.
+    pub sent: u64,
+    /// Frames for other workers that found the ring full.
+    pub dropped: u64,
+    /// Frames that came from other workers.
+    pub queued: u64,
+    /// Most frames that waited in one ring at once.
+    pub watermark: u64,
+    /// Frames handled where they arrived.
+    pub dispatched: u64,
+    /// Frames handled in all.
+    pub handled: u64,
+}
+
+/// How the frames of one host arrived at one worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SteeringStats {
+    /// Frames received.
+    pub received: u64,
+    /// Of them, whose bucket belonged to this worker.
+    pub aligned: u64,
+    /// Of them, handed to another worker.
+    pub redirected: u64,
+    /// Of them, whose delivered hash named another queue than the one they came on.
+    pub misdirected: u64,
+    /// Hashes taken as delivered.
+    pub hash_delivered: u64,
+    /// Hashes computed in software.
+    pub hash_computed: u64,
+    /// Frames without a flow.
+    pub no_flow: u64,
+}
+
+impl SteeringStats {
+    /// Adds the counters of another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.aligned += other.aligned;
+        self.redirected += other.redirected;
+        self.misdirected += other.misdirected;
+        self.hash_delivered += other.hash_delivered;
+        self.hash_computed += other.hash_computed;
+        self.no_flow += other.no_flow;
+    }
+
+    /// Share of frames that arrived where they belong, 0 to 1; 1 when none arrived.
+    #[must_use]
+    pub fn alignment(&self) -> f64 {
+        if self.received == 0 { 1.0 } else { self.aligned as f64 / self.received as f64 }
+    }
+}
+
+/// One frame whose delivered hash named another queue than the one it came on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Misdirected {
+    /// The flow, for people.
+    pub flow: String,
+    /// The hash as delivered.
+    pub hash: u32,
+    /// The queue that the hash selects.
+    pub expected_queue: u16,
+    /// The queue that it came on.
+    pub queue: u16,
+}
+
+/// One lane as its worker reports it.
+#[derive(Debug, Clone)]
+pub struct LaneReport {
+    /// Host, by order of configuration.
+    pub host: usize,
+    /// The lane's bucket.
+    pub bucket: u16,
+    /// The worker that holds it.
+    pub worker: usize,
+    /// Counters of the stack.
+    pub stats: LaneStats,
+    /// Frames that came in on a queue of the lane's own worker.
+    pub aligned: u64,
+    /// Frames that another worker handed over.
+    pub redirected: u64,
+    /// Times a task of the lane ran.
+    pub task_runs: u64,
+    /// Tasks that panicked.
+    pub panics: u64,
+    /// Times the lane moved.
+    pub moves: u64,
+    /// Its UDP sockets, at most [`SOCKETS_SHOWN`].
+    pub sockets: Vec<SocketInfo>,
+    /// How many sockets there are.
+    pub socket_count: usize,
+}
+
+/// Sockets listed in one lane's report.
+pub const SOCKETS_SHOWN: usize = 1024;
+
+/// One queue of a link as its worker reports it.
+#[derive(Debug, Clone)]
+pub struct QueueReport {
+    /// Host, by order of configuration.
+    pub host: usize,
+    /// Interface of the host.
+    pub link: u8,
+    /// The queue's counters.
+    pub stats: QueueStats,
+    /// Faults made on purpose.
+    pub quirks: Option<QuirkCounts>,
+}
+
+/// What one worker counted.
+#[derive(Debug, Clone)]
+pub struct WorkerReport {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Its lanes.
+    pub lanes: Vec<LaneReport>,
+    /// Its queues.
+    pub queues: Vec<QueueReport>,
+    /// Its netisr.
+    pub netisr: NetisrStats,
+    /// How frames of each host arrived.
+    pub steering: Vec<SteeringStats>,
+    /// The first few frames that came on a wrong queue.
+    pub misdirected: Vec<Misdirected>,
+    /// Turns of its loop.
+    pub turns: u64,
+    /// Turns that found something to do.
+    pub busy_turns: u64,
+    /// Times it slept.
+    pub sleeps: u64,
+    /// Frames free in its pool.
+    pub frames_free: u64,
+    /// Requests for a frame that found none.
+    pub frames_exhausted: u64,
+    /// Frames handed out.
+    pub frames_allocated: u64,
+    /// Frames dropped while a lane moved because too many waited for it.
+    pub move_overflow: u64,
+}
+
+/// A group of counters as names and numbers.
+pub type CounterMap = BTreeMap<&'static str, u64>;
+
+/// All groups of a lane's counters by name.
+#[must_use]
+pub fn counter_groups(stats: &LaneStats) -> BTreeMap<&'static str, CounterMap> {
+    let mut groups = BTreeMap::new();
+    stats.groups(&mut |name, group| {
+        let mut map = CounterMap::new();
+        group.each(&mut |c| {
+            map.insert(c.name, c.value);
+        });
+        groups.insert(name, map);
+    });
+    groups
+}
+
+/// What a runtime counted, from all workers.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Every worker that answered.
+    pub workers: Vec<WorkerReport>,
+}
+
+impl Report {
+    /// The lanes of a host, in order of bucket.
+    #[must_use]
+    pub fn lanes(&self, host: usize) -> Vec<&LaneReport> {
+        let mut lanes: Vec<_> =
+            self.workers.iter().flat_map(|w| &w.lanes).filter(|l| l.host == host).collect();
+        lanes.sort_by_key(|l| l.bucket);
+        lanes
+    }
+
+    /// The counters of a host's lanes, summed.
+    #[must_use]
+    pub fn total(&self, host: usize) -> LaneStats {
+        let mut total = LaneStats::default();
+        for lane in self.lanes(host) {
+            total.add(&lane.stats);
+        }
+        total
+    }
+
+    /// How a host's frames arrived, over all workers.
+    #[must_use]
+    pub fn steering(&self, host: usize) -> SteeringStats {
+        let mut total = SteeringStats::default();
+        for s in self.workers.iter().filter_map(|w| w.steering.get(host)) {
+            total.add(s);
+        }
+        total
+    }
+
+    /// A host's queues.
+    pub fn queues(&self, host: usize) -> impl Iterator<Item = &QueueReport> {
+        self.workers.iter().flat_map(|w| &w.queues).filter(move |q| q.host == host)
+    }
+}

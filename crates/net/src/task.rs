@@ -1,0 +1,317 @@
+//! Tasks: futures that belong to a lane and run on whichever worker holds it.
+//!
+//! A task is woken by pushing it into its worker's queue: a plain queue when the waker runs on that worker, which is
+//! the rule, and the worker's inbox otherwise. Tasks move with their lane, so they must be `Send`; they never run on
+//! two workers at once, so what only they touch needs no lock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use async_task::{Builder, Runnable, Task};
+use flowlane_rss::Bucket;
+use flowlane_stack::time::Time;
+
+use crate::context::{self, NotHere};
+use crate::runtime::lane_slot::{LaneId, SleepId};
+use crate::runtime::message::Message;
+use crate::runtime::shared::Shared;
+
+/// A task that is ready to run, with the lane it belongs to.
+pub(crate) type Ready = Runnable<LaneId>;
+
+/// Waits for a task's result. Dropping it lets the task go on by itself.
+#[derive(Debug)]
+pub struct JoinHandle<T> {
+    task: Option<Task<Option<T>, LaneId>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Stops the task: it is dropped where it next waits.
+    pub fn abort(mut self) {
+        drop(self.task.take());
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(task) = &mut self.task else { return Poll::Pending };
+        match Pin::new(task).poll(cx) {
+            Poll::Ready(Some(value)) => Poll::Ready(value),
+            // A task that panicked has no result; its panic was reported where it happened.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.detach();
+        }
+    }
+}
+
+/// Not called from a task of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not called from a task that runs in a lane")]
+pub struct NotInLane;
+
+impl From<NotHere> for NotInLane {
+    fn from(_: NotHere) -> Self {
+        Self
+    }
+}
+
+/// Starts a task in the lane whose task calls this.
+///
+/// # Errors
+/// When called from anywhere else.
+pub fn spawn<F>(future: F) -> Result<JoinHandle<F::Output>, NotInLane>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let (id, shared) = context::with_current(|lane, _, shared| (lane.id, shared.clone()))?;
+    Ok(spawn_in(id, shared, future))
+}
+
+/// Starts a task in a lane.
+pub(crate) fn spawn_in<F>(id: LaneId, shared: Arc<Shared>, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let schedule = move |ready: Ready| schedule(&shared, ready);
+    let (ready, task) = Builder::new().metadata(id).spawn(|_| async { Some(future.await) }, schedule);
+    ready.schedule();
+    JoinHandle { task: Some(task) }
+}
+
+/// Puts a task where its worker will find it.
+fn schedule(shared: &Arc<Shared>, ready: Ready) {
+    let lane = *ready.metadata();
+    let owner = shared.owner_of(lane.index);
+    if context::is_worker(shared.runtime, owner) {
+        context::push_ready(ready);
+    } else {
+        shared.send(owner, Message::Run(ready));
+    }
+}
+
+/// Where the calling task runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneInfo {
+    /// The lane's bucket.
+    pub bucket: Bucket,
+    /// The host it belongs to, by order of configuration.
+    pub host: usize,
+    /// The worker that holds it now.
+    pub worker: usize,
+}
+
+/// Tells where the calling task runs.
+///
+/// # Errors
+/// When not called from a task of a lane.
+pub fn current() -> Result<LaneInfo, NotInLane> {
+    let info = context::with_current(|lane, _, _| (lane.lane.bucket(), lane.host))?;
+    let worker = context::worker().ok_or(NotInLane)?;
+    Ok(LaneInfo { bucket: info.0, host: info.1, worker })
+}
+
+/// The time of this turn of the worker, on the runtime's clock.
+///
+/// # Errors
+/// When not called from a task of a lane.
+pub fn now() -> Result<Time, NotInLane> {
+    Ok(context::with_current(|_, now, _| now)?)
+}
+
+/// The time right now, on the runtime's clock: reads the clock, unlike [`now`].
+///
+/// # Errors
+/// When not called from a task of a lane.
+pub fn precise_now() -> Result<Time, NotInLane> {
+    Ok(context::with_current(|_, _, shared| shared.now())?)
+}
+
+/// Waits for `duration`, to the nanosecond but for what the worker does meanwhile.
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep { state: State::For(duration) }
+}
+
+/// Waits until `deadline` on the runtime's clock.
+pub fn sleep_until(deadline: Time) -> Sleep {
+    Sleep { state: State::Until(deadline) }
+}
+
+/// Future of [`sleep`] and [`sleep_until`].
+#[derive(Debug)]
+#[must_use = "does nothing until awaited"]
+pub struct Sleep {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    For(Duration),
+    Until(Time),
+    Armed(LaneId, SleepId, Time),
+    Done,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let next = context::with_current(|lane, now, _| {
+            let deadline = match self.state {
+                State::For(duration) => now + duration,
+                State::Until(deadline) => deadline,
+                State::Armed(_, id, deadline) if deadline > now => {
+                    lane.sleepers.set_waker(id, cx.waker());
+                    return None;
+                }
+                State::Armed(..) | State::Done => return Some(State::Done),
+            };
+            if deadline <= now {
+                return Some(State::Done);
+            }
+            Some(State::Armed(lane.id, lane.sleepers.add(deadline, cx.waker()), deadline))
+        });
+        match next {
+            Ok(Some(State::Done)) => {
+                self.cancel();
+                self.state = State::Done;
+                Poll::Ready(())
+            }
+            Ok(Some(state)) => {
+                self.state = state;
+                Poll::Pending
+            }
+            // Outside a lane there is no clock to wait for.
+            Ok(None) | Err(NotHere) => Poll::Pending,
+        }
+    }
+}
+
+impl Sleep {
+    fn cancel(&mut self) {
+        if let State::Armed(lane, id, _) = self.state {
+            // On another lane than its own the entry stays until it is due, and wakes nobody who minds.
+            let _ = context::with_lane(lane, |slot, _, _| slot.sleepers.remove(id));
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// Lets the worker do its other work once before going on.
+pub fn yield_now() -> impl Future<Output = ()> + Send {
+    let mut yielded = false;
+    std::future::poll_fn(move |cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+/// Tasks that sleep in one lane.
+///
+/// A heap of exact deadlines, not a wheel: load generators send by these, and a tick of a millisecond is a thousand
+/// times too coarse for them. Cancelled entries stay in the heap until they are due or outnumber the others.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    heap: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    slots: Vec<Sleeper>,
+    free: Vec<u32>,
+    cancelled: usize,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    waker: Option<Waker>,
+    generation: u32,
+    /// Its entry is still in the heap.
+    queued: bool,
+}
+
+impl Sleepers {
+    fn add(&mut self, deadline: Time, waker: &Waker) -> SleepId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Sleeper { waker: None, generation: 0, queued: false });
+            self.slots.len() as u32 - 1
+        });
+        let sleeper = &mut self.slots[slot as usize];
+        sleeper.waker = Some(waker.clone());
+        sleeper.queued = true;
+        let generation = sleeper.generation;
+        self.heap.push(Reverse((deadline, slot, generation)));
+        SleepId { slot, generation }
+    }
+
+    fn get(&mut self, id: SleepId) -> Option<&mut Sleeper> {
+        self.slots.get_mut(id.slot as usize).filter(|s| s.generation == id.generation)
+    }
+
+    fn set_waker(&mut self, id: SleepId, waker: &Waker) {
+        if let Some(sleeper) = self.get(id) {
+            match &sleeper.waker {
+                Some(w) if w.will_wake(waker) => {}
+                _ => sleeper.waker = Some(waker.clone()),
+            }
+        }
+    }
+
+    fn remove(&mut self, id: SleepId) {
+        let Some(sleeper) = self.get(id) else { return };
+        sleeper.generation = sleeper.generation.wrapping_add(1);
+        sleeper.waker = None;
+        self.cancelled += usize::from(std::mem::take(&mut sleeper.queued));
+        self.free.push(id.slot);
+        if self.cancelled > 64 && self.cancelled > self.heap.len() / 2 {
+            let slots = &self.slots;
+            self.heap
+                .retain(|Reverse((_, slot, generation))| slots[*slot as usize].generation == *generation);
+            self.cancelled = 0;
+        }
+    }
+
+    /// When the next sleeper is due; an entry that was cancelled may make this too early.
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Wakes whoever is due.
+    pub(crate) fn wake_due(&mut self, now: Time) {
+        while let Some(Reverse((at, slot, generation))) = self.heap.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.heap.pop();
+            let sleeper = &mut self.slots[slot as usize];
+            if sleeper.generation != generation {
+                self.cancelled = self.cancelled.saturating_sub(1);
+                continue;
+            }
+            sleeper.queued = false;
+            if let Some(waker) = sleeper.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Waking a worker: its doorbell, and the descriptor it sleeps on.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use flowlane_sys::doorbell::Doorbell;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// One worker's doorbell with its bell wire.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    bell: Doorbell,
+    fd: OwnedFd,
+    worker: usize,
+}
+
+impl Wake {
+    pub(crate) fn new(worker: usize) -> io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { bell: Doorbell::new(), fd, worker })
+    }
+
+    /// To be called after work was put where the worker will look. Costs a fence; a system call only when the worker
+    /// sleeps and nobody else has woken it yet.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        // A worker does not wake itself: it looks at all its queues before it sleeps.
+        if crate::context::worker() == Some(self.worker) {
+            return;
+        }
+        if self.bell.ring() {
+            self.signal();
+        }
+    }
+
+    #[cold]
+    fn signal(&self) {
+        // The counter cannot overflow: the worker resets it, and only one ring a sleep gets here.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Worker: announces sleep; it must look for work once more before it waits.
+    pub(crate) fn prepare_sleep(&self) {
+        self.bell.prepare_sleep();
+    }
+
+    /// Worker: is awake again.
+    pub(crate) fn woke(&self) {
+        if self.bell.woke() {
+            // The signal may still be on its way; then it cuts the next sleep short, which does no harm.
+            let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
+        }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
