@@ -21,12 +21,11 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{EtherType, IpProtocol, array_at, be16, ethernet, four, sixteen, udp};
+use super::{EtherType, IpProtocol, array_at, be16, ethernet, four, sixteen, tcp, udp};
 
 /// How many extension headers are walked before the flow is known by its addresses only.
 pub const MAX_EXTENSIONS: usize = 8;
 
-const TCP_HEADER_LEN: usize = 20;
 const AUTHENTICATION: IpProtocol = IpProtocol(51);
 
 /// The two addresses of a packet, as they stand on the wire.
@@ -136,7 +135,7 @@ pub fn classify(frame: &[u8]) -> Classified {
             let fragment = is_v4_fragment(be16(h, 20));
             let protocol = IpProtocol(h[23]);
             let ported = protocol == IpProtocol::UDP
-                || (protocol == IpProtocol::TCP && frame.len() >= 34 + TCP_HEADER_LEN);
+                || (protocol == IpProtocol::TCP && frame.len() >= 34 + tcp::HEADER_LEN);
             return Classified::Ip(Flow {
                 addresses: Addresses::V4 { src: four(h, 26), dst: four(h, 30) },
                 ports: if ported && !fragment { Some((be16(h, 34), be16(h, 36))) } else { None },
@@ -261,7 +260,7 @@ const fn is_v4_fragment(flags_and_offset: u16) -> bool {
 fn ports(bytes: &[u8], at: usize, protocol: IpProtocol) -> Option<(u16, u16)> {
     let need = match protocol {
         IpProtocol::UDP => udp::HEADER_LEN,
-        IpProtocol::TCP => TCP_HEADER_LEN,
+        IpProtocol::TCP => tcp::HEADER_LEN,
         _ => return None,
     };
     if bytes.len() < at + need {
@@ -270,3 +269,6 @@ fn ports(bytes: &[u8], at: usize, protocol: IpProtocol) -> Option<(u16, u16)> {
     let four = array_at::<4>(bytes, at)?;
     Some((be16(four, 0), be16(four, 2)))
 }
+
+#[cfg(test)]
+mod tests;

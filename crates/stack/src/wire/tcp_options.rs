@@ -1,0 +1,395 @@
+//! TCP options.
+//!
+//! RFC 9293 §3.2 (the format, maximum segment size), RFC 7323 (window scale, timestamps), RFC 2018 (selective
+//! acknowledgment), RFC 2883 (its use for duplicates).
+//!
+//! Reading never fails. A list that stops making sense (an option of length zero or one, or past the end) is read up
+//! to there and marked [`broken`](TcpOptions::broken); an option of the wrong length for its kind, or of a kind that is
+//! not known, is skipped. What is allowed only with SYN is not enforced here. If an option comes twice, the last
+//! counts.
+//!
+//! Nearly every segment of a connection either has no options or has "no-op, no-op, timestamps" and nothing else,
+//! so that layout is recognised by its first four bytes.
+//!
+//! Writing follows the order that Linux made customary, padded with no-ops in front so that four-byte numbers are
+//! aligned:
+//!
+//! ```text
+//!   mss(4)  sackOK(2) timestamps(10)  nop wscale(3)  nop nop sack(2+8n)      with both sackOK and timestamps
+//!   mss(4)  nop nop sackOK(2)  nop wscale(3)                                 without timestamps
+//!           nop nop timestamps(10)  nop nop sack(2+8n)                       later on
+//! ```
+
+use super::{SeqNum, array_at, be16, be32};
+
+/// The most bytes of options a header can hold.
+pub const MAX_LEN: usize = 40;
+/// The most blocks an SACK option can hold.
+pub const MAX_SACK_BLOCKS: usize = 4;
+/// The largest shift that may be used (RFC 7323 §2.3).
+pub const MAX_WINDOW_SCALE: u8 = 14;
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMPS: u8 = 8;
+const TIMESTAMPS_LEN: u8 = 10;
+
+/// The two clocks of the timestamps option.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Timestamps {
+    /// The sender's clock.
+    pub value: u32,
+    /// The receiver's clock as the sender last saw it.
+    pub echo: u32,
+}
+
+/// Bytes that have arrived: from `left` up to but not including `right`. Not checked to be in order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SackBlock {
+    /// The first sequence number.
+    pub left: SeqNum,
+    /// The one after the last.
+    pub right: SeqNum,
+}
+
+/// Up to four blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SackBlocks {
+    blocks: [SackBlock; MAX_SACK_BLOCKS],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// No block.
+    pub const EMPTY: SackBlocks =
+        SackBlocks { blocks: [SackBlock { left: SeqNum(0), right: SeqNum(0) }; MAX_SACK_BLOCKS], len: 0 };
+
+    /// Adds a block; false if there are four already.
+    #[inline]
+    pub fn push(&mut self, block: SackBlock) -> bool {
+        match self.blocks.get_mut(usize::from(self.len)) {
+            Some(place) => {
+                *place = block;
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The blocks, in the order of the wire.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[SackBlock] {
+        self.blocks.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The options of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct TcpOptions {
+    /// The longest segment the sender wants to receive.
+    pub mss: Option<u16>,
+    /// The shift of the sender's windows, at most [`MAX_WINDOW_SCALE`] however large it was.
+    pub window_scale: Option<u8>,
+    /// The sender understands selective acknowledgment.
+    pub sack_permitted: bool,
+    /// The timestamps.
+    pub timestamps: Option<Timestamps>,
+    /// Selective acknowledgments.
+    pub sack: SackBlocks,
+    /// The list stopped making sense before its end. Read only.
+    pub broken: bool,
+}
+
+impl TcpOptions {
+    /// Reads the bytes between the fixed header and the data.
+    #[inline]
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> TcpOptions {
+        if bytes.is_empty() {
+            return TcpOptions::default();
+        }
+        if let Ok(h) = <&[u8; 12]>::try_from(bytes) {
+            if be32(h, 0) == u32::from_be_bytes([NOP, NOP, TIMESTAMPS, TIMESTAMPS_LEN]) {
+                let timestamps = Timestamps { value: be32(h, 4), echo: be32(h, 8) };
+                return TcpOptions { timestamps: Some(timestamps), ..TcpOptions::default() };
+            }
+        }
+        parse_list(bytes)
+    }
+
+    /// Length on the wire when emitted: a multiple of four.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len_without_sack() + sack_len(self.fitting_blocks())
+    }
+
+    /// Whether nothing would be emitted.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    fn len_without_sack(&self) -> usize {
+        let mut len = 0;
+        if self.mss.is_some() {
+            len += 4;
+        }
+        if self.timestamps.is_some() {
+            // SACK permitted takes the place of the two no-ops.
+            len += 12;
+        } else if self.sack_permitted {
+            len += 4;
+        }
+        if self.window_scale.is_some() {
+            len += 4;
+        }
+        len
+    }
+
+    /// How many SACK blocks fit behind the other options.
+    #[inline]
+    fn fitting_blocks(&self) -> usize {
+        let blocks = usize::from(self.sack.len);
+        if blocks == 0 { 0 } else { blocks.min((MAX_LEN - self.len_without_sack() - 4) / 8) }
+    }
+
+    /// Writes the options to the front of `bytes` and returns their length. SACK blocks that do not fit are left out from
+    /// the end; with timestamps, three fit.
+    ///
+    /// # Panics
+    /// If `bytes` is too short.
+    #[inline]
+    pub fn emit(&self, bytes: &mut [u8]) -> usize {
+        let mut out = Writer { bytes, at: 0 };
+        if let Some(mss) = self.mss {
+            let [high, low] = mss.to_be_bytes();
+            out.put([MSS, 4, high, low]);
+        }
+        if let Some(timestamps) = self.timestamps {
+            let front = if self.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
+            out.put([front[0], front[1], TIMESTAMPS, TIMESTAMPS_LEN]);
+            out.put(timestamps.value.to_be_bytes());
+            out.put(timestamps.echo.to_be_bytes());
+        } else if self.sack_permitted {
+            out.put([NOP, NOP, SACK_PERMITTED, 2]);
+        }
+        if let Some(shift) = self.window_scale {
+            out.put([NOP, WINDOW_SCALE, 3, shift]);
+        }
+        let fitting = self.fitting_blocks();
+        if fitting > 0 {
+            out.put([NOP, NOP, SACK, 2 + 8 * fitting as u8]);
+            for block in self.sack.as_slice().iter().take(fitting) {
+                out.put(block.left.0.to_be_bytes());
+                out.put(block.right.0.to_be_bytes());
+            }
+        }
+        out.at
+    }
+}
+
+/// Everything goes out in groups of four bytes.
+struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    #[inline(always)]
+    #[track_caller]
+    fn put(&mut self, four: [u8; 4]) {
+        self.bytes[self.at..self.at + 4].copy_from_slice(&four);
+        self.at += 4;
+    }
+}
+
+#[inline]
+const fn sack_len(blocks: usize) -> usize {
+    if blocks == 0 { 0 } else { 4 + 8 * blocks }
+}
+
+fn parse_list(bytes: &[u8]) -> TcpOptions {
+    let mut options = TcpOptions::default();
+    let mut rest = bytes;
+    while let Some((&kind, after)) = rest.split_first() {
+        match kind {
+            END => break,
+            NOP => {
+                rest = after;
+                continue;
+            }
+            _ => {}
+        }
+        let len = after.first().map_or(0, |len| usize::from(*len));
+        let (Some(data), Some(next)) = (rest.get(2..len), rest.get(len..)) else {
+            options.broken = true;
+            break;
+        };
+        read_option(&mut options, kind, data);
+        rest = next;
+    }
+    options
+}
+
+fn read_option(options: &mut TcpOptions, kind: u8, data: &[u8]) {
+    match (kind, data.len()) {
+        (MSS, 2) => options.mss = array_at::<2>(data, 0).map(|d| be16(d, 0)),
+        (WINDOW_SCALE, 1) => options.window_scale = data.first().map(|shift| (*shift).min(MAX_WINDOW_SCALE)),
+        (SACK_PERMITTED, 0) => options.sack_permitted = true,
+        (TIMESTAMPS, 8) => {
+            options.timestamps =
+                array_at::<8>(data, 0).map(|d| Timestamps { value: be32(d, 0), echo: be32(d, 4) });
+        }
+        (SACK, 8 | 16 | 24 | 32) => {
+            options.sack = SackBlocks::EMPTY;
+            let mut at = 0;
+            while let Some(d) = array_at::<8>(data, at) {
+                options.sack.push(SackBlock { left: SeqNum(be32(d, 0)), right: SeqNum(be32(d, 4)) });
+                at += 8;
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TS: Timestamps = Timestamps { value: 0x0102_0304, echo: 0x0506_0708 };
+
+    fn sack(n: u32) -> SackBlocks {
+        let mut sack = SackBlocks::EMPTY;
+        for i in 0..n {
+            assert!(sack.push(SackBlock { left: SeqNum(i * 100), right: SeqNum(i * 100 + 50) }));
+        }
+        sack
+    }
+
+    fn emitted(options: TcpOptions) -> Vec<u8> {
+        let mut bytes = [0xa5; MAX_LEN];
+        let len = options.emit(&mut bytes);
+        assert_eq!(len, options.len());
+        bytes[..len].to_vec()
+    }
+
+    #[test]
+    fn the_customary_layouts() {
+        let syn = TcpOptions {
+            mss: Some(1460),
+            sack_permitted: true,
+            window_scale: Some(8),
+            ..TcpOptions::default()
+        };
+        assert_eq!(emitted(syn), [2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 8]);
+        let with_ts = TcpOptions { timestamps: Some(TS), ..syn };
+        assert_eq!(emitted(with_ts), [2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 8]);
+        let data = TcpOptions { timestamps: Some(TS), ..TcpOptions::default() };
+        assert_eq!(emitted(data), [1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let ack = TcpOptions { sack: sack(1), ..TcpOptions::default() };
+        assert_eq!(emitted(ack), [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 50]);
+        assert!(emitted(TcpOptions::default()).is_empty());
+    }
+
+    #[test]
+    fn four_blocks_fit_and_three_beside_timestamps() {
+        let four = TcpOptions { sack: sack(4), ..TcpOptions::default() };
+        assert_eq!(TcpOptions::parse(&emitted(four)), four);
+        let beside = TcpOptions { timestamps: Some(TS), ..four };
+        assert_eq!(emitted(beside).len(), 40);
+        assert_eq!(TcpOptions::parse(&emitted(beside)).sack, sack(3));
+        assert!(!{ sack(4) }.push(SackBlock::default()));
+    }
+
+    #[test]
+    fn lists_that_stop_making_sense_are_read_up_to_there() {
+        for bad in [&[2, 4, 5][..], &[2, 0, 5, 180], &[2, 1, 5, 180], &[8], &[30, 41, 0, 0]] {
+            let bytes = [&[3, 3, 7, 1][..], bad].concat();
+            let want = TcpOptions { window_scale: Some(7), broken: true, ..TcpOptions::default() };
+            assert_eq!(TcpOptions::parse(&bytes), want, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_and_wrong_lengths_are_skipped() {
+        for other in
+            [&[254, 5, 1, 2, 3][..], &[2, 3, 5], &[3, 2], &[4, 3, 0], &[8, 9, 0, 0, 0, 0, 0, 0, 0], &[5, 2]]
+        {
+            let bytes = [other, &[2, 4, 5, 180]].concat();
+            let want = TcpOptions { mss: Some(1460), ..TcpOptions::default() };
+            assert_eq!(TcpOptions::parse(&bytes), want, "{other:?}");
+        }
+        assert_eq!(TcpOptions::parse(&[0, 2, 4, 5, 180]), TcpOptions::default());
+        assert_eq!(TcpOptions::parse(&[3, 3, 200]).window_scale, Some(14));
+    }
+
+    fn any_options() -> impl Strategy<Value = TcpOptions> {
+        let blocks = proptest::collection::vec(any::<(u32, u32)>(), 0..=4);
+        (
+            any::<Option<u16>>(),
+            proptest::option::of(0u8..=14),
+            any::<bool>(),
+            any::<Option<(u32, u32)>>(),
+            blocks,
+        )
+            .prop_map(|(mss, window_scale, sack_permitted, ts, blocks)| {
+                let mut options = TcpOptions {
+                    mss,
+                    window_scale,
+                    sack_permitted,
+                    timestamps: ts.map(|(value, echo)| Timestamps { value, echo }),
+                    ..TcpOptions::default()
+                };
+                for (left, right) in blocks {
+                    options.sack.push(SackBlock { left: SeqNum(left), right: SeqNum(right) });
+                }
+                options
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(options in any_options()) {
+            let bytes = emitted(options);
+            prop_assert!(bytes.len() <= MAX_LEN && bytes.len() % 4 == 0);
+            let parsed = TcpOptions::parse(&bytes);
+            let fitting = parsed.sack.as_slice().len();
+            prop_assert_eq!(parsed.sack.as_slice(), &options.sack.as_slice()[..fitting]);
+            prop_assert_eq!(TcpOptions { sack: options.sack, ..parsed }, options);
+            // A block is left out only if there is no room for it.
+            prop_assert!(fitting == options.sack.as_slice().len() || bytes.len() > MAX_LEN - 12);
+        }
+
+        #[test]
+        fn the_short_way_equals_the_long_way(mut bytes in any::<[u8; 12]>(), layout in any::<bool>()) {
+            if layout {
+                bytes[..4].copy_from_slice(&[1, 1, 8, 10]);
+            }
+            prop_assert_eq!(TcpOptions::parse(&bytes), parse_list(&bytes));
+        }
+
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0u8..12], 0..=40)) {
+            let parsed = TcpOptions::parse(&bytes);
+            let again = TcpOptions::parse(&emitted(parsed));
+            prop_assert_eq!((again.mss, again.timestamps), (parsed.mss, parsed.timestamps));
+        }
+    }
+}
