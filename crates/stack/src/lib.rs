@@ -5,5 +5,7 @@
 
 pub mod packet;
 pub mod rng;
+pub mod tcp;
 pub mod time;
+pub mod timer;
 pub mod wire;

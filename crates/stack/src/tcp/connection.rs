@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use super::config::{Keepalive, SocketOptions};
 use super::congestion::Congestion;
+use super::lane::Timer;
 use super::flight::Flight;
 use super::recv_buffer::Inflow;
 use super::rtt::Rtt;
@@ -246,6 +247,7 @@ pub(crate) struct Connection {
     pub(crate) life_at: Time,
     /// When the wheel will look at this connection; later deadlines need no change to the wheel.
     pub(crate) armed_at: Time,
+    pub(crate) timer: Timer,
 
     pub(crate) tx: Option<Box<Flight>>,
     pub(crate) rx: Option<Box<Inflow>>,
@@ -263,7 +265,16 @@ pub(crate) struct Connection {
     /// When data was last sent (RFC 5681 §4.1), milliseconds.
     pub(crate) sent_ms: u32,
     pub(crate) retransmits: u32,
+    /// Bytes read by the application since `recv_round`, which tunes the receive buffer.
+    pub(crate) recv_copied: u32,
+    pub(crate) recv_round: Time,
+    /// In the connection table.
+    pub(crate) linked: bool,
+    /// Counted as established.
+    pub(crate) established: bool,
     pub(crate) failure: Option<Failure>,
+    /// An ICMP error that may be the reason if the connection times out.
+    pub(crate) soft_failure: Option<Failure>,
     pub(crate) options: Option<Box<SocketOptions>>,
 }
 

@@ -6,7 +6,6 @@
 
 use super::Seq;
 use super::reassembly_queue::ReassemblyQueue;
-use crate::time::Time;
 use flowlane_sys::frame::Frame;
 use std::collections::VecDeque;
 
@@ -21,14 +20,13 @@ pub(crate) struct Inflow {
     pub(crate) early: ReassemblyQueue,
     /// A block to be reported as received twice (RFC 2883).
     pub(crate) dsack: Option<(Seq, Seq)>,
-    /// Bytes read by the application since `round`.
-    pub(crate) copied: u32,
-    pub(crate) round: Time,
+    /// Where the peer's FIN is, if it has come.
+    pub(crate) fin: Option<Seq>,
 }
 
 impl Inflow {
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.early.is_empty() && self.dsack.is_none()
+        self.queue.is_empty() && self.early.is_empty() && self.dsack.is_none() && self.fin.is_none()
     }
 
     /// Buffer memory of everything.

@@ -111,6 +111,10 @@ pub(crate) struct SentQueue {
     pub(crate) sacked: u32,
     pub(crate) lost: u32,
     pub(crate) retrans: u32,
+    /// Records selectively acknowledged.
+    pub(crate) sacked_records: u32,
+    /// End of the highest record ever sent again.
+    pub(crate) rexmit_high: Seq,
     /// No record before this index waits for retransmission.
     hint: usize,
     /// Highest sequence number known to have arrived.
@@ -143,6 +147,7 @@ impl SentQueue {
 
     pub(crate) fn push(&mut self, sent: Sent) {
         if self.queue.is_empty() {
+            self.rexmit_high = sent.seq;
             self.fack = sent.seq;
         }
         self.queue.push_back(sent);
@@ -158,7 +163,8 @@ impl SentQueue {
     pub(crate) fn reset(&mut self) {
         self.queue.clear();
         self.queue.shrink_to(64);
-        (self.sacked, self.lost, self.retrans, self.hint, self.seen_len) = (0, 0, 0, 0, 0);
+        (self.sacked, self.lost, self.retrans, self.sacked_records) = (0, 0, 0, 0);
+        (self.hint, self.seen_len) = (0, 0);
     }
 
     /// Bytes of memory held.
@@ -198,6 +204,7 @@ impl SentQueue {
                 break;
             }
             self.queue.pop_front();
+            self.sacked_records -= u32::from(sent.is(SACKED));
             self.hint = self.hint.saturating_sub(1);
             self.forget(sent.flags, sent.len);
             if !sent.is(SACKED) {
@@ -206,6 +213,7 @@ impl SentQueue {
             }
         }
         self.fack = self.fack.max(una);
+        self.rexmit_high = self.rexmit_high.max(una);
     }
 
     /// Marks what the blocks of a SACK option cover. `blocks` lie within `SND.UNA..SND.NXT`.
@@ -275,6 +283,7 @@ impl SentQueue {
             let record = *record;
             self.forget(flags, len);
             self.sacked += len;
+            self.sacked_records += 1;
             delivered.bytes += len;
             delivered.sacked += len;
             self.fack = self.fack.max(record.end());
@@ -324,6 +333,7 @@ impl SentQueue {
                 sent.flags &= !SACKED;
             }
             self.sacked = 0;
+            self.sacked_records = 0;
             self.seen_len = 0;
         }
         for index in 0..self.queue.len() {
@@ -355,11 +365,13 @@ impl SentQueue {
             sent.flags |= RETRANS;
         }
         sent.flags |= EVER_RETRANS;
+        self.rexmit_high = self.rexmit_high.max(sent.end());
     }
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let sum = |flag| self.queue.iter().filter(|s| s.is(flag)).map(|s| s.len).sum::<u32>();
+        assert_eq!(self.sacked_records as usize, self.queue.iter().filter(|s| s.is(SACKED)).count());
         assert_eq!((self.sacked, self.lost, self.retrans), (sum(SACKED), sum(LOST), sum(RETRANS)));
         for (a, b) in self.queue.iter().zip(self.queue.iter().skip(1)) {
             assert_eq!(a.end(), b.seq);

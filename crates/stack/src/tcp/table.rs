@@ -162,6 +162,19 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Removes by slot, whatever the generation.
+    pub(crate) fn remove_slot(&mut self, slot: u32) -> Option<T> {
+        let entry = self.pages.get(slot as usize >> PAGE_BITS)?.get(slot as usize & (PAGE - 1))?;
+        self.remove(ConnId { slot, generation: entry.generation })
+    }
+
+    /// Changes the value in a slot; its full name.
+    pub(crate) fn update_slot(&mut self, slot: u32, change: impl FnOnce(&mut T)) -> Option<ConnId> {
+        let entry = self.pages.get_mut(slot as usize >> PAGE_BITS)?.get_mut(slot as usize & (PAGE - 1))?;
+        change(entry.value.as_mut()?);
+        Some(ConnId { slot, generation: entry.generation })
+    }
+
     /// All values; for statistics, not for packets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten().filter_map(|entry| entry.value.as_ref())

@@ -1,0 +1,102 @@
+//! ICMP errors and the path's MTU.
+//!
+//! RFC 5927 (an ICMP error counts only if it quotes a sequence number that is in flight), RFC 1191 and RFC 8201 (packet too
+//! big), RFC 1122 §4.2.3.9 (which errors are hard), RFC 4821 §7.7 and RFC 2923 (black holes).
+
+use super::connection::{Connection, Flags, State};
+use super::lane::Core;
+use super::handshake::header_len;
+use super::{Failure, Seq};
+use crate::packet::IcmpErrorKind;
+use crate::time::Time;
+use core::net::IpAddr;
+
+/// No path is believed to be narrower: IPv4 (Linux's and RFC 1191's practical bound) and IPv6 (RFC 8200 §5).
+const MIN_MTU_V4: u16 = 552;
+const MIN_MTU_V6: u16 = 1280;
+
+/// RFC 1191 §7.1: what a router that does not tell its MTU may have.
+const PLATEAUS: [u16; 9] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 552, 296];
+
+impl Connection {
+    /// An ICMP error that quotes one of our segments, with sequence number `seq`.
+    pub(crate) fn icmp_error(&mut self, core: &mut Core, now: Time, seq: Seq, kind: IcmpErrorKind) {
+        // RFC 5927 §4.1: only about what is in flight.
+        let in_flight = self.snd_una <= seq && seq < self.snd_nxt;
+        if !in_flight || self.state == State::Closed {
+            core.stats.icmp_ignored += 1;
+            return;
+        }
+        core.stats.icmp_accepted += 1;
+        match kind {
+            IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, now, seq, mtu),
+            _ => self.unreachable(core, kind),
+        }
+    }
+
+    /// RFC 1122 §4.2.3.9 makes some of these hard; RFC 5461 and RFC 5927 §5.2: only while the connection is not yet
+    /// established, since nothing proves that the error is true.
+    fn unreachable(&mut self, core: &mut Core, kind: IcmpErrorKind) {
+        let failure = match kind {
+            IcmpErrorKind::PortUnreachable | IcmpErrorKind::ProtocolUnreachable => Failure::Refused,
+            _ => Failure::Unreachable,
+        };
+        let hard = failure == Failure::Refused || kind == IcmpErrorKind::Prohibited;
+        if hard && self.state == State::SynSent {
+            core.stats.bad_attempts += 1;
+            core.kill(self, Some(failure));
+        } else {
+            // RFC 1122, MUST-20's "inform the application": reported if the connection times out.
+            self.soft_failure = Some(failure);
+        }
+    }
+
+    fn packet_too_big(&mut self, core: &mut Core, now: Time, seq: Seq, mtu: u16) {
+        let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let mtu = if mtu == 0 {
+            PLATEAUS.into_iter().find(|plateau| *plateau < self.pmtu).unwrap_or(min)
+        } else {
+            mtu
+        };
+        let mtu = mtu.max(min);
+        if mtu >= self.pmtu {
+            return;
+        }
+        core.stats.pmtu_lowered += 1;
+        self.pmtu = mtu;
+        self.lower_mss(mtu - header_len(self.tuple.local));
+        let _ = seq;
+        // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
+        let mss = self.effective_mss();
+        let Some(tx) = &mut self.tx else { return };
+        let mut resend = 0;
+        for index in 0..tx.sent.len() {
+            if tx.sent.get(index).is_some_and(|sent| sent.len > mss) {
+                tx.sent.mark_lost(index);
+                resend += 1;
+            }
+        }
+        core.stats.mtu_resends += resend;
+        self.rearm_rtx(core, now, true);
+    }
+
+    fn lower_mss(&mut self, mss: u16) {
+        self.snd_mss = self.snd_mss.min(mss);
+    }
+
+    /// After several timeouts of big segments: perhaps a router drops them without a word.
+    pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, len: u32) {
+        let small = core.config.black_hole_mss;
+        if self.backoff < core.config.black_hole_retries || self.snd_mss <= small || len <= u32::from(small) {
+            return;
+        }
+        core.stats.black_hole_activations += 1;
+        self.lower_mss(small);
+        self.set(Flags::BLACK_HOLE);
+    }
+}
+
+/// The largest segment for a path of this MTU.
+pub(crate) fn mss_for(local: IpAddr, mtu: u16) -> u16 {
+    mtu.saturating_sub(header_len(local))
+}
