@@ -175,7 +175,7 @@ mod tests {
             let mut rng = Rng::new(seed);
             let base = Seq(u32::MAX - 500);
             let mut queue = ReassemblyQueue::default();
-            let mut have = vec![false; 3000];
+            let mut have = vec![false; 12_000];
             let mut nxt = 0u32;
             for _ in 0..60 {
                 if rng.below(4) > 0 {

@@ -225,8 +225,8 @@ impl SentQueue {
         delivered: &mut Delivered,
     ) {
         let fack = self.fack;
-        for &(start, end) in blocks {
-            let (mut start, mut end) = (start, end);
+        for &block in blocks {
+            let (mut start, mut end) = block;
             for &(s, e) in &self.seen[..self.seen_len] {
                 if s <= start && start < e {
                     start = e.min(end);
@@ -235,24 +235,27 @@ impl SentQueue {
                     end = s.max(start);
                 }
             }
-            self.mark(start, end, mss, clock, fack, delivered);
+            if start < end {
+                self.mark((start, end), block, mss, clock, fack, delivered);
+            }
         }
         self.seen_len = blocks.len().min(4);
         self.seen[..self.seen_len].copy_from_slice(&blocks[..self.seen_len]);
     }
 
+    /// Marks the records in `(from, to)`, the news in the block `(start, end)`.
     fn mark(
         &mut self,
-        start: Seq,
-        end: Seq,
+        (from, to): (Seq, Seq),
+        (start, end): (Seq, Seq),
         mss: u32,
         clock: &AckClock,
         fack: Seq,
         delivered: &mut Delivered,
     ) {
-        let mut at = self.queue.partition_point(|sent| sent.end() <= start);
+        let mut at = self.queue.partition_point(|sent| sent.end() <= from);
         while let Some(&sent) = self.queue.get(at) {
-            if sent.seq >= end {
+            if sent.seq >= to {
                 break;
             }
             if sent.is(SACKED) {
