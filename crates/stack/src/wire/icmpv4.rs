@@ -63,9 +63,9 @@ pub enum Icmpv4Message {
     },
     /// A packet did not get there.
     Unreachable {
-        /// Why: see [`unreachable`].
+        /// Why: see [`mod@unreachable`].
         code: u8,
-        /// The next link's MTU, meaningful with [`unreachable::FRAGMENTATION_NEEDED`]; zero from old routers.
+        /// The next link's MTU, meaningful with [`FRAGMENTATION_NEEDED`](unreachable::FRAGMENTATION_NEEDED); zero from old routers.
         mtu: u16,
     },
     /// There is a better first hop.

@@ -71,7 +71,7 @@ pub enum Icmpv6Message {
     },
     /// A packet did not get there.
     Unreachable {
-        /// Why: see [`unreachable`].
+        /// Why: see [`mod@unreachable`].
         code: u8,
     },
     /// A packet is longer than the next link's MTU.

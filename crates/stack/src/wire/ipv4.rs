@@ -164,10 +164,7 @@ impl Ipv4Header {
         if self.options.router_alert {
             return self.emit_with_alert(packet);
         }
-        let h = room::<HEADER_LEN>(packet);
-        self.write(h, 0x45, HEADER_LEN as u16);
-        let checksum = Sum::EMPTY.add_header(h).finish();
-        h[10..12].copy_from_slice(&checksum.to_be_bytes());
+        self.write(room::<HEADER_LEN>(packet), 0x45, HEADER_LEN as u16, 0);
         HEADER_LEN
     }
 
@@ -175,16 +172,15 @@ impl Ipv4Header {
     fn emit_with_alert(&self, packet: &mut [u8]) -> usize {
         const LEN: usize = HEADER_LEN + ROUTER_ALERT.len();
         let h = room::<LEN>(packet);
-        self.write(h, 0x46, LEN as u16);
+        self.write(h, 0x46, LEN as u16, u32::from_be_bytes(ROUTER_ALERT));
         h[HEADER_LEN..].copy_from_slice(&ROUTER_ALERT);
-        let checksum = Sum::EMPTY.add_header(h).finish();
-        h[10..12].copy_from_slice(&checksum.to_be_bytes());
         LEN
     }
 
-    /// The fixed part, with a checksum of zero.
+    /// The fixed part. The checksum, which also covers `options`, is computed from the numbers on their way out: reading
+    /// back what was written a moment ago in pieces of another size would stall the processor.
     #[inline(always)]
-    fn write<const N: usize>(&self, h: &mut [u8; N], version_ihl: u8, header_len: u16) {
+    fn write<const N: usize>(&self, h: &mut [u8; N], version_ihl: u8, header_len: u16, options: u32) {
         let mut fragment = self.fragment_offset >> 3;
         if self.dont_fragment {
             fragment |= FLAG_DF;
@@ -192,17 +188,28 @@ impl Ipv4Header {
         if self.more_fragments {
             fragment |= FLAG_MF;
         }
-        h[0] = version_ihl;
-        h[1] = self.tos;
-        h[2..4].copy_from_slice(&self.payload_len.wrapping_add(header_len).to_be_bytes());
-        h[4..6].copy_from_slice(&self.identification.to_be_bytes());
-        h[6..8].copy_from_slice(&fragment.to_be_bytes());
-        h[8] = self.ttl;
-        h[9] = self.protocol.0;
-        h[10..12].copy_from_slice(&[0, 0]);
-        h[12..16].copy_from_slice(&self.src.octets());
-        h[16..20].copy_from_slice(&self.dst.octets());
+        let total = self.payload_len.wrapping_add(header_len);
+        let first = u32::from(version_ihl) << 24 | u32::from(self.tos) << 16 | u32::from(total);
+        let second = u32::from(self.identification) << 16 | u32::from(fragment);
+        let third = u32::from(self.ttl) << 24 | u32::from(self.protocol.0) << 16;
+        let (src, dst) = (u32::from(self.src), u32::from(self.dst));
+        let sum = [first, second, third, src, dst, options].iter().map(|word| u64::from(*word)).sum::<u64>();
+        let third = third | u32::from(finish_host_order(sum));
+        h[0..4].copy_from_slice(&first.to_be_bytes());
+        h[4..8].copy_from_slice(&second.to_be_bytes());
+        h[8..12].copy_from_slice(&third.to_be_bytes());
+        h[12..16].copy_from_slice(&src.to_be_bytes());
+        h[16..20].copy_from_slice(&dst.to_be_bytes());
     }
+}
+
+/// The checksum of 32-bit words that were added up in host order.
+#[inline(always)]
+fn finish_host_order(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    !(((sum >> 16) + sum) as u16)
 }
 
 /// Everything but a plain 20-byte header: other versions, impossible lengths, options.

@@ -15,6 +15,8 @@ pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod flow;
+pub mod geneve;
+pub mod gre;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod igmp;
@@ -29,11 +31,14 @@ mod seq;
 pub mod tcp;
 pub mod tcp_options;
 pub mod udp;
+pub mod vxlan;
 
 pub use arp::{ArpOperation, ArpPacket};
 pub use checksum::Sum;
 pub use ethernet::{EtherType, EthernetHeader, MacAddr, VlanTag};
-pub use flow::{Addresses, Classified, Flow, classify};
+pub use flow::{Addresses, Classified, Flow, classify, classify_ip};
+pub use geneve::GeneveHeader;
+pub use gre::GreHeader;
 pub use icmpv4::Icmpv4Message;
 pub use icmpv6::Icmpv6Message;
 pub use igmp::{GroupChange, IgmpMessage};
@@ -48,6 +53,7 @@ pub use seq::SeqNum;
 pub use tcp::{TcpFlags, TcpHeader};
 pub use tcp_options::{SackBlock, SackBlocks, TcpOptions, Timestamps};
 pub use udp::UdpHeader;
+pub use vxlan::VxlanHeader;
 
 use core::fmt;
 

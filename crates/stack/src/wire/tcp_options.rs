@@ -20,7 +20,7 @@
 //!           nop nop timestamps(10)  nop nop sack(2+8n)                       later on
 //! ```
 
-use super::{SeqNum, array_at, be16, be32};
+use super::{SeqNum, Sum, array_at, be16, be32};
 
 /// The most bytes of options a header can hold.
 pub const MAX_LEN: usize = 40;
@@ -176,7 +176,13 @@ impl TcpOptions {
     /// If `bytes` is too short.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
-        let mut out = Writer { bytes, at: 0 };
+        self.emit_summed(bytes).0
+    }
+
+    /// As [`emit`](TcpOptions::emit), and returns the sum over what was written beside its length.
+    #[inline]
+    pub(super) fn emit_summed(&self, bytes: &mut [u8]) -> (usize, Sum) {
+        let mut out = Writer { bytes, at: 0, sum: Sum::EMPTY };
         if let Some(mss) = self.mss {
             let [high, low] = mss.to_be_bytes();
             out.put([MSS, 4, high, low]);
@@ -200,7 +206,7 @@ impl TcpOptions {
                 out.put(block.right.0.to_be_bytes());
             }
         }
-        out.at
+        (out.at, out.sum)
     }
 }
 
@@ -208,6 +214,7 @@ impl TcpOptions {
 struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,
+    sum: Sum,
 }
 
 impl Writer<'_> {
@@ -216,6 +223,7 @@ impl Writer<'_> {
     fn put(&mut self, four: [u8; 4]) {
         self.bytes[self.at..self.at + 4].copy_from_slice(&four);
         self.at += 4;
+        self.sum = self.sum.add_u32(u32::from_be_bytes(four));
     }
 }
 

@@ -67,6 +67,21 @@ impl UdpHeader {
         h[6..8].copy_from_slice(&self.checksum.to_be_bytes());
         HEADER_LEN
     }
+
+    /// Writes the header to the front of `datagram`, behind which the data already stand, with the checksum over all of
+    /// `datagram` and the pseudo-header. The header's own checksum field is ignored. Returns the length of the header.
+    ///
+    /// The same as [`emit`](UdpHeader::emit) and [`fill_checksum`], and faster.
+    ///
+    /// # Panics
+    /// If `datagram` is shorter than 8 bytes.
+    #[inline]
+    pub fn emit_with_checksum(&self, pseudo: Sum, datagram: &mut [u8]) -> usize {
+        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let data = datagram.get(HEADER_LEN..).unwrap_or_default();
+        let checksum = pseudo.add_u32(ports).add_u16(self.len).add_bytes(data).finish();
+        UdpHeader { checksum: nonzero(checksum), ..*self }.emit(datagram)
+    }
 }
 
 /// Whether a datagram that has a checksum is intact. `datagram` is header and data and nothing behind them, `pseudo` the
@@ -162,6 +177,9 @@ mod tests {
             prop_assert_eq!(UdpHeader::parse(&datagram), Ok((header, 8..usize::from(len))));
             fill_checksum(pseudo(len), &mut datagram);
             prop_assert!(intact(pseudo(len), &datagram));
+            let mut at_once = [&[0xa5; 8][..], &data].concat();
+            header.emit_with_checksum(pseudo(len), &mut at_once);
+            prop_assert_eq!(&at_once, &datagram);
             let (header, payload) = UdpHeader::parse(&datagram).unwrap();
             prop_assert!(!header.has_no_checksum());
             prop_assert_eq!(&datagram[payload], &data[..]);
