@@ -133,8 +133,8 @@ flags! {
     KEEPALIVE = 25,
     /// An acknowledgement that the timer released.
     ACK_WAS_DELAYED = 26,
-    /// The segment size was lowered for a suspected black hole.
-    BLACK_HOLE = 27,
+    /// The segment size was lowered for the path.
+    MSS_LOWERED = 27,
     /// SYN or SYN-ACK not yet acknowledged: a sequence number before the first byte is outstanding.
     SYN_OUT = 28,
     /// The peer scales windows.
@@ -227,6 +227,8 @@ pub(crate) struct Connection {
     pub(crate) rcv_mss: u16,
     /// Largest segment seen from the peer.
     pub(crate) seen_mss: u16,
+    /// `snd_mss` as agreed in the handshake.
+    pub(crate) base_mss: u16,
     /// Path MTU as known.
     pub(crate) pmtu: u16,
 
@@ -265,6 +267,7 @@ pub(crate) struct Connection {
     /// When data was last sent (RFC 5681 §4.1), milliseconds.
     pub(crate) sent_ms: u32,
     pub(crate) retransmits: u32,
+    pub(crate) mss_lowered_secs: u32,
     /// Bytes read by the application since `recv_round`, which tunes the receive buffer.
     pub(crate) recv_copied: u32,
     pub(crate) recv_round: Time,
@@ -353,13 +356,6 @@ impl Connection {
 
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
         self.options.as_ref().and_then(|o| o.user_timeout)
-    }
-
-    /// The options, to change.
-    pub(crate) fn options_mut(&mut self) -> &mut SocketOptions {
-        let (nodelay, cork, tos) = (self.has(Flags::NODELAY), self.has(Flags::CORK), self.tos);
-        self.options
-            .get_or_insert_with(|| Box::new(SocketOptions { nodelay, cork, tos, ..SocketOptions::default() }))
     }
 
     /// Takes over what a socket was told.

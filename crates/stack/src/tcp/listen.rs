@@ -175,6 +175,12 @@ impl Core {
                 if let Some(connection) = self.cookie_input(cx, slot, tuple, seg, connections) {
                     return Some(connection);
                 }
+                // The acknowledgement of a cookie may have been lost or overtaken by what came after it. A reset now
+                // would end a connection that the peer's next retransmission of its first segment can still make.
+                if self.listeners.slot_mut(slot).is_some_and(|listener| listener.cookies_until >= cx.now) {
+                    self.stats.drop(DropReason::BadCookie);
+                    return None;
+                }
             }
             self.stats.drop(DropReason::NotSyn);
             refuse(self, cx, tuple, seg, meta);

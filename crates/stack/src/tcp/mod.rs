@@ -276,3 +276,24 @@ impl Tcp {
         self.connections.iter().map(|c| (c.id, c.info()))
     }
 }
+
+#[cfg(test)]
+impl Tcp {
+    fn close_listener_for_test(&mut self) {
+        self.core.listeners = listen::Listeners::new(1);
+    }
+
+    fn table_memory_for_test(&self) -> usize {
+        self.core.table.allocated()
+    }
+
+    /// Spares count nothing.
+    fn spare_memory_for_test(&self) -> usize {
+        0
+    }
+
+    /// No connection holds a box.
+    fn all_idle_for_test(&self) -> bool {
+        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.options.is_none())
+    }
+}

@@ -196,7 +196,7 @@ impl Connection {
         self.tx = Some(tx);
         self.snd_nxt = plan.seq + len;
         if plan.len > 0 {
-            core.stats.data_packets_sent += u64::from(plan.len.div_ceil(plan.segment_size.max(plan.len).max(1)));
+            core.stats.data_packets_sent += u64::from(plan.len.div_ceil(plan.segment_size.max(1)));
             core.stats.data_bytes_sent += u64::from(plan.len);
             if plan.len < self.effective_mss() {
                 self.snd_sml = self.snd_nxt;

@@ -9,7 +9,6 @@ use super::handshake::header_len;
 use super::{Failure, Seq};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
-use core::net::IpAddr;
 
 /// No path is believed to be narrower: IPv4 (Linux's and RFC 1191's practical bound) and IPv6 (RFC 8200 §5).
 const MIN_MTU_V4: u16 = 552;
@@ -29,7 +28,7 @@ impl Connection {
         }
         core.stats.icmp_accepted += 1;
         match kind {
-            IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, now, seq, mtu),
+            IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, now, mtu),
             _ => self.unreachable(core, kind),
         }
     }
@@ -51,7 +50,7 @@ impl Connection {
         }
     }
 
-    fn packet_too_big(&mut self, core: &mut Core, now: Time, seq: Seq, mtu: u16) {
+    fn packet_too_big(&mut self, core: &mut Core, now: Time, mtu: u16) {
         let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let mtu = if mtu == 0 {
             PLATEAUS.into_iter().find(|plateau| *plateau < self.pmtu).unwrap_or(min)
@@ -64,8 +63,7 @@ impl Connection {
         }
         core.stats.pmtu_lowered += 1;
         self.pmtu = mtu;
-        self.lower_mss(mtu - header_len(self.tuple.local));
-        let _ = seq;
+        self.lower_mss(mtu - header_len(self.tuple.local), now);
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
         let mss = self.effective_mss();
         let Some(tx) = &mut self.tx else { return };
@@ -80,23 +78,38 @@ impl Connection {
         self.rearm_rtx(core, now, true);
     }
 
-    fn lower_mss(&mut self, mss: u16) {
+    fn lower_mss(&mut self, mss: u16, now: Time) {
         self.snd_mss = self.snd_mss.min(mss);
+        self.set(Flags::MSS_LOWERED);
+        self.mss_lowered_secs = (now.as_nanos() / 1_000_000_000) as u32;
     }
 
-    /// After several timeouts of big segments: perhaps a router drops them without a word.
-    pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, len: u32) {
-        let small = core.config.black_hole_mss;
-        if self.backoff < core.config.black_hole_retries || self.snd_mss <= small || len <= u32::from(small) {
+    /// After several timeouts of big segments: perhaps a router drops them without a word. Smaller ones are tried, half as
+    /// small each time.
+    pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, now: Time, len: u32) {
+        let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let min = (min - header_len(self.tuple.local)).min(core.config.black_hole_mss);
+        let tries = self.backoff.wrapping_sub(core.config.black_hole_retries);
+        let due = self.backoff >= core.config.black_hole_retries && tries % 2 == 0;
+        if !due || self.snd_mss <= min || len <= u32::from(min) {
             return;
         }
         core.stats.black_hole_activations += 1;
-        self.lower_mss(small);
-        self.set(Flags::BLACK_HOLE);
+        let mss = if self.snd_mss > core.config.black_hole_mss { core.config.black_hole_mss } else { self.snd_mss / 2 };
+        self.lower_mss(mss.max(min), now);
+    }
+
+    /// RFC 1191 §6.3, RFC 4821 §7.7: paths change; ten minutes later the old size is tried again.
+    pub(crate) fn perhaps_raise_mss(&mut self, core: &mut Core, now: Time) {
+        let secs = (now.as_nanos() / 1_000_000_000) as u32;
+        if secs.wrapping_sub(self.mss_lowered_secs) > RAISE_AFTER {
+            self.clear(Flags::MSS_LOWERED);
+            self.snd_mss = self.base_mss;
+            self.pmtu = self.pmtu.max(self.base_mss + header_len(self.tuple.local));
+            core.stats.mss_raises += 1;
+        }
     }
 }
 
-/// The largest segment for a path of this MTU.
-pub(crate) fn mss_for(local: IpAddr, mtu: u16) -> u16 {
-    mtu.saturating_sub(header_len(local))
-}
+/// Seconds.
+const RAISE_AFTER: u32 = 600;

@@ -416,8 +416,9 @@ mod tests {
                         assert_eq!(delivered.bytes as usize, want, "seed {seed}");
                         una = to;
                     }
-                    3 if nxt > una => {
-                        let a = una + rng.below(nxt - una);
+                    3 if nxt > una + 1 => {
+                        // A block never starts at the acknowledgement.
+                        let a = una + 1 + rng.below(nxt - una - 1);
                         let b = a + 1 + rng.below(nxt - a);
                         let before = queue.sacked;
                         let mut delivered = Delivered::default();

@@ -205,8 +205,8 @@ counters! {
     pmtu_lowered,
     /// Paths suspected of swallowing big packets.
     black_hole_activations,
-    /// Segment sizes raised again after that.
-    black_hole_raises,
+    /// Segment sizes raised again, in case the path is wider now.
+    mss_raises,
     /// Connections that went into TIME-WAIT.
     time_wait_entered,
     /// TIME-WAIT records reused for a new connection (RFC 6191).
@@ -240,6 +240,8 @@ reasons! {
     ResetForNobody = "reset_for_nobody",
     /// A listener got something other than a SYN.
     NotSyn = "not_syn",
+    /// An acknowledgement that is no cookie, while cookies are in use.
+    BadCookie = "bad_cookie",
     /// The accept queue is full.
     BacklogFull = "backlog_full",
     /// The SYN backlog is full and cookies are off.

@@ -103,7 +103,7 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let listener = self.listeners.slot_mut(slot)?;
-        if listener.cookies_until < cx.now || seg.is(TcpFlags::RST | TcpFlags::FIN) {
+        if listener.cookies_until < cx.now || seg.is(TcpFlags::RST | TcpFlags::SYN) {
             return None;
         }
         let options = listener.options.socket;

@@ -86,7 +86,7 @@ impl Connection {
             _ => core.config.retries,
         };
         if self.backoff >= limit || self.user_timeout_over(cx.now) {
-            self.give_up(core, cx);
+            self.give_up(core);
             return;
         }
         core.stats.retransmit_timeouts += 1;
@@ -97,7 +97,7 @@ impl Connection {
                 tx.sent.mark_lost(0);
             }
         } else {
-            self.suspect_black_hole(core, front.len - u32::from(front.is(sent::FIN)));
+            self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(sent::FIN)));
             self.timeout_recovery(core);
         }
         self.backoff = self.backoff.saturating_add(1);
@@ -105,13 +105,12 @@ impl Connection {
     }
 
     /// R2 is reached (RFC 9293 §3.8.3, MUST-20, MUST-23).
-    fn give_up(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+    fn give_up(&mut self, core: &mut Core) {
         match self.state {
             State::SynReceived => core.stats.syncache_stale += 1,
             State::SynSent => core.stats.bad_attempts += 1,
             _ => core.stats.retransmit_drops += 1,
         }
-        let _ = cx;
         let failure = self.soft_failure.unwrap_or(Failure::TimedOut);
         core.kill(self, Some(failure));
     }

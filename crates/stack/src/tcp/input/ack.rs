@@ -55,7 +55,7 @@ impl Connection {
             self.acknowledge(core, cx, seg, acked, old_window);
         }
         if self.snd_wnd > old_window || acked > 0 {
-            self.window_moved(core, cx.now);
+            self.window_moved();
         }
         self.our_fin_acknowledged(core, cx)
     }
@@ -146,6 +146,9 @@ impl Connection {
             }
         }
         if acked > 0 {
+            if self.has(Flags::MSS_LOWERED) {
+                self.perhaps_raise_mss(core, cx.now);
+            }
             self.grow_send_buffer(core);
             if self.buffered() < self.send_limit / 3 * 2 {
                 self.wake_write();
@@ -205,7 +208,7 @@ impl Connection {
     }
 
     /// The window opened or moved: what was stuck may go on.
-    fn window_moved(&mut self, core: &Core, now: Time) {
+    fn window_moved(&mut self) {
         if self.rtx_kind_is_probe() && self.rtx_at != NEVER && self.snd_wnd > 0 {
             self.rtx_at = NEVER;
             self.backoff = 0;
@@ -219,7 +222,6 @@ impl Connection {
             // RFC 6298 §5.2: everything is acknowledged.
             self.rtx_at = NEVER;
         }
-        let _ = (core, now);
     }
 
     /// A send buffer of twice the congestion window keeps the pipe full.

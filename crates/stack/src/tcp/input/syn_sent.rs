@@ -76,6 +76,7 @@ impl Connection {
         let default = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
         let peer = seg.options.mss.unwrap_or(default).max(MIN_MSS);
         self.snd_mss = self.snd_mss.min(peer);
+        self.base_mss = self.snd_mss;
         self.seen_mss = self.snd_mss.min(default);
         // RFC 7323 §2.2: scaling only if both say so.
         match seg.options.window_scale {
