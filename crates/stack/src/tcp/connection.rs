@@ -11,7 +11,7 @@ use core::time::Duration;
 use super::config::{Keepalive, SocketOptions};
 use super::congestion::Congestion;
 use super::lane::Timer;
-use super::flight::Flight;
+use super::flight::{Flight, Reordering};
 use super::recv_buffer::Inflow;
 use super::rtt::Rtt;
 use super::table::{ConnId, Tuple};
@@ -271,6 +271,7 @@ pub(crate) struct Connection {
     /// Bytes read by the application since `recv_round`, which tunes the receive buffer.
     pub(crate) recv_copied: u32,
     pub(crate) recv_round: Time,
+    pub(crate) reordering: Reordering,
     /// In the connection table.
     pub(crate) linked: bool,
     /// Counted as established.

@@ -39,14 +39,19 @@ pub(crate) struct Rack {
     pub(crate) end: Seq,
     /// RACK.rtt, nanoseconds.
     pub(crate) rtt_ns: u64,
-    /// RACK.reo_wnd_mult - 1.
-    pub(crate) reo_wnd_more: u8,
-    /// RACK.reo_wnd_persist.
-    pub(crate) reo_wnd_persist: u8,
     /// RACK.dsack_round.
     pub(crate) dsack_round: Option<Seq>,
+}
+
+/// What RACK has learnt of the path's reordering; it outlives the flight.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reordering {
     /// RACK.reordering_seen.
-    pub(crate) reordering_seen: bool,
+    pub(crate) seen: bool,
+    /// RACK.reo_wnd_mult - 1.
+    pub(crate) more: u8,
+    /// RACK.reo_wnd_persist.
+    pub(crate) persist: u8,
 }
 
 /// State of data on its way.

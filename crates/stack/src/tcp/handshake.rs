@@ -5,6 +5,7 @@ use super::config::{Ecn, SocketOptions, TcpConfig};
 use super::congestion::Congestion;
 use super::connection::{Connection, Flags, NEVER, RtxTimer, State};
 use super::lane::Core;
+use super::flight::Reordering;
 use super::input::MIN_MSS;
 use super::rtt::Rtt;
 use super::table::{ConnId, Tuple};
@@ -106,6 +107,7 @@ pub(crate) fn connection(
         sent_ms: 0,
         retransmits: 0,
         mss_lowered_secs: 0,
+        reordering: Reordering::default(),
         linked: false,
         established: false,
         recv_copied: 0,

@@ -154,7 +154,7 @@ impl Connection {
         if fin {
             flags |= TcpFlags::FIN;
         }
-        if record.is(sent::PUSH) {
+        if record.is(sent::PUSH) && len > 0 {
             flags |= TcpFlags::PSH;
         }
         let plan = Plan { seq: record.seq, offset: record.seq.since(data_seq), len, flags, segment_size: 0 };

@@ -28,15 +28,15 @@ impl Connection {
             }
         }
         // Step 3: reordering.
-        tx.rack.reordering_seen |= report.delivered.reordered;
+        self.reordering.seen |= report.delivered.reordered;
         // Step 4: the reordering window follows D-SACKs, once a round.
         if tx.rack.dsack_round.is_some_and(|round| una >= round) {
             tx.rack.dsack_round = None;
         }
         if report.dsack && tx.rack.dsack_round.is_none() {
             tx.rack.dsack_round = Some(nxt);
-            tx.rack.reo_wnd_more = tx.rack.reo_wnd_more.saturating_add(1);
-            tx.rack.reo_wnd_persist = REO_WND_PERSIST;
+            self.reordering.more = self.reordering.more.saturating_add(1);
+            self.reordering.persist = REO_WND_PERSIST;
         }
         core.stats.unnecessary_retransmits += u64::from(report.dsack);
         self.check_tail_probe(core, report);
@@ -46,7 +46,7 @@ impl Connection {
     /// RFC 8985 §6.2, step 4: how much later is "sufficiently later".
     fn reordering_window(&self) -> Duration {
         let Some(tx) = &self.tx else { return Duration::ZERO };
-        if !tx.rack.reordering_seen {
+        if !self.reordering.seen {
             let mss = self.effective_mss().max(1);
             let sacked = (tx.sent.sacked / mss).max(tx.sent.sacked_records);
             if matches!(tx.phase, Phase::Recovery | Phase::Loss) || sacked >= DUP_THRESH {
@@ -54,7 +54,7 @@ impl Connection {
             }
         }
         let min = if self.rtt.min == u32::MAX { 0 } else { self.rtt.min };
-        let window = u64::from(min) * (u64::from(tx.rack.reo_wnd_more) + 1) / 4;
+        let window = u64::from(min) * (u64::from(self.reordering.more) + 1) / 4;
         Duration::from_micros(window.min(u64::from(self.rtt.srtt)))
     }
 

@@ -5,7 +5,7 @@
 //! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
 //! during the episode.
 
-use super::connection::{Connection, Flags, NEVER};
+use super::connection::{Connection, Flags, NEVER, RtxTimer};
 use super::lane::Core;
 use super::flight::{Phase, Prr};
 use super::congestion::Acked;
@@ -25,8 +25,9 @@ impl Connection {
         } else {
             self.count_duplicates(report);
         }
-        self.leave_recovery(report);
-        self.enter_recovery(core, report);
+        // What is echoed in the acknowledgement that ends an episode was marked before it (RFC 3168 §6.1.2).
+        let marked = report.ece && !self.leave_recovery(report);
+        self.enter_recovery(core, report, marked);
         let mss = self.effective_mss();
         let outstanding = self.outstanding();
         let una_advanced = report.acked > 0;
@@ -82,12 +83,12 @@ impl Connection {
     }
 
     /// Everything that was out when the episode began has arrived.
-    fn leave_recovery(&mut self, report: &AckReport) {
+    fn leave_recovery(&mut self, report: &AckReport) -> bool {
         let una = self.snd_una;
         let ssthresh = self.congestion.ssthresh;
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = &mut self.tx else { return false };
         if tx.phase == Phase::Open || report.acked == 0 || una < tx.high_seq {
-            return;
+            return false;
         }
         if matches!(tx.phase, Phase::Recovery | Phase::Cwr) {
             // RFC 6937 §3, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
@@ -97,10 +98,11 @@ impl Connection {
         tx.dupacks = 0;
         tx.reno_sacked = 0;
         // RFC 8985 §6.2: a widened reordering window is tried for some recoveries.
-        tx.rack.reo_wnd_persist = tx.rack.reo_wnd_persist.saturating_sub(1);
-        if tx.rack.reo_wnd_persist == 0 {
-            tx.rack.reo_wnd_more = 0;
+        self.reordering.persist = self.reordering.persist.saturating_sub(1);
+        if self.reordering.persist == 0 {
+            self.reordering.more = 0;
         }
+        true
     }
 
     /// Losses found by a timer: begins an episode as an acknowledgement would have.
@@ -115,7 +117,7 @@ impl Connection {
             dsack: false,
             ece: false,
         };
-        self.enter_recovery(core, &report);
+        self.enter_recovery(core, &report, false);
         let ssthresh = self.congestion.ssthresh;
         let Some(tx) = &mut self.tx else { return };
         if tx.phase == Phase::Recovery {
@@ -125,14 +127,14 @@ impl Connection {
     }
 
     /// Begins an episode if something is newly lost, or if the peer echoes congestion (RFC 3168 §6.1.2).
-    fn enter_recovery(&mut self, core: &mut Core, report: &AckReport) {
+    fn enter_recovery(&mut self, core: &mut Core, report: &AckReport, marked: bool) {
         let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         if una == nxt {
             return;
         }
         let loss = tx.sent.lost > 0 && matches!(tx.phase, Phase::Open | Phase::Cwr);
-        let mark = report.ece && tx.phase == Phase::Open;
+        let mark = marked && tx.phase == Phase::Open;
         if !loss && !mark {
             return;
         }
@@ -187,7 +189,10 @@ impl Connection {
         if self.rack_timer_pending() {
             return;
         }
-        if restart || self.rtx_at == NEVER || self.rtx_kind_is_probe() {
+        // A tail loss probe is for a connection without known losses.
+        let troubled = self.tx.as_ref().is_some_and(|tx| tx.phase != Phase::Open || tx.sent.sacked > 0);
+        let no_probe = troubled && self.rtx_kind == RtxTimer::Tlp;
+        if restart || no_probe || self.rtx_at == NEVER || self.rtx_kind_is_probe() {
             self.arm_rto(core, now);
         }
         self.arm_tail_probe(core, now);

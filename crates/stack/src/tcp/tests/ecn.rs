@@ -20,7 +20,7 @@ fn data_is_marked_capable() {
     assert_eq!(s.heard[0].2.traffic_class, 2);
     s.heard.clear();
     send!(s, 11, ". 1:1001(1000) ack 1");
-    s.drain();
+    s.until(60);
     assert_eq!(s.heard[0].2.traffic_class, 0);
     s.heard.clear();
     s.until(2000);

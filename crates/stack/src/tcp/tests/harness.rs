@@ -296,7 +296,7 @@ impl Scene {
 
     /// The application reads exactly `n` bytes.
     pub(super) fn expect_read(&mut self, n: u64) {
-        let mut into = vec![0; n as usize + 1];
+        let mut into = vec![0; n as usize];
         let id = self.id.unwrap();
         let mut done = 0;
         while done < n as usize {

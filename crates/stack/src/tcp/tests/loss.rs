@@ -42,9 +42,9 @@ fn user_timeout() {
     let mut s = Scene::established(config());
     s.set(|o| o.user_timeout = Some(Duration::from_millis(500)));
     s.write(10);
-    s.until(510);
+    s.until(509);
     assert_eq!(s.state(), State::Established);
-    s.until(512);
+    s.until(510);
     assert_eq!(s.state(), State::Closed);
     assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
 }
@@ -153,8 +153,9 @@ fn tail_loss_probe() {
     send!(s, 40, ". 1:1(0) ack 1 <sack 2001:3001>");
     // 1..2001 were sent long before the probe arrived.
     recv!(s, 40, ". 1:1001(1000) ack 1");
-    recv!(s, 40, ". 1001:2001(1000) ack 1");
-    send!(s, 50, ". 1:1(0) ack 3001");
+    send!(s, 50, ". 1:1(0) ack 1001 <sack 2001:3001>");
+    recv!(s, 50, ". 1001:2001(1000) ack 1");
+    send!(s, 60, ". 1:1(0) ack 3001");
     assert_eq!(s.tcp.stats().tail_loss_probes, 1);
     assert_eq!(s.tcp.stats().retransmit_timeouts, 0);
 }

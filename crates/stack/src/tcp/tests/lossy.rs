@@ -47,6 +47,9 @@ fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
     let mut head: Option<Frame> = None;
     for chunk in frame.chunks() {
         let mut next = pool.alloc()?;
+        if head.is_some() {
+            next.reset(0);
+        }
         assert!(next.extend_from_slice(chunk));
         *next.meta_mut() = *frame.meta();
         match &mut head {

@@ -68,8 +68,8 @@ fn a_shrinking_window() {
     s.heard.clear();
     send!(s, 20, ". 1:1(0) ack 1001 win 500");
     s.write(1000);
-    s.until(5000);
-    send!(s, 5001, ". 1:1(0) ack 4001 win 9000");
+    s.until(700);
+    send!(s, 701, ". 1:1(0) ack 4001 win 9000");
     s.until(6000);
     assert!(s.texts().iter().any(|(_, t)| t.contains("4001:5001")), "{:?}", s.texts());
 }
