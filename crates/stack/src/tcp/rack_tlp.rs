@@ -170,7 +170,8 @@ impl Connection {
             tx.tlp_end = None;
             if tx.phase == Phase::Open {
                 core.stats.tail_loss_recoveries += 1;
-                self.congestion.on_congestion(report.prior_in_flight, mss);
+                let flight_size = report.prior_in_flight.max(report.acked);
+                self.congestion.on_congestion(flight_size, mss);
                 self.congestion.cwnd = self.congestion.cwnd.min(self.congestion.ssthresh);
                 if self.has(Flags::ECN) {
                     self.set(Flags::CWR);

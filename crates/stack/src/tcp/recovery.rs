@@ -49,7 +49,8 @@ impl Connection {
                 }
             }
         }
-        if una_advanced || report.delivered.sacked > 0 {
+        // Whatever else happened, data in flight always has a timer.
+        if una_advanced || report.delivered.sacked > 0 || self.rtx_at == NEVER {
             self.rearm_rtx(core, now, una_advanced);
         }
     }
@@ -150,7 +151,8 @@ impl Connection {
             self.set(Flags::CWR);
         }
         if reduce {
-            self.congestion.on_congestion(report.prior_in_flight, mss);
+            let flight_size = nxt.since(una) + report.acked;
+            self.congestion.on_congestion(flight_size, mss);
             if let Some(tx) = &mut self.tx {
                 tx.prr = Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
             }
@@ -162,7 +164,6 @@ impl Connection {
     pub(crate) fn timeout_recovery(&mut self, core: &mut Core) {
         let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
-        let in_flight = tx.in_flight(nxt.since(una));
         // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
         let first = self.backoff == 0 && (tx.phase == Phase::Open || una >= tx.high_seq);
         if tx.sent.mark_all_lost() {
@@ -174,7 +175,7 @@ impl Connection {
         tx.dupacks = 0;
         tx.reno_sacked = 0;
         tx.tlp_end = None;
-        self.congestion.on_timeout(in_flight, mss, fresh);
+        self.congestion.on_timeout(nxt.since(una), mss, fresh);
         self.clear(Flags::PROBE_TAIL);
     }
 
