@@ -1,8 +1,14 @@
 use super::*;
 
 fn memory(homes: usize, frames_per_home: usize) -> FrameMemory {
-    FrameMemory::new(&MemoryConfig { homes, frames_per_home, lock: false, huge_pages: false, ..Default::default() })
-        .unwrap()
+    FrameMemory::new(&MemoryConfig {
+        homes,
+        frames_per_home,
+        lock: false,
+        huge_pages: false,
+        ..Default::default()
+    })
+    .unwrap()
 }
 
 #[test]
