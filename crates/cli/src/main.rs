@@ -6,6 +6,8 @@
 
 mod commands;
 mod exit;
+mod link;
+mod units;
 
 use clap::Parser;
 

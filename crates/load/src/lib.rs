@@ -1,2 +1,4 @@
 //! See the workspace README.
 #![forbid(unsafe_code)]
+
+pub mod units;
