@@ -6,7 +6,9 @@
 
 mod commands;
 mod exit;
+mod interrupt;
 mod link;
+mod steering;
 mod units;
 
 use clap::Parser;
@@ -20,6 +22,8 @@ struct Cli {
 }
 
 fn main() -> std::process::ExitCode {
-    let cli = Cli::parse();
-    exit::code(cli.command.run())
+    match Cli::try_parse() {
+        Ok(cli) => exit::code(cli.command.run()),
+        Err(e) => exit::usage(&e),
+    }
 }
