@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod drops;
 mod exit;
 mod interrupt;
 mod link;
+mod progress;
 mod steering;
 mod units;
 

@@ -1,6 +1,7 @@
 //! One module for each subcommand.
 
 mod demo;
+mod load;
 
 use clap::Subcommand;
 
@@ -9,6 +10,9 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Shows the whole stack in one process, without root.
     Demo(demo::Demo),
+    /// Generates traffic and measures what comes back.
+    #[command(subcommand)]
+    Load(load::Load),
 }
 
 impl Command {
@@ -16,6 +20,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Demo(demo) => demo.run(),
+            Self::Load(load) => load.run(),
         }
     }
 }

@@ -7,21 +7,19 @@
 
 mod report;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Rss, Runtime, UdpFields, UdpSocket};
-use flowlane_load::{
-    Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Outcome, Pace, Progress, Wanted, flows,
-};
+use flowlane_load::{Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Wanted, flows};
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
-use crate::{steering, units};
+use crate::{progress, steering, units};
 
 /// The server's port (echo, RFC 862).
 const PORT: u16 = 7;
@@ -85,7 +83,7 @@ impl Demo {
         let client = builder.host(client);
         builder.pair((server, 0), (client, 0), PairConfig { mtu: MTU, ..PairConfig::default() });
         let runtime = builder.start()?;
-        let outcome = watch(&load, self.duration, &interrupt);
+        let outcome = progress::watch(&load, self.duration, &interrupt, false);
         let report = runtime.stop();
 
         let report = report::Report::new(&plan, &outcome, &report, (server, client), self);
@@ -157,32 +155,4 @@ fn interface(address: &str, claimed: &[ClientRange]) -> anyhow::Result<Interface
     let address: Prefix = address.parse()?;
     let claimed = claimed.iter().flat_map(ClientRange::prefixes).collect();
     Ok(Interface { addresses: vec![address], claimed, vlan: None })
-}
-
-/// Waits for the end and shows, on a terminal, how far it is.
-fn watch(load: &Load, duration: Duration, interrupt: &Interrupt) -> Outcome {
-    let shown = std::io::stderr().is_terminal();
-    let begun = Instant::now();
-    let mut last = (begun, Progress::default());
-    let outcome = load.wait(Duration::from_millis(250), |progress| {
-        if shown {
-            let (since, before) = last;
-            let per_second = (progress.received - before.received) as f64 / since.elapsed().as_secs_f64();
-            let elapsed = begun.elapsed().min(duration);
-            eprint!(
-                "\r{:4.1} s of {:.1} s  {:>13} echoed  {:>10}/s ",
-                elapsed.as_secs_f64(),
-                duration.as_secs_f64(),
-                units::show_count(progress.received),
-                units::show_count(per_second as u64),
-            );
-        }
-        last = (Instant::now(), progress);
-        !interrupt.came()
-    });
-    if shown {
-        // The line was for those who wait; results stand alone.
-        eprint!("\r\x1b[K");
-    }
-    outcome
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use flowlane::UdpFields;
-use flowlane::stack_stats::Counters;
 use flowlane_load::{Counts, Outcome, Percentiles};
 use serde::Serialize;
 
 use super::{Demo, Plan};
+use crate::drops;
 use crate::units::{show_count, show_nanos};
 
 /// Version of the JSON's shape: it grows when a field changes its meaning or goes away.
@@ -111,7 +111,7 @@ impl Report {
             total.add(&row);
             buckets.push(BucketRow { bucket: lane.bucket, worker: lane.worker, row });
         }
-        let drops = drops(counted, &[("server", server), ("client", client)]);
+        let drops = drops::by_reason(counted, &[("server", server), ("client", client)]);
         let unexplained = outcome.counts.lost.saturating_sub(drops.values().sum());
         let mut report = Self {
             version: VERSION,
@@ -212,29 +212,4 @@ fn line(out: &mut impl Write, bucket: &str, worker: &str, row: &Row) -> io::Resu
         write!(out, " {:>12}", show_count(n))?;
     }
     writeln!(out)
-}
-
-/// Every packet that was dropped on purpose or for want of something, by host and reason.
-fn drops(counted: &flowlane::stats::Report, hosts: &[(&str, usize)]) -> BTreeMap<String, u64> {
-    let mut drops = BTreeMap::new();
-    let mut note = |name: String, n: u64| {
-        if n > 0 {
-            *drops.entry(name).or_default() += n;
-        }
-    };
-    for (name, host) in hosts {
-        counted.total(*host).drops.each(&mut |c| note(format!("{name}:{}", c.name), c.value));
-        for q in counted.queues(*host) {
-            note(format!("{name}:link-queue-full"), q.stats.tx_far_full);
-            note(format!("{name}:link-no-frame"), q.stats.rx_no_frame);
-            note(format!("{name}:link-ring-full"), q.stats.rx_ring_full);
-            note(format!("{name}:link-bad"), q.stats.rx_bad);
-            note(format!("{name}:link-refused"), q.stats.tx_failed);
-        }
-    }
-    for worker in &counted.workers {
-        note("netisr:ring-full".into(), worker.netisr.dropped);
-        note("move:too-many-waited".into(), worker.move_overflow);
-    }
-    drops
 }
