@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn flows_hit_the_buckets_aimed_at() {
         let ours = rss(2, UdpFields::Four);
-        let theirs = Rss { ..rss(4, UdpFields::Four) };
+        let theirs = rss(4, UdpFields::Four);
         let clients = ["10.0.1.0/24".parse().unwrap()];
         let wanted = Wanted::Buckets(vec![Bucket(1), Bucket(5)]);
         let mut wish = wish(&ours, &clients, 64);
