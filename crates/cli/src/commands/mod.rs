@@ -1,5 +1,6 @@
 //! One module for each subcommand.
 
+mod bench;
 mod demo;
 mod load;
 
@@ -13,6 +14,7 @@ pub(crate) enum Command {
     /// Generates traffic and measures what comes back.
     #[command(subcommand)]
     Load(load::Load),
+    Bench(bench::Bench),
 }
 
 impl Command {
@@ -21,6 +23,7 @@ impl Command {
         match self {
             Self::Demo(demo) => demo.run(),
             Self::Load(load) => load.run(),
+            Self::Bench(bench) => bench.run(),
         }
     }
 }

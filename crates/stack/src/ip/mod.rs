@@ -141,10 +141,9 @@ impl Ip {
     /// to bucket 0; whichever lane asked learns of it from here.
     pub(crate) fn learn(&mut self, cx: &mut Cx<'_>, at: (u8, IpAddr), mac: MacAddr, create: bool) {
         let news = self.take_neighbour(cx.now, at, mac, create, cx.rng);
-        // An answer to what is known here may be to a lane that asked after us, and missed what we told then. Bounded,
-        // and limited: others may send answers without end.
-        let for_others = !create;
-        let share = news || (for_others && self.answers.take(cx.now));
+        // An answer that is no news here is news to the lane that asked. Limited, since anyone may send answers
+        // without end.
+        let share = news || (!create && self.answers.take(cx.now));
         if share && self.events.len() < 64 {
             self.events.push_back(LaneEvent::Neighbour { interface: at.0, address: at.1, mac, create });
         }
