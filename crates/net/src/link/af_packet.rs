@@ -111,7 +111,6 @@ impl Queue for PacketQueue {
             tx_far_full: 0,
             tx_failed: s.tx_failed,
             system_calls: s.system_calls,
-            tx_far_full: 0,
         }
     }
 }

@@ -168,7 +168,6 @@ impl Queue for XdpQueue {
             tx_far_full: 0,
             tx_failed: s.tx_failed,
             system_calls: s.system_calls,
-            tx_far_full: 0,
         }
     }
 }

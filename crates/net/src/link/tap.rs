@@ -113,7 +113,6 @@ impl Queue for TapQueue {
             tx_far_full: 0,
             tx_failed: s.tx_failed,
             system_calls: s.system_calls,
-            tx_far_full: 0,
         }
     }
 }
