@@ -16,6 +16,25 @@ impl fmt::Display for Missed {
 
 impl std::error::Error for Missed {}
 
+/// Bad arguments, in one line; asked-for help and version in as many as they have.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone has read enough.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    // The first paragraph says what is wrong; usage and hints follow behind an empty line.
+    let text = error.to_string();
+    let said: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let said = said.join(" ");
+    eprintln!("flowlane: {}", said.strip_prefix("error: ").unwrap_or(&said));
+    ExitCode::from(2)
+}
+
 /// Turns a command's result into its exit code, saying what was wrong in one line.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };

@@ -20,6 +20,8 @@ struct Cli {
 }
 
 fn main() -> std::process::ExitCode {
-    let cli = Cli::parse();
-    exit::code(cli.command.run())
+    match Cli::try_parse() {
+        Ok(cli) => exit::code(cli.command.run()),
+        Err(error) => exit::usage(&error),
+    }
 }

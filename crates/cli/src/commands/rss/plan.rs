@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 /// Most sources that are looked at; a prefix of IPv6 has more than anybody waits for.
-const LIMIT: u128 = 1 << 24;
+const LIMIT: usize = 1 << 24;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -107,7 +107,7 @@ impl Plan {
     ) -> Vec<Source> {
         let protocol = self.which.protocol(true);
         let mut book = Book::new(wanted, self.count);
-        'all: for ip in between(first, last).take(LIMIT as usize) {
+        'all: for ip in sources(first, last, to) {
             for port in ports.clone() {
                 let steered = rss.steer(&Flow::new(SocketAddr::new(ip, port), to, protocol));
                 if book.add(Source { bucket: steered.bucket, ip, port: Some(port), hash: steered.hash }) {
@@ -131,7 +131,7 @@ impl Plan {
         let mut book = Book::new(wanted, self.count);
         for &bucket in wanted {
             let home = HomePorts::new(rss, &rss.slots_of_bucket(bucket));
-            for ip in between(first, last).take(LIMIT as usize) {
+            for ip in sources(first, last, to) {
                 let solved = home.to(ip, to, protocol)?;
                 let usable = solved.iter().filter(|port| *port != 0 && ports.contains(port));
                 for port in usable {
@@ -159,7 +159,7 @@ impl Plan {
         protocol: Protocol,
     ) -> anyhow::Result<Vec<Source>> {
         let mut book = Book::new(wanted, self.count);
-        for ip in between(first, last).take(LIMIT as usize) {
+        for ip in sources(first, last, to) {
             let flow = Flow::new(SocketAddr::new(ip, 0), to, protocol);
             let steered = rss.steer(&if self.replies { flow.reply() } else { flow });
             if book.add(Source { bucket: steered.bucket, ip, port: None, hash: steered.hash }) {
@@ -252,6 +252,11 @@ fn addresses(text: &str) -> anyhow::Result<(IpAddr, IpAddr)> {
         (Some(first), Some(last)) => Ok((first, last)),
         _ => bail!("--from {text}: no addresses"),
     }
+}
+
+/// The addresses that packets may come from: not the one they go to, and so many that one can wait for it.
+fn sources(first: IpAddr, last: IpAddr, to: SocketAddr) -> impl Iterator<Item = IpAddr> {
+    between(first, last).take(LIMIT).filter(move |ip| *ip != to.ip())
 }
 
 fn between(first: IpAddr, last: IpAddr) -> Box<dyn Iterator<Item = IpAddr>> {
