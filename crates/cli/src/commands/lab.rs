@@ -18,7 +18,7 @@ use flowlane_sys::privilege;
 use flowlane_testnet::{Card, CardConfig, ip};
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Addresses of the kernel's side; ours end in 1.
 const FAR_V4: [u8; 4] = [10, 11, 2, 2];
@@ -189,14 +189,15 @@ impl Named {
         Ok(())
     }
 
-    /// Removes what is there. The far end and the program go with the near end.
+    /// Removes what is there. The far end and the program go with the near end; and where the namespace went first, the
+    /// kernel may take the near end away a moment later, in which case it is no matter that we cannot.
     fn remove(&self) -> anyhow::Result<()> {
-        if Path::new("/sys/class/net").join(self.near()).exists() {
-            ip(&format!("link del {}", self.near()))?;
-        }
-        if Path::new("/run/netns").join(&self.name).exists() {
-            ip(&format!("netns del {}", self.name))?;
-        }
+        let gone = |what: PathBuf, command: String| match what.exists().then(|| ip(&command)) {
+            Some(Err(e)) if what.exists() => Err(e),
+            _ => Ok(()),
+        };
+        gone(Path::new("/sys/class/net").join(self.near()), format!("link del {}", self.near()))?;
+        gone(Path::new("/run/netns").join(&self.name), format!("netns del {}", self.name))?;
         Ok(())
     }
 

@@ -89,8 +89,8 @@ impl Plan {
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
         }
-        if a.vlan.is_some_and(|vlan| !(1..=4094).contains(&vlan)) {
-            bail!("--vlan {}: must be from 1 to 4094", a.vlan.unwrap_or_default());
+        if let Some(vlan) = a.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
+            bail!("--vlan {vlan}: must be from 1 to 4094");
         }
         if a.interval.is_some_and(|every| every < Duration::from_millis(10)) {
             bail!("--interval: must be at least 10ms");
