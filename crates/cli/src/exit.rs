@@ -16,25 +16,6 @@ impl fmt::Display for Missed {
 
 impl std::error::Error for Missed {}
 
-/// Bad arguments, in one line; asked-for help and version in as many as they have.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() {
-        // A reader that has gone has read enough.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
-    }
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let _ = error.print();
-        return ExitCode::from(2);
-    }
-    // The first paragraph says what is wrong; usage and hints follow behind an empty line.
-    let text = error.to_string();
-    let said: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let said = said.join(" ");
-    eprintln!("flowlane: {}", said.strip_prefix("error: ").unwrap_or(&said));
-    ExitCode::from(2)
-}
-
 /// Turns a command's result into its exit code, saying what was wrong in one line.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
@@ -46,4 +27,23 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     }
     eprintln!("flowlane: {error:#}");
     if error.is::<Missed>() { ExitCode::from(1) } else { ExitCode::from(2) }
+}
+
+/// Says in one line what is wrong with the arguments; help and version, when asked for, are no mistake.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody reads it: nobody minds.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{text}");
+        return ExitCode::from(2);
+    }
+    // What follows the first empty line is advice on where to look.
+    let lines: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
+    let line = lines.join(" ");
+    eprintln!("flowlane: {}", line.strip_prefix("error: ").unwrap_or(&line));
+    ExitCode::from(2)
 }

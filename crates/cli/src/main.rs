@@ -5,8 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod drops;
 mod exit;
+mod interrupt;
 mod link;
+mod progress;
+mod steering;
 mod units;
 
 use clap::Parser;
@@ -22,6 +26,6 @@ struct Cli {
 fn main() -> std::process::ExitCode {
     match Cli::try_parse() {
         Ok(cli) => exit::code(cli.command.run()),
-        Err(error) => exit::usage(&error),
+        Err(e) => exit::usage(&e),
     }
 }

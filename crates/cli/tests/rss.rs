@@ -1,5 +1,6 @@
 //! `flowlane rss` as people run it: the published vectors, plans that hold when hashed, verdicts on keys, and mistakes,
 //! each answered in one line.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use flowlane_rss::{Flow, HashConfig, Key, Protocol, Rss, Toeplitz, UdpFields};
 use serde_json::Value;
@@ -39,7 +40,12 @@ const VECTORS: [(&str, &str, &str, &str); 8] = [
     ("153.39.163.191:44251", "202.188.127.2:1303", "5d1809c5", "10e828a2"),
     ("[3ffe:2501:200:1fff::7]:2794", "[3ffe:2501:200:3::1]:1766", "2cc18cd5", "40207d3d"),
     ("[3ffe:501:8::260:97ff:fe40:efab]:14230", "[ff02::1]:4739", "0f0c461c", "dde51bbf"),
-    ("[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251", "[fe80::200:f8ff:fe21:67cf]:38024", "4b61e985", "02d1feef"),
+    (
+        "[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251",
+        "[fe80::200:f8ff:fe21:67cf]:38024",
+        "4b61e985",
+        "02d1feef",
+    ),
 ];
 
 #[test]
@@ -86,7 +92,9 @@ fn check_plan(arguments: &str, rss: &Rss, to: SocketAddr, replies: bool, buckets
             assert_eq!(source["hash"], steered.hash);
         }
     }
-    assert!(plan["sources"].as_array().unwrap().iter().all(|s| buckets.contains(&s["bucket"].as_u64().unwrap())));
+    assert!(
+        plan["sources"].as_array().unwrap().iter().all(|s| buckets.contains(&s["bucket"].as_u64().unwrap()))
+    );
 }
 
 fn steering(udp: UdpFields) -> Rss {
@@ -101,12 +109,20 @@ fn plans_hold() {
     let usual = "rss plan --to 10.11.2.1:8080 --workers 4 --udp";
     check_plan(&format!("{usual} --from 10.11.2.2 --udp-4tuple --buckets 0,3"), &four, to, false, &[0, 3], 4);
     let all: Vec<u64> = (0..8).collect();
-    check_plan(&format!("{usual} --from 10.11.2.2 --udp-4tuple --replies --count 9"), &four, to, true, &all, 9);
+    check_plan(
+        &format!("{usual} --from 10.11.2.2 --udp-4tuple --replies --count 9"),
+        &four,
+        to,
+        true,
+        &all,
+        9,
+    );
     let two = steering(UdpFields::Two);
     check_plan(&format!("{usual} --from 10.11.0.0/16 --buckets 1,2"), &two, to, false, &[1, 2], 4);
     check_plan(&format!("{usual} --from 10.11.3.1-10.11.9.1 --replies --buckets 5"), &two, to, true, &[5], 4);
     let v6: SocketAddr = "[fd00::1]:8080".parse().unwrap();
-    let arguments = "rss plan --to [fd00::1]:8080 --workers 4 --udp --udp-4tuple --from fd00::2 --ports 1000-2000";
+    let arguments =
+        "rss plan --to [fd00::1]:8080 --workers 4 --udp --udp-4tuple --from fd00::2 --ports 1000-2000";
     check_plan(arguments, &four, v6, false, &all, 4);
 }
 

@@ -1,6 +1,7 @@
 //! `flowlane serve`, `flowlane stat` and `flowlane lab` as people run them: a lab, an echo on each link that it can
 //! carry, the kernel as the peer, the control socket, and the end by ^C. Without privileges what can be done over a
 //! capture file is done, and the rest says that it was skipped.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -101,8 +102,8 @@ impl Drop for Service {
 }
 
 fn last_json(text: &str, kind: &str) -> Value {
-    let documents = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    documents.filter(|d| d["kind"] == kind).last().unwrap_or_else(|| panic!("no {kind} in {text}"))
+    let mut documents = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    documents.rfind(|d| d["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {text}"))
 }
 
 #[test]
@@ -261,7 +262,9 @@ fn echo_over(kind: &str, tag: &str) {
     let printed = service.interrupt();
     let summary = last_json(&printed, "summary");
     assert_eq!((&summary["received"], &summary["sent"]), (&128.into(), &128.into()), "{printed}");
-    let sum = |key: &str| summary["buckets"].as_array().unwrap().iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>();
+    let sum = |key: &str| {
+        summary["buckets"].as_array().unwrap().iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>()
+    };
     assert_eq!(sum("received"), 128);
     let flows = last_json(&printed, "flows");
     let flows = flows["flows"].as_array().unwrap();

@@ -1,4 +1,5 @@
 //! `flowlane stat` against an instance in this process, and the documents against their schema: no privileges needed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, UdpSocket, control};
 use serde_json::Value;
@@ -20,7 +21,8 @@ impl Running {
     fn start(tag: &str) -> Self {
         let path = std::env::temp_dir().join(format!("flowlane-stat-{tag}-{}.sock", std::process::id()));
         let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
-        let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+        let on =
+            |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
         let mut builder = Runtime::builder().pin(false);
         let server = builder.host(
             Host::new("server", rss.clone(), || async {
@@ -106,7 +108,8 @@ fn what_netstat_would_say() {
     assert_eq!(sockets.lines().filter(|l| l.contains("10.0.0.1.7")).count(), 1, "the client: {sockets}");
     let flows = running.stat("-R");
     let report: Value = serde_json::from_str(&running.stat("--json")).unwrap();
-    let client = report["sockets"]["sockets"].as_array().unwrap().iter().find(|s| s["connected"] == true).unwrap();
+    let client =
+        report["sockets"]["sockets"].as_array().unwrap().iter().find(|s| s["connected"] == true).unwrap();
     let flowid = format!("{:08x}", client["flowid"].as_u64().unwrap());
     assert!(flows.contains(&flowid) && client["flowtype"] == 0x81, "{flows}");
     assert!(running.stat("").contains("alignment 100.0 %"));
@@ -165,7 +168,9 @@ fn fits(root: &Value, schema: &Value, value: &Value, at: &str) {
 #[test]
 fn requests_that_make_no_sense() {
     let running = Running::start("requests");
-    let get = |path: &str| running.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
+    let get = |path: &str| {
+        running.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+    };
     assert!(get("/v1/stats").starts_with("HTTP/1.1 200"));
     assert!(get("/").starts_with("HTTP/1.1 404"));
     assert!(get("/v1/secrets").starts_with("HTTP/1.1 404"));
@@ -185,7 +190,8 @@ fn requests_that_make_no_sense() {
 
 #[test]
 fn nobody_there() {
-    let output = Command::new(env!("CARGO_BIN_EXE_flowlane")).args(["stat", "--control", "/nowhere/x.sock"]).output();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_flowlane")).args(["stat", "--control", "/nowhere/x.sock"]).output();
     let output = output.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");

@@ -20,6 +20,8 @@ pub mod bpf;
 pub mod doorbell;
 pub mod error;
 pub mod frame;
+#[cfg(not(loom))]
+pub mod mmsg;
 pub mod netdev;
 pub mod netns;
 #[cfg(not(loom))]

@@ -113,7 +113,8 @@ impl Named {
             let shown = std::process::Command::new("ip")
                 .args(["-n", &self.name, "-6", "-o", "addr", "show", "dev", &self.far()])
                 .output();
-            shown.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains(&IpAddr::from(FAR_V6).to_string()))
+            shown
+                .is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains(&IpAddr::from(FAR_V6).to_string()))
         };
         match (queues, namespace) {
             (Err(_), false) => State::Absent,
@@ -164,10 +165,16 @@ impl Named {
         let pin = if cpus < queues as usize { " --no-pin" } else { "" };
         let (v4, v6) = (IpAddr::from(FAR_V4), IpAddr::from(FAR_V6));
         let mut out = io::stdout().lock();
-        writeln!(out, "lab '{name}' is up: {near} is a card with {queues} queues and RSS (key 'microsoft', UDP with")?;
+        writeln!(
+            out,
+            "lab '{name}' is up: {near} is a card with {queues} queues and RSS (key 'microsoft', UDP with"
+        )?;
         writeln!(out, "ports); behind it, in namespace {name}, the kernel has {v4} and {v6}.\n")?;
         writeln!(out, "Here:")?;
-        writeln!(out, "  flowlane serve udp-echo --link af-xdp:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 \\")?;
+        writeln!(
+            out,
+            "  flowlane serve udp-echo --link af-xdp:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 \\"
+        )?;
         writeln!(out, "      --workers {queues} --key microsoft --udp-4tuple --interval --control{pin}")?;
         writeln!(out, "  flowlane stat -s -s                        (in another window)\n")?;
         writeln!(out, "There:")?;
@@ -208,7 +215,9 @@ impl Named {
                 writeln!(out, "lab '{}' is up: {} with {queues} queues", self.name, self.near())?;
                 Ok(())
             }
-            State::Half => Err(Missed(format!("lab '{}' is half made: 'flowlane lab down' cleans up", self.name)).into()),
+            State::Half => {
+                Err(Missed(format!("lab '{}' is half made: 'flowlane lab down' cleans up", self.name)).into())
+            }
             State::Absent => Err(Missed(format!("lab '{}' is not there", self.name)).into()),
         }
     }

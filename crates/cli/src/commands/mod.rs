@@ -1,6 +1,9 @@
 //! One module for each subcommand.
 
+mod bench;
+mod demo;
 mod lab;
+mod load;
 mod rss;
 mod serve;
 mod stat;
@@ -10,6 +13,12 @@ use clap::Subcommand;
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Shows the whole stack in one process, without root.
+    Demo(demo::Demo),
+    /// Generates traffic and measures what comes back.
+    #[command(subcommand)]
+    Load(load::Load),
+    Bench(bench::Bench),
     /// Show, plan and judge receive side scaling.
     #[command(subcommand)]
     Rss(rss::Rss),
@@ -27,6 +36,9 @@ impl Command {
     /// Does it.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
+            Self::Demo(demo) => demo.run(),
+            Self::Load(load) => load.run(),
+            Self::Bench(bench) => bench.run(),
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),

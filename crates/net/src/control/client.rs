@@ -49,7 +49,8 @@ pub fn get<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T, ClientErro
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| other(&e))?;
     runtime.block_on(async {
-        let bytes = tokio::time::timeout(PATIENCE, fetch(path, what)).await.map_err(|_| ClientError::Silent)??;
+        let bytes =
+            tokio::time::timeout(PATIENCE, fetch(path, what)).await.map_err(|_| ClientError::Silent)??;
         serde_json::from_slice(&bytes).map_err(|e| other(&e))
     })
 }
@@ -59,8 +60,7 @@ async fn fetch(path: &Path, what: &str) -> Result<Bytes, ClientError> {
     let stream = UnixStream::connect(path)
         .await
         .map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|e| other(&e))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| other(&e))?;
     let driver = tokio::spawn(connection);
     let request = Request::get(what)
         .header(header::HOST, "flowlane")

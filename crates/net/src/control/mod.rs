@@ -20,6 +20,7 @@
 //! [`serve`] starts it, [`get`] is the client, [`instances`] finds who is running.
 
 mod client;
+mod collect;
 mod place;
 mod server;
 mod view;

@@ -81,7 +81,9 @@ pub(super) fn bind(path: &Path) -> Result<UnixListener, ControlError> {
         Err(e) => return Err(system(e)),
         Ok(meta) if !meta.file_type().is_socket() => return Err(ControlError::NotASocket(path.to_owned())),
         Ok(_) => match UnixStream::connect(path) {
-            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(system)?,
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(system)?;
+            }
             Ok(_) => return Err(ControlError::InUse(path.to_owned())),
             Err(e) => return Err(system(e)),
         },
@@ -90,7 +92,8 @@ pub(super) fn bind(path: &Path) -> Result<UnixListener, ControlError> {
     // somebody else took the name meanwhile.
     let hidden = path.with_extension(format!("{}.new", std::process::id()));
     let listener = UnixListener::bind(&hidden).map_err(system)?;
-    let done = fs::set_permissions(&hidden, Permissions::from_mode(0o600)).and_then(|()| fs::hard_link(&hidden, path));
+    let done = fs::set_permissions(&hidden, Permissions::from_mode(0o600))
+        .and_then(|()| fs::hard_link(&hidden, path));
     let _ = fs::remove_file(&hidden);
     match done {
         Ok(()) => Ok(listener),

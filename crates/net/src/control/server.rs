@@ -128,7 +128,9 @@ async fn answer(request: Request<Incoming>, served: Served) -> Result<Response<F
     Ok(match collected {
         Ok(Some(Ok(text))) => respond(StatusCode::OK, text),
         Ok(None) => failure(StatusCode::NOT_FOUND, "no such document: try /v1/report"),
-        Ok(Some(Err(_))) | Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the report could not be made"),
+        Ok(Some(Err(_))) | Err(_) => {
+            failure(StatusCode::INTERNAL_SERVER_ERROR, "the report could not be made")
+        }
     })
 }
 

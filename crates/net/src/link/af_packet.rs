@@ -30,7 +30,7 @@ impl AfPacketOptions {
     /// The usual settings.
     #[must_use]
     pub fn new(interface: &str, claim: Claim) -> Self {
-        Self { interface: interface.to_owned(), claim, steering: None, exclusive: true, ring_size: 512 }
+        Self { interface: interface.to_owned(), claim, steering: None, exclusive: true, ring_size: 2048 }
     }
 }
 
@@ -108,9 +108,9 @@ impl Queue for PacketQueue {
             rx_bad: s.rx_bad,
             tx_frames: s.tx_frames,
             tx_bytes: s.tx_bytes,
+            tx_far_full: 0,
             tx_failed: s.tx_failed,
             system_calls: s.system_calls,
-            tx_far_full: 0,
         }
     }
 }

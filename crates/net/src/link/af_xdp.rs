@@ -165,9 +165,9 @@ impl Queue for XdpQueue {
             rx_bad: s.rx_bad,
             tx_frames: s.tx_frames,
             tx_bytes: s.tx_bytes,
+            tx_far_full: 0,
             tx_failed: s.tx_failed,
             system_calls: s.system_calls,
-            tx_far_full: 0,
         }
     }
 }

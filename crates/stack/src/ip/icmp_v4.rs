@@ -66,13 +66,8 @@ impl Ip {
         let Some(quoted) = quote.start.filter(|_| self.is_local(quote.src)) else {
             return self.drop(DropReason::IcmpUnrelated);
         };
-        let error = IcmpError {
-            local: quote.src,
-            remote: quote.dst,
-            protocol: quote.protocol.0,
-            quoted,
-            kind,
-        };
+        let error =
+            IcmpError { local: quote.src, remote: quote.dst, protocol: quote.protocol.0, quoted, kind };
         Inbound::Error(error, packet)
     }
 

@@ -8,8 +8,8 @@ use super::input::pseudo;
 use super::{Udp, UdpHandle};
 use crate::address::Endpoint;
 use crate::packet::{Cx, IpOutput};
-use crate::wire::udp::{HEADER_LEN, UdpHeader, fill_checksum};
 use crate::wire::IpProtocol;
+use crate::wire::udp::{HEADER_LEN, UdpHeader, fill_checksum};
 
 /// TTL of datagrams (RFC 1700).
 const HOP_LIMIT: u8 = 64;

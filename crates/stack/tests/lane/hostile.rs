@@ -36,10 +36,7 @@ fn frame(net: &Net, bytes: &[u8]) -> Frame {
 }
 
 fn net() -> Net {
-    Net::new(
-        &Plan::new(1, &["10.0.0.1/24", "fd00::1/64"]),
-        &Plan::new(2, &["10.0.0.2/24", "fd00::2/64"]),
-    )
+    Net::new(&Plan::new(1, &["10.0.0.1/24", "fd00::1/64"]), &Plan::new(2, &["10.0.0.2/24", "fd00::2/64"]))
 }
 
 #[test]
@@ -164,9 +161,8 @@ fn an_exhausted_pool_is_counted_and_survived() {
     let rest: Vec<_> = std::iter::from_fn(|| net.pool.alloc()).collect();
     let lane = &mut net.b.lanes[0];
     let back = end("10.0.0.1:1");
-    let send = |lane: &mut flowlane_stack::Lane| {
-        lane.udp_send(net.now, &net.pool, echo[0], b"x", None, Some(back))
-    };
+    let send =
+        |lane: &mut flowlane_stack::Lane| lane.udp_send(net.now, &net.pool, echo[0], b"x", None, Some(back));
     assert_eq!(send(lane), Err(SendError::NoFrame));
     drop(rest);
     drop(hoard);

@@ -23,10 +23,15 @@ pub(crate) fn end(s: &str) -> Endpoint {
 }
 
 pub(crate) fn pool() -> Pool {
-    FrameMemory::new(&MemoryConfig { frames_per_home: 4096, lock: false, huge_pages: false, ..Default::default() })
-        .unwrap()
-        .attach(0)
-        .unwrap()
+    FrameMemory::new(&MemoryConfig {
+        frames_per_home: 4096,
+        lock: false,
+        huge_pages: false,
+        ..Default::default()
+    })
+    .unwrap()
+    .attach(0)
+    .unwrap()
 }
 
 pub(crate) fn rss(buckets: usize, udp: UdpFields) -> Arc<Rss> {

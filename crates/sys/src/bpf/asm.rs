@@ -5,7 +5,7 @@
 //! that of RFC 9669. Nothing here is unsafe: a wrong program is refused by the kernel's verifier, whose log the
 //! caller sees.
 //!
-//! Jumps name a [`Label`]; [`Assembler::finish`] turns them into distances.
+//! Jumps name a [`Label`]; `finish` turns them into distances.
 
 use super::Map;
 use super::map::as_fd_number;

@@ -179,7 +179,7 @@ impl Claims {
         Program::load(ProgramKind::SchedCls, "tcx_claim", self.skb_code(DROP, NEXT))
     }
 
-    fn skb_code(&self, if_ours: i32, if_not: i32) -> Assembler {
+    pub(super) fn skb_code(&self, if_ours: i32, if_not: i32) -> Assembler {
         let mut asm = Assembler::new();
         let (ours, others) = (asm.label(), asm.label());
         self.decide(&mut asm, Source::SocketBuffer, ours, others);

@@ -1,7 +1,8 @@
 //! What every program has in common: finding the network header behind Ethernet and VLAN tags.
 //!
 //! Two kinds of packet are read. A socket buffer is read through a helper, which copies a header to the program's
-//! stack and works wherever the bytes lie. An XDP packet is read in place, after a comparison with its end.
+//! stack and works wherever the bytes lie: a packet sent from an AF_PACKET ring, for one, has only its Ethernet header
+//! in the buffer proper. An XDP packet is read in place, after a comparison with its end.
 //!
 //! Registers, by convention of all programs: `R6` the context, `R7` the end of the packet (XDP) or free, `R8` where the
 //! network header starts (an address for XDP, else an offset from the Ethernet header), `R9` the EtherType.
@@ -25,7 +26,11 @@ pub(super) const ARP_LEN: i32 = 28;
 /// What kind of packet the program reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
+    /// A socket buffer whose data start at the Ethernet header: socket filters, tcx, TAP steering.
     SocketBuffer,
+    /// A socket buffer whose data start behind the Ethernet header: AF_PACKET fanout.
+    Network,
+    /// An XDP packet.
     Xdp,
 }
 
@@ -40,10 +45,22 @@ impl Source {
     pub(super) fn ethernet(self, a: &mut Assembler, stack: i16, short: Label) {
         a.copy(R6, R1);
         match self {
-            Source::SocketBuffer => a.set(R8, 12),
+            Source::SocketBuffer | Source::Network => a.set(R8, 12),
             Source::Xdp => a.load(Size::W, R7, R6, 4).load(Size::W, R8, R6, 0).alu(Op::Add, R8, 12),
         };
-        let (base, at) = self.header(a, R8, 2, stack, short);
+        let (base, at) = if self == Source::Network {
+            // Before the data: the one helper that reaches there reads only the buffer proper, where this always is.
+            a.copy(R1, R6)
+                .copy(R2, R8)
+                .copy(R3, R10)
+                .alu(Op::Add, R3, i32::from(stack))
+                .set(R4, 2)
+                .set(R5, 0);
+            a.call(helper::SKB_LOAD_BYTES_RELATIVE).jump_if(If::NotEqual, R0, 0, short);
+            (R10, stack)
+        } else {
+            self.header(a, R8, 2, stack, short)
+        };
         a.load(Size::H, R9, base, at).alu(Op::Add, R8, 2);
         for _ in 0..2 {
             let (tagged, done) = (a.label(), a.label());
@@ -67,10 +84,12 @@ impl Source {
         short: Label,
     ) -> (Reg, i16) {
         match self {
-            Source::SocketBuffer => {
+            Source::SocketBuffer | Source::Network => {
                 a.copy(R1, R6).copy(R2, from).copy(R3, R10).alu(Op::Add, R3, i32::from(stack)).set(R4, len);
-                a.set(R5, 0); // from the Ethernet header
-                a.call(helper::SKB_LOAD_BYTES_RELATIVE).jump_if(If::NotEqual, R0, 0, short);
+                if self == Source::Network {
+                    a.alu(Op::Sub, R2, 14);
+                }
+                a.call(helper::SKB_LOAD_BYTES).jump_if(If::NotEqual, R0, 0, short);
                 (R10, stack)
             }
             Source::Xdp => {

@@ -121,12 +121,22 @@ impl Steering {
         })
     }
 
-    /// `filter_rss`: returns the queue. For TAP steering and AF_PACKET fanout.
+    /// `filter_rss` for TAP steering: returns the queue.
     ///
     /// # Errors
     /// As [`Program::load`].
-    pub fn filter(&self) -> Result<Program> {
-        Program::load(ProgramKind::SocketFilter, "filter_rss", self.program(Outcome::Return))
+    pub fn tap(&self) -> Result<Program> {
+        let code = self.program(Source::SocketBuffer, Outcome::Return);
+        Program::load(ProgramKind::SocketFilter, "filter_rss", code)
+    }
+
+    /// `filter_rss` for AF_PACKET fanout: returns the queue.
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn fanout(&self) -> Result<Program> {
+        let code = self.program(Source::Network, Outcome::Return);
+        Program::load(ProgramKind::SocketFilter, "filter_rss", code)
     }
 
     /// `tcx_rss`: marks packets with queue and hash. For the egress of the far end of a veth.
@@ -134,12 +144,11 @@ impl Steering {
     /// # Errors
     /// As [`Program::load`].
     pub fn egress(&self) -> Result<Program> {
-        Program::load(ProgramKind::SchedCls, "tcx_rss", self.program(Outcome::Mark))
+        Program::load(ProgramKind::SchedCls, "tcx_rss", self.program(Source::SocketBuffer, Outcome::Mark))
     }
 
     /// `R7` holds the tables; the rest as in [`super::parse`].
-    pub(super) fn program(&self, outcome: Outcome) -> Assembler {
-        let source = Source::SocketBuffer;
+    pub(super) fn program(&self, source: Source, outcome: Outcome) -> Assembler {
         let mut asm = Assembler::new();
         let a = &mut asm;
         let (unhashed, v6, steer) = (a.label(), a.label(), a.label());
@@ -157,7 +166,7 @@ impl Steering {
         a.alu(Op::ShiftLeft, R9, 2).alu_reg(Op::Add, R9, R8);
         a.load(Size::H, R1, R10, HEADER + 6).jump_if(If::AnySet, R1, network(0x3fff), addresses);
         a.load(Size::B, R1, R10, HEADER + 9);
-        self.ports(a, R9, V4_INPUT + 8, addresses);
+        self.ports(source, a, R9, V4_INPUT + 8, addresses);
         hash(a, V4_INPUT, 12);
         a.jump(steer);
         a.bind(addresses);
@@ -170,9 +179,9 @@ impl Steering {
         source.header(a, R8, IPV6_LEN, HEADER, unhashed);
         a.load(Size::B, R1, R10, HEADER).alu(Op::ShiftRight, R1, 4).jump_if(If::NotEqual, R1, 6, unhashed);
         a.load(Size::B, R9, R10, HEADER + 6).alu(Op::Add, R8, IPV6_LEN);
-        extension_headers(a, addresses);
+        extension_headers(source, a, addresses);
         a.copy(R1, R9);
-        self.ports(a, R8, V6_INPUT + 32, addresses);
+        self.ports(source, a, R8, V6_INPUT + 32, addresses);
         hash(a, V6_INPUT, 36);
         a.jump(steer);
         a.bind(addresses);
@@ -190,16 +199,16 @@ impl Steering {
 
     /// Puts the ports of the transport header at `from` on the stack, if the protocol in `R1` is hashed with them and
     /// its header is whole; else goes to `addresses`.
-    fn ports(&self, a: &mut Assembler, from: Reg, to: i16, addresses: Label) {
+    fn ports(&self, source: Source, a: &mut Assembler, from: Reg, to: i16, addresses: Label) {
         let (udp, done) = (a.label(), a.label());
         if self.udp_ports {
             a.jump_if(If::Equal, R1, UDP, udp);
         }
         a.jump_if(If::NotEqual, R1, TCP, addresses);
-        Source::SocketBuffer.header(a, from, TCP_LEN, to, addresses);
+        source.header(a, from, TCP_LEN, to, addresses);
         if self.udp_ports {
             a.jump(done).bind(udp);
-            Source::SocketBuffer.header(a, from, UDP_LEN, to, addresses);
+            source.header(a, from, UDP_LEN, to, addresses);
         }
         a.bind(done);
     }
@@ -249,13 +258,12 @@ fn hash(a: &mut Assembler, from: i16, len: i16) {
 
 /// Walks IPv6 extension headers. `R8` and `R9` end at the transport header and its kind; fragments, too many headers
 /// and packets cut short go to `addresses`.
-fn extension_headers(a: &mut Assembler, addresses: Label) {
+fn extension_headers(source: Source, a: &mut Assembler, addresses: Label) {
     const HOP_BY_HOP: i32 = 0;
     const ROUTING: i32 = 43;
     const FRAGMENT: i32 = 44;
     const AUTHENTICATION: i32 = 51;
     const OPTIONS: i32 = 60;
-    let source = Source::SocketBuffer;
     let done = a.label();
     for _ in 0..MAX_EXTENSION_HEADERS {
         let (options, fragment, next) = (a.label(), a.label(), a.label());

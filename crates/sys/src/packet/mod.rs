@@ -56,7 +56,7 @@ impl PacketOptions {
             queues,
             claims,
             steering: None,
-            ring_size: 512,
+            ring_size: 2048,
             exclusive: true,
             bypass_qdisc: true,
         }
@@ -136,7 +136,7 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     }
     let steering = options.steering.as_ref().map(Steering::new).transpose()?;
     if let (Some(steering), Some((socket, _)), true) = (&steering, opened.first(), options.queues > 1) {
-        let program = steering.filter()?;
+        let program = steering.fanout()?;
         set_option(socket.as_fd(), libc::PACKET_FANOUT_DATA, &program.as_fd().as_raw_fd())
             .map_err(|e| Error::from_io(e, "giving the fanout group its program", "CAP_NET_ADMIN"))?;
     }

@@ -130,7 +130,7 @@ pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
         other => other?,
     };
     if let (Some(steering), Some(file)) = (&steering, files.first()) {
-        let program = steering.filter()?;
+        let program = steering.tap()?;
         let number = program.as_fd().as_raw_fd();
         // SAFETY: TUNSETSTEERINGEBPF reads one descriptor number.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const number) } < 0 {

@@ -16,7 +16,7 @@
 //! one from the pool. In copy mode the kernel copies each packet once each way; in zero-copy mode the card reads and
 //! writes the frames itself.
 //!
-//! What always holds: a frame is the kernel's or ours ([`held`]); the program is gone when the last queue is, however
+//! What always holds: a frame is the kernel's or ours (`held.rs`); the program is gone when the last queue is, however
 //! the process ends; a queue without socket leaves its packets to the kernel.
 //!
 //! Traps. In copy mode nothing leaves without a system call ([`XdpQueue::flush`] makes it), and one call may send 32
@@ -95,7 +95,7 @@ impl XdpOptions {
             copy: CopyMode::Auto,
             ring_size: 2048,
             need_wakeup: true,
-            send_budget: 256,
+            send_budget: 1024,
             busy_poll: None,
             hash_type: None,
         }

@@ -322,7 +322,8 @@ impl XdpQueue {
         if let Ok(kernel) = kernel {
             stats.rx_no_frame += kernel.rx_fill_ring_empty_descs;
             stats.rx_ring_full += kernel.rx_ring_full;
-            stats.rx_bad += kernel.rx_dropped;
+            // A packet without frame counts as dropped, too.
+            stats.rx_bad += kernel.rx_dropped.saturating_sub(kernel.rx_fill_ring_empty_descs);
             stats.tx_failed += kernel.tx_invalid_descs;
         }
         stats

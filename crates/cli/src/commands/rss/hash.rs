@@ -51,7 +51,11 @@ impl Hash {
         let flow = Flow { fragment: self.fragment, ..Flow::new(end(a), end(b), protocol) };
         let why = rss.explain(&flow);
         let out = io::stdout().lock();
-        if self.json { json(out, &rss, &why)? } else { text(out, &rss, &why, a.port.is_some())? }
+        if self.json {
+            json(out, &rss, &why)?
+        } else {
+            text(out, &rss, &why, a.port.is_some())?
+        }
         Ok(())
     }
 }

@@ -98,9 +98,15 @@ impl KeyCommand {
             self.slots,
             self.buckets
         )?;
-        writeln!(out, "\n{:<26} {:>7} {:>9} {:>8} {:>8}", "field, last 16 bits", "rank", "buckets", "fewest", "most")?;
+        writeln!(
+            out,
+            "\n{:<26} {:>7} {:>9} {:>8} {:>8}",
+            "field, last 16 bits", "rank", "buckets", "fewest", "most"
+        )?;
         let families = [("IPv4", &quality.ipv4), ("IPv6", &quality.ipv6)];
-        for (family, field) in families.iter().flat_map(|(family, fields)| fields.iter().map(move |f| (family, f))) {
+        for (family, field) in
+            families.iter().flat_map(|(family, fields)| fields.iter().map(move |f| (family, f)))
+        {
             writeln!(
                 out,
                 "{:<26} {:>7} {:>9} {:>8} {:>8}",
@@ -116,7 +122,8 @@ impl KeyCommand {
         } else {
             "every field reaches every bucket, though not every slot"
         };
-        let caution = if symmetric { "; symmetric: both directions of a flow meet, entropy is lost" } else { "" };
+        let caution =
+            if symmetric { "; symmetric: both directions of a flow meet, entropy is lost" } else { "" };
         writeln!(out, "\nuseful: {extent}{caution}")
     }
 }

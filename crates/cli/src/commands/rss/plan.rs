@@ -87,8 +87,11 @@ impl Plan {
             (false, false) => self.by_address(&rss, &wanted, (first, last), to, protocol)?,
         };
         self.print(&rss, &found, with_ports)?;
-        let missing: Vec<String> =
-            wanted.iter().filter(|b| !found.iter().any(|s| s.bucket == **b)).map(ToString::to_string).collect();
+        let missing: Vec<String> = wanted
+            .iter()
+            .filter(|b| !found.iter().any(|s| s.bucket == **b))
+            .map(ToString::to_string)
+            .collect();
         if missing.is_empty() {
             return Ok(());
         }

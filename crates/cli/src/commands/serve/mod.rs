@@ -145,7 +145,8 @@ fn watch(
     let mut before = handle.report();
     let mut at = Instant::now();
     loop {
-        let wait = plan.interval.map_or(FOR_EVER, |every| (at + every).saturating_duration_since(Instant::now()));
+        let wait =
+            plan.interval.map_or(FOR_EVER, |every| (at + every).saturating_duration_since(Instant::now()));
         match happened.recv_timeout(wait) {
             Ok(Event::Signal(SIGUSR1)) => match flows {
                 Some(flows) => show.flows(&flows.list())?,

@@ -154,7 +154,8 @@ fn check_gateways(gateways: &[IpAddr], addresses: &[Prefix]) -> anyhow::Result<(
         if addresses.iter().any(|a| a.address() == *gateway) {
             bail!("--gateway {gateway}: is our own address");
         }
-        let link_local = Prefix::LINK_LOCAL.contains(*gateway) && addresses.iter().any(|a| a.address().is_ipv6());
+        let link_local =
+            Prefix::LINK_LOCAL.contains(*gateway) && addresses.iter().any(|a| a.address().is_ipv6());
         if !link_local && !addresses.iter().any(|a| a.contains(*gateway)) {
             bail!("--gateway {gateway}: is on none of the networks given by --addr");
         }
@@ -178,8 +179,17 @@ mod tests {
     fn absurd_addresses() {
         assert_eq!(refused("10.11.2.1/24,fd00::1/64,10.0.0.1/32,10.0.0.2/31"), None);
         for bad in [
-            "0.0.0.0/24", "127.0.0.1/8", "224.0.0.1/24", "255.255.255.255/24", "10.11.2.255/24", "10.11.2.0/24",
-            "10.0.0.1/0", "10.0.0.1/24,10.0.0.1/24", "::/64", "::1/64", "ff02::1/64",
+            "0.0.0.0/24",
+            "127.0.0.1/8",
+            "224.0.0.1/24",
+            "255.255.255.255/24",
+            "10.11.2.255/24",
+            "10.11.2.0/24",
+            "10.0.0.1/0",
+            "10.0.0.1/24,10.0.0.1/24",
+            "::/64",
+            "::1/64",
+            "ff02::1/64",
         ] {
             assert!(refused(bad).is_some_and(|why| !why.contains('\n')), "{bad}");
         }

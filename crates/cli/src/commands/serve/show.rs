@@ -49,7 +49,8 @@ impl Show {
         let second = took.as_secs_f64().max(1e-9);
         for worker in &after.workers {
             let now = Work::of(worker);
-            let then = before.workers.iter().find(|w| w.worker == worker.worker).map(Work::of).unwrap_or_default();
+            let then =
+                before.workers.iter().find(|w| w.worker == worker.worker).map(Work::of).unwrap_or_default();
             // A lane that moved takes its counters along, so a difference may be negative: nothing then.
             let work = Work {
                 received: now.received.saturating_sub(then.received),
@@ -91,7 +92,11 @@ impl Show {
                     })
                 })
                 .collect();
-            writeln!(out, "{}", json!({"version": 1, "kind": "flows", "flows": flows, "beyond": list.beyond}))?;
+            writeln!(
+                out,
+                "{}",
+                json!({"version": 1, "kind": "flows", "flows": flows, "beyond": list.beyond})
+            )?;
             return out.flush();
         }
         for f in &list.flows {
@@ -121,7 +126,8 @@ impl Show {
         });
         let mut out = io::stdout().lock();
         if self.json {
-            let drops: serde_json::Map<_, _> = drops.iter().map(|c| (c.name.to_owned(), c.value.into())).collect();
+            let drops: serde_json::Map<_, _> =
+                drops.iter().map(|c| (c.name.to_owned(), c.value.into())).collect();
             let summary = json!({
                 "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
                 "received": total.udp.delivered, "sent": total.udp.sent,

@@ -12,8 +12,7 @@ const BATCH: usize = 64;
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
     let (port, service) = (plan.port, plan.service);
-    let interface =
-        Interface { addresses: plan.addresses.clone(), vlan: plan.vlan, ..Interface::default() };
+    let interface = Interface { addresses: plan.addresses.clone(), vlan: plan.vlan, ..Interface::default() };
     let host = Host::new("server", plan.rss.clone(), move || {
         let (flows, events) = (flows.clone(), events.clone());
         async move {

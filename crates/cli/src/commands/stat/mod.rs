@@ -65,7 +65,11 @@ impl Stat {
                 bail!("the instance speaks version {}, this command {}", report.version, control::VERSION);
             }
             let mut out = io::stdout().lock();
-            if self.json { self.json(&mut out, &report)? } else { self.text(&mut out, &report)? }
+            if self.json {
+                self.json(&mut out, &report)?
+            } else {
+                self.text(&mut out, &report)?
+            }
             out.flush()?;
             drop(out);
             let Some(every) = self.interval else { return Ok(()) };

@@ -106,10 +106,15 @@ pub(super) fn sockets(
     flows: bool,
 ) -> io::Result<()> {
     // Those without a peer are shown when asked for, and with flows, which a wildcard socket has too.
-    let wanted = |s: &&SocketRow| (all || flows || s.connected) && only.is_none_or(|p| s.proto.starts_with(p));
+    let wanted =
+        |s: &&SocketRow| (all || flows || s.connected) && only.is_none_or(|p| s.proto.starts_with(p));
     let rows: Vec<&SocketRow> = sockets.sockets.iter().filter(wanted).collect();
     writeln!(out, "Active sockets{}", if all { " (including servers)" } else { "" })?;
-    write!(out, "{:<5} {:>6} {:>6}  {:<26} {:<26}", "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address")?;
+    write!(
+        out,
+        "{:<5} {:>6} {:>6}  {:<26} {:<26}",
+        "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address"
+    )?;
     let head = if flows { " flowid   ftype bucket worker" } else { " bucket" };
     writeln!(out, "{head}")?;
     for s in rows {
