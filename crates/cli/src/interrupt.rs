@@ -17,7 +17,8 @@ impl Interrupt {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // Looked at before it is set: the first signal passes, the second ends the process as if nobody listened.
-            flag::register_conditional_shutdown(signal, 128 + signal, flag.clone()).context("listening for signals")?;
+            flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())
+                .context("listening for signals")?;
             flag::register(signal, flag.clone()).context("listening for signals")?;
         }
         Ok(Self(flag))

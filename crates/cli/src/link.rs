@@ -78,7 +78,9 @@ impl FromStr for LinkSpec {
                 let path = |p: &str| (!p.is_empty()).then(|| PathBuf::from(p));
                 let (input, output) = (path(input), path(output));
                 if input.is_none() && output.is_none() {
-                    return Err(BadLink("pcap needs a file to read, a file to write or both: pcap:IN,OUT".into()));
+                    return Err(BadLink(
+                        "pcap needs a file to read, a file to write or both: pcap:IN,OUT".into(),
+                    ));
                 }
                 Ok(Self::Pcap(input, output))
             }
@@ -88,7 +90,8 @@ impl FromStr for LinkSpec {
 }
 
 fn interface(name: &str) -> Result<String, BadLink> {
-    let wrong = name.is_empty() || name.len() > NAME || name.contains(|c: char| c == '/' || c.is_whitespace());
+    let wrong =
+        name.is_empty() || name.len() > NAME || name.contains(|c: char| c == '/' || c.is_whitespace());
     if wrong {
         return Err(BadLink(format!("'{name}' is no name of an interface (1 to {NAME} letters)")));
     }
@@ -134,7 +137,7 @@ impl LinkSpec {
                     pcap::open(&options, workers)
                 }
             };
-            opened.map_err(|e: OpenError| StartError::Link(e.to_string()))
+            opened.map_err(StartError::Link)
         })
     }
 }
@@ -161,7 +164,10 @@ fn since_1970() -> u64 {
 pub(crate) fn give_up_privileges() -> Result<(), StartError> {
     match flowlane_sys::privilege::drop_all() {
         Ok(_) => Ok(()),
-        Err(e) => Err(StartError::Link(format!("giving up privileges: {e}"))),
+        Err(e) => {
+            let what = format!("giving up privileges: {e}");
+            Err(StartError::Link(OpenError::Option { link: "before the start".into(), what }))
+        }
     }
 }
 
@@ -182,7 +188,16 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_in_one_line() {
-        for text in ["", "eth0", "wifi:x", "tap:", "tap:a b", "af-packet:much-too-long-name", "pcap:", "af-xdp:e,fast"] {
+        for text in [
+            "",
+            "eth0",
+            "wifi:x",
+            "tap:",
+            "tap:a b",
+            "af-packet:much-too-long-name",
+            "pcap:",
+            "af-xdp:e,fast",
+        ] {
             let error = text.parse::<LinkSpec>().unwrap_err().to_string();
             assert!(!error.contains('\n'), "{text}");
         }

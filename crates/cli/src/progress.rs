@@ -16,7 +16,8 @@ pub(crate) fn watch(load: &Load, duration: Duration, interrupt: &Interrupt, quie
     let outcome = load.wait(Duration::from_millis(250), |progress| {
         if shown {
             let (since, before) = last;
-            let per_second = |n: u64, m: u64| show_count(((n - m) as f64 / since.elapsed().as_secs_f64()) as u64);
+            let per_second =
+                |n: u64, m: u64| show_count(((n - m) as f64 / since.elapsed().as_secs_f64()) as u64);
             eprint!(
                 "\r{:5.1} of {:.1} s   sent {} ({}/s)   answered {} ({}/s)\x1b[K",
                 begun.elapsed().min(duration).as_secs_f64(),

@@ -10,7 +10,12 @@ pub(crate) fn workers(given: Option<usize>, most: usize) -> usize {
 }
 
 /// Steering for so many workers with `key`, or with a fresh one that reaches every bucket: random, or from `seed`.
-pub(crate) fn rss(workers: usize, udp: UdpFields, key: Option<Key>, seed: Option<u64>) -> anyhow::Result<Rss> {
+pub(crate) fn rss(
+    workers: usize,
+    udp: UdpFields,
+    key: Option<Key>,
+    seed: Option<u64>,
+) -> anyhow::Result<Rss> {
     let config = HashConfig::with_udp(udp);
     let key = match key {
         Some(key) => key,

@@ -23,7 +23,9 @@ fn processors() -> usize {
 
 /// What holds of every run.
 fn check(report: &Value, workers: usize) {
-    let n = |path: &str| report.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {report}"));
+    let n = |path: &str| {
+        report.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {report}"))
+    };
     assert_eq!(n("/version"), 1);
     assert_eq!(report["ok"], true);
     assert_eq!(report["alignment"], 1.0);
@@ -35,7 +37,8 @@ fn check(report: &Value, workers: usize) {
     // Probes are echoed too.
     assert_eq!(n("/total/echoed"), n("/client/sent") + n("/client/probes"));
     assert_eq!(n("/latency-ns/count"), n("/client/received"));
-    let echoed: u64 = report["buckets"].as_array().unwrap().iter().map(|b| b["echoed"].as_u64().unwrap()).sum();
+    let echoed: u64 =
+        report["buckets"].as_array().unwrap().iter().map(|b| b["echoed"].as_u64().unwrap()).sum();
     assert_eq!(echoed, n("/total/echoed"));
     assert!(report["buckets"].as_array().unwrap().iter().all(|b| b["echoed"].as_u64() > Some(1)));
 }
@@ -69,7 +72,9 @@ fn a_table_for_people() {
     let output = flowlane(&["demo", "--duration", "200ms", "--workers", "1"]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    for word in ["bucket", "worker", "aligned", "redirected", "dropped", "echoed", "p99.9", "alignment   100.00 %"] {
+    for word in
+        ["bucket", "worker", "aligned", "redirected", "dropped", "echoed", "p99.9", "alignment   100.00 %"]
+    {
         assert!(text.contains(word), "{word} in\n{text}");
     }
 }

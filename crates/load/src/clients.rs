@@ -38,7 +38,8 @@ impl FromStr for ClientRange {
             }
             return Ok(Self { first: number(first), last: number(last), ipv4: first.is_ipv4() });
         }
-        let prefix: Prefix = text.trim().parse().map_err(|e: flowlane_stack::address::PrefixError| bad(e.to_string()))?;
+        let prefix: Prefix =
+            text.trim().parse().map_err(|e: flowlane_stack::address::PrefixError| bad(e.to_string()))?;
         Ok(Self::within(&prefix))
     }
 }

@@ -93,12 +93,14 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
             break;
         }
         // Every address first with one port, then with the next.
-        let client = Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + (trial / addresses) as u16);
+        let client =
+            Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + (trial / addresses) as u16);
         if client.ip == wish.target.ip {
             continue;
         }
         let lane = usize::from(reply_bucket(wish.rss, client, wish.target).0);
-        let hit = wish.aim.as_ref().map_or(0, |aim| usize::from(reply_bucket(aim.rss, wish.target, client).0));
+        let hit =
+            wish.aim.as_ref().map_or(0, |aim| usize::from(reply_bucket(aim.rss, wish.target, client).0));
         if open.take(lane, hit) {
             chosen[lane].push((hit, client));
         }

@@ -185,7 +185,9 @@ impl Load {
     }
 
     /// The main function of the lanes of the host that is to run it.
-    pub fn main(&self) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+    pub fn main(
+        &self,
+    ) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
         let common = self.common.clone();
         move || {
             let common = common.clone();

@@ -104,7 +104,8 @@ mod tests {
     fn any_shuffle_within_the_memory_is_accounted_for() {
         let mut rng = flowlane_stack::rng::Rng::new(3);
         for _ in 0..200 {
-            let mut numbers: Vec<u64> = (0..100).flat_map(|n| if n % 7 == 0 { vec![n, n] } else { vec![n] }).collect();
+            let mut numbers: Vec<u64> =
+                (0..100).flat_map(|n| if n % 7 == 0 { vec![n, n] } else { vec![n] }).collect();
             for i in (1..numbers.len()).rev() {
                 numbers.swap(i, rng.below(i as u32 + 1) as usize);
             }

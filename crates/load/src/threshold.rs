@@ -57,9 +57,9 @@ impl FromStr for Threshold {
 
     fn from_str(text: &str) -> Result<Self, BadThreshold> {
         let bad = |what: String| BadThreshold { text: text.to_owned(), what };
-        let at = text
-            .find(['<', '>'])
-            .ok_or_else(|| bad("a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms".into()))?;
+        let at = text.find(['<', '>']).ok_or_else(|| {
+            bad("a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms".into())
+        })?;
         let above = text[at..].starts_with('>');
         let (name, value) = (text[..at].trim(), text[at + 1..].trim());
         let metric = metric(name).ok_or_else(|| {
@@ -183,7 +183,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_in_one_line() {
-        for text in ["", "p99", "p99 = 3ms", "p101 > 1s", "p99 > fast", "lost > 5ms", "lost > 101%", "foo > 1", "> 1"] {
+        for text in
+            ["", "p99", "p99 = 3ms", "p101 > 1s", "p99 > fast", "lost > 5ms", "lost > 101%", "foo > 1", "> 1"]
+        {
             let error = text.parse::<Threshold>().unwrap_err().to_string();
             assert!(!error.contains('\n'), "{text}");
         }

@@ -76,7 +76,8 @@ impl Demo {
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }
-        let server = Host::new("server", plan.server.clone(), echo).interface(interface("10.77.0.1/16", &[])?);
+        let server =
+            Host::new("server", plan.server.clone(), echo).interface(interface("10.77.0.1/16", &[])?);
         let server = builder.host(server);
         let client = Host::new("client", plan.client.clone(), load.main())
             .interface(interface("10.77.0.2/16", &[clients()?])?);

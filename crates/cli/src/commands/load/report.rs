@@ -69,7 +69,8 @@ impl Report {
             ));
         }
         failed.extend(udp.fail.iter().filter_map(|t| t.judge(outcome)));
-        let lane = |l: &flowlane_load::LaneOutcome| Lane { bucket: l.bucket, flows: l.flows, counts: l.counts };
+        let lane =
+            |l: &flowlane_load::LaneOutcome| Lane { bucket: l.bucket, flows: l.flows, counts: l.counts };
         Self {
             version: VERSION,
             command: "load udp",
@@ -113,7 +114,12 @@ impl Report {
             self.lanes.len()
         )?;
         writeln!(out, "sent        {:>13}  {:>11}/s", show_count(c.sent), show_count(self.sent_per_second))?;
-        writeln!(out, "answered    {:>13}  {:>11}/s", show_count(c.received), show_count(self.received_per_second))?;
+        writeln!(
+            out,
+            "answered    {:>13}  {:>11}/s",
+            show_count(c.received),
+            show_count(self.received_per_second)
+        )?;
         let share = if c.sent == 0 { 0.0 } else { c.lost as f64 / c.sent as f64 * 100.0 };
         writeln!(out, "lost        {:>13}  {share:>11.4} %", show_count(c.lost))?;
         for (name, count) in [

@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
+use flowlane::link::OpenError;
 use flowlane::{
-    Bucket, BucketMap, Endpoint, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss, Runtime,
-    StartError, Toeplitz, UdpFields,
+    Bucket, BucketMap, Endpoint, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss,
+    Runtime, StartError, Toeplitz, UdpFields,
 };
-use flowlane_load::{Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Threshold, Wanted, flows};
+use flowlane_load::{
+    Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Threshold, Wanted, flows,
+};
 
 use super::report::Report;
 use crate::exit::Missed;
@@ -212,8 +215,8 @@ impl Udp {
             return Ok(self.addr.iter().map(|a| ClientRange::from(a.address())).collect());
         }
         for range in &self.clients {
-            for (what, address) in
-                std::iter::once(("target", self.target.ip())).chain(self.gateway.iter().map(|g| ("gateway", *g)))
+            for (what, address) in std::iter::once(("target", self.target.ip()))
+                .chain(self.gateway.iter().map(|g| ("gateway", *g)))
             {
                 ensure!(!range.contains(address), "--clients {range} holds the {what} {address}");
             }
@@ -255,7 +258,10 @@ impl Udp {
     /// How the target is steered, if its key is given.
     fn theirs(&self) -> anyhow::Result<Option<Rss>> {
         let Some(key) = &self.target_key else {
-            ensure!(self.buckets.is_none(), "--buckets needs --target-key: without it nobody knows what they hit");
+            ensure!(
+                self.buckets.is_none(),
+                "--buckets needs --target-key: without it nobody knows what they hit"
+            );
             return Ok(None);
         };
         let n = self.target_buckets;
@@ -267,10 +273,13 @@ impl Udp {
 
     fn wanted(&self, theirs: &Rss) -> anyhow::Result<Wanted> {
         let all = (0..theirs.buckets.len() as u16).map(Bucket).collect();
-        let Some(text) = self.buckets.as_deref().filter(|t| *t != "all") else { return Ok(Wanted::Buckets(all)) };
+        let Some(text) = self.buckets.as_deref().filter(|t| *t != "all") else {
+            return Ok(Wanted::Buckets(all));
+        };
         let bucket = |s: &str| s.trim().parse().map(Bucket).ok();
         let wanted: Option<Vec<Bucket>> = text.split(',').map(bucket).collect();
-        let mut wanted = wanted.with_context(|| format!("--buckets '{text}': all, or numbers such as 0,3"))?;
+        let mut wanted =
+            wanted.with_context(|| format!("--buckets '{text}': all, or numbers such as 0,3"))?;
         wanted.sort_unstable();
         wanted.dedup();
         Ok(Wanted::Buckets(wanted))
@@ -283,10 +292,8 @@ impl Udp {
             let (info, queues) = open(memory, workers)?;
             let most = usize::from(info.mtu).saturating_sub(headers);
             if size > most {
-                return Err(StartError::Link(format!(
-                    "--size {size}: {} has an MTU of {}, so at most {most} bytes",
-                    info.name, info.mtu
-                )));
+                let what = format!("--size {size}: with an MTU of {} at most {most} bytes", info.mtu);
+                return Err(StartError::Link(OpenError::Option { link: info.name, what }));
             }
             Ok((info, queues))
         })
