@@ -52,9 +52,9 @@ impl Hash {
         let why = rss.explain(&flow);
         let out = io::stdout().lock();
         if self.json {
-            json(out, &rss, &why)?
+            json(out, &rss, &why)?;
         } else {
-            text(out, &rss, &why, a.port.is_some())?
+            text(out, &rss, &why, a.port.is_some())?;
         }
         Ok(())
     }

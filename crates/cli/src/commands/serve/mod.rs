@@ -57,7 +57,7 @@ impl Serve {
             Self::UdpEcho(arguments) => (Service::Echo, arguments),
             Self::UdpDiscard(arguments) => (Service::Discard, arguments),
         };
-        serve(Plan::new(service, arguments)?)
+        serve(&Plan::new(service, arguments)?)
     }
 }
 
@@ -70,14 +70,14 @@ enum Event {
     Ready,
 }
 
-fn serve(plan: Plan) -> anyhow::Result<()> {
+fn serve(plan: &Plan) -> anyhow::Result<()> {
     let (events, happened) = mpsc::channel();
     // Before anything is opened, so that a signal from here on closes it properly.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
     let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = Runtime::builder().workers(plan.workers).pin(plan.pin).idle(plan.idle);
-    let host = builder.host(udp::host(&plan, flows.clone(), events.clone()));
+    let host = builder.host(udp::host(plan, flows.clone(), events.clone()));
     builder.link(host, 0, plan.link.clone().open(&plan.ours(), &plan.rss));
     builder.before_start(give_up_privileges);
     let runtime = builder.start()?;
@@ -92,8 +92,8 @@ fn serve(plan: Plan) -> anyhow::Result<()> {
     let show = Show::new(plan.service, plan.json);
     let waited = wait_for_lanes(&happened, plan.rss.buckets.len())?;
     if waited {
-        announce(&plan, control.as_ref());
-        watch(&plan, &show, &runtime.handle(), flows.as_ref(), &happened)?;
+        announce(plan, control.as_ref());
+        watch(plan, &show, &runtime.handle(), flows.as_ref(), &happened)?;
     }
     drop(control);
     let report = runtime.stop();

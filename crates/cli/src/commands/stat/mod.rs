@@ -66,9 +66,9 @@ impl Stat {
             }
             let mut out = io::stdout().lock();
             if self.json {
-                self.json(&mut out, &report)?
+                self.json(&mut out, &report)?;
             } else {
-                self.text(&mut out, &report)?
+                self.text(&mut out, &report)?;
             }
             out.flush()?;
             drop(out);
