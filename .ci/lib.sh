@@ -50,19 +50,26 @@ retry() {
     return 1
 }
 
-# use_msrv [TARGET]: makes cargo use the oldest supported Rust, from rustup if it is there, else unpacked from Debian's
-# packages into the target directory. Nothing is installed.
+# use_msrv [TARGET]: makes cargo use the oldest supported Rust: rustup's if it is installed, else Debian's packages
+# unpacked into the target directory, else, in CI, what rustup can download.
 use_msrv() {
-    local target=${1-} root
-    if root=$(rustup run "$msrv" rustc --print sysroot 2>/dev/null) &&
-        [ -d "$root/lib/rustlib/${target:-x86_64-unknown-linux-gnu}/lib" ]; then
-        RUSTC=$root/bin/rustc
-        export RUSTC
-    else
-        . .ci/debian-rust.sh
-        debian_rust "$target"
+    local target=${1:-x86_64-unknown-linux-gnu}
+    . .ci/debian-rust.sh
+    if ! rustup_msrv "$target" && ! debian_rust "$target"; then
+        if [ "${CI-}" = true ]; then
+            timeout 300 rustup --quiet toolchain install "$msrv" --profile minimal --target "$target" --no-self-update || true
+        fi
+        rustup_msrv "$target" ||
+            skip "Rust $msrv for $target is neither in rustup nor in Debian's packages (rustup toolchain install $msrv --target $target)"
     fi
     unset RUSTC_WRAPPER RUSTDOC
     echo "with $("$RUSTC" --version)"
     "$RUSTC" --version | grep -q "rustc ${msrv%.*}"
+}
+
+rustup_msrv() {
+    local root
+    root=$(rustup run "$msrv" rustc --print sysroot 2>/dev/null) || return 1
+    [ -d "$root/lib/rustlib/$1/lib" ] || return 1
+    export RUSTC=$root/bin/rustc
 }
