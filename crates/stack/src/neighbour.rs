@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Requests before an entry is given up (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT).
 const TRIES: u8 = 3;
 /// Packets that wait for one address.
-const WAITING_EACH: usize = 64;
+const WAITING_EACH: usize = 256;
 /// Packets that wait for any address.
 const WAITING_ALL: usize = 1024;
 /// Entries looked at when one must go.
@@ -124,11 +124,6 @@ impl Neighbours {
                 e.address == address && e.interface == interface
             })
             .map(|&i| i as usize)
-    }
-
-    /// Whether there is an entry, with or without an Ethernet address.
-    pub(crate) fn contains(&self, interface: u8, address: IpAddr) -> bool {
-        self.find(interface, address).is_some()
     }
 
     /// Looks a next hop up for a packet that is to be sent now.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, OnceLock, mpsc};
 
 use flowlane_rss::Bucket;
 use flowlane_stack::address::Prefix;
@@ -416,31 +416,41 @@ fn start_threads(
 ) -> Result<Runtime, StartError> {
     let mut threads = Vec::new();
     let (failed, failures) = mpsc::channel();
+    let together = Arc::new(Barrier::new(plans.len()));
+    let workers = plans.len();
+    let go: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
     for (index, plan) in plans.into_iter().enumerate() {
         let (memory, shared, failed) = (memory.clone(), shared.clone(), failed.clone());
         let cpu = cpus.get(index).copied();
         let mains: Vec<_> = hosts.iter().map(|h| h.main.clone()).collect();
+        let (together, go) = (together.clone(), go.clone());
         let body = move || {
-            let ready = pin(cpu).and_then(|()| memory.attach(index).map_err(io::Error::other));
-            match ready {
-                Ok(pool) => {
-                    let _ = failed.send(None);
-                    drop(failed);
-                    work(index, plan, Rc::new(pool), shared, &mains);
-                }
-                Err(e) => {
-                    let _ = failed.send(Some(e));
-                }
+            let pool = pin(cpu).and_then(|()| memory.attach(index).map_err(io::Error::other));
+            let (pool, error) = match pool {
+                Ok(pool) => (Some(pool), None),
+                Err(e) => (None, Some(e)),
+            };
+            let _ = failed.send(error);
+            // All or none: a worker that could not begin would leave the others waiting for it.
+            if let (Some(pool), true) = (pool, *go.wait()) {
+                work(index, plan, Rc::new(pool), shared, &mains, &together);
             }
         };
         let thread = std::thread::Builder::new().name(format!("flowlane-{index}")).spawn(body);
         threads.push(thread.map_err(StartError::Thread)?);
     }
     drop(failed);
-    let runtime = Runtime::new(shared.clone(), threads, hosts);
-    match failures.into_iter().flatten().next() {
-        Some(e) => Err(StartError::Thread(e)),
-        None => Ok(runtime),
+    let error = failures.into_iter().take(workers).flatten().next();
+    // Nobody else sets it.
+    let _ = go.set(error.is_none());
+    match error {
+        Some(e) => {
+            for thread in threads {
+                let _ = thread.join();
+            }
+            Err(StartError::Thread(e))
+        }
+        None => Ok(Runtime::new(shared.clone(), threads, hosts)),
     }
 }
 
@@ -458,6 +468,7 @@ fn work(
     frames: Rc<flowlane_sys::frame::Pool>,
     shared: Arc<Shared>,
     mains: &[Arc<dyn Fn() -> super::host::Main + Send + Sync>],
+    together: &Barrier,
 ) {
     context::begin(index, frames.clone(), shared.clone());
     for slot in plan.lanes.iter().flatten() {
@@ -485,6 +496,9 @@ fn work(
         parcels: Vec::with_capacity(256),
         stopping: false,
     };
+    // Every lane's first task has run, and bound its sockets, before anyone handles a packet.
+    worker.run_tasks();
+    together.wait();
     worker.run();
     drop(worker);
     context::end();

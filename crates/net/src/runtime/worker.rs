@@ -309,7 +309,7 @@ impl Worker {
     }
 
     /// Runs each task that is ready now once.
-    fn run_tasks(&mut self) -> bool {
+    pub(crate) fn run_tasks(&mut self) -> bool {
         let n = context::ready_len();
         let mut lent: Option<u32> = None;
         for _ in 0..n {

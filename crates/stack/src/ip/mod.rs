@@ -140,11 +140,10 @@ impl Ip {
     /// Takes in a neighbour that was seen on the link. An answer comes to the lane of its own flow, if it has one, or
     /// to bucket 0; whichever lane asked learns of it from here.
     pub(crate) fn learn(&mut self, cx: &mut Cx<'_>, at: (u8, IpAddr), mac: MacAddr, create: bool) {
-        let known = self.neighbours.contains(at.0, at.1);
         let news = self.take_neighbour(cx.now, at, mac, create, cx.rng);
-        let for_others = !known && !create;
-        // Bounded, and answers that nobody here asked for are limited: others may send them without end.
-        let share = news || (for_others && self.answers.take(cx.now));
+        // An answer that is no news here is news to the lane that asked. Limited, since anyone may send answers
+        // without end.
+        let share = news || (!create && self.answers.take(cx.now));
         if share && self.events.len() < 64 {
             self.events.push_back(LaneEvent::Neighbour { interface: at.0, address: at.1, mac, create });
         }

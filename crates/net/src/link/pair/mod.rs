@@ -19,7 +19,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use flowlane_rss::{Rss, Worker};
-use flowlane_stack::steering::steer;
+use flowlane_stack::steering::{HashSource, steer};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Checksum, Frame, Pool};
 use flowlane_sys::ring::mpsc;
@@ -142,12 +142,14 @@ impl PairQueue {
         if meta.checksum == Checksum::Verified {
             meta.checksum = Checksum::InPacket;
         }
-        let (bucket, _) = steer(&self.rss, &mut frame);
+        let (bucket, source) = steer(&self.rss, &mut frame);
         let Worker(worker) = self.rss.buckets.worker_of(bucket);
         let queue = usize::from(worker) % self.far.len();
         match &mut self.quirks {
-            None => self.staged[queue].push(frame),
-            Some(quirks) => quirks.apply(frame, queue, &mut self.staged),
+            // Frames without a flow are spared: what is lost of neighbour resolution is asked for again, and would
+            // blur the counts.
+            Some(quirks) if source != HashSource::None => quirks.apply(frame, queue, &mut self.staged),
+            _ => self.staged[queue].push(frame),
         }
     }
 }
@@ -206,7 +208,7 @@ impl Queue for PairQueue {
     }
 
     fn ready(&mut self) -> bool {
-        self.ring.is_ready()
+        self.ring.is_ready() || self.quirks.as_ref().is_some_and(|q| q.holds())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

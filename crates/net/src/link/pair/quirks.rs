@@ -146,6 +146,11 @@ impl State {
         }
     }
 
+    /// Whether a frame is held back for a later flush.
+    pub(super) fn holds(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
     /// Adds what was held back.
     pub(super) fn release(&mut self, staged: &mut [Vec<Frame>]) {
         for (queue, frame) in self.last.drain(..) {

@@ -1,0 +1,6 @@
+//! Runtimes in one process, joined by pairs in memory: order, completeness, quirks, lanes that move.
+
+mod basics;
+mod moving;
+mod quirks;
+mod traffic;
