@@ -36,7 +36,9 @@ pub fn run(data: &[u8]) {
             Some((flow.addresses, flow.ports))
         );
     }
-    if matches!(header.ethertype, EtherType::IPV4 | EtherType::IPV6) {
+    // A packet of the other family than the type says is nobody's.
+    let version = data.get(payload.start).map(|b| b >> 4);
+    if matches!((header.ethertype, version), (EtherType::IPV4, Some(4)) | (EtherType::IPV6, Some(6))) {
         let flow = class.flow();
         check(
             &data[payload],

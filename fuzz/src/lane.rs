@@ -372,7 +372,10 @@ impl Host {
     fn finish(mut self, pool: &Pool) {
         self.held.clear();
         for _ in 0..200 {
-            drop(self.output(pool));
+            let idle = self.output(pool).is_empty() && self.lanes.iter().all(|l| l.poll_at().is_none());
+            if idle {
+                break;
+            }
             self.wait(pool, Duration::from_secs(1));
         }
         drop(self.output(pool));
