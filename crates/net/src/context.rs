@@ -80,7 +80,10 @@ pub(crate) fn leave() -> Option<Box<LaneSlot>> {
 
 /// Does something with a lane, if it is the one lent to this thread.
 #[inline]
-pub(crate) fn with_lane<R>(id: LaneId, f: impl FnOnce(&mut LaneSlot, Time, &Pool) -> R) -> Result<R, NotHere> {
+pub(crate) fn with_lane<R>(
+    id: LaneId,
+    f: impl FnOnce(&mut LaneSlot, Time, &Pool) -> R,
+) -> Result<R, NotHere> {
     HERE.with(|here| {
         let Ok(mut here) = here.try_borrow_mut() else { return Err(NotHere) };
         let Some(here) = here.as_mut() else { return Err(NotHere) };

@@ -53,7 +53,7 @@ mod task;
 mod wake;
 
 pub use flowlane_rss::{
-    Bucket, BucketMap, HashConfig, HashType, Indirection, Key, Rss, Toeplitz, UdpFields, Worker,
+    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, Worker,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::time::Time;

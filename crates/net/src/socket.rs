@@ -103,7 +103,8 @@ impl UdpSocket {
     /// # Errors
     /// On another lane, or closed.
     pub fn local(&self) -> Result<(Option<IpAddr>, u16), SocketError> {
-        context::with_lane(self.lane, |slot, _, _| slot.lane.udp_local(self.handle))?.ok_or(SocketError::Closed)
+        context::with_lane(self.lane, |slot, _, _| slot.lane.udp_local(self.handle))?
+            .ok_or(SocketError::Closed)
     }
 
     /// Appends up to `max` datagrams that wait to `into`; returns how many, perhaps none.
@@ -146,7 +147,9 @@ impl UdpSocket {
             Ok(0) => {}
             other => return Poll::Ready(other),
         }
-        match context::with_lane(self.lane, |slot, _, _| slot.lane.udp_wake_on_receive(self.handle, cx.waker())) {
+        match context::with_lane(self.lane, |slot, _, _| {
+            slot.lane.udp_wake_on_receive(self.handle, cx.waker())
+        }) {
             Ok(()) => Poll::Pending,
             Err(e) => Poll::Ready(Err(e.into())),
         }
@@ -172,8 +175,7 @@ impl UdpSocket {
     /// As [`UdpSocket::try_recv_batch`].
     pub async fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, SocketAddr), SocketError> {
         let datagram = self.recv().await?;
-        let n = datagram.payload().len().min(buffer.len());
-        buffer[..n].copy_from_slice(&datagram.payload()[..n]);
+        let n = datagram.read(buffer);
         Ok((n, datagram.source.into()))
     }
 
@@ -267,7 +269,11 @@ impl UdpSocket {
     ///
     /// # Errors
     /// On another lane.
-    pub fn reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Result<flowlane_rss::Bucket, SocketError> {
+    pub fn reply_bucket(
+        &self,
+        local: Endpoint,
+        remote: Endpoint,
+    ) -> Result<flowlane_rss::Bucket, SocketError> {
         Ok(context::with_lane(self.lane, |slot, _, _| slot.lane.reply_bucket(local, remote))?)
     }
 

@@ -284,7 +284,8 @@ impl Sleepers {
         self.free.push(id.slot);
         if self.cancelled > 64 && self.cancelled > self.heap.len() / 2 {
             let slots = &self.slots;
-            self.heap.retain(|Reverse((_, slot, generation))| slots[*slot as usize].generation == *generation);
+            self.heap
+                .retain(|Reverse((_, slot, generation))| slots[*slot as usize].generation == *generation);
             self.cancelled = 0;
         }
     }

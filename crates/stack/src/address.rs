@@ -25,7 +25,9 @@ impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(s) => write!(f, "'{s}' is not an IPv4 or IPv6 address"),
-            Self::Length(s) => write!(f, "'{s}' is not a prefix length (0 to 32 for IPv4, 0 to 128 for IPv6)"),
+            Self::Length(s) => {
+                write!(f, "'{s}' is not a prefix length (0 to 32 for IPv4, 0 to 128 for IPv6)")
+            }
         }
     }
 }
@@ -266,7 +268,9 @@ mod tests {
     fn prefixes_parse_and_print() {
         assert_eq!(p("10.11.2.1/24").to_string(), "10.11.2.1/24");
         assert_eq!(p("fd00::1").to_string(), "fd00::1/128");
-        for bad in ["", "10.0.0.1/33", "fd00::/129", "10.0.0/8", "10.0.0.0/-1", "host/24", "1.2.3.4/", "1.2.3.4/x"] {
+        for bad in
+            ["", "10.0.0.1/33", "fd00::/129", "10.0.0/8", "10.0.0.0/-1", "host/24", "1.2.3.4/", "1.2.3.4/x"]
+        {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
     }

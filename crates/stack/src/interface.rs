@@ -109,8 +109,7 @@ impl Interface {
     /// Whether `address` is on one of our networks, ours or not.
     pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-        link_local
-            || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
+        link_local || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
     }
 
     fn group(&self, address: IpAddr) -> Destination {
@@ -157,7 +156,9 @@ impl Interface {
             .find(|p| p.contains(destination))
             .or_else(|| of_family.next())
             .map(Prefix::address)
-            .or_else(|| self.config.claimed.iter().find(family).and_then(|p| p.nth(u128::from(p.count() > 2))))
+            .or_else(|| {
+                self.config.claimed.iter().find(family).and_then(|p| p.nth(u128::from(p.count() > 2)))
+            })
     }
 }
 

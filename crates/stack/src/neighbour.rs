@@ -72,7 +72,9 @@ enum State {
     /// The slot is free.
     Free,
     Incomplete,
-    Reachable { until: Time },
+    Reachable {
+        until: Time,
+    },
     Probe,
 }
 

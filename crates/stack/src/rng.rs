@@ -149,7 +149,14 @@ mod tests {
 
     #[test]
     fn seeds_give_different_streams_and_the_same_again() {
-        let take = |seed| (0..4).map({ let mut r = Rng::new(seed); move |_| r.next_u64() }).collect::<Vec<_>>();
+        let take = |seed| {
+            (0..4)
+                .map({
+                    let mut r = Rng::new(seed);
+                    move |_| r.next_u64()
+                })
+                .collect::<Vec<_>>()
+        };
         assert_eq!(take(1), take(1));
         assert_ne!(take(1), take(2));
     }

@@ -55,7 +55,11 @@ fn by_flow(rss: &Rss, flow: &Flow, meta: &mut Meta) -> (Bucket, HashSource) {
     let (hash, kind) = rss.software_hash(flow);
     meta.hash = hash;
     meta.hash_type = kind.as_u8();
-    if kind == HashType::None { (NO_FLOW, HashSource::None) } else { (rss.bucket_of(hash), HashSource::Computed) }
+    if kind == HashType::None {
+        (NO_FLOW, HashSource::None)
+    } else {
+        (rss.bucket_of(hash), HashSource::Computed)
+    }
 }
 
 #[cold]

@@ -46,10 +46,7 @@ impl Doorbell {
     pub fn ring(&self) -> bool {
         fence(Ordering::SeqCst);
         self.state.load(Ordering::Relaxed) == SLEEPING
-            && self
-                .state
-                .compare_exchange(SLEEPING, WAKING, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+            && self.state.compare_exchange(SLEEPING, WAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Worker: announces sleep. Afterwards it must look at every queue once more, and then either sleep or call

@@ -2,16 +2,36 @@
 //!
 //! The rooms, in the order a packet meets them:
 //!
+//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP.
+//! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
-//! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it.
+//! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
 //! * [`toeplitz`]: vector forms of the RSS hash.
 //!
-//! Nothing here knows a protocol; `flowlane-stack` does. Everything above this crate forbids `unsafe`.
+//! Set-up: [`netdev`] (interfaces), [`netns`], [`affinity`], [`privilege`], and [`error`] for what can go wrong.
+//!
+//! Nothing here knows a protocol beyond what the programs of [`bpf`] look at; `flowlane-stack` does. Everything
+//! above this crate forbids `unsafe`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod affinity;
+pub mod bpf;
 pub mod doorbell;
+pub mod error;
 pub mod frame;
+#[cfg(not(loom))]
+pub mod mmsg;
+pub mod netdev;
+pub mod netns;
+#[cfg(not(loom))]
+pub mod packet;
+pub mod poll;
+pub mod privilege;
 pub mod ring;
 mod sync;
 pub mod toeplitz;
+#[cfg(not(loom))]
+pub mod tun;
+#[cfg(not(loom))]
+pub mod xdp;

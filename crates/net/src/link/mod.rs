@@ -6,7 +6,16 @@
 //! A queue never blocks and never drops silently: what it cannot take stays with the caller, what it had to drop is
 //! counted in [`QueueStats`] under a name.
 
+pub mod af_packet;
+pub mod af_xdp;
+mod claim;
+mod error;
 pub mod pair;
+pub mod pcap;
+pub mod tap;
+
+pub use claim::Claim;
+pub use error::OpenError;
 
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, Pool};

@@ -76,8 +76,11 @@ pub enum StartError {
     #[error("the kernel gives no randomness: {0}")]
     Entropy(#[source] io::Error),
     /// A link could not be opened.
+    #[error(transparent)]
+    Link(#[from] crate::link::OpenError),
+    /// Something else that the application does before the start failed.
     #[error("{0}")]
-    Link(String),
+    Other(String),
 }
 
 /// A link that is opened when the runtime starts, once frame memory and the number of workers are known.
@@ -184,10 +187,7 @@ impl Builder {
     }
 
     /// Runs `f` once all links are open and before any packet is handled: the place to give up privileges.
-    pub fn before_start(
-        &mut self,
-        f: impl FnOnce() -> Result<(), StartError> + Send + 'static,
-    ) {
+    pub fn before_start(&mut self, f: impl FnOnce() -> Result<(), StartError> + Send + 'static) {
         self.before_start = Some(Box::new(f));
     }
 
@@ -241,8 +241,7 @@ impl Builder {
             return Ok(Vec::new());
         }
         let allowed = rustix::thread::sched_getaffinity(None).map_err(|e| StartError::Thread(e.into()))?;
-        let cpus: Vec<usize> =
-            (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| allowed.is_set(*c)).collect();
+        let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| allowed.is_set(*c)).collect();
         if cpus.len() < workers {
             return Err(StartError::Processors { workers, cpus: cpus.len() });
         }
@@ -331,6 +330,7 @@ impl Builder {
                     interfaces: interfaces.clone(),
                     routes: routes(host),
                     udp: host.udp,
+                    reassembly: Default::default(),
                     seed: seeds.next()?,
                 });
                 let slot = LaneSlot {

@@ -41,6 +41,9 @@ impl Worker {
             return None;
         }
         let left = self.next_deadline.saturating_duration_since(self.shared.now());
-        Some(Timespec { tv_sec: left.as_secs().min(3600) as i64, tv_nsec: i64::from(left.subsec_nanos()) as _ })
+        Some(Timespec {
+            tv_sec: left.as_secs().min(3600) as i64,
+            tv_nsec: i64::from(left.subsec_nanos()) as _,
+        })
     }
 }

@@ -20,11 +20,7 @@ use crate::stats::NetisrStats;
 #[derive(Debug)]
 pub(crate) enum Parcel {
     /// A frame for a lane of the receiver.
-    Frame {
-        lane: u32,
-        class: Class,
-        frame: Frame,
-    },
+    Frame { lane: u32, class: Class, frame: Frame },
     /// A lane moves in. Frames for it follow in the same ring.
     Lane(Box<LaneSlot>),
     /// Worker `from` has sent its last frame for `lane` to the one the lane left; the next go to its new owner.
@@ -34,7 +30,6 @@ pub(crate) enum Parcel {
 /// The rings of one worker.
 #[derive(Debug)]
 pub(crate) struct Netisr {
-    worker: usize,
     senders: Vec<Option<Sender<Parcel>>>,
     receivers: Vec<Option<Receiver<Parcel>>>,
     /// What did not fit a ring and must not be lost, with what came after it.
@@ -49,8 +44,7 @@ impl Netisr {
     /// The rings of `workers` workers, each holding at least `limit` frames.
     pub(crate) fn mesh(workers: usize, limit: usize) -> Vec<Self> {
         let mut all: Vec<Self> = (0..workers)
-            .map(|worker| Self {
-                worker,
+            .map(|_| Self {
                 senders: (0..workers).map(|_| None).collect(),
                 receivers: (0..workers).map(|_| None).collect(),
                 backlog: (0..workers).map(|_| VecDeque::new()).collect(),
@@ -117,7 +111,8 @@ impl Netisr {
 
     /// Whether anything waits in a ring to this worker or in a backlog from it.
     pub(crate) fn ready(&mut self) -> bool {
-        self.receivers.iter_mut().flatten().any(|r| r.ready() > 0) || self.backlog.iter().any(|b| !b.is_empty())
+        self.receivers.iter_mut().flatten().any(|r| r.ready() > 0)
+            || self.backlog.iter().any(|b| !b.is_empty())
     }
 
     /// Takes what waits in the ring from worker `from` into `into`.
@@ -139,10 +134,5 @@ impl Netisr {
     /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.senders.len()
-    }
-
-    /// The worker whose rings these are.
-    pub(crate) fn worker(&self) -> usize {
-        self.worker
     }
 }

@@ -33,7 +33,9 @@ fn every_flow_comes_back_whole_whatever_the_number_of_lanes() {
             assert_eq!(report.total(SERVER).udp.sent, 64 * 200);
             let lanes = report.lanes(SERVER);
             assert_eq!(lanes.len(), buckets);
-            digests.push(flows.iter().map(|(s, f)| (*s, f.digest)).collect::<std::collections::BTreeMap<_, _>>());
+            digests.push(
+                flows.iter().map(|(s, f)| (*s, f.digest)).collect::<std::collections::BTreeMap<_, _>>(),
+            );
         }
     }
     // Not all runs have the same flows, since a lane takes those that come to it; those they share are the same.

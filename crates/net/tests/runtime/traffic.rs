@@ -6,8 +6,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane::{
-    Bind, Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime,
-    Toeplitz, UdpFields, UdpSocket, current,
+    Bind, Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss,
+    Runtime, Toeplitz, UdpFields, UdpSocket, current,
 };
 
 /// No test waits longer than this for anything.
@@ -196,7 +196,9 @@ async fn client(plan: &Plan) -> Flows {
                 let data = payload(*source, flow.sent, plan.size);
                 match socket.try_send(&data, Some(*source), Some(server)) {
                     Ok(()) => flow.sent += 1,
-                    Err(flowlane::SocketError::Send(flowlane::SendError::Full | flowlane::SendError::NoFrame)) => break,
+                    Err(flowlane::SocketError::Send(
+                        flowlane::SendError::Full | flowlane::SendError::NoFrame,
+                    )) => break,
                     Err(e) => panic!("{e}"),
                 }
             }

@@ -66,13 +66,8 @@ impl Ip {
         let Some(quoted) = quote.start.filter(|_| self.is_local(quote.src)) else {
             return self.drop(DropReason::IcmpUnrelated);
         };
-        let error = IcmpError {
-            local: quote.src,
-            remote: quote.dst,
-            protocol: quote.protocol.0,
-            quoted,
-            kind,
-        };
+        let error =
+            IcmpError { local: quote.src, remote: quote.dst, protocol: quote.protocol.0, quoted, kind };
         Inbound::Error(error, packet)
     }
 
@@ -90,7 +85,7 @@ impl Ip {
         self.error_v4(cx, packet, Icmpv4Message::Unreachable { code: unreachable::PROTOCOL, mtu: 0 });
     }
 
-    fn error_v4(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, message: Icmpv4Message) {
+    pub(super) fn error_v4(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, message: Icmpv4Message) {
         if !self.may_err(cx, &packet, false) {
             return;
         }

@@ -22,12 +22,8 @@ impl Lane {
             return Err(BindError::NoRoute);
         };
         let used = |port: u16| {
-            let bind = Bind {
-                local_ip: Some(local),
-                local_port: port,
-                remote: Some(remote),
-                ..Bind::default()
-            };
+            let bind =
+                Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
             port < FIRST || udp.is_taken(&bind)
         };
         ports.pick_unused(random, used).ok_or_else(|| {

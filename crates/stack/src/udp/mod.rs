@@ -9,8 +9,8 @@
 //! Sockets belong to their lane: the same port may be bound once in every lane, and what a lane's socket receives is
 //! what the flow hash sent to that lane.
 
-mod input;
 mod home_port;
+mod input;
 mod output;
 mod socket;
 mod table;

@@ -108,12 +108,9 @@ impl Table {
             (Kind::AnyPort, Some(local.ip), 0, None),
             (Kind::AnyPort, None, 0, None),
         ];
-        candidates
-            .into_iter()
-            .filter(|(kind, ..)| self.counts[*kind as usize] > 0)
-            .find_map(|(_, local_ip, local_port, remote)| {
-                self.find(&Key { local_ip, local_port, remote }, sockets)
-            })
+        candidates.into_iter().filter(|(kind, ..)| self.counts[*kind as usize] > 0).find_map(
+            |(_, local_ip, local_port, remote)| self.find(&Key { local_ip, local_port, remote }, sockets),
+        )
     }
 }
 

@@ -36,10 +36,7 @@ fn frame(net: &Net, bytes: &[u8]) -> Frame {
 }
 
 fn net() -> Net {
-    Net::new(
-        &Plan::new(1, &["10.0.0.1/24", "fd00::1/64"]),
-        &Plan::new(2, &["10.0.0.2/24", "fd00::2/64"]),
-    )
+    Net::new(&Plan::new(1, &["10.0.0.1/24", "fd00::1/64"]), &Plan::new(2, &["10.0.0.2/24", "fd00::2/64"]))
 }
 
 #[test]
@@ -108,7 +105,7 @@ fn each_fault_has_its_own_counter() {
     expect(with(&v4, &[(26, 127)]), DropReason::BadSource);
     expect(with(&v4, &[(26, 224)]), DropReason::BadSource);
     expect(with(&v4, &[(26, 10), (27, 0), (28, 0), (29, 2)]), DropReason::BadSource);
-    expect(with(&v4, &[(20, 0x20)]), DropReason::FragmentUnsupported);
+    expect(with(&v4, &[(20, 0x20), (17, 91)]), DropReason::FragmentInvalid);
     expect(with(&v4, &[(23, 200)]), DropReason::UnknownProtocol);
     expect(with(&v4, &[(23, 6)]), DropReason::TcpUnsupported);
     expect(with(&v4, &[(50, 0xff)]), DropReason::UdpChecksum);
@@ -164,9 +161,8 @@ fn an_exhausted_pool_is_counted_and_survived() {
     let rest: Vec<_> = std::iter::from_fn(|| net.pool.alloc()).collect();
     let lane = &mut net.b.lanes[0];
     let back = end("10.0.0.1:1");
-    let send = |lane: &mut flowlane_stack::Lane| {
-        lane.udp_send(net.now, &net.pool, echo[0], b"x", None, Some(back))
-    };
+    let send =
+        |lane: &mut flowlane_stack::Lane| lane.udp_send(net.now, &net.pool, echo[0], b"x", None, Some(back));
     assert_eq!(send(lane), Err(SendError::NoFrame));
     drop(rest);
     drop(hoard);

@@ -104,7 +104,10 @@ fn strangers_and_impostors_are_not_believed() {
     };
     assert_eq!(give(request), (0, 0), "not of our networks");
     assert_eq!(give(ArpPacket { sender_ip: [10, 0, 0, 2].into(), ..request }), (0, 0), "our own address");
-    assert_eq!(give(ArpPacket { sender_mac: MacAddr::BROADCAST, sender_ip: [10, 0, 0, 3].into(), ..request }), (0, 0));
+    assert_eq!(
+        give(ArpPacket { sender_mac: MacAddr::BROADCAST, sender_ip: [10, 0, 0, 3].into(), ..request }),
+        (0, 0)
+    );
     let elsewhere = ArpPacket { sender_ip: [10, 0, 0, 3].into(), target_ip: [10, 0, 0, 4].into(), ..request };
     assert_eq!(give(elsewhere), (0, 0), "not for us: nothing is learnt");
     let unasked = ArpPacket { operation: ArpOperation::Reply, sender_ip: [10, 0, 0, 3].into(), ..request };

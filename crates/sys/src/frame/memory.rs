@@ -191,7 +191,8 @@ impl FrameMemory {
         // SAFETY: both ranges are our own fresh mappings.
         let locked = config.lock
             && unsafe {
-                libc::mlock(base.as_ptr().cast(), bytes) == 0 && libc::mlock(slots.as_ptr().cast(), slot_bytes) == 0
+                libc::mlock(base.as_ptr().cast(), bytes) == 0
+                    && libc::mlock(slots.as_ptr().cast(), slot_bytes) == 0
             };
         let homes = (0..config.homes)
             .map(|_| {

@@ -65,10 +65,7 @@ pub(crate) fn open(config: &PairConfig, rss: [&Arc<Rss>; 2], wakes: &[Arc<Wake>]
     let (to_a, from_b) = direction(config, wakes);
     let (to_b, from_a) = direction(config, wakes);
     let quiet = Quirks::default();
-    [
-        end(config, 0x0a, to_b, from_b, rss[1], &config.quirks),
-        end(config, 0x0b, to_a, from_a, rss[0], &quiet),
-    ]
+    [end(config, 0x0a, to_b, from_b, rss[1], &config.quirks), end(config, 0x0b, to_a, from_a, rss[0], &quiet)]
 }
 
 fn direction(config: &PairConfig, wakes: &[Arc<Wake>]) -> (Arc<[Far]>, Vec<mpsc::Receiver<Frame>>) {

@@ -129,7 +129,8 @@ impl State {
             let bit = self.rng.below(8);
             frame.data_mut()[at] ^= 1 << bit;
         }
-        let queue = if staged.len() > 1 && self.hit(Quirk::WrongQueue) { (queue + 1) % staged.len() } else { queue };
+        let queue =
+            if staged.len() > 1 && self.hit(Quirk::WrongQueue) { (queue + 1) % staged.len() } else { queue };
         if self.hit(Quirk::Duplicate) {
             // A copy needs a frame of its own; where none is free the fault does not happen.
             match copy(&frame) {

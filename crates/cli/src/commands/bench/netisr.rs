@@ -1,0 +1,113 @@
+//! `bench netisr`: frames handed from one worker to another, in bursts, through the ring that netisr uses.
+//!
+//! Two threads on two cores pass the same frames round and round, so the figure is the hand-over alone, both ways,
+//! without pools. The peer is the standard library's bounded channel.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig};
+use flowlane_sys::ring::spsc::{self, Receiver, Sender};
+
+use super::Common;
+use super::table::Report;
+
+const BURST: usize = 32;
+const FRAMES: usize = 512;
+
+pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
+    let mut report = Report::new("netisr");
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..common.rounds {
+        ours.push(ring(common.round())?);
+        theirs.push(channel(common.round()));
+    }
+    report.row("one frame, one way, in bursts of 32", "ns", &ours, Some(("the channel", &theirs)));
+    report.row("std::sync::mpsc::sync_channel", "ns", &theirs, None);
+    if report_cores() < 2 {
+        report.note("one processor only: the two threads take turns");
+    }
+    Ok(report)
+}
+
+fn report_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Passes on what comes, in bursts, until nothing has come for a while after `stop`.
+fn pass(rx: &mut Receiver<Frame>, tx: &mut Sender<Frame>) -> usize {
+    let n = rx.ready().min(BURST);
+    for _ in 0..n {
+        let Some(frame) = rx.pop() else { break };
+        // There are fewer frames than slots.
+        let _ = tx.push(frame);
+    }
+    if n > 0 {
+        rx.release();
+        tx.publish();
+    }
+    n
+}
+
+fn ring(time: Duration) -> anyhow::Result<f64> {
+    let memory = FrameMemory::new(&MemoryConfig { frames_per_home: FRAMES, ..Default::default() })?;
+    let pool = memory.attach(0)?;
+    let (mut tx, mut far_rx) = spsc::ring::<Frame>(2 * FRAMES);
+    let (mut far_tx, mut rx) = spsc::ring::<Frame>(2 * FRAMES);
+    while let Some(frame) = pool.alloc() {
+        if tx.push(frame).is_err() {
+            break;
+        }
+    }
+    tx.publish();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let far_stop = stop.clone();
+    let far = std::thread::spawn(move || {
+        while !far_stop.load(std::sync::atomic::Ordering::Relaxed) {
+            if pass(&mut far_rx, &mut far_tx) == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    let begin = Instant::now();
+    let mut frames = 0u64;
+    while begin.elapsed() < time {
+        for _ in 0..64 {
+            frames += pass(&mut rx, &mut tx) as u64;
+        }
+    }
+    let elapsed = begin.elapsed();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let _ = far.join();
+    // Each frame counted here has gone there and back.
+    Ok(elapsed.as_nanos() as f64 / (2 * frames.max(1)) as f64)
+}
+
+fn channel(time: Duration) -> f64 {
+    let (tx, far_rx) = mpsc::sync_channel::<u64>(2 * FRAMES);
+    let (far_tx, rx) = mpsc::sync_channel::<u64>(2 * FRAMES);
+    for i in 0..FRAMES as u64 {
+        let _ = tx.send(i);
+    }
+    let far = std::thread::spawn(move || {
+        while let Ok(v) = far_rx.recv() {
+            if far_tx.send(v).is_err() {
+                return;
+            }
+        }
+    });
+    let begin = Instant::now();
+    let mut values = 0u64;
+    while begin.elapsed() < time {
+        for _ in 0..64 {
+            if let Ok(v) = rx.recv() {
+                let _ = tx.send(v);
+                values += 1;
+            }
+        }
+    }
+    let elapsed = begin.elapsed();
+    drop((tx, rx));
+    let _ = far.join();
+    elapsed.as_nanos() as f64 / (2 * values.max(1)) as f64
+}

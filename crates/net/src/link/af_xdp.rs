@@ -1,0 +1,184 @@
+//! `af-xdp:NAME`: the queues of a card, past the kernel's stack.
+//!
+//! One AF_XDP socket a queue, on the frame memory of the runtime, and a program that takes what the lanes claim and
+//! leaves the rest to the kernel. The work is done in [`flowlane_sys::xdp`]; `docs/links.md` says how to set up a card.
+//!
+//! The steering is the card's own: its key and indirection table decide which queue a packet comes to. A card with
+//! more queues than workers would send packets where nobody listens, so that is refused unless the queues are named.
+
+use super::{Claim, LinkInfo, OpenError, Queue, QueueStats};
+use flowlane_stack::wire::MacAddr;
+use flowlane_sys::bpf::XdpMode;
+use flowlane_sys::error::Error;
+use flowlane_sys::frame::{Frame, FrameMemory, Pool};
+use flowlane_sys::netdev::Interface;
+use flowlane_sys::xdp::{self, CopyMode, XdpOptions, XdpQueue};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How to open an AF_XDP link.
+#[derive(Debug, Clone)]
+pub struct AfXdpOptions {
+    /// The interface.
+    pub interface: String,
+    /// What to take from it.
+    pub claim: Claim,
+    /// First queue and number of queues; `None`: all, which must not be more than there are workers.
+    pub queues: Option<(u32, u32)>,
+    /// Who copies: the card (zero-copy) or the kernel.
+    pub copy: CopyMode,
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Entries of each ring, a power of two.
+    pub ring_size: u32,
+    /// Drive the card from the worker instead of from interrupts: packets a poll.
+    pub busy_poll: Option<u32>,
+    /// Ask the driver for its flow hash.
+    pub hash: bool,
+}
+
+impl AfXdpOptions {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(interface: &str, claim: Claim) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            claim,
+            queues: None,
+            copy: CopyMode::Auto,
+            mode: XdpMode::Auto,
+            ring_size: 2048,
+            busy_poll: None,
+            hash: false,
+        }
+    }
+}
+
+/// Opens the link. Queue `n` of the result is for worker `n`; there are fewer than workers if the card has fewer.
+///
+/// # Errors
+/// [`OpenError::Device`].
+pub fn open(
+    options: &AfXdpOptions,
+    memory: &FrameMemory,
+    workers: usize,
+) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
+    let name = format!("af-xdp:{}", options.interface);
+    let queues = open_queues(options, memory, workers).map_err(OpenError::device(name.clone()))?;
+    let Some(first) = queues.first() else {
+        return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
+    };
+    let interface = first.device().interface();
+    let describe = || Ok((interface.mac()?, interface.mtu()?));
+    let (mac, mtu) = describe().map_err(OpenError::device(name.clone()))?;
+    let info = LinkInfo {
+        name,
+        mac: MacAddr(mac),
+        mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+        queues: queues.len(),
+        checksum_offload: false,
+        segmentation: 0,
+        delivers_hash: first.device().delivers_hash(),
+    };
+    Ok((info, queues.into_iter().map(|q| Box::new(q) as Box<dyn Queue>).collect()))
+}
+
+fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> Result<Vec<XdpQueue>, Error> {
+    let there = Interface::find(&options.interface)?.channels()?.receive;
+    let (first, count) = options.queues.unwrap_or((0, there));
+    if count as usize > workers {
+        return Err(Error::Unsupported {
+            interface: options.interface.clone(),
+            what: format!(
+                "receives on {count} queues and there are {workers} workers: use as many workers, or \
+                 'ethtool -L {} combined {workers}' (veth: rx and tx)",
+                options.interface
+            ),
+        });
+    }
+    let mut xdp = XdpOptions::new(&options.interface, count, options.claim.prefixes().to_vec());
+    xdp.first_queue = first;
+    xdp.copy = options.copy;
+    xdp.mode = options.mode;
+    xdp.ring_size = options.ring_size;
+    xdp.busy_poll = options.busy_poll;
+    xdp.hash_type = options.hash.then_some(hash_type as fn(u32) -> u8);
+    xdp::open(&xdp, memory)
+}
+
+/// The number of flowlane's hash type for the kernel's (`enum xdp_rss_hash_type`, a set of bits). A hash over "some
+/// transport header" is of unknown fields.
+fn hash_type(kernel: u32) -> u8 {
+    const IPV4: u32 = 1;
+    const IPV6: u32 = 1 << 1;
+    const EXTENSIONS: u32 = 1 << 2;
+    const L4: u32 = 1 << 3;
+    const TCP: u32 = 1 << 4;
+    const UDP: u32 = 1 << 5;
+    // The kernel's combinations for TCP and UDP contain the bit for "transport" too.
+    match kernel & !(if kernel & (TCP | UDP) != 0 { L4 } else { 0 }) {
+        0 => 0,
+        IPV4 => 0x81,
+        k if k == IPV4 | TCP => 0x82,
+        IPV6 => 0x83,
+        k if k == IPV6 | TCP => 0x84,
+        k if k == IPV6 | EXTENSIONS => 0x85,
+        k if k == IPV6 | EXTENSIONS | TCP => 0x86,
+        k if k == IPV4 | UDP => 0x87,
+        k if k == IPV6 | UDP => 0x89,
+        k if k == IPV6 | EXTENSIONS | UDP => 0x8a,
+        _ => 0xbf,
+    }
+}
+
+impl Queue for XdpQueue {
+    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+        self.receive(pool, into, max)
+    }
+
+    fn room(&mut self) -> usize {
+        self.room()
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        self.transmit(frames)
+    }
+
+    fn flush(&mut self) -> bool {
+        self.flush()
+    }
+
+    fn ready(&mut self) -> bool {
+        self.ready()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn stats(&self) -> QueueStats {
+        let s = self.stats();
+        QueueStats {
+            rx_frames: s.rx_frames,
+            rx_bytes: s.rx_bytes,
+            rx_no_frame: s.rx_no_frame,
+            rx_ring_full: s.rx_ring_full,
+            rx_bad: s.rx_bad,
+            tx_frames: s.tx_frames,
+            tx_bytes: s.tx_bytes,
+            tx_far_full: 0,
+            tx_failed: s.tx_failed,
+            system_calls: s.system_calls,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash_type;
+
+    #[test]
+    fn the_kernels_hash_types_have_numbers_of_ours() {
+        // IPv4 with TCP, IPv6 with UDP, "some transport" as veth says, none.
+        assert_eq!([1 | 8 | 16, 2 | 8 | 32, 8, 0].map(hash_type), [0x82, 0x89, 0xbf, 0]);
+    }
+}

@@ -1,0 +1,118 @@
+//! `tap:NAME`: an interface of the kernel whose other side we are.
+//!
+//! One descriptor a worker, packets steered to them as RSS with our key and table would. The work is done in
+//! [`flowlane_sys::tun`].
+
+use super::{LinkInfo, OpenError, Queue, QueueStats};
+use flowlane_stack::wire::MacAddr;
+use flowlane_sys::bpf::steer::SteeringRules;
+use flowlane_sys::frame::{Frame, FrameMemory, Pool};
+use flowlane_sys::tun::{self, TapOptions as SysOptions, TapQueue};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How to open a TAP link.
+#[derive(Debug, Clone)]
+pub struct TapOptions {
+    /// The interface; made if it does not exist.
+    pub interface: String,
+    /// The RSS to emulate: the table names queues, one for each worker. `None`: the kernel chooses.
+    pub steering: Option<SteeringRules>,
+    /// Leave checksums to whoever is behind: nobody on the way needs them.
+    pub checksum_offload: bool,
+    /// Let TCP cross in pieces of up to 64 KiB.
+    pub segmentation: bool,
+    /// Addresses of the kernel's side, with prefix lengths, to set.
+    pub kernel_addresses: Vec<(IpAddr, u8)>,
+    /// MTU to set, bytes.
+    pub mtu: Option<u16>,
+}
+
+impl TapOptions {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(interface: &str) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            steering: None,
+            checksum_offload: true,
+            segmentation: false,
+            kernel_addresses: Vec::new(),
+            mtu: None,
+        }
+    }
+}
+
+/// Opens the link with a queue for each worker.
+///
+/// # Errors
+/// [`OpenError::Device`].
+pub fn open(
+    options: &TapOptions,
+    memory: &FrameMemory,
+    workers: usize,
+) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
+    let name = format!("tap:{}", options.interface);
+    let mut tap = SysOptions::new(&options.interface, workers as u32);
+    tap.steering = options.steering.clone();
+    tap.checksum_offload = options.checksum_offload;
+    tap.segmentation = options.segmentation && options.checksum_offload;
+    tap.addresses = options.kernel_addresses.clone();
+    tap.mtu = options.mtu.map(u32::from);
+    let queues = tun::open(&tap, memory).map_err(OpenError::device(name.clone()))?;
+    let Some(first) = queues.first() else {
+        return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
+    };
+    let info = LinkInfo {
+        name,
+        mac: MacAddr(first.tap().mac()),
+        mtu: u16::try_from(first.tap().mtu()).unwrap_or(u16::MAX),
+        queues: queues.len(),
+        checksum_offload: tap.checksum_offload,
+        segmentation: if tap.segmentation { 65_535 } else { 0 },
+        delivers_hash: false,
+    };
+    Ok((info, queues.into_iter().map(|q| Box::new(q) as Box<dyn Queue>).collect()))
+}
+
+impl Queue for TapQueue {
+    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+        self.receive(pool, into, max)
+    }
+
+    fn room(&mut self) -> usize {
+        self.room()
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        self.transmit(frames)
+    }
+
+    fn flush(&mut self) -> bool {
+        self.flush()
+    }
+
+    fn ready(&mut self) -> bool {
+        self.ready()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn stats(&self) -> QueueStats {
+        let s = self.stats();
+        QueueStats {
+            rx_frames: s.rx_frames,
+            rx_bytes: s.rx_bytes,
+            rx_no_frame: s.rx_no_frame,
+            rx_ring_full: 0,
+            rx_bad: s.rx_bad,
+            tx_frames: s.tx_frames,
+            tx_bytes: s.tx_bytes,
+            tx_far_full: 0,
+            tx_failed: s.tx_failed,
+            system_calls: s.system_calls,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! One queue of an AF_PACKET link: what happens for every packet.
+
+use super::Shared;
+use super::ring::Rings;
+use crate::frame::{Checksum, Frame, Meta, Pool};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// The tag protocol of 802.1Q, the one kept outside the data.
+const VLAN: u16 = 0x8100;
+
+/// Counters of one queue since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PacketStats {
+    /// Packets received.
+    pub rx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Times that a packet had to wait in the ring because there was no free frame. It is lost only if the ring fills.
+    pub rx_no_frame: u64,
+    /// Packets that found the ring full, dropped by the kernel.
+    pub rx_ring_full: u64,
+    /// Packets longer than a slot or a frame.
+    pub rx_bad: u64,
+    /// Packets sent.
+    pub tx_frames: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets too long for a slot, or refused by the kernel.
+    pub tx_failed: u64,
+    /// System calls made.
+    pub system_calls: u64,
+}
+
+/// One packet socket with its rings.
+#[derive(Debug)]
+pub struct PacketQueue {
+    rings: Rings,
+    socket: OwnedFd,
+    shared: Arc<Shared>,
+    queue: u16,
+    /// Next slot to receive from.
+    next: u32,
+    /// Send slots, as free-running positions: given back by the kernel, looked at by it, filled by us.
+    done: u32,
+    looked: u32,
+    filled: u32,
+    stats: PacketStats,
+    /// The kernel clears its counter when it is read.
+    kernel_drops: std::sync::atomic::AtomicU64,
+}
+
+impl PacketQueue {
+    pub(super) fn new(socket: OwnedFd, rings: Rings, queue: u16, shared: Arc<Shared>) -> Self {
+        Self {
+            rings,
+            socket,
+            shared,
+            queue,
+            next: 0,
+            done: 0,
+            looked: 0,
+            filled: 0,
+            stats: PacketStats::default(),
+            kernel_drops: Default::default(),
+        }
+    }
+
+    /// Copies up to `max` packets into frames of `pool`, appends them to `into`, and returns how many.
+    pub fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+        let mut count = 0;
+        while count < max {
+            let Some(packet) = self.rings.received(self.next) else { break };
+            if packet.bytes.is_empty() || packet.whole > packet.bytes.len() {
+                self.stats.rx_bad += 1;
+            } else {
+                let Some(mut frame) = pool.alloc() else {
+                    self.stats.rx_no_frame += 1;
+                    break;
+                };
+                if frame.extend_from_slice(packet.bytes) {
+                    let mut meta = Meta { queue: self.queue, ..Meta::default() };
+                    if packet.status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+                        meta.checksum = Checksum::Partial;
+                    } else if packet.status & libc::TP_STATUS_CSUM_VALID != 0 {
+                        meta.checksum = Checksum::Verified;
+                    }
+                    *frame.meta_mut() = meta;
+                    if packet.status & libc::TP_STATUS_VLAN_VALID != 0 {
+                        let (protocol, tag) = packet.vlan;
+                        if packet.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 && protocol != VLAN {
+                            frame.insert_tag(protocol, tag);
+                        } else {
+                            frame.meta_mut().vlan = Some(tag);
+                        }
+                    }
+                    self.stats.rx_bytes += frame.len() as u64;
+                    into.push(frame);
+                    count += 1;
+                } else {
+                    self.stats.rx_bad += 1;
+                }
+            }
+            self.rings.release(self.next);
+            self.next = self.next.wrapping_add(1);
+        }
+        self.stats.rx_frames += count as u64;
+        count
+    }
+
+    /// How many packets [`PacketQueue::transmit`] would take now.
+    pub fn room(&mut self) -> usize {
+        self.reclaim();
+        (self.rings.send_slots() - self.filled.wrapping_sub(self.done)) as usize
+    }
+
+    /// Copies packets from the front of `frames` into the ring while there is room; returns how many.
+    /// [`PacketQueue::flush`] sends them.
+    pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        let known = (self.rings.send_slots() - self.filled.wrapping_sub(self.done)) as usize;
+        let room = if known < frames.len() { self.room() } else { known };
+        let count = room.min(frames.len());
+        for mut frame in frames.drain(..count) {
+            if let Some(tag) = frame.meta().vlan {
+                frame.insert_tag(VLAN, tag);
+            }
+            let len = frame.chain_len();
+            let Some(buffer) = self.rings.send_buffer(self.filled, len).filter(|_| len > 0) else {
+                self.stats.tx_failed += 1;
+                continue;
+            };
+            if frame.is_chained() {
+                let mut at = 0;
+                for chunk in frame.chunks() {
+                    buffer[at..at + chunk.len()].copy_from_slice(chunk);
+                    at += chunk.len();
+                }
+            } else {
+                buffer.copy_from_slice(frame.data());
+            }
+            self.rings.submit(self.filled);
+            self.filled = self.filled.wrapping_add(1);
+            self.stats.tx_frames += 1;
+            self.stats.tx_bytes += len as u64;
+        }
+        count
+    }
+
+    /// Sends everything taken. `true` when nothing is left to hand over.
+    pub fn flush(&mut self) -> bool {
+        if self.looked != self.filled {
+            self.stats.system_calls += 1;
+            // SAFETY: no data and no address are passed: the kernel sends what the ring holds.
+            unsafe {
+                libc::sendto(
+                    self.socket.as_raw_fd(),
+                    std::ptr::null(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null(),
+                    0,
+                );
+            }
+            // The kernel goes through the ring in order: what it has not looked at is at the end.
+            while self.looked != self.filled
+                && self.rings.send_status(self.looked) != libc::TP_STATUS_SEND_REQUEST
+            {
+                self.looked = self.looked.wrapping_add(1);
+            }
+        }
+        self.looked == self.filled
+    }
+
+    /// Moves past the slots that the kernel has given back.
+    fn reclaim(&mut self) {
+        while self.done != self.filled {
+            match self.rings.send_status(self.done) {
+                libc::TP_STATUS_AVAILABLE => {}
+                libc::TP_STATUS_WRONG_FORMAT => {
+                    self.rings.reset_send(self.done);
+                    self.stats.tx_failed += 1;
+                }
+                _ => break,
+            }
+            self.done = self.done.wrapping_add(1);
+        }
+    }
+
+    /// Whether packets wait.
+    pub fn ready(&mut self) -> bool {
+        self.rings.is_received(self.next)
+    }
+
+    /// Number of this queue in its fanout group.
+    #[must_use]
+    pub fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// Counters since opening; asks the kernel for its own.
+    #[must_use]
+    pub fn stats(&self) -> PacketStats {
+        use std::sync::atomic::Ordering::Relaxed;
+        let mut kernel = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: at most `len` bytes are written to `kernel`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut kernel).cast(),
+                &raw mut len,
+            )
+        };
+        if result == 0 {
+            self.kernel_drops.fetch_add(u64::from(kernel.tp_drops), Relaxed);
+        }
+        PacketStats { rx_ring_full: self.kernel_drops.load(Relaxed), ..self.stats }
+    }
+
+    /// What was opened together with this queue.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl AsFd for PacketQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,98 @@
+//! Giving up privileges once everything is open.
+//!
+//! Packet sockets, TAP queues and AF_XDP rings keep working without any capability; only opening them needs some. So
+//! a program opens its links, calls [`drop_all`], and handles packets from strangers as nobody in particular.
+//! Capabilities belong to threads: call it before the workers start, and they inherit the loss.
+
+use std::io;
+
+/// What became of the privileges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Capabilities in effect before, one bit each.
+    pub before: u64,
+    /// Capabilities in effect afterwards: zero.
+    pub after: u64,
+    /// Neither this process nor what it executes can gain privileges any more.
+    pub no_new_privileges: bool,
+}
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Default, Clone, Copy)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const VERSION_3: u32 = 0x2008_0522;
+
+/// Number of `CAP_NET_ADMIN`.
+pub const CAP_NET_ADMIN: u32 = 12;
+/// Number of `CAP_NET_RAW`.
+pub const CAP_NET_RAW: u32 = 13;
+/// Number of `CAP_SYS_ADMIN`.
+pub const CAP_SYS_ADMIN: u32 = 21;
+/// Number of `CAP_BPF`.
+pub const CAP_BPF: u32 = 39;
+
+/// Capabilities in effect for this thread, one bit each.
+#[must_use]
+pub fn effective() -> u64 {
+    let header = Header { version: VERSION_3, pid: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: version 3 writes two sets; pid 0 is this thread.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) };
+    if result == 0 { u64::from(sets[1].effective) << 32 | u64::from(sets[0].effective) } else { 0 }
+}
+
+/// Whether this thread has capability number `capability` in effect.
+#[must_use]
+pub fn has(capability: u32) -> bool {
+    effective() >> capability & 1 == 1
+}
+
+/// Drops every capability of this thread, ambient ones included, and sets `no_new_privs`.
+///
+/// # Errors
+/// The kernel's; none is expected.
+pub fn drop_all() -> io::Result<Report> {
+    let before = effective();
+    let header = Header { version: VERSION_3, pid: 0 };
+    let sets = [Sets::default(); 2];
+    // SAFETY: these calls take numbers, and capset reads the header and two sets.
+    unsafe {
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: takes numbers only.
+    let no_new_privileges = unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) } == 1;
+    Ok(Report { before, after: effective(), no_new_privileges })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_after_dropping() {
+        // On a thread of its own: capabilities are per thread, and other tests may need them.
+        std::thread::spawn(|| {
+            let report = drop_all().unwrap();
+            assert_eq!((report.after, report.no_new_privileges), (0, true));
+            assert!(!has(CAP_NET_ADMIN));
+        })
+        .join()
+        .unwrap();
+    }
+}

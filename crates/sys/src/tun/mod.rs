@@ -1,0 +1,216 @@
+//! TAP: an Ethernet interface of the kernel whose other side is this process.
+//!
+//! What the kernel sends to the interface is read here, what is written here the kernel receives. Several descriptors
+//! on one interface are its queues; `filter_rss` decides which queue the kernel sends a packet to, so TAP behaves like a
+//! card with RSS. A virtio-net header travels with each packet, so that neither side computes checksums for the
+//! other (nobody checks them on the way), and TCP may cross in pieces of up to 64 KiB.
+//!
+//! It costs one system call a packet each way: TAP is for reach, not for speed. It works without privileges on an
+//! interface that an administrator has made for the user; else it needs `CAP_NET_ADMIN`.
+
+mod queue;
+mod vnet;
+
+pub use queue::{TapQueue, TapStats};
+
+use crate::bpf::steer::{Steering, SteeringRules};
+use crate::error::{Error, Result};
+use crate::frame::{FrameMemory, HEADROOM};
+use crate::netdev::{self, Interface};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+/// How to open the queues of a TAP interface.
+#[derive(Debug, Clone)]
+pub struct TapOptions {
+    /// The interface: one that exists, or one to make, which goes with the last queue.
+    pub interface: String,
+    /// How many queues, 1 to 256.
+    pub queues: u32,
+    /// Which queue the kernel sends a packet to; `None` leaves it to the kernel.
+    pub steering: Option<SteeringRules>,
+    /// Checksums may be left out both ways.
+    pub checksum_offload: bool,
+    /// Packets of up to 64 KiB, cut into segments (or merged from them) by the kernel. Needs `checksum_offload`.
+    pub segmentation: bool,
+    /// Addresses of the kernel's side, with prefix lengths, to set.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// MTU to set, bytes; `None` leaves it.
+    pub mtu: Option<u32>,
+}
+
+impl TapOptions {
+    /// The usual settings for `queues` queues of `interface`.
+    #[must_use]
+    pub fn new(interface: &str, queues: u32) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            queues,
+            steering: None,
+            checksum_offload: true,
+            segmentation: false,
+            addresses: Vec::new(),
+            mtu: None,
+        }
+    }
+}
+
+/// What the queues of one TAP interface share.
+#[derive(Debug)]
+pub struct Tap {
+    interface: Interface,
+    kernel_mac: [u8; 6],
+    mtu: u32,
+    steering: Option<Steering>,
+}
+
+impl Tap {
+    /// The interface.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Ethernet address of the kernel's side.
+    #[must_use]
+    pub fn kernel_mac(&self) -> [u8; 6] {
+        self.kernel_mac
+    }
+
+    /// An Ethernet address for this side: the kernel's with another last byte, marked as locally administered.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = self.kernel_mac;
+        mac[0] = mac[0] & !1 | 2;
+        mac[5] ^= 1;
+        mac
+    }
+
+    /// Largest IP packet, bytes.
+    #[must_use]
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// The steering, whose table can be changed while packets flow; `None` when the kernel chooses queues.
+    #[must_use]
+    pub fn steering(&self) -> Option<&Steering> {
+        self.steering.as_ref()
+    }
+}
+
+/// Opens the queues of a TAP interface, making it if it does not exist, and brings it up.
+///
+/// Without `CAP_BPF` the steering wished for is left out: see [`Tap::steering`].
+///
+/// # Errors
+/// [`Error::MissingCapability`], [`Error::DeviceBusy`] (all its queues are taken), [`Error::Unsupported`] (an interface
+/// of another kind or with other flags), [`Error::Invalid`] (options).
+pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
+    if options.queues == 0 || options.queues > 256 {
+        return Err(Error::Invalid(format!("{} TAP queues: from 1 to 256", options.queues)));
+    }
+    let mut files = Vec::new();
+    for _ in 0..options.queues {
+        files.push(attach(&options.interface, options.queues)?);
+    }
+    let interface = Interface::find(&options.interface)?;
+    if let Some(mtu) = options.mtu {
+        interface.set_mtu(mtu)?;
+    }
+    for file in &files {
+        offload(file, options).map_err(|e| Error::from_io(e, "agreeing on TAP offloads", "CAP_NET_ADMIN"))?;
+    }
+    let steering = match options.steering.as_ref().map(Steering::new).transpose() {
+        Err(Error::MissingCapability { .. }) => None,
+        other => other?,
+    };
+    if let (Some(steering), Some(file)) = (&steering, files.first()) {
+        let program = steering.tap()?;
+        let number = program.as_fd().as_raw_fd();
+        // SAFETY: TUNSETSTEERINGEBPF reads one descriptor number.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const number) } < 0 {
+            return Err(Error::last(format!("steering {}", options.interface), "CAP_NET_ADMIN"));
+        }
+    }
+    for &(address, len) in &options.addresses {
+        interface.add_address(address, len)?;
+    }
+    interface.set_up(true)?;
+    let (kernel_mac, mtu) = (interface.mac()?, interface.mtu()?);
+    let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering });
+    let longest = if options.segmentation { 65_536 + 18 } else { mtu as usize + 18 };
+    let overflow = longest.saturating_sub(memory.frame_size() - HEADROOM).div_ceil(memory.frame_size());
+    Ok(files
+        .into_iter()
+        .enumerate()
+        .map(|(i, file)| TapQueue::new(file, i as u16, overflow, tap.clone()))
+        .collect())
+}
+
+/// One more descriptor on the interface.
+fn attach(name: &str, queues: u32) -> Result<File> {
+    let open = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/net/tun")
+    };
+    let base = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let mut error = io::Error::from_raw_os_error(libc::EINVAL);
+    // An interface made for one queue does not take the flag for several.
+    for flags in [base | libc::IFF_MULTI_QUEUE, base] {
+        let file = open().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => {
+                Error::KernelTooOld { feature: "/dev/net/tun (module tun)", needs: "2.4" }
+            }
+            _ => Error::from_io(e, "opening /dev/net/tun", "CAP_NET_ADMIN"),
+        })?;
+        let mut request = netdev::request(name)?;
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: TUNSETIFF reads and writes an `ifreq`.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } == 0 {
+            return Ok(file);
+        }
+        error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINVAL) || queues > 1 {
+            break;
+        }
+    }
+    let interface = name.to_owned();
+    Err(match error.raw_os_error() {
+        Some(libc::EBUSY | libc::E2BIG) => {
+            Error::DeviceBusy { interface, owner: "another program (all its queues are in use)".to_owned() }
+        }
+        Some(libc::EINVAL) => Error::Unsupported {
+            what: format!(
+                "is no TAP interface for several queues: 'ip tuntap add {name} mode tap multi_queue vnet_hdr'"
+            ),
+            interface,
+        },
+        _ => Error::from_io(error, format!("TAP interface {name}"), "CAP_NET_ADMIN"),
+    })
+}
+
+/// Tells the kernel what may be left to us, and the header's length.
+fn offload(file: &File, options: &TapOptions) -> io::Result<()> {
+    let mut flags = 0;
+    if options.checksum_offload {
+        flags |= libc::TUN_F_CSUM;
+        if options.segmentation {
+            flags |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        }
+    }
+    let len = vnet::LEN as libc::c_int;
+    // SAFETY: the one command takes a number, the other reads one.
+    let done = unsafe {
+        libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) == 0
+            && libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

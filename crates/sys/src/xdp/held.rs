@@ -1,0 +1,125 @@
+//! Which frames the kernel holds.
+//!
+//! A frame given to the kernel has no [`Frame`] any more; one bit here stands for it. The bit is what makes the rings
+//! safe to believe: an address that comes back turns into a `Frame` only if its bit is set, and clears it, so no fault
+//! of the kernel or of a driver can give one buffer two owners. When the socket is closed the bits that are left say
+//! which frames to take back.
+
+use super::Device;
+use crate::frame::{Frame, FrameMemory};
+use std::sync::Arc;
+
+/// The frames of one memory that one socket's kernel side holds.
+#[derive(Debug)]
+pub(super) struct Held {
+    bits: Box<[u64]>,
+    memory: FrameMemory,
+    shift: u32,
+    count: usize,
+    /// With zero-copy, the device and queue to wait for before frames are taken back.
+    wait_for: Option<(Arc<Device>, u32)>,
+}
+
+impl Held {
+    pub(super) fn new(memory: &FrameMemory, wait_for: Option<(Arc<Device>, u32)>) -> Self {
+        let shift = memory.frame_size().trailing_zeros();
+        let bits = vec![0; memory.count().div_ceil(64)].into();
+        Self { bits, memory: memory.clone(), shift, count: 0, wait_for }
+    }
+
+    /// Whether these bytes lie in the memory.
+    pub(super) fn contains(&self, bytes: &[u8]) -> bool {
+        let base = self.memory.region().base.as_ptr() as usize;
+        (base..base + (self.memory.count() << self.shift)).contains(&(bytes.as_ptr() as usize))
+    }
+
+    /// Frames held now.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes a frame into the kernel's hands and returns the address of its buffer in the memory. A frame of another
+    /// memory comes back.
+    #[inline]
+    pub(super) fn give(&mut self, frame: Frame) -> Result<u64, Frame> {
+        let region = self.memory.region();
+        let slot = frame.into_slot();
+        // SAFETY: the slot was just taken out of its frame: it is ours to read, and to put back if it is foreign.
+        let index = unsafe {
+            if !std::ptr::eq(slot.as_ref().region, region) {
+                return Err(Frame::from_slot(slot));
+            }
+            region.index_of(slot)
+        };
+        self.bits[index / 64] |= 1 << (index % 64);
+        self.count += 1;
+        Ok((index as u64) << self.shift)
+    }
+
+    /// Takes the frame whose buffer contains `address` back; `None` if the kernel does not hold it. Its data are
+    /// where they were when it was given.
+    #[inline]
+    pub(super) fn take(&mut self, address: u64) -> Option<Frame> {
+        let index = usize::try_from(address >> self.shift).ok()?;
+        let word = self.bits.get_mut(index / 64)?;
+        let bit = 1 << (index % 64);
+        if *word & bit == 0 {
+            return None;
+        }
+        *word &= !bit;
+        self.count -= 1;
+        // SAFETY: the bit was set by `give`, which took the only handle to this slot and forgot it; it is cleared now,
+        // so this is the only handle again.
+        Some(unsafe { Frame::from_slot(self.memory.region().slot(index)) })
+    }
+
+    fn take_all(&mut self) {
+        for word in 0..self.bits.len() {
+            while self.bits[word] != 0 {
+                let index = word * 64 + self.bits[word].trailing_zeros() as usize;
+                drop(self.take((index as u64) << self.shift));
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    /// Takes everything back. The socket is closed by now, so in copy mode the kernel touches none of it any more. A
+    /// card in zero-copy mode lets go a little later; if it does not, the frames are lost, and with them their memory
+    /// stays mapped: better lost than overwritten in another packet's hands.
+    fn drop(&mut self) {
+        if let Some((device, queue)) = self.wait_for.take() {
+            if !device.wait_released(queue) {
+                return;
+            }
+        }
+        self.take_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::MemoryConfig;
+
+    #[test]
+    fn a_frame_comes_back_once_and_only_if_given() {
+        let config =
+            MemoryConfig { frames_per_home: 100, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        let (memory, other) = (FrameMemory::new(&config).unwrap(), FrameMemory::new(&config).unwrap());
+        let pool = memory.attach(0).unwrap();
+        let mut held = Held::new(&memory, None);
+        assert!(held.take(0).is_none());
+        let addresses: Vec<u64> = (0..100).map(|_| held.give(pool.alloc().unwrap()).unwrap()).collect();
+        assert!(pool.alloc().is_none());
+        assert!(held.take(addresses[7] + 300).is_some(), "any address inside the buffer names it");
+        assert!(held.take(addresses[7]).is_none(), "not twice");
+        assert!(held.take(100 * 2048).is_none() && held.take(u64::MAX).is_none(), "not beyond the memory");
+        assert_eq!(held.count(), 99);
+        let foreign = other.attach(0).unwrap().alloc().unwrap();
+        assert!(held.contains(pool.alloc().unwrap().data()) && !held.contains(foreign.data()));
+        assert!(held.give(foreign).is_err(), "a frame of another memory is refused");
+        drop(held);
+        assert_eq!(pool.free(), 100);
+    }
+}

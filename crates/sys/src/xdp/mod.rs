@@ -1,0 +1,414 @@
+//! AF_XDP: packets between a card's queues and frame memory, without the kernel's stack.
+//!
+//! ```text
+//!            FrameMemory, registered once (the "umem")
+//!      ┌───────────────┬───────────────┬────────────────┐
+//!   fill│  receive      │ transmit       │completion       one socket a queue, its four rings, its XdpQueue
+//!      ▼      ▲          ▼                ▲
+//!   ┌───────────────────────────────────────┐
+//!   │ queue i of the interface              │◀── xdp_claim: ours to the socket, the rest to the kernel
+//!   └───────────────────────────────────────┘
+//! ```
+//!
+//! [`open`] attaches the program, makes the sockets and binds each to its queue; the socket of the nth queue is given
+//! frames of home n, if no worker has attached it yet. A frame's buffer is one chunk of the
+//! kernel's, and the kernel puts packets where [`HEADROOM`](crate::frame::HEADROOM) ends, so a received frame is like
+//! one from the pool. In copy mode the kernel copies each packet once each way; in zero-copy mode the card reads and
+//! writes the frames itself.
+//!
+//! What always holds: a frame is the kernel's or ours (`held.rs`); the program is gone when the last queue is, however
+//! the process ends; a queue without socket leaves its packets to the kernel.
+//!
+//! Traps. In copy mode nothing leaves without a system call ([`XdpQueue::flush`] makes it), and one call may send 32
+//! packets only. Two programs cannot share an interface. See `docs/links.md` for those of particular drivers.
+
+mod held;
+mod queue;
+mod rings;
+
+pub use queue::{XdpQueue, XdpStats};
+
+use crate::bpf::claim::{ClaimCounters, Claims};
+use crate::bpf::{self, Link, Map, MapKind, Program, XdpMode};
+use crate::error::{Error, Result};
+use crate::frame::FrameMemory;
+use crate::netdev::Interface;
+use held::Held;
+use queue::Settings;
+use rings::{Rings, get_option, set_option};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Who moves the bytes between card and frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyMode {
+    /// The card if it can, else the kernel.
+    #[default]
+    Auto,
+    /// The kernel.
+    Copy,
+    /// The card; an error if it cannot.
+    ZeroCopy,
+}
+
+/// How to open the queues of an interface.
+#[derive(Debug, Clone)]
+pub struct XdpOptions {
+    /// The interface.
+    pub interface: String,
+    /// First queue to open.
+    pub first_queue: u32,
+    /// How many queues to open.
+    pub queues: u32,
+    /// What to take: address and prefix length. Everything else stays with the kernel.
+    pub claims: Vec<(IpAddr, u8)>,
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Who copies.
+    pub copy: CopyMode,
+    /// Entries of each ring, a power of two from 64 to 32768.
+    pub ring_size: u32,
+    /// The kernel says when it wants a system call, instead of being called every time.
+    pub need_wakeup: bool,
+    /// Packets sent in one system call at most, in copy mode, where the kernel lets us say (else it is 32).
+    pub send_budget: u32,
+    /// Let this thread drive the card's receive path instead of interrupts: packets a poll at most.
+    pub busy_poll: Option<u32>,
+    /// Ask the driver for the hash it computed, and name its kind (`enum xdp_rss_hash_type`) as
+    /// [`Meta::hash_type`](crate::frame::Meta) wants it. Ignored where driver or mode have none.
+    pub hash_type: Option<fn(u32) -> u8>,
+}
+
+impl XdpOptions {
+    /// The usual settings for `queues` queues of `interface`.
+    #[must_use]
+    pub fn new(interface: &str, queues: u32, claims: Vec<(IpAddr, u8)>) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            first_queue: 0,
+            queues,
+            claims,
+            mode: XdpMode::Auto,
+            copy: CopyMode::Auto,
+            ring_size: 2048,
+            need_wakeup: true,
+            send_budget: 1024,
+            busy_poll: None,
+            hash_type: None,
+        }
+    }
+}
+
+/// What the queues of one interface share. The program stays attached while it lives.
+#[derive(Debug)]
+pub struct Device {
+    /// First to go: no packet finds a socket any more.
+    _link: Link,
+    _program: Program,
+    sockets: Map,
+    claims: Claims,
+    interface: Interface,
+    mode: XdpMode,
+    delivers_hash: bool,
+}
+
+impl Device {
+    /// The claimed prefixes; they can be changed while packets flow.
+    #[must_use]
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// What the program has seen on one queue.
+    #[must_use]
+    pub fn counters(&self, queue: u32) -> ClaimCounters {
+        self.claims.counters(queue)
+    }
+
+    /// The interface.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Where the program runs.
+    #[must_use]
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// Whether packets come with the driver's hash.
+    #[must_use]
+    pub fn delivers_hash(&self) -> bool {
+        self.delivers_hash
+    }
+
+    /// Takes a queue's socket from the program and waits until no packet is on its way to it. Closing the socket would
+    /// do the same, but only with its last descriptor, and a child process that is just being started may hold a copy.
+    fn withdraw(&self, queue: u32) {
+        const GLOBAL: i32 = 1;
+        let _ = self.sockets.delete(&queue.to_ne_bytes());
+        // SAFETY: takes numbers only. In the kernel it waits until every reader under RCU, as receive paths are, has
+        // finished. Where it is missing, closing is what there is.
+        unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    }
+
+    /// Waits until the card has let go of a queue whose zero-copy socket was closed, which happens some time after
+    /// `close`: until then a new socket cannot have the queue. `false` if it takes more than a second.
+    fn wait_released(&self, queue: u32) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        loop {
+            match probe(self.interface.index(), queue) {
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
+                Ok(()) => return true,
+                Err(_) => return false,
+            }
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Opens queues of an interface.
+///
+/// # Errors
+/// [`Error::NoSuchInterface`], [`Error::MissingCapability`], [`Error::DeviceBusy`] (another XDP program),
+/// [`Error::QueueBusy`] (another socket), [`Error::Unsupported`] (no such queue, MTU, no zero-copy),
+/// [`Error::Invalid`] (options).
+pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
+    let interface = Interface::find(&options.interface)?;
+    check(options, &interface, memory)?;
+    let claims = Claims::new(&options.claims)?;
+    let highest = options.first_queue + options.queues;
+    let sockets = Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?;
+    let (program, link, mode, delivers_hash) = attach(options, &interface, &claims, &sockets)?;
+    let hash_type = options.hash_type.filter(|_| delivers_hash);
+    let device =
+        Arc::new(Device { _link: link, _program: program, sockets, claims, interface, mode, delivers_hash });
+
+    let mut queues: Vec<XdpQueue> = Vec::new();
+    for queue in options.first_queue..highest {
+        let socket = socket()?;
+        let first = queues.first().map(AsFd::as_fd);
+        if first.is_none() {
+            register(socket.as_fd(), memory)?;
+        }
+        let rings = Rings::new(socket.as_fd(), options.ring_size)?;
+        tune(socket.as_fd(), options);
+        // Packets longer than what a frame holds come in several.
+        let chains = device.interface.mtu()? as usize + 18 + crate::frame::HEADROOM > memory.frame_size();
+        bind(socket.as_fd(), options, &device.interface, queue, chains, first)?;
+        // SAFETY: the options are a plain number.
+        let bound: Option<libc::xdp_options> =
+            unsafe { get_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS) }.ok();
+        let zero_copy = bound.is_some_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
+        let settings = Settings {
+            need_wakeup: options.need_wakeup,
+            chains,
+            busy_poll: options.busy_poll.is_some(),
+            hash_type,
+        };
+        let held = Held::new(memory, zero_copy.then(|| (device.clone(), queue)));
+        // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
+        let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
+        let mut opened = XdpQueue::new(socket, rings, held, fill, queue, settings, device.clone());
+        // Ready from the first packet on, if the worker's frames are not in its hands yet.
+        if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
+            opened.refill(&pool);
+        }
+        let number = (opened.as_fd().as_raw_fd() as u32).to_ne_bytes();
+        device
+            .sockets
+            .update(&queue.to_ne_bytes(), &number)
+            .map_err(|e| Error::from_io(e, "giving the program its socket", "CAP_BPF"))?;
+        queues.push(opened);
+    }
+    Ok(queues)
+}
+
+fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> Result<()> {
+    let unsupported = |what: String| Err(Error::Unsupported { interface: options.interface.clone(), what });
+    if !options.ring_size.is_power_of_two() || !(64..=32768).contains(&options.ring_size) {
+        return Err(Error::Invalid(format!(
+            "AF_XDP ring of {} entries: a power of two from 64 to 32768",
+            options.ring_size
+        )));
+    }
+    if memory.frame_size() > 4096 {
+        return unsupported(format!(
+            "AF_XDP takes frames of 2048 or 4096 bytes, not {}",
+            memory.frame_size()
+        ));
+    }
+    let there = interface.channels()?.pairs();
+    if options.queues == 0 || options.first_queue + options.queues > there {
+        return unsupported(format!(
+            "has {there} queue pairs, not {} from number {} on: see 'ethtool -l', change with 'ethtool -L'",
+            options.queues, options.first_queue
+        ));
+    }
+    if !interface.is_up()? {
+        return unsupported(format!("is down: 'ip link set {} up'", options.interface));
+    }
+    Ok(())
+}
+
+/// Loads and attaches the program, with the driver's hash if that is wished and there is one.
+fn attach(
+    options: &XdpOptions,
+    interface: &Interface,
+    claims: &Claims,
+    sockets: &Map,
+) -> Result<(Program, Link, XdpMode, bool)> {
+    if options.hash_type.is_some() && options.mode != XdpMode::Generic {
+        let bound = bpf::kfunc("bpf_xdp_metadata_rx_hash").and_then(|function| {
+            let program = claims.xdp(sockets, Some((function, interface.index())))?;
+            let (link, mode) = bpf::attach_xdp(&program, interface, XdpMode::Native)?;
+            Ok((program, link, mode, true))
+        });
+        match bound {
+            Err(e @ Error::DeviceBusy { .. }) => return Err(e),
+            Err(_) => {} // without the hash, then
+            Ok(done) => return Ok(done),
+        }
+    }
+    let program = claims.xdp(sockets, None)?;
+    let (link, mode) = bpf::attach_xdp(&program, interface, options.mode)?;
+    Ok((program, link, mode, false))
+}
+
+fn socket() -> Result<OwnedFd> {
+    // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd >= 0 {
+        // SAFETY: as above.
+        return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    let error = io::Error::last_os_error();
+    Err(match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => Error::KernelTooOld { feature: "AF_XDP sockets", needs: "4.18" },
+        _ => Error::from_io(error, "an AF_XDP socket", "CAP_NET_RAW"),
+    })
+}
+
+/// Registers all frame memory with a socket.
+fn register(socket: BorrowedFd<'_>, memory: &FrameMemory) -> Result<()> {
+    let region = memory.region();
+    let registration = libc::xdp_umem_reg {
+        addr: region.base.as_ptr() as u64,
+        len: (region.count * region.frame_size) as u64,
+        chunk_size: region.frame_size as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOBUFS) => Error::System {
+            doing: "AF_XDP frame memory: more than may be locked (raise 'ulimit -l', or run as root)"
+                .to_owned(),
+            source: e,
+        },
+        _ => Error::from_io(e, "registering frame memory with AF_XDP", "CAP_NET_RAW"),
+    })
+}
+
+/// Settings that some kernels do not know and nobody depends on.
+fn tune(socket: BorrowedFd<'_>, options: &XdpOptions) {
+    const MAX_TX_BUDGET: i32 = 9;
+    let _ =
+        set_option(socket, libc::SOL_XDP, MAX_TX_BUDGET, &options.send_budget.clamp(32, options.ring_size));
+    // In copy mode packets under way count against this.
+    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(8i32 << 20));
+    if let Some(budget) = options.busy_poll {
+        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1i32);
+        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &20i32);
+        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &(budget as i32));
+    }
+}
+
+fn bind(
+    socket: BorrowedFd<'_>,
+    options: &XdpOptions,
+    interface: &Interface,
+    queue: u32,
+    chains: bool,
+    shares_with: Option<BorrowedFd<'_>>,
+) -> Result<()> {
+    // The flags of the first socket hold for those that share its memory.
+    let flags = match shares_with {
+        Some(_) => libc::XDP_SHARED_UMEM,
+        None => {
+            let copy = match options.copy {
+                CopyMode::Auto => 0,
+                CopyMode::Copy => libc::XDP_COPY,
+                CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
+            };
+            let wakeup = if options.need_wakeup { libc::XDP_USE_NEED_WAKEUP } else { 0 };
+            let chains = if chains { libc::XDP_USE_SG } else { 0 };
+            copy | wakeup | chains
+        }
+    };
+    // A socket that was just closed may linger: in a child process being started, or in the driver.
+    let deadline = Instant::now() + Duration::from_millis(100);
+    let bound = loop {
+        match bind_to(socket, flags, interface.index(), queue, shares_with) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => break other,
+        }
+    };
+    bound.map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY) => Error::QueueBusy { interface: interface.name().to_owned(), queue },
+        Some(libc::EOPNOTSUPP) if options.copy == CopyMode::ZeroCopy => Error::Unsupported {
+            interface: interface.name().to_owned(),
+            what: "the driver has no zero-copy for AF_XDP: use copy mode".to_owned(),
+        },
+        _ => {
+            Error::from_io(e, format!("binding AF_XDP to {} queue {queue}", interface.name()), "CAP_NET_RAW")
+        }
+    })
+}
+
+fn bind_to(
+    socket: BorrowedFd<'_>,
+    flags: u16,
+    index: u32,
+    queue: u32,
+    shares_with: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: shares_with.map_or(0, |fd| fd.as_raw_fd() as u32),
+    };
+    let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: the address is readable for its length.
+    if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether a queue can be bound in zero-copy mode: with a memory of one page that is thrown away again.
+fn probe(index: u32, queue: u32) -> io::Result<()> {
+    use crate::frame::MemoryConfig;
+    let config =
+        MemoryConfig { frames_per_home: 2, lock: false, huge_pages: false, ..MemoryConfig::default() };
+    let memory = FrameMemory::new(&config).map_err(io::Error::other)?;
+    let socket = socket().map_err(io::Error::other)?;
+    register(socket.as_fd(), &memory).map_err(io::Error::other)?;
+    let rings = Rings::new(socket.as_fd(), 64).map_err(io::Error::other)?;
+    let bound = bind_to(socket.as_fd(), libc::XDP_ZEROCOPY, index, queue, None);
+    drop(rings);
+    drop(socket);
+    bound
+}

@@ -1,0 +1,367 @@
+//! One queue of an AF_XDP link: what happens for every packet.
+
+use super::Device;
+use super::held::Held;
+use super::rings::{Rings, get_option, put, take};
+use crate::bpf::claim::{METADATA_LEN, NO_HASH};
+use crate::frame::{Frame, Meta, Pool};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Kicks of one [`XdpQueue::flush`] at most: each sends at least 32 packets.
+const MAX_KICKS: u32 = 64;
+/// `XDP_PKT_CONTD`: the packet goes on in the next descriptor.
+const CONTINUED: u32 = libc::XDP_PKT_CONTD;
+
+/// Counters of one queue since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct XdpStats {
+    /// Packets received.
+    pub rx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets that came while the kernel had no free frame of ours.
+    pub rx_no_frame: u64,
+    /// Packets that came while the receive ring was full.
+    pub rx_ring_full: u64,
+    /// Packets that the kernel could not deliver (too long for a frame), and descriptors that made no sense.
+    pub rx_bad: u64,
+    /// Packets sent.
+    pub tx_frames: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets refused for good: empty, of another memory, or chained where the socket takes no chains.
+    pub tx_failed: u64,
+    /// System calls made.
+    pub system_calls: u64,
+}
+
+/// One AF_XDP socket with its rings. Closing it gives every frame back.
+#[derive(Debug)]
+pub struct XdpQueue {
+    // These three go in this order: the mappings keep the socket open, and only when it is closed may the frames that
+    // the kernel held be used again.
+    rings: Rings,
+    socket: OwnedFd,
+    held: Held,
+    /// Frames to keep in the kernel's hands for receiving, and how many are there.
+    fill_target: u32,
+    filled: u32,
+    /// The head of a packet whose last buffer has not come yet.
+    partial: Option<Frame>,
+    stats: XdpStats,
+    queue: u32,
+    settings: Settings,
+    device: Arc<Device>,
+}
+
+/// What `open` found out or was told about the socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) need_wakeup: bool,
+    pub(super) chains: bool,
+    pub(super) busy_poll: bool,
+    pub(super) hash_type: Option<fn(u32) -> u8>,
+}
+
+impl XdpQueue {
+    pub(super) fn new(
+        socket: OwnedFd,
+        rings: Rings,
+        held: Held,
+        fill_target: u32,
+        queue: u32,
+        settings: Settings,
+        device: Arc<Device>,
+    ) -> Self {
+        Self {
+            rings,
+            socket,
+            held,
+            fill_target,
+            filled: 0,
+            partial: None,
+            stats: XdpStats::default(),
+            queue,
+            settings,
+            device,
+        }
+    }
+
+    /// Appends up to `max` packets to `into`, returns how many, and gives the kernel frames of `pool` in their place.
+    pub fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+        let wanted = max.min(u32::MAX as usize) as u32;
+        let mut ready = self.rings.receive.ready(wanted).min(wanted);
+        if ready == 0 && self.settings.busy_poll {
+            self.poll_device();
+            ready = self.rings.receive.ready(wanted).min(wanted);
+        }
+        let mut packets = 0;
+        for _ in 0..ready {
+            let descriptor = take(&mut self.rings.receive);
+            packets += usize::from(self.accept(descriptor, into));
+        }
+        if ready > 0 {
+            self.rings.receive.release();
+            self.filled -= ready.min(self.filled);
+        }
+        if self.filled < self.fill_target {
+            self.refill(pool);
+        }
+        packets
+    }
+
+    /// Turns one descriptor into a frame; `true` when that completes a packet.
+    #[inline]
+    fn accept(&mut self, descriptor: libc::xdp_desc, into: &mut Vec<Frame>) -> bool {
+        let Some(mut frame) = self.held.take(descriptor.addr) else {
+            self.stats.rx_bad += 1;
+            return false;
+        };
+        let offset = descriptor.addr as usize & (frame.capacity() - 1);
+        frame.reset(offset);
+        if frame.push_back(descriptor.len as usize).is_none() {
+            self.stats.rx_bad += 1;
+            return false;
+        }
+        *frame.meta_mut() = Meta { queue: self.queue as u16, ..Meta::default() };
+        self.stats.rx_bytes += u64::from(descriptor.len);
+        if self.partial.is_none() {
+            if let Some(number) = self.settings.hash_type {
+                read_hash(&mut frame, number);
+            }
+            if descriptor.options & CONTINUED == 0 {
+                self.stats.rx_frames += 1;
+                into.push(frame);
+                return true;
+            }
+            self.partial = Some(frame);
+            return false;
+        }
+        if let Some(head) = self.partial.as_mut() {
+            head.append(frame);
+        }
+        if descriptor.options & CONTINUED == 0 {
+            self.stats.rx_frames += 1;
+            into.extend(self.partial.take());
+            return true;
+        }
+        false
+    }
+
+    /// Tops up the fill ring, as far as there are frames.
+    pub(super) fn refill(&mut self, pool: &Pool) {
+        let wanted = self.fill_target - self.filled;
+        let room = self.rings.fill.room(wanted).min(wanted);
+        let mut given = 0;
+        while given < room {
+            let Some(frame) = pool.alloc() else { break };
+            let Ok(address) = self.held.give(frame) else { break };
+            put(&mut self.rings.fill, address);
+            given += 1;
+        }
+        if given > 0 {
+            self.rings.fill.publish();
+            self.filled += given;
+            if self.settings.need_wakeup && self.rings.fill.positions().needs_wakeup() {
+                self.poll_device();
+            }
+        }
+    }
+
+    /// How many packets of one frame [`XdpQueue::transmit`] would take now.
+    pub fn room(&mut self) -> usize {
+        self.rings.transmit.room(u32::MAX) as usize
+    }
+
+    /// Takes packets from the front of `frames` while there is room; returns how many. [`XdpQueue::flush`] sends them.
+    pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        let mut room = self.rings.transmit.room(frames.len() as u32) as usize;
+        let mut count = 0;
+        for frame in frames.iter() {
+            let needs = if frame.is_chained() { frame.chunks().count() } else { 1 };
+            if needs > room {
+                break;
+            }
+            room -= needs;
+            count += 1;
+        }
+        for mut frame in frames.drain(..count) {
+            if let Some(tag) = frame.meta().vlan {
+                frame.insert_tag(0x8100, tag);
+            }
+            if frame.is_chained() {
+                self.put_chain(frame);
+            } else if frame.is_empty() {
+                self.stats.tx_failed += 1;
+            } else {
+                self.put_packet(frame, 0);
+            }
+        }
+        count
+    }
+
+    /// Puts one frame into the transmit ring, which has room.
+    #[inline]
+    fn put_packet(&mut self, frame: Frame, options: u32) {
+        let (offset, len) = (frame.headroom() as u64, frame.len() as u32);
+        match self.held.give(frame) {
+            Ok(address) => {
+                put(&mut self.rings.transmit, libc::xdp_desc { addr: address + offset, len, options });
+                self.stats.tx_bytes += u64::from(len);
+                self.stats.tx_frames += u64::from(options & CONTINUED == 0);
+            }
+            Err(_) => self.stats.tx_failed += 1,
+        }
+    }
+
+    /// Puts a packet of several frames into the transmit ring, which has room.
+    #[cold]
+    fn put_chain(&mut self, frame: Frame) {
+        let held = &self.held;
+        if !self.settings.chains || !frame.chunks().all(|c| !c.is_empty() && held.contains(c)) {
+            self.stats.tx_failed += 1;
+            return;
+        }
+        let mut next = Some(frame);
+        while let Some(mut frame) = next {
+            next = frame.take_next();
+            self.put_packet(frame, if next.is_some() { CONTINUED } else { 0 });
+        }
+    }
+
+    /// Sends everything taken and frees what was sent. `true` when nothing is left to hand over.
+    pub fn flush(&mut self) -> bool {
+        self.rings.transmit.publish();
+        let mut pending = self.rings.transmit.pending();
+        for _ in 0..MAX_KICKS {
+            if pending == 0 || self.settings.need_wakeup && !self.rings.transmit.positions().needs_wakeup() {
+                break;
+            }
+            let again = self.kick();
+            self.reclaim();
+            let before = std::mem::replace(&mut pending, self.rings.transmit.pending());
+            // "Again" means that the kernel's budget for one call is spent, if it took any.
+            if !again || pending == before {
+                break;
+            }
+        }
+        self.reclaim();
+        pending == 0
+    }
+
+    /// Asks the kernel to look at the transmit ring; `true` if it may have more to do.
+    fn kick(&mut self) -> bool {
+        self.stats.system_calls += 1;
+        // SAFETY: no data and no address are passed.
+        let sent = unsafe {
+            libc::sendto(
+                self.socket.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        sent < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
+    }
+
+    /// Asks the kernel to look at the fill ring or, with busy polling, at the device.
+    fn poll_device(&mut self) {
+        self.stats.system_calls += 1;
+        // SAFETY: no buffer and no address are passed.
+        unsafe {
+            libc::recvfrom(
+                self.socket.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            );
+        }
+    }
+
+    /// Frees the frames that have been sent.
+    fn reclaim(&mut self) {
+        let done = self.rings.completion.ready(u32::MAX);
+        for _ in 0..done {
+            drop(self.held.take(take(&mut self.rings.completion)));
+        }
+        if done > 0 {
+            self.rings.completion.release();
+        }
+    }
+
+    /// Whether packets wait.
+    pub fn ready(&mut self) -> bool {
+        self.rings.receive.ready(1) > 0
+    }
+
+    /// The receive queue of the interface that this is.
+    #[must_use]
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Frames in the kernel's hands: waiting to be filled, received and not yet taken, or being sent.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.count()
+    }
+
+    /// Counters since opening; asks the kernel for its own.
+    #[must_use]
+    pub fn stats(&self) -> XdpStats {
+        let mut stats = self.stats;
+        // SAFETY: the statistics are plain numbers.
+        let kernel: Result<libc::xdp_statistics, _> =
+            unsafe { get_option(self.socket.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS) };
+        if let Ok(kernel) = kernel {
+            stats.rx_no_frame += kernel.rx_fill_ring_empty_descs;
+            stats.rx_ring_full += kernel.rx_ring_full;
+            // A packet without frame counts as dropped, too.
+            stats.rx_bad += kernel.rx_dropped.saturating_sub(kernel.rx_fill_ring_empty_descs);
+            stats.tx_failed += kernel.tx_invalid_descs;
+        }
+        stats
+    }
+
+    /// What was opened together with this queue.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// Reads the hash that the program put before the packet.
+fn read_hash(frame: &mut Frame, number: fn(u32) -> u8) {
+    let Some(all) = frame.push_front(METADATA_LEN) else { return };
+    let word = |at: usize| u32::from_ne_bytes([all[at], all[at + 1], all[at + 2], all[at + 3]]);
+    let (hash, kind) = (word(0), word(4));
+    let _ = frame.trim_front(METADATA_LEN);
+    if kind != NO_HASH {
+        frame.meta_mut().hash = hash;
+        frame.meta_mut().hash_type = number(kind);
+    }
+}
+
+impl AsFd for XdpQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for XdpQueue {
+    /// Sends what was promised; a device that has stopped sending must not keep us for long. The rest is done by the
+    /// fields, in their order.
+    fn drop(&mut self) {
+        self.device.withdraw(self.queue);
+        let deadline = Instant::now() + Duration::from_millis(100);
+        while !(self.flush() && self.held.count() <= self.filled as usize) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+    }
+}

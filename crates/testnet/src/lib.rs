@@ -1,0 +1,106 @@
+//! Networks to test on: namespaces, and veth pairs that behave like a card with RSS.
+//!
+//! ```text
+//!     far namespace (the kernel is the peer)          near side (Flowlane is here)
+//!   ┌───────────────────────────────────────┐      ┌─────────────────────────────┐
+//!   │ sockets ─▶ IP ─▶ tcx_rss ─▶ far end ══╪══════╪═▶ near end, queue 0, 1, ... │
+//!   └───────────────────────────────────────┘      └─────────────────────────────┘
+//!          hash and queue by Toeplitz        checksum offload off: sums are in the packets
+//! ```
+//!
+//! What is made here is removed when its value is dropped, also when a test panics. Names carry the process number,
+//! so that runs side by side do not meet. Everything needs root (or the capabilities named by [`requires`]) and the
+//! `ip` program of iproute2; a test that cannot run says so:
+//!
+//! ```no_run
+//! if let Err(why) = flowlane_testnet::requires() {
+//!     println!("{why}"); // "skipped, because ..."
+//!     return;
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod card;
+mod namespace;
+
+pub use card::{Card, CardConfig, MICROSOFT_KEY};
+pub use namespace::Namespace;
+
+use flowlane_sys::privilege;
+use std::process::{Command, Stdio};
+
+/// Why a network could not be made: one line.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no `ip` program.
+    NoIproute(std::io::Error),
+    /// `ip` refused.
+    Ip {
+        /// Its arguments.
+        arguments: String,
+        /// Its words.
+        said: String,
+    },
+    /// A set-up call failed.
+    Sys(flowlane_sys::error::Error),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoIproute(e) => write!(f, "cannot run 'ip' ({e}): install iproute2"),
+            Self::Ip { arguments, said } => write!(f, "ip {arguments}: {}", said.trim()),
+            Self::Sys(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<flowlane_sys::error::Error> for Error {
+    fn from(e: flowlane_sys::error::Error) -> Self {
+        Self::Sys(e)
+    }
+}
+
+/// Runs `ip` with these arguments, split at spaces.
+///
+/// # Errors
+/// [`Error::NoIproute`], or [`Error::Ip`] with what it said.
+pub fn ip(arguments: &str) -> Result<(), Error> {
+    let output = Command::new("ip")
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(Error::NoIproute)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(Error::Ip { arguments: arguments.to_owned(), said })
+}
+
+/// Whether namespaces and cards can be made here.
+///
+/// # Errors
+/// A line for the test's output that begins "skipped, because".
+pub fn requires() -> Result<(), String> {
+    for (capability, name) in [
+        (privilege::CAP_SYS_ADMIN, "CAP_SYS_ADMIN"),
+        (privilege::CAP_NET_ADMIN, "CAP_NET_ADMIN"),
+        (privilege::CAP_NET_RAW, "CAP_NET_RAW"),
+        (privilege::CAP_BPF, "CAP_BPF"),
+    ] {
+        if !privilege::has(capability) {
+            return Err(format!("skipped, because making network namespaces needs {name} (run as root)"));
+        }
+    }
+    // One try tells more than many questions.
+    static TRIED: std::sync::OnceLock<Result<(), String>> = std::sync::OnceLock::new();
+    TRIED
+        .get_or_init(|| {
+            Card::new(&CardConfig::for_test("try", 2)).map(drop).map_err(|e| format!("skipped, because {e}"))
+        })
+        .clone()
+}

@@ -1,0 +1,76 @@
+//! Kernel peers against AF_PACKET queues.
+
+use crate::common::*;
+use flowlane_sys::bpf::steer::SteeringRules;
+use flowlane_sys::error::Error;
+use flowlane_sys::packet::{self, PacketOptions};
+use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY};
+use std::time::{Duration, Instant};
+
+#[test]
+fn datagrams_of_both_families_come_back_on_the_socket_that_toeplitz_says() {
+    if skip() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("pkt", 1)).unwrap();
+    let mut options = PacketOptions::new(card.near_interface(), 4, claims());
+    options.steering = Some(SteeringRules {
+        key: MICROSOFT_KEY.to_vec(),
+        table: (0..128).map(|slot| slot % 4).collect(),
+        udp_ports: true,
+    });
+    reflect_and_check(&card, 4, |_| packet::open(&options).unwrap());
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    if skip() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("perr", 1)).unwrap();
+    let open = |name: &str, queues| {
+        card.in_near(|| packet::open(&PacketOptions::new(name, queues, claims()))).unwrap()
+    };
+    assert!(matches!(open("nothere0", 1).unwrap_err(), Error::NoSuchInterface { .. }));
+    assert!(matches!(open(card.near_interface(), 0).unwrap_err(), Error::Invalid(_)));
+    drop((open(card.near_interface(), 2).unwrap(), open(card.near_interface(), 2).unwrap())); // two groups do not mind
+}
+
+#[test]
+fn packets_from_another_ring_are_seen_and_steered() {
+    if skip() {
+        return;
+    }
+    // What a ring sends has little more than its Ethernet header in the kernel's buffer proper; the rest lies in pages.
+    let card = Card::new(&CardConfig::for_test("pfrag", 1)).unwrap();
+    let mut options = PacketOptions::new(card.near_interface(), 2, claims());
+    options.steering =
+        Some(SteeringRules { key: MICROSOFT_KEY.to_vec(), table: vec![0, 1], udp_ports: true });
+    let mut near = card.in_near(|| packet::open(&options)).unwrap().unwrap();
+    let mut far = card
+        .far()
+        .run(|| packet::open(&PacketOptions::new(card.far_interface(), 1, Vec::new())))
+        .unwrap()
+        .unwrap();
+    let memory = memory(1);
+    let pool = memory.attach(0).unwrap();
+    let mut seen = [0, 0];
+    for port in 0..64u8 {
+        let mut bytes = [card.near_mac(), card.far_mac()].concat();
+        bytes.extend([8, 0, 0x45, 0, 0, 100, 0, 0, 0, 0, 64, 17, 0, 0, 10, 11, 2, 1, 10, 11, 2, 2, 9, port]);
+        bytes.resize(114, 0);
+        let hash = toeplitz(&MICROSOFT_KEY, &bytes[26..38]);
+        let mut frame = pool.alloc().unwrap();
+        assert!(frame.extend_from_slice(&bytes));
+        assert_eq!(far[0].transmit(&mut vec![frame]), 1);
+        assert!(far[0].flush());
+        let queue = (hash & 1) as usize;
+        let mut got = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while near[queue].receive(&pool, &mut got, 4) == 0 && Instant::now() < deadline {}
+        assert_eq!(got.len(), 1, "port {port} on queue {queue}");
+        assert_eq!(got[0].data(), bytes);
+        seen[queue] += 1;
+    }
+    assert!(seen[0] > 0 && seen[1] > 0);
+}
