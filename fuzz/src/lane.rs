@@ -5,7 +5,7 @@
 //!
 //! * no panic;
 //! * every frame that goes in has an outcome with a name: dropped for a reason, delivered to a socket, read by
-//!   ARP or ICMP, or passed on to the other lane;
+//!   ARP or ICMP, kept as a fragment, or passed on to the other lane;
 //! * every frame that comes out can be read by our own parsers, its checksums are right and it respects the MTU;
 //! * everything delivered is received, once;
 //! * when all has been received and every timer has run out, every frame is back in the pool.
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use flowlane_rss::{Bucket, BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 use flowlane_stack::address::{Endpoint, Prefix};
 use flowlane_stack::packet::Offload;
+use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::stats::LaneStats;
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
@@ -111,6 +112,8 @@ struct Host {
 fn outcomes(s: &LaneStats) -> u64 {
     s.drops.total()
         + s.udp.delivered
+        + s.ip.fragments
+        + s.ip6.fragments
         + s.arp.requests_received
         + s.arp.replies_received
         + s.icmp.received
@@ -149,6 +152,7 @@ impl Host {
                 interfaces: vec![interface.clone()],
                 routes: vec![],
                 udp: UdpConfig::default(),
+                reassembly: ReassemblyConfig { datagrams: 8, fragments: 32, ..ReassemblyConfig::default() },
                 seed: [bucket.into(), 2, 3, 4],
             })
         };
