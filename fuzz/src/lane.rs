@@ -112,6 +112,7 @@ struct Host {
 fn outcomes(s: &LaneStats) -> u64 {
     s.drops.total()
         + s.udp.delivered
+        + s.tcp.packets_received
         + s.ip.fragments
         + s.ip6.fragments
         + s.arp.requests_received
@@ -152,6 +153,7 @@ impl Host {
                 interfaces: vec![interface.clone()],
                 routes: vec![],
                 udp: UdpConfig::default(),
+                tcp: Default::default(),
                 reassembly: ReassemblyConfig { datagrams: 8, fragments: 32, ..ReassemblyConfig::default() },
                 seed: [bucket.into(), 2, 3, 4],
             })
@@ -257,18 +259,18 @@ impl Host {
     /// One frame into one lane, which must say what became of it.
     fn give(&mut self, pool: &Pool, lane: usize, frame: Frame, class: Class) {
         let lane = &mut self.lanes[lane];
-        let before = outcomes(lane.stats());
+        let before = outcomes(&lane.stats());
         let bytes = frame.data().to_vec();
         lane.input(self.now, pool, frame, class);
-        let counted = outcomes(lane.stats()) > before || is_igmp(&bytes, class);
+        let counted = outcomes(&lane.stats()) > before || is_igmp(&bytes, class);
         let redirect = lane.poll_redirect();
         assert!(counted || redirect.is_some(), "a frame without an outcome: {bytes:02x?}");
         if let Some(r) = redirect {
             let other = usize::from(r.bucket.0);
             assert!(other < 2);
-            let before = outcomes(self.lanes[other].stats());
+            let before = outcomes(&self.lanes[other].stats());
             self.lanes[other].input(self.now, pool, r.frame, r.class);
-            assert!(outcomes(self.lanes[other].stats()) > before, "a redirected frame without an outcome");
+            assert!(outcomes(&self.lanes[other].stats()) > before, "a redirected frame without an outcome");
             assert!(self.lanes[other].poll_redirect().is_none(), "redirected twice");
         }
     }
@@ -363,7 +365,7 @@ impl Host {
         self.settle(pool);
         let mut all = Vec::new();
         for lane in &mut self.lanes {
-            while let Some(frame) = lane.poll_output() {
+            while let Some(frame) = lane.poll_output(self.now, pool) {
                 let bytes: Vec<u8> = frame.chunks().flatten().copied().collect();
                 check_output(&bytes, self.vlan);
                 all.push(frame);

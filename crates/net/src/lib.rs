@@ -40,7 +40,8 @@
 //! ```
 //!
 //! The rooms, in the order a packet meets them: [`link`]s; `runtime`, with the worker's loop; the lane itself, which
-//! is the crate `flowlane-stack`; tasks ([`spawn`], [`sleep`]) and sockets ([`UdpSocket`]); [`stats`].
+//! is the crate `flowlane-stack`; tasks ([`spawn`], [`sleep`]) and sockets ([`UdpSocket`],
+//! [`TcpListener`], [`TcpStream`]); [`stats`].
 #![forbid(unsafe_code)]
 
 mod context;
@@ -51,15 +52,20 @@ mod runtime;
 mod socket;
 pub mod stats;
 mod task;
+mod tcp;
 mod wake;
 
 pub use flowlane_rss::{
     Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, Worker,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
+pub use flowlane_stack::tcp::{
+    Algorithm, BufferSize, ConnectError, Ecn, Failure, Keepalive, ListenError, ListenOptions, SocketOptions, State,
+    SynCookies, TcpConfig, TcpInfo,
+};
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
-pub use flowlane_stack::{SendError, stats as stack_stats, wire};
+pub use flowlane_stack::{Connect, SendError, stats as stack_stats, wire};
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use runtime::builder::{Builder, OpenLink, StartError};
 pub use runtime::handle::{Handle, HostInfo, MoveError, Runtime};
@@ -69,3 +75,4 @@ pub use socket::{SocketError, UdpSocket};
 pub use task::{
     JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn, yield_now,
 };
+pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};

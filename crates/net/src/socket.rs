@@ -1,4 +1,4 @@
-//! UDP sockets of a lane, as tasks use them.
+//! UDP sockets of a lane, as tasks use them, and what can go wrong with sockets of any kind.
 //!
 //! A socket belongs to the lane whose task made it and works only there; it moves with its lane. Used on another lane
 //! it returns [`SocketError::WrongLane`], never another lane's data. Everything is done in batches where a batch is
@@ -12,12 +12,13 @@ use std::task::{Context, Poll};
 
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::packet::IcmpErrorKind;
+use flowlane_stack::tcp::{ConnectError, Failure, ListenError, StaleError};
 use flowlane_stack::udp::{Bind, BindError, Datagram, UdpHandle};
 use flowlane_stack::{SendError, Unsent};
 
 use crate::context::{self, NotHere};
 use crate::runtime::lane_slot::LaneId;
-use crate::runtime::message::Message;
+use crate::runtime::message::{Message, SocketHandle};
 use crate::runtime::shared::Shared;
 
 /// Why a socket could not do what it was asked to.
@@ -39,11 +40,29 @@ pub enum SocketError {
     /// The network reported this about a datagram sent earlier.
     #[error("the network reports: {0:?}")]
     Network(IcmpErrorKind),
+    /// It could not listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// It could not begin to connect.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection ended badly.
+    #[error(transparent)]
+    Connection(#[from] Failure),
+    /// This side of the connection was shut down, and cannot be written to.
+    #[error("the connection was shut down for writing")]
+    ShutDown,
 }
 
 impl From<NotHere> for SocketError {
     fn from(_: NotHere) -> Self {
         Self::WrongLane
+    }
+}
+
+impl From<StaleError> for SocketError {
+    fn from(_: StaleError) -> Self {
+        Self::Closed
     }
 }
 
@@ -56,6 +75,10 @@ impl From<SocketError> for io::Error {
             SocketError::Network(IcmpErrorKind::PortUnreachable) => io::ErrorKind::ConnectionRefused,
             SocketError::Network(IcmpErrorKind::HostUnreachable) => io::ErrorKind::HostUnreachable,
             SocketError::Send(SendError::NoRoute) => io::ErrorKind::NetworkUnreachable,
+            SocketError::Listen(e) => io::Error::from(e).kind(),
+            SocketError::Connect(e) => io::Error::from(e).kind(),
+            SocketError::Connection(e) => io::Error::from(e).kind(),
+            SocketError::ShutDown => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, e)
@@ -291,7 +314,8 @@ impl Drop for UdpSocket {
         let closed = context::with_lane(self.lane, |slot, _, _| slot.lane.udp_close(self.handle));
         if closed.is_err() {
             let owner = self.shared.owner_of(self.lane.index);
-            self.shared.send(owner, Message::CloseUdp { lane: self.lane.index, socket: self.handle });
+            let socket = SocketHandle::Udp(self.handle);
+            self.shared.send(owner, Message::Close { lane: self.lane.index, socket });
         }
     }
 }

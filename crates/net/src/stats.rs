@@ -106,6 +106,10 @@ pub struct LaneReport {
     pub sockets: Vec<SocketInfo>,
     /// How many sockets there are.
     pub socket_count: usize,
+    /// Its TCP connections, those being closed included.
+    pub connections: usize,
+    /// Its TCP connections in TIME-WAIT.
+    pub time_waits: usize,
 }
 
 /// Sockets listed in one lane's report.

@@ -88,6 +88,7 @@ fn lane() -> (Lane, UdpHandle) {
         interfaces: vec![interface],
         routes: vec![],
         udp: UdpConfig::default(),
+        tcp: Default::default(),
         reassembly: ReassemblyConfig::default(),
         seed: [1, 2, 3, 4],
     });

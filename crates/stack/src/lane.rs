@@ -5,11 +5,13 @@
 //! between any two calls.
 //!
 //! ```text
-//!   input ──▶ ethernet ▸ ip ▸ udp ▸ socket queue ──▶ wakes a task
-//!   poll_output ◀── output queue ◀── ethernet ◀ ip ◀ udp ◀── udp_send
+//!   input ──▶ ethernet ▸ ip ┬▸ udp ▸ socket queue ──▶ wakes a task
+//!                           └▸ tcp ▸ connection ────▶ wakes a task
+//!   poll_output ◀── output queue ◀── ethernet ◀ ip ┬◀ udp ◀── udp_send
+//!                                                  └◀ tcp, asked when the queue is empty
 //!   poll_redirect ◀── frames whose inner flow belongs to another bucket
 //!   poll_event    ◀── neighbours learnt, for the other lanes of the host: tell()
-//!   poll_at, on_timer: requests to neighbours that did not answer
+//!   poll_at, on_timer: requests to neighbours that did not answer, fragments that wait, connections
 //! ```
 //!
 //! Calls may come in any order; none blocks, none panics on any bytes from the network.
@@ -27,10 +29,11 @@ use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IpInput, Offload};
 use crate::reassembly::ReassemblyConfig;
-use crate::rng::Rng;
+use crate::rng::{Keyed, Rng};
 use crate::route::Route;
 use crate::stats::{DropReason, LaneStats};
 use crate::steering::steer_ip;
+use crate::tcp::{Tcp, TcpConfig};
 use crate::time::Time;
 use crate::udp::{Outcome, Udp, UdpConfig};
 use crate::wire::{IpProtocol, MacAddr};
@@ -51,6 +54,8 @@ pub struct LaneConfig {
     pub routes: Vec<Route>,
     /// Limits of UDP.
     pub udp: UdpConfig,
+    /// Limits and habits of TCP.
+    pub tcp: TcpConfig,
     /// Limits of reassembly.
     pub reassembly: ReassemblyConfig,
     /// Seeds of the lane's randomness and hash tables: secret, and different for every lane.
@@ -85,8 +90,9 @@ pub struct Lane {
     rss: Arc<Rss>,
     pub(crate) ip: Ip,
     pub(crate) udp: Udp,
+    pub(crate) tcp: Tcp,
     pub(crate) rng: Rng,
-    offload: Offload,
+    pub(crate) offload: Offload,
     redirects: VecDeque<Redirect>,
     /// Who waits for room in the output queue.
     pub(crate) senders: Vec<Waker>,
@@ -109,6 +115,7 @@ impl Lane {
             rss: config.rss.clone(),
             ip: Ip::new(&config.interfaces, &config.routes, config.reassembly, [a, b]),
             udp: Udp::new(config.udp, c),
+            tcp: Tcp::new(config.tcp.clone(), tcp_secret(config.seed)),
             rng: Rng::new(d),
             offload: offload.unwrap_or_default(),
             redirects: VecDeque::new(),
@@ -150,7 +157,7 @@ impl Lane {
             Inbound::Done => {}
             Inbound::Transport(packet) => self.transport(now, frames, packet),
             Inbound::Whole(packet) => self.whole(now, frames, packet),
-            Inbound::Error(error, packet) => self.icmp_error(&error, packet),
+            Inbound::Error(error, packet) => self.icmp_error(now, frames, &error, packet),
         }
     }
 
@@ -176,12 +183,14 @@ impl Lane {
                 self.ip.port_unreachable(&mut cx, packet);
             }
         } else {
-            self.ip.drop(DropReason::TcpUnsupported);
+            // IP lets nothing else through.
+            let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            self.tcp.input(&mut cx, packet);
         }
     }
 
     /// An error about a packet of ours: for the transport here, or for the lane that sent it.
-    fn icmp_error(&mut self, error: &IcmpError, mut packet: IpInput) {
+    fn icmp_error(&mut self, now: Time, frames: &Pool, error: &IcmpError, mut packet: IpInput) {
         let port = |i: usize| u16::from_be_bytes([error.quoted[i], error.quoted[i + 1]]);
         let reply = Flow {
             src: error.remote,
@@ -199,7 +208,14 @@ impl Lane {
             }
             return;
         }
-        let known = error.protocol == IpProtocol::UDP.0 && self.udp.icmp_error(error);
+        let known = match IpProtocol(error.protocol) {
+            IpProtocol::UDP => self.udp.icmp_error(error),
+            IpProtocol::TCP => {
+                let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+                self.tcp.icmp_error(&mut cx, error)
+            }
+            _ => false,
+        };
         if !known {
             self.ip.drop(DropReason::IcmpUnrelated);
         }
@@ -215,8 +231,11 @@ impl Lane {
 
     /// The next frame to be sent, its data starting at the Ethernet header; `meta().link` says on which link.
     #[inline]
-    pub fn poll_output(&mut self) -> Option<Frame> {
-        let frame = self.ip.poll_output();
+    pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+        let mut frame = self.ip.poll_output();
+        if frame.is_none() && self.tcp.has_output() {
+            frame = self.pull_tcp(now, frames);
+        }
         if !self.senders.is_empty() && self.ip.has_room() {
             for waker in self.senders.drain(..) {
                 waker.wake();
@@ -225,7 +244,14 @@ impl Lane {
         frame
     }
 
-    /// Frames waiting to be sent.
+    /// Whether [`Lane::poll_output`] may have something.
+    #[inline]
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.ip.output_len() > 0 || self.tcp.has_output()
+    }
+
+    /// Frames in the output queue. Segments that connections would make when asked are not among them.
     #[inline]
     #[must_use]
     pub fn output_len(&self) -> usize {
@@ -253,19 +279,23 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<Time> {
-        self.ip.next_deadline()
+        match (self.ip.next_deadline(), self.tcp.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Does what is due.
     pub fn on_timer(&mut self, now: Time, frames: &Pool) {
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
         self.ip.on_timer(&mut cx);
+        self.tcp.on_timer(&mut cx);
     }
 
     /// The lane's counters.
     #[must_use]
-    pub fn stats(&self) -> &LaneStats {
-        &self.ip.stats
+    pub fn stats(&self) -> LaneStats {
+        LaneStats { tcp: *self.tcp.stats(), ..self.ip.stats.clone() }
     }
 
     /// Joins a multicast group on an interface and tells the network so. `false` if the lane had joined it already.
@@ -303,7 +333,7 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {
-        self.rss.steer(&udp_flow(remote, local)).bucket
+        self.rss.steer(&flow(IpProtocol::UDP, remote, local)).bucket
     }
 
     /// Neighbours with their Ethernet addresses: interface, address, Ethernet address.
@@ -312,15 +342,22 @@ impl Lane {
     }
 }
 
-/// The flow of a UDP datagram as its receiver sees it.
+/// Keys of TCP's sequence numbers, cookies and tables: which of the lane's other secrets they come from cannot be told
+/// from them, nor they from those.
+fn tcp_secret([a, b, c, d]: [u64; 4]) -> [u64; 3] {
+    let keyed = Keyed::new(a ^ c.rotate_left(32), b ^ d.rotate_left(32));
+    [b"tcp 0", b"tcp 1", b"tcp 2"].map(|name| keyed.hash(name))
+}
+
+/// The flow of a packet as its receiver sees it.
 #[inline]
-pub(crate) fn udp_flow(source: Endpoint, destination: Endpoint) -> Flow {
+pub(crate) fn flow(protocol: IpProtocol, source: Endpoint, destination: Endpoint) -> Flow {
     Flow {
         src: source.ip,
         dst: destination.ip,
         src_port: source.port,
         dst_port: destination.port,
-        protocol: Protocol(IpProtocol::UDP.0),
+        protocol: Protocol(protocol.0),
         fragment: false,
     }
 }

@@ -7,10 +7,11 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::ip::{SendError, longest_payload};
-use crate::lane::{Lane, udp_flow};
+use crate::lane::{Lane, flow};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
 use crate::udp::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
+use crate::wire::IpProtocol;
 
 /// What could not be sent, and why.
 #[derive(Debug)]
@@ -218,7 +219,7 @@ impl Lane {
         source: Endpoint,
         destination: Endpoint,
     ) -> Result<(), SendError> {
-        let (hash, kind) = self.rss().transmit_hash(&udp_flow(source, destination));
+        let (hash, kind) = self.rss().transmit_hash(&flow(IpProtocol::UDP, source, destination));
         let meta = frame.meta_mut();
         meta.hash = hash;
         meta.hash_type = HashType::as_u8(kind);

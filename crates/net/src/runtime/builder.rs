@@ -330,6 +330,7 @@ impl Builder {
                     interfaces: interfaces.clone(),
                     routes: routes(host),
                     udp: host.udp,
+                    tcp: host.tcp.clone(),
                     reassembly: Default::default(),
                     seed: seeds.next()?,
                 });

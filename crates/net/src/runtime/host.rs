@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use flowlane_rss::Rss;
 use flowlane_stack::address::Prefix;
+use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::udp::UdpConfig;
 
 /// A task's future.
@@ -31,6 +32,7 @@ pub struct Host {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) gateways: Vec<IpAddr>,
     pub(crate) udp: UdpConfig,
+    pub(crate) tcp: TcpConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
 }
 
@@ -47,6 +49,7 @@ impl Host {
             interfaces: Vec::new(),
             gateways: Vec::new(),
             udp: UdpConfig::default(),
+            tcp: TcpConfig::default(),
             main: Arc::new(move || Box::pin(main())),
         }
     }
@@ -69,6 +72,13 @@ impl Host {
     #[must_use]
     pub fn udp(mut self, udp: UdpConfig) -> Self {
         self.udp = udp;
+        self
+    }
+
+    /// Sets the limits and habits of TCP, the same in every lane.
+    #[must_use]
+    pub fn tcp(mut self, tcp: TcpConfig) -> Self {
+        self.tcp = tcp;
         self
     }
 }

@@ -1,7 +1,10 @@
 //! A lane with what the runtime keeps beside it. This is what moves between workers: whole, in one box.
 
 use flowlane_stack::Lane;
+use flowlane_stack::time::Time;
+use flowlane_sys::frame::Pool;
 
+use super::message::SocketHandle;
 use crate::task::{Ready, Sleepers};
 
 /// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
@@ -46,4 +49,21 @@ pub(crate) struct LaneSlot {
     pub(crate) touched: bool,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
+}
+
+impl LaneSlot {
+    /// Closes a socket. One that is closed already stays so.
+    pub(crate) fn close(&mut self, now: Time, frames: &Pool, socket: SocketHandle) {
+        match socket {
+            SocketHandle::Udp(socket) => {
+                self.lane.udp_close(socket);
+            }
+            SocketHandle::Listener(listener) => {
+                let _ = self.lane.tcp_close_listener(now, frames, listener);
+            }
+            SocketHandle::Connection(connection) => {
+                let _ = self.lane.tcp_close(now, frames, connection);
+            }
+        }
+    }
 }

@@ -5,10 +5,19 @@
 use std::sync::mpsc;
 
 use flowlane_stack::LaneEvent;
+use flowlane_stack::tcp::{ConnId, ListenerId};
 use flowlane_stack::udp::UdpHandle;
 
 use crate::stats::WorkerReport;
 use crate::task::Ready;
+
+/// What a socket of any kind holds of its lane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SocketHandle {
+    Udp(UdpHandle),
+    Listener(ListenerId),
+    Connection(ConnId),
+}
 
 /// A message to a worker.
 #[derive(Debug)]
@@ -23,11 +32,11 @@ pub(crate) enum Message {
         event: LaneEvent,
     },
     /// A socket was dropped away from its lane: close it.
-    CloseUdp {
+    Close {
         /// Index of the lane.
         lane: u32,
         /// The socket.
-        socket: UdpHandle,
+        socket: SocketHandle,
     },
     /// Report what you counted.
     Report(mpsc::Sender<WorkerReport>),

@@ -163,7 +163,9 @@ impl Worker {
         for port in &mut self.ports {
             port.room = port.queue.room().saturating_sub(port.output.len());
         }
-        let mut left = drain_output(slot, host, &mut self.ports);
+        drain_output(slot, host, &mut self.ports, self.now, &self.frames);
+        // Segments that connections have yet to make go with the lane.
+        let mut left = slot.lane.output_len() > 0;
         for p in &host.ports {
             let port = &mut self.ports[*p];
             port.queue.transmit(&mut port.output);

@@ -42,11 +42,12 @@ impl Worker {
                 sockets.push(info);
             }
         });
+        let (connections, time_waits) = slot.lane.tcp_counts();
         LaneReport {
             host: slot.host,
             bucket: slot.lane.bucket().0,
             worker: self.index,
-            stats: slot.lane.stats().clone(),
+            stats: slot.lane.stats(),
             aligned: slot.counters.aligned,
             redirected: slot.counters.redirected,
             task_runs: slot.counters.task_runs,
@@ -54,6 +55,8 @@ impl Worker {
             moves: slot.counters.moves,
             sockets,
             socket_count,
+            connections,
+            time_waits,
         }
     }
 }

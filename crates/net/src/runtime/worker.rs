@@ -282,14 +282,15 @@ impl Worker {
                 }
             }
             Message::Event { host, event } => self.tell_lanes(host, event, None),
-            Message::CloseUdp { lane, socket } => match &mut self.lanes[lane as usize] {
+            Message::Close { lane, socket } => match &mut self.lanes[lane as usize] {
                 Some(slot) => {
-                    slot.lane.udp_close(socket);
+                    slot.close(self.now, &self.frames, socket);
+                    self.touch(lane);
                 }
                 None => {
                     let owner = self.owner_in_view(lane);
                     if owner != self.index {
-                        self.shared.send(owner, Message::CloseUdp { lane, socket });
+                        self.shared.send(owner, Message::Close { lane, socket });
                     }
                 }
             },
@@ -398,7 +399,7 @@ impl Worker {
         let Some(slot) = &mut self.lanes[lane as usize] else { return false };
         slot.touched = false;
         let host = &self.hosts[slot.host];
-        let left = drain_output(slot, host, &mut self.ports);
+        let left = drain_output(slot, host, &mut self.ports, self.now, &self.frames);
         let deadline = [slot.lane.poll_at(), slot.sleepers.next_deadline()].into_iter().flatten().min();
         self.deadlines[lane as usize] = deadline.unwrap_or(Time::MAX);
         self.next_deadline = self.next_deadline.min(self.deadlines[lane as usize]);
@@ -479,20 +480,27 @@ impl Worker {
 }
 
 /// Moves a lane's output to its ports while they have room. `true` if something is left.
-pub(crate) fn drain_output(slot: &mut LaneSlot, host: &HostView, ports: &mut [Port]) -> bool {
+pub(crate) fn drain_output(
+    slot: &mut LaneSlot,
+    host: &HostView,
+    ports: &mut [Port],
+    now: Time,
+    frames: &Pool,
+) -> bool {
     // Which link the next frame is for is known only when it is out, so all links need room.
-    while slot.lane.output_len() > 0 {
+    while slot.lane.has_output() {
         if host.ports.iter().any(|p| ports[*p].room == 0) {
             return true;
         }
-        let Some(frame) = slot.lane.poll_output() else { break };
+        let Some(frame) = slot.lane.poll_output(now, frames) else { break };
         if let Some(p) = host.ports.get(usize::from(frame.meta().link)) {
             let port = &mut ports[*p];
             port.room -= 1;
             port.output.push(frame);
         }
     }
-    false
+    // What is left waits for a free frame.
+    slot.lane.has_output()
 }
 
 #[cold]

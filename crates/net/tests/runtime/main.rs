@@ -3,4 +3,5 @@
 mod basics;
 mod moving;
 mod quirks;
+mod tcp;
 mod traffic;

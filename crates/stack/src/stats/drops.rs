@@ -103,8 +103,6 @@ reasons! {
     UdpNoSocket = "udp-no-socket", "UDP datagrams for a port without socket";
     /// The socket's queue is full.
     UdpSocketFull = "udp-socket-full", "UDP datagrams for a socket whose queue is full";
-    /// No TCP in this lane.
-    TcpUnsupported = "tcp-unsupported", "TCP segments (TCP is not supported)";
     /// No frame free for an answer or a packet of our own.
     NoFrame = "no-frame", "packets not sent for want of a frame";
     /// No route to the destination.

@@ -12,6 +12,7 @@ mod udp;
 pub use drops::{DropReason, Drops};
 pub use ip::{IcmpStats, IpStats};
 pub use link_layer::{ArpStats, EthernetStats};
+pub use crate::tcp::TcpStats;
 pub use udp::UdpStats;
 
 /// One counter with its names.
@@ -72,7 +73,9 @@ pub struct LaneStats {
     pub icmp6: IcmpStats,
     /// UDP over both.
     pub udp: UdpStats,
-    /// Packets dropped, by reason.
+    /// TCP over both, with the segments it dropped.
+    pub tcp: TcpStats,
+    /// Packets dropped, by reason; TCP counts its own.
     pub drops: Drops,
 }
 
@@ -86,6 +89,7 @@ impl LaneStats {
         self.icmp.add(&other.icmp);
         self.icmp6.add(&other.icmp6);
         self.udp.add(&other.udp);
+        self.tcp.add(&other.tcp);
         self.drops.add(&other.drops);
     }
 
@@ -98,6 +102,7 @@ impl LaneStats {
         f("icmp", &self.icmp);
         f("icmp6", &self.icmp6);
         f("udp", &self.udp);
+        f("tcp", &self.tcp);
         f("drops", &self.drops);
     }
 }

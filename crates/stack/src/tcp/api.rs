@@ -10,6 +10,7 @@ use super::segment::is_plain;
 use super::table::{ConnId, Found, Tuple};
 use super::{Failure, Tcp, TcpInfo};
 use crate::packet::Cx;
+use crate::time::Time;
 use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;
 use flowlane_sys::frame::Frame;
@@ -184,6 +185,29 @@ impl Tcp {
         let id = self.insert(c);
         self.finish(id.slot);
         Ok(id)
+    }
+
+    /// Whether a connection of these ends could be begun without disturbing anybody. `reopen`: also in place of a
+    /// TIME-WAIT record whose peer can tell old from new (RFC 6191).
+    #[must_use]
+    pub fn is_free(&self, now: Time, local: SocketAddr, remote: SocketAddr, reopen: bool) -> bool {
+        let tuple =
+            Tuple { local: local.ip(), remote: remote.ip(), local_port: local.port(), remote_port: remote.port() };
+        let mut free = self.core.listeners.find(tuple.local, tuple.local_port).is_none();
+        let (connections, time_wait) = (&self.connections, &self.core.time_wait);
+        self.core.table.find(self.core.table.hash(&tuple), |found| match found {
+            Found::Connection(slot) => {
+                let taken = connections.get_slot(slot).is_some_and(|c| c.tuple == tuple);
+                free &= !taken;
+                taken
+            }
+            Found::TimeWait(slot) => {
+                let Some(record) = time_wait.get(slot).filter(|r| r.tuple == tuple) else { return false };
+                free &= reopen && record.may_reopen(&self.core.config, now);
+                true
+            }
+        });
+        free
     }
 
     /// Is the four-tuple free? A TIME-WAIT record gives way if the peer can tell old from new (RFC 6191).

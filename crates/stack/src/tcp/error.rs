@@ -1,5 +1,6 @@
 //! What can go wrong, one small list for each operation.
 
+use flowlane_rss::Bucket;
 use std::io;
 
 /// Why a connection ended badly.
@@ -72,6 +73,14 @@ pub enum ConnectError {
     BadAddress,
     /// The lane has as many connections as it may.
     TooMany,
+    /// There is no route to the peer.
+    NoRoute,
+    /// The source address is not ours.
+    NotOurAddress,
+    /// Every port whose replies come to this lane is in use.
+    NoPort,
+    /// The replies to these addresses and ports come to the lane of this bucket.
+    OtherLane(Bucket),
 }
 
 /// No such connection (any more).
@@ -113,6 +122,10 @@ shows! {
         ConnectError::InUse => io::ErrorKind::AddrInUse, "addresses and ports are in use";
         ConnectError::BadAddress => io::ErrorKind::InvalidInput, "not an address to connect to or from";
         ConnectError::TooMany => io::ErrorKind::OutOfMemory, "too many connections in this lane";
+        ConnectError::NoRoute => io::ErrorKind::NetworkUnreachable, "no route to the peer";
+        ConnectError::NotOurAddress => io::ErrorKind::AddrNotAvailable, "the source address is not ours";
+        ConnectError::NoPort => io::ErrorKind::AddrInUse, "every port whose replies come to this lane is in use";
+        ConnectError::OtherLane(_) => io::ErrorKind::InvalidInput, "the replies would come to another lane";
     }
     StaleError {
         StaleError => io::ErrorKind::NotConnected, "no such connection";

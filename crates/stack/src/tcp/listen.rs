@@ -33,6 +33,8 @@ pub enum ListenError {
     InUse,
     /// Port 0 is not a port to listen on.
     PortZero,
+    /// The address is not ours.
+    NotOurAddress,
 }
 
 impl core::fmt::Display for ListenError {
@@ -40,6 +42,7 @@ impl core::fmt::Display for ListenError {
         f.write_str(match self {
             Self::InUse => "somebody listens on this address and port already",
             Self::PortZero => "port 0 cannot be listened on",
+            Self::NotOurAddress => "the address to listen on is not ours",
         })
     }
 }
@@ -51,6 +54,7 @@ impl From<ListenError> for std::io::Error {
         let kind = match error {
             ListenError::InUse => std::io::ErrorKind::AddrInUse,
             ListenError::PortZero => std::io::ErrorKind::InvalidInput,
+            ListenError::NotOurAddress => std::io::ErrorKind::AddrNotAvailable,
         };
         Self::new(kind, error)
     }

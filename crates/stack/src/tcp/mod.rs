@@ -216,8 +216,8 @@ impl Tcp {
         }
     }
 
-    /// Takes an ICMP error about a segment of ours (RFC 5927).
-    pub fn icmp_error(&mut self, cx: &mut Cx<'_>, error: &IcmpError) {
+    /// Takes an ICMP error about a segment of ours (RFC 5927). `false` if it is about no connection.
+    pub fn icmp_error(&mut self, cx: &mut Cx<'_>, error: &IcmpError) -> bool {
         let q = &error.quoted;
         let tuple = Tuple {
             local: error.local,
@@ -228,12 +228,13 @@ impl Tcp {
         let seq = crate::wire::SeqNum(u32::from_be_bytes([q[4], q[5], q[6], q[7]]));
         let Some(slot) = self.find(&tuple) else {
             self.core.stats.icmp_ignored += 1;
-            return;
+            return false;
         };
         if let Some(c) = self.connections.get_slot_mut(slot) {
             c.icmp_error(&mut self.core, cx.now, seq, error.kind);
         }
         self.finish(slot);
+        true
     }
 
     fn find(&self, tuple: &Tuple) -> Option<u32> {

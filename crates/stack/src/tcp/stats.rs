@@ -1,5 +1,7 @@
 //! Counters: plain integers, one set a lane, named after `netstat -s -p tcp`.
 
+use crate::stats::{Counter, Counters};
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Counters of a lane's TCP since it was made.
@@ -16,7 +18,49 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name),)+].into_iter()
             }
         }
+
+        impl Counters for TcpStats {
+            fn each(&self, f: &mut dyn FnMut(Counter)) {
+                $({
+                    const BYTES: [u8; stringify!($name).len()] = hyphens(stringify!($name));
+                    f(Counter { name: ascii(&BYTES), text: words(concat!($($doc)+)), value: self.$name });
+                })+
+                for (reason, value) in DropReason::ALL.iter().zip(self.drops) {
+                    f(Counter { name: reason.counter(), text: reason.counter(), value });
+                }
+            }
+
+            fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+                for (a, b) in self.drops.iter_mut().zip(other.drops) {
+                    *a += b;
+                }
+            }
+        }
     };
+}
+
+/// A field's name as statistics show it.
+const fn hyphens<const N: usize>(name: &str) -> [u8; N] {
+    let (name, mut out) = (name.as_bytes(), [0; N]);
+    let mut i = 0;
+    while i < N {
+        out[i] = if name[i] == b'_' { b'-' } else { name[i] };
+        i += 1;
+    }
+    out
+}
+
+const fn ascii(bytes: &[u8]) -> &str {
+    match core::str::from_utf8(bytes) {
+        Ok(name) => name,
+        Err(_) => "",
+    }
+}
+
+/// A counter's description as the end of "17 ...".
+fn words(doc: &'static str) -> &'static str {
+    doc.trim().trim_end_matches('.')
 }
 
 macro_rules! reasons {
@@ -40,6 +84,16 @@ macro_rules! reasons {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(DropReason::$name => $text,)+
+                }
+            }
+
+            /// Its name among all the counters of TCP.
+            const fn counter(self) -> &'static str {
+                match self {
+                    $(DropReason::$name => {
+                        const BYTES: [u8; concat!("dropped-", $text).len()] = hyphens(concat!("dropped-", $text));
+                        ascii(&BYTES)
+                    })+
                 }
             }
         }

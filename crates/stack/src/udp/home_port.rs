@@ -9,7 +9,7 @@ use crate::address::Endpoint;
 use crate::lane::Lane;
 
 /// Ports below this belong to services (RFC 6335 section 6).
-const FIRST: u16 = 1024;
+pub(crate) const FIRST: u16 = 1024;
 
 impl Lane {
     /// A free local port for datagrams from `local` to `remote` whose answers come to this lane.
@@ -33,7 +33,7 @@ impl Lane {
     }
 
     /// The solver of this lane's home ports, made when first needed: it takes some 20 KiB.
-    fn home_ports(&mut self) -> std::sync::Arc<HomePorts> {
+    pub(crate) fn home_ports(&mut self) -> std::sync::Arc<HomePorts> {
         if let Some(home) = &self.home {
             return home.clone();
         }

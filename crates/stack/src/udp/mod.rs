@@ -17,6 +17,7 @@ mod table;
 
 pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
 
+pub(crate) use home_port::FIRST as FIRST_HOME_PORT;
 pub(crate) use input::Outcome;
 
 use crate::address::Endpoint;

@@ -234,7 +234,7 @@ fn either_all_fragments_are_queued_or_none() {
     assert_eq!(lane.udp_send(net.now, &net.pool, socket, &long[..10 * 1480], None, to), Ok(()));
     // Nor without enough frames.
     let hoard: Vec<_> = std::iter::from_fn(|| net.pool.alloc()).collect();
-    drop(lane.poll_output());
+    drop(lane.poll_output(net.now, &net.pool));
     let before = lane.output_len();
     assert_eq!(lane.udp_send(net.now, &net.pool, socket, &long[..4000], None, to), Err(SendError::NoFrame));
     assert_eq!(lane.output_len(), before);

@@ -2,6 +2,7 @@
 
 use flowlane_stack::SendError;
 use flowlane_stack::stats::{Counters, DropReason};
+use flowlane_stack::tcp;
 use flowlane_stack::udp::Bind;
 use flowlane_stack::wire::Malformed;
 use flowlane_sys::frame::Frame;
@@ -53,7 +54,7 @@ fn every_cut_and_every_flipped_bit_is_either_delivered_or_counted() {
             b[bit / 8] ^= 1 << (bit % 8);
             b
         }));
-        let before = net.b.lanes[0].stats().clone();
+        let before = net.b.lanes[0].stats();
         let (mut delivered, mut answered) = (0, 0);
         let count = inputs.len() as u64;
         for bytes in inputs {
@@ -107,12 +108,15 @@ fn each_fault_has_its_own_counter() {
     expect(with(&v4, &[(26, 10), (27, 0), (28, 0), (29, 2)]), DropReason::BadSource);
     expect(with(&v4, &[(20, 0x20), (17, 91)]), DropReason::FragmentInvalid);
     expect(with(&v4, &[(23, 200)]), DropReason::UnknownProtocol);
-    expect(with(&v4, &[(23, 6)]), DropReason::TcpUnsupported);
     expect(with(&v4, &[(50, 0xff)]), DropReason::UdpChecksum);
     expect(with(&v4, &[(37, 8), (40, 0), (41, 0)]), DropReason::UdpNoSocket);
     expect(with(&v6, &[(60, 0), (61, 0)]), DropReason::UdpNoChecksum);
     expect(with(&v6, &[(22, 0xff), (23, 0)]), DropReason::BadSource);
     expect(with(&v6, &[(20, 200)]), DropReason::UnknownProtocol);
+    // A datagram is no segment, by the length its header claims.
+    let f = frame(&net, &with(&v4, &[(23, 6)]));
+    net.b.input(net.now, &net.pool, f);
+    assert_eq!(net.b.lanes[0].stats().tcp.dropped(tcp::DropReason::BadHeaderLength), 1);
     let malformed = |net: &mut Net, bytes: Vec<u8>, reason: Malformed| {
         let f = frame(net, &bytes);
         net.b.input(net.now, &net.pool, f);

@@ -5,3 +5,4 @@ mod fragments;
 mod hostile;
 mod net;
 mod resolution;
+mod tcp;

@@ -9,6 +9,7 @@ use flowlane_stack::address::{Endpoint, Prefix};
 use flowlane_stack::packet::Offload;
 use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::steering::steer;
+use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::time::Time;
 use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
 use flowlane_stack::wire::MacAddr;
@@ -60,6 +61,7 @@ pub(crate) struct Plan {
     pub(crate) mtu: u16,
     pub(crate) gateway: Option<&'static str>,
     pub(crate) limits: UdpConfig,
+    pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) offload: Offload,
 }
@@ -76,6 +78,7 @@ impl Plan {
             mtu: 1500,
             gateway: None,
             limits: UdpConfig::default(),
+            tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
             offload: Offload::default(),
         }
@@ -107,6 +110,7 @@ impl Plan {
                     interfaces: vec![config.clone()],
                     routes: routes.into_iter().collect(),
                     udp: self.limits,
+                    tcp: self.tcp.clone(),
                     reassembly: self.reassembly,
                     seed: [b as u64, 2, 3, self.mac.into()],
                 })
@@ -145,7 +149,7 @@ impl Host {
     /// Everything that the host wants to send.
     pub(crate) fn output(&mut self, now: Time, pool: &Pool) -> Vec<Frame> {
         self.settle(now, pool);
-        self.lanes.iter_mut().flat_map(|l| std::iter::from_fn(|| l.poll_output())).collect()
+        self.lanes.iter_mut().flat_map(|l| std::iter::from_fn(|| l.poll_output(now, pool))).collect()
     }
 
     /// A socket on `port` in every lane.

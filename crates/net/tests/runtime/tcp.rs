@@ -1,0 +1,267 @@
+//! Streams between hosts in one process: every byte once and in order, whatever happens to frames and lanes.
+
+use std::net::Shutdown;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use flowlane::stats::Report;
+use flowlane::{
+    Bucket, Connect, Failure, Host, Interface, Key, PairConfig, Quirk, Quirks, Runtime, SocketError, TcpListener,
+    TcpStream, UdpFields, current, spawn,
+};
+
+use crate::traffic::{CLIENT, PATIENCE, SERVER, rss};
+
+const BUCKETS: usize = 4;
+
+/// A stream of bytes that anyone can tell apart from any other order of them.
+struct Bytes(u64);
+
+impl Bytes {
+    fn fill(&mut self, into: &mut [u8]) {
+        for b in into {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *b = (self.0 >> 56) as u8;
+        }
+    }
+}
+
+fn on(address: &str) -> Interface {
+    Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
+}
+
+/// Echoes on port 7 until the peer is done.
+async fn echo() {
+    let listener = TcpListener::on_port(7).unwrap();
+    while let Ok(stream) = listener.accept().await {
+        spawn(async move {
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                if stream.write_all(&buffer[..n]).await.is_err() {
+                    return;
+                }
+            }
+            let _ = stream.shutdown(Shutdown::Write);
+        })
+        .unwrap();
+    }
+}
+
+/// Two hosts on a wire; `client` runs in every lane of the second, and what it returns comes out of the channel.
+fn start<F, R>(pair: PairConfig, swap: bool, client: F) -> (Runtime, mpsc::Receiver<Result<u64, String>>)
+where
+    F: Fn() -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<u64, String>> + Send + 'static,
+{
+    let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(32_768);
+    let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), echo);
+    assert_eq!(builder.host(server.interface(on("10.0.0.1/24"))), SERVER);
+    let (say, said) = mpsc::channel();
+    let client = Host::new("client", rss(Key::symmetric(), BUCKETS, 2, UdpFields::Two), move || {
+        let (client, say) = (client.clone(), say.clone());
+        async move {
+            let _ = say.send(client().await);
+        }
+    });
+    assert_eq!(builder.host(client.interface(on("10.0.0.2/24"))), CLIENT);
+    // Faults happen on the way to the second end.
+    let ends = if swap { [(SERVER, 0), (CLIENT, 0)] } else { [(CLIENT, 0), (SERVER, 0)] };
+    builder.pair(ends[0], ends[1], pair);
+    (builder.start().unwrap(), said)
+}
+
+fn server() -> std::net::SocketAddr {
+    "10.0.0.1:7".parse().unwrap()
+}
+
+/// Sends `total` bytes, reads them back, and compares; how many came.
+async fn there_and_back(total: usize) -> Result<u64, String> {
+    let seed = u64::from(current().unwrap().bucket.0) + 1;
+    let stream = TcpStream::connect(server()).await.map_err(|e| format!("connect: {e}"))?;
+    let (reader, writer) = stream.into_split();
+    spawn(async move {
+        let (mut bytes, mut chunk, mut left) = (Bytes(seed), vec![0; 50_000], total);
+        while left > 0 {
+            let n = left.min(chunk.len());
+            bytes.fill(&mut chunk[..n]);
+            if writer.as_ref().write_all(&chunk[..n]).await.is_err() {
+                return;
+            }
+            left -= n;
+        }
+    })
+    .unwrap();
+    let (mut bytes, mut got, mut want, mut count) = (Bytes(seed), vec![0; 1 << 16], vec![0; 1 << 16], 0);
+    loop {
+        let n = reader.as_ref().read(&mut got).await.map_err(|e| format!("after {count} bytes: {e}"))?;
+        if n == 0 {
+            return Ok(count);
+        }
+        bytes.fill(&mut want[..n]);
+        if got[..n] != want[..n] {
+            return Err(format!("wrong bytes after {count}"));
+        }
+        count += n as u64;
+    }
+}
+
+fn finish(runtime: &Runtime, said: &mpsc::Receiver<Result<u64, String>>, each: u64) {
+    for _ in 0..BUCKETS {
+        match said.recv_timeout(PATIENCE) {
+            Ok(result) => assert_eq!(result, Ok(each)),
+            Err(e) => panic!("{e}\n{:#?}", runtime.handle().report()),
+        }
+    }
+}
+
+fn tcp(report: &Report, host: usize) -> flowlane::stack_stats::TcpStats {
+    report.total(host).tcp
+}
+
+#[test]
+fn ten_megabytes_there_and_back_in_every_lane() {
+    for checksum_offload in [false, true] {
+        const EACH: usize = 10_000_000;
+        let pair = PairConfig { checksum_offload, ..PairConfig::default() };
+        let begin = Instant::now();
+        let (runtime, said) = start(pair, false, || there_and_back(EACH));
+        finish(&runtime, &said, EACH as u64);
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{:.2} Gbit/s each way", (8 * BUCKETS * EACH) as f64 / seconds / 1e9);
+        let report = runtime.stop();
+        assert_eq!(report.total(SERVER).drops.total(), 0);
+        let server = tcp(&report, SERVER);
+        assert_eq!((server.connection_accepts, server.resets_sent), (4, 0));
+        assert_eq!(server.in_sequence_bytes, (BUCKETS * EACH) as u64);
+        assert!((report.steering(SERVER).alignment() - 1.0).abs() < 1e-9, "each connection keeps to its lane");
+        assert!((report.steering(CLIENT).alignment() - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn a_thousand_short_connections() {
+    let (runtime, said) = start(PairConfig::default(), false, || async {
+        let mut total = 0;
+        for n in 0..250u8 {
+            let stream = TcpStream::connect(server()).await.map_err(|e| format!("connection {n}: {e}"))?;
+            stream.write_all(&[n; 64]).await.map_err(|e| e.to_string())?;
+            stream.shutdown(Shutdown::Write).map_err(|e| e.to_string())?;
+            let (mut buffer, mut got) = ([0; 100], Vec::new());
+            while let n @ 1.. = stream.read(&mut buffer).await.map_err(|e| e.to_string())? {
+                got.extend_from_slice(&buffer[..n]);
+            }
+            if got != [n; 64] {
+                return Err(format!("connection {n}: {got:?}"));
+            }
+            total += 1;
+        }
+        Ok(total)
+    });
+    finish(&runtime, &said, 250);
+    let report = runtime.stop();
+    let server = tcp(&report, SERVER);
+    assert_eq!((server.connection_accepts, server.resets_sent, server.packets_retransmitted), (1000, 0, 0));
+    assert!(report.lanes(SERVER).iter().all(|l| l.stats.tcp.connection_accepts > 0), "every lane accepts");
+}
+
+/// One fault in so many frames, each way in turn.
+#[test]
+fn every_byte_once_and_in_order_over_a_bad_wire() {
+    const EACH: usize = 500_000;
+    for quirk in [Quirk::Drop, Quirk::Reorder, Quirk::Duplicate, Quirk::Corrupt, Quirk::Delay, Quirk::WrongQueue] {
+        for swap in [false, true] {
+            let pair = PairConfig { quirks: Quirks::new(5).with(quirk, 50), ..PairConfig::default() };
+            let (runtime, said) = start(pair, swap, || there_and_back(EACH));
+            finish(&runtime, &said, EACH as u64);
+            let report = runtime.stop();
+            let hit: u64 =
+                report.queues(if swap { SERVER } else { CLIENT }).filter_map(|q| q.quirks).map(|q| q.get(quirk)).sum();
+            assert!(hit > 5, "{quirk:?} happened {hit} times");
+            if quirk == Quirk::Corrupt {
+                let at = tcp(&report, if swap { CLIENT } else { SERVER });
+                let bad = flowlane_stack::tcp::DropReason::BadChecksum;
+                assert_eq!(at.dropped(bad), hit, "every damaged segment was noticed");
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_move_under_load_and_no_byte_is_lost() {
+    const EACH: usize = 10_000_000;
+    let (runtime, said) = start(PairConfig::default(), false, || there_and_back(EACH));
+    let handle = runtime.handle();
+    let (mut moves, mut done) = (0u32, 0);
+    let mut random = 0x1234_5678_9abc_def1u64;
+    let begin = Instant::now();
+    while done < BUCKETS {
+        assert!(begin.elapsed() < PATIENCE, "{moves} moves, {done} lanes done\n{:#?}", handle.report());
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let host = if random >> 63 == 0 { SERVER } else { CLIENT };
+        let bucket = Bucket((random >> 40) as u16 % BUCKETS as u16);
+        handle.move_lane(host, bucket, 1 - handle.worker_of(host, bucket).unwrap()).unwrap();
+        moves += 1;
+        while let Ok(result) = said.try_recv() {
+            assert_eq!(result, Ok(EACH as u64));
+            done += 1;
+        }
+    }
+    println!("{moves} moves");
+    assert!(moves > 50, "only {moves} moves");
+    let report = runtime.stop();
+    assert!(report.workers.iter().all(|w| w.move_overflow == 0));
+    assert_eq!(tcp(&report, SERVER).resets_sent + tcp(&report, CLIENT).resets_sent, 0);
+}
+
+#[test]
+fn what_cannot_be_reached_says_so() {
+    let (runtime, said) = start(PairConfig::default(), false, || async {
+        let refused = TcpStream::connect("10.0.0.1:9".parse().unwrap()).await.map(|_| ());
+        assert_eq!(refused, Err(SocketError::Connection(Failure::Refused)));
+        let nobody = Connect::to("10.0.0.77:7".parse::<std::net::SocketAddr>().unwrap().into());
+        let late = TcpStream::connect_with(nobody, Some(Duration::from_millis(100))).await.map(|_| ());
+        assert_eq!(late, Err(SocketError::Connection(Failure::TimedOut)));
+        let listener = TcpListener::on_port(7).unwrap();
+        assert!(TcpListener::on_port(7).is_err(), "once in each lane");
+        drop(listener);
+        TcpListener::on_port(7).map(|_| 0).map_err(|e| e.to_string())
+    });
+    finish(&runtime, &said, 0);
+    let report = runtime.stop();
+    assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0));
+}
+
+/// A stream in the hands of another thread does nothing but close.
+#[test]
+fn a_stream_works_in_its_lane_only_and_closes_from_anywhere() {
+    let (give, taken) = mpsc::channel();
+    let (runtime, said) = start(PairConfig::default(), false, move || {
+        let give = give.clone();
+        async move {
+            let stream = TcpStream::connect(server()).await.map_err(|e| e.to_string())?;
+            stream.set_nodelay(true).map_err(|e| e.to_string())?;
+            assert!(stream.options().is_ok_and(|o| o.nodelay));
+            let info = stream.info().map_err(|e| e.to_string())?;
+            assert_eq!((info.local, info.remote), (stream.local_addr(), stream.peer_addr()));
+            assert_eq!(stream.flow().map(|f| f.2), Ok(current().unwrap().bucket));
+            let _ = give.send(stream);
+            Ok(0)
+        }
+    });
+    finish(&runtime, &said, 0);
+    for _ in 0..BUCKETS {
+        let stream = taken.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(stream.try_write(b"x"), Err(SocketError::WrongLane));
+        assert_eq!(stream.try_read(&mut [0]), Err(SocketError::WrongLane));
+        assert_eq!(stream.info().map(|_| ()), Err(SocketError::WrongLane));
+    }
+    // Both ends close: the server's echo sees the end of the stream.
+    let begin = Instant::now();
+    let open = |host| -> usize { runtime.handle().report().lanes(host).iter().map(|l| l.connections).sum() };
+    while open(SERVER) + open(CLIENT) > 0 {
+        assert!(begin.elapsed() < PATIENCE, "{:#?}", runtime.handle().report());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let report = runtime.stop();
+    assert_eq!(report.lanes(CLIENT).iter().map(|l| l.time_waits).sum::<usize>(), BUCKETS);
+}

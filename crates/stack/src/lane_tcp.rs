@@ -1,0 +1,328 @@
+//! The lane's TCP as the outside uses it: listeners and connections by handle.
+//!
+//! A handle works in the lane that gave it, and is an error once its connection or listener has been closed. What an
+//! operation wants to send waits until [`Lane::poll_output`] asks for it.
+
+use core::net::{IpAddr, SocketAddr};
+use std::net::Shutdown;
+use std::task::Waker;
+
+use flowlane_rss::{Bucket, HashType, Protocol};
+use flowlane_sys::frame::{Frame, Pool};
+
+use crate::address::Endpoint;
+use crate::lane::{Lane, flow};
+use crate::packet::Cx;
+use crate::tcp::{
+    Accepted, ConnId, ConnectError, ConnectOptions, Failure, Interest, ListenError, ListenOptions, ListenerId,
+    Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpInfo,
+};
+use crate::time::Time;
+use crate::udp::FIRST_HOME_PORT;
+use crate::wire::IpProtocol;
+
+/// A connection to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connect {
+    /// Our address; `None` for what the routes prefer.
+    pub local_ip: Option<IpAddr>,
+    /// Our port; 0 for one whose replies come to this lane.
+    pub local_port: u16,
+    /// The peer.
+    pub remote: Endpoint,
+    /// Options of the socket.
+    pub options: SocketOptions,
+}
+
+impl Connect {
+    /// To a peer, from wherever the routes prefer.
+    #[must_use]
+    pub fn to(remote: Endpoint) -> Self {
+        Self { local_ip: None, local_port: 0, remote, options: SocketOptions::default() }
+    }
+}
+
+impl Lane {
+    /// Asks TCP for segments until one has passed IP. One that cannot go is lost, as on a wire, and counted by IP; TCP
+    /// sends it again.
+    pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        while let Some(out) = self.tcp.poll_output(&mut cx) {
+            let _ = self.ip.send(&mut cx, out);
+            if let Some(frame) = self.ip.poll_output() {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn with_tcp<R>(&mut self, now: Time, frames: &Pool, f: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        f(&mut self.tcp, &mut cx)
+    }
+
+    /// Listens in this lane on a port, of one address of ours or of all. Connections whose flow hash names this lane's
+    /// bucket come here: for all of them listen in every lane.
+    ///
+    /// # Errors
+    /// If somebody does already, or the address is not ours.
+    pub fn tcp_listen(
+        &mut self,
+        local: Option<IpAddr>,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<ListenerId, ListenError> {
+        if local.is_some_and(|ip| !self.ip.is_local(ip)) {
+            return Err(ListenError::NotOurAddress);
+        }
+        self.tcp.listen(local, port, options)
+    }
+
+    /// Stops listening; connections that nobody accepted are reset.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_close_listener(&mut self, now: Time, frames: &Pool, id: ListenerId) -> Result<(), StaleError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.close_listener(cx, id))
+    }
+
+    /// The next connection of a listener.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_accept(&mut self, id: ListenerId) -> Result<Option<Accepted>, StaleError> {
+        self.tcp.accept(id)
+    }
+
+    /// Wakes `waker` when a connection waits to be accepted. A later one replaces it.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_wake_on_accept(&mut self, id: ListenerId, waker: &Waker) -> Result<(), StaleError> {
+        self.tcp.register_accept(id, waker)
+    }
+
+    /// How many connections wait to be accepted, and how many handshakes are under way.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_backlog(&self, id: ListenerId) -> Result<(usize, usize), StaleError> {
+        self.tcp.backlog(id)
+    }
+
+    /// Begins a connection; wait for [`Interest::Write`] to know that it stands.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; [`ConnectError::OtherLane`] when a port was given, or the only ports there are, bring the
+    /// replies to another lane.
+    pub fn tcp_connect(&mut self, now: Time, frames: &Pool, connect: Connect) -> Result<ConnId, ConnectError> {
+        let remote = connect.remote;
+        let mtu = self.ip.mtu_to(remote.ip).ok_or(ConnectError::NoRoute)?;
+        let ip = match connect.local_ip {
+            Some(ip) if !self.ip.is_local(ip) => return Err(ConnectError::NotOurAddress),
+            Some(ip) => ip,
+            None => self.source_for(remote.ip).ok_or(ConnectError::NoRoute)?,
+        };
+        let port = match connect.local_port {
+            0 => self.tcp_home_port(now, ip, remote)?,
+            port => port,
+        };
+        let local = Endpoint::new(ip, port);
+        let bucket = self.tcp_reply_bucket(local, remote);
+        if bucket != self.bucket() {
+            return Err(ConnectError::OtherLane(bucket));
+        }
+        let (hash, kind) = self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote));
+        let options =
+            ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
+        self.with_tcp(now, frames, |tcp, cx| tcp.connect(cx, local.into(), remote.into(), &options))
+    }
+
+    /// A free local port for a connection from `local` to `remote` whose replies come to this lane.
+    fn tcp_home_port(&mut self, now: Time, local: IpAddr, remote: Endpoint) -> Result<u16, ConnectError> {
+        let home = self.home_ports();
+        let random = self.rng.next_u32();
+        let tcp = &self.tcp;
+        let ports = home.to(local, remote.into(), Protocol::TCP).map_err(|_| ConnectError::NoRoute)?;
+        let peer = SocketAddr::from(remote);
+        let pick = |reopen: bool| {
+            let used = |port: u16| {
+                port < FIRST_HOME_PORT || !tcp.is_free(now, SocketAddr::new(local, port), peer, reopen)
+            };
+            ports.pick_unused(random, used)
+        };
+        // Ports in TIME-WAIT only when there are no others.
+        pick(false).or_else(|| pick(true)).ok_or_else(|| {
+            let bucket = self.tcp_reply_bucket(Endpoint::new(local, FIRST_HOME_PORT), remote);
+            if bucket == self.bucket() { ConnectError::NoPort } else { ConnectError::OtherLane(bucket) }
+        })
+    }
+
+    /// Which bucket the replies of a connection from `local` to `remote` come to.
+    #[must_use]
+    pub fn tcp_reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {
+        self.rss().steer(&flow(IpProtocol::TCP, remote, local)).bucket
+    }
+
+    /// Queues bytes to be sent; how many were taken.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] if none could be taken now.
+    #[inline]
+    pub fn tcp_send(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+        bytes: &[u8],
+    ) -> Result<usize, SendError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.send(cx, id, bytes))
+    }
+
+    /// As [`Lane::tcp_send`]; a last small segment waits for what follows (`MSG_MORE`).
+    ///
+    /// # Errors
+    /// As for [`Lane::tcp_send`].
+    pub fn tcp_send_more(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+        bytes: &[u8],
+    ) -> Result<usize, SendError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.send_with(cx, id, bytes, true))
+    }
+
+    /// Reads bytes; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// [`RecvError::WouldBlock`] if there are none now.
+    #[inline]
+    pub fn tcp_recv(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+        into: &mut [u8],
+    ) -> Result<usize, RecvError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.recv(cx, id, into))
+    }
+
+    /// As [`Lane::tcp_recv`], but the bytes stay.
+    ///
+    /// # Errors
+    /// As for [`Lane::tcp_recv`].
+    pub fn tcp_peek(&mut self, id: ConnId, into: &mut [u8]) -> Result<usize, RecvError> {
+        self.tcp.peek(id, into)
+    }
+
+    /// Takes the next payload in the frame it came in; `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// As for [`Lane::tcp_recv`].
+    pub fn tcp_recv_frame(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+    ) -> Result<Option<Frame>, RecvError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.recv_frame(cx, id))
+    }
+
+    /// What can be done with a connection now.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_readiness(&self, id: ConnId) -> Result<Readiness, StaleError> {
+        self.tcp.readiness(id)
+    }
+
+    /// Wakes `waker` once when what is waited for may have come; at once if it has.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    #[inline]
+    pub fn tcp_wake_on(&mut self, id: ConnId, interest: Interest, waker: &Waker) -> Result<(), StaleError> {
+        self.tcp.register(id, interest, waker)
+    }
+
+    /// Ends one direction or both, keeping the handle.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_shutdown(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+        how: Shutdown,
+    ) -> Result<(), StaleError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.shutdown(cx, id, how))
+    }
+
+    /// Gives the handle up: what was written is still sent, then the end of the stream, as `linger` says.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_close(&mut self, now: Time, frames: &Pool, id: ConnId) -> Result<(), StaleError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.close(cx, id))
+    }
+
+    /// Gives the handle up and resets the connection.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_abort(&mut self, now: Time, frames: &Pool, id: ConnId) -> Result<(), StaleError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.abort(cx, id))
+    }
+
+    /// A connection's options.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_options(&self, id: ConnId) -> Result<SocketOptions, StaleError> {
+        self.tcp.options(id)
+    }
+
+    /// Changes a connection's options.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_set_options(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+        options: &SocketOptions,
+    ) -> Result<(), StaleError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.set_options(cx, id, options))
+    }
+
+    /// A look at a connection.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_info(&self, id: ConnId) -> Result<TcpInfo, StaleError> {
+        self.tcp.info(id)
+    }
+
+    /// How a connection ended, if badly; told once.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_take_failure(&mut self, id: ConnId) -> Result<Option<Failure>, StaleError> {
+        self.tcp.take_failure(id)
+    }
+
+    /// Every connection of the lane, those being closed included; for showing.
+    pub fn tcp_connections(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
+        self.tcp.list()
+    }
+
+    /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.
+    #[must_use]
+    pub fn tcp_counts(&self) -> (usize, usize) {
+        (self.tcp.connections(), self.tcp.time_waits())
+    }
+}

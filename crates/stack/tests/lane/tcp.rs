@@ -1,0 +1,213 @@
+//! Connections between hosts: there and back, each in the lane of its bucket.
+
+use std::collections::BTreeSet;
+use std::net::Shutdown;
+use std::time::Duration;
+
+use flowlane_rss::UdpFields;
+use flowlane_stack::Connect;
+use flowlane_stack::tcp::{
+    Accepted, ConnId, ConnectError, DropReason, Failure, ListenError, ListenOptions, ListenerId, RecvError, State,
+};
+
+use crate::net::{Host, Net, Plan, end, ip};
+
+fn hosts(buckets: usize) -> Net {
+    let plan = |mac, addresses: &[&'static str]| Plan { buckets, ..Plan::new(mac, addresses) };
+    Net::new(&plan(1, &["10.0.0.1/24", "fd00::1/64"]), &plan(2, &["10.0.0.2/24", "fd00::2/64"]))
+}
+
+impl Host {
+    /// A listener on `port` in every lane.
+    fn listen_all(&mut self, port: u16) -> Vec<ListenerId> {
+        let listen = |l: &mut flowlane_stack::Lane| l.tcp_listen(None, port, ListenOptions::default());
+        self.lanes.iter_mut().map(|l| listen(l).unwrap()).collect()
+    }
+
+    /// Every connection that waits, with the number of its lane.
+    fn accept_all(&mut self, listeners: &[ListenerId]) -> Vec<(usize, Accepted)> {
+        let mut all = Vec::new();
+        for (i, (lane, listener)) in self.lanes.iter_mut().zip(listeners).enumerate() {
+            while let Some(accepted) = lane.tcp_accept(*listener).unwrap() {
+                all.push((i, accepted));
+            }
+        }
+        all
+    }
+}
+
+impl Net {
+    fn connect(&mut self, lane: usize, to: &str) -> Result<ConnId, ConnectError> {
+        self.a.lanes[lane].tcp_connect(self.now, &self.pool, Connect::to(end(to)))
+    }
+
+    fn say(&mut self, client: bool, lane: usize, id: ConnId, bytes: &[u8]) {
+        let host = if client { &mut self.a } else { &mut self.b };
+        assert_eq!(host.lanes[lane].tcp_send(self.now, &self.pool, id, bytes), Ok(bytes.len()));
+        self.run();
+    }
+
+    fn hear(&mut self, client: bool, lane: usize, id: ConnId) -> Result<Vec<u8>, RecvError> {
+        let host = if client { &mut self.a } else { &mut self.b };
+        let mut into = vec![0; 1 << 16];
+        let n = host.lanes[lane].tcp_recv(self.now, &self.pool, id, &mut into)?;
+        into.truncate(n);
+        self.run();
+        Ok(into)
+    }
+}
+
+#[test]
+fn handshake_echo_and_close_in_both_families() {
+    for (server, local) in [("10.0.0.2:7", "10.0.0.1"), ("[fd00::2]:7", "fd00::1")] {
+        let mut net = hosts(1);
+        let free = net.pool.free();
+        let listeners = net.b.listen_all(7);
+        let client = net.connect(0, server).unwrap();
+        net.run();
+        let [(_, accepted)] = net.b.accept_all(&listeners)[..] else { panic!("one connection") };
+        let info = net.a.lanes[0].tcp_info(client).unwrap();
+        assert_eq!((info.state, info.local), (State::Established, accepted.remote));
+        assert_eq!((accepted.local, accepted.remote.ip()), (server.parse().unwrap(), ip(local)));
+        assert_eq!((info.hash_type, accepted.hash_type), (info.hash_type.max(1), info.hash_type));
+        net.say(true, 0, client, b"hello");
+        assert_eq!(net.hear(false, 0, accepted.id).unwrap(), b"hello");
+        assert_eq!(net.hear(false, 0, accepted.id), Err(RecvError::WouldBlock));
+        net.say(false, 0, accepted.id, b"world");
+        assert_eq!(net.hear(true, 0, client).unwrap(), b"world");
+        net.a.lanes[0].tcp_shutdown(net.now, &net.pool, client, Shutdown::Write).unwrap();
+        net.run();
+        assert_eq!(net.hear(false, 0, accepted.id).unwrap(), b"", "the end of the stream");
+        net.b.lanes[0].tcp_close(net.now, &net.pool, accepted.id).unwrap();
+        net.run();
+        assert_eq!(net.hear(true, 0, client).unwrap(), b"");
+        net.a.lanes[0].tcp_close(net.now, &net.pool, client).unwrap();
+        net.pass(Duration::from_secs(1));
+        assert_eq!(net.a.lanes[0].tcp_counts(), (0, 1), "who closed first remembers");
+        assert_eq!(net.b.lanes[0].tcp_counts(), (0, 0));
+        net.pass(Duration::from_secs(70));
+        assert_eq!(net.a.lanes[0].tcp_counts(), (0, 0));
+        assert_eq!(net.pool.free(), free);
+        let (a, b) = (net.a.lanes[0].stats(), net.b.lanes[0].stats());
+        assert_eq!(a.drops.total() + b.drops.total(), 0);
+        assert_eq!((a.tcp.connection_requests, b.tcp.connection_accepts, a.tcp.resets_sent), (1, 1, 0));
+        assert_eq!(a.tcp.packets_sent, b.tcp.packets_received);
+    }
+}
+
+/// Every lane listens on every address; a connection is accepted in the lane that its flow hash names, the client's in
+/// the lane that began it, and each carries its own bytes.
+#[test]
+fn connections_live_in_the_lanes_of_their_buckets() {
+    let mut net = hosts(8);
+    let listeners = net.b.listen_all(80);
+    let mut clients = Vec::new();
+    for n in 0..64 {
+        let to = if n % 2 == 0 { "10.0.0.2:80" } else { "[fd00::2]:80" };
+        clients.push((n % 8, net.connect(n % 8, to).unwrap()));
+    }
+    net.run();
+    let accepted = net.b.accept_all(&listeners);
+    assert_eq!(accepted.len(), 64);
+    let lanes: BTreeSet<usize> = accepted.iter().map(|(lane, _)| *lane).collect();
+    assert!(lanes.len() > 4, "{lanes:?}");
+    for (lane, c) in &accepted {
+        let bucket = net.b.lanes[*lane].tcp_reply_bucket(c.local.into(), c.remote.into());
+        assert_eq!(usize::from(bucket.0), *lane);
+        net.say(false, *lane, c.id, c.remote.to_string().as_bytes());
+    }
+    for (lane, id) in clients {
+        let info = net.a.lanes[lane].tcp_info(id).unwrap();
+        assert_eq!(info.state, State::Established);
+        assert_eq!(net.hear(true, lane, id).unwrap(), info.local.to_string().into_bytes());
+    }
+    let redirected: usize = net.a.lanes.iter().map(|l| l.stats().drops.total() as usize).sum();
+    assert_eq!(redirected, 0);
+}
+
+#[test]
+fn a_port_nobody_listens_on_is_refused() {
+    for to in ["10.0.0.2:81", "[fd00::2]:81"] {
+        let mut net = hosts(2);
+        net.b.listen_all(80);
+        let client = net.connect(1, to).unwrap();
+        net.run();
+        let lane = &mut net.a.lanes[1];
+        assert!(lane.tcp_readiness(client).unwrap().closed);
+        assert_eq!(lane.tcp_take_failure(client), Ok(Some(Failure::Refused)));
+        lane.tcp_close(net.now, &net.pool, client).unwrap();
+        assert_eq!(lane.tcp_counts(), (0, 0));
+        assert!(lane.tcp_info(client).is_err(), "a handle that was given up");
+        let refused: u64 =
+            net.b.lanes.iter().map(|l| l.stats().tcp.dropped(DropReason::NoConnection)).sum();
+        assert_eq!(refused, 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_bound_or_connected_says_why() {
+    let mut net = hosts(8);
+    let options = ListenOptions::default();
+    let lane = &mut net.a.lanes[0];
+    lane.tcp_listen(Some(ip("10.0.0.1")), 80, options).unwrap();
+    lane.tcp_listen(None, 80, options).unwrap();
+    assert_eq!(lane.tcp_listen(None, 80, options), Err(ListenError::InUse));
+    assert_eq!(lane.tcp_listen(None, 0, options), Err(ListenError::PortZero));
+    assert_eq!(lane.tcp_listen(Some(ip("10.0.0.9")), 80, options), Err(ListenError::NotOurAddress));
+    let mut connect = |c: Connect| lane.tcp_connect(net.now, &net.pool, c);
+    let to = Connect::to(end("10.0.0.2:80"));
+    assert_eq!(connect(Connect::to(end("192.0.2.1:80"))), Err(ConnectError::NoRoute));
+    assert_eq!(connect(Connect::to(end("10.0.0.2:0"))), Err(ConnectError::BadAddress));
+    assert_eq!(connect(Connect { local_ip: Some(ip("10.0.0.9")), ..to }), Err(ConnectError::NotOurAddress));
+    let by_port: Vec<_> =
+        (2000..2064).map(|port| connect(Connect { local_port: port, ..to })).filter(Result::is_ok).collect();
+    assert!((1..32).contains(&by_port.len()), "some ports bring the replies here, most elsewhere");
+    for port in 2000..2064 {
+        let again = connect(Connect { local_port: port, ..to });
+        assert!(matches!(again, Err(ConnectError::InUse | ConnectError::OtherLane(_))), "a four-tuple once");
+    }
+}
+
+/// More than any window at once; the reader takes it as it comes.
+#[test]
+fn a_megabyte_arrives_whole() {
+    let mut net = hosts(2);
+    let listeners = net.b.listen_all(9);
+    let client = net.connect(0, "10.0.0.2:9").unwrap();
+    net.run();
+    let (lane, server) = net.b.accept_all(&listeners)[0];
+    let data: Vec<u8> = (0..1u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let (mut sent, mut got) = (0, Vec::new());
+    while got.len() < data.len() {
+        sent += net.a.lanes[0].tcp_send(net.now, &net.pool, client, &data[sent..]).unwrap_or(0);
+        net.run();
+        while let Ok(bytes) = net.hear(false, lane, server.id) {
+            got.extend(bytes);
+        }
+        net.pass(Duration::from_millis(1));
+    }
+    assert!(got == data);
+    assert_eq!(net.a.lanes[0].stats().tcp.packets_retransmitted, 0);
+}
+
+/// Without a frame nothing is sent, and nothing is forgotten.
+#[test]
+fn output_waits_for_frames() {
+    let mut net = Net::new(
+        &Plan { udp: UdpFields::Four, ..Plan::new(1, &["10.0.0.1/24"]) },
+        &Plan::new(2, &["10.0.0.2/24"]),
+    );
+    let listeners = net.b.listen_all(9);
+    let client = net.connect(0, "10.0.0.2:9").unwrap();
+    net.run();
+    let (_, server) = net.b.accept_all(&listeners)[0];
+    let lane = &mut net.a.lanes[0];
+    let hoard: Vec<_> = std::iter::from_fn(|| net.pool.alloc()).collect();
+    assert_eq!(lane.tcp_send(net.now, &net.pool, client, b"later"), Ok(5));
+    assert!(lane.poll_output(net.now, &net.pool).is_none());
+    assert!(lane.has_output());
+    drop(hoard);
+    net.run();
+    assert!(!net.a.lanes[0].has_output());
+    assert_eq!(net.hear(false, 0, server.id).unwrap(), b"later");
+}
