@@ -5,8 +5,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -283,6 +283,123 @@ fn echo_over_af_xdp() {
 #[test]
 fn echo_over_af_packet() {
     echo_over("af-packet", "p");
+}
+
+/// Bytes that tell their place in the stream.
+fn stream(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u8).collect()
+}
+
+/// The kernel's TCP as the peer: so many bytes there, read back as `echo` says, and closed from our side.
+fn talk(to: &str, len: usize, echo: bool) -> Duration {
+    let stream_out =
+        TcpStream::connect_timeout(&to.parse().unwrap(), PATIENCE).unwrap_or_else(|e| panic!("{to}: {e}"));
+    stream_out.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sent = stream(len);
+    let begin = std::time::Instant::now();
+    let back = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut back = Vec::new();
+            (&stream_out).read_to_end(&mut back).map(|_| back)
+        });
+        (&stream_out).write_all(&sent).unwrap();
+        stream_out.shutdown(Shutdown::Write).unwrap();
+        reader.join().unwrap().unwrap_or_else(|e| panic!("{to}: {e}"))
+    });
+    if echo {
+        assert!(back == sent, "{to}: {} of {} bytes came back, or not those", back.len(), sent.len());
+    } else {
+        assert_eq!(back.len(), 0);
+    }
+    begin.elapsed()
+}
+
+/// Long and short connections of both families against the service, and what it says of them afterwards.
+fn talk_to(service: Service, control: &str, inside: impl Fn(&(dyn Fn() + Sync))) {
+    const LONG: usize = 16 << 20;
+    for to in ["10.11.2.1:8080", "[fd00:11:2::1]:8080"] {
+        inside(&|| {
+            let took = talk(to, LONG, true);
+            println!("{to}: {:.2} Gbit/s each way", (LONG * 8) as f64 / took.as_secs_f64() / 1e9);
+        });
+        inside(&|| {
+            for len in 1..=100 {
+                talk(to, len, true);
+            }
+        });
+        // Nobody listens there.
+        inside(&|| assert!(TcpStream::connect(to.replace("8080", "8081")).is_err()));
+    }
+    let stat = text(&format!("stat -s -s -p tcp --control {control}"));
+    for bad in ["dropped-bad-checksum", "dropped-bad-header-length"] {
+        assert!(!stat.contains(bad), "{stat}");
+    }
+    assert!(stat.contains("\t202 connections accepted\n"), "{stat}");
+    let summary = last_json(&service.interrupt(), "summary");
+    assert_eq!(summary["connections"], 202, "{summary}");
+}
+
+fn tcp_over(kind: &str, tag: &str) {
+    let Some(lab) = Lab::up(tag) else { return };
+    let scratch = Scratch::new(tag);
+    let control = scratch.path("control.sock");
+    let (service, ready) = Service::start(command(&format!(
+        "serve tcp-echo --link {kind}:{}0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --key microsoft \
+         --flows --json --control {control}",
+        lab.0
+    )));
+    assert!(ready.contains("tcp-echo on 10.11.2.1"), "{ready}");
+    talk_to(service, &control, |work| lab.inside(work));
+}
+
+#[test]
+fn tcp_over_af_xdp() {
+    tcp_over("af-xdp", "tx");
+}
+
+#[test]
+fn tcp_over_af_packet() {
+    tcp_over("af-packet", "tp");
+}
+
+#[test]
+fn tcp_over_tap() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let name = format!("fltt{}", std::process::id());
+    let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    let scratch = Scratch::new("tt");
+    let control = scratch.path("control.sock");
+    let serve = format!(
+        "serve tcp-echo --link tap:tap0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json \
+         --control {control}"
+    );
+    let mut inside = Command::new("ip");
+    inside.args(["netns", "exec", &name, env!("CARGO_BIN_EXE_flowlane")]);
+    inside.args(serve.split_whitespace()).stdin(Stdio::null());
+    let (service, ready) = Service::start(inside);
+    assert!(ready.contains("tcp-echo on 10.11.2.1"), "{ready}");
+    namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
+    namespace.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
+    namespace.ip("link set tap0 up").unwrap();
+    talk_to(service, &control, |work| namespace.run(work).unwrap());
+}
+
+#[test]
+fn tcp_discard_takes_all_and_says_nothing() {
+    let Some(lab) = Lab::up("td") else { return };
+    let (service, _) = Service::start(command(&format!(
+        "serve tcp-discard --link af-xdp:{}0 --addr 10.11.2.1/24 --workers 2 --no-pin --flows --json",
+        lab.0
+    )));
+    let took = lab.inside(|| talk("10.11.2.1:8080", 64 << 20, false));
+    println!("{:.2} Gbit/s", f64::from(64 << 23) / took.as_secs_f64() / 1e9);
+    service.signal(Signal::USR1);
+    let printed = service.interrupt();
+    assert_eq!(last_json(&printed, "flows")["flows"].as_array().unwrap().len(), 1);
+    assert_eq!(last_json(&printed, "summary")["connections"], 1);
 }
 
 #[test]

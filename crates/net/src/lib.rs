@@ -56,12 +56,13 @@ mod tcp;
 mod wake;
 
 pub use flowlane_rss::{
-    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, Worker,
+    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields,
+    Worker,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::tcp::{
-    Algorithm, BufferSize, ConnectError, Ecn, Failure, Keepalive, ListenError, ListenOptions, SocketOptions, State,
-    SynCookies, TcpConfig, TcpInfo,
+    Algorithm, BufferSize, ConnectError, Ecn, Failure, Keepalive, ListenError, ListenOptions, SocketOptions,
+    State, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};

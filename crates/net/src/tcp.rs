@@ -20,13 +20,13 @@ use flowlane_stack::{Connect, Lane};
 use flowlane_sys::frame::Pool;
 use tokio::io::ReadBuf;
 
+use crate::Time;
 use crate::context;
 use crate::runtime::lane_slot::LaneId;
 use crate::runtime::message::{Message, SocketHandle};
 use crate::runtime::shared::Shared;
 use crate::socket::SocketError;
 use crate::task::sleep;
-use crate::Time;
 
 /// A listening socket of one lane.
 #[derive(Debug)]
@@ -228,6 +228,24 @@ impl TcpStream {
         }
         self.with(|lane, _, _| Ok(lane.tcp_wake_on(self.id, Interest::Read, cx.waker())?))?;
         Poll::Pending
+    }
+
+    /// Waits until there is something to read, the end of the stream or an error, without a buffer to read it into.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub async fn readable(&self) -> Result<(), SocketError> {
+        poll_fn(|cx| {
+            let ready = self.with(|lane, _, _| {
+                let ready = lane.tcp_readiness(self.id)?.readable;
+                if !ready {
+                    lane.tcp_wake_on(self.id, Interest::Read, cx.waker())?;
+                }
+                Ok(ready)
+            })?;
+            if ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
     }
 
     /// Takes as much of `bytes` as there is room for; `None` if there is none.

@@ -57,7 +57,8 @@ impl Pair {
         loop {
             let mut idle = true;
             for from in 0..2 {
-                let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+                let mut cx =
+                    Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
                 while burst.len() < 64 {
                     let Some(out) = self.ends[from].poll_output(&mut cx) else { break };
                     burst.push_back(out);

@@ -14,8 +14,8 @@ use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
-    Accepted, ConnId, ConnectError, ConnectOptions, Failure, Interest, ListenError, ListenOptions, ListenerId,
-    Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpInfo,
+    Accepted, ConnId, ConnectError, ConnectOptions, Failure, Interest, ListenError, ListenOptions,
+    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpInfo,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -116,7 +116,12 @@ impl Lane {
     /// # Errors
     /// See [`ConnectError`]; [`ConnectError::OtherLane`] when a port was given, or the only ports there are, bring the
     /// replies to another lane.
-    pub fn tcp_connect(&mut self, now: Time, frames: &Pool, connect: Connect) -> Result<ConnId, ConnectError> {
+    pub fn tcp_connect(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        connect: Connect,
+    ) -> Result<ConnId, ConnectError> {
         let remote = connect.remote;
         let mtu = self.ip.mtu_to(remote.ip).ok_or(ConnectError::NoRoute)?;
         let ip = match connect.local_ip {
@@ -134,8 +139,7 @@ impl Lane {
             return Err(ConnectError::OtherLane(bucket));
         }
         let (hash, kind) = self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote));
-        let options =
-            ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
+        let options = ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
         self.with_tcp(now, frames, |tcp, cx| tcp.connect(cx, local.into(), remote.into(), &options))
     }
 

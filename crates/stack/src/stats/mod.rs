@@ -9,10 +9,10 @@ mod ip;
 mod link_layer;
 mod udp;
 
+pub use crate::tcp::TcpStats;
 pub use drops::{DropReason, Drops};
 pub use ip::{IcmpStats, IpStats};
 pub use link_layer::{ArpStats, EthernetStats};
-pub use crate::tcp::TcpStats;
 pub use udp::UdpStats;
 
 /// One counter with its names.

@@ -2,9 +2,9 @@
 
 use super::config::{ListenOptions, SocketOptions};
 use super::connection::{Connection, Flags, State};
-use super::lane::Core;
 use super::error::{ConnectError, RecvError, SendError, StaleError};
 use super::handshake;
+use super::lane::Core;
 use super::listen::{ListenError, ListenerId};
 use super::segment::is_plain;
 use super::table::{ConnId, Found, Tuple};
@@ -191,8 +191,12 @@ impl Tcp {
     /// TIME-WAIT record whose peer can tell old from new (RFC 6191).
     #[must_use]
     pub fn is_free(&self, now: Time, local: SocketAddr, remote: SocketAddr, reopen: bool) -> bool {
-        let tuple =
-            Tuple { local: local.ip(), remote: remote.ip(), local_port: local.port(), remote_port: remote.port() };
+        let tuple = Tuple {
+            local: local.ip(),
+            remote: remote.ip(),
+            local_port: local.port(),
+            remote_port: remote.port(),
+        };
         let mut free = self.core.listeners.find(tuple.local, tuple.local_port).is_none();
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         self.core.table.find(self.core.table.hash(&tuple), |found| match found {
@@ -326,7 +330,12 @@ impl Tcp {
     ///
     /// # Errors
     /// If there is no such connection.
-    pub fn shutdown(&mut self, cx: &mut Cx<'_>, id: ConnId, how: std::net::Shutdown) -> Result<(), StaleError> {
+    pub fn shutdown(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        how: std::net::Shutdown,
+    ) -> Result<(), StaleError> {
         use std::net::Shutdown::{Both, Read, Write};
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
         if matches!(how, Read | Both) {
@@ -431,7 +440,12 @@ impl Tcp {
     ///
     /// # Errors
     /// If there is no such connection.
-    pub fn set_options(&mut self, cx: &mut Cx<'_>, id: ConnId, options: &SocketOptions) -> Result<(), StaleError> {
+    pub fn set_options(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        options: &SocketOptions,
+    ) -> Result<(), StaleError> {
         let c = self.connections.get_mut(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
         let uncorked = c.has(Flags::CORK) && !options.cork || !c.has(Flags::NODELAY) && options.nodelay;
         c.apply(options);

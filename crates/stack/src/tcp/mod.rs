@@ -50,7 +50,9 @@ mod time_wait;
 mod timers;
 
 pub use api::{Accepted, ConnectOptions, Interest, Readiness};
-pub use config::{Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig};
+pub use config::{
+    Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig,
+};
 pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use info::TcpInfo;

@@ -23,7 +23,9 @@ macro_rules! counters {
             fn each(&self, f: &mut dyn FnMut(Counter)) {
                 $({
                     const BYTES: [u8; stringify!($name).len()] = hyphens(stringify!($name));
-                    f(Counter { name: ascii(&BYTES), text: words(concat!($($doc)+)), value: self.$name });
+                    const TEXT: [u8; concat!($($doc)+).len()] = lower(concat!($($doc)+));
+                    let text = ascii(&TEXT).trim().trim_end_matches('.');
+                    f(Counter { name: ascii(&BYTES), text, value: self.$name });
                 })+
                 for (reason, value) in DropReason::ALL.iter().zip(self.drops) {
                     f(Counter { name: reason.counter(), text: reason.counter(), value });
@@ -58,9 +60,16 @@ const fn ascii(bytes: &[u8]) -> &str {
     }
 }
 
-/// A counter's description as the end of "17 ...".
-fn words(doc: &'static str) -> &'static str {
-    doc.trim().trim_end_matches('.')
+/// A counter's description as the end of "17 ...": its first word small, unless it is an abbreviation.
+const fn lower<const N: usize>(doc: &str) -> [u8; N] {
+    let (doc, mut out) = (doc.as_bytes(), [0; N]);
+    let mut i = 0;
+    while i < N {
+        let first = i <= 1 && i + 1 < N && doc[i + 1].is_ascii_lowercase();
+        out[i] = if first { doc[i].to_ascii_lowercase() } else { doc[i] };
+        i += 1;
+    }
+    out
 }
 
 macro_rules! reasons {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use flowlane_rss::UdpFields;
 use flowlane_stack::Connect;
 use flowlane_stack::tcp::{
-    Accepted, ConnId, ConnectError, DropReason, Failure, ListenError, ListenOptions, ListenerId, RecvError, State,
+    Accepted, ConnId, ConnectError, DropReason, Failure, ListenError, ListenOptions, ListenerId, RecvError,
+    State,
 };
 
 use crate::net::{Host, Net, Plan, end, ip};
@@ -138,8 +139,7 @@ fn a_port_nobody_listens_on_is_refused() {
         lane.tcp_close(net.now, &net.pool, client).unwrap();
         assert_eq!(lane.tcp_counts(), (0, 0));
         assert!(lane.tcp_info(client).is_err(), "a handle that was given up");
-        let refused: u64 =
-            net.b.lanes.iter().map(|l| l.stats().tcp.dropped(DropReason::NoConnection)).sum();
+        let refused: u64 = net.b.lanes.iter().map(|l| l.stats().tcp.dropped(DropReason::NoConnection)).sum();
         assert_eq!(refused, 1);
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Flow {
 pub(super) struct List {
     /// By bucket, then hash.
     pub(super) flows: Vec<Flow>,
-    /// Datagrams of flows that found the table full.
+    /// Datagrams and connections of flows that found the table full.
     pub(super) beyond: u64,
 }
 
@@ -49,6 +49,11 @@ impl Flows {
     /// Counts a batch of a lane.
     pub(super) fn count(&self, bucket: u16, batch: &[Datagram]) {
         self.add(bucket, batch.iter().map(|d| (d.flow_hash(), d.hash_type())));
+    }
+
+    /// Counts a connection of a lane.
+    pub(super) fn connection(&self, bucket: u16, hash: u32, hash_type: u8) {
+        self.add(bucket, std::iter::once((hash, hash_type)));
     }
 
     fn add(&self, bucket: u16, keys: impl Iterator<Item = (u32, u8)>) {

@@ -7,11 +7,12 @@
 //!   ^C, SIGTERM   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
-//! The services themselves ([`udp`]) are a dozen lines in each lane, and share nothing.
+//! The services themselves ([`udp`], [`tcp`]) are a dozen lines in each lane, and share nothing.
 
 mod flows;
 mod plan;
 mod show;
+mod tcp;
 mod udp;
 
 use crate::link::give_up_privileges;
@@ -33,29 +34,43 @@ pub(crate) enum Serve {
     UdpEcho(plan::Arguments),
     /// Counts datagrams and throws them away.
     UdpDiscard(plan::Arguments),
+    /// Sends every byte of a connection back.
+    TcpEcho(plan::Arguments),
+    /// Reads connections to their end and throws the bytes away.
+    TcpDiscard(plan::Arguments),
 }
 
-/// What a service does with a datagram.
+/// What a service does with what it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
-    Echo,
-    Discard,
+    UdpEcho,
+    UdpDiscard,
+    TcpEcho,
+    TcpDiscard,
 }
 
 impl Service {
     fn name(self) -> &'static str {
         match self {
-            Self::Echo => "udp-echo",
-            Self::Discard => "udp-discard",
+            Self::UdpEcho => "udp-echo",
+            Self::UdpDiscard => "udp-discard",
+            Self::TcpEcho => "tcp-echo",
+            Self::TcpDiscard => "tcp-discard",
         }
+    }
+
+    fn is_tcp(self) -> bool {
+        matches!(self, Self::TcpEcho | Self::TcpDiscard)
     }
 }
 
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let (service, arguments) = match self {
-            Self::UdpEcho(arguments) => (Service::Echo, arguments),
-            Self::UdpDiscard(arguments) => (Service::Discard, arguments),
+            Self::UdpEcho(arguments) => (Service::UdpEcho, arguments),
+            Self::UdpDiscard(arguments) => (Service::UdpDiscard, arguments),
+            Self::TcpEcho(arguments) => (Service::TcpEcho, arguments),
+            Self::TcpDiscard(arguments) => (Service::TcpDiscard, arguments),
         };
         serve(&Plan::new(service, arguments)?)
     }
@@ -66,7 +81,7 @@ enum Event {
     Signal(i32),
     /// A lane could not open its socket.
     Failed(flowlane::SocketError),
-    /// A lane waits for datagrams.
+    /// A lane waits for datagrams or connections.
     Ready,
 }
 
@@ -77,7 +92,9 @@ fn serve(plan: &Plan) -> anyhow::Result<()> {
     let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = Runtime::builder().workers(plan.workers).pin(plan.pin).idle(plan.idle);
-    let host = builder.host(udp::host(plan, flows.clone(), events.clone()));
+    let (own, more) = (flows.clone(), events.clone());
+    let host = if plan.service.is_tcp() { tcp::host(plan, own, more) } else { udp::host(plan, own, more) };
+    let host = builder.host(host);
     builder.link(host, 0, plan.link.clone().open(&plan.ours(), &plan.rss));
     builder.before_start(give_up_privileges);
     let runtime = builder.start()?;

@@ -5,13 +5,13 @@ use crate::commands::rss::steering::{DefaultKey, Steering};
 use crate::link::LinkSpec;
 use crate::units;
 use anyhow::bail;
-use flowlane::{Idle, Prefix, Rss};
+use flowlane::{Host, Idle, Interface, Prefix, Rss};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Arguments of every UDP service.
+/// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Link: tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT.
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Print a line for each worker this often.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     interval: Option<Duration>,
-    /// Count flows; listed at the end and on SIGUSR1.
+    /// Count the datagrams or connections of each flow; listed at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
     /// Open a control socket, for 'flowlane stat'.
@@ -112,6 +112,18 @@ impl Plan {
             control: a.control,
             json: a.json,
         })
+    }
+
+    /// The host that serves, with `main` in every lane.
+    pub(super) fn host<F, R>(&self, main: F) -> Host
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let interface =
+            Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
+        let host = Host::new("server", self.rss.clone(), main).interface(interface);
+        self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
     }
 
     /// Our addresses alone, without their networks: what to take from a link.

@@ -2,7 +2,7 @@
 
 use super::Service;
 use super::flows::List;
-use flowlane::stack_stats::Counters;
+use flowlane::stack_stats::{Counters, LaneStats};
 use flowlane::stats::{LaneReport, Report, WorkerReport};
 use flowlane_rss::HashType;
 use serde_json::json;
@@ -26,11 +26,11 @@ struct Work {
 }
 
 impl Work {
-    fn of(worker: &WorkerReport) -> Self {
+    fn of(service: Service, worker: &WorkerReport) -> Self {
         let mut work = Self::default();
         for lane in &worker.lanes {
-            work.received += lane.stats.udp.delivered;
-            work.sent += lane.stats.udp.sent;
+            work.received += received(service, &lane.stats);
+            work.sent += sent(service, &lane.stats);
             work.dropped += lane.stats.drops.total();
             work.redirected += lane.redirected;
         }
@@ -48,9 +48,9 @@ impl Show {
         let mut out = io::stdout().lock();
         let second = took.as_secs_f64().max(1e-9);
         for worker in &after.workers {
-            let now = Work::of(worker);
-            let then =
-                before.workers.iter().find(|w| w.worker == worker.worker).map(Work::of).unwrap_or_default();
+            let now = Work::of(self.service, worker);
+            let then = before.workers.iter().find(|w| w.worker == worker.worker);
+            let then = then.map(|w| Work::of(self.service, w)).unwrap_or_default();
             // A lane that moved takes its counters along, so a difference may be negative: nothing then.
             let work = Work {
                 received: now.received.saturating_sub(then.received),
@@ -63,14 +63,19 @@ impl Show {
                 let line = json!({
                     "version": 1, "kind": "interval", "worker": worker.worker, "seconds": second,
                     "received": work.received, "sent": work.sent, "dropped": work.dropped,
-                    "redirected": work.redirected, "datagrams-per-second": rate,
+                    "redirected": work.redirected, per_second(self.service): rate,
                 });
                 writeln!(out, "{line}")?;
             } else {
                 writeln!(
                     out,
-                    "worker {}: {rate} datagrams/s, received {}, sent {}, redirected {}, dropped {}",
-                    worker.worker, work.received, work.sent, work.redirected, work.dropped,
+                    "worker {}: {rate} {}/s, received {}, sent {}, redirected {}, dropped {}",
+                    worker.worker,
+                    unit(self.service),
+                    work.received,
+                    work.sent,
+                    work.redirected,
+                    work.dropped,
                 )?;
             }
         }
@@ -108,7 +113,7 @@ impl Show {
             )?;
         }
         if list.beyond > 0 {
-            writeln!(out, "flows beyond those: {} datagrams", list.beyond)?;
+            writeln!(out, "flows beyond those: {}", list.beyond)?;
         }
         out.flush()
     }
@@ -130,9 +135,10 @@ impl Show {
                 drops.iter().map(|c| (c.name.to_owned(), c.value.into())).collect();
             let summary = json!({
                 "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
-                "received": total.udp.delivered, "sent": total.udp.sent,
+                "received": received(self.service, &total), "sent": sent(self.service, &total),
+                "connections": total.tcp.connection_accepts,
                 "alignment": steering.alignment(), "misdirected": steering.misdirected,
-                "drops": drops, "buckets": lanes.iter().map(|l| bucket_json(l)).collect::<Vec<_>>(),
+                "drops": drops, "buckets": lanes.iter().map(|l| bucket_json(self.service, l)).collect::<Vec<_>>(),
             });
             writeln!(out, "{summary}")?;
             return out.flush();
@@ -148,8 +154,8 @@ impl Show {
                 "{:>6} {:>6} {:>12} {:>12} {:>12} {:>12} {:>12}",
                 lane.bucket,
                 lane.worker,
-                lane.stats.udp.delivered,
-                lane.stats.udp.sent,
+                received(self.service, &lane.stats),
+                sent(self.service, &lane.stats),
                 lane.aligned,
                 lane.redirected,
                 lane.stats.drops.total(),
@@ -158,12 +164,15 @@ impl Show {
         for drop in drops {
             writeln!(out, "dropped: {} {}", drop.value, drop.text)?;
         }
+        if self.service.is_tcp() {
+            writeln!(out, "connections: {}", total.tcp.connection_accepts)?;
+        }
         writeln!(
             out,
             "{}: received {}, sent {}, alignment {:.1} %, {:.1} s",
             self.service.name(),
-            total.udp.delivered,
-            total.udp.sent,
+            received(self.service, &total),
+            sent(self.service, &total),
             steering.alignment() * 100.0,
             took.as_secs_f64(),
         )?;
@@ -171,10 +180,27 @@ impl Show {
     }
 }
 
-fn bucket_json(lane: &LaneReport) -> serde_json::Value {
+/// What a service's packets are called.
+fn unit(service: Service) -> &'static str {
+    if service.is_tcp() { "segments" } else { "datagrams" }
+}
+
+fn per_second(service: Service) -> &'static str {
+    if service.is_tcp() { "segments-per-second" } else { "datagrams-per-second" }
+}
+
+fn received(service: Service, stats: &LaneStats) -> u64 {
+    if service.is_tcp() { stats.tcp.packets_received } else { stats.udp.delivered }
+}
+
+fn sent(service: Service, stats: &LaneStats) -> u64 {
+    if service.is_tcp() { stats.tcp.packets_sent } else { stats.udp.sent }
+}
+
+fn bucket_json(service: Service, lane: &LaneReport) -> serde_json::Value {
     json!({
-        "bucket": lane.bucket, "worker": lane.worker, "received": lane.stats.udp.delivered,
-        "sent": lane.stats.udp.sent, "aligned": lane.aligned, "redirected": lane.redirected,
+        "bucket": lane.bucket, "worker": lane.worker, "received": received(service, &lane.stats),
+        "sent": sent(service, &lane.stats), "aligned": lane.aligned, "redirected": lane.redirected,
         "dropped": lane.stats.drops.total(),
     })
 }

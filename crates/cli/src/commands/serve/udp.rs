@@ -3,7 +3,7 @@
 use super::flows::Flows;
 use super::plan::Plan;
 use super::{Event, Service};
-use flowlane::{Host, Interface, SocketError, UdpSocket};
+use flowlane::{Host, SocketError, UdpSocket};
 use std::sync::mpsc::Sender;
 
 /// Datagrams handled at once.
@@ -12,8 +12,7 @@ const BATCH: usize = 64;
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
     let (port, service) = (plan.port, plan.service);
-    let interface = Interface { addresses: plan.addresses.clone(), vlan: plan.vlan, ..Interface::default() };
-    let host = Host::new("server", plan.rss.clone(), move || {
+    plan.host(move || {
         let (flows, events) = (flows.clone(), events.clone());
         async move {
             let socket = match UdpSocket::on_port(port) {
@@ -28,8 +27,7 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
             // Ends when the runtime does.
             let _ = lane(socket, service, flows).await;
         }
-    });
-    plan.gateways.iter().fold(host.interface(interface), |host, gateway| host.gateway(*gateway))
+    })
 }
 
 async fn lane(socket: UdpSocket, service: Service, flows: Option<Flows>) -> Result<(), SocketError> {
@@ -41,10 +39,10 @@ async fn lane(socket: UdpSocket, service: Service, flows: Option<Flows>) -> Resu
             flows.count(bucket, &batch);
         }
         match service {
-            Service::Echo => {
+            Service::UdpEcho => {
                 socket.reply_batch(&mut batch).await?;
             }
-            Service::Discard => batch.clear(),
+            _ => batch.clear(),
         }
     }
 }

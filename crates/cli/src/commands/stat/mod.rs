@@ -30,7 +30,7 @@ pub(crate) struct Stat {
     /// Sockets with flow hash, hash type, bucket and worker of what they last received.
     #[arg(short = 'R')]
     flows: bool,
-    /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp or drops.
+    /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp or drops.
     #[arg(short = 'p', value_name = "PROTO")]
     protocol: Option<String>,
     /// Control socket of the instance.

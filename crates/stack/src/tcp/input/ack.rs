@@ -1,12 +1,12 @@
 //! Step five: the acknowledgement.
 
+use super::super::Seq;
 use super::super::connection::{Connection, Flags, NEVER, State};
-use super::super::lane::Core;
 use super::super::flight::Phase;
+use super::super::lane::Core;
 use super::super::segment::Segment;
 use super::super::sent::{AckClock, Delivered};
 use super::super::stats::DropReason;
-use super::super::Seq;
 use super::syn_sent::refuse;
 use super::{Step, Stop};
 use crate::packet::Cx;
@@ -82,17 +82,23 @@ impl Connection {
     }
 
     /// RFC 9293 §3.10.7.4: SND.WND, SND.WL1, SND.WL2 "prevent using old segments to update the window".
+    ///
+    /// A segment that acknowledges something new is not old, even if its data is a retransmission: taken without its
+    /// window it would move the right edge beyond what the peer allowed. Two ends that both believed so would drop each
+    /// other's segments as beyond the window for ever.
     #[inline]
     fn update_window(&mut self, core: &mut Core, seg: &Segment) {
         let window = u32::from(seg.window) << self.snd_scale;
-        let newer = self.snd_wl1 < seg.seq || self.snd_wl1 == seg.seq && self.snd_wl2 <= seg.ack;
+        let newer = self.snd_wl1 < seg.seq
+            || self.snd_wl1 == seg.seq && self.snd_wl2 <= seg.ack
+            || self.snd_una < seg.ack;
         if newer {
             if window > self.snd_wnd && seg.ack == self.snd_una && seg.len == 0 {
                 core.stats.window_updates_received += 1;
             }
             self.snd_wnd = window;
             self.max_snd_wnd = self.max_snd_wnd.max(window);
-            (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
+            (self.snd_wl1, self.snd_wl2) = (self.snd_wl1.max(seg.seq), seg.ack);
         }
     }
 

@@ -18,13 +18,8 @@ pub(super) const PEER_PORT: u16 = 40_000;
 pub(super) const PEER_ISS: u32 = u32::MAX - 2000;
 
 pub(super) fn pool_of(frames: usize) -> Pool {
-    let config = MemoryConfig {
-        frames_per_home: frames,
-        frame_size: 2048,
-        homes: 1,
-        huge_pages: false,
-        lock: false,
-    };
+    let config =
+        MemoryConfig { frames_per_home: frames, frame_size: 2048, homes: 1, huge_pages: false, lock: false };
     FrameMemory::new(&config).unwrap().attach(0).unwrap()
 }
 

@@ -223,7 +223,12 @@ impl End {
                 }
                 Ok(n) => {
                     for (at, b) in buffer[..n].iter().enumerate() {
-                        assert_eq!(*b, byte(self.read + at as u64), "byte {} of the stream", self.read + at as u64);
+                        assert_eq!(
+                            *b,
+                            byte(self.read + at as u64),
+                            "byte {} of the stream",
+                            self.read + at as u64
+                        );
                     }
                     self.digest = digest(self.digest, &buffer[..n]);
                     self.read += n as u64;
@@ -398,10 +403,7 @@ fn random_config(rng: &mut Rng) -> TcpConfig {
         ),
         send_buffer: pick(
             rng,
-            &[
-                BufferSize { initial: 4000, max: 4000 },
-                BufferSize { initial: 64 << 10, max: 4 << 20 },
-            ],
+            &[BufferSize { initial: 4000, max: 4000 }, BufferSize { initial: 64 << 10, max: 4 << 20 }],
         ),
         syn_cookies: pick(rng, &[SynCookies::WhenFull, SynCookies::WhenFull, SynCookies::Always]),
         retries: 40,
@@ -430,10 +432,8 @@ fn any_weather() {
             mark: pick(&mut rng, &[0, 0, 20]),
         };
         let sizes = [u64::from(rng.below(300_000)), u64::from(rng.below(100_000))];
-        let offload = Offload {
-            checksum: rng.below(4) == 0,
-            segmentation: pick(&mut rng, &[0, 0, 0, 10_000, 65_000]),
-        };
+        let offload =
+            Offload { checksum: rng.below(4) == 0, segmentation: pick(&mut rng, &[0, 0, 0, 10_000, 65_000]) };
         let configs = [random_config(&mut rng), random_config(&mut rng)];
         let net = Net::new(seed, configs, weather, offload);
         let outcome = transfer(net, sizes, None);

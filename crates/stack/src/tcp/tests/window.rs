@@ -103,3 +103,18 @@ fn data_beyond_the_window() {
     s.expect_read(2000);
     assert_eq!(s.tcp.stats().after_window_bytes, 400);
 }
+
+/// The peer's retransmission acknowledges something new: its window counts, or the right edge would move beyond what the
+/// peer allowed.
+#[test]
+fn a_retransmission_that_acknowledges_brings_its_window() {
+    let mut s = Scene::established(Scene::config());
+    s.write(3000);
+    send!(s, 20, ". 1001:2001(1000) ack 1 win 5000");
+    assert_eq!(s.info().snd_wnd, 5000);
+    send!(s, 21, ". 1:1001(1000) ack 2001 win 3000");
+    assert_eq!((s.info().snd_wnd, s.info().outstanding), (3000, 1000));
+    // An old acknowledgement does not.
+    send!(s, 22, ". 1:1(0) ack 1001 win 9000");
+    assert_eq!(s.info().snd_wnd, 3000);
+}
