@@ -141,6 +141,13 @@ impl Lane {
     /// Takes in a frame from a link of the host or from another lane.
     #[inline]
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
+        let frame = match class {
+            Class::Ethernet => match self.express_input(frame) {
+                Ok(()) => return,
+                Err(frame) => frame,
+            },
+            Class::IpDirect => frame,
+        };
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
         let inbound = match class {
             Class::Ethernet => self.ip.input(&mut cx, frame),
@@ -223,6 +230,19 @@ impl Lane {
             }
         }
         frame
+    }
+
+    /// Moves up to `max` frames that are to be sent to `into`, as [`Lane::poll_output`] would one by one; for hosts with
+    /// one link, where it does not matter which link each is for.
+    #[inline]
+    pub fn drain_output(&mut self, max: usize, into: &mut Vec<Frame>) -> usize {
+        let n = self.ip.drain_output(max, into);
+        if n > 0 && !self.senders.is_empty() && self.ip.has_room() {
+            for waker in self.senders.drain(..) {
+                waker.wake();
+            }
+        }
+        n
     }
 
     /// Frames waiting to be sent.

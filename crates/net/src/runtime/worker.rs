@@ -480,6 +480,11 @@ impl Worker {
 
 /// Moves a lane's output to its ports while they have room. `true` if something is left.
 pub(crate) fn drain_output(slot: &mut LaneSlot, host: &HostView, ports: &mut [Port]) -> bool {
+    if let [only] = host.ports[..] {
+        let port = &mut ports[only];
+        port.room -= slot.lane.drain_output(port.room, &mut port.output);
+        return slot.lane.output_len() > 0;
+    }
     // Which link the next frame is for is known only when it is out, so all links need room.
     while slot.lane.output_len() > 0 {
         if host.ports.iter().any(|p| ports[*p].room == 0) {
