@@ -234,6 +234,18 @@ fn ask(to: &str, ports: usize, each: usize) -> usize {
     back
 }
 
+/// No thread of it has any capability left.
+fn assert_no_privileges(service: &Service) {
+    let tasks = format!("/proc/{}/task", service.child.id());
+    for task in std::fs::read_dir(tasks).unwrap().flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+        let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_owned();
+        assert_eq!(line("CapEff:"), "0000000000000000", "{status}");
+        assert_eq!(line("CapPrm:"), "0000000000000000", "{status}");
+        assert_eq!(line("NoNewPrivs:"), "1", "{status}");
+    }
+}
+
 fn echo_over(kind: &str, tag: &str) {
     let Some(lab) = Lab::up(tag) else { return };
     let scratch = Scratch::new(tag);
@@ -246,6 +258,8 @@ fn echo_over(kind: &str, tag: &str) {
     assert!(ready.contains("10.11.2.1 and fd00:11:2::1 port 8080"), "{ready}");
     assert_eq!(lab.inside(|| ask("10.11.2.1:8080", 16, 4)), 64);
     assert_eq!(lab.inside(|| ask("[fd00:11:2::1]:8080", 16, 4)), 64);
+
+    assert_no_privileges(&service);
 
     let stat = |letters: &str| text(&format!("stat {letters} --control {control}"));
     assert!(stat("-s -s -p udp").contains("\t128 datagrams received\n"));
@@ -283,6 +297,31 @@ fn echo_over_af_xdp() {
 #[test]
 fn echo_over_af_packet() {
     echo_over("af-packet", "p");
+}
+
+#[test]
+fn echo_over_tap() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let namespace = flowlane_testnet::Namespace::new(&format!("fltap{}", std::process::id())).unwrap();
+    let mut inside = Command::new("ip");
+    inside.args(["netns", "exec", namespace.name(), env!("CARGO_BIN_EXE_flowlane")]);
+    let serve =
+        "serve udp-echo --link tap:t0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json -d";
+    inside.args(serve.split_whitespace()).stdin(Stdio::null());
+    let (service, ready) = Service::start(inside);
+    assert!(ready.contains("tap:t0"), "{ready}");
+    namespace.ip("addr add 10.11.2.2/24 dev t0").unwrap();
+    namespace.ip("addr add fd00:11:2::2/64 dev t0 nodad").unwrap();
+    namespace.ip("link set t0 up").unwrap();
+    assert_eq!(namespace.run(|| ask("10.11.2.1:8080", 8, 4)).unwrap(), 32);
+    assert_eq!(namespace.run(|| ask("[fd00:11:2::1]:8080", 8, 4)).unwrap(), 32);
+    assert_no_privileges(&service);
+    let summary = last_json(&service.interrupt(), "summary");
+    assert_eq!((&summary["received"], &summary["sent"]), (&64.into(), &64.into()));
+    assert_eq!(summary["alignment"], 1.0);
 }
 
 #[test]
