@@ -106,6 +106,18 @@ fn last_json(text: &str, kind: &str) -> Value {
     documents.rfind(|d| d["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {text}"))
 }
 
+/// Exactly the members that the schema requires.
+fn has_the_shape(document: &Value, kind: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/serve-v1.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut required: Vec<&str> =
+        schema["$defs"][kind]["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
+    let mut present: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    required.sort_unstable();
+    present.sort_unstable();
+    assert_eq!(present, required, "{kind}");
+}
+
 #[test]
 fn bad_arguments() {
     let usual = "--link tap:flnone0 --addr 10.11.2.1/24 --no-pin";
@@ -274,7 +286,10 @@ fn echo_over(kind: &str, tag: &str) {
 
     service.signal(Signal::USR1);
     let printed = service.interrupt();
+    has_the_shape(&last_json(&printed, "interval"), "Interval");
+    has_the_shape(&last_json(&printed, "flows"), "Flows");
     let summary = last_json(&printed, "summary");
+    has_the_shape(&summary, "Summary");
     assert_eq!((&summary["received"], &summary["sent"]), (&128.into(), &128.into()), "{printed}");
     let sum = |key: &str| {
         summary["buckets"].as_array().unwrap().iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>()
