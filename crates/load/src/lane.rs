@@ -33,6 +33,8 @@ const GRACE: u64 = 100_000_000;
 /// How often it is asked whether anybody answers, and how long in all.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
 const PROBES: u64 = 30;
+/// The kernel wakes a sleeper up to this late (its timer slack is 50 us): so near to a moment the worker stays awake.
+const NEAR: u64 = 80_000;
 /// Wait after the last answer, for answers that come twice.
 const LINGER: u64 = 10_000_000;
 
@@ -206,8 +208,8 @@ impl Lane {
                     self.wait_until(end).await?;
                     return Ok(end);
                 }
-                Next::At(moment) => self.sleep_or_receive(moment).await?,
-                Next::More | Next::Answer => flowlane::yield_now().await,
+                Next::At(moment) if moment > now + 2 * NEAR => self.sleep_or_receive(moment - NEAR).await?,
+                Next::At(_) | Next::More | Next::Answer => flowlane::yield_now().await,
             }
         }
     }

@@ -330,6 +330,7 @@ impl Builder {
                     interfaces: interfaces.clone(),
                     routes: routes(host),
                     udp: host.udp,
+                    reassembly: Default::default(),
                     seed: seeds.next()?,
                 });
                 let slot = LaneSlot {
