@@ -65,17 +65,26 @@ impl Drop for Scratch {
 /// A running service. Killed on drop.
 struct Service {
     child: Child,
+    /// Lines on standard output and standard error.
+    printed: Receiver<String>,
     lines: Receiver<String>,
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (said, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+    });
+    lines
 }
 
 impl Service {
     /// Starts it and waits until it says that it serves.
     fn start(mut command: Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (said, lines) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
-        let service = Self { child, lines };
+        let printed = lines(child.stdout.take().unwrap());
+        let lines = lines(child.stderr.take().unwrap());
+        let service = Self { child, printed, lines };
         let ready = service.lines.recv_timeout(PATIENCE).expect("it says that it serves, or why not");
         (service, ready)
     }
@@ -87,10 +96,9 @@ impl Service {
     /// ^C; what it printed.
     fn interrupt(mut self) -> String {
         self.signal(Signal::INT);
-        let mut text = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let text: Vec<String> = self.printed.iter().collect();
         assert!(self.child.wait().unwrap().success());
-        text
+        text.join("\n")
     }
 }
 
@@ -284,9 +292,10 @@ fn echo_over(kind: &str, tag: &str) {
     let steering = &report["rss"]["hosts"][0]["steering"];
     assert_eq!(steering["redirected"], 0, "the card and the lanes agree: {steering}");
 
+    let interval = service.printed.recv_timeout(PATIENCE).unwrap();
+    has_the_shape(&last_json(&interval, "interval"), "Interval");
     service.signal(Signal::USR1);
     let printed = service.interrupt();
-    has_the_shape(&last_json(&printed, "interval"), "Interval");
     has_the_shape(&last_json(&printed, "flows"), "Flows");
     let summary = last_json(&printed, "summary");
     has_the_shape(&summary, "Summary");
