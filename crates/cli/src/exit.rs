@@ -28,3 +28,22 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     eprintln!("flowlane: {error:#}");
     if error.is::<Missed>() { ExitCode::from(1) } else { ExitCode::from(2) }
 }
+
+/// Says in one line what is wrong with the arguments; help and version, when asked for, are no mistake.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody reads it: nobody minds.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{text}");
+        return ExitCode::from(2);
+    }
+    // What follows the first empty line is advice on where to look.
+    let lines: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
+    let line = lines.join(" ");
+    eprintln!("flowlane: {}", line.strip_prefix("error: ").unwrap_or(&line));
+    ExitCode::from(2)
+}

@@ -5,7 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod drops;
 mod exit;
+mod interrupt;
+mod link;
+mod progress;
+mod steering;
+mod units;
 
 use clap::Parser;
 
@@ -18,6 +24,8 @@ struct Cli {
 }
 
 fn main() -> std::process::ExitCode {
-    let cli = Cli::parse();
-    exit::code(cli.command.run())
+    match Cli::try_parse() {
+        Ok(cli) => exit::code(cli.command.run()),
+        Err(e) => exit::usage(&e),
+    }
 }

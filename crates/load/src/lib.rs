@@ -1,2 +1,30 @@
-//! See the workspace README.
+//! The traffic generator of Flowlane, an ordinary user of the crate `flowlane`.
+//!
+//! It sends UDP datagrams from any number of client addresses and ports, at moments fixed beforehand or in a window,
+//! and accounts for each: answered, lost, late, overtaken, doubled, damaged. Latency counts from the moment at which a
+//! datagram was *to be* sent, and the generator's own lateness is measured next to it, so that its figures can be
+//! trusted or are seen not to be.
+//!
+//! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
+//! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
+//! [`units`] (numbers as people type them).
 #![forbid(unsafe_code)]
+
+pub mod clients;
+pub mod flows;
+mod lane;
+pub mod load;
+pub mod order;
+pub mod outcome;
+pub mod payload;
+pub mod schedule;
+pub mod threshold;
+pub mod units;
+mod window;
+
+pub use clients::ClientRange;
+pub use flows::{Aim, FlowWish, NoFlows, Wanted};
+pub use load::{Load, LoadConfig, LoadError, Pace, Progress};
+pub use outcome::{Counts, LaneOutcome, Outcome, Percentiles};
+pub use payload::MIN_PAYLOAD;
+pub use threshold::Threshold;

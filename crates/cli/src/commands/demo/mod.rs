@@ -1,0 +1,159 @@
+//! `flowlane demo`: the whole stack in one process, without root.
+//!
+//! Two hosts on the same workers, joined by a wire in memory with an emulated card at either end: a server that echoes
+//! UDP, one socket a lane, and a client that keeps a window of datagrams on their way in every lane. The client picks
+//! flows whose questions hit a bucket of the worker they are sent from, and whose answers come back to the lane that
+//! asked. So every packet stays on its core all the way, and the table that is printed says whether it did.
+
+mod report;
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Rss, Runtime, UdpFields, UdpSocket};
+use flowlane_load::{Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Wanted, flows};
+
+use crate::exit::Missed;
+use crate::interrupt::Interrupt;
+use crate::{progress, steering, units};
+
+/// The server's port (echo, RFC 862).
+const PORT: u16 = 7;
+/// MTU of the wire, bytes.
+const MTU: u16 = 1500;
+/// Largest payload: the MTU without the headers of IPv4 and UDP.
+const MAX_PAYLOAD: usize = MTU as usize - 28;
+/// Flows of each client lane.
+const FLOWS_PER_LANE: usize = 128;
+
+/// Two stacks in one process, joined in memory: UDP echo at full speed, without root.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How long to run.
+    #[arg(long, default_value = "5s", value_parser = units::duration)]
+    duration: Duration,
+    /// Workers, each a thread on a core of its own [default: 2, or 1 where there is one processor].
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Payload of a datagram, bytes.
+    #[arg(long, default_value = "510", value_parser = units::size)]
+    size: usize,
+    /// Datagrams on their way at once in each lane of the client.
+    #[arg(long, default_value = "128", value_parser = units::count)]
+    window: u64,
+    /// Hash UDP over addresses and ports instead of addresses alone.
+    #[arg(long)]
+    udp_4tuple: bool,
+    /// Print JSON (docs/schema/demo.json).
+    #[arg(long)]
+    json: bool,
+    /// Make keys and flows repeat from run to run.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// What runs: arguments that were checked.
+struct Plan {
+    workers: usize,
+    fields: UdpFields,
+    server: Arc<Rss>,
+    client: Arc<Rss>,
+    load: LoadConfig,
+}
+
+impl Demo {
+    /// Runs it.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let plan = self.plan()?;
+        let interrupt = Interrupt::listen()?;
+        let load = Load::new(plan.load.clone())?;
+
+        let mut builder = Runtime::builder().workers(plan.workers);
+        if let Some(seed) = self.seed {
+            builder = builder.seed(seed);
+        }
+        let server =
+            Host::new("server", plan.server.clone(), echo).interface(interface("10.77.0.1/16", &[])?);
+        let server = builder.host(server);
+        let client = Host::new("client", plan.client.clone(), load.main())
+            .interface(interface("10.77.0.2/16", &[clients()?])?);
+        let client = builder.host(client);
+        builder.pair((server, 0), (client, 0), PairConfig { mtu: MTU, ..PairConfig::default() });
+        let runtime = builder.start()?;
+        let outcome = progress::watch(&load, self.duration, &interrupt, false);
+        let report = runtime.stop();
+
+        let report = report::Report::new(&plan, &outcome, &report, (server, client), self);
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        } else {
+            report.print(&mut out)?;
+        }
+        match report.failure() {
+            Some(failure) => bail!(Missed(failure)),
+            None => Ok(()),
+        }
+    }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        ensure!(!self.duration.is_zero(), "--duration must be more than nothing");
+        ensure!(
+            (MIN_PAYLOAD..=MAX_PAYLOAD).contains(&self.size),
+            "--size {}: from {MIN_PAYLOAD} (the generator's header) to {MAX_PAYLOAD} bytes (an MTU of {MTU})",
+            self.size
+        );
+        ensure!((1..=4096).contains(&self.window), "--window {}: from 1 to 4096", self.window);
+        let workers = steering::workers(self.workers, 2);
+        ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
+        let fields = if self.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
+        let server = steering::rss(workers, fields, None, self.seed)?;
+        let client = steering::rss(workers, fields, None, self.seed.map(|s| !s))?;
+        let target = Endpoint::new(IpAddr::from([10, 77, 0, 1]), PORT);
+        let flows = flows::choose(&FlowWish {
+            target,
+            clients: &[clients()?],
+            flows: FLOWS_PER_LANE * client.buckets.len(),
+            rss: &client,
+            aim: Some(Aim { rss: &server, wanted: Wanted::SameWorker }),
+        })?;
+        let load = LoadConfig {
+            target,
+            flows,
+            pace: Pace::Window(self.window as usize),
+            size: self.size,
+            duration: self.duration,
+            timeout: Duration::from_secs(1),
+            discard: false,
+            seed: steering::seed(self.seed)?,
+        };
+        Ok(Plan { workers, fields, server: Arc::new(server), client: Arc::new(client), load })
+    }
+}
+
+/// What runs in every lane of the server.
+async fn echo() {
+    let Ok(socket) = UdpSocket::on_port(PORT) else { return };
+    let mut batch = Vec::with_capacity(256);
+    while socket.recv_batch(&mut batch, 256).await.is_ok() {
+        if socket.reply_batch(&mut batch).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Where datagrams come from.
+fn clients() -> anyhow::Result<ClientRange> {
+    Ok("10.77.128.0/17".parse()?)
+}
+
+fn interface(address: &str, claimed: &[ClientRange]) -> anyhow::Result<Interface> {
+    let address: Prefix = address.parse()?;
+    let claimed = claimed.iter().flat_map(ClientRange::prefixes).collect();
+    Ok(Interface { addresses: vec![address], claimed, vlan: None })
+}

@@ -1,0 +1,215 @@
+//! What the demo found: a table per bucket and worker, a line of latencies, a verdict; or the same as JSON.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use flowlane::UdpFields;
+use flowlane_load::{Counts, Outcome, Percentiles};
+use serde::Serialize;
+
+use super::{Demo, Plan};
+use crate::drops;
+use crate::units::{show_count, show_nanos};
+
+/// Version of the JSON's shape: it grows when a field changes its meaning or goes away.
+const VERSION: u32 = 1;
+
+/// Counts of a bucket, a worker, or all of the server.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Row {
+    /// Frames received.
+    received: u64,
+    /// Of them, on the queue of the worker that owns the bucket.
+    aligned: u64,
+    /// Of them, handed over by another worker.
+    redirected: u64,
+    /// Packets dropped, all reasons.
+    dropped: u64,
+    /// Datagrams echoed.
+    echoed: u64,
+    /// Datagrams echoed a second.
+    per_second: u64,
+}
+
+impl Row {
+    fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.aligned += other.aligned;
+        self.redirected += other.redirected;
+        self.dropped += other.dropped;
+        self.echoed += other.echoed;
+        self.per_second += other.per_second;
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct BucketRow {
+    bucket: u16,
+    worker: usize,
+    #[serde(flatten)]
+    row: Row,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct WorkerRow {
+    worker: usize,
+    #[serde(flatten)]
+    row: Row,
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Report {
+    version: u32,
+    command: &'static str,
+    size: usize,
+    hash_fields: u32,
+    seconds: f64,
+    buckets: Vec<BucketRow>,
+    workers: Vec<WorkerRow>,
+    total: Row,
+    /// Share of the server's frames that arrived on the worker that owns their bucket.
+    alignment: f64,
+    /// Packets dropped anywhere, by reason.
+    drops: BTreeMap<String, u64>,
+    client: Counts,
+    /// Lost datagrams that no counter explains.
+    unexplained: u64,
+    latency_ns: Percentiles,
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(
+        plan: &Plan,
+        outcome: &Outcome,
+        counted: &flowlane::stats::Report,
+        (server, client): (usize, usize),
+        demo: &Demo,
+    ) -> Self {
+        let seconds = outcome.elapsed.as_secs_f64();
+        let mut buckets = Vec::new();
+        let mut workers: BTreeMap<usize, Row> = (0..plan.workers).map(|w| (w, Row::default())).collect();
+        let mut total = Row::default();
+        for lane in counted.lanes(server) {
+            let echoed = lane.stats.udp.sent_on_original;
+            let row = Row {
+                received: lane.aligned + lane.redirected,
+                aligned: lane.aligned,
+                redirected: lane.redirected,
+                dropped: lane.stats.drops.total(),
+                echoed,
+                per_second: if seconds > 0.0 { (echoed as f64 / seconds) as u64 } else { 0 },
+            };
+            workers.entry(lane.worker).or_default().add(&row);
+            total.add(&row);
+            buckets.push(BucketRow { bucket: lane.bucket, worker: lane.worker, row });
+        }
+        let drops = drops::by_reason(counted, &[("server", server), ("client", client)]);
+        let unexplained = outcome.counts.lost.saturating_sub(drops.values().sum());
+        let mut report = Self {
+            version: VERSION,
+            command: "demo",
+            size: demo.size,
+            hash_fields: if plan.fields == UdpFields::Four { 4 } else { 2 },
+            seconds,
+            buckets,
+            workers: workers.into_iter().map(|(worker, row)| WorkerRow { worker, row }).collect(),
+            total,
+            alignment: counted.steering(server).alignment(),
+            drops,
+            client: outcome.counts,
+            unexplained,
+            latency_ns: Percentiles::from(&outcome.latency),
+            ok: true,
+            failure: None,
+        };
+        report.failure = report.judge(outcome);
+        report.ok = report.failure.is_none();
+        report
+    }
+
+    /// Why the run was no success.
+    fn judge(&self, outcome: &Outcome) -> Option<String> {
+        let Counts { lost, reordered, duplicates, corrupt, strays, received, .. } = self.client;
+        if let Some(failure) = &outcome.failure {
+            return Some(failure.clone());
+        }
+        if self.unexplained > 0 {
+            return Some(format!("{} of {lost} lost datagrams have no counted reason", self.unexplained));
+        }
+        if reordered + duplicates + corrupt + strays > 0 {
+            return Some(format!(
+                "answers out of order: {reordered}, twice: {duplicates}, damaged: {corrupt}, in the wrong lane: {strays}"
+            ));
+        }
+        (received == 0).then(|| "nothing was echoed".to_owned())
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.clone()
+    }
+
+    /// The same for people.
+    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let heads = ["received", "aligned", "redirected", "dropped", "echoed", "echoed/s"];
+        write!(out, "{:>6} {:>6}", "bucket", "worker")?;
+        for head in heads {
+            write!(out, " {head:>12}")?;
+        }
+        writeln!(out)?;
+        for b in &self.buckets {
+            line(out, &b.bucket.to_string(), &b.worker.to_string(), &b.row)?;
+        }
+        for w in &self.workers {
+            line(out, "all", &w.worker.to_string(), &w.row)?;
+        }
+        line(out, "all", "all", &self.total)?;
+        writeln!(out)?;
+        for (reason, count) in &self.drops {
+            writeln!(out, "dropped     {reason} {}", show_count(*count))?;
+        }
+        let c = &self.client;
+        writeln!(
+            out,
+            "client      sent {}, answered {}, lost {}, out of order {}, twice {}",
+            show_count(c.sent),
+            show_count(c.received),
+            show_count(c.lost),
+            show_count(c.reordered),
+            show_count(c.duplicates)
+        )?;
+        writeln!(out, "alignment   {:.2} %", self.alignment * 100.0)?;
+        let l = &self.latency_ns;
+        writeln!(
+            out,
+            "round trip  p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
+            show_nanos(l.p50),
+            show_nanos(l.p90),
+            show_nanos(l.p99),
+            show_nanos(l.p99_9),
+            show_nanos(l.max)
+        )?;
+        writeln!(
+            out,
+            "{} datagrams of {} bytes echoed a second over {:.1} s",
+            show_count(self.total.per_second),
+            self.size,
+            self.seconds
+        )
+    }
+}
+
+fn line(out: &mut impl Write, bucket: &str, worker: &str, row: &Row) -> io::Result<()> {
+    write!(out, "{bucket:>6} {worker:>6}")?;
+    for n in [row.received, row.aligned, row.redirected, row.dropped, row.echoed, row.per_second] {
+        write!(out, " {:>12}", show_count(n))?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,22 @@
+//! `flowlane load`: traffic from many clients on any link, with latencies one can trust.
+
+mod report;
+mod udp;
+
+use clap::Subcommand;
+
+/// What traffic to generate.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Load {
+    /// UDP datagrams to an echo or a sink.
+    Udp(Box<udp::Udp>),
+}
+
+impl Load {
+    /// Generates it.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Udp(udp) => udp.run(),
+        }
+    }
+}

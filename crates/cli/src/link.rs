@@ -1,0 +1,205 @@
+//! Links as the command line names them: `tap:NAME`, `af-packet:NAME`, `af-xdp:NAME[,zero-copy|,copy]`,
+//! `pcap:IN,OUT`; and the opening of one for a host.
+//!
+//! A text becomes a [`LinkSpec`] while arguments are parsed, so a mistake in it is reported before anything is opened.
+//! [`LinkSpec::open`] makes what the runtime's builder takes: the link is opened when the runtime starts, since only
+//! then frame memory and the number of workers are known.
+//!
+//! TAP and AF_PACKET have no card that steers; they are given our own key and table, so that packets come to the worker
+//! that owns their bucket. With AF_XDP the card decides, and what it puts on another queue is handed over.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flowlane::link::af_packet::AfPacketOptions;
+use flowlane::link::af_xdp::AfXdpOptions;
+use flowlane::link::pcap::PcapOptions;
+use flowlane::link::tap::TapOptions;
+use flowlane::link::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
+use flowlane::wire::MacAddr;
+use flowlane::{OpenLink, Prefix, Rss, StartError, Worker};
+use flowlane_sys::bpf::steer::SteeringRules;
+use flowlane_sys::xdp::CopyMode;
+
+/// What can be named, for messages.
+const KINDS: &str = "tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT";
+/// Longest name of an interface in Linux.
+const NAME: usize = 15;
+
+/// A link that was named and not opened yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkSpec {
+    /// The other side of an interface of the kernel.
+    Tap(String),
+    /// Packet sockets on an interface.
+    AfPacket(String),
+    /// The queues of a card.
+    AfXdp(String, CopyMode),
+    /// Capture files: input and output.
+    Pcap(Option<PathBuf>, Option<PathBuf>),
+}
+
+/// Why a text names no link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadLink(String);
+
+impl std::fmt::Display for BadLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadLink {}
+
+impl FromStr for LinkSpec {
+    type Err = BadLink;
+
+    fn from_str(text: &str) -> Result<Self, BadLink> {
+        let unknown = || BadLink(format!("'{text}' is no link: give {KINDS}"));
+        let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
+        match kind {
+            "tap" => Ok(Self::Tap(interface(rest)?)),
+            "af-packet" => Ok(Self::AfPacket(interface(rest)?)),
+            "af-xdp" => {
+                let (name, option) = rest.split_once(',').map_or((rest, None), |(n, o)| (n, Some(o)));
+                let copy = match option {
+                    None => CopyMode::Auto,
+                    Some("zero-copy") => CopyMode::ZeroCopy,
+                    Some("copy") => CopyMode::Copy,
+                    Some(other) => {
+                        return Err(BadLink(format!("'{other}' is no option of af-xdp: zero-copy or copy")));
+                    }
+                };
+                Ok(Self::AfXdp(interface(name)?, copy))
+            }
+            "pcap" => {
+                let (input, output) = rest.split_once(',').unwrap_or((rest, ""));
+                let path = |p: &str| (!p.is_empty()).then(|| PathBuf::from(p));
+                let (input, output) = (path(input), path(output));
+                if input.is_none() && output.is_none() {
+                    return Err(BadLink(
+                        "pcap needs a file to read, a file to write or both: pcap:IN,OUT".into(),
+                    ));
+                }
+                Ok(Self::Pcap(input, output))
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn interface(name: &str) -> Result<String, BadLink> {
+    let wrong =
+        name.is_empty() || name.len() > NAME || name.contains(|c: char| c == '/' || c.is_whitespace());
+    if wrong {
+        return Err(BadLink(format!("'{name}' is no name of an interface (1 to {NAME} letters)")));
+    }
+    Ok(name.to_owned())
+}
+
+impl std::fmt::Display for LinkSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let show = |p: &Option<PathBuf>| p.as_ref().map_or(String::new(), |p| p.display().to_string());
+        match self {
+            Self::Tap(name) => write!(f, "tap:{name}"),
+            Self::AfPacket(name) => write!(f, "af-packet:{name}"),
+            Self::AfXdp(name, _) => write!(f, "af-xdp:{name}"),
+            Self::Pcap(input, output) => write!(f, "pcap:{},{}", show(input), show(output)),
+        }
+    }
+}
+
+impl LinkSpec {
+    /// Makes what [`flowlane::Builder::link`] takes. `ours` are the addresses to take packets for, `rss` steers where
+    /// there is no card that does.
+    pub(crate) fn open(self, ours: &[Prefix], rss: &Rss) -> OpenLink {
+        let claim = ours.iter().fold(Claim::none(), |claim, p| claim.prefix(p.address(), p.len()));
+        let steering = steering(rss);
+        Box::new(move |memory, workers| {
+            let opened = match self {
+                Self::Tap(name) => {
+                    let options = TapOptions { steering: Some(steering), ..TapOptions::new(&name) };
+                    tap::open(&options, memory, workers)
+                }
+                Self::AfPacket(name) => {
+                    let options =
+                        AfPacketOptions { steering: Some(steering), ..AfPacketOptions::new(&name, claim) };
+                    af_packet::open(&options, memory, workers)
+                }
+                Self::AfXdp(name, copy) => {
+                    let options = AfXdpOptions { copy, ..AfXdpOptions::new(&name, claim) };
+                    af_xdp::open(&options, memory, workers)
+                }
+                Self::Pcap(input, output) => {
+                    let mac = MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, 0x0c]);
+                    let options = PcapOptions { input, output, mac, mtu: 1500, clock: since_1970 };
+                    pcap::open(&options, workers)
+                }
+            };
+            opened.map_err(StartError::Link)
+        })
+    }
+}
+
+/// Our own key and table, its slots naming workers.
+fn steering(rss: &Rss) -> SteeringRules {
+    let worker = |bucket: &flowlane::Bucket| {
+        let Worker(worker) = rss.buckets.worker_of(*bucket);
+        worker
+    };
+    SteeringRules {
+        key: rss.hasher().key().as_bytes().to_vec(),
+        table: rss.table.slots().iter().map(worker).collect(),
+        udp_ports: rss.config.udp_ipv4,
+    }
+}
+
+fn since_1970() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Gives up all privileges: for [`flowlane::Builder::before_start`], when links are open and no packet was handled yet.
+pub(crate) fn give_up_privileges() -> Result<(), StartError> {
+    match flowlane_sys::privilege::drop_all() {
+        Ok(_) => Ok(()),
+        Err(e) => {
+            let what = format!("giving up privileges: {e}");
+            Err(StartError::Link(OpenError::Option { link: "before the start".into(), what }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_understood() {
+        let parse = |s: &str| s.parse::<LinkSpec>();
+        assert_eq!(parse("tap:t0"), Ok(LinkSpec::Tap("t0".into())));
+        assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into())));
+        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto)));
+        assert_eq!(parse("af-xdp:eth0,zero-copy"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy)));
+        assert_eq!(parse("pcap:a,b"), Ok(LinkSpec::Pcap(Some("a".into()), Some("b".into()))));
+        assert_eq!(parse("pcap:,b"), Ok(LinkSpec::Pcap(None, Some("b".into()))));
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_one_line() {
+        for text in [
+            "",
+            "eth0",
+            "wifi:x",
+            "tap:",
+            "tap:a b",
+            "af-packet:much-too-long-name",
+            "pcap:",
+            "af-xdp:e,fast",
+        ] {
+            let error = text.parse::<LinkSpec>().unwrap_err().to_string();
+            assert!(!error.contains('\n'), "{text}");
+        }
+    }
+}

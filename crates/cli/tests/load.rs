@@ -1,0 +1,78 @@
+//! `flowlane load udp`: what it refuses, and a run into a capture file.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn load(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowlane")).args(["load", "udp"]).args(arguments).output().unwrap()
+}
+
+/// A run that is right but for what a case changes.
+const BASE: [&str; 5] = ["10.11.2.1:7", "--link", "pcap:,/dev/null", "--addr", "10.11.2.2/24"];
+
+fn refused(arguments: &[&str], word: &str) {
+    let output = load(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    assert!(stderr.contains(word), "{arguments:?}: '{word}' in {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+#[test]
+fn bad_arguments_get_one_line_and_2() {
+    for (arguments, word) in [
+        (&["--size", "35"][..], "36"),
+        (&["--size", "1473"], "at most 1472"),
+        (&["--size", "70000"], "MTU"),
+        (&["--rate", "0"], "rate"),
+        (&["--rate", "fast"], "rate"),
+        (&["--rate", "1k", "--window", "3"], "--window"),
+        (&["--window", "0"], "--window"),
+        (&["--window", "8", "--discard"], "answers"),
+        (&["--duration", "0s"], "--duration"),
+        (&["--flows", "0"], "--flows"),
+        (&["--workers", "0"], "--workers"),
+        (&["--clients", "10.12.0.0/16"], "--routed"),
+        (&["--clients", "10.11.2.0/24"], "target 10.11.2.1"),
+        (&["--clients", "10.11.2.9-10.11.2.3"], "after the last"),
+        (&["--clients", "fd00::/64", "--routed"], "family"),
+        (&["--gateway", "10.99.0.1"], "--gateway"),
+        (&["--buckets", "0"], "--target-key"),
+        (&["--target-key", "microsoft", "--buckets", "9"], "bucket 9"),
+        (&["--target-key", "microsoft", "--buckets", "x"], "--buckets"),
+        (&["--target-key", "microsoft", "--target-buckets", "3"], "--target-buckets"),
+        (&["--target-key", "microsoft"], "reaches bucket"),
+        (&["--target-key", "abcd"], "key"),
+        (&["--fail", "p99 > soon"], "p99"),
+        (&["--fail", "speed > 3"], "speed"),
+        (&["--vlan", "5000"], "5000"),
+        (&["--idle", "never"], "never"),
+    ] {
+        refused(&[&BASE[..], arguments].concat(), word);
+    }
+    for (arguments, word) in [
+        (&["10.11.2.1:7"][..], "--link"),
+        (&["10.11.2.1", "--link", "tap:x", "--addr", "10.11.2.2/24"], "10.11.2.1"),
+        (&["10.11.2.1:7", "--link", "wifi:x", "--addr", "10.11.2.2/24"], "wifi"),
+        (&["10.11.2.1:7", "--link", "tap:x", "--addr", "10.11.2.2/99"], "99"),
+        (&["10.11.2.1:7", "--link", "pcap:/no/such/file", "--addr", "10.11.2.2/24"], "/no/such/file"),
+        (&["10.11.2.1:7", "--link", "af-packet:nosuchlink0", "--addr", "10.11.2.2/24"], "nosuchlink0"),
+        (&["10.99.2.1:7", "--link", "pcap:,/dev/null", "--addr", "10.11.2.2/24"], "--gateway"),
+        (&["10.11.2.2:7", "--link", "pcap:,/dev/null", "--addr", "10.11.2.2/24"], "our own"),
+    ] {
+        refused(arguments, word);
+    }
+}
+
+#[test]
+fn silence_fails_the_run() {
+    let output = load(&[&BASE[..], &["--json", "--duration", "100ms"]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("does not answer"), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["counts"]["sent"], 0);
+}

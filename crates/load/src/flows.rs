@@ -1,0 +1,276 @@
+//! Which flows each lane uses: pairs of a client's address and port whose answers come back to that very lane.
+//!
+//! The flow hash of an answer decides where it is received. A lane therefore sends only from pairs whose answers hash
+//! to its own bucket, and every answer is met by the socket that sent the question, without a hand-over. Candidates are
+//! tried one by one over the client ranges: a hash each, a few nanoseconds. Where the hash of UDP covers addresses
+//! alone, ports do not matter and a lane needs an address of its own; with too few addresses some lanes go without.
+//!
+//! When the key of the far side is known, flows can also be chosen by the bucket they will hit *there*.
+
+use std::collections::BTreeMap;
+
+use flowlane::{Bucket, Endpoint, Rss};
+use flowlane_rss::{Flow, Protocol};
+
+use crate::clients::ClientRange;
+
+/// Source ports that are used.
+const PORTS: std::ops::RangeInclusive<u16> = 1024..=65_535;
+/// Candidates that are tried before a lane or bucket counts as out of reach.
+const TRIALS: u128 = 4_000_000;
+
+/// What flows are wanted.
+#[derive(Debug, Clone)]
+pub struct FlowWish<'a> {
+    /// Where datagrams go.
+    pub target: Endpoint,
+    /// Whose addresses they come from.
+    pub clients: &'a [ClientRange],
+    /// How many flows in all, shared out evenly among the lanes.
+    pub flows: usize,
+    /// How our own side is steered.
+    pub rss: &'a Rss,
+    /// How the far side is steered, and which of its buckets are wanted.
+    pub aim: Option<Aim<'a>>,
+}
+
+/// Buckets of the far side to aim at.
+#[derive(Debug, Clone)]
+pub struct Aim<'a> {
+    /// How the far side is steered.
+    pub rss: &'a Rss,
+    /// Which lane (first) may use flows that hit which bucket there (second).
+    pub wanted: Wanted,
+}
+
+/// Which buckets of the far side are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// These, from every lane.
+    Buckets(Vec<Bucket>),
+    /// Those that belong to the worker of the sending lane: both ends run on the same workers.
+    SameWorker,
+}
+
+/// No flow can be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoFlows {
+    /// No client is of the target's family.
+    #[error("no client address is of the same family as the target {0}")]
+    Family(Endpoint),
+    /// The far side has no such bucket.
+    #[error("bucket {0} is not one of the target's {1}")]
+    NoSuchBucket(u16, usize),
+    /// No client's flow hits a bucket that was asked for.
+    #[error("no flow of the client addresses reaches bucket {0} of the target: give more addresses")]
+    OutOfReach(u16),
+    /// Nothing was asked for.
+    #[error("no flows are wanted")]
+    None,
+}
+
+/// The flows of each lane, by bucket. A lane without any has an empty list.
+///
+/// # Errors
+/// See [`NoFlows`].
+pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
+    if wish.flows == 0 {
+        return Err(NoFlows::None);
+    }
+    let ranges: Vec<_> = wish.clients.iter().filter(|c| c.is_ipv4() == wish.target.ip.is_ipv4()).collect();
+    if ranges.is_empty() {
+        return Err(NoFlows::Family(wish.target));
+    }
+    let lanes = wish.rss.buckets.len();
+    let aims = aims(wish)?;
+    let mut open = Quotas::new(wish.flows, &aims);
+    let mut chosen: Vec<Vec<(usize, Endpoint)>> = vec![Vec::new(); lanes];
+    let addresses: u128 = ranges.iter().map(|r| r.count()).fold(0, u128::saturating_add);
+    let ports = u128::from(*PORTS.end() - *PORTS.start()) + 1;
+    for trial in 0..TRIALS.min(addresses.saturating_mul(ports)) {
+        if open.left == 0 {
+            break;
+        }
+        // Every address first with one port, then with the next.
+        let client =
+            Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + (trial / addresses) as u16);
+        if client.ip == wish.target.ip {
+            continue;
+        }
+        let lane = usize::from(reply_bucket(wish.rss, client, wish.target).0);
+        let hit =
+            wish.aim.as_ref().map_or(0, |aim| usize::from(reply_bucket(aim.rss, wish.target, client).0));
+        if open.take(lane, hit) {
+            chosen[lane].push((hit, client));
+        }
+    }
+    if let Some(aim) = &wish.aim {
+        if let Wanted::Buckets(buckets) = &aim.wanted {
+            let hit = |b: &Bucket| chosen.iter().flatten().any(|(hit, _)| *hit == usize::from(b.0));
+            if let Some(missed) = buckets.iter().find(|b| !hit(b)) {
+                return Err(NoFlows::OutOfReach(missed.0));
+            }
+        }
+    }
+    Ok(chosen.into_iter().map(interleave).collect())
+}
+
+/// The bucket that a datagram from `remote` to `local` comes to under `rss`.
+fn reply_bucket(rss: &Rss, local: Endpoint, remote: Endpoint) -> Bucket {
+    rss.steer(&Flow::new(remote.into(), local.into(), Protocol::UDP)).bucket
+}
+
+/// Buckets of the far side that each lane may hit; bucket 0 stands for all when there is no aim.
+fn aims(wish: &FlowWish<'_>) -> Result<Vec<Vec<usize>>, NoFlows> {
+    let lanes = wish.rss.buckets.len();
+    let Some(aim) = &wish.aim else { return Ok(vec![vec![0]; lanes]) };
+    let there = aim.rss.buckets.len();
+    match &aim.wanted {
+        Wanted::Buckets(buckets) => {
+            if let Some(beyond) = buckets.iter().find(|b| usize::from(b.0) >= there) {
+                return Err(NoFlows::NoSuchBucket(beyond.0, there));
+            }
+            Ok(vec![buckets.iter().map(|b| usize::from(b.0)).collect(); lanes])
+        }
+        Wanted::SameWorker => Ok((0..lanes)
+            .map(|lane| {
+                let worker = wish.rss.buckets.worker_of(Bucket(lane as u16));
+                aim.rss.buckets.buckets_of(worker).map(|b| usize::from(b.0)).collect()
+            })
+            .collect()),
+    }
+}
+
+/// How many flows each pair of lane and far bucket still takes.
+struct Quotas {
+    of: Vec<BTreeMap<usize, u64>>,
+    left: u64,
+}
+
+impl Quotas {
+    fn new(flows: usize, aims: &[Vec<usize>]) -> Self {
+        let lanes = crate::schedule::divide(flows as u64, aims.len());
+        let of: Vec<BTreeMap<usize, u64>> = lanes
+            .iter()
+            .zip(aims)
+            .map(|(share, hits)| {
+                hits.iter().copied().zip(crate::schedule::divide(*share, hits.len())).collect()
+            })
+            .collect();
+        let left = of.iter().flat_map(BTreeMap::values).sum();
+        Self { of, left }
+    }
+
+    fn take(&mut self, lane: usize, hit: usize) -> bool {
+        match self.of[lane].get_mut(&hit) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                self.left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The flows of a lane, those of different far buckets in turn.
+fn interleave(flows: Vec<(usize, Endpoint)>) -> Vec<Endpoint> {
+    let mut nth: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut placed: Vec<(usize, usize, Endpoint)> = flows
+        .into_iter()
+        .map(|(hit, client)| {
+            let n = nth.entry(hit).or_default();
+            *n += 1;
+            (*n, hit, client)
+        })
+        .collect();
+    placed.sort_by_key(|(n, hit, _)| (*n, *hit));
+    placed.into_iter().map(|(_, _, client)| client).collect()
+}
+
+fn pick(ranges: &[&ClientRange], index: u128) -> std::net::IpAddr {
+    let mut index = index;
+    for range in ranges {
+        if index < range.count() {
+            return range.nth(index);
+        }
+        index -= range.count();
+    }
+    ranges[0].nth(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowlane::{HashConfig, Key, UdpFields};
+
+    fn rss(workers: usize, udp: UdpFields) -> Rss {
+        let mut rss = Rss::new(Key::MICROSOFT, workers);
+        rss.config = HashConfig::with_udp(udp);
+        rss
+    }
+
+    fn wish<'a>(rss: &'a Rss, clients: &'a [ClientRange], flows: usize) -> FlowWish<'a> {
+        let target = Endpoint::new("10.0.0.1".parse().unwrap(), 7);
+        FlowWish { target, clients, flows, rss, aim: None }
+    }
+
+    #[test]
+    fn every_flow_comes_home() {
+        for fields in [UdpFields::Two, UdpFields::Four] {
+            let rss = rss(4, fields);
+            let clients = ["10.0.1.0/24".parse().unwrap()];
+            let wish = wish(&rss, &clients, 1001);
+            let flows = choose(&wish).unwrap();
+            assert_eq!(flows.iter().map(Vec::len).sum::<usize>(), 1001);
+            for (lane, clients) in flows.iter().enumerate() {
+                assert!(clients.len() == 1001 / 8 || lane == 0);
+                for client in clients {
+                    let home = reply_bucket(&rss, *client, wish.target);
+                    assert_eq!(usize::from(home.0), lane, "{client}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_address_has_one_lane_when_ports_do_not_count() {
+        let rss = rss(2, UdpFields::Two);
+        let clients = [ClientRange::from("10.0.0.2".parse::<std::net::IpAddr>().unwrap())];
+        let flows = choose(&wish(&rss, &clients, 8)).unwrap();
+        assert_eq!(flows.iter().filter(|f| !f.is_empty()).count(), 1);
+    }
+
+    #[test]
+    fn flows_hit_the_buckets_aimed_at() {
+        let ours = rss(2, UdpFields::Four);
+        let theirs = rss(4, UdpFields::Four);
+        let clients = ["10.0.1.0/24".parse().unwrap()];
+        let wanted = Wanted::Buckets(vec![Bucket(1), Bucket(5)]);
+        let mut wish = wish(&ours, &clients, 64);
+        wish.aim = Some(Aim { rss: &theirs, wanted });
+        let flows = choose(&wish).unwrap();
+        let hits = |b| {
+            let hit = |c: &&Endpoint| reply_bucket(&theirs, wish.target, **c) == Bucket(b);
+            flows.iter().flatten().filter(hit).count()
+        };
+        assert_eq!((hits(1), hits(5)), (32, 32));
+        wish.aim = Some(Aim { rss: &theirs, wanted: Wanted::Buckets(vec![Bucket(8)]) });
+        assert_eq!(choose(&wish), Err(NoFlows::NoSuchBucket(8, 8)));
+    }
+
+    #[test]
+    fn a_bucket_out_of_reach_is_named() {
+        let ours = rss(1, UdpFields::Two);
+        let theirs = rss(8, UdpFields::Two);
+        let clients = [ClientRange::from("10.0.0.2".parse::<std::net::IpAddr>().unwrap())];
+        let mut wish = wish(&ours, &clients, 16);
+        wish.aim = Some(Aim { rss: &theirs, wanted: Wanted::Buckets((0..16).map(Bucket).collect()) });
+        assert!(matches!(choose(&wish), Err(NoFlows::OutOfReach(_))));
+        wish.aim = None;
+        let other = ["fd00::/64".parse().unwrap()];
+        wish.clients = &other;
+        assert!(matches!(choose(&wish), Err(NoFlows::Family(_))));
+    }
+}

@@ -1,0 +1,246 @@
+//! A run of the generator: one task in each lane that has flows, a common start, progress, and the outcome.
+//!
+//! ```text
+//!   Load::new ▸ Host::new(.., load.main()) ▸ runtime.start() ▸ load.wait() ▸ Outcome
+//!               each lane: probe ▸ wait for the others ▸ send and receive ▸ drain ▸ report
+//! ```
+//!
+//! Lanes share nothing while they run but a flag to stop; each publishes its progress on a cache line of its own, twenty
+//! times a second.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use flowlane::Endpoint;
+
+use crate::lane::Lane;
+use crate::outcome::{LaneOutcome, Outcome};
+use crate::payload::MIN_PAYLOAD;
+use crate::schedule::divide;
+
+/// How fast datagrams are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Open loop: at moments fixed beforehand.
+    Rate {
+        /// Datagrams a second, all lanes together.
+        per_second: u64,
+        /// At independent moments instead of evenly.
+        poisson: bool,
+    },
+    /// Closed loop: as fast as answers come, with so many on their way in each lane.
+    Window(usize),
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct LoadConfig {
+    /// Where datagrams go.
+    pub target: Endpoint,
+    /// The flows of each lane, by bucket: see [`crate::flows::choose`].
+    pub flows: Vec<Vec<Endpoint>>,
+    /// How fast.
+    pub pace: Pace,
+    /// Payload, bytes: at least [`MIN_PAYLOAD`].
+    pub size: usize,
+    /// How long.
+    pub duration: Duration,
+    /// How long an answer may take; what comes later is late, what never comes is lost.
+    pub timeout: Duration,
+    /// The far side does not answer.
+    pub discard: bool,
+    /// For what is random: run id and Poisson schedules.
+    pub seed: u64,
+}
+
+/// A run cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The payload does not hold the header.
+    #[error("a payload of {0} bytes does not hold the header: at least {MIN_PAYLOAD}")]
+    Size(usize),
+    /// Nobody has flows.
+    #[error("no lane has any flow")]
+    NoFlows,
+    /// Closed loops need answers.
+    #[error("a window needs answers, and the far side gives none: set a rate")]
+    WindowWithoutAnswers,
+    /// Nothing would ever be sent.
+    #[error("a window of nothing sends nothing: at least 1")]
+    NoWindow,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Answers received.
+    pub received: u64,
+}
+
+/// One lane's progress, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct LaneProgress {
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+/// What lanes of a run have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) config: LoadConfig,
+    /// This run's datagrams from others'.
+    pub(crate) run: u32,
+    /// Share of the rate of each lane, by bucket.
+    pub(crate) rates: Vec<u64>,
+    pub(crate) progress: Vec<LaneProgress>,
+    stop: AtomicBool,
+    active: usize,
+    ready: AtomicUsize,
+    /// When all begin, nanoseconds; 0 until all are ready.
+    start: AtomicU64,
+    outcomes: Mutex<mpsc::Sender<LaneOutcome>>,
+}
+
+impl Common {
+    /// Whether the run is to end now.
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until every lane is ready, and returns when to begin; `None` if the run was stopped meanwhile.
+    pub(crate) async fn start_line(&self) -> Option<u64> {
+        let last = self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active;
+        if last {
+            self.start.store(crate::lane::clock() + 2_000_000, Ordering::Release);
+        }
+        loop {
+            let start = self.start.load(Ordering::Acquire);
+            if start != 0 {
+                return Some(start);
+            }
+            if self.stopped() {
+                return None;
+            }
+            flowlane::sleep(Duration::from_micros(500)).await;
+        }
+    }
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Load {
+    common: Arc<Common>,
+    outcomes: mpsc::Receiver<LaneOutcome>,
+}
+
+impl Load {
+    /// Prepares a run.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn new(config: LoadConfig) -> Result<Self, LoadError> {
+        if config.size < MIN_PAYLOAD {
+            return Err(LoadError::Size(config.size));
+        }
+        let active: Vec<usize> = (0..config.flows.len()).filter(|l| !config.flows[*l].is_empty()).collect();
+        if active.is_empty() {
+            return Err(LoadError::NoFlows);
+        }
+        let mut rates = vec![0; config.flows.len()];
+        match config.pace {
+            Pace::Window(_) if config.discard => return Err(LoadError::WindowWithoutAnswers),
+            Pace::Window(0) => return Err(LoadError::NoWindow),
+            Pace::Window(_) => {}
+            Pace::Rate { per_second, .. } => {
+                for (lane, rate) in active.iter().zip(divide(per_second, active.len())) {
+                    rates[*lane] = rate;
+                }
+            }
+        }
+        let (to, outcomes) = mpsc::channel();
+        let common = Common {
+            // Any number will do, as long as the next run has another.
+            run: (config.seed ^ config.seed >> 32) as u32,
+            rates,
+            progress: config.flows.iter().map(|_| LaneProgress::default()).collect(),
+            stop: AtomicBool::new(false),
+            active: active.len(),
+            ready: AtomicUsize::new(0),
+            start: AtomicU64::new(0),
+            outcomes: Mutex::new(to),
+            config,
+        };
+        Ok(Self { common: Arc::new(common), outcomes })
+    }
+
+    /// The main function of the lanes of the host that is to run it.
+    pub fn main(
+        &self,
+    ) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+        let common = self.common.clone();
+        move || {
+            let common = common.clone();
+            Box::pin(async move {
+                let Ok(here) = flowlane::current() else { return };
+                let flows = common.config.flows.get(usize::from(here.bucket.0));
+                if flows.is_none_or(Vec::is_empty) {
+                    return;
+                }
+                let outcome = Lane::run(common.clone(), here.bucket.0).await;
+                let to = common.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                // Nobody waits any more: nobody minds.
+                let _ = to.send(outcome);
+            })
+        }
+    }
+
+    /// Ends the run as soon as its lanes see it; they still wait for answers on their way.
+    pub fn stop(&self) {
+        self.common.stop();
+    }
+
+    /// How far it is, at most a twentieth of a second ago.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
+            self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+        };
+        Progress { sent: sum(|p| &p.sent), received: sum(|p| &p.received) }
+    }
+
+    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
+    pub fn wait(&self, every: Duration, mut tick: impl FnMut(Progress) -> bool) -> Outcome {
+        // Probing, the run, draining, and as much again for a machine that has other things to do.
+        let patience = self.common.config.duration + self.common.config.timeout * 2 + Duration::from_secs(20);
+        let begun = Instant::now();
+        let mut lanes = Vec::new();
+        while lanes.len() < self.common.active && begun.elapsed() < patience {
+            match self.outcomes.recv_timeout(every) {
+                Ok(lane) => lanes.push(lane),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    if !tick(self.progress()) {
+                        self.stop();
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let missing = self.common.active - lanes.len();
+        let mut outcome = Outcome::merge(lanes);
+        if missing > 0 && outcome.failure.is_none() {
+            outcome.failure = Some(format!("{missing} lanes of the generator did not end"));
+        }
+        outcome
+    }
+}

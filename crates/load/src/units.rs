@@ -1,0 +1,169 @@
+//! Numbers with units, as people type them: `10k`, `1.5M`, `200ms`, `30s`.
+//!
+//! Rates and counts take decimal prefixes (k, M, G), sizes also binary ones (Ki, Mi), times a unit from ns to h. What
+//! cannot be represented is refused in one line that names the text and says what is expected.
+
+use std::time::Duration;
+
+/// A text that is not what it should be; says what is expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not {expected}")]
+pub struct BadUnit {
+    text: String,
+    expected: &'static str,
+}
+
+const COUNT: &str = "a number such as 1000, 10k or 1.5M";
+const RATE: &str = "a rate such as 1000, 10k or 1.5M (a second, at least 1)";
+const SIZE: &str = "a size in bytes such as 510, 1k or 2Ki";
+const TIME: &str = "a time such as 5s, 200ms, 50us or 2m";
+
+fn bad(text: &str, expected: &'static str) -> BadUnit {
+    BadUnit { text: text.to_owned(), expected }
+}
+
+/// Splits a text into its number and the unit behind it. Numbers have no sign and no exponent.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    number.is_finite().then(|| (number, text[end..].trim()))
+}
+
+/// A number scaled and rounded, if it fits 53 bits, beyond which it would no longer be what was typed.
+fn scale(number: f64, by: f64) -> Option<u64> {
+    let scaled = (number * by).round();
+    ((0.0..=9_007_199_254_740_992.0).contains(&scaled)).then_some(scaled as u64)
+}
+
+/// A count: `1000`, `10k`, `1.5M`, `2G`.
+///
+/// # Errors
+/// Says what is expected.
+pub fn count(text: &str) -> Result<u64, BadUnit> {
+    let (number, unit) = split(text).ok_or_else(|| bad(text, COUNT))?;
+    let by = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" => 1e9,
+        _ => return Err(bad(text, COUNT)),
+    };
+    scale(number, by).ok_or_else(|| bad(text, COUNT))
+}
+
+/// A rate a second: `100k`, `1.5M`, also `100k/s`; at least 1.
+///
+/// # Errors
+/// Says what is expected.
+pub fn rate(text: &str) -> Result<u64, BadUnit> {
+    let number = text.trim().trim_end_matches("/s");
+    match count(number) {
+        Ok(rate) if rate > 0 => Ok(rate),
+        _ => Err(bad(text, RATE)),
+    }
+}
+
+/// A size in bytes: `510`, `1k` (1000), `2Ki` (2048).
+///
+/// # Errors
+/// Says what is expected.
+pub fn size(text: &str) -> Result<usize, BadUnit> {
+    let (number, unit) = split(text).ok_or_else(|| bad(text, SIZE))?;
+    let by = match unit.trim_end_matches('B') {
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "Ki" => 1024.0,
+        "Mi" => 1_048_576.0,
+        _ => return Err(bad(text, SIZE)),
+    };
+    scale(number, by).and_then(|n| usize::try_from(n).ok()).ok_or_else(|| bad(text, SIZE))
+}
+
+/// A time: `5s`, `200ms`, `50us`, `10ns`, `2m`, `1h`; a bare number is seconds.
+///
+/// # Errors
+/// Says what is expected.
+pub fn duration(text: &str) -> Result<Duration, BadUnit> {
+    let (number, unit) = split(text).ok_or_else(|| bad(text, TIME))?;
+    let nanos = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" | "" => 1e9,
+        "m" | "min" => 6e10,
+        "h" => 3.6e12,
+        _ => return Err(bad(text, TIME)),
+    };
+    scale(number, nanos).map(Duration::from_nanos).ok_or_else(|| bad(text, TIME))
+}
+
+/// A time in nanoseconds for people: three digits and a unit.
+#[must_use]
+pub fn show_nanos(nanos: u64) -> String {
+    let n = nanos as f64;
+    let (value, unit) = match nanos {
+        0..1_000 => return format!("{nanos} ns"),
+        1_000..1_000_000 => (n / 1e3, "us"),
+        1_000_000..1_000_000_000 => (n / 1e6, "ms"),
+        _ => (n / 1e9, "s"),
+    };
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A count with its digits in threes: `1 234 567`.
+#[must_use]
+pub fn show_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_scale() {
+        assert_eq!(count("10k"), Ok(10_000));
+        assert_eq!(count("1.5M"), Ok(1_500_000));
+        assert_eq!(rate("100k/s"), Ok(100_000));
+        assert_eq!(size("2Ki"), Ok(2048));
+        assert_eq!(size("510B"), Ok(510));
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(duration("1.5us"), Ok(Duration::from_nanos(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "k", "-1", "1e9", "10 q", "1.2.3", "99999999999G", "nan", "inf", "0x10"] {
+            assert!(count(text).is_err(), "{text}");
+            assert!(rate(text).is_err(), "{text}");
+            assert!(size(text).is_err(), "{text}");
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert!(rate("0").is_err());
+        assert!(rate("0.2").is_err());
+    }
+
+    #[test]
+    fn people_can_read_them() {
+        assert_eq!(show_nanos(999), "999 ns");
+        assert_eq!(show_nanos(1_500), "1.50 us");
+        assert_eq!(show_nanos(99_990), "100 us");
+        assert_eq!(show_nanos(12_345_678), "12.3 ms");
+        assert_eq!(show_nanos(2_000_000_000), "2.00 s");
+        assert_eq!(show_count(7), "7");
+        assert_eq!(show_count(1_234_567), "1 234 567");
+    }
+}

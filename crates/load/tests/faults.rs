@@ -1,0 +1,130 @@
+//! A wire with faults between the generator and an echo: what the generator says must be what the wire did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowlane::stack_stats::DropReason;
+use flowlane::{Endpoint, Host, Interface, Key, PairConfig, Quirk, Quirks, Rss, Runtime, UdpSocket};
+use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, Outcome, Pace, flows};
+
+async fn echo() {
+    let socket = UdpSocket::on_port(7).unwrap();
+    let mut batch = Vec::new();
+    while socket.recv_batch(&mut batch, 64).await.is_ok() {
+        socket.reply_batch(&mut batch).await.unwrap();
+    }
+}
+
+struct Run {
+    outcome: Outcome,
+    report: flowlane::stats::Report,
+    server: usize,
+    client: usize,
+}
+
+impl Run {
+    /// How often the wire did `quirk` to frames towards the generator.
+    fn quirk(&self, quirk: Quirk) -> u64 {
+        self.report.queues(self.server).filter_map(|q| q.quirks).map(|q| q.get(quirk)).sum()
+    }
+}
+
+fn run(quirks: Quirks, pace: Pace, flow_count: usize) -> Run {
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let target = Endpoint::new("10.0.0.1".parse().unwrap(), 7);
+    let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
+    let wish = FlowWish { target, clients: &[clients], flows: flow_count, rss: &rss, aim: None };
+    let flows = flows::choose(&wish).unwrap();
+    let load = Load::new(LoadConfig {
+        target,
+        flows,
+        pace,
+        size: 200,
+        duration: Duration::from_millis(500),
+        timeout: Duration::from_millis(300),
+        discard: false,
+        seed: 5,
+    })
+    .unwrap();
+    let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
+    let mut builder = Runtime::builder().pin(false).seed(7);
+    let server = builder.host(Host::new("server", rss.clone(), echo).interface(on("10.0.0.1/16")));
+    let interface = Interface { claimed: clients.prefixes(), ..on("10.0.0.2/16") };
+    let client = builder.host(Host::new("client", rss, load.main()).interface(interface));
+    builder.pair((server, 0), (client, 0), PairConfig { quirks, ..PairConfig::default() });
+    let runtime = builder.start().unwrap();
+    let outcome = load.wait(Duration::from_secs(1), |_| true);
+    let report = runtime.stop();
+    assert_eq!(outcome.failure, None);
+    assert!(outcome.counts.sent > 1000, "{:?}", outcome.counts);
+    Run { outcome, report, server, client }
+}
+
+/// Both kinds of load: in the closed loop several datagrams are on their way together.
+const PACES: [Pace; 2] = [Pace::Rate { per_second: 20_000, poisson: true }, Pace::Window(32)];
+
+#[test]
+fn a_good_wire_loses_nothing() {
+    for pace in PACES {
+        let c = run(Quirks::default(), pace, 16).outcome.counts;
+        assert_eq!((c.received, c.lost, c.late), (c.sent, 0, 0), "{c:?}");
+        assert_eq!((c.reordered, c.duplicates, c.corrupt, c.strays), (0, 0, 0, 0), "{c:?}");
+    }
+}
+
+#[test]
+fn an_even_rate_is_kept_to_the_datagram() {
+    let run = run(Quirks::default(), Pace::Rate { per_second: 20_001, poisson: false }, 16);
+    let c = run.outcome.counts;
+    assert_eq!(c.sent + c.unsent, 10_001, "{c:?}");
+    assert_eq!(run.outcome.slip.len(), c.sent + c.unsent);
+    assert_eq!(run.outcome.latency.len(), c.received);
+}
+
+#[test]
+fn losses_are_counted_exactly() {
+    for pace in PACES {
+        let run = run(Quirks::new(1).with(Quirk::Drop, 100), pace, 16);
+        let c = run.outcome.counts;
+        // Before the run, what the wire dropped may have been a probe or the search for a neighbour.
+        let arp = run.report.total(run.client).drops.get(DropReason::NoNeighbour);
+        let before = c.probes - c.probes_answered;
+        assert_eq!(c.lost + before, run.quirk(Quirk::Drop) - arp, "{c:?}");
+        assert!(c.lost > 0);
+        assert_eq!((c.reordered, c.duplicates, c.corrupt), (0, 0, 0), "{c:?}");
+    }
+}
+
+#[test]
+fn duplicates_are_counted_exactly() {
+    for pace in PACES {
+        let run = run(Quirks::new(2).with(Quirk::Duplicate, 100), pace, 16);
+        let c = run.outcome.counts;
+        let before = c.probes_answered.saturating_sub(c.probes);
+        assert_eq!(c.duplicates + before, run.quirk(Quirk::Duplicate), "{c:?}");
+        assert_eq!((c.lost, c.reordered, c.corrupt), (0, 0, 0), "{c:?}");
+    }
+}
+
+#[test]
+fn overtaken_datagrams_are_counted() {
+    // One flow in each lane: whoever is overtaken is overtaken by its own kin.
+    let run = run(Quirks::new(3).with(Quirk::Reorder, 100), Pace::Window(32), 2);
+    let c = run.outcome.counts;
+    assert_eq!((c.lost, c.duplicates, c.corrupt), (0, 0, 0), "{c:?}");
+    assert!(c.reordered > 0, "{c:?}");
+    assert!(c.reordered <= run.quirk(Quirk::Reorder), "{c:?}");
+}
+
+#[test]
+fn damage_is_dropped_by_the_checksum() {
+    for pace in PACES {
+        let run = run(Quirks::new(4).with(Quirk::Corrupt, 100), pace, 16);
+        let c = run.outcome.counts;
+        let dropped = run.report.total(run.client).drops.get(DropReason::UdpChecksum);
+        assert_eq!(dropped, run.quirk(Quirk::Corrupt));
+        let before = c.probes - c.probes_answered;
+        assert_eq!(c.lost + before, dropped, "{c:?}");
+        assert_eq!((c.reordered, c.duplicates, c.corrupt), (0, 0, 0), "{c:?}");
+    }
+}
