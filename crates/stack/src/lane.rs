@@ -312,8 +312,7 @@ impl Lane {
         self.ip.is_local(address)
     }
 
-    /// Largest UDP payload towards `destination` that fits one packet, bytes.
-    #[must_use]
+    /// Largest UDP payload towards `destination` that fits one packet, bytes; longer ones leave in fragments.
     pub fn max_payload(&self, destination: IpAddr) -> Result<usize, SendError> {
         let mtu = self.ip.mtu_to(destination).ok_or(SendError::NoRoute)?;
         Ok(usize::from(mtu).saturating_sub(if destination.is_ipv4() { 28 } else { 48 }))

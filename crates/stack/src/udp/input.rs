@@ -26,10 +26,7 @@ impl Udp {
     #[inline]
     pub(crate) fn input(&mut self, mut packet: IpInput, stats: &mut LaneStats) -> Outcome {
         stats.udp.received += 1;
-        let header = match self.check(&mut packet, stats) {
-            Ok(header) => header,
-            Err(()) => return Outcome::Done,
-        };
+        let Ok(header) = self.check(&mut packet, stats) else { return Outcome::Done };
         let source = Endpoint::new(packet.ip.src, header.src_port);
         let destination = Endpoint::new(packet.ip.dst, header.dst_port);
         let Some(slot) = self.table.lookup(destination, source, &self.sockets) else {
