@@ -175,8 +175,9 @@ impl Tcp {
             remote_port: remote.port(),
         };
         let after = self.clear_way(cx, &tuple)?;
-        let iss = after.map_or_else(|| self.core.isn(&tuple, cx.now), |old| old + 64_000 + 1);
-        let mut c = handshake::connection(&mut self.core, tuple, iss, options.mtu, &options.socket);
+        let secrets = self.core.secrets(&tuple);
+        let iss = after.map_or_else(|| secrets.isn(cx.now), |old| old + 64_000 + 1);
+        let mut c = handshake::connection(&mut self.core, tuple, (iss, secrets.ts_offset), options.mtu, &options.socket);
         c.state = State::SynSent;
         c.set(Flags::ACTIVE);
         (c.hash, c.hash_type) = (options.hash, options.hash_type);

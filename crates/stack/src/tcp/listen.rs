@@ -231,12 +231,13 @@ impl Core {
         listener.half_open += 1;
         let options = listener.options.socket;
         self.stats.syncache_added += 1;
+        let secrets = self.secrets(tuple);
         let iss = match after {
             // RFC 6191 §2 by way of RFC 1122 §4.2.2.13: beyond anything the old connection used.
             Some(old) => old + 64_000 + 1,
-            None => self.isn(tuple, cx.now),
+            None => secrets.isn(cx.now),
         };
-        let mut c = handshake::connection(self, *tuple, iss, seg.mtu, &options);
+        let mut c = handshake::connection(self, *tuple, (iss, secrets.ts_offset), seg.mtu, &options);
         c.state = State::SynReceived;
         c.listener = slot;
         c.set(Flags::IN_SYN_BACKLOG);

@@ -283,6 +283,10 @@ impl Tcp {
         self.core.listeners = listen::Listeners::new(1);
     }
 
+    fn config_for_test(&self) -> &TcpConfig {
+        &self.core.config
+    }
+
     fn table_memory_for_test(&self) -> usize {
         self.core.table.allocated()
     }

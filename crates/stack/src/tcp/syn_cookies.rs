@@ -65,7 +65,7 @@ impl Core {
             if value > clock {
                 value = value.wrapping_sub(1 << BITS);
             }
-            Timestamps { value: value.wrapping_add(self.ts_offset(tuple)), echo: ts.value }
+            Timestamps { value: value.wrapping_add(self.secrets(tuple).ts_offset), echo: ts.value }
         });
         let answer = TcpOptions {
             mss: Some(handshake::local_mss(tuple.local, seg.mtu, &options)),
@@ -120,7 +120,7 @@ impl Core {
             return None;
         }
         self.stats.cookies_received += 1;
-        let mut c = handshake::connection(self, *tuple, iss, seg.mtu, &options);
+        let mut c = handshake::connection(self, *tuple, (iss, self.secrets(tuple).ts_offset), seg.mtu, &options);
         c.state = State::SynReceived;
         c.listener = slot;
         let (asked, ecn) = remembered(&self.config, seg, c.ts_offset, MSS[(top & 7) as usize]);

@@ -262,9 +262,12 @@ struct Outcome {
 fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
     let mut net = net;
     let start = net.now;
-    let listener = net.hosts[1].tcp.listen(None, 80, ListenOptions::default()).unwrap();
+    let socket = net.hosts[1].tcp.config_for_test().socket;
+    let listen = ListenOptions { socket, ..ListenOptions::default() };
+    let listener = net.hosts[1].tcp.listen(None, 80, listen).unwrap();
     let mtu = net.weather.mtu.max(1500);
-    let options = ConnectOptions { mtu, ..Default::default() };
+    let socket = net.hosts[0].tcp.config_for_test().socket;
+    let options = ConnectOptions { mtu, socket, ..Default::default() };
     let (local, remote) = (SocketAddr::new(US, 5000), SocketAddr::new(PEER, 80));
     let id = net.on(0, |tcp, cx| tcp.connect(cx, local, remote, &options)).unwrap();
     let mut ends = [
@@ -324,6 +327,14 @@ const FAIR: Weather = Weather {
 
 fn check(outcome: &Outcome, sizes: [u64; 2]) {
     for (host, end) in outcome.ends.iter().enumerate() {
+        if end.failed {
+            for host in &outcome.net.hosts {
+                eprintln!("{:?}", host.tcp.stats().iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>());
+                for reason in DropReason::ALL {
+                    eprint!("{}={} ", reason.name(), host.tcp.stats().dropped(*reason));
+                }
+            }
+        }
         assert!(!end.failed, "{host}: {end:?}");
         assert_eq!(end.read, sizes[1 - host]);
         let want = (0..sizes[1 - host]).map(byte).fold(0, |h, b| digest(h, &[b]));
@@ -434,7 +445,11 @@ fn any_weather() {
             checksum: rng.below(4) == 0,
             segmentation: pick(&mut rng, &[0, 0, 0, 10_000, 65_000]),
         };
-        let configs = [random_config(&mut rng), random_config(&mut rng)];
+        let mut configs = [random_config(&mut rng), random_config(&mut rng)];
+        if weather.loss >= 100 || weather.mtu < 1500 && weather.silent {
+            // A cookie is good for two minutes; the first segment may need longer than that.
+            configs[1].syn_cookies = SynCookies::WhenFull;
+        }
         let net = Net::new(seed, configs, weather, offload);
         let outcome = transfer(net, sizes, None);
         check(&outcome, sizes);
@@ -455,7 +470,14 @@ fn ends_that_vanish() {
         };
         let sizes = [1 + u64::from(rng.below(200_000)), u64::from(rng.below(100_000))];
         let abort_at = Some(u64::from(rng.below(sizes[0] as u32)));
-        let configs = [random_config(&mut rng), random_config(&mut rng)];
+        let mut configs = [random_config(&mut rng), random_config(&mut rng)];
+        for config in &mut configs {
+            // A reset may be lost, and the other end may have nothing to say.
+            let keepalive = Keepalive { idle: Duration::from_secs(60), ..Keepalive::default() };
+            config.socket.keepalive = Some(keepalive);
+            // A late segment would make a connection from a cookie again, which nobody accepts here.
+            config.syn_cookies = SynCookies::WhenFull;
+        }
         let net = Net::new(seed, configs, weather, Offload::default());
         transfer(net, sizes, abort_at);
     }
