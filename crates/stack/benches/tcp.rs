@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_main};
 use flowlane_stack::packet::{Cx, IpInput, IpMeta, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenOptions, ListenerId, Tcp, TcpConfig};
@@ -31,10 +31,10 @@ struct Pair {
 
 impl Pair {
     fn new(offload: Offload) -> Pair {
-        Self::with(offload, TcpConfig::default())
+        Self::with(offload, &TcpConfig::default())
     }
 
-    fn with(offload: Offload, config: TcpConfig) -> Pair {
+    fn with(offload: Offload, config: &TcpConfig) -> Pair {
         let memory = MemoryConfig {
             frames_per_home: 8192,
             frame_size: 2048,
@@ -43,7 +43,7 @@ impl Pair {
             lock: false,
         };
         let pool = FrameMemory::new(&memory).expect("memory").attach(0).expect("pool");
-        let config = TcpConfig { max_connections: 1 << 21, ..config };
+        let config = TcpConfig { max_connections: 1 << 21, ..config.clone() };
         let mut ends = [Tcp::new(config.clone(), [1, 2, 3]), Tcp::new(config, [4, 5, 6])];
         let options = ListenOptions { backlog: 1 << 20, syn_backlog: 1 << 20, ..ListenOptions::default() };
         let listener = ends[1].listen(None, 80, options).expect("a free port");
@@ -61,7 +61,8 @@ impl Pair {
         loop {
             let mut idle = true;
             for from in 0..2 {
-                let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+                let mut cx =
+                    Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
                 while burst.len() < 64 {
                     let Some(out) = self.ends[from].poll_output(&mut cx) else { break };
                     burst.push_back(out);
@@ -210,7 +211,7 @@ fn segment(c: &mut Criterion) {
         group.bench_function(format!("connections_{count}"), |bench| {
             let (pair, ids, rng) = made.get_or_insert_with(|| {
                 let config = TcpConfig { delayed_ack: Duration::ZERO, ..TcpConfig::default() };
-                let mut pair = Pair::with(Offload::default(), config);
+                let mut pair = Pair::with(Offload::default(), &config);
                 let ids: Vec<_> = (0..count).map(|_| pair.connect()).collect();
                 for ids in &ids {
                     pair.exchange(*ids);
@@ -226,5 +227,10 @@ fn segment(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bulk, connection, segment);
+#[allow(missing_docs, reason = "made by the macro")]
+mod group {
+    use super::{bulk, connection, segment};
+    criterion::criterion_group!(benches, bulk, connection, segment);
+}
+use group::benches;
 criterion_main!(benches);

@@ -10,8 +10,8 @@ use core::time::Duration;
 
 use super::config::{Keepalive, SocketOptions};
 use super::congestion::Congestion;
-use super::lane::Timer;
 use super::flight::{Flight, Reordering};
+use super::lane::Timer;
 use super::recv_buffer::Inflow;
 use super::rtt::Rtt;
 use super::table::{ConnId, Tuple};
@@ -376,7 +376,12 @@ impl Connection {
                 self.congestion.set_algorithm(algorithm);
             }
         }
-        let plain = SocketOptions { nodelay: options.nodelay, cork: options.cork, tos: options.tos, ..Default::default() };
+        let plain = SocketOptions {
+            nodelay: options.nodelay,
+            cork: options.cork,
+            tos: options.tos,
+            ..Default::default()
+        };
         self.options = if *options == plain { None } else { Some(Box::new(*options)) };
     }
 

@@ -37,9 +37,11 @@ pub(crate) struct Core {
     /// Bytes of all buffers.
     pub(crate) memory: usize,
     pub(crate) challenge: ChallengeBudget,
+    #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
     /// Bytes of rings in them.
     spare_rings: usize,
+    #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
 }

@@ -6,8 +6,8 @@
 
 use super::config::{ListenOptions, SynCookies};
 use super::connection::{Connection, Flags, State};
-use super::lane::{Core, ReplyMeta};
 use super::input::{Stop, refuse};
+use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::stats::DropReason;
 use super::table::{ConnId, Slab, Tuple};
@@ -213,7 +213,8 @@ impl Core {
             self.stats.drop(DropReason::BacklogFull);
             return None;
         }
-        let full = listener.half_open >= listener.options.syn_backlog || connections >= self.config.max_connections;
+        let full =
+            listener.half_open >= listener.options.syn_backlog || connections >= self.config.max_connections;
         let cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
             SynCookies::WhenFull => full,

@@ -50,7 +50,9 @@ mod time_wait;
 mod timers;
 
 pub use api::{Accepted, ConnectOptions, Interest, Readiness};
-pub use config::{Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig};
+pub use config::{
+    Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig,
+};
 pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use info::TcpInfo;
@@ -281,10 +283,6 @@ impl Tcp {
 impl Tcp {
     fn close_listener_for_test(&mut self) {
         self.core.listeners = listen::Listeners::new(1);
-    }
-
-    fn config_for_test(&self) -> &TcpConfig {
-        &self.core.config
     }
 
     fn table_memory_for_test(&self) -> usize {

@@ -4,8 +4,8 @@
 //! big), RFC 1122 §4.2.3.9 (which errors are hard), RFC 4821 §7.7 and RFC 2923 (black holes).
 
 use super::connection::{Connection, Flags, State};
-use super::lane::Core;
 use super::handshake::header_len;
+use super::lane::Core;
 use super::{Failure, Seq};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
@@ -95,7 +95,11 @@ impl Connection {
             return;
         }
         core.stats.black_hole_activations += 1;
-        let mss = if self.snd_mss > core.config.black_hole_mss { core.config.black_hole_mss } else { self.snd_mss / 2 };
+        let mss = if self.snd_mss > core.config.black_hole_mss {
+            core.config.black_hole_mss
+        } else {
+            self.snd_mss / 2
+        };
         self.lower_mss(mss.max(min), now);
     }
 

@@ -1,12 +1,12 @@
 //! Step five: the acknowledgement.
 
+use super::super::Seq;
 use super::super::connection::{Connection, Flags, NEVER, State};
-use super::super::lane::Core;
 use super::super::flight::Phase;
+use super::super::lane::Core;
 use super::super::segment::Segment;
 use super::super::sent::{AckClock, Delivered};
 use super::super::stats::DropReason;
-use super::super::Seq;
 use super::syn_sent::refuse;
 use super::{Step, Stop};
 use crate::packet::Cx;
