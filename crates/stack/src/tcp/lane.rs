@@ -168,7 +168,7 @@ impl Core {
         self.disarm(c);
         if c.has(Flags::IN_SYN_BACKLOG) {
             c.clear(Flags::IN_SYN_BACKLOG);
-            self.listeners.syn_done(c.listener);
+            self.listeners.syn_done(c);
         }
         if let Some(flight) = c.tx.take() {
             self.give_flight(flight);

@@ -134,9 +134,17 @@ impl Listeners {
         self.by_port.get(&(Some(local), port)).or_else(|| self.by_port.get(&(None, port))).copied()
     }
 
+    /// The listener a connection came from, unless that is gone and another has its place.
+    fn of(&mut self, c: &Connection) -> Option<&mut Listener> {
+        let listener = self.all.get_slot_mut(c.listener)?;
+        let same =
+            listener.port == c.tuple.local_port && listener.local.is_none_or(|local| local == c.tuple.local);
+        same.then_some(listener)
+    }
+
     /// A handshake is over, one way or the other.
-    pub(crate) fn syn_done(&mut self, slot: u32) {
-        if let Some(listener) = self.all.get_slot_mut(slot) {
+    pub(crate) fn syn_done(&mut self, c: &Connection) {
+        if let Some(listener) = self.of(c) {
             listener.half_open = listener.half_open.saturating_sub(1);
         }
     }
@@ -256,7 +264,7 @@ impl Core {
 
     /// The handshake of a passive connection is complete: into the accept queue.
     pub(crate) fn hand_over(&mut self, cx: &mut Cx<'_>, c: &mut Connection) -> Result<(), Stop> {
-        let Some(listener) = self.listeners.slot_mut(c.listener) else {
+        let Some(listener) = self.listeners.of(c) else {
             // Nobody listens any more.
             c.send_reset(self, cx);
             self.kill(c, None);
@@ -268,7 +276,7 @@ impl Core {
             return Err(Stop::Drop(DropReason::BacklogFull));
         }
         listener.queue.push_back(c.id);
-        listener.half_open -= u32::from(c.has(Flags::IN_SYN_BACKLOG));
+        listener.half_open = listener.half_open.saturating_sub(u32::from(c.has(Flags::IN_SYN_BACKLOG)));
         if let Some(waker) = listener.waker.take() {
             waker.wake();
         }
