@@ -235,6 +235,7 @@ impl Tcp {
         more: bool,
     ) -> Result<usize, SendError> {
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
+        c.warm();
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));
         }
