@@ -2,9 +2,9 @@
 
 use super::config::{ListenOptions, SocketOptions};
 use super::connection::{Connection, Flags, State};
-use super::lane::Core;
 use super::error::{ConnectError, RecvError, SendError, StaleError};
 use super::handshake;
+use super::lane::Core;
 use super::listen::{ListenError, ListenerId};
 use super::segment::is_plain;
 use super::table::{ConnId, Found, Tuple};
@@ -175,8 +175,15 @@ impl Tcp {
             remote_port: remote.port(),
         };
         let after = self.clear_way(cx, &tuple)?;
-        let iss = after.map_or_else(|| self.core.isn(&tuple, cx.now), |old| old + 64_000 + 1);
-        let mut c = handshake::connection(&mut self.core, tuple, iss, options.mtu, &options.socket);
+        let secrets = self.core.secrets(&tuple);
+        let iss = after.map_or_else(|| secrets.isn(cx.now), |old| old + 64_000 + 1);
+        let mut c = handshake::connection(
+            &mut self.core,
+            tuple,
+            (iss, secrets.ts_offset),
+            options.mtu,
+            &options.socket,
+        );
         c.state = State::SynSent;
         c.set(Flags::ACTIVE);
         (c.hash, c.hash_type) = (options.hash, options.hash_type);
@@ -228,6 +235,7 @@ impl Tcp {
         more: bool,
     ) -> Result<usize, SendError> {
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
+        c.warm();
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));
         }
@@ -302,7 +310,12 @@ impl Tcp {
     ///
     /// # Errors
     /// If there is no such connection.
-    pub fn shutdown(&mut self, cx: &mut Cx<'_>, id: ConnId, how: std::net::Shutdown) -> Result<(), StaleError> {
+    pub fn shutdown(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        how: std::net::Shutdown,
+    ) -> Result<(), StaleError> {
         use std::net::Shutdown::{Both, Read, Write};
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
         if matches!(how, Read | Both) {
@@ -407,7 +420,12 @@ impl Tcp {
     ///
     /// # Errors
     /// If there is no such connection.
-    pub fn set_options(&mut self, cx: &mut Cx<'_>, id: ConnId, options: &SocketOptions) -> Result<(), StaleError> {
+    pub fn set_options(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        options: &SocketOptions,
+    ) -> Result<(), StaleError> {
         let c = self.connections.get_mut(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
         let uncorked = c.has(Flags::CORK) && !options.cork || !c.has(Flags::NODELAY) && options.nodelay;
         c.apply(options);

@@ -10,8 +10,8 @@ use core::time::Duration;
 
 use super::config::{Keepalive, SocketOptions};
 use super::congestion::Congestion;
-use super::lane::Timer;
 use super::flight::{Flight, Reordering};
+use super::lane::Timer;
 use super::recv_buffer::Inflow;
 use super::rtt::Rtt;
 use super::table::{ConnId, Tuple};
@@ -306,6 +306,19 @@ impl Connection {
         if on { self.set(flags) } else { self.clear(flags) }
     }
 
+    /// Reads one field of each cache line. A lane with very many connections finds the next one cold, and loads that do
+    /// not depend on each other wait for memory together instead of one after the other.
+    #[inline]
+    pub(crate) fn warm(&self) {
+        let sum = u64::from(self.snd_nxt.0)
+            ^ u64::from(self.recv_limit)
+            ^ self.armed_at.as_nanos()
+            ^ u64::from(self.rtt.srtt)
+            ^ u64::from(self.congestion.ssthresh)
+            ^ u64::from(self.sent_ms);
+        core::hint::black_box(sum);
+    }
+
     /// SND.NXT - SND.UNA.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
@@ -376,7 +389,12 @@ impl Connection {
                 self.congestion.set_algorithm(algorithm);
             }
         }
-        let plain = SocketOptions { nodelay: options.nodelay, cork: options.cork, tos: options.tos, ..Default::default() };
+        let plain = SocketOptions {
+            nodelay: options.nodelay,
+            cork: options.cork,
+            tos: options.tos,
+            ..Default::default()
+        };
         self.options = if *options == plain { None } else { Some(Box::new(*options)) };
     }
 

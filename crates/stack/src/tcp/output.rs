@@ -4,8 +4,8 @@
 //! probe, then new data, then our FIN, then a bare acknowledgement. Whether new data may go is decided in `segmenter`.
 
 use super::connection::{Connection, Flags, State};
-use super::lane::{Core, seal};
 use super::flight::Phase;
+use super::lane::{Core, seal};
 use super::sent::{self, Sent, ts_clock};
 use super::{Seq, TCP};
 use crate::packet::{Cx, IpOutput};
@@ -50,7 +50,8 @@ impl Connection {
         };
         tx.sent.lost > tx.sent.retrans
             || tx.sent.is_empty() && matches!(self.state, State::SynSent | State::SynReceived)
-            || self.state.is_synchronized() && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
+            || self.state.is_synchronized()
+                && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
     }
 
     /// The next segment to send now, if any.
@@ -138,7 +139,12 @@ impl Connection {
     }
 
     /// Sends the record at `index` again, at most one segment of it.
-    pub(crate) fn retransmit(&mut self, core: &mut Core, cx: &mut Cx<'_>, index: usize) -> Result<IpOutput, NoFrame> {
+    pub(crate) fn retransmit(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        index: usize,
+    ) -> Result<IpOutput, NoFrame> {
         let mss = self.effective_mss();
         let data_seq = self.data_seq();
         let Some(tx) = &mut self.tx else { return Err(NoFrame) };
@@ -337,7 +343,12 @@ impl Connection {
     }
 
     /// Builds the segment of `plan`: header, options and payload, acknowledging everything received.
-    pub(crate) fn build(&mut self, core: &mut Core, cx: &mut Cx<'_>, plan: &Plan) -> Result<IpOutput, NoFrame> {
+    pub(crate) fn build(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        plan: &Plan,
+    ) -> Result<IpOutput, NoFrame> {
         let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
         let mut options = self.segment_options(core, cx);
         // RFC 6691 §3: options come out of the segment size; those of an acknowledgement do not fit beside full data.
@@ -379,6 +390,12 @@ impl Connection {
             }
         }
         self.acknowledged_everything();
+        // A report of a duplicate may have been all that was held.
+        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
+            if let Some(rx) = self.rx.take() {
+                core.give_inflow(rx);
+            }
+        }
         // RFC 3168 §6.1.4, §6.1.5: ECT on new data only, not on acknowledgements, retransmissions and probes.
         let ecn = if plan.len > 0 && plan.seq == self.snd_nxt && self.has(Flags::ECN) { ECT0 } else { 0 };
         Ok(self.finish(core, cx, frame, ecn))

@@ -4,8 +4,8 @@
 //! big), RFC 1122 §4.2.3.9 (which errors are hard), RFC 4821 §7.7 and RFC 2923 (black holes).
 
 use super::connection::{Connection, Flags, State};
-use super::lane::Core;
 use super::handshake::header_len;
+use super::lane::Core;
 use super::{Failure, Seq};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
@@ -91,11 +91,15 @@ impl Connection {
         let min = (min - header_len(self.tuple.local)).min(core.config.black_hole_mss);
         let tries = self.backoff.wrapping_sub(core.config.black_hole_retries);
         let due = self.backoff >= core.config.black_hole_retries && tries % 2 == 0;
-        if !due || self.snd_mss <= min || len <= u32::from(min) {
+        if !due || self.snd_wnd == 0 || self.snd_mss <= min || len <= u32::from(min) {
             return;
         }
         core.stats.black_hole_activations += 1;
-        let mss = if self.snd_mss > core.config.black_hole_mss { core.config.black_hole_mss } else { self.snd_mss / 2 };
+        let mss = if self.snd_mss > core.config.black_hole_mss {
+            core.config.black_hole_mss
+        } else {
+            self.snd_mss / 2
+        };
         self.lower_mss(mss.max(min), now);
     }
 

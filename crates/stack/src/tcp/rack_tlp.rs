@@ -4,9 +4,9 @@
 //! coming, so that a loss of the last segments is found by RACK and not by the much longer timeout.
 
 use super::connection::{Connection, Flags, NEVER, RtxTimer};
-use super::lane::Core;
 use super::flight::Phase;
 use super::input::AckReport;
+use super::lane::Core;
 use super::recovery::DUP_THRESH;
 use super::sent::{EVER_RETRANS, LOST, RETRANS, SACKED};
 use crate::time::Time;
@@ -130,7 +130,11 @@ impl Connection {
         }
         let at = now + pto.max(MIN_PTO);
         // New data pushes the probe back; the timeout it replaces bounds it.
-        let bound = if self.rtx_kind == RtxTimer::Tlp { now + self.rtt.timeout(0, &core.config) } else { self.rtx_at };
+        let bound = if self.rtx_kind == RtxTimer::Tlp {
+            now + self.rtt.timeout(0, &core.config)
+        } else {
+            self.rtx_at
+        };
         if at < bound {
             self.rtx_kind = RtxTimer::Tlp;
             self.rtx_at = at;

@@ -5,11 +5,11 @@
 //! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
 //! during the episode.
 
-use super::connection::{Connection, Flags, NEVER, RtxTimer};
-use super::lane::Core;
-use super::flight::{Phase, Prr};
 use super::congestion::Acked;
+use super::connection::{Connection, Flags, NEVER, RtxTimer};
+use super::flight::{Phase, Prr};
 use super::input::AckReport;
+use super::lane::Core;
 use super::sent::Delivered;
 use crate::time::Time;
 
@@ -123,7 +123,8 @@ impl Connection {
         let Some(tx) = &mut self.tx else { return };
         if tx.phase == Phase::Recovery {
             let in_flight = tx.in_flight(outstanding);
-            self.congestion.cwnd = (in_flight + tx.prr.allowance(in_flight, ssthresh, 0, mss, false)).max(mss);
+            self.congestion.cwnd =
+                (in_flight + tx.prr.allowance(in_flight, ssthresh, 0, mss, false)).max(mss);
         }
     }
 

@@ -137,10 +137,6 @@ impl SentQueue {
         self.queue.front()
     }
 
-    pub(crate) fn back(&self) -> Option<&Sent> {
-        self.queue.back()
-    }
-
     pub(crate) fn get(&self, index: usize) -> Option<&Sent> {
         self.queue.get(index)
     }
@@ -165,11 +161,6 @@ impl SentQueue {
         self.queue.shrink_to(64);
         (self.sacked, self.lost, self.retrans, self.sacked_records) = (0, 0, 0, 0);
         (self.hint, self.seen_len) = (0, 0);
-    }
-
-    /// Bytes of memory held.
-    pub(crate) fn allocated(&self) -> usize {
-        self.queue.capacity() * size_of::<Sent>()
     }
 
     fn forget(&mut self, flags: u8, len: u32) {
@@ -265,7 +256,7 @@ impl SentQueue {
             // Only whole segments are split off a batch, or a hostile peer could grind it to single bytes.
             if sent.seq < start {
                 let before = start.since(sent.seq).next_multiple_of(mss.max(1));
-                if before >= sent.len || !(sent.seq + before < end) {
+                if before >= sent.len || sent.seq + before >= end {
                     at += 1;
                     continue;
                 }

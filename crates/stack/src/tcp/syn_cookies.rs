@@ -13,8 +13,8 @@
 use super::Seq;
 use super::config::{Ecn, TcpConfig};
 use super::connection::{Connection, Flags, State};
-use super::lane::{Core, ReplyMeta};
 use super::handshake;
+use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::table::Tuple;
 use crate::packet::Cx;
@@ -52,10 +52,8 @@ impl Core {
         let with_timestamps = self.config.timestamps && seg.options.timestamps.is_some();
         let scaling = self.config.window_scaling && seg.options.window_scale.is_some() && with_timestamps;
         let sack = self.config.sack && seg.options.sack_permitted && with_timestamps;
-        let ecn = self.config.ecn != Ecn::Off
-            && seg.is(TcpFlags::ECE)
-            && seg.is(TcpFlags::CWR)
-            && with_timestamps;
+        let ecn =
+            self.config.ecn != Ecn::Off && seg.is(TcpFlags::ECE) && seg.is(TcpFlags::CWR) && with_timestamps;
         let bits = if scaling { u32::from(seg.options.window_scale.unwrap_or(0)) } else { NO_SCALE };
         let bits = bits | u32::from(sack) << 4 | u32::from(ecn) << 5;
         let timestamps = seg.options.timestamps.filter(|_| with_timestamps).map(|ts| {
@@ -65,7 +63,7 @@ impl Core {
             if value > clock {
                 value = value.wrapping_sub(1 << BITS);
             }
-            Timestamps { value: value.wrapping_add(self.ts_offset(tuple)), echo: ts.value }
+            Timestamps { value: value.wrapping_add(self.secrets(tuple).ts_offset), echo: ts.value }
         });
         let answer = TcpOptions {
             mss: Some(handshake::local_mss(tuple.local, seg.mtu, &options)),
@@ -120,7 +118,8 @@ impl Core {
             return None;
         }
         self.stats.cookies_received += 1;
-        let mut c = handshake::connection(self, *tuple, iss, seg.mtu, &options);
+        let mut c =
+            handshake::connection(self, *tuple, (iss, self.secrets(tuple).ts_offset), seg.mtu, &options);
         c.state = State::SynReceived;
         c.listener = slot;
         let (asked, ecn) = remembered(&self.config, seg, c.ts_offset, MSS[(top & 7) as usize]);

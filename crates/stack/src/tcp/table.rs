@@ -93,6 +93,7 @@ pub(crate) struct Slab<T> {
 
 impl<T> Slab<T> {
     /// Bytes one entry takes.
+    #[cfg(test)]
     pub(crate) const ENTRY_SIZE: usize = size_of::<Entry<T>>();
 
     pub(crate) const fn new() -> Self {
@@ -258,6 +259,7 @@ impl TupleTable {
     }
 
     /// Bytes the table holds.
+    #[cfg(test)]
     pub(crate) fn allocated(&self) -> usize {
         self.table.allocation_size()
     }

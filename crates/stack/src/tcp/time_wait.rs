@@ -160,9 +160,8 @@ impl Core {
             window: record.window,
             urgent: 0,
         };
-        let timestamps = record
-            .ts_recent
-            .map(|echo| Timestamps { value: ts_clock(cx.now, record.ts_offset), echo });
+        let timestamps =
+            record.ts_recent.map(|echo| Timestamps { value: ts_clock(cx.now, record.ts_offset), echo });
         let options = TcpOptions { timestamps, ..TcpOptions::default() };
         self.stats.ack_only_sent += 1;
         self.reply(cx, &record.tuple, &header, &options, record.meta);

@@ -91,12 +91,7 @@ impl Connection {
         }
     }
 
-    fn take_in_order(
-        &mut self,
-        core: &mut Core,
-        rx: &mut Inflow,
-        seg: &mut Segment,
-    ) -> Step {
+    fn take_in_order(&mut self, core: &mut Core, rx: &mut Inflow, seg: &mut Segment) -> Step {
         core.stats.in_sequence_packets += u64::from(seg.merged);
         core.stats.in_sequence_bytes += u64::from(seg.len);
         // Frames of tiny payload are merged as long as they fit; a peer that defeats that runs into this bound.

@@ -78,7 +78,9 @@ fn every_combination_of_flags() {
             }
             s.until(20);
             s.heard.clear();
-            for (seq, len, ack) in [(1i64, 0u32, 1i64), (2, 0, 2), (2, 50, 1), (-9, 20, 0), (70_000_000, 7, 900_000)] {
+            for (seq, len, ack) in
+                [(1i64, 0u32, 1i64), (2, 0, 2), (2, 50, 1), (-9, 20, 0), (70_000_000, 7, 900_000)]
+            {
                 let (mut header, options, _) = s.parse(&format!(". {seq}:{seq}(0) ack {ack}"));
                 header.flags = TcpFlags(bits);
                 let mut frame = s.pool.alloc().unwrap();
@@ -141,11 +143,25 @@ fn segments_for_nobody() {
 fn only_unicast() {
     let mut s = Scene::listen(Scene::config());
     let (header, options, _) = s.parse("S 0:0(0)");
-    for (src, unicast) in [(PEER, false), (IpAddr::V4(Ipv4Addr::BROADCAST), true), (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), true)] {
+    for (src, unicast) in [
+        (PEER, false),
+        (IpAddr::V4(Ipv4Addr::BROADCAST), true),
+        (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), true),
+    ] {
         let mut frame = s.pool.alloc().unwrap();
         header.emit(&options, frame.push_back(20).unwrap());
         frame.meta_mut().checksum = flowlane_sys::frame::Checksum::Verified;
-        let ip = IpMeta { src, dst: US, protocol: 6, hop_limit: 1, traffic_class: 0, header_len: 20, interface: 0, mtu: 1500, unicast };
+        let ip = IpMeta {
+            src,
+            dst: US,
+            protocol: 6,
+            hop_limit: 1,
+            traffic_class: 0,
+            header_len: 20,
+            interface: 0,
+            mtu: 1500,
+            unicast,
+        };
         s.with(|tcp, cx| tcp.input(cx, IpInput { frame, ip }));
     }
     s.quiet(10);

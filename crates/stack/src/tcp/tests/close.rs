@@ -126,7 +126,11 @@ fn data_after_close_resets() {
 fn fin_wait_2_ends() {
     for detached in [true, false] {
         let mut s = Scene::established(Scene::config());
-        if detached { s.close() } else { s.shutdown() }
+        if detached {
+            s.close();
+        } else {
+            s.shutdown();
+        }
         recv!(s, 10, "F. 1:1(0) ack 1");
         send!(s, 20, ". 1:1(0) ack 2");
         s.quiet(60_019);

@@ -18,13 +18,8 @@ pub(super) const PEER_PORT: u16 = 40_000;
 pub(super) const PEER_ISS: u32 = u32::MAX - 2000;
 
 pub(super) fn pool_of(frames: usize) -> Pool {
-    let config = MemoryConfig {
-        frames_per_home: frames,
-        frame_size: 2048,
-        homes: 1,
-        huge_pages: false,
-        lock: false,
-    };
+    let config =
+        MemoryConfig { frames_per_home: frames, frame_size: 2048, homes: 1, huge_pages: false, lock: false };
     FrameMemory::new(&config).unwrap().attach(0).unwrap()
 }
 
@@ -82,7 +77,7 @@ impl Scene {
 
     /// Everything the engine wants to send now.
     pub(super) fn drain(&mut self) {
-        while let Some(out) = self.with(|tcp, cx| tcp.poll_output(cx)) {
+        while let Some(out) = self.with(super::super::Tcp::poll_output) {
             let text = self.show(&out);
             self.heard.push_back((self.millis(), text, out));
         }
@@ -94,7 +89,7 @@ impl Scene {
         self.drain();
         while let Some(next) = self.tcp.next_deadline().filter(|next| *next <= end) {
             self.now = self.now.max(next);
-            self.with(|tcp, cx| tcp.on_timer(cx));
+            self.with(super::super::Tcp::on_timer);
             self.drain();
         }
         assert!(self.now <= end, "the dialogue goes back in time");

@@ -4,11 +4,8 @@ use super::*;
 
 fn on(s: &mut Scene) {
     s.set(|o| {
-        o.keepalive = Some(Keepalive {
-            idle: Duration::from_secs(10),
-            interval: Duration::from_secs(2),
-            probes: 3,
-        });
+        o.keepalive =
+            Some(Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(2), probes: 3 });
     });
 }
 
