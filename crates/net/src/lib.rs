@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+pub mod control;
 pub mod entropy;
 pub mod link;
 mod runtime;

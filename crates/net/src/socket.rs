@@ -175,8 +175,7 @@ impl UdpSocket {
     /// As [`UdpSocket::try_recv_batch`].
     pub async fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, SocketAddr), SocketError> {
         let datagram = self.recv().await?;
-        let n = datagram.payload().len().min(buffer.len());
-        buffer[..n].copy_from_slice(&datagram.payload()[..n]);
+        let n = datagram.read(buffer);
         Ok((n, datagram.source.into()))
     }
 

@@ -26,9 +26,11 @@ use crate::address::Endpoint;
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IpInput, Offload};
+use crate::reassembly::ReassemblyConfig;
 use crate::rng::Rng;
 use crate::route::Route;
 use crate::stats::{DropReason, LaneStats};
+use crate::steering::steer_ip;
 use crate::time::Time;
 use crate::udp::{Outcome, Udp, UdpConfig};
 use crate::wire::{IpProtocol, MacAddr};
@@ -49,6 +51,8 @@ pub struct LaneConfig {
     pub routes: Vec<Route>,
     /// Limits of UDP.
     pub udp: UdpConfig,
+    /// Limits of reassembly.
+    pub reassembly: ReassemblyConfig,
     /// Seeds of the lane's randomness and hash tables: secret, and different for every lane.
     pub seed: [u64; 4],
 }
@@ -69,8 +73,8 @@ pub struct Redirect {
 pub enum Class {
     /// As from the link: its data starts at the Ethernet header.
     Ethernet,
-    /// Ethernet was checked in another lane: its data starts at the IP header (`ip_direct` and `ip6_direct` of
-    /// FreeBSD's netisr).
+    /// Ethernet and IP were checked in another lane, and the packet is whole, if perhaps in a chain of frames: its
+    /// data starts at the IP header (`ip_direct` and `ip6_direct` of FreeBSD's netisr).
     IpDirect,
 }
 
@@ -103,7 +107,7 @@ impl Lane {
         Self {
             bucket: config.bucket,
             rss: config.rss.clone(),
-            ip: Ip::new(&config.interfaces, &config.routes, [a, b]),
+            ip: Ip::new(&config.interfaces, &config.routes, config.reassembly, [a, b]),
             udp: Udp::new(config.udp, c),
             rng: Rng::new(d),
             offload: offload.unwrap_or_default(),
@@ -145,8 +149,23 @@ impl Lane {
         match inbound {
             Inbound::Done => {}
             Inbound::Transport(packet) => self.transport(now, frames, packet),
+            Inbound::Whole(packet) => self.whole(now, frames, packet),
             Inbound::Error(error, packet) => self.icmp_error(&error, packet),
         }
+    }
+
+    /// A packet put together from its fragments: now its ports can be seen and it goes to the lane of its flow.
+    fn whole(&mut self, now: Time, frames: &Pool, mut packet: Frame) {
+        let (bucket, _) = steer_ip(&self.rss, &mut packet);
+        if bucket == self.bucket {
+            // Ends here: what comes in this way is no fragment any more.
+            self.input(now, frames, packet, Class::IpDirect);
+            return;
+        }
+        let v4 = packet.data().first().is_some_and(|b| b >> 4 == 4);
+        let ip = if v4 { &mut self.ip.stats.ip } else { &mut self.ip.stats.ip6 };
+        ip.reassembled_elsewhere += 1;
+        self.redirect(Redirect { bucket, frame: packet, class: Class::IpDirect });
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use flowlane_rss::HashType;
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
-use crate::ip::SendError;
+use crate::ip::{SendError, longest_payload};
 use crate::lane::{Lane, udp_flow};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
@@ -104,11 +104,11 @@ impl Lane {
         self.udp.each(f);
     }
 
-    /// Sends `payload` from a socket. `destination` defaults to the socket's peer, `source` to what the socket is
+    /// Sends `payload` from a socket, in fragments if it is longer than the MTU allows. `destination` defaults to the socket's peer, `source` to what the socket is
     /// bound to and the routes prefer; a source given must be an address of ours.
     ///
     /// # Errors
-    /// See [`SendError`]. After `Full` and `NoFrame` trying again later may succeed.
+    /// See [`SendError`]; `TooLong` for more than 65507 bytes over IPv4, 65527 over IPv6. After `Full` and `NoFrame` trying again later may succeed.
     pub fn udp_send(
         &mut self,
         now: Time,
@@ -119,13 +119,10 @@ impl Lane {
         destination: Option<Endpoint>,
     ) -> Result<(), SendError> {
         let (source, destination) = self.udp_ends(handle, source, destination)?;
-        if !self.ip.has_room() {
+        if !self.ip.has_room_for(destination.ip, payload.len()) {
             return Err(SendError::Full);
         }
-        let mut frame = frames.alloc().ok_or(SendError::NoFrame)?;
-        if !frame.extend_from_slice(payload) {
-            return Err(SendError::TooBig(self.ip.mtu_to(destination.ip).unwrap_or(0)));
-        }
+        let frame = self.ip.udp_payload(frames, payload, destination.ip)?;
         self.udp_emit(now, frames, handle, frame, source, destination)
     }
 
@@ -146,7 +143,7 @@ impl Lane {
             Ok(ends) => ends,
             Err(error) => return Err(Unsent { error, returned: Some(payload) }),
         };
-        if !self.ip.has_room() {
+        if !self.ip.has_room_for(destination.ip, payload.chain_len()) {
             return Err(Unsent { error: SendError::Full, returned: Some(payload) });
         }
         self.udp_emit(now, frames, handle, payload, source, destination)
@@ -165,7 +162,7 @@ impl Lane {
         handle: UdpHandle,
         datagram: Datagram,
     ) -> Result<(), Unsent<Datagram>> {
-        if !self.ip.has_room() {
+        if !self.ip.has_room_for(datagram.source.ip, datagram.len()) {
             return Err(Unsent { error: SendError::Full, returned: Some(datagram) });
         }
         let (destination, mut source) = (datagram.source, datagram.destination);
@@ -238,6 +235,9 @@ impl Lane {
         source: Endpoint,
         destination: Endpoint,
     ) -> Result<(), SendError> {
+        if frame.chain_len() > longest_payload(destination.ip.is_ipv4()) {
+            return Err(SendError::TooLong);
+        }
         let offload = self.offload();
         let mut cx = Self::cx(&mut self.rng, offload, now, frames);
         let Some(out) = self.udp.datagram(handle, frame, source, destination, &cx) else {

@@ -5,22 +5,26 @@
 //! * [`wire`]: what headers say; bytes to meaning and back.
 //! * [`Lane`]: one bucket's share of a host: frames in, frames out, sockets by handle.
 //! * `ip`: Ethernet, ARP and neighbour discovery, IPv4, IPv6, ICMP; `neighbour`, `route`, `interface`, [`address`].
-//! * `udp`: sockets, lookup, input, output.
+//! * [`reassembly`]: fragments waiting for one another; `chain`: packets in several frames.
+//! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
 //! * [`packet`]: what passes between IP and the transports; [`stats`]: what was counted on the way.
 //! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all handed in.
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod chain;
 mod interface;
 mod ip;
 mod lane;
 mod lane_udp;
 mod neighbour;
 pub mod packet;
+pub mod reassembly;
 pub mod rng;
 mod route;
 pub mod stats;
 pub mod steering;
+pub mod tcp;
 pub mod time;
 pub mod timer;
 pub mod udp;

@@ -2,7 +2,11 @@
 
 mod bench;
 mod demo;
+mod lab;
 mod load;
+mod rss;
+mod serve;
+mod stat;
 
 use clap::Subcommand;
 
@@ -15,6 +19,17 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Load(load::Load),
     Bench(bench::Bench),
+    /// Show, plan and judge receive side scaling.
+    #[command(subcommand)]
+    Rss(rss::Rss),
+    /// Run a service on addresses of our own, beside the kernel.
+    #[command(subcommand)]
+    Serve(serve::Serve),
+    /// Show what a running instance counted.
+    Stat(stat::Stat),
+    /// Make a network to try real links on, and remove it.
+    #[command(subcommand)]
+    Lab(lab::Lab),
 }
 
 impl Command {
@@ -24,6 +39,10 @@ impl Command {
             Self::Demo(demo) => demo.run(),
             Self::Load(load) => load.run(),
             Self::Bench(bench) => bench.run(),
+            Self::Rss(command) => command.run(),
+            Self::Serve(command) => command.run(),
+            Self::Stat(command) => command.run(),
+            Self::Lab(command) => command.run(),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::task::spawn_in;
 use crate::wake::Wake;
 
 /// Frames in a netisr ring (`net.isr.defaultqlimit` is 256; a burst here is larger).
-const NETISR: usize = 1024;
+pub(crate) const NETISR: usize = 1024;
 
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -330,6 +330,7 @@ impl Builder {
                     interfaces: interfaces.clone(),
                     routes: routes(host),
                     udp: host.udp,
+                    reassembly: Default::default(),
                     seed: seeds.next()?,
                 });
                 let slot = LaneSlot {

@@ -18,7 +18,7 @@ impl Ip {
     #[inline]
     pub(crate) fn input(&mut self, cx: &mut Cx<'_>, mut frame: Frame) -> Inbound {
         self.stats.ethernet.received += 1;
-        self.stats.ethernet.received_bytes += frame.len() as u64;
+        self.stats.ethernet.received_bytes += frame.chain_len() as u64;
         let (header, payload) = match EthernetHeader::parse(frame.data()) {
             Ok(parsed) => parsed,
             Err(reason) => return self.malformed(reason),
@@ -51,13 +51,12 @@ impl Ip {
 
     /// Takes in a frame whose Ethernet header another lane has checked and taken off.
     pub(crate) fn input_direct(&mut self, cx: &mut Cx<'_>, frame: Frame) -> Inbound {
-        let Some(interface) = self.interfaces.get(usize::from(frame.meta().link)) else {
+        if usize::from(frame.meta().link) >= self.interfaces.len() {
             return self.drop(DropReason::OtherHost);
-        };
-        let mac = interface.config.mac;
+        }
         match frame.data().first().map(|b| b >> 4) {
-            Some(4) => self.v4(cx, frame, mac),
-            _ => self.v6(cx, frame, mac),
+            Some(4) => self.direct_v4(cx, frame),
+            _ => self.direct_v6(cx, frame),
         }
     }
 

@@ -85,7 +85,7 @@ impl Ip {
         self.error_v4(cx, packet, Icmpv4Message::Unreachable { code: unreachable::PROTOCOL, mtu: 0 });
     }
 
-    fn error_v4(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, message: Icmpv4Message) {
+    pub(super) fn error_v4(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, message: Icmpv4Message) {
         if !self.may_err(cx, &packet, false) {
             return;
         }

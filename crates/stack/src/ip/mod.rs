@@ -8,7 +8,10 @@
 //! Everything that goes out of a lane passes [`Ip::send`] and stands in one bounded queue until the worker pulls it.
 
 mod arp;
+mod chained;
 mod ethernet;
+mod fragment_input;
+mod fragment_output;
 mod icmp;
 mod icmp_v4;
 mod icmp_v6;
@@ -21,6 +24,8 @@ mod v6;
 
 pub use output::SendError;
 
+pub(crate) use fragment_output::longest_payload;
+
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -30,12 +35,14 @@ use flowlane_sys::frame::Frame;
 use crate::interface::{Interface, InterfaceConfig};
 use crate::neighbour::{Ask, Neighbours};
 use crate::packet::{Cx, IpInput};
+use crate::reassembly::{Reassembly, ReassemblyConfig};
 use crate::rng::Rng;
 use crate::route::{Route, Routes};
 use crate::stats::{DropReason, LaneStats};
 use crate::time::Time;
 use crate::wire::{MacAddr, Malformed};
 
+use fragment_output::Identify;
 use limit::Limit;
 
 /// Frames in a lane's output queue.
@@ -71,6 +78,8 @@ pub(crate) enum Inbound {
     Done,
     /// For a transport of ours.
     Transport(IpInput),
+    /// A reassembled packet, its data from the IP header on: to be steered again, and then taken in as it is.
+    Whole(Frame),
     /// An error about a packet that one of our transports sent, with the message that brought it.
     Error(crate::packet::IcmpError, IpInput),
 }
@@ -82,6 +91,10 @@ pub(crate) struct Ip {
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
     pub(crate) stats: LaneStats,
+    pub(crate) reassembly: Reassembly,
+    identify: Identify,
+    /// Used while a packet is cut into fragments.
+    pieces: Vec<Frame>,
     output: VecDeque<Frame>,
     events: VecDeque<LaneEvent>,
     errors: Limit,
@@ -90,12 +103,20 @@ pub(crate) struct Ip {
 }
 
 impl Ip {
-    pub(crate) fn new(interfaces: &[InterfaceConfig], routes: &[Route], seeds: [u64; 2]) -> Self {
+    pub(crate) fn new(
+        interfaces: &[InterfaceConfig],
+        routes: &[Route],
+        reassembly: ReassemblyConfig,
+        seeds: [u64; 2],
+    ) -> Self {
         Self {
             routes: Routes::new(interfaces, routes),
             interfaces: interfaces.iter().map(|c| Interface::new(c.clone(), seeds[0])).collect(),
             neighbours: Neighbours::new(seeds[1]),
             stats: LaneStats::default(),
+            reassembly: Reassembly::new(reassembly, seeds[1].rotate_left(17)),
+            identify: Identify::new(seeds),
+            pieces: Vec::new(),
             output: VecDeque::with_capacity(64),
             events: VecDeque::new(),
             errors: Limit::new(ICMP_ERRORS, Duration::from_secs(1)),
@@ -174,11 +195,16 @@ impl Ip {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.neighbours.next_deadline()
+        match (self.neighbours.next_deadline(), self.reassembly.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
-    /// Repeats requests for neighbours that did not answer, and gives up on them.
+    /// Repeats requests for neighbours that did not answer, and gives up on them and on datagrams whose fragments did
+    /// not all come.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.reassembly_timeouts(cx);
         while let Some(due) = self.neighbours.due(cx.now, &mut self.stats.arp) {
             match due {
                 Ok(ask) => self.ask(cx, ask),

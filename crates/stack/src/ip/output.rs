@@ -8,6 +8,7 @@ use flowlane_sys::frame::{Frame, Segmentation};
 use super::Ip;
 use crate::neighbour::Resolution;
 use crate::packet::{Cx, IpOutput};
+use crate::route::Hop;
 use crate::stats::DropReason;
 use crate::wire::{IpProtocol, Ipv4Header, Ipv4Options, Ipv6Header, MacAddr, ipv4, ipv6};
 
@@ -19,8 +20,10 @@ pub enum SendError {
     NoRoute,
     /// None of our addresses is of the destination's family, or the source given is not ours.
     NoSource,
-    /// Larger than the MTU, bytes of IP packet, on the way there.
+    /// Larger than the MTU, bytes of IP packet, on the way there, and not to be cut.
     TooBig(u16),
+    /// Longer than any datagram can be: a UDP payload beyond 65507 bytes over IPv4 or 65527 over IPv6.
+    TooLong,
     /// The lane's output queue is full: try again when there is room.
     Full,
     /// No frame is free: try again later.
@@ -37,6 +40,7 @@ impl fmt::Display for SendError {
             Self::NoRoute => f.write_str("no route to the destination"),
             Self::NoSource => f.write_str("no source address for the destination"),
             Self::TooBig(mtu) => write!(f, "larger than the MTU of {mtu} bytes"),
+            Self::TooLong => f.write_str("longer than a datagram can be"),
             Self::Full => f.write_str("the output queue is full"),
             Self::NoFrame => f.write_str("no frame is free"),
             Self::Closed => f.write_str("the socket is closed"),
@@ -63,15 +67,26 @@ impl Ip {
             return Err(SendError::Full);
         }
         let dst = out.dst;
+        let out = if out.frame.is_chained() { self.unchained(cx, out, hop) } else { out };
+        if self.is_to_be_cut(&out, hop) {
+            return self.send_fragments(cx, out, hop);
+        }
         let frame = self.with_header(out, hop.interface)?;
+        self.hand_to_hop(cx, hop, dst, frame);
+        Ok(())
+    }
+
+    /// Sends a packet with its header to the next hop, or lets it wait for that one's address.
+    #[inline]
+    pub(super) fn hand_to_hop(&mut self, cx: &mut Cx<'_>, hop: Hop, dst: IpAddr, frame: Frame) {
         if let Some(mac) = group_mac(dst) {
             self.put_ethernet(frame, hop.interface, mac);
-            return Ok(());
+            return;
         }
         if let (IpAddr::V4(a), Some(interface)) = (dst, self.interfaces.get(usize::from(hop.interface))) {
             if interface.destination(dst) == crate::interface::Destination::Broadcast || a.is_broadcast() {
                 self.put_ethernet(frame, hop.interface, MacAddr::BROADCAST);
-                return Ok(());
+                return;
             }
         }
         match self.neighbours.resolve(cx.now, hop.interface, hop.address, cx.rng, &mut self.stats.arp) {
@@ -91,7 +106,6 @@ impl Ip {
                 }
             }
         }
-        Ok(())
     }
 
     /// Sends a packet on an interface to an Ethernet address that the caller knows.

@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use flowlane_sys::frame::Frame;
 
 use super::{Inbound, Ip};
+use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
 use crate::stats::DropReason;
 use crate::wire::{IpProtocol, Ipv4Header, MacAddr, Malformed};
@@ -14,7 +15,7 @@ impl Ip {
     #[inline]
     pub(super) fn v4(&mut self, cx: &mut Cx<'_>, mut frame: Frame, link_dst: MacAddr) -> Inbound {
         self.stats.ip.received += 1;
-        let (header, payload) = match Ipv4Header::parse(frame.data()) {
+        let (header, payload) = match Ipv4Header::parse_first(frame.data(), frame.chain_len()) {
             Ok(parsed) => parsed,
             Err(reason) => return self.bad_v4(reason),
         };
@@ -37,15 +38,44 @@ impl Ip {
         if !self.plausible_v4(link, header.src) {
             return self.drop(DropReason::BadSource);
         }
-        if header.is_fragment() {
-            self.stats.ip.fragments += 1;
-            self.stats.ip.fragments_dropped += 1;
-            return self.drop(DropReason::FragmentUnsupported);
-        }
         // Ethernet pads short frames: what IP does not count is not there.
-        frame.truncate(payload.end);
+        frame.truncate_chain(payload.end);
         // The header was parsed from these bytes.
         let _ = frame.trim_front(payload.start);
+        if header.is_fragment() {
+            return self.fragment_v4(cx, frame, &header, payload.start as u16);
+        }
+        self.local_v4(cx, frame, &header, payload.start as u16, unicast)
+    }
+
+    /// Takes in a packet that another lane, or reassembly, has checked. It is no fragment any more.
+    pub(super) fn direct_v4(&mut self, cx: &mut Cx<'_>, mut frame: Frame) -> Inbound {
+        let (header, payload) = match Ipv4Header::parse_first_trusted(frame.data(), frame.chain_len()) {
+            Ok(parsed) => parsed,
+            Err(reason) => return self.bad_v4(reason),
+        };
+        if header.is_fragment() {
+            return self.drop(DropReason::FragmentNested);
+        }
+        let link = usize::from(frame.meta().link);
+        let unicast = self.interfaces[link].destination(IpAddr::V4(header.dst)) == Destination::Unicast;
+        frame.truncate_chain(payload.end);
+        // The header was parsed from these bytes.
+        let _ = frame.trim_front(payload.start);
+        self.local_v4(cx, frame, &header, payload.start as u16, unicast)
+    }
+
+    /// Hands a whole packet for us to its protocol. The frame's data starts behind the header.
+    #[inline]
+    fn local_v4(
+        &mut self,
+        cx: &mut Cx<'_>,
+        frame: Frame,
+        header: &Ipv4Header,
+        header_len: u16,
+        unicast: bool,
+    ) -> Inbound {
+        let link = frame.meta().link;
         let packet = IpInput {
             ip: IpMeta {
                 src: IpAddr::V4(header.src),
@@ -53,7 +83,7 @@ impl Ip {
                 protocol: header.protocol.0,
                 hop_limit: header.ttl,
                 traffic_class: header.tos,
-                header_len: payload.start as u16,
+                header_len,
                 interface: link,
                 mtu: self.interfaces[usize::from(link)].config.mtu,
                 unicast,
@@ -61,7 +91,16 @@ impl Ip {
             frame,
         };
         self.stats.ip.delivered += 1;
-        match header.protocol {
+        if packet.frame.is_chained() && header.protocol != IpProtocol::UDP {
+            return self.chained(cx, packet);
+        }
+        self.upper_v4(cx, packet)
+    }
+
+    /// The protocol above, for a packet in one frame or of UDP.
+    #[inline]
+    pub(super) fn upper_v4(&mut self, cx: &mut Cx<'_>, packet: IpInput) -> Inbound {
+        match IpProtocol(packet.ip.protocol) {
             IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
             IpProtocol::ICMP => self.icmp_v4(cx, packet),
             IpProtocol::IGMP => self.igmp(cx, &packet),

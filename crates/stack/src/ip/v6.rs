@@ -5,18 +5,19 @@ use core::net::{IpAddr, Ipv6Addr};
 use flowlane_sys::frame::Frame;
 
 use super::{Inbound, Ip};
+use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
 use crate::stats::DropReason;
 use crate::wire::icmpv6::Icmpv6Message;
 use crate::wire::ipv6_ext::{ExtensionProblem, walk};
-use crate::wire::{IpProtocol, Ipv6Header, MacAddr, Malformed};
+use crate::wire::{IpProtocol, Ipv6Header, Ipv6Upper, MacAddr, Malformed};
 
 impl Ip {
     /// Takes in a packet whose data starts at the IPv6 header.
     #[inline]
     pub(super) fn v6(&mut self, cx: &mut Cx<'_>, mut frame: Frame, link_dst: MacAddr) -> Inbound {
         self.stats.ip6.received += 1;
-        let (header, payload) = match Ipv6Header::parse(frame.data()) {
+        let (header, payload) = match Ipv6Header::parse_first(frame.data(), frame.chain_len()) {
             Ok(parsed) => parsed,
             Err(reason) => return self.bad_v6(reason),
         };
@@ -33,30 +34,60 @@ impl Ip {
             }
         };
         // Ethernet pads short frames: what IP does not count is not there.
-        frame.truncate(payload.end);
+        frame.truncate_chain(payload.end);
         if !self.plausible_v6(link, header.src, header.next_header) {
             return self.drop(DropReason::BadSource);
         }
-        let mut ip = IpMeta {
+        let ip = self.meta_v6(&header, link, unicast);
+        let upper = match walk(frame.data(), header.next_header) {
+            Ok(upper) => upper,
+            Err(problem) => return self.bad_extension(cx, IpInput { frame, ip }, problem),
+        };
+        if upper.fragment_at.is_some() {
+            if upper.fragment.is_some() {
+                return self.fragment_v6(cx, frame, ip, &upper);
+            }
+            self.stats.ip6.atomic_fragments += 1;
+        }
+        self.local_v6(cx, frame, ip, &upper)
+    }
+
+    /// Takes in a packet that another lane, or reassembly, has checked. It is no fragment any more.
+    pub(super) fn direct_v6(&mut self, cx: &mut Cx<'_>, mut frame: Frame) -> Inbound {
+        let (header, payload) = match Ipv6Header::parse_first(frame.data(), frame.chain_len()) {
+            Ok(parsed) => parsed,
+            Err(reason) => return self.bad_v6(reason),
+        };
+        let link = frame.meta().link;
+        let unicast =
+            self.interfaces[usize::from(link)].destination(IpAddr::V6(header.dst)) == Destination::Unicast;
+        frame.truncate_chain(payload.end);
+        let ip = self.meta_v6(&header, link, unicast);
+        match walk(frame.data(), header.next_header) {
+            Ok(upper) if upper.fragment.is_some() => self.drop(DropReason::FragmentNested),
+            Ok(upper) => self.local_v6(cx, frame, ip, &upper),
+            Err(problem) => self.bad_extension(cx, IpInput { frame, ip }, problem),
+        }
+    }
+
+    #[inline]
+    fn meta_v6(&self, header: &Ipv6Header, link: u8, unicast: bool) -> IpMeta {
+        IpMeta {
             src: IpAddr::V6(header.src),
             dst: IpAddr::V6(header.dst),
             protocol: header.next_header.0,
             hop_limit: header.hop_limit,
             traffic_class: header.traffic_class,
-            header_len: payload.start as u16,
+            header_len: crate::wire::ipv6::HEADER_LEN as u16,
             interface: link,
             mtu: self.interfaces[usize::from(link)].config.mtu,
             unicast,
-        };
-        let upper = match walk(frame.data(), header.next_header) {
-            Ok(upper) => upper,
-            Err(problem) => return self.bad_extension(cx, IpInput { frame, ip }, problem),
-        };
-        if upper.fragment.is_some() {
-            self.stats.ip6.fragments += 1;
-            self.stats.ip6.fragments_dropped += 1;
-            return self.drop(DropReason::FragmentUnsupported);
         }
+    }
+
+    /// Hands a whole packet for us to its protocol. The frame's data starts at the IPv6 header.
+    #[inline]
+    fn local_v6(&mut self, cx: &mut Cx<'_>, mut frame: Frame, mut ip: IpMeta, upper: &Ipv6Upper) -> Inbound {
         ip.protocol = upper.protocol.0;
         ip.header_len = upper.offset as u16;
         // The walk ended inside these bytes.
@@ -65,7 +96,16 @@ impl Ip {
         }
         let packet = IpInput { frame, ip };
         self.stats.ip6.delivered += 1;
-        match upper.protocol {
+        if packet.frame.is_chained() && upper.protocol != IpProtocol::UDP {
+            return self.chained(cx, packet);
+        }
+        self.upper_v6(cx, packet, upper.next_header_at)
+    }
+
+    /// The protocol above, named by the byte at `next_header_at`, for a packet in one frame or of UDP.
+    #[inline]
+    pub(super) fn upper_v6(&mut self, cx: &mut Cx<'_>, packet: IpInput, next_header_at: usize) -> Inbound {
+        match IpProtocol(packet.ip.protocol) {
             IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
             IpProtocol::ICMPV6 => self.icmp_v6(cx, packet),
             IpProtocol::NO_NEXT => Inbound::Done,
@@ -73,7 +113,7 @@ impl Ip {
                 self.stats.ip6.unknown_protocol += 1;
                 let message = Icmpv6Message::ParameterProblem {
                     code: crate::wire::ipv6_ext::UNKNOWN_NEXT_HEADER,
-                    pointer: upper.next_header_at as u32,
+                    pointer: next_header_at as u32,
                 };
                 self.error_v6(cx, packet, message, false);
                 self.drop(DropReason::UnknownProtocol)
@@ -95,7 +135,7 @@ impl Ip {
     }
 
     #[cold]
-    fn bad_extension(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, problem: ExtensionProblem) -> Inbound {
+    pub(super) fn bad_extension(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, problem: ExtensionProblem) -> Inbound {
         self.stats.ip6.bad_options += 1;
         match problem {
             ExtensionProblem::Malformed(reason) => self.malformed(reason),

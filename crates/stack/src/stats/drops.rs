@@ -49,8 +49,34 @@ reasons! {
     SourceRoute = "source-route", "packets with a source route";
     /// Protocol that nobody handles.
     UnknownProtocol = "unknown-protocol", "packets of an unknown protocol";
-    /// A fragment: reassembly is not part of this version.
-    FragmentUnsupported = "fragment-unsupported", "fragments (reassembly is not supported)";
+    /// A fragment without payload, or of a length that only the last may have.
+    FragmentInvalid = "fragment-invalid", "fragments of an impossible length";
+    /// A fragment that ends beyond the longest packet.
+    FragmentTooLong = "fragment-too-long", "fragments of packets longer than a packet can be";
+    /// A first fragment without the whole of its headers (RFC 1858, RFC 7112).
+    FragmentTiny = "fragment-tiny", "first fragments without all of their headers";
+    /// A fragment within a reassembled packet.
+    FragmentNested = "fragment-nested", "fragments of fragments";
+    /// A fragment that is held already.
+    FragmentDuplicate = "fragment-duplicate", "fragments that were there already";
+    /// Fragments that overlap; all of their datagram go.
+    FragmentOverlap = "fragment-overlap", "fragments that overlap, with their datagrams";
+    /// A fragment of a datagram that was given up.
+    FragmentGivenUp = "fragment-given-up", "fragments of datagrams given up before";
+    /// A fragment beyond the end of its datagram, or with another end.
+    FragmentPastEnd = "fragment-past-end", "fragments beyond the end of their datagram";
+    /// A datagram in more fragments than it may have.
+    FragmentTooMany = "fragment-too-many", "fragments of datagrams in too many of them";
+    /// Fragments of one network beyond its share; its oldest datagram goes.
+    FragmentSourceFull = "fragment-source-full", "fragments dropped because their network had more than its share";
+    /// Fragments that made room for others.
+    FragmentEvicted = "fragment-evicted", "fragments dropped to make room for others";
+    /// A fragment for which no room could be made.
+    FragmentNoRoom = "fragment-no-room", "fragments that found no room";
+    /// Fragments whose datagram did not complete in time.
+    FragmentTimeout = "fragment-timeout", "fragments dropped after timeout";
+    /// Fragments whose ECN fields contradict each other (RFC 3168 section 5.3).
+    FragmentEcn = "fragment-ecn", "fragments whose ECN fields contradict each other";
     /// IPv6 option or header that says: drop the packet.
     Ipv6Option = "ipv6-option", "IPv6 packets with an option that forbids processing";
     /// ARP from an address outside the link's prefixes.

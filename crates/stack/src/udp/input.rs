@@ -2,10 +2,11 @@
 
 use core::net::IpAddr;
 
-use flowlane_sys::frame::Checksum;
+use flowlane_sys::frame::{Checksum, Frame};
 
 use super::{Datagram, Udp};
 use crate::address::Endpoint;
+use crate::chain;
 use crate::packet::{IcmpError, IcmpErrorKind, IpInput};
 use crate::stats::{DropReason, LaneStats};
 use crate::wire::udp::{HEADER_LEN, UdpHeader, intact};
@@ -71,7 +72,7 @@ impl Udp {
     /// Header, length and checksum.
     #[inline]
     fn check(&self, packet: &mut IpInput, stats: &mut LaneStats) -> Result<UdpHeader, ()> {
-        let (header, payload) = match UdpHeader::parse(packet.frame.data()) {
+        let (header, payload) = match UdpHeader::parse_first(packet.frame.data(), packet.frame.chain_len()) {
             Ok(parsed) => parsed,
             Err(reason) => {
                 let counter = match reason {
@@ -84,7 +85,7 @@ impl Udp {
             }
         };
         // IP may carry more bytes than UDP says: padding that belongs to nobody.
-        packet.frame.truncate(payload.end);
+        packet.frame.truncate_chain(payload.end);
         if header.has_no_checksum() {
             stats.udp.no_checksum += 1;
             // RFC 8200 section 8.1: a receiver must discard them.
@@ -93,7 +94,7 @@ impl Udp {
                 return Err(());
             }
         } else if packet.frame.meta().checksum == Checksum::InPacket
-            && !intact(pseudo(packet.ip.src, packet.ip.dst, header.len.into()), packet.frame.data())
+            && !whole(pseudo(packet.ip.src, packet.ip.dst, header.len.into()), &packet.frame)
         {
             stats.udp.bad_checksum += 1;
             stats.drops.count(DropReason::UdpChecksum);
@@ -118,6 +119,12 @@ impl Udp {
         }
         true
     }
+}
+
+/// Whether a datagram is intact, be it in one frame or several.
+#[inline]
+fn whole(pseudo: Sum, frame: &Frame) -> bool {
+    if frame.is_chained() { pseudo.combine(chain::sum(frame), 0).is_intact() } else { intact(pseudo, frame.data()) }
 }
 
 /// The pseudo-header's sum for a datagram of `len` bytes.

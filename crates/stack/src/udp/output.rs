@@ -7,9 +7,10 @@ use flowlane_sys::frame::{Checksum, Frame};
 use super::input::pseudo;
 use super::{Udp, UdpHandle};
 use crate::address::Endpoint;
+use crate::chain;
 use crate::packet::{Cx, IpOutput};
 use crate::wire::IpProtocol;
-use crate::wire::udp::{HEADER_LEN, UdpHeader, fill_checksum};
+use crate::wire::udp::{HEADER_LEN, UdpHeader, fill_checksum, nonzero};
 
 /// TTL of datagrams (RFC 1700).
 const HOP_LIMIT: u8 = 64;
@@ -26,7 +27,8 @@ impl Udp {
         destination: Endpoint,
         cx: &Cx<'_>,
     ) -> Option<IpOutput> {
-        let len = payload.len() + HEADER_LEN;
+        let len = payload.chain_len() + HEADER_LEN;
+        let chained = payload.is_chained();
         let bytes = payload.push_front(HEADER_LEN)?;
         let header = UdpHeader {
             src_port: source.port,
@@ -36,7 +38,13 @@ impl Udp {
         };
         header.emit(bytes);
         let sum = pseudo(source.ip, destination.ip, len);
-        if cx.offload.checksum {
+        if chained {
+            let checksum = nonzero(sum.combine(chain::sum(&payload), 0).finish());
+            if let Some(field) = payload.data_mut().get_mut(6..8) {
+                field.copy_from_slice(&checksum.to_be_bytes());
+            }
+            payload.meta_mut().checksum = Checksum::InPacket;
+        } else if cx.offload.checksum {
             // The link adds the sum of the bytes to what stands in the field.
             bytes[6..8].copy_from_slice(&sum.fold().to_be_bytes());
             payload.meta_mut().checksum = Checksum::Partial;

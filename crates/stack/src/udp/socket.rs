@@ -10,6 +10,7 @@ use flowlane_sys::frame::Frame;
 
 use super::table::Key;
 use crate::address::Endpoint;
+use crate::chain;
 use crate::packet::IcmpErrorKind;
 
 /// Names a socket of one lane. A handle of a closed socket stays invalid for ever, also when its slot is used again.
@@ -100,23 +101,56 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// The payload; of a chain of frames only the first part.
+    /// The payload of a datagram that came whole; of one that came in fragments only the first part. Which it is,
+    /// [`is_chained`](Datagram::is_chained) says.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.frame.data()
     }
 
-    /// The payload, to change in place.
+    /// Whether the payload is in several parts, as of a datagram that came in fragments.
+    #[inline]
+    #[must_use]
+    pub fn is_chained(&self) -> bool {
+        self.frame.is_chained()
+    }
+
+    /// All parts of the payload, in order.
+    #[must_use]
+    pub fn chunks(&self) -> flowlane_sys::frame::Chunks<'_> {
+        self.frame.chunks()
+    }
+
+    /// Bytes of payload, all parts together.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.frame.chain_len()
+    }
+
+    /// Whether the payload is empty.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the payload, all parts of it, into `out` as far as it fits there, and returns how many bytes.
+    pub fn read(&self, out: &mut [u8]) -> usize {
+        chain::read(&self.frame, out)
+    }
+
+    /// The first part of the payload, to change in place.
     #[inline]
     #[must_use]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         self.frame.data_mut()
     }
 
-    /// Shortens the payload.
+    /// Shortens the payload to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        self.frame.truncate(len);
+        self.frame.truncate_chain(len);
     }
 
     /// Flow hash as the card delivered or the stack computed it.
@@ -139,7 +173,7 @@ impl Datagram {
         self.frame.meta().timestamp
     }
 
-    /// The frame itself, its data the payload.
+    /// The frame itself, its data the payload; with the others of its chain.
     #[must_use]
     pub fn into_frame(self) -> Frame {
         self.frame

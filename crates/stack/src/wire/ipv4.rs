@@ -86,7 +86,7 @@ impl Ipv4Header {
     /// Any of the reasons that start with `Ipv4`.
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<(Ipv4Header, Range<usize>), Malformed> {
-        Ipv4Header::read::<true>(packet)
+        Ipv4Header::read::<true>(packet, packet.len())
     }
 
     /// Reads a header whose checksum the link has already verified, or that has none yet.
@@ -95,11 +95,34 @@ impl Ipv4Header {
     /// As [`parse`](Ipv4Header::parse), without the checksum.
     #[inline]
     pub fn parse_trusted(packet: &[u8]) -> Result<(Ipv4Header, Range<usize>), Malformed> {
-        Ipv4Header::read::<false>(packet)
+        Ipv4Header::read::<false>(packet, packet.len())
+    }
+
+    /// As [`parse`](Ipv4Header::parse), for a packet of `whole` bytes of which `first` is only the beginning: the
+    /// range of the payload may end beyond it.
+    ///
+    /// # Errors
+    /// As [`parse`](Ipv4Header::parse).
+    #[inline]
+    pub fn parse_first(first: &[u8], whole: usize) -> Result<(Ipv4Header, Range<usize>), Malformed> {
+        Ipv4Header::read::<true>(first, whole)
+    }
+
+    /// As [`parse_trusted`](Ipv4Header::parse_trusted), for a packet of `whole` bytes of which `first` is only the
+    /// beginning.
+    ///
+    /// # Errors
+    /// As [`parse_trusted`](Ipv4Header::parse_trusted).
+    #[inline]
+    pub fn parse_first_trusted(first: &[u8], whole: usize) -> Result<(Ipv4Header, Range<usize>), Malformed> {
+        Ipv4Header::read::<false>(first, whole)
     }
 
     #[inline(always)]
-    fn read<const VERIFY: bool>(packet: &[u8]) -> Result<(Ipv4Header, Range<usize>), Malformed> {
+    fn read<const VERIFY: bool>(
+        packet: &[u8],
+        whole: usize,
+    ) -> Result<(Ipv4Header, Range<usize>), Malformed> {
         let Some(h) = packet.first_chunk::<HEADER_LEN>() else {
             return Err(Malformed::Ipv4Short);
         };
@@ -113,7 +136,7 @@ impl Ipv4Header {
             (header_len, options) = read_unusual(packet, h[0], VERIFY)?;
         }
         let total = usize::from(be16(h, 2));
-        if total < header_len || total > packet.len() {
+        if total < header_len || total > whole {
             return Err(Malformed::Ipv4TotalLength);
         }
         let fragment = be16(h, 6);

@@ -49,6 +49,16 @@ impl Ipv6Header {
     /// [`Malformed::Ipv6Short`], [`Malformed::Ipv6Version`], [`Malformed::Ipv6PayloadLength`].
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<(Ipv6Header, Range<usize>), Malformed> {
+        Ipv6Header::parse_first(packet, packet.len())
+    }
+
+    /// As [`parse`](Ipv6Header::parse), for a packet of `whole` bytes of which `packet` is only the beginning: the
+    /// range of the payload may end beyond it.
+    ///
+    /// # Errors
+    /// As [`parse`](Ipv6Header::parse).
+    #[inline]
+    pub fn parse_first(packet: &[u8], whole: usize) -> Result<(Ipv6Header, Range<usize>), Malformed> {
         let Some(h) = packet.first_chunk::<HEADER_LEN>() else {
             return Err(Malformed::Ipv6Short);
         };
@@ -66,7 +76,7 @@ impl Ipv6Header {
             payload_len: be16(h, 4),
         };
         let end = HEADER_LEN + usize::from(header.payload_len);
-        if end > packet.len() {
+        if end > whole {
             return Err(Malformed::Ipv6PayloadLength);
         }
         Ok((header, HEADER_LEN..end))

@@ -140,10 +140,26 @@ pub fn walk(packet: &[u8], first: IpProtocol) -> Result<Ipv6Upper, ExtensionProb
         router_alert: false,
     };
     if matches!(first, IpProtocol::UDP | IpProtocol::TCP | IpProtocol::ICMPV6) {
-        Ok(start)
-    } else {
-        resume(packet, start)
+        return Ok(start);
     }
+    // Fragments of plain packets: one look, without going round the loop.
+    if first == IpProtocol::FRAGMENT {
+        if let Some(h) = array_at::<FRAGMENT_HEADER_LEN>(packet, super::ipv6::HEADER_LEN) {
+            let fragment = Ipv6Fragment::read(h);
+            if !fragment.is_atomic() {
+                return Ok(Ipv6Upper {
+                    protocol: fragment.next_header,
+                    offset: super::ipv6::HEADER_LEN + FRAGMENT_HEADER_LEN,
+                    next_header_at: super::ipv6::HEADER_LEN,
+                    fragment: Some(fragment),
+                    fragment_at: Some(super::ipv6::HEADER_LEN),
+                    atomic_fragment: false,
+                    router_alert: false,
+                });
+            }
+        }
+    }
+    resume(packet, start)
 }
 
 /// Continues a walk from where `from` stands: after reassembly, with the fragment taken away.

@@ -35,13 +35,23 @@ impl UdpHeader {
     /// [`Malformed::UdpShort`], [`Malformed::UdpLength`].
     #[inline]
     pub fn parse(datagram: &[u8]) -> Result<(UdpHeader, Range<usize>), Malformed> {
+        UdpHeader::parse_first(datagram, datagram.len())
+    }
+
+    /// As [`parse`](UdpHeader::parse), for an IP payload of `whole` bytes of which `datagram` is only the beginning:
+    /// the range of the data may end beyond it.
+    ///
+    /// # Errors
+    /// As [`parse`](UdpHeader::parse).
+    #[inline]
+    pub fn parse_first(datagram: &[u8], whole: usize) -> Result<(UdpHeader, Range<usize>), Malformed> {
         let Some(h) = datagram.first_chunk::<HEADER_LEN>() else {
             return Err(Malformed::UdpShort);
         };
         let header =
             UdpHeader { src_port: be16(h, 0), dst_port: be16(h, 2), len: be16(h, 4), checksum: be16(h, 6) };
         let len = usize::from(header.len);
-        if len < HEADER_LEN || len > datagram.len() {
+        if len < HEADER_LEN || len > whole {
             return Err(Malformed::UdpLength);
         }
         Ok((header, HEADER_LEN..len))

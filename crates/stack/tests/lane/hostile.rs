@@ -105,7 +105,7 @@ fn each_fault_has_its_own_counter() {
     expect(with(&v4, &[(26, 127)]), DropReason::BadSource);
     expect(with(&v4, &[(26, 224)]), DropReason::BadSource);
     expect(with(&v4, &[(26, 10), (27, 0), (28, 0), (29, 2)]), DropReason::BadSource);
-    expect(with(&v4, &[(20, 0x20)]), DropReason::FragmentUnsupported);
+    expect(with(&v4, &[(20, 0x20), (17, 91)]), DropReason::FragmentInvalid);
     expect(with(&v4, &[(23, 200)]), DropReason::UnknownProtocol);
     expect(with(&v4, &[(23, 6)]), DropReason::TcpUnsupported);
     expect(with(&v4, &[(50, 0xff)]), DropReason::UdpChecksum);

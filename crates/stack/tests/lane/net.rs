@@ -7,6 +7,7 @@ use std::time::Duration;
 use flowlane_rss::{Bucket, BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 use flowlane_stack::address::{Endpoint, Prefix};
 use flowlane_stack::packet::Offload;
+use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
 use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
@@ -59,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) mtu: u16,
     pub(crate) gateway: Option<&'static str>,
     pub(crate) limits: UdpConfig,
+    pub(crate) reassembly: ReassemblyConfig,
+    pub(crate) offload: Offload,
 }
 
 impl Plan {
@@ -73,6 +76,8 @@ impl Plan {
             mtu: 1500,
             gateway: None,
             limits: UdpConfig::default(),
+            reassembly: ReassemblyConfig::default(),
+            offload: Offload::default(),
         }
     }
 
@@ -86,7 +91,7 @@ impl Plan {
             addresses: prefixes(&self.addresses),
             claimed: prefixes(&self.claimed),
             vlan: self.vlan,
-            offload: Offload::default(),
+            offload: self.offload,
         };
         let default = if self.gateway.is_some_and(|g| g.contains(':')) { "::/0" } else { "0.0.0.0/0" };
         let routes = self.gateway.map(|g| Route {
@@ -102,6 +107,7 @@ impl Plan {
                     interfaces: vec![config.clone()],
                     routes: routes.into_iter().collect(),
                     udp: self.limits,
+                    reassembly: self.reassembly,
                     seed: [b as u64, 2, 3, self.mac.into()],
                 })
             })

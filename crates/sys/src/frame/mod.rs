@@ -260,6 +260,36 @@ impl Frame {
         if self.is_chained() { self.chunks().map(<[u8]>::len).sum() } else { self.len() }
     }
 
+    /// Shortens the data of the whole chain to `len` bytes, freeing frames that then hold nothing; no effect if it is
+    /// already that short. One frame is one comparison.
+    #[inline]
+    pub fn truncate_chain(&mut self, len: usize) {
+        if self.is_chained() {
+            self.truncate_links(len);
+        } else {
+            self.truncate(len);
+        }
+    }
+
+    fn truncate_links(&mut self, len: usize) {
+        let mut at = self.slot;
+        let mut left = len;
+        // SAFETY: every slot of a chain belongs to the chain's head frame, which `&mut self` holds exclusively.
+        let tail = unsafe {
+            loop {
+                let slot = at.as_mut();
+                let Some(next) = slot.next.filter(|_| left > slot.len as usize) else {
+                    slot.len = (slot.len as usize).min(left) as u32;
+                    break slot.next.take();
+                };
+                left -= slot.len as usize;
+                at = next;
+            }
+        };
+        // The rest of the chain is nobody's now: dropping a frame of it frees them all.
+        drop(tail.map(|slot| Frame { slot }));
+    }
+
     /// The handle as a bare slot, for rings that hand buffers to the kernel. Undone by `from_slot`.
     #[inline]
     pub(crate) fn into_slot(self) -> NonNull<Slot> {

@@ -1,0 +1,19 @@
+#!/bin/bash
+# Licences, banned crates and sources of everything we depend on (cargo-deny).
+version=0.20.2
+tools=$CI_TARGET/tools
+deny=$tools/bin/cargo-deny
+if ! "$deny" --version 2>/dev/null | grep -qF "$version"; then
+    if command -v cargo-deny >/dev/null; then
+        deny=$(command -v cargo-deny)
+    else
+        # Built without optimisation: it runs for a second.
+        CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 retry cargo install cargo-deny --quiet --locked \
+            --version "$version" --debug --root "$tools" --target-dir "$tools/build"
+        rm -rf "$tools/build"
+    fi
+fi
+"$deny" --version
+"$deny" --locked --all-features check --hide-inclusion-graph licenses bans sources
+"$deny" --manifest-path fuzz/Cargo.toml --all-features --config deny.toml check --hide-inclusion-graph licenses bans sources
+note "deny: security advisories were not checked, because their database is on a git host that CI does not reach; run 'cargo deny check advisories' where it is"

@@ -1,0 +1,3 @@
+#!/bin/bash
+# Documentation, warnings denied: broken links above all.
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked

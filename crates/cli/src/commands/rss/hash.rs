@@ -1,0 +1,117 @@
+//! `flowlane rss hash`: one packet's way from its fields to its worker.
+
+use super::steering::{DefaultKey, End, Steering, Which};
+use anyhow::bail;
+use flowlane_rss::{Explanation, Fields, Flow, Protocol, Rss};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Hash {
+    /// Who sends the packet: address, with a port to hash it as TCP or UDP.
+    #[arg(value_name = "SRC[:PORT]")]
+    source: End,
+    /// Who receives it.
+    #[arg(value_name = "DST[:PORT]")]
+    destination: End,
+    #[command(flatten)]
+    which: Which,
+    /// The packet is a fragment.
+    #[arg(long)]
+    fragment: bool,
+    #[command(flatten)]
+    steering: Steering,
+    /// Buckets, a power of two; at least two a worker by default.
+    #[arg(long, value_name = "N")]
+    buckets: Option<usize>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Hash {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let (a, b) = (self.source, self.destination);
+        if a.ip.is_ipv4() != b.ip.is_ipv4() {
+            bail!("{} and {}: addresses of two families", a.ip, b.ip);
+        }
+        if a.port.is_some() != b.port.is_some() {
+            bail!("give a port on both sides or on none");
+        }
+        let protocol = self.which.protocol(a.port.is_some());
+        if a.port.is_none() && protocol == Protocol::TCP && !self.fragment {
+            bail!("TCP is hashed with ports: give both");
+        }
+        if a.port.is_none() && protocol == Protocol::UDP && self.steering.udp_4tuple && !self.fragment {
+            bail!("with --udp-4tuple UDP is hashed with ports: give both");
+        }
+        let rss = self.steering.build(self.buckets, DefaultKey::Microsoft, false)?;
+        let end = |e: End| SocketAddr::new(e.ip, e.port.unwrap_or(0));
+        let flow = Flow { fragment: self.fragment, ..Flow::new(end(a), end(b), protocol) };
+        let why = rss.explain(&flow);
+        let out = io::stdout().lock();
+        if self.json {
+            json(out, &rss, &why)?;
+        } else {
+            text(out, &rss, &why, a.port.is_some())?;
+        }
+        Ok(())
+    }
+}
+
+fn fields(fields: Fields) -> &'static str {
+    match fields {
+        Fields::None => "nothing",
+        Fields::Addresses => "addresses",
+        Fields::AddressesAndPorts => "addresses and ports",
+    }
+}
+
+fn input(why: &Explanation) -> String {
+    why.input().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool) -> io::Result<()> {
+    let (flow, steered) = (&why.flow, &why.steered);
+    let end = |ip, port| if ports { SocketAddr::new(ip, port).to_string() } else { ip.to_string() };
+    let (from, to) = (end(flow.src, flow.src_port), end(flow.dst, flow.dst_port));
+    let fragment = if flow.fragment { ", a fragment" } else { "" };
+    let protocol = match flow.protocol {
+        Protocol(253) => "any protocol without ports".to_owned(),
+        protocol => protocol.to_string(),
+    };
+    writeln!(out, "packet  {from} -> {to}, {protocol}{fragment}")?;
+    writeln!(out, "fields  {} ({})", fields(why.fields), why.reason)?;
+    writeln!(out, "input   {}", input(why))?;
+    writeln!(out, "hash    {:08x}", steered.hash)?;
+    writeln!(out, "type    {} ({:#04x})", steered.hash_type, steered.hash_type.as_u8())?;
+    writeln!(out, "slot    {} of {}", steered.slot, rss.table.len())?;
+    writeln!(out, "bucket  {} of {}", steered.bucket, rss.buckets.len())?;
+    writeln!(out, "worker  {}", steered.worker)?;
+    let reply = rss.steer(&flow.reply());
+    writeln!(out, "reply   hash {:08x}, bucket {} as the same card sees it", reply.hash, reply.bucket)
+}
+
+fn json(mut out: impl Write, rss: &Rss, why: &Explanation) -> io::Result<()> {
+    let (flow, steered) = (&why.flow, &why.steered);
+    let with_ports = why.fields == Fields::AddressesAndPorts;
+    let value = serde_json::json!({
+        "version": 1,
+        "source": flow.src, "source-port": with_ports.then_some(flow.src_port),
+        "destination": flow.dst, "destination-port": with_ports.then_some(flow.dst_port),
+        "protocol": flow.protocol.0,
+        "fragment": flow.fragment,
+        "fields": fields(why.fields),
+        "reason": why.reason,
+        "input": input(why),
+        "hash": steered.hash,
+        "hash-hex": format!("{:08x}", steered.hash),
+        "type": steered.hash_type.name(),
+        "type-number": steered.hash_type.as_u8(),
+        "slot": steered.slot, "slots": rss.table.len(),
+        "bucket": steered.bucket.0, "buckets": rss.buckets.len(),
+        "worker": steered.worker.0,
+    });
+    writeln!(out, "{value}")
+}

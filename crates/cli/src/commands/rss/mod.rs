@@ -1,0 +1,33 @@
+//! `flowlane rss`: what a card does with packets, without a card.
+//!
+//! Three questions: where does this packet go and why (`hash`), which addresses or ports go where I want (`plan`), and
+//! is this key any good (`key`). All answers come from the crate `flowlane-rss`, which is also what workers ask, so
+//! what is printed here is what happens there. Nothing here needs privileges or opens anything.
+
+mod hash;
+mod key;
+mod plan;
+pub(crate) mod steering;
+
+use clap::Subcommand;
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rss {
+    /// Where a packet goes, and why: fields, hash, slot, bucket, worker.
+    Hash(hash::Hash),
+    /// Which source addresses or ports reach given buckets.
+    Plan(plan::Plan),
+    /// Make a key, or judge one.
+    Key(key::KeyCommand),
+}
+
+impl Rss {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Hash(command) => command.run(),
+            Self::Plan(command) => command.run(),
+            Self::Key(command) => command.run(),
+        }
+    }
+}

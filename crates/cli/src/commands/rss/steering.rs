@@ -1,0 +1,181 @@
+//! The arguments that describe an RSS configuration, and the endpoints that a steering question is about.
+//!
+//! Used by every command that steers or explains steering, so that they all have the same words and refuse the same
+//! mistakes. A configuration is made here and nowhere else in the command.
+
+use anyhow::{Context, bail};
+use flowlane_rss::{
+    Bucket, BucketMap, HashConfig, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, default_buckets,
+};
+use std::net::{IpAddr, SocketAddr};
+
+/// How packets are steered.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Steering")]
+pub(crate) struct Steering {
+    /// Key of the hash: 'microsoft', 'symmetric', 'random' or 16 to 52 bytes in hexadecimal.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Hash UDP on addresses and ports; without this on addresses, so that fragments stay with their flow.
+    #[arg(long)]
+    pub(crate) udp_4tuple: bool,
+    /// Slots of the indirection table, 2 to 2048; 128, or more if there are more buckets.
+    #[arg(long, value_name = "N")]
+    pub(crate) slots: Option<usize>,
+    /// Workers that share the buckets.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) workers: usize,
+}
+
+/// The key to take when none is named.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DefaultKey {
+    /// The published one: for questions.
+    Microsoft,
+    /// A fresh one that nobody can aim with: for running.
+    Random,
+}
+
+impl Steering {
+    /// The configuration. A key that leaves buckets out of reach is refused if `useful` is asked for.
+    pub(crate) fn build(
+        &self,
+        buckets: Option<usize>,
+        default: DefaultKey,
+        useful: bool,
+    ) -> anyhow::Result<Rss> {
+        if self.workers == 0 || self.workers > 64 {
+            bail!("--workers {}: must be from 1 to 64", self.workers);
+        }
+        let count = buckets.unwrap_or_else(|| default_buckets(self.workers));
+        let map = BucketMap::new(count, self.workers).context("--buckets")?;
+        let slots = self.slots.unwrap_or(Indirection::DEFAULT_SLOTS.max(count));
+        let table = Indirection::new(slots, count).context("--slots")?;
+        if slots < count {
+            bail!("--slots {slots}: too few to name {count} buckets");
+        }
+        let config = HashConfig::with_udp(if self.udp_4tuple { UdpFields::Four } else { UdpFields::Two });
+        let key = self.key(default, &table, &config)?;
+        let rss = Rss::from_parts(Toeplitz::new(&key), config, table, map);
+        if useful {
+            rss.require_useful_key().context("--key")?;
+        }
+        Ok(rss)
+    }
+
+    fn key(&self, default: DefaultKey, table: &Indirection, config: &HashConfig) -> anyhow::Result<Key> {
+        match (self.key.as_deref(), default) {
+            (Some("random"), _) | (None, DefaultKey::Random) => random_key(table, config),
+            (None, DefaultKey::Microsoft) => Ok(Key::MICROSOFT),
+            (Some(text), _) => text.parse().context("--key"),
+        }
+    }
+}
+
+/// A fresh key that is good for this table.
+pub(crate) fn random_key(table: &Indirection, config: &HashConfig) -> anyhow::Result<Key> {
+    let mut trouble = None;
+    let key = Key::random_useful(table, config, |bytes| {
+        if let Err(e) = flowlane::entropy::fill(bytes) {
+            trouble = Some(e);
+        }
+    });
+    match trouble {
+        Some(e) => Err(e).context("the kernel gives no randomness"),
+        None => Ok(key?),
+    }
+}
+
+/// Which protocol's packets are meant.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Which {
+    /// Packets of UDP.
+    #[arg(long, conflicts_with = "tcp")]
+    pub(crate) udp: bool,
+    /// Packets of TCP; the default where there are ports.
+    #[arg(long)]
+    pub(crate) tcp: bool,
+}
+
+impl Which {
+    /// The protocol, for packets with or without ports.
+    pub(crate) fn protocol(self, ports: bool) -> Protocol {
+        match (self.udp, self.tcp || ports) {
+            (true, _) => Protocol::UDP,
+            (false, true) => Protocol::TCP,
+            // None of the protocols with ports: "experiment", RFC 3692.
+            (false, false) => Protocol(253),
+        }
+    }
+}
+
+/// An address with or without a port: `10.0.0.1`, `10.0.0.1:7`, `fd00::1`, `[fd00::1]:7`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) ip: IpAddr,
+    pub(crate) port: Option<u16>,
+}
+
+impl std::str::FromStr for End {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        if let Ok(ip) = bare.parse() {
+            return Ok(Self { ip, port: None });
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(end) => Ok(Self { ip: end.ip(), port: Some(end.port()) }),
+            Err(_) => Err("not ADDRESS or ADDRESS:PORT ([ADDRESS]:PORT for IPv6)".into()),
+        }
+    }
+}
+
+/// `0,3` or `0-3` or `all`.
+pub(crate) fn buckets(text: &str, count: usize) -> anyhow::Result<Vec<Bucket>> {
+    if text == "all" {
+        return Ok((0..count).map(|b| Bucket(b as u16)).collect());
+    }
+    let mut list = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
+            bail!("--buckets '{part}': not a bucket's number, a range A-B or 'all'");
+        };
+        if first > last || usize::from(last) >= count {
+            bail!("bucket {part}: there are buckets 0 to {}", count - 1);
+        }
+        list.extend((first..=last).map(Bucket));
+    }
+    list.sort_unstable();
+    list.dedup();
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends() {
+        let end = |text: &str| text.parse::<End>().map(|e| (e.ip.to_string(), e.port)).ok();
+        assert_eq!(end("10.0.0.1"), Some(("10.0.0.1".into(), None)));
+        assert_eq!(end("10.0.0.1:7"), Some(("10.0.0.1".into(), Some(7))));
+        assert_eq!(end("fd00::1"), Some(("fd00::1".into(), None)));
+        assert_eq!(end("[fd00::1]"), Some(("fd00::1".into(), None)));
+        assert_eq!(end("[fd00::1]:7"), Some(("fd00::1".into(), Some(7))));
+        assert_eq!(end("10.0.0.1:65536"), None);
+        assert_eq!(end("lane"), None);
+    }
+
+    #[test]
+    fn lists_of_buckets() {
+        let list = |text| buckets(text, 8).ok().map(|l| l.iter().map(|b| b.0).collect::<Vec<_>>());
+        assert_eq!(list("all"), Some((0..8).collect()));
+        assert_eq!(list("3,0,3"), Some(vec![0, 3]));
+        assert_eq!(list("1-3,7"), Some(vec![1, 2, 3, 7]));
+        assert_eq!(list("8"), None);
+        assert_eq!(list("3-1"), None);
+        assert_eq!(list(""), None);
+    }
+}

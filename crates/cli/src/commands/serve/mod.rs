@@ -1,0 +1,168 @@
+//! `flowlane serve`: ordinary services on addresses of our own, beside the kernel.
+//!
+//! The arguments become a plan in which everything that can be seen to be wrong is refused ([`plan`]); links are opened,
+//! privileges given up, workers started; from then on this thread waits for signals and the clock, and prints:
+//!
+//! ```text
+//!   ^C, SIGTERM   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
+//! ```
+//!
+//! The services themselves ([`udp`]) are a dozen lines in each lane, and share nothing.
+
+mod flows;
+mod plan;
+mod show;
+mod udp;
+
+use crate::link::give_up_privileges;
+use anyhow::Context;
+use flowlane::control::{self, Control};
+use flowlane::{Handle, Runtime};
+use flows::Flows;
+use plan::Plan;
+use show::Show;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Services.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Serve {
+    /// Sends every datagram back to whoever sent it.
+    UdpEcho(plan::Arguments),
+    /// Counts datagrams and throws them away.
+    UdpDiscard(plan::Arguments),
+}
+
+/// What a service does with a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    Echo,
+    Discard,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "udp-echo",
+            Self::Discard => "udp-discard",
+        }
+    }
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let (service, arguments) = match self {
+            Self::UdpEcho(arguments) => (Service::Echo, arguments),
+            Self::UdpDiscard(arguments) => (Service::Discard, arguments),
+        };
+        serve(&Plan::new(service, arguments)?)
+    }
+}
+
+/// What this thread waits for.
+enum Event {
+    Signal(i32),
+    /// A lane could not open its socket.
+    Failed(flowlane::SocketError),
+    /// A lane waits for datagrams.
+    Ready,
+}
+
+fn serve(plan: &Plan) -> anyhow::Result<()> {
+    let (events, happened) = mpsc::channel();
+    // Before anything is opened, so that a signal from here on closes it properly.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
+    let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
+    let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
+    let mut builder = Runtime::builder().workers(plan.workers).pin(plan.pin).idle(plan.idle);
+    let host = builder.host(udp::host(plan, flows.clone(), events.clone()));
+    builder.link(host, 0, plan.link.clone().open(&plan.ours(), &plan.rss));
+    builder.before_start(give_up_privileges);
+    let runtime = builder.start()?;
+    let began = Instant::now();
+    let name = format!("serve {}", plan.service.name());
+    let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
+    std::thread::Builder::new()
+        .name("flowlane-signals".into())
+        .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))
+        .context("starting a thread")?;
+
+    let show = Show::new(plan.service, plan.json);
+    let waited = wait_for_lanes(&happened, plan.rss.buckets.len())?;
+    if waited {
+        announce(plan, control.as_ref());
+        watch(plan, &show, &runtime.handle(), flows.as_ref(), &happened)?;
+    }
+    drop(control);
+    let report = runtime.stop();
+    show.summary(&report, host, began.elapsed())?;
+    if let Some(flows) = &flows {
+        show.flows(&flows.list())?;
+    }
+    Ok(())
+}
+
+/// Waits until every lane has its socket. `false`: told to stop before that.
+fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bool> {
+    let mut ready = 0;
+    while ready < lanes {
+        match happened.recv() {
+            Ok(Event::Ready) => ready += 1,
+            Ok(Event::Failed(error)) => return Err(error).context("opening the sockets"),
+            Ok(Event::Signal(SIGUSR1)) => {}
+            Ok(Event::Signal(_)) | Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Says that packets are answered from now on, and how.
+fn announce(plan: &Plan, control: Option<&Control>) {
+    let addresses: Vec<String> = plan.addresses.iter().map(|a| a.address().to_string()).collect();
+    let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
+    eprintln!(
+        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",
+        plan.service.name(),
+        addresses.join(" and "),
+        plan.port,
+        plan.link,
+        plan.workers,
+        plan.rss.buckets.len(),
+    );
+}
+
+/// Until told to stop.
+fn watch(
+    plan: &Plan,
+    show: &Show,
+    handle: &Handle,
+    flows: Option<&Flows>,
+    happened: &Receiver<Event>,
+) -> anyhow::Result<()> {
+    const FOR_EVER: Duration = Duration::from_secs(1 << 30);
+    let mut before = handle.report();
+    let mut at = Instant::now();
+    loop {
+        let wait =
+            plan.interval.map_or(FOR_EVER, |every| (at + every).saturating_duration_since(Instant::now()));
+        match happened.recv_timeout(wait) {
+            Ok(Event::Signal(SIGUSR1)) => match flows {
+                Some(flows) => show.flows(&flows.list())?,
+                None => eprintln!("flowlane: flows are counted with --flows only"),
+            },
+            Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Event::Failed(_) | Event::Ready) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let now = Instant::now();
+                let report = handle.report();
+                if let Err(e) = show.interval(&before, &report, now - at) {
+                    // Nobody reads any more; the summary will say the same.
+                    return if e.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e.into()) };
+                }
+                (before, at) = (report, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The arguments of a service, and the plan that they become once they make sense.
+
+use super::Service;
+use crate::commands::rss::steering::{DefaultKey, Steering};
+use crate::link::LinkSpec;
+use crate::units;
+use anyhow::bail;
+use flowlane::{Idle, Prefix, Rss};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments of every UDP service.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Link: tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT.
+    #[arg(long, value_name = "LINK")]
+    link: LinkSpec,
+    /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64.
+    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', required = true)]
+    addr: Vec<Prefix>,
+    /// Router to everywhere else, one for each family.
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    gateway: Vec<IpAddr>,
+    /// Port to serve.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    port: u16,
+    /// VLAN to be on, 1 to 4094; untagged without this.
+    #[arg(long, value_name = "ID")]
+    vlan: Option<u16>,
+    #[command(flatten)]
+    steering: Steering,
+    /// Buckets, a power of two; at least two a worker by default.
+    #[arg(long, value_name = "N", help_heading = "Steering")]
+    buckets: Option<usize>,
+    /// What idle workers do: look again at once for ever, or sleep after a while.
+    #[arg(long, value_enum, default_value_t = IdleKind::Adaptive)]
+    idle: IdleKind,
+    /// Let the kernel choose the processors of the workers.
+    #[arg(long)]
+    no_pin: bool,
+    /// Print a line for each worker this often.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
+    interval: Option<Duration>,
+    /// Count flows; listed at the end and on SIGUSR1.
+    #[arg(long, short = 'd')]
+    flows: bool,
+    /// Open a control socket, for 'flowlane stat'.
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
+    control: Option<Option<PathBuf>>,
+    /// Print JSON, one document a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What idle workers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum IdleKind {
+    Spin,
+    Adaptive,
+}
+
+/// A service that makes sense.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) service: Service,
+    pub(super) link: LinkSpec,
+    pub(super) addresses: Vec<Prefix>,
+    pub(super) gateways: Vec<IpAddr>,
+    pub(super) port: u16,
+    pub(super) vlan: Option<u16>,
+    pub(super) rss: Arc<Rss>,
+    pub(super) workers: usize,
+    pub(super) idle: Idle,
+    pub(super) pin: bool,
+    pub(super) interval: Option<Duration>,
+    pub(super) flows: bool,
+    /// `Some(None)` for the default path.
+    pub(super) control: Option<Option<PathBuf>>,
+    pub(super) json: bool,
+}
+
+impl Plan {
+    pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
+        let a = arguments;
+        check_addresses(&a.addr)?;
+        check_gateways(&a.gateway, &a.addr)?;
+        if a.port == 0 {
+            bail!("--port 0: must be from 1 to 65535");
+        }
+        if let Some(vlan) = a.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
+            bail!("--vlan {vlan}: must be from 1 to 4094");
+        }
+        if a.interval.is_some_and(|every| every < Duration::from_millis(10)) {
+            bail!("--interval: must be at least 10ms");
+        }
+        let rss = a.steering.build(a.buckets, DefaultKey::Random, true)?;
+        Ok(Self {
+            service,
+            link: a.link,
+            addresses: a.addr,
+            gateways: a.gateway,
+            port: a.port,
+            vlan: a.vlan,
+            workers: a.steering.workers,
+            rss: Arc::new(rss),
+            idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
+            pin: !a.no_pin,
+            interval: a.interval,
+            flows: a.flows,
+            control: a.control,
+            json: a.json,
+        })
+    }
+
+    /// Our addresses alone, without their networks: what to take from a link.
+    pub(super) fn ours(&self) -> Vec<Prefix> {
+        self.addresses.iter().map(|a| Prefix::host(a.address())).collect()
+    }
+}
+
+fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {
+    for (i, prefix) in addresses.iter().enumerate() {
+        let address = prefix.address();
+        let v4 = match address {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        };
+        let why = if address.is_unspecified() {
+            "the unspecified address"
+        } else if address.is_loopback() {
+            "a loopback address"
+        } else if address.is_multicast() {
+            "a multicast address"
+        } else if v4.is_some_and(|v4| v4.is_broadcast() || prefix.broadcast() == Some(v4)) {
+            "the broadcast address of its network"
+        } else if v4.is_some() && prefix.len() < 31 && prefix.nth(0) == Some(address) {
+            "the address of the network itself"
+        } else if prefix.is_empty() {
+            "a network of everything; leave the rest to --gateway"
+        } else if addresses[..i].iter().any(|other| other.address() == address) {
+            "given twice"
+        } else {
+            continue;
+        };
+        bail!("--addr {prefix}: {why}");
+    }
+    Ok(())
+}
+
+fn check_gateways(gateways: &[IpAddr], addresses: &[Prefix]) -> anyhow::Result<()> {
+    for (i, gateway) in gateways.iter().enumerate() {
+        if addresses.iter().any(|a| a.address() == *gateway) {
+            bail!("--gateway {gateway}: is our own address");
+        }
+        let link_local =
+            Prefix::LINK_LOCAL.contains(*gateway) && addresses.iter().any(|a| a.address().is_ipv6());
+        if !link_local && !addresses.iter().any(|a| a.contains(*gateway)) {
+            bail!("--gateway {gateway}: is on none of the networks given by --addr");
+        }
+        if gateways[..i].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+            bail!("--gateway {gateway}: one gateway for each family");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(addresses: &str) -> Option<String> {
+        let list: Vec<Prefix> = addresses.split(',').map(|a| a.parse().unwrap()).collect();
+        check_addresses(&list).err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn absurd_addresses() {
+        assert_eq!(refused("10.11.2.1/24,fd00::1/64,10.0.0.1/32,10.0.0.2/31"), None);
+        for bad in [
+            "0.0.0.0/24",
+            "127.0.0.1/8",
+            "224.0.0.1/24",
+            "255.255.255.255/24",
+            "10.11.2.255/24",
+            "10.11.2.0/24",
+            "10.0.0.1/0",
+            "10.0.0.1/24,10.0.0.1/24",
+            "::/64",
+            "::1/64",
+            "ff02::1/64",
+        ] {
+            assert!(refused(bad).is_some_and(|why| !why.contains('\n')), "{bad}");
+        }
+    }
+
+    #[test]
+    fn gateways_must_be_neighbours() {
+        let ours: Vec<Prefix> = vec!["10.11.2.1/24".parse().unwrap(), "fd00::1/64".parse().unwrap()];
+        let check = |gateways: &[&str]| {
+            let list: Vec<IpAddr> = gateways.iter().map(|g| g.parse().unwrap()).collect();
+            check_gateways(&list, &ours).is_ok()
+        };
+        assert!(check(&["10.11.2.254", "fe80::1"]));
+        assert!(!check(&["10.11.3.1"]));
+        assert!(!check(&["10.11.2.1"]));
+        assert!(!check(&["10.11.2.3", "10.11.2.4"]));
+    }
+}

@@ -1,0 +1,155 @@
+//! `flowlane stat`: what a running instance counted, in the layout of `netstat`.
+//!
+//! The instance is asked over its control socket ([`flowlane::control`]); nothing is read from the kernel, which knows
+//! nothing of our packets. Without `--control` the only instance of this user is found. Letters mean what they mean to
+//! `netstat`: `-s` protocols, `-Q` netisr, `-a` sockets, `-R` their flows; none of them shows who is running and how the
+//! work is shared out.
+
+mod text;
+
+use crate::units;
+use anyhow::bail;
+use flowlane::control::{self, Instance, ReportView};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Stat {
+    /// Counters of the protocols; given twice, only those that are not zero.
+    #[arg(short = 's', action = clap::ArgAction::Count)]
+    protocols: u8,
+    /// Hand-over of frames between workers.
+    #[arg(short = 'Q')]
+    netisr: bool,
+    /// Sockets, those without a peer included.
+    #[arg(short = 'a')]
+    all: bool,
+    /// Sockets with flow hash, hash type, bucket and worker of what they last received.
+    #[arg(short = 'R')]
+    flows: bool,
+    /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp or drops.
+    #[arg(short = 'p', value_name = "PROTO")]
+    protocol: Option<String>,
+    /// Control socket of the instance.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Show again this often, until stopped.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
+    interval: Option<Duration>,
+    /// Print JSON, one document a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stat {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        if let Some(protocol) = &self.protocol {
+            let known = text::groups();
+            if !known.contains(&protocol.as_str()) {
+                bail!("-p {protocol}: must be one of {}", known.join(", "));
+            }
+        }
+        if self.interval.is_some_and(|every| every < Duration::from_millis(10)) {
+            bail!("--interval: must be at least 10ms");
+        }
+        let path = match &self.control {
+            Some(path) => path.clone(),
+            None => only_instance()?,
+        };
+        loop {
+            let report: ReportView = control::get(&path, "/v1/report")?;
+            if report.version != control::VERSION {
+                bail!("the instance speaks version {}, this command {}", report.version, control::VERSION);
+            }
+            let mut out = io::stdout().lock();
+            if self.json {
+                self.json(&mut out, &report)?;
+            } else {
+                self.text(&mut out, &report)?;
+            }
+            out.flush()?;
+            drop(out);
+            let Some(every) = self.interval else { return Ok(()) };
+            std::thread::sleep(every);
+        }
+    }
+
+    /// Protocols are what is shown when one is named.
+    fn shows_protocols(&self) -> bool {
+        self.protocols > 0 || (self.protocol.is_some() && !self.netisr && !self.all && !self.flows)
+    }
+
+    fn text(&self, mut out: impl Write, report: &ReportView) -> io::Result<()> {
+        let mut shown = false;
+        if self.shows_protocols() {
+            text::protocols(&mut out, &report.stats, self.protocol.as_deref(), self.protocols > 1)?;
+            shown = true;
+        }
+        if self.netisr {
+            text::netisr(&mut out, &report.netisr)?;
+            shown = true;
+        }
+        if self.all || self.flows {
+            text::sockets(&mut out, &report.sockets, self.protocol.as_deref(), self.all, self.flows)?;
+            shown = true;
+        }
+        if shown { Ok(()) } else { text::overview(&mut out, report) }
+    }
+
+    fn json(&self, mut out: impl Write, report: &ReportView) -> io::Result<()> {
+        let mut chosen = Map::new();
+        if self.shows_protocols() {
+            chosen.insert("stats".into(), self.filtered(report));
+        }
+        if self.netisr {
+            chosen.insert("netisr".into(), json!(report.netisr));
+        }
+        if self.all || self.flows {
+            chosen.insert("sockets".into(), json!(report.sockets));
+        }
+        if chosen.is_empty() {
+            return writeln!(out, "{}", json!(report));
+        }
+        chosen.insert("version".into(), json!(report.version));
+        chosen.insert("instance".into(), json!(report.instance));
+        writeln!(out, "{}", Value::Object(chosen))
+    }
+
+    fn filtered(&self, report: &ReportView) -> Value {
+        let mut stats = report.stats.clone();
+        for host in &mut stats.hosts {
+            host.protocols.retain(|name, _| self.protocol.as_ref().is_none_or(|p| p == name));
+            if self.protocols > 1 {
+                host.protocols.values_mut().for_each(|counters| counters.retain(|_, value| *value > 0));
+            }
+        }
+        json!(stats)
+    }
+}
+
+/// The control socket of the only instance, or a line that says which there are.
+fn only_instance() -> anyhow::Result<PathBuf> {
+    let mut found = control::instances();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => bail!("no instance of this user answers: start one with --control, or name its socket here"),
+        _ => {
+            let lines: Vec<String> = found.iter().map(|path| describe(path)).collect();
+            bail!("several instances answer, name one with --control: {}", lines.join(", "))
+        }
+    }
+}
+
+fn describe(path: &std::path::Path) -> String {
+    #[derive(serde::Deserialize)]
+    struct Who {
+        instance: Instance,
+    }
+    match control::get::<Who>(path, "/v1/report") {
+        Ok(who) => format!("{} ({})", path.display(), who.instance.name),
+        Err(_) => path.display().to_string(),
+    }
+}

@@ -1,0 +1,178 @@
+//! Reports as text, in the columns and words of `netstat` where it has them.
+
+use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
+use flowlane::stack_stats::{CountersRef, LaneStats};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Names of the groups of counters, in the order of display.
+pub(super) fn groups() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    LaneStats::default().groups(&mut |name, _| names.push(name));
+    names
+}
+
+/// Names and words of every group's counters, in the order of display.
+fn words() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
+    let mut all = Vec::new();
+    LaneStats::default().groups(&mut |name, group| {
+        let mut counters = Vec::new();
+        CountersRef::each(group, &mut |c| counters.push((c.name, c.text)));
+        all.push((name, counters));
+    });
+    all
+}
+
+/// `-s`.
+pub(super) fn protocols(
+    mut out: impl Write,
+    stats: &StatsView,
+    only: Option<&str>,
+    hide_zeros: bool,
+) -> io::Result<()> {
+    let none = BTreeMap::new();
+    let words = words();
+    for host in &stats.hosts {
+        if stats.hosts.len() > 1 {
+            writeln!(out, "host {}", host.host)?;
+        }
+        for (group, counters) in words.iter().filter(|(group, _)| only.is_none_or(|only| only == *group)) {
+            let values = host.protocols.get(*group).unwrap_or(&none);
+            writeln!(out, "{group}:")?;
+            let known = counters.iter().filter_map(|(name, text)| Some((*text, *values.get(*name)?)));
+            // A newer instance may count what we have no words for.
+            let unknown = values
+                .iter()
+                .filter(|(name, _)| !counters.iter().any(|(known, _)| known == name))
+                .map(|(name, value)| (name.as_str(), *value));
+            for (text, value) in known.chain(unknown).filter(|(_, value)| !hide_zeros || *value > 0) {
+                writeln!(out, "\t{value} {text}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `-Q`.
+pub(super) fn netisr(mut out: impl Write, netisr: &NetisrView) -> io::Result<()> {
+    let c = &netisr.configuration;
+    writeln!(out, "Configuration:")?;
+    writeln!(out, "{:<24} {:>12} {:>12}", "Setting", "Current", "Limit")?;
+    writeln!(out, "{:<24} {:>12} {:>12}", "Thread count", c.threads, c.max_threads)?;
+    writeln!(out, "{:<24} {:>12} {:>12}", "Default queue limit", c.queue_limit, "n/a")?;
+    writeln!(out, "{:<24} {:>12} {:>12}", "Dispatch policy", c.dispatch_policy, "n/a")?;
+    let bound = if c.bound { "enabled" } else { "disabled" };
+    writeln!(out, "{:<24} {:>12} {:>12}", "Threads bound to CPUs", bound, "n/a")?;
+    writeln!(out, "\nProtocols:")?;
+    writeln!(out, "{:<8} {:>5} {:>6} {:<6} {:<8} Flags", "Name", "Proto", "QLimit", "Policy", "Dispatch")?;
+    for p in &netisr.protocols {
+        writeln!(
+            out,
+            "{:<8} {:>5} {:>6} {:<6} {:<8} {}",
+            p.name, p.protocol, p.queue_limit, p.policy, p.dispatch, p.flags
+        )?;
+    }
+    writeln!(out, "\nWorkstreams:")?;
+    writeln!(
+        out,
+        "{:>4} {:>3}   {:<6} {:>5} {:>5} {:>10} {:>10} {:>8} {:>10} {:>10}",
+        "WSID", "CPU", "Name", "Len", "WMark", "Disp'd", "HDisp'd", "QDrops", "Queued", "Handled"
+    )?;
+    for w in &netisr.workstreams {
+        writeln!(
+            out,
+            "{:>4} {:>3}   {:<6} {:>5} {:>5} {:>10} {:>10} {:>8} {:>10} {:>10}",
+            w.workstream,
+            w.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),
+            w.name,
+            w.length,
+            w.watermark,
+            w.dispatched,
+            w.hybrid_dispatched,
+            w.queue_drops,
+            w.queued,
+            w.handled,
+        )?;
+    }
+    Ok(())
+}
+
+/// `-a` and `-R`.
+pub(super) fn sockets(
+    mut out: impl Write,
+    sockets: &SocketsView,
+    only: Option<&str>,
+    all: bool,
+    flows: bool,
+) -> io::Result<()> {
+    // Those without a peer are shown when asked for, and with flows, which a wildcard socket has too.
+    let wanted =
+        |s: &&SocketRow| (all || flows || s.connected) && only.is_none_or(|p| s.proto.starts_with(p));
+    let rows: Vec<&SocketRow> = sockets.sockets.iter().filter(wanted).collect();
+    writeln!(out, "Active sockets{}", if all { " (including servers)" } else { "" })?;
+    write!(
+        out,
+        "{:<5} {:>6} {:>6}  {:<26} {:<26}",
+        "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address"
+    )?;
+    let head = if flows { " flowid   ftype bucket worker" } else { " bucket" };
+    writeln!(out, "{head}")?;
+    for s in rows {
+        write!(
+            out,
+            "{:<5} {:>6} {:>6}  {:<26} {:<26}",
+            s.proto, s.receive_queue, s.send_queue, s.local, s.foreign
+        )?;
+        if flows {
+            writeln!(out, " {:08x} {:>5} {:>6} {:>6}", s.flowid, s.flowtype, s.bucket, s.worker)?;
+        } else {
+            writeln!(out, " {:>6}", s.bucket)?;
+        }
+    }
+    if sockets.left_out > 0 {
+        writeln!(out, "and {} more", sockets.left_out)?;
+    }
+    Ok(())
+}
+
+/// Without a letter: who is running, and how the work is shared out.
+pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<()> {
+    let i = &report.instance;
+    writeln!(out, "{}, process {}, up {:.1} s", i.name, i.pid, i.uptime_ms as f64 / 1000.0)?;
+    for host in &report.rss.hosts {
+        let s = &host.steering;
+        let alignment = if s.received == 0 { 100.0 } else { s.aligned as f64 * 100.0 / s.received as f64 };
+        writeln!(
+            out,
+            "{}: {} buckets, {} slots, {}; {} frames, alignment {alignment:.1} %, {} misdirected",
+            host.host,
+            host.workers.len(),
+            host.table.len(),
+            host.types.join(" "),
+            s.received,
+            s.misdirected,
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{:>6} {:<12} {:>6} {:>12} {:>12} {:>12} {:>12} {:>10}",
+        "worker", "host", "bucket", "delivered", "sent", "aligned", "redirected", "dropped"
+    )?;
+    for worker in &report.workers.workers {
+        for (host, lane) in worker.hosts.iter().flat_map(|h| h.lanes.iter().map(move |l| (&h.host, l))) {
+            writeln!(
+                out,
+                "{:>6} {:<12} {:>6} {:>12} {:>12} {:>12} {:>12} {:>10}",
+                worker.worker,
+                host,
+                lane.bucket,
+                lane.delivered,
+                lane.sent,
+                lane.aligned,
+                lane.redirected,
+                lane.dropped,
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! `flowlane rss` as people run it: the published vectors, plans that hold when hashed, verdicts on keys, and mistakes,
+//! each answered in one line.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use flowlane_rss::{Flow, HashConfig, Key, Protocol, Rss, Toeplitz, UdpFields};
+use serde_json::Value;
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Command, Output};
+
+fn flowlane(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn text(arguments: &str) -> String {
+    let output = flowlane(arguments);
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &str) -> Value {
+    serde_json::from_str(&text(&format!("{arguments} --json"))).unwrap()
+}
+
+/// One line on standard error, nothing on standard output, and this exit code.
+fn refused(arguments: &str, code: i32) -> String {
+    let output = flowlane(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
+    assert!(said.starts_with("flowlane: "), "{said}");
+    said
+}
+
+/// Source, destination, hash of the addresses, hash with ports.
+const VECTORS: [(&str, &str, &str, &str); 8] = [
+    ("66.9.149.187:2794", "161.142.100.80:1766", "323e8fc2", "51ccc178"),
+    ("199.92.111.2:14230", "65.69.140.83:4739", "d718262a", "c626b0ea"),
+    ("24.19.198.95:12898", "12.22.207.184:38024", "d2d0a5de", "5c2b394a"),
+    ("38.27.205.30:48228", "209.142.163.6:2217", "82989176", "afc7327f"),
+    ("153.39.163.191:44251", "202.188.127.2:1303", "5d1809c5", "10e828a2"),
+    ("[3ffe:2501:200:1fff::7]:2794", "[3ffe:2501:200:3::1]:1766", "2cc18cd5", "40207d3d"),
+    ("[3ffe:501:8::260:97ff:fe40:efab]:14230", "[ff02::1]:4739", "0f0c461c", "dde51bbf"),
+    (
+        "[3ffe:1900:4545:3:200:f8ff:fe21:67cf]:44251",
+        "[fe80::200:f8ff:fe21:67cf]:38024",
+        "4b61e985",
+        "02d1feef",
+    ),
+];
+
+#[test]
+fn published_vectors() {
+    for (source, destination, addresses, ports) in VECTORS {
+        let ip = |end: &str| end.parse::<SocketAddr>().unwrap().ip();
+        let (a, b) = (ip(source), ip(destination));
+        let with = |hash: &str| format!("hash    {hash}\n");
+        assert!(text(&format!("rss hash {source} {destination}")).contains(&with(ports)));
+        assert!(text(&format!("rss hash {source} {destination} --udp --udp-4tuple")).contains(&with(ports)));
+        assert!(text(&format!("rss hash {source} {destination} --udp")).contains(&with(addresses)));
+        assert!(text(&format!("rss hash {a} {b}")).contains(&with(addresses)));
+        let fragment = text(&format!("rss hash {source} {destination} --fragment"));
+        assert!(fragment.contains(&with(addresses)) && fragment.contains("fragments have no ports"));
+        let slot = u32::from_str_radix(ports, 16).unwrap() & 127;
+        let value = json(&format!("rss hash {source} {destination} --workers 4"));
+        assert_eq!(value["hash-hex"], ports);
+        assert_eq!(value["slot"], slot);
+        assert_eq!(value["bucket"], slot % 8);
+        assert_eq!(value["worker"], slot % 8 % 4);
+        assert_eq!(value["version"], 1);
+    }
+}
+
+#[test]
+fn symmetric_keys_bring_both_directions_together() {
+    let hash = |a, b| json(&format!("rss hash {a} {b} --key symmetric"))["hash"].clone();
+    assert_eq!(hash("10.0.0.1:5", "10.0.0.2:6"), hash("10.0.0.2:6", "10.0.0.1:5"));
+}
+
+/// Every source of a plan, hashed again with the library, reaches the bucket it was listed for.
+fn check_plan(arguments: &str, rss: &Rss, to: SocketAddr, replies: bool, buckets: &[u64], count: usize) {
+    let plan = json(arguments);
+    for bucket in buckets {
+        let sources: Vec<&Value> =
+            plan["sources"].as_array().unwrap().iter().filter(|s| s["bucket"] == *bucket).collect();
+        assert_eq!(sources.len(), count, "{arguments}: bucket {bucket}");
+        for source in sources {
+            let ip: IpAddr = source["address"].as_str().unwrap().parse().unwrap();
+            let port = source["port"].as_u64().unwrap_or(0) as u16;
+            let flow = Flow::new(SocketAddr::new(ip, port), to, Protocol::UDP);
+            let steered = rss.steer(&if replies { flow.reply() } else { flow });
+            assert_eq!(u64::from(steered.bucket.0), *bucket, "{arguments}: {source}");
+            assert_eq!(source["hash"], steered.hash);
+        }
+    }
+    assert!(
+        plan["sources"].as_array().unwrap().iter().all(|s| buckets.contains(&s["bucket"].as_u64().unwrap()))
+    );
+}
+
+fn steering(udp: UdpFields) -> Rss {
+    let usual = Rss::new(Key::MICROSOFT, 4);
+    Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::with_udp(udp), usual.table, usual.buckets)
+}
+
+#[test]
+fn plans_hold() {
+    let to: SocketAddr = "10.11.2.1:8080".parse().unwrap();
+    let four = steering(UdpFields::Four);
+    let usual = "rss plan --to 10.11.2.1:8080 --workers 4 --udp";
+    check_plan(&format!("{usual} --from 10.11.2.2 --udp-4tuple --buckets 0,3"), &four, to, false, &[0, 3], 4);
+    let all: Vec<u64> = (0..8).collect();
+    check_plan(
+        &format!("{usual} --from 10.11.2.2 --udp-4tuple --replies --count 9"),
+        &four,
+        to,
+        true,
+        &all,
+        9,
+    );
+    let two = steering(UdpFields::Two);
+    check_plan(&format!("{usual} --from 10.11.0.0/16 --buckets 1,2"), &two, to, false, &[1, 2], 4);
+    check_plan(&format!("{usual} --from 10.11.3.1-10.11.9.1 --replies --buckets 5"), &two, to, true, &[5], 4);
+    let v6: SocketAddr = "[fd00::1]:8080".parse().unwrap();
+    let arguments =
+        "rss plan --to [fd00::1]:8080 --workers 4 --udp --udp-4tuple --from fd00::2 --ports 1000-2000";
+    check_plan(arguments, &four, v6, false, &all, 4);
+}
+
+#[test]
+fn plans_that_cannot_be() {
+    let output = flowlane("rss plan --to 10.11.2.1:8080 --from 10.11.2.5 --of 4 --udp");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.lines().count() == 1 && said.contains("ports are not hashed"), "{said}");
+    refused("rss plan --to 10.11.2.1 --from 10.11.2.5", 2);
+    refused("rss plan --to 10.11.2.1:7 --from fd00::1", 2);
+    refused("rss plan --to 10.11.2.1:7 --from 10.11.2.9-10.11.2.5", 2);
+    refused("rss plan --to 10.11.2.1:7 --from 10.11.2.5 --buckets 9 --of 8", 2);
+    refused("rss plan --to 10.11.2.1:7 --from 10.11.2.5 --ports 0-7", 2);
+    refused("rss plan --to 10.11.2.1:7 --from 10.11.2.5 --of 3", 2);
+}
+
+#[test]
+fn keys_are_judged() {
+    assert!(text("rss key --judge microsoft").contains("useful: every field reaches every slot"));
+    let symmetric = json("rss key --judge symmetric");
+    assert_eq!((&symmetric["useful"], &symmetric["symmetric"]), (&true.into(), &true.into()));
+    let made = text("rss key").trim().to_owned();
+    assert_eq!(made.len(), 80);
+    assert_ne!(made, text("rss key --make random").trim());
+    assert_eq!(json(&format!("rss key --judge {made}"))["useful"], true);
+    assert_eq!(text("rss key --make microsoft").trim(), Key::MICROSOFT.to_string());
+
+    let zeros = "00".repeat(40);
+    assert!(refused(&format!("rss key --judge {zeros}"), 1).contains("useless key"));
+    let short = &Key::MICROSOFT.to_string()[..32];
+    assert!(refused(&format!("rss key --judge {short}"), 1).contains("IPv6"));
+    text(&format!("rss key --judge {short} --ipv4-only"));
+    refused("rss key --judge 6d5a", 2);
+    refused("rss key --judge nonsense", 2);
+    refused("rss key --make best", 2);
+    refused("rss key --judge microsoft --buckets 3", 2);
+    refused("rss key --judge microsoft --buckets 256", 2);
+}
+
+#[test]
+fn mistakes_take_one_line() {
+    for arguments in [
+        "rss hash 10.0.0.1",
+        "rss hash 10.0.0.1:5 10.0.0.2",
+        "rss hash 10.0.0.1 fd00::1",
+        "rss hash 10.0.0.1:70000 10.0.0.2:1",
+        "rss hash 10.0.0.1:1 10.0.0.2:1 --udp --tcp",
+        "rss hash 10.0.0.1:1 10.0.0.2:1 --key abc",
+        "rss hash 10.0.0.1:1 10.0.0.2:1 --key abcd",
+        "rss hash 10.0.0.1:1 10.0.0.2:1 --buckets 5",
+        "rss hash 10.0.0.1:1 10.0.0.2:1 --slots 1",
+        "rss hash 10.0.0.1:1 10.0.0.2:1 --workers 0",
+        "rss hash 10.0.0.1 10.0.0.2 --tcp",
+        "rss unhash",
+    ] {
+        refused(arguments, 2);
+    }
+}

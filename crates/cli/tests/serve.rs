@@ -1,0 +1,317 @@
+//! `flowlane serve`, `flowlane stat` and `flowlane lab` as people run them: a lab, an echo on each link that it can
+//! carry, the kernel as the peer, the control socket, and the end by ^C. Without privileges what can be done over a
+//! capture file is done, and the rest says that it was skipped.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn flowlane(arguments: &str) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn text(arguments: &str) -> String {
+    let output = flowlane(arguments);
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(arguments: &str) -> String {
+    one_line(&flowlane(arguments), arguments)
+}
+
+fn one_line(output: &Output, what: &str) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+    assert_eq!(said.lines().count(), 1, "{what}: {said}");
+    said
+}
+
+/// A directory of the test's own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowlane-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running service. Killed on drop.
+struct Service {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Service {
+    /// Starts it and waits until it says that it serves.
+    fn start(mut command: Command) -> (Self, String) {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (said, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+        let service = Self { child, lines };
+        let ready = service.lines.recv_timeout(PATIENCE).expect("it says that it serves, or why not");
+        (service, ready)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// ^C; what it printed.
+    fn interrupt(mut self) -> String {
+        self.signal(Signal::INT);
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        text
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn last_json(text: &str, kind: &str) -> Value {
+    let mut documents = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    documents.rfind(|d| d["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {text}"))
+}
+
+#[test]
+fn bad_arguments() {
+    let usual = "--link tap:flnone0 --addr 10.11.2.1/24 --no-pin";
+    for more in [
+        "--addr 10.11.2.0/24",
+        "--addr 10.11.2.255/24",
+        "--addr 10.11.2.9/40",
+        "--addr 224.0.0.1/24",
+        "--addr nonsense",
+        "--gateway 10.11.3.1",
+        "--port 0",
+        "--port 65536",
+        "--vlan 4095",
+        "--workers 0",
+        "--workers 65",
+        "--buckets 3",
+        "--slots 5000",
+        "--key 6d5a",
+        "--key 00000000000000000000000000000000",
+        "--idle sometimes",
+        "--interval soon",
+        "--interval 0s",
+        "--colour blue",
+    ] {
+        refused(&format!("serve udp-echo {usual} {more}"));
+    }
+    refused("serve udp-echo");
+    refused("serve udp-echo --link wifi:x --addr 10.11.2.1/24");
+    refused("serve udp-echo --link af-xdp: --addr 10.11.2.1/24");
+    refused("serve udp-echo --link pcap:/nowhere/in.pcap --addr 10.11.2.1/24 --no-pin");
+    let said = refused("serve udp-echo --link af-packet:flnone0 --addr 10.11.2.1/24 --no-pin");
+    assert!(said.contains("flnone0") || said.contains("CAP_NET_RAW"), "{said}");
+    refused("lab up --name much-too-long-a-name");
+    refused("lab sideways");
+    refused("stat -p ipx");
+    refused("stat --interval 1ms");
+}
+
+#[test]
+fn the_control_socket_of_a_service() {
+    let scratch = Scratch::new("control");
+    let here = scratch.0.clone();
+    let link = format!("pcap:,{}", scratch.path("out.pcap"));
+    let with = |arguments: &str| {
+        let mut command = command(arguments);
+        command.env("XDG_RUNTIME_DIR", &here);
+        command
+    };
+    let serve = format!("serve udp-discard --link {link} --addr 10.11.2.1/24 --no-pin --json --control");
+    let none = with("stat").output().unwrap();
+    assert!(one_line(&none, "stat").contains("no instance"));
+
+    let (first, ready) = Service::start(with(&serve));
+    let path = ready.split("control socket ").nth(1).unwrap_or_else(|| panic!("{ready}")).to_owned();
+    assert!(path.starts_with(&here.display().to_string()) && path.contains(&first.child.id().to_string()));
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&scratch.path("flowlane")), 0o700);
+
+    let shown = with("stat").output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("serve udp-discard"), "{shown:?}");
+    let taken = with(&format!("{serve} {path}")).output().unwrap();
+    assert!(one_line(&taken, "a second instance").contains("another instance"));
+
+    let (second, _) = Service::start(with(&serve));
+    let several = with("stat").output().unwrap();
+    assert!(one_line(&several, "stat").contains("several instances"));
+    second.interrupt();
+
+    // A killed process leaves its file; the next one replaces it.
+    drop(first);
+    assert!(std::path::Path::new(&path).exists());
+    let (third, ready) = Service::start(with(&format!("{serve} {path}")));
+    assert!(ready.contains(&path));
+    let summary = last_json(&third.interrupt(), "summary");
+    assert_eq!(summary["received"], 0);
+    assert!(!std::path::Path::new(&path).exists(), "removed at the end");
+}
+
+/// A lab with a name of its own. Removed on drop.
+struct Lab(String);
+
+impl Lab {
+    /// `None`, having said why, where there can be none.
+    fn up(tag: &str) -> Option<Self> {
+        if let Err(why) = flowlane_testnet::requires() {
+            println!("{why}");
+            return None;
+        }
+        let lab = Self(format!("fl{tag}{}", std::process::id()));
+        let said = text(&format!("lab up --name {}", lab.0));
+        assert!(said.contains("serve udp-echo") && said.contains("ip netns exec"));
+        Some(lab)
+    }
+
+    fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        let namespace = std::mem::ManuallyDrop::new(flowlane_testnet::Namespace::adopt(&self.0));
+        namespace.run(work).unwrap()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = flowlane(&format!("lab down --name {}", self.0));
+    }
+}
+
+/// Sends from several ports; how many datagrams came back as they were.
+fn ask(to: &str, ports: usize, each: usize) -> usize {
+    let to: SocketAddr = to.parse().unwrap();
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let mut back = 0;
+    for port in 0..ports {
+        let socket = UdpSocket::bind(any).unwrap();
+        socket.connect(to).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        for n in 0..each {
+            let sent = format!("datagram {n} of port {port}");
+            socket.send(sent.as_bytes()).unwrap();
+            let mut buffer = [0; 100];
+            let len = socket.recv(&mut buffer).unwrap_or_else(|e| panic!("{sent}: {e}"));
+            back += usize::from(&buffer[..len] == sent.as_bytes());
+        }
+    }
+    back
+}
+
+fn echo_over(kind: &str, tag: &str) {
+    let Some(lab) = Lab::up(tag) else { return };
+    let scratch = Scratch::new(tag);
+    let control = scratch.path("control.sock");
+    let (service, ready) = Service::start(command(&format!(
+        "serve udp-echo --link {kind}:{}0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --key microsoft \
+         --udp-4tuple --flows --json --interval 50ms --control {control}",
+        lab.0
+    )));
+    assert!(ready.contains("10.11.2.1 and fd00:11:2::1 port 8080"), "{ready}");
+    assert_eq!(lab.inside(|| ask("10.11.2.1:8080", 16, 4)), 64);
+    assert_eq!(lab.inside(|| ask("[fd00:11:2::1]:8080", 16, 4)), 64);
+
+    let stat = |letters: &str| text(&format!("stat {letters} --control {control}"));
+    assert!(stat("-s -s -p udp").contains("\t128 datagrams received\n"));
+    assert!(!stat("-s -s").contains("\t0 "));
+    assert!(stat("-s").contains("\t0 with bad checksum\n"));
+    assert!(stat("-Q").contains("Workstreams:"));
+    assert_eq!(stat("-a").lines().filter(|l| l.contains("*.8080")).count(), 4);
+    assert!(stat("-R").contains("flowid"));
+    let report: Value = serde_json::from_str(&stat("--json")).unwrap();
+    let steering = &report["rss"]["hosts"][0]["steering"];
+    assert_eq!(steering["redirected"], 0, "the card and the lanes agree: {steering}");
+
+    service.signal(Signal::USR1);
+    let printed = service.interrupt();
+    let summary = last_json(&printed, "summary");
+    assert_eq!((&summary["received"], &summary["sent"]), (&128.into(), &128.into()), "{printed}");
+    let sum = |key: &str| {
+        summary["buckets"].as_array().unwrap().iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(sum("received"), 128);
+    let flows = last_json(&printed, "flows");
+    let flows = flows["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 32, "one flow for each port");
+    for flow in flows {
+        assert_eq!(flow["count"], 4);
+        assert_eq!(flow["bucket"], flow["hash"].as_u64().unwrap() % 128 % 4);
+    }
+}
+
+#[test]
+fn echo_over_af_xdp() {
+    echo_over("af-xdp", "x");
+}
+
+#[test]
+fn echo_over_af_packet() {
+    echo_over("af-packet", "p");
+}
+
+#[test]
+fn the_life_of_a_lab() {
+    let Some(lab) = Lab::up("l") else { return };
+    let name = &lab.0;
+    assert!(text(&format!("lab status --name {name}")).contains("2 queues"));
+    text(&format!("lab up --name {name}"));
+    refused(&format!("lab up --name {name} --queues 4"));
+    // Half of it gone: 'up' mends it.
+    flowlane_testnet::ip(&format!("netns del {name}")).unwrap();
+    let status = flowlane(&format!("lab status --name {name}"));
+    assert_eq!(status.status.code(), Some(1));
+    text(&format!("lab up --name {name} --queues 4"));
+    assert!(text(&format!("lab status --name {name}")).contains("4 queues"));
+    assert!(text(&format!("lab down --name {name}")).contains("removed"));
+    assert!(text(&format!("lab down --name {name}")).contains("not there"));
+    assert!(!PathBuf::from(format!("/sys/class/net/{name}0")).exists());
+}
+
+#[test]
+fn queues_and_links_that_are_taken() {
+    let Some(lab) = Lab::up("t") else { return };
+    let serve = |link: &str, more: &str| {
+        format!("serve udp-discard --link {link}:{}0 --addr 10.11.2.1/24 --no-pin {more}", lab.0)
+    };
+    let (service, _) = Service::start(command(&serve("af-xdp", "--workers 2")));
+    let said = refused(&serve("af-xdp", "--workers 2"));
+    assert!(said.contains(&lab.0), "{said}");
+    service.interrupt();
+    refused(&serve("af-xdp", "--workers 1"));
+}

@@ -1,0 +1,198 @@
+//! `flowlane stat` against an instance in this process, and the documents against their schema: no privileges needed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, UdpSocket, control};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// A server and a client joined by a pair, after five datagrams there and back.
+struct Running {
+    runtime: Option<Runtime>,
+    control: Option<control::Control>,
+    path: PathBuf,
+}
+
+impl Running {
+    fn start(tag: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowlane-stat-{tag}-{}.sock", std::process::id()));
+        let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+        let on =
+            |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+        let mut builder = Runtime::builder().pin(false);
+        let server = builder.host(
+            Host::new("server", rss.clone(), || async {
+                let socket = UdpSocket::on_port(7).unwrap();
+                let mut batch = Vec::new();
+                while socket.recv_batch(&mut batch, 64).await.is_ok() {
+                    let _ = socket.reply_batch(&mut batch).await;
+                }
+            })
+            .interface(on("10.0.0.1/24")),
+        );
+        let (done, finished) = mpsc::channel();
+        let client = Host::new("client", rss, move || {
+            let done = done.clone();
+            async move {
+                let Ok(socket) = UdpSocket::connect("10.0.0.1:7".parse().unwrap()) else { return };
+                for _ in 0..5 {
+                    socket.send(b"hello").await.unwrap();
+                    socket.recv().await.unwrap();
+                }
+                done.send(()).unwrap();
+                // The socket stays, to be listed.
+                std::future::pending::<()>().await;
+            }
+        });
+        let client = builder.host(client.interface(on("10.0.0.2/24")));
+        builder.pair((server, 0), (client, 0), PairConfig::default());
+        let runtime = builder.start().unwrap();
+        finished.recv_timeout(Duration::from_secs(20)).unwrap();
+        let control = control::serve(Some(&path), runtime.handle(), "test").unwrap();
+        Self { runtime: Some(runtime), control: Some(control), path }
+    }
+
+    fn stat(&self, letters: &str) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .arg("stat")
+            .args(letters.split_whitespace())
+            .arg("--control")
+            .arg(&self.path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{letters}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Sends this and reads all that comes back.
+    fn raw(&self, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(&self.path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        // The server may close before it has read everything.
+        let _ = stream.write_all(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.control.take());
+        drop(self.runtime.take());
+        assert!(!self.path.exists(), "the socket's file is removed");
+    }
+}
+
+#[test]
+fn what_netstat_would_say() {
+    let running = Running::start("text");
+    let protocols = running.stat("-s");
+    assert!(protocols.contains("host server\n") && protocols.contains("host client\n"));
+    assert_eq!(protocols.matches("\t5 datagrams received\n").count(), 2, "{protocols}");
+    assert!(protocols.contains("\t0 with bad checksum\n"));
+    let busy = running.stat("-s -s");
+    assert!(!busy.contains("\t0 ") && busy.contains("\t5 delivered\n"));
+    let udp = running.stat("-p udp");
+    assert!(udp.contains("udp:\n") && !udp.contains("ip:\n"));
+    let netisr = running.stat("-Q");
+    for part in ["Configuration:", "Thread count", "Protocols:", "Workstreams:", "HDisp'd"] {
+        assert!(netisr.contains(part), "{netisr}");
+    }
+    let sockets = running.stat("-a");
+    assert_eq!(sockets.lines().filter(|l| l.contains("*.7 ")).count(), 2, "one for each lane: {sockets}");
+    assert_eq!(sockets.lines().filter(|l| l.contains("10.0.0.1.7")).count(), 1, "the client: {sockets}");
+    let flows = running.stat("-R");
+    let report: Value = serde_json::from_str(&running.stat("--json")).unwrap();
+    let client =
+        report["sockets"]["sockets"].as_array().unwrap().iter().find(|s| s["connected"] == true).unwrap();
+    let flowid = format!("{:08x}", client["flowid"].as_u64().unwrap());
+    assert!(flows.contains(&flowid) && client["flowtype"] == 0x81, "{flows}");
+    assert!(running.stat("").contains("alignment 100.0 %"));
+}
+
+#[test]
+fn every_document_fits_the_schema() {
+    let running = Running::start("schema");
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/control-v1.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let report: Value = control::get(&running.path, "/v1/report").unwrap();
+    fits(&schema, &schema, &report, "report");
+    for part in ["stats", "netisr", "sockets", "rss", "workers"] {
+        let document: Value = control::get(&running.path, &format!("/v1/{part}")).unwrap();
+        let of_part = &schema["$defs"]["ReportView"]["properties"][part];
+        fits(&schema, of_part, &document, part);
+    }
+}
+
+/// As much of JSON Schema as ours uses. Fields that the schema does not know are refused too, so that it is kept.
+fn fits(root: &Value, schema: &Value, value: &Value, at: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let name = reference.strip_prefix("#/$defs/").unwrap();
+        return fits(root, &root["$defs"][name], value, at);
+    }
+    if let Some(constant) = schema.get("const") {
+        assert_eq!(value, constant, "{at}");
+        return;
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        one => vec![one.clone()],
+    };
+    let is = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    assert!(types.iter().any(|t| t == is), "{at}: {is} is none of {types:?}");
+    for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+        fits(root, &schema["items"], item, &format!("{at}[{i}]"));
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(required.as_str().unwrap()).is_some(), "{at}: {required} is missing");
+    }
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let known = schema["properties"].get(name).or(schema.get("additionalProperties"));
+        let known = known.unwrap_or_else(|| panic!("{at}: the schema does not know {name}"));
+        fits(root, known, member, &format!("{at}.{name}"));
+    }
+}
+
+#[test]
+fn requests_that_make_no_sense() {
+    let running = Running::start("requests");
+    let get = |path: &str| {
+        running.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+    };
+    assert!(get("/v1/stats").starts_with("HTTP/1.1 200"));
+    assert!(get("/").starts_with("HTTP/1.1 404"));
+    assert!(get("/v1/secrets").starts_with("HTTP/1.1 404"));
+    assert!(get("/v1/").starts_with("HTTP/1.1 404"));
+    let post = b"POST /v1/stats HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert!(running.raw(post).starts_with("HTTP/1.1 405"));
+    assert!(running.raw(b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
+    assert!(running.raw(long.as_bytes()).starts_with("HTTP/1.1 4"));
+    let headers = format!("GET /v1/stats HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    assert!(running.raw(headers.as_bytes()).starts_with("HTTP/1.1 4"));
+    // More connections than are served at once: those that say nothing make the rest wait, and not for ever.
+    let silent: Vec<_> = (0..40).map(|_| UnixStream::connect(&running.path).unwrap()).collect();
+    drop(silent);
+    assert!(get("/v1/report").contains("\"instance\""));
+}
+
+#[test]
+fn nobody_there() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_flowlane")).args(["stat", "--control", "/nowhere/x.sock"]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+}

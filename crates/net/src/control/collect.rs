@@ -1,0 +1,232 @@
+//! From what the workers report to the documents. Runs on a thread that may wait for them.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use flowlane_rss::{Bucket, HashType};
+
+use super::view::*;
+use crate::stats::{LaneReport, Misdirected, Report, WorkerReport, counter_groups};
+use crate::{Handle, HostInfo};
+
+impl Instance {
+    pub(super) fn new(name: &str) -> Self {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self {
+            name: name.to_owned(),
+            pid: std::process::id(),
+            started,
+            uptime_ms: 0,
+            since: Some(Instant::now()),
+        }
+    }
+
+    fn now(&self) -> Self {
+        let uptime_ms = self.since.map_or(0, |since| since.elapsed().as_millis() as u64);
+        Self { uptime_ms, ..self.clone() }
+    }
+}
+
+impl ReportView {
+    /// Asks the workers.
+    pub(super) fn collect(handle: &Handle, instance: &Instance) -> Self {
+        let report = handle.report();
+        let hosts = handle.hosts();
+        Self {
+            version: VERSION,
+            instance: instance.now(),
+            stats: stats(hosts, &report),
+            netisr: netisr(&report),
+            sockets: sockets(hosts, &report),
+            rss: rss(handle, &report),
+            workers: workers(hosts, &report),
+        }
+    }
+}
+
+fn stats(hosts: &[HostInfo], report: &Report) -> StatsView {
+    let owned = |map: BTreeMap<&str, u64>| map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    let host = |(h, info): (usize, &HostInfo)| StatsHost {
+        host: info.name.clone(),
+        protocols: counter_groups(&report.total(h))
+            .into_iter()
+            .map(|(k, g)| (k.to_owned(), owned(g)))
+            .collect(),
+    };
+    StatsView { version: VERSION, hosts: hosts.iter().enumerate().map(host).collect() }
+}
+
+fn netisr(report: &Report) -> NetisrView {
+    let cpus: Vec<Option<u32>> = report.workers.iter().map(|w| bound_cpu(w.worker)).collect();
+    let limit = crate::runtime::builder::NETISR;
+    let workstream = |(w, cpu): (&WorkerReport, &Option<u32>)| Workstream {
+        workstream: w.worker,
+        cpu: *cpu,
+        name: "ether".into(),
+        length: 0,
+        watermark: w.netisr.watermark,
+        dispatched: w.netisr.dispatched,
+        hybrid_dispatched: w.netisr.dispatched,
+        queue_drops: w.netisr.dropped,
+        queued: w.netisr.queued,
+        handled: w.netisr.handled,
+        sent: w.netisr.sent,
+    };
+    NetisrView {
+        version: VERSION,
+        configuration: Configuration {
+            threads: report.workers.len(),
+            max_threads: 64,
+            queue_limit: limit,
+            dispatch_policy: "hybrid".into(),
+            bound: cpus.iter().all(Option::is_some),
+        },
+        protocols: vec![ProtocolRow {
+            name: "ether".into(),
+            protocol: 5,
+            queue_limit: limit,
+            policy: "cpu".into(),
+            dispatch: "hybrid".into(),
+            flags: "C--".into(),
+        }],
+        workstreams: report.workers.iter().zip(&cpus).map(workstream).collect(),
+    }
+}
+
+/// The processor that the worker's thread is bound to, if it is bound to one.
+fn bound_cpu(worker: usize) -> Option<u32> {
+    let name = format!("flowlane-{worker}");
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let of_worker = |entry: &std::fs::DirEntry| {
+        std::fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    };
+    let id: i32 = threads.flatten().find(of_worker)?.file_name().to_str()?.parse().ok()?;
+    let allowed = rustix::thread::sched_getaffinity(rustix::thread::Pid::from_raw(id)).ok()?;
+    if allowed.count() != 1 {
+        return None;
+    }
+    (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu as u32)
+}
+
+fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
+    let mut rows = Vec::new();
+    let mut left_out = 0;
+    for (h, info) in hosts.iter().enumerate() {
+        for lane in report.lanes(h) {
+            left_out += lane.socket_count - lane.sockets.len();
+            rows.extend(lane.sockets.iter().map(|s| socket(info, lane, s)));
+        }
+    }
+    SocketsView { version: VERSION, sockets: rows, left_out }
+}
+
+fn socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> SocketRow {
+    let star = |port: u16| if port == 0 { "*".to_owned() } else { port.to_string() };
+    let ip = s.local_ip.or(s.remote.map(|r| r.ip));
+    let local = s.local_ip.map_or("*".to_owned(), |ip| ip.to_string());
+    let foreign = s.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip, r.port));
+    SocketRow {
+        proto: ip.map_or("udp46", |ip| if ip.is_ipv4() { "udp4" } else { "udp6" }).into(),
+        host: info.name.clone(),
+        bucket: lane.bucket,
+        worker: lane.worker,
+        receive_queue: s.queued,
+        send_queue: 0,
+        local: format!("{local}.{}", star(s.local_port)),
+        foreign,
+        connected: s.remote.is_some(),
+        received: s.received,
+        dropped: s.dropped,
+        sent: s.sent,
+        flowid: s.hash,
+        flowtype: s.hash_type,
+        flowtype_name: HashType::from_u8(s.hash_type).unwrap_or(HashType::None).name().into(),
+    }
+}
+
+fn rss(handle: &Handle, report: &Report) -> RssView {
+    let host = |(h, info): (usize, &HostInfo)| {
+        let config = &info.rss.config;
+        let types = [
+            (config.ipv4, HashType::Ipv4),
+            (config.tcp_ipv4, HashType::TcpIpv4),
+            (config.udp_ipv4, HashType::UdpIpv4),
+            (config.ipv6, HashType::Ipv6),
+            (config.tcp_ipv6, HashType::TcpIpv6),
+            (config.udp_ipv6, HashType::UdpIpv6),
+        ];
+        RssHost {
+            host: info.name.clone(),
+            key: info.rss.hasher().key().to_string(),
+            types: types.iter().filter(|(on, _)| *on).map(|(_, t)| t.name().to_owned()).collect(),
+            udp_4tuple: config.udp_ipv4,
+            table: info.rss.table.slots().iter().map(|b| b.0).collect(),
+            workers: (0..info.rss.buckets.len()).map(|b| handle.worker_of(h, Bucket(b as u16))).collect(),
+            steering: steering(&report.steering(h)),
+        }
+    };
+    RssView { version: VERSION, hosts: handle.hosts().iter().enumerate().map(host).collect() }
+}
+
+fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
+    SteeringView {
+        received: s.received,
+        aligned: s.aligned,
+        redirected: s.redirected,
+        misdirected: s.misdirected,
+        hash_delivered: s.hash_delivered,
+        hash_computed: s.hash_computed,
+        no_flow: s.no_flow,
+    }
+}
+
+fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
+    let name = |h: usize| hosts.get(h).map_or_else(String::new, |info| info.name.clone());
+    let worker = |w: &WorkerReport| WorkerView {
+        worker: w.worker,
+        turns: w.turns,
+        busy_turns: w.busy_turns,
+        sleeps: w.sleeps,
+        frames_free: w.frames_free,
+        frames_exhausted: w.frames_exhausted,
+        frames_allocated: w.frames_allocated,
+        move_overflow: w.move_overflow,
+        queues: w
+            .queues
+            .iter()
+            .map(|q| QueueView { host: name(q.host), interface: q.link, counters: by_name(&q.stats) })
+            .collect(),
+        hosts: (0..hosts.len())
+            .map(|h| HostLanes {
+                host: name(h),
+                steering: steering(&w.steering.get(h).copied().unwrap_or_default()),
+                lanes: w.lanes.iter().filter(|l| l.host == h).map(lane).collect(),
+            })
+            .collect(),
+        misdirected: w.misdirected.iter().map(example).collect(),
+    };
+    WorkersView { version: VERSION, workers: report.workers.iter().map(worker).collect() }
+}
+
+fn by_name(stats: &crate::link::QueueStats) -> BTreeMap<String, u64> {
+    serde_json::to_value(stats).and_then(serde_json::from_value).unwrap_or_default()
+}
+
+fn lane(l: &LaneReport) -> LaneView {
+    LaneView {
+        bucket: l.bucket,
+        aligned: l.aligned,
+        redirected: l.redirected,
+        task_runs: l.task_runs,
+        panics: l.panics,
+        moves: l.moves,
+        sockets: l.socket_count,
+        delivered: l.stats.udp.delivered,
+        sent: l.stats.udp.sent,
+        dropped: l.stats.drops.total(),
+    }
+}
+
+fn example(m: &Misdirected) -> String {
+    format!("{}: hash {:08x} names queue {}, came on {}", m.flow, m.hash, m.expected_queue, m.queue)
+}

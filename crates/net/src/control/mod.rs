@@ -1,0 +1,116 @@
+//! The control socket: what a running instance counted, as JSON over HTTP/1.1 on a Unix socket.
+//!
+//! Nothing listens unless it is asked for. The socket is a file of mode 0600 in a directory of mode 0700, so the
+//! instance answers its own user and root and nobody else. It serves `GET` of a few documents, each with a `version`:
+//!
+//! | path | document |
+//! |---|---|
+//! | `/v1/report` | all of the following in one |
+//! | `/v1/stats` | counters of the protocols, as `netstat -s` |
+//! | `/v1/netisr` | hand-over between workers, as `netstat -Q` |
+//! | `/v1/sockets` | sockets, with flow hash and bucket, as `netstat -a` and `-R` |
+//! | `/v1/rss` | key, table, buckets and who holds them |
+//! | `/v1/workers` | workers, their queues and lanes |
+//!
+//! `docs/schema/control-v1.json` is their schema. A document is collected when it is asked for, by messages to the
+//! workers ([`Handle::report`]); between requests the workers pay nothing. The server has a thread of its own with a
+//! small tokio runtime, since workers must not wait. What a client can make it do is bounded: so many connections, so
+//! large a request, so much time.
+//!
+//! [`serve`] starts it, [`get`] is the client, [`instances`] finds who is running.
+
+mod client;
+mod collect;
+mod place;
+mod server;
+mod view;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use client::{ClientError, get};
+pub use place::{default_directory, default_path, instances};
+pub use server::Control;
+pub use view::{
+    Configuration, HostLanes, Instance, LaneView, NetisrView, ProtocolRow, QueueView, ReportView, RssHost,
+    RssView, SocketRow, SocketsView, StatsHost, StatsView, SteeringView, VERSION, WorkerView, WorkersView,
+    Workstream,
+};
+
+use crate::Handle;
+
+/// Why the control socket could not be opened: one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// An instance answers there.
+    #[error("control socket {}: another instance is using it", .0.display())]
+    InUse(PathBuf),
+    /// Something that is no socket is there.
+    #[error("control socket {}: a file that is no socket is in the way", .0.display())]
+    NotASocket(PathBuf),
+    /// The directory belongs to somebody else, or others may write to it.
+    #[error("control socket directory {}: {why}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The system refused.
+    #[error("control socket {}: {source}", .path.display())]
+    System {
+        /// The socket's file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Opens the control socket at `path`, or at [`default_path`], before a runtime exists, so that privileges can be given
+/// up in between. Serve it with [`Listener::serve`].
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn listen(path: Option<&Path>) -> Result<Listener, ControlError> {
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => place::make_default()?,
+    };
+    let socket = place::bind(&path)?;
+    Ok(Listener { socket: Some(socket), file: place::SocketFile::new(path) })
+}
+
+/// Opens the control socket and serves it.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn serve(path: Option<&Path>, handle: Handle, name: &str) -> Result<Control, ControlError> {
+    listen(path)?.serve(handle, name)
+}
+
+/// A control socket that is open and does not answer yet. Dropping it removes the file.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Option<std::os::unix::net::UnixListener>,
+    file: place::SocketFile,
+}
+
+impl Listener {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Starts to answer for a runtime. `name` says what kind of program this is.
+    ///
+    /// # Errors
+    /// [`ControlError::System`] when no thread can be had.
+    pub fn serve(mut self, handle: Handle, name: &str) -> Result<Control, ControlError> {
+        let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
+        let path = self.file.path().to_owned();
+        Control::start(socket, self.file, handle, name)
+            .map_err(|source| ControlError::System { path, source })
+    }
+}

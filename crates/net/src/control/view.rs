@@ -1,0 +1,339 @@
+//! The documents, as both sides of the control socket know them. Counters keep the names of `netstat`'s own machine
+//! output where it has them.
+//!
+//! A field is never renamed or given another meaning within a version; new ones may be added.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the documents.
+pub const VERSION: u32 = 1;
+
+macro_rules! document {
+    ($(#[$meta:meta])* $name:ident { $($(#[$m:meta])* $field:ident: $kind:ty,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub struct $name { $($(#[$m])* pub $field: $kind,)+ }
+    };
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Instance {
+    /// What kind of program it is: `serve udp-echo`.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since 1970 when it began to answer.
+    pub started: u64,
+    /// Milliseconds since then.
+    pub uptime_ms: u64,
+    #[serde(skip)]
+    pub(super) since: Option<Instant>,
+}
+
+document! {
+    /// Everything.
+    ReportView {
+        /// [`VERSION`].
+        version: u32,
+        /// Who answers.
+        instance: Instance,
+        /// Counters of the protocols.
+        stats: StatsView,
+        /// Hand-over between workers.
+        netisr: NetisrView,
+        /// Sockets.
+        sockets: SocketsView,
+        /// Steering.
+        rss: RssView,
+        /// Workers.
+        workers: WorkersView,
+    }
+}
+
+document! {
+    /// `/v1/stats`.
+    StatsView {
+        /// [`VERSION`].
+        version: u32,
+        /// By host.
+        hosts: Vec<StatsHost>,
+    }
+}
+
+document! {
+    /// Counters of one host, summed over its lanes.
+    StatsHost {
+        /// The host.
+        host: String,
+        /// By protocol, then by name.
+        protocols: BTreeMap<String, BTreeMap<String, u64>>,
+    }
+}
+
+document! {
+    /// `/v1/netisr`.
+    NetisrView {
+        /// [`VERSION`].
+        version: u32,
+        /// The table "Configuration".
+        configuration: Configuration,
+        /// The table "Protocols".
+        protocols: Vec<ProtocolRow>,
+        /// The table "Workstreams": one for each worker.
+        workstreams: Vec<Workstream>,
+    }
+}
+
+document! {
+    /// How frames get to their worker.
+    Configuration {
+        /// Workers.
+        threads: usize,
+        /// Most workers there can be.
+        max_threads: usize,
+        /// Frames that one ring from worker to worker holds.
+        queue_limit: usize,
+        /// Always `hybrid`: at once where the frame is, through a ring elsewhere.
+        dispatch_policy: String,
+        /// Whether workers are bound to processors.
+        bound: bool,
+    }
+}
+
+document! {
+    /// One protocol of the netisr. There is one: whole frames.
+    ProtocolRow {
+        /// Its name.
+        name: String,
+        /// Its number, as FreeBSD numbers it.
+        protocol: u32,
+        /// Frames that one ring holds.
+        queue_limit: usize,
+        /// Always `cpu`: the flow's hash decides.
+        policy: String,
+        /// Always `hybrid`.
+        dispatch: String,
+        /// `C`: it has a rule from frame to processor.
+        flags: String,
+    }
+}
+
+document! {
+    /// One worker's netisr.
+    Workstream {
+        /// The worker.
+        workstream: usize,
+        /// The processor it is bound to.
+        cpu: Option<u32>,
+        /// The protocol.
+        name: String,
+        /// Frames waiting now: always 0 between two turns.
+        length: u64,
+        /// Most frames that waited in one ring at once.
+        watermark: u64,
+        /// Frames handled where they arrived.
+        dispatched: u64,
+        /// The same frames: what is dispatched here is so under the hybrid policy.
+        hybrid_dispatched: u64,
+        /// Frames for other workers that found the ring full.
+        queue_drops: u64,
+        /// Frames that came from other workers.
+        queued: u64,
+        /// Frames handled in all.
+        handled: u64,
+        /// Frames sent to other workers.
+        sent: u64,
+    }
+}
+
+document! {
+    /// `/v1/sockets`.
+    SocketsView {
+        /// [`VERSION`].
+        version: u32,
+        /// Sockets, by host and bucket.
+        sockets: Vec<SocketRow>,
+        /// Sockets that are not listed because there are too many.
+        left_out: usize,
+    }
+}
+
+document! {
+    /// One socket.
+    SocketRow {
+        /// `udp4`, `udp6`, or `udp46` for a wildcard.
+        proto: String,
+        /// The host.
+        host: String,
+        /// Its lane's bucket.
+        bucket: u16,
+        /// The worker that holds the lane.
+        worker: usize,
+        /// Datagrams waiting to be read.
+        receive_queue: usize,
+        /// Datagrams waiting to be sent: none wait in a socket.
+        send_queue: usize,
+        /// Our end: `*.7` for a wildcard.
+        local: String,
+        /// The other end: `*.*` for all.
+        foreign: String,
+        /// Whether it has a peer.
+        connected: bool,
+        /// Datagrams received.
+        received: u64,
+        /// Datagrams dropped because the queue was full.
+        dropped: u64,
+        /// Datagrams sent.
+        sent: u64,
+        /// Flow hash of the last datagram received.
+        flowid: u32,
+        /// Number of its hash type.
+        flowtype: u8,
+        /// Name of its hash type.
+        flowtype_name: String,
+    }
+}
+
+document! {
+    /// `/v1/rss`.
+    RssView {
+        /// [`VERSION`].
+        version: u32,
+        /// By host.
+        hosts: Vec<RssHost>,
+    }
+}
+
+document! {
+    /// Steering of one host.
+    RssHost {
+        /// The host.
+        host: String,
+        /// The key, hexadecimal. Who has it can aim at a bucket.
+        key: String,
+        /// Hash types that are on.
+        types: Vec<String>,
+        /// Whether UDP is hashed with ports.
+        udp_4tuple: bool,
+        /// Bucket of each slot.
+        table: Vec<u16>,
+        /// Worker that holds each bucket now.
+        workers: Vec<Option<usize>>,
+        /// How its frames arrived, over all workers.
+        steering: SteeringView,
+    }
+}
+
+document! {
+    /// How frames arrived.
+    SteeringView {
+        /// Frames received.
+        received: u64,
+        /// Of them, whose bucket belonged to the worker of their queue.
+        aligned: u64,
+        /// Of them, handed to another worker.
+        redirected: u64,
+        /// Of them, whose delivered hash named another queue.
+        misdirected: u64,
+        /// Hashes taken as delivered.
+        hash_delivered: u64,
+        /// Hashes computed.
+        hash_computed: u64,
+        /// Frames without a flow.
+        no_flow: u64,
+    }
+}
+
+document! {
+    /// `/v1/workers`.
+    WorkersView {
+        /// [`VERSION`].
+        version: u32,
+        /// By number.
+        workers: Vec<WorkerView>,
+    }
+}
+
+document! {
+    /// One worker.
+    WorkerView {
+        /// Its number.
+        worker: usize,
+        /// Turns of its loop.
+        turns: u64,
+        /// Turns that found something to do.
+        busy_turns: u64,
+        /// Times it slept.
+        sleeps: u64,
+        /// Frames free in its pool.
+        frames_free: u64,
+        /// Requests for a frame that found none.
+        frames_exhausted: u64,
+        /// Frames handed out.
+        frames_allocated: u64,
+        /// Frames dropped while a lane moved.
+        move_overflow: u64,
+        /// Its queues.
+        queues: Vec<QueueView>,
+        /// Its lanes, by host.
+        hosts: Vec<HostLanes>,
+        /// The first few frames that came on a wrong queue, for people.
+        misdirected: Vec<String>,
+    }
+}
+
+document! {
+    /// One queue of a link.
+    QueueView {
+        /// The host.
+        host: String,
+        /// Its interface.
+        interface: u8,
+        /// Counters by name.
+        counters: BTreeMap<String, u64>,
+    }
+}
+
+document! {
+    /// What a worker holds of one host.
+    HostLanes {
+        /// The host.
+        host: String,
+        /// How its frames arrived here.
+        steering: SteeringView,
+        /// Its lanes here.
+        lanes: Vec<LaneView>,
+    }
+}
+
+document! {
+    /// One lane.
+    LaneView {
+        /// Its bucket.
+        bucket: u16,
+        /// Frames that came in on a queue of its own worker.
+        aligned: u64,
+        /// Frames that another worker handed over.
+        redirected: u64,
+        /// Times a task ran.
+        task_runs: u64,
+        /// Tasks that panicked.
+        panics: u64,
+        /// Times it moved.
+        moves: u64,
+        /// Sockets.
+        sockets: usize,
+        /// Datagrams delivered to sockets.
+        delivered: u64,
+        /// Datagrams sent.
+        sent: u64,
+        /// Packets dropped, for any reason.
+        dropped: u64,
+    }
+}

@@ -1,0 +1,214 @@
+//! Two TCP engines back to back in memory, both on one core.
+//!
+//! `bulk`: one stream, bytes a second, written by copy and read by copy: MSS 1460 with checksums computed and verified, and
+//! with checksum and segmentation left to the link. `connection`: handshake, a 64-byte request and answer, and close on both
+//! ends; each counts as one. `segment`: 64 bytes one way and 64 back on a connection picked at random among few and among
+//! very many; the figure is for two segments.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use flowlane_stack::packet::{Cx, IpInput, IpMeta, Offload};
+use flowlane_stack::rng::Rng;
+use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenOptions, ListenerId, Tcp, TcpConfig};
+use flowlane_stack::time::Time;
+use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
+
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+struct Pair {
+    ends: [Tcp; 2],
+    rng: Rng,
+    pool: Pool,
+    now: Time,
+    offload: Offload,
+    listener: ListenerId,
+    next: u32,
+}
+
+impl Pair {
+    fn new(offload: Offload) -> Pair {
+        let memory = MemoryConfig {
+            frames_per_home: 8192,
+            frame_size: 2048,
+            homes: 1,
+            huge_pages: false,
+            lock: false,
+        };
+        let pool = FrameMemory::new(&memory).expect("memory").attach(0).expect("pool");
+        let config = TcpConfig { max_connections: 1 << 21, ..TcpConfig::default() };
+        let mut ends = [Tcp::new(config.clone(), [1, 2, 3]), Tcp::new(config, [4, 5, 6])];
+        let options = ListenOptions { backlog: 1 << 20, syn_backlog: 1 << 20, ..ListenOptions::default() };
+        let listener = ends[1].listen(None, 80, options).expect("a free port");
+        Pair { ends, rng: Rng::new(1), pool, now: Time::from_secs(10), offload, listener, next: 0 }
+    }
+
+    fn on<R>(&mut self, end: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
+        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+        what(&mut self.ends[end], &mut cx)
+    }
+
+    /// Hands over everything there is to send, in bursts of at most 64.
+    fn pump(&mut self) {
+        let mut burst = VecDeque::with_capacity(64);
+        loop {
+            let mut idle = true;
+            for from in 0..2 {
+                let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+                while burst.len() < 64 {
+                    let Some(out) = self.ends[from].poll_output(&mut cx) else { break };
+                    burst.push_back(out);
+                }
+                while let Some(out) = burst.pop_front() {
+                    idle = false;
+                    let ip = IpMeta {
+                        src: out.src,
+                        dst: out.dst,
+                        protocol: out.protocol,
+                        hop_limit: out.hop_limit,
+                        traffic_class: out.traffic_class,
+                        header_len: 20,
+                        interface: 0,
+                        mtu: 1500,
+                        unicast: true,
+                    };
+                    self.ends[1 - from].input(&mut cx, IpInput { frame: out.frame, ip });
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.now += by;
+        for end in 0..2 {
+            self.on(end, Tcp::on_timer);
+        }
+    }
+
+    /// A client address and port never used before.
+    fn fresh(&mut self) -> SocketAddr {
+        self.next += 1;
+        let ip = Ipv4Addr::from(0x0b00_0000 + self.next / 50_000);
+        SocketAddr::new(ip.into(), 10_000 + (self.next % 50_000) as u16)
+    }
+
+    fn connect(&mut self) -> [ConnId; 2] {
+        let local = self.fresh();
+        let options = ConnectOptions::default();
+        let a = self.on(0, |tcp, cx| tcp.connect(cx, local, SocketAddr::new(SERVER, 80), &options));
+        self.pump();
+        let b = self.ends[1].accept(self.listener).expect("listening").expect("a connection");
+        [a.expect("connected"), b.id]
+    }
+
+    /// 64 bytes there, 64 back.
+    fn ask(&mut self, [a, b]: [ConnId; 2]) {
+        let mut buffer = [0; 64];
+        assert_eq!(self.on(0, |tcp, cx| tcp.send(cx, a, &[1; 64])), Ok(64));
+        self.pump_one();
+        assert_eq!(self.on(1, |tcp, cx| tcp.recv(cx, b, &mut buffer)), Ok(64));
+        assert_eq!(self.on(1, |tcp, cx| tcp.send(cx, b, &buffer)), Ok(64));
+        self.pump();
+        assert_eq!(self.on(0, |tcp, cx| tcp.recv(cx, a, &mut buffer)), Ok(64));
+    }
+
+    /// One segment from the client to the server.
+    fn pump_one(&mut self) {
+        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+        while let Some(out) = self.ends[0].poll_output(&mut cx) {
+            let ip = IpMeta {
+                src: out.src,
+                dst: out.dst,
+                protocol: out.protocol,
+                hop_limit: out.hop_limit,
+                traffic_class: out.traffic_class,
+                header_len: 20,
+                interface: 0,
+                mtu: 1500,
+                unicast: true,
+            };
+            self.ends[1].input(&mut cx, IpInput { frame: out.frame, ip });
+        }
+    }
+}
+
+fn bulk(c: &mut Criterion) {
+    let mut group = c.benchmark_group("bulk");
+    const CHUNK: usize = 1 << 16;
+    group.throughput(Throughput::Bytes(16 * CHUNK as u64));
+    let plain = Offload::default();
+    let full = Offload { checksum: true, segmentation: 65_000 };
+    for (name, offload) in [("mss1460_checksums", plain), ("offload", full)] {
+        let mut pair = Pair::new(offload);
+        let [a, b] = pair.connect();
+        let data = vec![7; CHUNK];
+        let mut into = vec![0; CHUNK];
+        let mut round = move || {
+            let mut left = 16 * CHUNK;
+            while left > 0 {
+                let n = pair.on(0, |tcp, cx| tcp.send(cx, a, &data[..left.min(CHUNK)])).unwrap_or(0);
+                left -= n;
+                pair.pump();
+                while let Ok(n) = pair.on(1, |tcp, cx| tcp.recv(cx, b, &mut into)) {
+                    black_box(&into[..n]);
+                }
+                pair.pump();
+                pair.advance(Duration::from_micros(20));
+            }
+        };
+        for _ in 0..64 {
+            round();
+        }
+        group.bench_function(name, |bench| bench.iter(&mut round));
+    }
+    group.finish();
+}
+
+fn connection(c: &mut Criterion) {
+    let mut group = c.benchmark_group("connection");
+    group.throughput(Throughput::Elements(1));
+    let mut pair = Pair::new(Offload::default());
+    group.bench_function("request_answer_close", |bench| {
+        bench.iter(|| {
+            let ids = pair.connect();
+            pair.ask(ids);
+            pair.on(0, |tcp, cx| tcp.close(cx, ids[0])).expect("open");
+            pair.pump();
+            pair.on(1, |tcp, cx| tcp.close(cx, ids[1])).expect("open");
+            pair.pump();
+            pair.advance(Duration::from_micros(2));
+        });
+    });
+    group.finish();
+}
+
+fn segment(c: &mut Criterion) {
+    let mut group = c.benchmark_group("segment");
+    group.sample_size(20);
+    group.throughput(Throughput::Elements(2));
+    for count in [10usize, 10_000, 1_000_000] {
+        let mut pair = Pair::new(Offload::default());
+        let ids: Vec<_> = (0..count).map(|_| pair.connect()).collect();
+        for ids in &ids {
+            pair.ask(*ids);
+        }
+        let mut rng = Rng::new(5);
+        group.bench_function(format!("connections_{count}"), |bench| {
+            bench.iter(|| {
+                let ids = ids[rng.below(count as u32) as usize];
+                pair.ask(ids);
+                pair.advance(Duration::from_nanos(500));
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bulk, connection, segment);
+criterion_main!(benches);

@@ -1,0 +1,87 @@
+//! Closing: CLOSE and ABORT of RFC 9293 §3.10.4 and §3.10.5, and the way into TIME-WAIT.
+
+use super::connection::{Connection, Flags, NEVER, State};
+use super::lane::Core;
+use super::time_wait::Record;
+use crate::packet::Cx;
+use core::time::Duration;
+
+impl Connection {
+    /// The application will not send any more: FIN behind what is queued.
+    pub(crate) fn close_send(&mut self) {
+        match self.state {
+            State::Established => self.state = State::FinWait1,
+            State::CloseWait => self.state = State::LastAck,
+            // RFC 9293 §3.10.4, SYN-RECEIVED: the FIN goes out after the handshake.
+            State::SynReceived => {}
+            _ => return,
+        }
+        self.set(Flags::FIN_QUEUED);
+        self.clear(Flags::CORK | Flags::MORE);
+    }
+
+    /// The application gives up its handle.
+    pub(crate) fn close(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        self.set(Flags::DETACHED);
+        (self.read_waker, self.write_waker, self.closed_waker) = (None, None, None);
+        let linger = self.options.as_ref().and_then(|o| o.linger);
+        let unread = self.readable() > 0;
+        match self.state {
+            State::Closed | State::TimeWait => core.unlink(self),
+            State::SynSent => core.kill(self, None),
+            // RFC 9293 §3.6.1 (MUST-... of RFC 1122 §4.2.2.13), RFC 2525 §2.17: unread data is lost, and the peer is told.
+            _ if unread || linger == Some(Duration::ZERO) => self.abort(core, cx),
+            _ => {
+                if let (Some(rx), true) = (&self.rx, !self.state.may_receive()) {
+                    if rx.is_idle() {
+                        if let Some(rx) = self.rx.take() {
+                            core.give_inflow(rx);
+                        }
+                    }
+                }
+                self.close_send();
+                self.life_at = match linger {
+                    Some(limit) => cx.now + limit,
+                    None => NEVER,
+                };
+                if self.state == State::FinWait2 {
+                    self.arm_fin_wait_2(core, cx.now);
+                }
+            }
+        }
+    }
+
+    /// RFC 9293 §3.10.5.
+    pub(crate) fn abort(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        if self.state.is_synchronized() && self.state != State::TimeWait || self.state == State::SynReceived {
+            self.send_reset(core, cx);
+        }
+        core.kill(self, None);
+    }
+
+    /// Leaves a small record behind (RFC 9293 §3.6.1, MUST-13).
+    pub(crate) fn enter_time_wait(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let record = Record {
+            tuple: self.tuple,
+            table_hash: self.table_hash,
+            snd_nxt: self.snd_nxt,
+            rcv_nxt: self.rcv_nxt,
+            window: (self.rcv_wnd() >> self.rcv_scale).min(0xffff) as u16,
+            meta: self.reply_meta(),
+            ts_recent: self.has(Flags::TIMESTAMPS).then_some(self.ts_recent),
+            ts_offset: self.ts_offset,
+            since: cx.now,
+            expires: cx.now + core.config.time_wait,
+        };
+        // The acknowledgement of the peer's FIN is the record's from here on.
+        self.state = State::TimeWait;
+        let ack = self.has(Flags::ACK_NOW);
+        core.unlink(self);
+        self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED);
+        core.enter_time_wait(record);
+        if ack {
+            core.acknowledge_for(cx, &record);
+        }
+        self.wake_all();
+    }
+}

@@ -1,0 +1,212 @@
+//! Congestion control: how much may be in the network.
+//!
+//! RFC 5681 (slow start, congestion avoidance), RFC 6928 (initial window), RFC 9438 (CUBIC), RFC 9406 (HyStart++).
+//! Loss recovery itself is in `recovery`; it asks here for the new threshold. Bytes throughout.
+
+mod cubic;
+mod hystart;
+mod newreno;
+
+use super::Seq;
+use super::config::{Algorithm, TcpConfig};
+use crate::time::Time;
+use cubic::Cubic;
+use hystart::Hystart;
+
+/// The window of one connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Congestion {
+    pub(crate) cwnd: u32,
+    pub(crate) ssthresh: u32,
+    /// Bytes acknowledged towards the next step of congestion avoidance.
+    acked: u32,
+    cubic: Cubic,
+    hystart: Hystart,
+    algorithm: Algorithm,
+}
+
+/// An acknowledgement, as congestion control sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acked {
+    pub(crate) bytes: u32,
+    pub(crate) mss: u32,
+    pub(crate) srtt_us: u32,
+    pub(crate) now: Time,
+}
+
+/// No window grows beyond this.
+const MAX_CWND: u32 = 1 << 30;
+
+impl Congestion {
+    pub(crate) fn new(algorithm: Algorithm, mss: u32, segments: u8) -> Self {
+        Self {
+            cwnd: mss * u32::from(segments),
+            ssthresh: u32::MAX,
+            acked: 0,
+            cubic: Cubic::default(),
+            hystart: Hystart::default(),
+            algorithm,
+        }
+    }
+
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    pub(crate) fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.algorithm = algorithm;
+        self.cubic = Cubic::default();
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// RFC 6928 §2: the initial window; one segment if the SYN or SYN-ACK was lost (RFC 5681 §3.1).
+    pub(crate) fn start(&mut self, mss: u32, segments: u8, syn_lost: bool) {
+        self.cwnd = if syn_lost { mss } else { mss * u32::from(segments) };
+    }
+
+    /// New data was acknowledged outside recovery, and the window was used.
+    pub(crate) fn on_ack(&mut self, ack: &Acked) {
+        let mut bytes = ack.bytes;
+        if self.in_slow_start() {
+            let grow = self.hystart.slowed(bytes);
+            let room = self.ssthresh - self.cwnd;
+            self.cwnd += grow.min(room);
+            if grow < room {
+                self.cwnd = self.cwnd.min(MAX_CWND);
+                return;
+            }
+            bytes = grow - room;
+        }
+        let step = match self.algorithm {
+            Algorithm::Cubic => self.cubic.bytes_per_segment(self.cwnd, ack),
+            Algorithm::NewReno => newreno::bytes_per_segment(self.cwnd),
+        };
+        // One segment more for every `step` bytes acknowledged.
+        self.acked = self.acked.saturating_add(bytes);
+        if self.acked >= step {
+            let segments = self.acked / step.max(1);
+            self.acked -= segments * step;
+            self.cwnd = self.cwnd.saturating_add(segments * ack.mss).min(MAX_CWND);
+        }
+    }
+
+    /// A round-trip sample during slow start (RFC 9406). Returns whether slow start ended.
+    pub(crate) fn on_rtt(&mut self, us: u32, una: Seq, nxt: Seq) -> bool {
+        if self.in_slow_start() && self.hystart.sample(us, una, nxt) {
+            self.ssthresh = self.cwnd;
+            return true;
+        }
+        false
+    }
+
+    /// Loss or ECN: sets the new threshold. The window itself is PRR's (RFC 6937) for the rest of the round.
+    pub(crate) fn on_congestion(&mut self, in_flight: u32, mss: u32) {
+        self.ssthresh = match self.algorithm {
+            Algorithm::Cubic => self.cubic.reduce(self.cwnd, mss),
+            Algorithm::NewReno => newreno::reduce(in_flight.min(self.cwnd)),
+        }
+        .max(2 * mss);
+        self.acked = 0;
+        self.hystart = Hystart::default();
+    }
+
+    /// Retransmission timeout (RFC 5681 §3.1, equation 4; §5): back to one segment. `first` for the first timeout of
+    /// this data.
+    pub(crate) fn on_timeout(&mut self, in_flight: u32, mss: u32, first: bool) {
+        if first {
+            self.on_congestion(in_flight, mss);
+        }
+        self.cubic.restart();
+        self.cwnd = mss;
+    }
+
+    /// RFC 5681 §4.1: the window halves for each timeout of idleness, down to the initial one; the threshold remembers
+    /// three quarters of where it was (RFC 2861).
+    pub(crate) fn on_idle(&mut self, timeouts: u32, initial: u32) {
+        self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        let restart = initial.min(self.cwnd);
+        self.cwnd = (self.cwnd >> timeouts.min(31)).max(restart);
+        self.cubic.restart();
+        self.acked = 0;
+    }
+
+    /// Whether `HyStart++` slows the growth now.
+    pub(crate) fn disable_hystart(&mut self) {
+        self.hystart.disable();
+    }
+
+    pub(crate) fn for_config(config: &TcpConfig, algorithm: Option<Algorithm>, mss: u32) -> Self {
+        let mut it = Self::new(algorithm.unwrap_or(config.congestion), mss, config.initial_window);
+        if !config.hystart {
+            it.disable_hystart();
+        }
+        it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    const MSS: u32 = 1000;
+
+    fn ack(now: Time) -> Acked {
+        Acked { bytes: MSS, mss: MSS, srtt_us: 100_000, now }
+    }
+
+    /// RFC 5681 §3.1: slow start doubles each round.
+    #[test]
+    fn slow_start_grows_by_what_is_acknowledged() {
+        let mut cc = Congestion::new(Algorithm::NewReno, MSS, 10);
+        for _ in 0..10 {
+            cc.on_ack(&ack(Time::ZERO));
+        }
+        assert_eq!(cc.cwnd, 20 * MSS);
+    }
+
+    /// RFC 5681 §3.1: congestion avoidance adds one segment each round.
+    #[test]
+    fn newreno_adds_a_segment_a_round_and_halves() {
+        let mut cc = Congestion::new(Algorithm::NewReno, MSS, 20);
+        cc.on_congestion(20 * MSS, MSS);
+        assert_eq!(cc.ssthresh, 10 * MSS);
+        cc.cwnd = cc.ssthresh;
+        for _ in 0..10 {
+            cc.on_ack(&ack(Time::ZERO));
+        }
+        assert_eq!(cc.cwnd, 11 * MSS);
+    }
+
+    /// RFC 9438 §4.1, §4.6: 0.7 on loss, then concave growth that reaches the old window after K seconds.
+    #[test]
+    fn cubic_returns_to_the_old_window_after_k() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS, 100);
+        cc.on_congestion(0, MSS);
+        assert_eq!(cc.ssthresh, 70 * MSS);
+        cc.cwnd = cc.ssthresh;
+        // K = cbrt(W_max * 0.3 / 0.4) = cbrt(75) = 4.217 s.
+        let mut now = Time::from_secs(1);
+        let start = now;
+        while now < start + Duration::from_millis(4217) {
+            for _ in 0..cc.cwnd / MSS {
+                cc.on_ack(&ack(now));
+            }
+            now += Duration::from_millis(100);
+        }
+        let segments = cc.cwnd / MSS;
+        assert!((95..=102).contains(&segments), "{segments}");
+    }
+
+    #[test]
+    fn idleness_halves_down_to_the_initial_window() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS, 80);
+        cc.on_idle(2, 10 * MSS);
+        assert_eq!(cc.cwnd, 20 * MSS);
+        cc.on_idle(9, 10 * MSS);
+        assert_eq!(cc.cwnd, 10 * MSS);
+    }
+}

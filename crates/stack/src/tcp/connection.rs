@@ -1,0 +1,407 @@
+//! One connection: RFC 9293's Transmission Control Block.
+//!
+//! The fields are in three groups by temperature. What every segment touches comes first and is small. What only a
+//! connection with data on its way needs (`Flight`, `Inflow`) is boxed and handed back to the lane when it is idle, and
+//! what few connections ever need (`SocketOptions` other than the listener's defaults) is boxed too. So an idle
+//! connection costs less than half a kilobyte.
+
+use core::task::Waker;
+use core::time::Duration;
+
+use super::config::{Keepalive, SocketOptions};
+use super::congestion::Congestion;
+use super::lane::Timer;
+use super::flight::{Flight, Reordering};
+use super::recv_buffer::Inflow;
+use super::rtt::Rtt;
+use super::table::{ConnId, Tuple};
+use super::{Failure, Seq};
+use crate::time::Time;
+
+/// The states of RFC 9293 §3.3.2. LISTEN is a listener's, not a connection's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Over, but the application still holds it.
+    Closed,
+    /// Our SYN is out.
+    SynSent,
+    /// SYN received and answered.
+    SynReceived,
+    /// Data both ways.
+    Established,
+    /// We have closed, the peer has not even acknowledged that.
+    FinWait1,
+    /// We have closed and the peer knows.
+    FinWait2,
+    /// The peer has closed.
+    CloseWait,
+    /// Both closed at once.
+    Closing,
+    /// Both closed, our FIN not yet acknowledged.
+    LastAck,
+    /// Over; old duplicates may still be around.
+    TimeWait,
+}
+
+impl State {
+    /// Both sides know each other's sequence numbers.
+    #[inline]
+    pub(crate) const fn is_synchronized(self) -> bool {
+        !matches!(self, State::Closed | State::SynSent | State::SynReceived)
+    }
+
+    /// The application may still send.
+    #[inline]
+    pub(crate) const fn may_send(self) -> bool {
+        matches!(self, State::SynSent | State::SynReceived | State::Established | State::CloseWait)
+    }
+
+    /// The peer may still send.
+    #[inline]
+    pub(crate) const fn may_receive(self) -> bool {
+        matches!(
+            self,
+            State::SynSent | State::SynReceived | State::Established | State::FinWait1 | State::FinWait2
+        )
+    }
+}
+
+/// Bits of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Flags(u32);
+
+macro_rules! flags {
+    ($($(#[doc = $doc:literal])+ $name:ident = $bit:literal,)+) => {
+        impl Flags {
+            $($(#[doc = $doc])+ pub(crate) const $name: Flags = Flags(1 << $bit);)+
+        }
+    };
+}
+
+flags! {
+    /// On the ready list.
+    QUEUED = 0,
+    /// An acknowledgement must go out.
+    ACK_NOW = 1,
+    /// An acknowledgement may wait for the timer.
+    ACK_DELAYED = 2,
+    /// Nagle is off.
+    NODELAY = 3,
+    /// Only full segments.
+    CORK = 4,
+    /// The last write said that more is coming.
+    MORE = 5,
+    /// Our FIN is wanted.
+    FIN_QUEUED = 6,
+    /// Our FIN has been sent.
+    FIN_SENT = 7,
+    /// The peer's FIN has been received.
+    FIN_RECEIVED = 8,
+    /// Timestamps are on.
+    TIMESTAMPS = 9,
+    /// SACK is on.
+    SACK = 10,
+    /// ECN is on.
+    ECN = 11,
+    /// We saw CE and echo it until the peer has reacted.
+    ECE = 12,
+    /// Our next data segment says that the window was reduced.
+    CWR = 13,
+    /// The application has given up its handle.
+    DETACHED = 14,
+    /// In a listener's SYN backlog.
+    IN_SYN_BACKLOG = 15,
+    /// The application will not read any more.
+    READ_SHUT = 16,
+    /// The last look at the output was stopped by the congestion window.
+    CWND_LIMITED = 17,
+    /// A window probe is due.
+    PROBE_WINDOW = 18,
+    /// A keep-alive probe is due.
+    PROBE_ALIVE = 19,
+    /// A tail loss probe is due.
+    PROBE_TAIL = 20,
+    /// Send what there is, whatever Nagle says.
+    FORCE = 21,
+    /// Opened by us.
+    ACTIVE = 22,
+    /// A SYN was sent again.
+    SYN_LOST = 23,
+    /// The peer and we talk back and forth: acknowledgements wait for data.
+    INTERACTIVE = 24,
+    /// Keep-alive is on.
+    KEEPALIVE = 25,
+    /// An acknowledgement that the timer released.
+    ACK_WAS_DELAYED = 26,
+    /// The segment size was lowered for the path.
+    MSS_LOWERED = 27,
+    /// SYN or SYN-ACK not yet acknowledged: a sequence number before the first byte is outstanding.
+    SYN_OUT = 28,
+    /// The peer scales windows.
+    SCALING = 29,
+    /// In a listener's accept queue.
+    IN_ACCEPT_QUEUE = 30,
+    /// Our SYN offered ECN and is not to be retried without it.
+    ECN_OFFERED = 31,
+}
+
+impl core::ops::BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// What the retransmission timer is running for; one at a time (RFC 8985 §8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RtxTimer {
+    /// Retransmission timeout.
+    Rto,
+    /// Probe timeout of TLP.
+    Tlp,
+    /// RACK's reordering timer.
+    Reorder,
+    /// Zero-window probe.
+    Persist,
+    /// Corked data has waited long enough.
+    Cork,
+}
+
+/// RFC 9293 §3.3.1.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Connection {
+    pub(crate) tuple: Tuple,
+    pub(crate) state: State,
+    pub(crate) rtx_kind: RtxTimer,
+    pub(crate) id: ConnId,
+    pub(crate) flags: Flags,
+
+    // Receive sequence space (RFC 9293 §3.3.1, figure 4).
+    /// RCV.NXT.
+    pub(crate) rcv_nxt: Seq,
+    /// RCV.NXT + RCV.WND as last advertised; never goes back.
+    pub(crate) rcv_adv: Seq,
+    /// ACK field of the last segment sent (RFC 7323 §4.3, Last.ACK.sent).
+    pub(crate) last_ack_sent: Seq,
+
+    // Send sequence space (figure 3).
+    /// SND.UNA.
+    pub(crate) snd_una: Seq,
+    /// SND.NXT.
+    pub(crate) snd_nxt: Seq,
+    /// SND.WND.
+    pub(crate) snd_wnd: u32,
+    /// SND.WL1.
+    pub(crate) snd_wl1: Seq,
+    /// SND.WL2.
+    pub(crate) snd_wl2: Seq,
+    /// MAX.SND.WND (RFC 5961 §5).
+    pub(crate) max_snd_wnd: u32,
+    /// End of the last small segment sent (Minshall's form of Nagle).
+    pub(crate) snd_sml: Seq,
+    /// End of the last write.
+    pub(crate) push_seq: Seq,
+
+    /// TS.Recent.
+    pub(crate) ts_recent: u32,
+    /// Added to the millisecond clock for our timestamps.
+    pub(crate) ts_offset: u32,
+
+    pub(crate) snd_scale: u8,
+    pub(crate) rcv_scale: u8,
+    /// Retransmission timeouts in a row.
+    pub(crate) backoff: u8,
+    /// Acknowledgements that may still go out at once (slow start of the peer).
+    pub(crate) quick_acks: u8,
+    /// Segments received since the last acknowledgement.
+    pub(crate) unacked_segments: u8,
+    pub(crate) tos: u8,
+    pub(crate) hash_type: u8,
+    /// Keep-alive probes unanswered.
+    pub(crate) probes: u8,
+
+    /// Largest segment the peer takes and the path carries, TCP options included in neither (RFC 6691).
+    pub(crate) snd_mss: u16,
+    /// What we told the peer.
+    pub(crate) rcv_mss: u16,
+    /// Largest segment seen from the peer.
+    pub(crate) seen_mss: u16,
+    /// `snd_mss` as agreed in the handshake.
+    pub(crate) base_mss: u16,
+    /// Path MTU as known.
+    pub(crate) pmtu: u16,
+
+    /// Flow hash of received packets of this flow.
+    pub(crate) hash: u32,
+    /// Key in the connection table.
+    pub(crate) table_hash: u32,
+
+    /// Sockets' buffer limits now.
+    pub(crate) recv_limit: u32,
+    pub(crate) send_limit: u32,
+
+    pub(crate) rtx_at: Time,
+    pub(crate) ack_at: Time,
+    /// When something last came in.
+    pub(crate) heard_at: Time,
+    /// Keep-alive, FIN-WAIT-2 or linger: whatever ends a silent connection.
+    pub(crate) life_at: Time,
+    /// When the wheel will look at this connection; later deadlines need no change to the wheel.
+    pub(crate) armed_at: Time,
+    pub(crate) timer: Timer,
+
+    pub(crate) tx: Option<Box<Flight>>,
+    pub(crate) rx: Option<Box<Inflow>>,
+    pub(crate) read_waker: Option<Waker>,
+    pub(crate) write_waker: Option<Waker>,
+    pub(crate) closed_waker: Option<Waker>,
+
+    pub(crate) rtt: Rtt,
+    pub(crate) congestion: Congestion,
+    /// When TS.Recent was taken, and when an unacceptable segment was last answered; seconds and milliseconds.
+    pub(crate) ts_recent_secs: u32,
+    pub(crate) invalid_ack_ms: u32,
+    /// The listener it came from.
+    pub(crate) listener: u32,
+    /// When data was last sent (RFC 5681 §4.1), milliseconds.
+    pub(crate) sent_ms: u32,
+    pub(crate) retransmits: u32,
+    pub(crate) mss_lowered_secs: u32,
+    /// Bytes read by the application since `recv_round`, which tunes the receive buffer.
+    pub(crate) recv_copied: u32,
+    pub(crate) recv_round: Time,
+    pub(crate) reordering: Reordering,
+    /// In the connection table.
+    pub(crate) linked: bool,
+    /// Counted as established.
+    pub(crate) established: bool,
+    pub(crate) failure: Option<Failure>,
+    /// An ICMP error that may be the reason if the connection times out.
+    pub(crate) soft_failure: Option<Failure>,
+    pub(crate) options: Option<Box<SocketOptions>>,
+}
+
+/// No timer.
+pub(crate) const NEVER: Time = Time::MAX;
+
+impl Connection {
+    #[inline]
+    pub(crate) const fn has(&self, flags: Flags) -> bool {
+        self.flags.0 & flags.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, flags: Flags) {
+        self.flags.0 |= flags.0;
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self, flags: Flags) {
+        self.flags.0 &= !flags.0;
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, flags: Flags, on: bool) {
+        if on { self.set(flags) } else { self.clear(flags) }
+    }
+
+    /// SND.NXT - SND.UNA.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.snd_nxt.since(self.snd_una)
+    }
+
+    /// Sequence number of the first byte in the send buffer.
+    #[inline]
+    pub(crate) fn data_seq(&self) -> Seq {
+        self.snd_una + u32::from(self.has(Flags::SYN_OUT))
+    }
+
+    /// Bytes in the send buffer.
+    #[inline]
+    pub(crate) fn buffered(&self) -> u32 {
+        self.tx.as_ref().map_or(0, |tx| tx.data.len() as u32)
+    }
+
+    /// Bytes in the send buffer that were never sent.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u32 {
+        if self.has(Flags::FIN_SENT) {
+            return 0;
+        }
+        (self.data_seq() + self.buffered()).since(self.snd_nxt.max(self.data_seq()))
+    }
+
+    /// RCV.WND: what the peer has been allowed to send beyond what came.
+    #[inline]
+    pub(crate) fn rcv_wnd(&self) -> u32 {
+        if self.rcv_adv > self.rcv_nxt { self.rcv_adv.since(self.rcv_nxt) } else { 0 }
+    }
+
+    /// Bytes waiting for the application.
+    #[inline]
+    pub(crate) fn readable(&self) -> u32 {
+        self.rx.as_ref().map_or(0, |rx| rx.queued)
+    }
+
+    /// Bytes of data in a full segment with the options every data segment has (RFC 6691).
+    #[inline]
+    pub(crate) fn effective_mss(&self) -> u32 {
+        u32::from(self.snd_mss) - if self.has(Flags::TIMESTAMPS) { 12 } else { 0 }
+    }
+
+    pub(crate) fn keepalive(&self) -> Keepalive {
+        self.options.as_ref().and_then(|o| o.keepalive).unwrap_or_default()
+    }
+
+    pub(crate) fn user_timeout(&self) -> Option<Duration> {
+        self.options.as_ref().and_then(|o| o.user_timeout)
+    }
+
+    /// Takes over what a socket was told.
+    pub(crate) fn apply(&mut self, options: &SocketOptions) {
+        self.put(Flags::NODELAY, options.nodelay);
+        self.put(Flags::CORK, options.cork);
+        self.put(Flags::KEEPALIVE, options.keepalive.is_some());
+        self.tos = options.tos & !3;
+        if let Some(bytes) = options.recv_buffer {
+            self.recv_limit = bytes.clamp(2048, 1 << 30);
+        }
+        if let Some(bytes) = options.send_buffer {
+            self.send_limit = bytes.clamp(2048, 1 << 30);
+        }
+        if let Some(algorithm) = options.congestion {
+            if algorithm != self.congestion.algorithm() {
+                self.congestion.set_algorithm(algorithm);
+            }
+        }
+        let plain = SocketOptions { nodelay: options.nodelay, cork: options.cork, tos: options.tos, ..Default::default() };
+        self.options = if *options == plain { None } else { Some(Box::new(*options)) };
+    }
+
+    /// Wakes whoever waits to read.
+    #[inline]
+    pub(crate) fn wake_read(&mut self) {
+        if let Some(waker) = self.read_waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes whoever waits to write or for the handshake.
+    #[inline]
+    pub(crate) fn wake_write(&mut self) {
+        if let Some(waker) = self.write_waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn wake_all(&mut self) {
+        self.wake_read();
+        self.wake_write();
+        if let Some(waker) = self.closed_waker.take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a connection needs while it has data of its own on the way: buffer, scoreboard, recovery.
+//!
+//! Boxed; a lane keeps some spare ones, so that short exchanges do not allocate.
+
+use super::Seq;
+use super::send_buffer::SendBuffer;
+use super::sent::SentQueue;
+use crate::time::Time;
+
+/// What the sender is doing about losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Phase {
+    /// Nothing is known to be lost.
+    #[default]
+    Open,
+    /// The window is being reduced for ECN.
+    Cwr,
+    /// Fast recovery (RFC 6675, RFC 6582).
+    Recovery,
+    /// After a retransmission timeout.
+    Loss,
+}
+
+/// Proportional rate reduction (RFC 6937).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Prr {
+    pub(crate) delivered: u32,
+    pub(crate) out: u32,
+    /// RecoverFS.
+    pub(crate) recover_fs: u32,
+}
+
+/// RACK (RFC 8985 §5.3).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rack {
+    /// RACK.xmit_ts; `None` before the first delivery.
+    pub(crate) xmit: Option<Time>,
+    /// RACK.end_seq.
+    pub(crate) end: Seq,
+    /// RACK.rtt, nanoseconds.
+    pub(crate) rtt_ns: u64,
+    /// RACK.dsack_round.
+    pub(crate) dsack_round: Option<Seq>,
+}
+
+/// What RACK has learnt of the path's reordering; it outlives the flight.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reordering {
+    /// RACK.reordering_seen.
+    pub(crate) seen: bool,
+    /// RACK.reo_wnd_mult - 1.
+    pub(crate) more: u8,
+    /// RACK.reo_wnd_persist.
+    pub(crate) persist: u8,
+}
+
+/// State of data on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    pub(crate) data: SendBuffer,
+    pub(crate) sent: SentQueue,
+    pub(crate) phase: Phase,
+    /// SND.NXT when recovery began (RecoveryPoint of RFC 6675).
+    pub(crate) high_seq: Seq,
+    pub(crate) prr: Prr,
+    pub(crate) rack: Rack,
+    /// Duplicate acknowledgements, without SACK.
+    pub(crate) dupacks: u32,
+    /// Bytes that duplicate acknowledgements say have left the network, without SACK.
+    pub(crate) reno_sacked: u32,
+    /// End of the data when a tail loss probe went out (TLP.end_seq).
+    pub(crate) tlp_end: Option<Seq>,
+    /// The probe was a retransmission.
+    pub(crate) tlp_is_retrans: bool,
+    /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
+    pub(crate) since: Option<Time>,
+}
+
+/// Ring memory that a spare keeps.
+const KEEP: usize = 4096;
+
+impl Flight {
+    /// Bytes in the network, as far as is known.
+    #[inline]
+    pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
+        self.sent.in_flight(outstanding).saturating_sub(self.reno_sacked)
+    }
+
+    /// Ready for another connection.
+    pub(crate) fn reset(&mut self) {
+        let Flight { data, sent, .. } = core::mem::take(self);
+        self.data = data;
+        self.sent = sent;
+        self.data.reset(KEEP);
+        self.sent.reset();
+    }
+}

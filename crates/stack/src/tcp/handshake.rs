@@ -1,0 +1,121 @@
+//! The beginning of a connection: what both openers have in common.
+
+use super::Seq;
+use super::config::{Ecn, SocketOptions, TcpConfig};
+use super::congestion::Congestion;
+use super::connection::{Connection, Flags, NEVER, RtxTimer, State};
+use super::lane::Core;
+use super::flight::Reordering;
+use super::input::MIN_MSS;
+use super::rtt::Rtt;
+use super::table::{ConnId, Tuple};
+use crate::time::Time;
+use core::net::IpAddr;
+
+/// Bytes of IP and TCP header without options.
+pub(crate) fn header_len(local: IpAddr) -> u16 {
+    if local.is_ipv4() { 40 } else { 60 }
+}
+
+/// RFC 7323 §2.2, §2.3: the least shift that can show the greatest receive buffer.
+pub(crate) fn window_scale(config: &TcpConfig, options: &SocketOptions) -> u8 {
+    let max = options.recv_buffer.unwrap_or(0).max(config.recv_buffer.max);
+    (0..14).find(|shift| 0xffff_u32 << shift >= max).unwrap_or(14)
+}
+
+/// RFC 9293 §3.7.1, MUST-14, MUST-16, MUST-67: the segment size announced; options not subtracted (RFC 6691).
+pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16 {
+    let mss = mtu.saturating_sub(header_len(local)).max(MIN_MSS);
+    options.max_segment.map_or(mss, |max| mss.min(max.max(MIN_MSS)))
+}
+
+/// A connection that has sent and received nothing.
+pub(crate) fn connection(
+    core: &mut Core,
+    tuple: Tuple,
+    iss: Seq,
+    mtu: u16,
+    options: &SocketOptions,
+) -> Connection {
+    let config = &core.config;
+    let mss = local_mss(tuple.local, mtu, options);
+    let mut flags = Flags::SYN_OUT;
+    for (on, flag) in [
+        (config.timestamps, Flags::TIMESTAMPS),
+        (config.sack, Flags::SACK),
+        (config.window_scaling, Flags::SCALING),
+        (config.ecn == Ecn::Request, Flags::ECN_OFFERED),
+    ] {
+        if on {
+            flags = flags | flag;
+        }
+    }
+    let mut congestion = Congestion::for_config(config, options.congestion, u32::from(mss));
+    congestion.start(u32::from(mss), config.initial_window, false);
+    let mut c = Connection {
+        tuple,
+        state: State::Closed,
+        rtx_kind: RtxTimer::Rto,
+        id: ConnId { slot: 0, generation: 0 },
+        flags,
+        rcv_nxt: Seq(0),
+        rcv_adv: Seq(0),
+        last_ack_sent: Seq(0),
+        snd_una: iss,
+        snd_nxt: iss + 1,
+        snd_wnd: 0,
+        snd_wl1: Seq(0),
+        snd_wl2: iss,
+        max_snd_wnd: 0,
+        snd_sml: iss + 1,
+        push_seq: iss + 1,
+        ts_recent: 0,
+        ts_offset: core.ts_offset(&tuple),
+        snd_scale: 0,
+        rcv_scale: if config.window_scaling { window_scale(config, options) } else { 0 },
+        backoff: 0,
+        quick_acks: 0,
+        unacked_segments: 0,
+        tos: 0,
+        hash_type: 0,
+        probes: 0,
+        snd_mss: mss,
+        rcv_mss: mss,
+        seen_mss: mss.min(536),
+        base_mss: mss,
+        pmtu: mtu,
+        hash: 0,
+        table_hash: core.table.hash(&tuple),
+        recv_limit: config.recv_buffer.initial,
+        send_limit: config.send_buffer.initial,
+        rtx_at: NEVER,
+        ack_at: NEVER,
+        heard_at: Time::ZERO,
+        life_at: NEVER,
+        armed_at: NEVER,
+        timer: None,
+        tx: Some(core.flight()),
+        rx: None,
+        read_waker: None,
+        write_waker: None,
+        closed_waker: None,
+        rtt: Rtt::new(&core.config),
+        congestion,
+        ts_recent_secs: 0,
+        invalid_ack_ms: 0,
+        listener: u32::MAX,
+        sent_ms: 0,
+        retransmits: 0,
+        mss_lowered_secs: 0,
+        reordering: Reordering::default(),
+        linked: false,
+        established: false,
+        recv_copied: 0,
+        recv_round: Time::ZERO,
+        failure: None,
+        soft_failure: None,
+        options: None,
+    };
+    c.apply(options);
+    c
+}

@@ -1,0 +1,117 @@
+//! What a connection tells about itself, as `TCP_INFO` does.
+
+use super::connection::{Connection, Flags, State};
+use super::flight::Phase;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// A look at one connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpInfo {
+    /// State.
+    pub state: State,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Flow hash of what is received.
+    pub hash: u32,
+    /// Its type.
+    pub hash_type: u8,
+    /// Smoothed round-trip time; `None` before the first measurement.
+    pub rtt: Option<Duration>,
+    /// Its variance.
+    pub rtt_var: Duration,
+    /// Least of the last minutes.
+    pub min_rtt: Option<Duration>,
+    /// Retransmission timeout without backoff.
+    pub rto: Duration,
+    /// Timeouts in a row.
+    pub backoff: u8,
+    /// Congestion window, bytes.
+    pub cwnd: u32,
+    /// Slow-start threshold, bytes.
+    pub ssthresh: u32,
+    /// Bytes sent and not acknowledged.
+    pub outstanding: u32,
+    /// Bytes in the network, as far as is known.
+    pub in_flight: u32,
+    /// Bytes of them selectively acknowledged.
+    pub sacked: u32,
+    /// Bytes deemed lost.
+    pub lost: u32,
+    /// The sender is repairing losses.
+    pub recovering: bool,
+    /// The peer's window.
+    pub snd_wnd: u32,
+    /// Our window.
+    pub rcv_wnd: u32,
+    /// Segment size we send, without options.
+    pub snd_mss: u16,
+    /// Segment size we announced.
+    pub rcv_mss: u16,
+    /// Path MTU.
+    pub pmtu: u16,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Bytes waiting to be read.
+    pub readable: u32,
+    /// Bytes written and not acknowledged.
+    pub unacknowledged: u32,
+    /// Bytes written and not sent.
+    pub unsent: u32,
+    /// Receive buffer's limit.
+    pub recv_buffer: u32,
+    /// Send buffer's limit.
+    pub send_buffer: u32,
+    /// Agreed options: timestamps, SACK, window scaling, ECN.
+    pub timestamps: bool,
+    /// SACK.
+    pub sack: bool,
+    /// Shift of our windows and of the peer's.
+    pub window_scale: Option<(u8, u8)>,
+    /// ECN.
+    pub ecn: bool,
+}
+
+impl Connection {
+    pub(crate) fn info(&self) -> TcpInfo {
+        let us = |us: u32| Duration::from_micros(u64::from(us));
+        let tx = self.tx.as_ref();
+        TcpInfo {
+            state: self.state,
+            local: SocketAddr::new(self.tuple.local, self.tuple.local_port),
+            remote: SocketAddr::new(self.tuple.remote, self.tuple.remote_port),
+            hash: self.hash,
+            hash_type: self.hash_type,
+            rtt: (self.rtt.srtt > 0).then(|| us(self.rtt.srtt)),
+            rtt_var: us(self.rtt.rttvar),
+            min_rtt: (self.rtt.min != u32::MAX).then(|| us(self.rtt.min)),
+            rto: us(self.rtt.rto),
+            backoff: self.backoff,
+            cwnd: self.congestion.cwnd,
+            ssthresh: self.congestion.ssthresh,
+            outstanding: self.outstanding(),
+            in_flight: tx.map_or(0, |tx| tx.in_flight(self.outstanding())),
+            sacked: tx.map_or(0, |tx| tx.sent.sacked),
+            lost: tx.map_or(0, |tx| tx.sent.lost),
+            recovering: matches!(self.phase(), Phase::Recovery | Phase::Loss),
+            snd_wnd: self.snd_wnd,
+            rcv_wnd: self.rcv_wnd(),
+            snd_mss: self.snd_mss,
+            rcv_mss: self.rcv_mss,
+            pmtu: self.pmtu,
+            retransmits: self.retransmits,
+            readable: self.readable(),
+            unacknowledged: self.buffered(),
+            unsent: self.unsent(),
+            recv_buffer: self.recv_limit,
+            send_buffer: self.send_limit,
+            timestamps: self.has(Flags::TIMESTAMPS),
+            sack: self.has(Flags::SACK),
+            window_scale: self.has(Flags::SCALING).then_some((self.rcv_scale, self.snd_scale)),
+            ecn: self.has(Flags::ECN),
+        }
+    }
+}

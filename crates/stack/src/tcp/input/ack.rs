@@ -1,0 +1,267 @@
+//! Step five: the acknowledgement.
+
+use super::super::connection::{Connection, Flags, NEVER, State};
+use super::super::lane::Core;
+use super::super::flight::Phase;
+use super::super::segment::Segment;
+use super::super::sent::{AckClock, Delivered};
+use super::super::stats::DropReason;
+use super::super::Seq;
+use super::syn_sent::refuse;
+use super::{Step, Stop};
+use crate::packet::Cx;
+use crate::time::Time;
+use crate::wire::TcpFlags;
+use core::time::Duration;
+
+/// What an acknowledgement said, for recovery and congestion control.
+#[derive(Debug)]
+pub(crate) struct AckReport {
+    pub(crate) delivered: Delivered,
+    /// Sequence numbers cumulatively acknowledged.
+    pub(crate) acked: u32,
+    /// Bytes in flight before it.
+    pub(crate) prior_in_flight: u32,
+    /// It is a duplicate in the sense of RFC 5681 §2.
+    pub(crate) duplicate: bool,
+    /// It reported something received twice.
+    pub(crate) dsack: bool,
+    /// It carries ECE.
+    pub(crate) ece: bool,
+}
+
+impl Connection {
+    /// Fifth: the ACK field (RFC 9293 §3.10.7.4).
+    pub(super) fn check_ack(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !seg.is(TcpFlags::ACK) {
+            return Err(Stop::Drop(DropReason::NoAck));
+        }
+        if self.state == State::SynReceived {
+            self.ack_in_syn_received(core, cx, seg)?;
+        } else if seg.ack > self.snd_nxt || seg.ack < self.snd_una - self.max_snd_wnd {
+            // RFC 5961 §5.2: the range that may be acknowledged; RFC 9293, "if the ACK acks something not yet sent".
+            core.stats.acks_for_unsent += u64::from(seg.ack > self.snd_nxt);
+            self.challenge(core, cx);
+            return Err(Stop::Drop(DropReason::AckOutOfRange));
+        }
+        if seg.ack < self.snd_una {
+            // Old, but its payload may be new.
+            return Ok(());
+        }
+        let old_window = self.snd_wnd;
+        self.update_window(core, seg);
+        let acked = seg.ack.since(self.snd_una);
+        if self.outstanding() > 0 {
+            self.acknowledge(core, cx, seg, acked, old_window);
+        }
+        if self.snd_wnd > old_window || acked > 0 {
+            self.window_moved();
+        }
+        self.our_fin_acknowledged(core, cx)
+    }
+
+    /// SYN-RECEIVED: the acknowledgement that completes the handshake.
+    fn ack_in_syn_received(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        let range = seg.ack > self.snd_una && seg.ack <= self.snd_nxt;
+        if !range {
+            refuse(core, cx, &self.tuple, seg, self.reply_meta());
+            return Err(Stop::Drop(DropReason::AckOutOfRange));
+        }
+        if !self.has(Flags::ACTIVE) {
+            core.hand_over(cx, self)?;
+        }
+        self.syn_acknowledged(core, cx, seg);
+        self.snd_wnd = u32::from(seg.window) << self.snd_scale;
+        self.max_snd_wnd = self.snd_wnd;
+        (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
+        self.establish(core, cx);
+        if self.has(Flags::FIN_QUEUED) {
+            self.state = State::FinWait1;
+        }
+        Ok(())
+    }
+
+    /// RFC 9293 §3.10.7.4: SND.WND, SND.WL1, SND.WL2 "prevent using old segments to update the window".
+    #[inline]
+    fn update_window(&mut self, core: &mut Core, seg: &Segment) {
+        let window = u32::from(seg.window) << self.snd_scale;
+        let newer = self.snd_wl1 < seg.seq || self.snd_wl1 == seg.seq && self.snd_wl2 <= seg.ack;
+        if newer {
+            if window > self.snd_wnd && seg.ack == self.snd_una && seg.len == 0 {
+                core.stats.window_updates_received += 1;
+            }
+            self.snd_wnd = window;
+            self.max_snd_wnd = self.max_snd_wnd.max(window);
+            (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
+        }
+    }
+
+    /// Something is outstanding: what of it has arrived?
+    fn acknowledge(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment, acked: u32, old_window: u32) {
+        let Some(mut tx) = self.tx.take() else { return };
+        let outstanding = self.outstanding();
+        let clock = AckClock {
+            now: cx.now,
+            min_rtt_us: if self.rtt.min == u32::MAX { 0 } else { self.rtt.min },
+            echo: seg.options.timestamps.filter(|_| self.has(Flags::TIMESTAMPS)).map(|ts| ts.echo),
+            ts_offset: self.ts_offset,
+        };
+        let mut report = AckReport {
+            delivered: Delivered::default(),
+            acked,
+            prior_in_flight: tx.in_flight(outstanding),
+            duplicate: acked == 0
+                && seg.len == 0
+                && self.snd_wnd == old_window
+                && !seg.is(TcpFlags::SYN | TcpFlags::FIN),
+            dsack: false,
+            ece: self.has(Flags::ECN) && seg.is(TcpFlags::ECE),
+        };
+        if acked > 0 {
+            tx.sent.acknowledge(seg.ack, &clock, &mut report.delivered);
+            // Our FIN takes a number but no byte.
+            let bytes = acked.min(tx.data.len() as u32);
+            tx.data.consume(bytes as usize);
+            self.snd_una = seg.ack;
+            self.backoff = 0;
+            tx.since = if tx.sent.is_empty() { None } else { Some(cx.now) };
+            core.stats.acks_received += 1;
+            core.stats.bytes_acked += u64::from(bytes);
+        } else if report.duplicate {
+            core.stats.duplicate_acks += 1;
+        }
+        if !seg.options.sack.is_empty() && self.has(Flags::SACK) {
+            core.stats.sack_options_received += 1;
+            let (blocks, n, dsack) = self.valid_blocks(seg);
+            report.dsack = dsack;
+            core.stats.dsacks_received += u64::from(dsack);
+            tx.sent.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
+        }
+        self.tx = Some(tx);
+        self.measure(core, seg, &report, &clock);
+        self.recover(core, cx.now, &report);
+        if self.tx.as_ref().is_some_and(|tx| tx.sent.is_empty() && tx.data.is_empty()) {
+            if let Some(tx) = self.tx.take() {
+                core.give_flight(tx);
+            }
+        }
+        if acked > 0 {
+            if self.has(Flags::MSS_LOWERED) {
+                self.perhaps_raise_mss(core, cx.now);
+            }
+            self.grow_send_buffer(core);
+            if self.buffered() < self.send_limit / 3 * 2 {
+                self.wake_write();
+            }
+        }
+    }
+
+    /// The blocks of the option that can be true (RFC 2018 §3, RFC 2883 §4), without the one that reports a duplicate.
+    fn valid_blocks(&self, seg: &Segment) -> ([(Seq, Seq); 4], usize, bool) {
+        let mut blocks = [(Seq(0), Seq(0)); 4];
+        let (mut n, mut dsack) = (0, false);
+        let all = seg.options.sack.as_slice();
+        for (at, block) in all.iter().enumerate() {
+            let (left, right) = (block.left, block.right);
+            if at == 0 {
+                let inside = all.get(1).is_some_and(|b| b.left <= left && right <= b.right);
+                dsack = left < right && (right <= seg.ack || inside) && right <= self.snd_nxt;
+                if dsack {
+                    continue;
+                }
+            }
+            if left < right && left >= self.snd_una && right <= self.snd_nxt {
+                blocks[n] = (left, right);
+                n += 1;
+            }
+        }
+        (blocks, n, dsack)
+    }
+
+    /// RFC 6298 §3 (Karn's rule) and RFC 7323 §4.
+    fn measure(&mut self, core: &mut Core, seg: &Segment, report: &AckReport, clock: &AckClock) {
+        let delivered = &report.delivered;
+        if delivered.bytes == 0 {
+            return;
+        }
+        let sample = match delivered.rtt_from {
+            Some(at) if !delivered.retransmitted => Some(clock.now.saturating_duration_since(at)),
+            // A retransmission: only the echo tells which transmission it answers (RFC 7323 §4.1).
+            _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd_una).and_then(|echo| {
+                let ms = super::super::sent::ts_clock(clock.now, clock.ts_offset).wrapping_sub(echo);
+                (echo != 0 && ms < 1 << 20).then(|| Duration::from_millis(u64::from(ms)))
+            }),
+        };
+        if let Some(sample) = sample {
+            self.sample_rtt(core, sample, clock.now);
+            if self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
+                let us = super::super::rtt::micros(sample);
+                core.stats.hystart_exits += u64::from(self.congestion.on_rtt(us, self.snd_una, self.snd_nxt));
+            }
+        }
+    }
+
+    /// Takes a round-trip sample.
+    pub(super) fn sample_rtt(&mut self, core: &mut Core, sample: Duration, now: Time) {
+        core.stats.rtt_samples += 1;
+        self.rtt.sample(super::super::rtt::micros(sample), now, &core.config);
+    }
+
+    /// The window opened or moved: what was stuck may go on.
+    fn window_moved(&mut self) {
+        if self.rtx_kind_is_probe() && self.rtx_at != NEVER && self.snd_wnd > 0 {
+            self.rtx_at = NEVER;
+            self.backoff = 0;
+            if self.outstanding() == 0 {
+                if let Some(tx) = &mut self.tx {
+                    tx.since = None;
+                }
+            }
+        }
+        if self.outstanding() == 0 && !self.rtx_kind_is_probe() {
+            // RFC 6298 §5.2: everything is acknowledged.
+            self.rtx_at = NEVER;
+        }
+    }
+
+    /// A send buffer of twice the congestion window keeps the pipe full.
+    fn grow_send_buffer(&mut self, core: &Core) {
+        let fixed = self.options.as_ref().is_some_and(|o| o.send_buffer.is_some());
+        let want = self.congestion.cwnd.saturating_mul(2).min(core.config.send_buffer.max);
+        if !fixed && want > self.send_limit && core.memory < core.config.max_memory / 2 {
+            self.send_limit = want;
+        }
+    }
+
+    /// What the acknowledgement of our FIN leads to (RFC 9293 §3.10.7.4, fifth step, the states after ESTABLISHED).
+    fn our_fin_acknowledged(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Step {
+        if !self.has(Flags::FIN_SENT) || self.snd_una != self.snd_nxt {
+            return Ok(());
+        }
+        match self.state {
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                self.rtx_at = NEVER;
+                if self.has(Flags::DETACHED) {
+                    self.arm_fin_wait_2(core, cx.now);
+                }
+                self.wake_write();
+            }
+            State::Closing => {
+                self.enter_time_wait(core, cx);
+                return Err(Stop::Done);
+            }
+            State::LastAck => {
+                core.kill(self, None);
+                return Err(Stop::Done);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// For `Phase` users outside.
+    pub(crate) fn phase(&self) -> Phase {
+        self.tx.as_ref().map_or(Phase::Open, |tx| tx.phase)
+    }
+}

@@ -1,0 +1,226 @@
+//! Steps seven and eight: payload and FIN.
+
+use super::super::connection::{Connection, Flags, NEVER, State};
+use super::super::lane::Core;
+use super::super::recv_buffer::Inflow;
+use super::super::segment::Segment;
+use super::super::stats::DropReason;
+use super::{Step, Stop};
+use crate::packet::Cx;
+use crate::wire::TcpFlags;
+use flowlane_sys::frame::Frame;
+
+impl Connection {
+    /// Seventh: the segment text (RFC 9293 §3.10.7.4).
+    pub(super) fn take_data(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
+        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
+        if !receiving {
+            return if seg.sequence_len() > 0 {
+                self.set(Flags::ACK_NOW);
+                Err(Stop::Drop(DropReason::Duplicate))
+            } else {
+                Ok(())
+            };
+        }
+        if seg.len == 0 && !seg.is(TcpFlags::FIN) {
+            return Ok(());
+        }
+        self.trim_to_window(core, seg);
+        if seg.len == 0 && !seg.is(TcpFlags::FIN) {
+            // Nothing of it was new or allowed: the answer says what is (RFC 9293 §3.8.6.1, MUST-36's other side).
+            self.set(Flags::ACK_NOW);
+            return Err(Stop::Drop(DropReason::Duplicate));
+        }
+        if self.has(Flags::DETACHED) && seg.len > 0 {
+            // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
+            core.stats.after_close_packets += 1;
+            self.send_reset(core, cx);
+            core.kill(self, None);
+            return Err(Stop::Drop(DropReason::AfterClose));
+        }
+        self.seen_mss = self.seen_mss.max(seg.largest.min(u32::from(self.rcv_mss)) as u16);
+        let mut rx = match self.rx.take() {
+            Some(rx) => rx,
+            None => core.inflow(),
+        };
+        let before = rx.memory();
+        if seg.is(TcpFlags::FIN) {
+            rx.fin = Some(seg.seq + seg.len);
+        }
+        let result = if seg.seq == self.rcv_nxt {
+            self.take_in_order(core, &mut rx, seg)
+        } else {
+            self.take_early(core, &mut rx, seg)
+        };
+        core.memory = core.memory + rx.memory() - before;
+        let has_data = rx.queued > 0;
+        self.rx = Some(rx);
+        self.schedule_ack(core, cx, seg);
+        if has_data {
+            self.wake_read();
+        }
+        result
+    }
+
+    /// Cuts off what is old and what lies beyond the window.
+    fn trim_to_window(&mut self, core: &mut Core, seg: &mut Segment) {
+        if seg.seq < self.rcv_nxt {
+            let old = self.rcv_nxt.since(seg.seq).min(seg.len);
+            self.note_duplicate(seg);
+            if old == seg.len && old > 0 {
+                core.stats.duplicate_packets += 1;
+                core.stats.duplicate_bytes += u64::from(old);
+            } else if old > 0 {
+                core.stats.partly_duplicate_packets += 1;
+                core.stats.partly_duplicate_bytes += u64::from(old);
+            }
+            seg.trim_front(old);
+            if seg.seq != self.rcv_nxt {
+                // An old FIN.
+                seg.flags = seg.flags.without(TcpFlags::FIN);
+            }
+        }
+        let right = self.rcv_adv.max(self.rcv_nxt);
+        if seg.seq + seg.len > right {
+            let over = (seg.seq + seg.len).since(right).min(seg.len);
+            core.stats.after_window_packets += 1;
+            core.stats.after_window_bytes += u64::from(over);
+            core.stats.window_probes_received += u64::from(right == self.rcv_nxt);
+            seg.len -= over;
+            seg.flags = seg.flags.without(TcpFlags::FIN);
+        }
+    }
+
+    fn take_in_order(
+        &mut self,
+        core: &mut Core,
+        rx: &mut Inflow,
+        seg: &mut Segment,
+    ) -> Step {
+        core.stats.in_sequence_packets += u64::from(seg.merged);
+        core.stats.in_sequence_bytes += u64::from(seg.len);
+        // Frames of tiny payload are merged as long as they fit; a peer that defeats that runs into this bound.
+        if rx.held > 4 * self.recv_limit as usize + (64 << 10) {
+            self.set(Flags::ACK_NOW);
+            return Err(Stop::Drop(DropReason::BufferFull));
+        }
+        let filled_hole = !rx.early.is_empty();
+        let discard = self.has(Flags::READ_SHUT);
+        for_each_frame(seg, |frame| {
+            if !discard {
+                rx.push(frame);
+            }
+        });
+        self.rcv_nxt += seg.len;
+        while let Some(early) = rx.early.pop(self.rcv_nxt) {
+            self.rcv_nxt += early.len() as u32;
+            if !discard {
+                rx.push(early);
+            }
+        }
+        if filled_hole {
+            // RFC 5681 §4.2: at once when a gap is filled, in part or whole.
+            self.set(Flags::ACK_NOW);
+        }
+        Ok(())
+    }
+
+    /// RFC 9293 §3.10.7.4: "segments with higher beginning sequence numbers SHOULD be held for later processing",
+    /// SHLD-31; the bounds are counted.
+    fn take_early(&mut self, core: &mut Core, rx: &mut Inflow, seg: &mut Segment) -> Step {
+        // RFC 5681 §4.2: a segment out of order is answered at once.
+        self.set(Flags::ACK_NOW);
+        core.stats.out_of_order_packets += u64::from(seg.merged);
+        core.stats.out_of_order_bytes += u64::from(seg.len);
+        let full = rx.early.len() >= usize::from(core.config.max_out_of_order)
+            || rx.memory() > 4 * self.recv_limit as usize + (64 << 10);
+        if full {
+            return Err(Stop::Drop(DropReason::ReassemblyFull));
+        }
+        if core.memory >= core.config.max_memory {
+            return Err(Stop::Drop(DropReason::LaneMemory));
+        }
+        let mut seq = seg.seq;
+        let (mut new, len) = (0, seg.len);
+        for_each_frame(seg, |frame| {
+            let n = frame.len() as u32;
+            new += rx.early.insert(seq, frame);
+            seq += n;
+        });
+        if new < len {
+            core.stats.partly_duplicate_packets += 1;
+            core.stats.partly_duplicate_bytes += u64::from(len - new);
+            if new == 0 && len > 0 && self.has(Flags::SACK) {
+                rx.dsack = Some((seg.seq, seg.seq + len));
+            }
+        }
+        Ok(())
+    }
+
+    /// When what has come is acknowledged (RFC 9293 §3.8.6.3, MUST-58, MUST-59; RFC 5681 §4.2).
+    fn schedule_ack(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
+        self.unacked_segments = self.unacked_segments.saturating_add(seg.merged.min(255) as u8);
+        let owed = self.rcv_nxt.since(self.last_ack_sent);
+        if owed > u32::from(self.seen_mss) || seg.is(TcpFlags::FIN) {
+            self.quick_acks = self.quick_acks.saturating_sub(1);
+            self.set(Flags::ACK_NOW);
+        } else if self.quick_acks > 0 && !self.has(Flags::INTERACTIVE) {
+            self.quick_acks -= 1;
+            self.set(Flags::ACK_NOW);
+        } else if !self.has(Flags::ACK_NOW) && self.ack_at == NEVER {
+            self.set(Flags::ACK_DELAYED);
+            self.ack_at = cx.now + core.config.delayed_ack;
+        }
+    }
+
+    /// Eighth: the FIN bit (RFC 9293 §3.10.7.4), once everything before it is here.
+    pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let due = self.rx.as_ref().is_some_and(|rx| rx.fin == Some(self.rcv_nxt));
+        if !due || self.has(Flags::FIN_RECEIVED) || self.state == State::Closed {
+            return;
+        }
+        if let Some(rx) = &mut self.rx {
+            rx.fin = None;
+        }
+        self.rcv_nxt += 1;
+        self.set(Flags::FIN_RECEIVED | Flags::ACK_NOW);
+        self.wake_read();
+        match self.state {
+            State::SynReceived | State::Established => self.state = State::CloseWait,
+            // Our FIN was not acknowledged by this segment, or the fifth step had moved on.
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(core, cx),
+            _ => {}
+        }
+    }
+
+    /// RFC 3168 §6.1.3: CE is echoed in every acknowledgement until the sender says CWR.
+    pub(super) fn note_congestion_marks(&mut self, seg: &Segment) {
+        if !self.has(Flags::ECN) {
+            return;
+        }
+        if seg.is(TcpFlags::CWR) {
+            self.clear(Flags::ECE);
+        }
+        if seg.ecn == 3 {
+            if !self.has(Flags::ECE) {
+                self.set(Flags::ACK_NOW);
+            }
+            self.set(Flags::ECE);
+        }
+    }
+}
+
+/// Hands out the segment's payload, `seg.len` bytes, frame by frame.
+fn for_each_frame(seg: &mut Segment, mut take: impl FnMut(Frame)) {
+    let mut left = seg.len as usize;
+    let mut next = seg.frame.take();
+    while let Some(mut frame) = next {
+        next = frame.take_next();
+        frame.truncate(left);
+        left -= frame.len();
+        if !frame.is_empty() {
+            take(frame);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Input: a segment for a connection, step by step as in RFC 9293 §3.10.7.
+//!
+//! One file for each group of steps, one function for each step, in the RFC's order. A step either lets the segment
+//! go on, ends its processing, or drops it for a named reason.
+
+mod ack;
+mod data;
+mod sequence;
+mod syn_sent;
+
+pub(crate) use ack::AckReport;
+pub(crate) use syn_sent::{MIN_MSS, refuse};
+
+use super::Failure;
+use super::connection::{Connection, Flags, State};
+use super::lane::Core;
+use super::segment::Segment;
+use super::stats::DropReason;
+use crate::packet::Cx;
+use crate::wire::TcpFlags;
+
+/// Why processing of a segment stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It has been dealt with.
+    Done,
+    /// It, or the rest of it, is dropped.
+    Drop(DropReason),
+}
+
+impl From<DropReason> for Stop {
+    fn from(reason: DropReason) -> Self {
+        Stop::Drop(reason)
+    }
+}
+
+/// One step's result.
+pub(crate) type Step = Result<(), Stop>;
+
+impl Connection {
+    /// A segment for this connection.
+    pub(crate) fn input(&mut self, core: &mut Core, cx: &mut Cx<'_>, mut seg: Segment) {
+        match seg.ecn {
+            1 => core.stats.ecn_ect1 += 1,
+            2 => core.stats.ecn_ect0 += 1,
+            3 => core.stats.ecn_ce += 1,
+            _ => {}
+        }
+        core.stats.merged_received += u64::from(seg.merged - 1);
+        let result = match self.state {
+            State::Closed => Err(Stop::Drop(DropReason::AfterClose)),
+            State::SynSent => self.input_syn_sent(core, cx, &mut seg),
+            _ => self.input_synchronized(core, cx, &mut seg),
+        };
+        if let Err(Stop::Drop(reason)) = result {
+            core.stats.drop(reason);
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4.
+    fn input_synchronized(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
+        // A handshake's own SYN again, or the SYN-ACK of a simultaneous open: what is new is behind the SYN.
+        if self.state == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq + 1 == self.rcv_nxt {
+            if !seg.is(TcpFlags::ACK) {
+                core.stats.syncache_dupsyn += 1;
+                if let Some(tx) = &mut self.tx {
+                    if !tx.sent.is_empty() {
+                        tx.sent.mark_lost(0);
+                    }
+                }
+                return Err(Stop::Done);
+            }
+            seg.seq += 1;
+            seg.flags = seg.flags.without(TcpFlags::SYN);
+        }
+        self.check_paws(core, cx, seg)?;
+        self.check_sequence(core, cx, seg)?;
+        self.check_rst(core, cx, seg)?;
+        self.check_syn(core, cx, seg)?;
+        self.heard_at = cx.now;
+        self.probes = 0;
+        self.check_ack(core, cx, seg)?;
+        // Sixth, the URG bit: the urgent pointer is not acted upon; urgent data is delivered in line, as RFC 6093 advises.
+        self.note_congestion_marks(seg);
+        let data = self.take_data(core, cx, seg);
+        self.check_fin(core, cx);
+        data
+    }
+
+    /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).
+    pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
+        self.state = State::Established;
+        self.established = true;
+        core.established += 1;
+        core.stats.established += 1;
+        core.stats.ecn_handshakes += u64::from(self.has(Flags::ECN));
+        let lost = self.retransmits > 1;
+        let mss = self.effective_mss();
+        self.congestion.start(mss, core.config.initial_window, lost);
+        self.backoff = 0;
+        self.quick_acks = QUICK_ACKS;
+        self.snd_sml = self.snd_una;
+        self.sent_ms = (cx.now.as_millis() as u32).max(1);
+        self.heard_at = cx.now;
+        self.ack_at = super::connection::NEVER;
+        self.arm_keepalive(cx.now);
+        self.wake_write();
+    }
+
+    /// The peer reset the connection.
+    pub(crate) fn was_reset(&mut self, core: &mut Core) {
+        core.stats.resets_received += 1;
+        let failure = match self.state {
+            State::SynSent => Some(Failure::Refused),
+            State::SynReceived => {
+                core.stats.syncache_reset += 1;
+                Some(if self.has(Flags::ACTIVE) { Failure::Refused } else { Failure::Reset })
+            }
+            State::Closing | State::LastAck | State::TimeWait => None,
+            _ => Some(Failure::Reset),
+        };
+        core.kill(self, failure);
+    }
+}
+
+/// Acknowledgements sent at once at the start of a connection, while the peer's window is small.
+const QUICK_ACKS: u8 = 16;

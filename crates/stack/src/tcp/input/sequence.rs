@@ -1,0 +1,131 @@
+//! Steps one to four: PAWS, sequence number, RST, SYN.
+
+use super::super::Seq;
+use super::super::connection::{Connection, Flags, State};
+use super::super::lane::Core;
+use super::super::segment::Segment;
+use super::super::stats::DropReason;
+use super::{Step, Stop};
+use crate::packet::Cx;
+use crate::wire::TcpFlags;
+
+/// TS.Recent is not believed after 24 days (RFC 7323 §5.5).
+const TS_RECENT_LIFE: u32 = 24 * 24 * 3600;
+
+impl Connection {
+    /// RFC 7323 §5.3, R1: protection against wrapped sequence numbers.
+    ///
+    /// A segment without timestamps is accepted although §3.2 says that it should be dropped: some middleboxes strip
+    /// the option, and dropping would hang the connection.
+    pub(super) fn check_paws(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !self.has(Flags::TIMESTAMPS) || seg.is(TcpFlags::RST) {
+            return Ok(());
+        }
+        let Some(ts) = seg.options.timestamps else { return Ok(()) };
+        if (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
+            return Ok(());
+        }
+        let now = (cx.now.as_nanos() / 1_000_000_000) as u32;
+        if now.wrapping_sub(self.ts_recent_secs) > TS_RECENT_LIFE {
+            return Ok(());
+        }
+        if seg.sequence_len() > 0 || self.may_answer_invalid(core, cx) {
+            self.set(Flags::ACK_NOW);
+        }
+        self.note_duplicate(seg);
+        Err(Stop::Drop(DropReason::Paws))
+    }
+
+    /// First: the sequence number (RFC 9293 §3.10.7.4, table 6), MUST-56 order.
+    ///
+    /// Acceptance is a little wider than the table: a segment that ends at or after the last acknowledgement sent, and
+    /// begins no later than the right edge, goes on, so that its acknowledgement counts; its payload is trimmed later. That
+    /// makes valid acknowledgements, URGs and RSTs work while the window is zero.
+    pub(super) fn check_sequence(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        let right = self.rcv_adv.max(self.rcv_nxt);
+        if seg.end() >= self.last_ack_sent.min(self.rcv_nxt) && seg.seq <= right {
+            self.update_ts_recent(cx, seg);
+            return Ok(());
+        }
+        if seg.is(TcpFlags::RST) {
+            return Err(Stop::Drop(DropReason::OutOfWindow));
+        }
+        if seg.is(TcpFlags::SYN) {
+            // RFC 5961 §4.2: irrespective of the sequence number.
+            self.challenge(core, cx);
+            return Err(Stop::Drop(DropReason::SynInWindow));
+        }
+        if seg.seq > right {
+            core.stats.after_window_packets += 1;
+            core.stats.after_window_bytes += u64::from(seg.len);
+        } else if seg.len > 0 {
+            core.stats.duplicate_packets += 1;
+            core.stats.duplicate_bytes += u64::from(seg.len);
+        } else {
+            core.stats.window_probes_received += u64::from(seg.seq + 1 == self.rcv_nxt);
+        }
+        self.note_duplicate(seg);
+        // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply."
+        if seg.len > 0 || seg.is(TcpFlags::FIN) || self.may_answer_invalid(core, cx) {
+            self.set(Flags::ACK_NOW);
+        }
+        let old = seg.len > 0 && seg.end() <= self.rcv_nxt;
+        Err(Stop::Drop(if old { DropReason::Duplicate } else { DropReason::OutOfWindow }))
+    }
+
+    /// RFC 7323 §4.3: which timestamp is echoed.
+    fn update_ts_recent(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if let (true, Some(ts)) = (self.has(Flags::TIMESTAMPS), seg.options.timestamps) {
+            if seg.seq <= self.last_ack_sent && (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
+                self.ts_recent = ts.value;
+                self.ts_recent_secs = (cx.now.as_nanos() / 1_000_000_000) as u32;
+            }
+        }
+    }
+
+    /// Remembers a block received twice, for a D-SACK (RFC 2883 §4).
+    pub(super) fn note_duplicate(&mut self, seg: &Segment) {
+        if self.has(Flags::SACK) && seg.len > 0 && seg.seq < self.rcv_nxt {
+            self.dsack(seg.seq, (seg.seq + seg.len).min(self.rcv_nxt));
+        }
+    }
+
+    pub(super) fn dsack(&mut self, from: Seq, to: Seq) {
+        // Without data around, the report would cost memory that an idle connection does not have: it is worth less.
+        if let Some(rx) = &mut self.rx {
+            rx.dsack = Some((from, to));
+        } else {
+            let rx = super::super::recv_buffer::Inflow { dsack: Some((from, to)), ..Default::default() };
+            self.rx = Some(Box::new(rx));
+        }
+    }
+
+    /// Second: RST (RFC 9293 §3.10.7.4; RFC 5961 §3.2): only exactly at RCV.NXT it ends the connection.
+    pub(super) fn check_rst(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !seg.is(TcpFlags::RST) {
+            return Ok(());
+        }
+        if seg.seq == self.rcv_nxt {
+            self.was_reset(core);
+            return Err(Stop::Done);
+        }
+        if seg.seq > self.rcv_nxt {
+            self.challenge(core, cx);
+        }
+        Err(Stop::Drop(DropReason::ResetNotExact))
+    }
+
+    /// Fourth: SYN (RFC 9293 §3.10.7.4; RFC 5961 §4.2): answered with a challenge, never obeyed.
+    pub(super) fn check_syn(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !seg.is(TcpFlags::SYN) {
+            return Ok(());
+        }
+        if self.state == State::SynReceived && !self.has(Flags::ACTIVE) && !seg.is(TcpFlags::ACK) {
+            // A passive opener's handshake starts over when the peer does: the SYN-ACK in answer to the challenge tells
+            // the peer, and its reset clears the way.
+            core.stats.syncache_dupsyn += 1;
+        }
+        self.challenge(core, cx);
+        Err(Stop::Drop(DropReason::SynInWindow))
+    }
+}

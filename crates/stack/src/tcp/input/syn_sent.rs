@@ -1,0 +1,152 @@
+//! A segment in SYN-SENT (RFC 9293 §3.10.7.3).
+
+use super::super::connection::{Connection, Flags, State};
+use super::super::lane::{Core, ReplyMeta};
+use super::super::segment::Segment;
+use super::super::sent::{AckClock, Delivered};
+use super::super::stats::DropReason;
+use super::super::table::Tuple;
+use super::{Step, Stop};
+use crate::packet::Cx;
+use crate::wire::{TcpFlags, TcpHeader, TcpOptions};
+
+impl Connection {
+    pub(super) fn input_syn_sent(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
+        // First: the ACK bit. Only our SYN can have been acknowledged.
+        let ack = seg.is(TcpFlags::ACK);
+        if ack && seg.ack != self.snd_nxt {
+            core.stats.acks_for_unsent += 1;
+            if !seg.is(TcpFlags::RST) {
+                refuse(core, cx, &self.tuple, seg, self.reply_meta());
+            }
+            return Err(Stop::Drop(DropReason::BadSynAck));
+        }
+        // Second: RST.
+        if seg.is(TcpFlags::RST) {
+            if ack {
+                core.stats.bad_attempts += 1;
+                self.was_reset(core);
+                return Err(Stop::Done);
+            }
+            return Err(Stop::Drop(DropReason::ResetNotExact));
+        }
+        // Fourth: SYN.
+        if !seg.is(TcpFlags::SYN) {
+            return Err(Stop::Drop(DropReason::NotSyn));
+        }
+        self.heard_at = cx.now;
+        self.take_peer_syn(core, cx, seg);
+        if !ack {
+            // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
+            self.state = State::SynReceived;
+            self.put(Flags::ECN, false);
+            if let Some(tx) = &mut self.tx {
+                if !tx.sent.is_empty() {
+                    tx.sent.mark_lost(0);
+                }
+            }
+            return Err(Stop::Done);
+        }
+        // RFC 3168 §6.1.1: ECE without CWR agrees.
+        let agreed = seg.is(TcpFlags::ECE) && !seg.is(TcpFlags::CWR) && self.has(Flags::ECN_OFFERED);
+        self.put(Flags::ECN, agreed);
+        self.syn_acknowledged(core, cx, seg);
+        self.snd_wnd = u32::from(seg.window);
+        self.max_snd_wnd = self.snd_wnd;
+        (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
+        self.establish(core, cx);
+        self.set(Flags::ACK_NOW);
+        // Payload behind the SYN-ACK's SYN, and a FIN, go on as if they had come alone.
+        seg.seq += 1;
+        seg.flags = seg.flags.without(TcpFlags::SYN);
+        if seg.len == 0 && !seg.is(TcpFlags::FIN) {
+            return Err(Stop::Done);
+        }
+        let data = self.take_data(core, cx, seg);
+        self.check_fin(core, cx);
+        data
+    }
+
+    /// What the peer's SYN says: sequence number and options.
+    pub(crate) fn take_peer_syn(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
+        self.rcv_nxt = seg.seq + 1;
+        self.rcv_adv = self.rcv_nxt + self.recv_limit.min(0xffff);
+        self.last_ack_sent = self.rcv_nxt;
+        // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
+        let default = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
+        let peer = seg.options.mss.unwrap_or(default).max(MIN_MSS);
+        self.snd_mss = self.snd_mss.min(peer);
+        self.base_mss = self.snd_mss;
+        self.seen_mss = self.snd_mss.min(default);
+        // RFC 7323 §2.2: scaling only if both say so.
+        match seg.options.window_scale {
+            Some(shift) if self.has(Flags::SCALING) => self.snd_scale = shift,
+            _ => {
+                self.clear(Flags::SCALING);
+                self.snd_scale = 0;
+                self.rcv_scale = 0;
+            }
+        }
+        if !seg.options.sack_permitted {
+            self.clear(Flags::SACK);
+        }
+        match seg.options.timestamps {
+            Some(ts) if self.has(Flags::TIMESTAMPS) => {
+                self.ts_recent = ts.value;
+                self.ts_recent_secs = (cx.now.as_nanos() / 1_000_000_000) as u32;
+            }
+            _ => self.clear(Flags::TIMESTAMPS),
+        }
+        if seg.hash_type != 0 {
+            (self.hash, self.hash_type) = (seg.hash, seg.hash_type);
+        }
+        let mss = self.effective_mss();
+        self.congestion.start(mss, core.config.initial_window, false);
+    }
+
+    /// Our SYN or SYN-ACK has been acknowledged: the first round-trip sample.
+    pub(super) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>, seg: &Segment) {
+        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.ts_offset };
+        let mut delivered = Delivered::default();
+        self.snd_una = seg.ack.min(self.snd_nxt);
+        self.clear(Flags::SYN_OUT);
+        if let Some(mut tx) = self.tx.take() {
+            tx.sent.acknowledge(self.snd_una, &clock, &mut delivered);
+            if let Some(at) = delivered.rtt_from {
+                self.sample_rtt(core, cx.now.saturating_duration_since(at), cx.now);
+            } else if self.has(Flags::SYN_LOST) {
+                self.rtt.syn_was_lost();
+            }
+            if tx.data.is_empty() && tx.sent.is_empty() {
+                core.give_flight(tx);
+            } else {
+                self.tx = Some(tx);
+            }
+        }
+        self.rtx_at = super::super::connection::NEVER;
+    }
+}
+
+/// Smaller segments than this are not agreed to: they would cost more header than data and split the scoreboard to pieces.
+pub(crate) const MIN_MSS: u16 = 88;
+
+/// A reset in answer to a segment that belongs to no connection (RFC 9293 §3.10.7.1, and MUST-11's kind).
+pub(crate) fn refuse(core: &mut Core, cx: &mut Cx<'_>, tuple: &Tuple, seg: &Segment, meta: ReplyMeta) {
+    let (flags, seq, ack) = if seg.is(TcpFlags::ACK) {
+        (TcpFlags::RST, seg.ack, crate::wire::SeqNum(0))
+    } else {
+        (TcpFlags::RST | TcpFlags::ACK, crate::wire::SeqNum(0), seg.end())
+    };
+    let header = TcpHeader {
+        src_port: tuple.local_port,
+        dst_port: tuple.remote_port,
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+    };
+    core.stats.resets_sent += 1;
+    core.stats.control_sent += 1;
+    core.reply(cx, tuple, &header, &TcpOptions::default(), meta);
+}

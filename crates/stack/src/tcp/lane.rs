@@ -1,0 +1,249 @@
+//! What all connections of a lane share.
+
+use super::challenge::ChallengeBudget;
+use super::config::TcpConfig;
+use super::connection::{Connection, Flags, NEVER, State};
+use super::flight::Flight;
+use super::listen::Listeners;
+use super::recv_buffer::Inflow;
+use super::segment::pseudo;
+use super::stats::{DropReason, TcpStats};
+use super::table::{Found, Tuple, TupleTable};
+use super::time_wait::TimeWaits;
+use super::{Seq, TCP, output};
+use crate::packet::{Cx, IpOutput, Offload};
+use crate::rng::Keyed;
+use crate::time::Time;
+use crate::timer::{TimerId, Wheel};
+use crate::wire::{TcpHeader, TcpOptions, tcp};
+use core::net::IpAddr;
+use flowlane_sys::frame::{Checksum, Frame};
+use std::collections::VecDeque;
+
+/// The lane's state beside its connections.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: TcpConfig,
+    pub(crate) stats: TcpStats,
+    pub(crate) keyed: Keyed,
+    pub(crate) table: TupleTable,
+    pub(crate) listeners: Listeners,
+    pub(crate) time_wait: TimeWaits,
+    pub(crate) wheel: Wheel<u32>,
+    /// Slots of connections that may have something to send, in turn.
+    pub(crate) ready: VecDeque<u32>,
+    /// Segments that belong to no connection.
+    pub(crate) replies: VecDeque<IpOutput>,
+    /// Bytes of all buffers.
+    pub(crate) memory: usize,
+    pub(crate) challenge: ChallengeBudget,
+    flights: Vec<Box<Flight>>,
+    inflows: Vec<Box<Inflow>>,
+    pub(crate) established: usize,
+}
+
+/// Spare boxes a lane keeps.
+const SPARES: usize = 256;
+
+/// Domains of the keyed hash.
+const TAG_ISN: u64 = 1;
+const TAG_TIMESTAMP: u64 = 2;
+
+impl Core {
+    pub(crate) fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
+        Self {
+            stats: TcpStats::default(),
+            keyed: Keyed::new(secret[0], secret[1]),
+            table: TupleTable::new(secret[2]),
+            listeners: Listeners::new(secret[2].rotate_left(32)),
+            time_wait: TimeWaits::new(),
+            wheel: Wheel::new(Time::ZERO),
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
+            memory: 0,
+            challenge: ChallengeBudget::default(),
+            flights: Vec::new(),
+            inflows: Vec::new(),
+            established: 0,
+            config,
+        }
+    }
+
+    /// RFC 9293 §3.4.1, MUST-8, and RFC 6528 §3: `ISN = M + F(localip, localport, remoteip, remoteport, secretkey)`, M a
+    /// timer of 4 microseconds.
+    pub(crate) fn isn(&self, tuple: &Tuple, now: Time) -> Seq {
+        Seq((self.keyed.hash(&tuple.bytes(TAG_ISN)) as u32).wrapping_add((now.as_micros() / 4) as u32))
+    }
+
+    /// RFC 7323 §5.4, §7.1: each pair of addresses and ports sees another clock.
+    pub(crate) fn ts_offset(&self, tuple: &Tuple) -> u32 {
+        self.keyed.hash(&tuple.bytes(TAG_TIMESTAMP)) as u32
+    }
+
+    pub(crate) fn flight(&mut self) -> Box<Flight> {
+        let flight = self.flights.pop().unwrap_or_default();
+        self.memory += flight.data.capacity();
+        flight
+    }
+
+    pub(crate) fn inflow(&mut self) -> Box<Inflow> {
+        self.inflows.pop().unwrap_or_default()
+    }
+
+    /// Takes a connection's send side back.
+    pub(crate) fn give_flight(&mut self, mut flight: Box<Flight>) {
+        self.memory -= flight.data.capacity();
+        flight.reset();
+        if self.flights.len() < SPARES {
+            self.flights.push(flight);
+        }
+    }
+
+    /// Takes a connection's receive side back.
+    pub(crate) fn give_inflow(&mut self, mut inflow: Box<Inflow>) {
+        self.memory -= inflow.memory();
+        inflow.reset();
+        if self.inflows.len() < SPARES {
+            self.inflows.push(inflow);
+        }
+    }
+
+    /// Puts a connection on the ready list.
+    #[inline]
+    pub(crate) fn queue(&mut self, c: &mut Connection) {
+        if !c.has(Flags::QUEUED) {
+            c.set(Flags::QUEUED);
+            self.ready.push_back(c.id.slot);
+        }
+    }
+
+    /// Brings the wheel and the ready list up to date after anything happened to a connection.
+    #[inline]
+    pub(crate) fn settle(&mut self, c: &mut Connection) {
+        self.settle_timer(c);
+        if c.wants_output() {
+            self.queue(c);
+        }
+    }
+
+    /// Brings the wheel up to date.
+    #[inline]
+    pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
+        let next = c.rtx_at.min(c.ack_at).min(c.life_at);
+        if next < c.armed_at {
+            let armed = c.timer.is_some_and(|id| self.wheel.rearm(id, next));
+            if !armed {
+                c.timer = Some(self.wheel.arm(next, c.id.slot));
+            }
+            c.armed_at = next;
+        }
+    }
+
+    /// Takes a connection's timer off the wheel.
+    pub(crate) fn disarm(&mut self, c: &mut Connection) {
+        (c.rtx_at, c.ack_at, c.life_at) = (NEVER, NEVER, NEVER);
+        if let Some(id) = c.timer.take() {
+            self.wheel.cancel(id);
+        }
+        c.armed_at = NEVER;
+    }
+
+    /// Removes a connection from the table and gives back all that costs memory, except what is still to be read.
+    pub(crate) fn unlink(&mut self, c: &mut Connection) {
+        if c.linked {
+            c.linked = false;
+            self.table.remove(c.table_hash, Found::Connection(c.id.slot));
+            self.stats.closed += 1;
+            if c.established {
+                self.established -= 1;
+            }
+        }
+        self.disarm(c);
+        if c.has(Flags::IN_SYN_BACKLOG) {
+            c.clear(Flags::IN_SYN_BACKLOG);
+            self.listeners.syn_done(c.listener);
+        }
+        if let Some(flight) = c.tx.take() {
+            self.give_flight(flight);
+        }
+        if c.has(Flags::DETACHED) || c.readable() == 0 {
+            if let Some(inflow) = c.rx.take() {
+                self.give_inflow(inflow);
+            }
+        }
+    }
+
+    /// Ends a connection. The application, if there is one, keeps a closed handle.
+    pub(crate) fn kill(&mut self, c: &mut Connection, failure: Option<super::Failure>) {
+        c.failure = failure;
+        c.state = State::Closed;
+        self.unlink(c);
+        c.wake_all();
+    }
+
+    /// Queues a segment that belongs to no connection.
+    pub(crate) fn reply(
+        &mut self,
+        cx: &mut Cx<'_>,
+        tuple: &Tuple,
+        header: &TcpHeader,
+        options: &TcpOptions,
+        meta: ReplyMeta,
+    ) {
+        if self.replies.len() >= self.config.max_replies {
+            self.stats.drop(DropReason::RepliesFull);
+            return;
+        }
+        let Some(mut frame) = cx.frames.alloc() else {
+            self.stats.no_frame += 1;
+            return;
+        };
+        let Some(room) = frame.push_back(tcp::HEADER_LEN + options.len()) else { return };
+        header.emit(options, room);
+        seal(&mut frame, tuple.local, tuple.remote, cx.offload);
+        (frame.meta_mut().hash, frame.meta_mut().hash_type) = (meta.hash, meta.hash_type);
+        self.stats.packets_sent += 1;
+        self.replies.push_back(IpOutput {
+            frame,
+            src: tuple.local,
+            dst: tuple.remote,
+            protocol: TCP.0,
+            hop_limit: self.config.hop_limit,
+            traffic_class: meta.tos,
+            dont_fragment: output::dont_fragment(tuple.local),
+        });
+    }
+}
+
+/// What a reply says beside its header.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ReplyMeta {
+    pub(crate) hash: u32,
+    pub(crate) hash_type: u8,
+    pub(crate) tos: u8,
+}
+
+/// Fills in the checksum (RFC 9293 §3.1, MUST-2), or leaves it to the link.
+#[inline]
+pub(crate) fn seal(frame: &mut Frame, local: IpAddr, remote: IpAddr, offload: Offload) {
+    let len = frame.chain_len();
+    let sum = pseudo(local, remote, len);
+    if offload.checksum {
+        tcp::put_checksum(sum.fold(), frame.data_mut());
+        frame.meta_mut().checksum = Checksum::Partial;
+    } else if frame.is_chained() {
+        tcp::put_checksum(0, frame.data_mut());
+        let mut at = 0;
+        let sum = frame.chunks().fold(sum, |sum, chunk| {
+            let sum = sum.add_bytes_at(at, chunk);
+            at += chunk.len();
+            sum
+        });
+        tcp::put_checksum(sum.finish(), frame.data_mut());
+    } else {
+        tcp::fill_checksum(sum, frame.data_mut());
+    }
+}
+
+/// Names an armed timer.
+pub(crate) type Timer = Option<TimerId>;

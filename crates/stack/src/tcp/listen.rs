@@ -1,0 +1,279 @@
+//! Listeners: RFC 9293 §3.10.7.2, with backlogs.
+//!
+//! A listener is found by address and port, an exact address before the wildcard. It bounds handshakes under way
+//! (`syn_backlog`) and connections waiting to be accepted (`backlog`). When the former is full, cookies take over
+//! (`syn_cookies`); when the latter is, the last step of the handshake is ignored and the peer will repeat it.
+
+use super::config::{ListenOptions, SynCookies};
+use super::connection::{Connection, Flags, State};
+use super::lane::{Core, ReplyMeta};
+use super::input::{Stop, refuse};
+use super::segment::Segment;
+use super::stats::DropReason;
+use super::table::{ConnId, Slab, Tuple};
+use super::{Seq, handshake};
+use crate::packet::Cx;
+use crate::time::Time;
+use crate::wire::TcpFlags;
+use core::net::IpAddr;
+use core::task::Waker;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+
+/// Names a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub(crate) ConnId);
+
+/// Why a port cannot be listened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Somebody listens there already.
+    InUse,
+    /// Port 0 is not a port to listen on.
+    PortZero,
+}
+
+impl core::fmt::Display for ListenError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::InUse => "somebody listens on this address and port already",
+            Self::PortZero => "port 0 cannot be listened on",
+        })
+    }
+}
+
+impl core::error::Error for ListenError {}
+
+impl From<ListenError> for std::io::Error {
+    fn from(error: ListenError) -> Self {
+        let kind = match error {
+            ListenError::InUse => std::io::ErrorKind::AddrInUse,
+            ListenError::PortZero => std::io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// One listener.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) options: ListenOptions,
+    /// Handshakes under way.
+    pub(crate) half_open: u32,
+    /// Waiting to be accepted.
+    pub(crate) queue: VecDeque<ConnId>,
+    pub(crate) waker: Option<Waker>,
+    /// Cookies sent until recently are honoured until then.
+    pub(crate) cookies_until: Time,
+}
+
+/// All listeners of a lane.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    by_port: HashMap<(Option<IpAddr>, u16), u32, FixedState>,
+    all: Slab<Listener>,
+}
+
+impl Listeners {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { by_port: HashMap::with_hasher(FixedState::with_seed(seed)), all: Slab::new() }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        local: Option<IpAddr>,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<ListenerId, ListenError> {
+        if port == 0 {
+            return Err(ListenError::PortZero);
+        }
+        if self.by_port.contains_key(&(local, port)) {
+            return Err(ListenError::InUse);
+        }
+        let id = self.all.insert_with(|_| Listener {
+            local,
+            port,
+            options,
+            half_open: 0,
+            queue: VecDeque::new(),
+            waker: None,
+            cookies_until: Time::ZERO,
+        });
+        self.by_port.insert((local, port), id.slot);
+        Ok(ListenerId(id))
+    }
+
+    pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        let listener = self.all.remove(id.0)?;
+        self.by_port.remove(&(listener.local, listener.port));
+        Some(listener)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.all.get_mut(id.0)
+    }
+
+    pub(crate) fn get(&self, id: ListenerId) -> Option<&Listener> {
+        self.all.get(id.0)
+    }
+
+    pub(crate) fn slot_mut(&mut self, slot: u32) -> Option<&mut Listener> {
+        self.all.get_slot_mut(slot)
+    }
+
+    /// Who listens there: the exact address first (MUST-42).
+    pub(crate) fn find(&self, local: IpAddr, port: u16) -> Option<u32> {
+        if self.by_port.is_empty() {
+            return None;
+        }
+        self.by_port.get(&(Some(local), port)).or_else(|| self.by_port.get(&(None, port))).copied()
+    }
+
+    /// A handshake is over, one way or the other.
+    pub(crate) fn syn_done(&mut self, slot: u32) {
+        if let Some(listener) = self.all.get_slot_mut(slot) {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+    }
+}
+
+impl Core {
+    /// A segment for no connection, but perhaps for a listener. `after`: the initial sequence number must be beyond this
+    /// one (RFC 6191). Returns a connection to be put into the slab.
+    pub(crate) fn listen_input(
+        &mut self,
+        cx: &mut Cx<'_>,
+        tuple: &Tuple,
+        seg: &Segment,
+        after: Option<Seq>,
+        connections: usize,
+    ) -> Option<Connection> {
+        let meta = ReplyMeta { hash: seg.hash, hash_type: seg.hash_type, tos: 0 };
+        let Some(slot) = self.listeners.find(tuple.local, tuple.local_port) else {
+            if seg.is(TcpFlags::RST) {
+                self.stats.drop(DropReason::ResetForNobody);
+            } else {
+                // RFC 9293 §3.10.7.1.
+                self.stats.drop(DropReason::NoConnection);
+                refuse(self, cx, tuple, seg, meta);
+            }
+            return None;
+        };
+        // First: RST is ignored.
+        if seg.is(TcpFlags::RST) {
+            self.stats.drop(DropReason::ResetForNobody);
+            return None;
+        }
+        // Second: ACK. No handshake of this peer is known, so it is a cookie or a mistake.
+        if seg.is(TcpFlags::ACK) {
+            if !seg.is(TcpFlags::SYN) {
+                if let Some(connection) = self.cookie_input(cx, slot, tuple, seg, connections) {
+                    return Some(connection);
+                }
+                // The acknowledgement of a cookie may have been lost or overtaken by what came after it. A reset now
+                // would end a connection that the peer's next retransmission of its first segment can still make.
+                if self.listeners.slot_mut(slot).is_some_and(|listener| listener.cookies_until >= cx.now) {
+                    self.stats.drop(DropReason::BadCookie);
+                    return None;
+                }
+            }
+            self.stats.drop(DropReason::NotSyn);
+            refuse(self, cx, tuple, seg, meta);
+            return None;
+        }
+        // Third: SYN.
+        if !seg.is(TcpFlags::SYN) {
+            self.stats.drop(DropReason::NotSyn);
+            return None;
+        }
+        if seg.is(TcpFlags::FIN) {
+            self.stats.drop(DropReason::BadFlags);
+            return None;
+        }
+        self.syn_input(cx, slot, tuple, seg, after, connections)
+    }
+
+    fn syn_input(
+        &mut self,
+        cx: &mut Cx<'_>,
+        slot: u32,
+        tuple: &Tuple,
+        seg: &Segment,
+        after: Option<Seq>,
+        connections: usize,
+    ) -> Option<Connection> {
+        let listener = self.listeners.slot_mut(slot)?;
+        if listener.queue.len() >= listener.options.backlog as usize {
+            self.stats.listen_overflows += 1;
+            self.stats.drop(DropReason::BacklogFull);
+            return None;
+        }
+        let full = listener.half_open >= listener.options.syn_backlog || connections >= self.config.max_connections;
+        let cookie = match self.config.syn_cookies {
+            SynCookies::Off => false,
+            SynCookies::WhenFull => full,
+            SynCookies::Always => true,
+        };
+        if cookie {
+            self.send_cookie(cx, slot, tuple, seg);
+            return None;
+        }
+        if full {
+            let many = connections >= self.config.max_connections;
+            self.stats.drop(if many { DropReason::TooManyConnections } else { DropReason::SynBacklogFull });
+            return None;
+        }
+        listener.half_open += 1;
+        let options = listener.options.socket;
+        self.stats.syncache_added += 1;
+        let iss = match after {
+            // RFC 6191 §2 by way of RFC 1122 §4.2.2.13: beyond anything the old connection used.
+            Some(old) => old + 64_000 + 1,
+            None => self.isn(tuple, cx.now),
+        };
+        let mut c = handshake::connection(self, *tuple, iss, seg.mtu, &options);
+        c.state = State::SynReceived;
+        c.listener = slot;
+        c.set(Flags::IN_SYN_BACKLOG);
+        c.take_peer_syn(self, cx, seg);
+        (c.hash, c.hash_type) = (seg.hash, seg.hash_type);
+        // RFC 3168 §6.1.1: ECE and CWR in a SYN ask for ECN.
+        let asks = seg.is(TcpFlags::ECE) && seg.is(TcpFlags::CWR);
+        c.put(Flags::ECN, asks && self.config.ecn != super::config::Ecn::Off);
+        c.snd_wnd = u32::from(seg.window);
+        c.max_snd_wnd = c.snd_wnd;
+        (c.snd_wl1, c.snd_wl2) = (seg.seq, iss);
+        c.heard_at = cx.now;
+        Some(c)
+    }
+
+    /// The handshake of a passive connection is complete: into the accept queue.
+    pub(crate) fn hand_over(&mut self, cx: &mut Cx<'_>, c: &mut Connection) -> Result<(), Stop> {
+        let Some(listener) = self.listeners.slot_mut(c.listener) else {
+            // Nobody listens any more.
+            c.send_reset(self, cx);
+            self.kill(c, None);
+            c.set(Flags::DETACHED);
+            return Err(Stop::Done);
+        };
+        if listener.queue.len() >= listener.options.backlog as usize {
+            self.stats.listen_overflows += 1;
+            return Err(Stop::Drop(DropReason::BacklogFull));
+        }
+        listener.queue.push_back(c.id);
+        listener.half_open -= u32::from(c.has(Flags::IN_SYN_BACKLOG));
+        if let Some(waker) = listener.waker.take() {
+            waker.wake();
+        }
+        c.clear(Flags::IN_SYN_BACKLOG);
+        c.set(Flags::IN_ACCEPT_QUEUE);
+        self.stats.syncache_completed += 1;
+        self.stats.connection_accepts += 1;
+        Ok(())
+    }
+}

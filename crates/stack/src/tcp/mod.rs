@@ -1,0 +1,299 @@
+//! TCP for one lane.
+//!
+//! A value that is told of segments, of time passing and of what applications want, and is asked for segments to send.
+//! It has no sockets, clock, threads or randomness of its own; see [`Cx`] for what it borrows.
+//!
+//! ```text
+//!   input ──▶ segment ─▶ table ─┬▶ connection: input/{sequence, ack, data} ─▶ recovery, recv_buffer
+//!                               ├▶ listen, syn_cookies ─▶ handshake
+//!                               └▶ time_wait
+//!   poll_output ◀── output ◀── segmenter ◀── send_buffer, sent
+//!   on_timer ──▶ timers ─▶ (retransmission, tail probe, reordering, persist, keep-alive)
+//! ```
+//!
+//! RFC 9293 is the frame; `docs/conformance/tcp.md` lists each requirement with its place here and its test.
+//!
+//! What always holds: the cost of a segment does not depend on the number of connections; every drop has a name; a
+//! connection that is idle holds no buffers; a handle that outlives its connection is an error.
+
+mod api;
+mod challenge;
+mod close;
+mod config;
+mod congestion;
+mod connection;
+
+mod error;
+mod flight;
+mod handshake;
+mod info;
+mod input;
+mod lane;
+mod listen;
+mod output;
+mod pmtu;
+mod rack_tlp;
+mod reassembly_queue;
+mod recovery;
+mod recv_buffer;
+mod rtt;
+mod segment;
+mod segmenter;
+mod send_buffer;
+mod sent;
+mod stats;
+mod syn_cookies;
+mod table;
+#[cfg(test)]
+mod tests;
+mod time_wait;
+mod timers;
+
+pub use api::{Accepted, ConnectOptions, Interest, Readiness};
+pub use config::{Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig};
+pub use connection::State;
+pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
+pub use info::TcpInfo;
+pub use listen::{ListenError, ListenerId};
+pub use stats::{DropReason, TcpStats};
+pub use table::ConnId;
+
+pub(crate) use crate::wire::SeqNum as Seq;
+
+use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
+use crate::time::Time;
+use crate::wire::IpProtocol;
+use connection::{Connection, Flags, NEVER};
+use lane::Core;
+use segment::Segment;
+use table::{Found, Slab, Tuple};
+use time_wait::Verdict;
+
+const TCP: IpProtocol = IpProtocol::TCP;
+
+/// The TCP of one lane: all its connections and everything that belongs to them. It may move to another thread whole.
+#[derive(Debug)]
+pub struct Tcp {
+    connections: Slab<Connection>,
+    core: Core,
+}
+
+impl Tcp {
+    /// An empty TCP. `secret` keys sequence numbers, cookies and tables; it must be unpredictable to others.
+    #[must_use]
+    pub fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
+        Self { connections: Slab::new(), core: Core::new(config, secret) }
+    }
+
+    /// Takes a received packet.
+    pub fn input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
+        self.core.stats.packets_received += 1;
+        let (tuple, seg) = match Segment::parse(packet) {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                self.core.stats.drop(reason);
+                return;
+            }
+        };
+        let (connections, time_wait) = (&self.connections, &self.core.time_wait);
+        let found = self.core.table.find(self.core.table.hash(&tuple), |found| match found {
+            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| c.tuple == tuple),
+            Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == tuple),
+        });
+        match found {
+            Some(Found::Connection(slot)) => self.connection_input(cx, slot, seg),
+            Some(Found::TimeWait(slot)) => {
+                if let Verdict::Reuse(old) = self.core.time_wait_input(cx, slot, &seg) {
+                    self.stranger_input(cx, &tuple, seg, Some(old));
+                }
+            }
+            None => self.stranger_input(cx, &tuple, seg, None),
+        }
+    }
+
+    fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: Segment) {
+        let Some(c) = self.connections.get_slot_mut(slot) else { return };
+        c.input(&mut self.core, cx, seg);
+        self.finish(slot);
+    }
+
+    /// A segment of no connection.
+    fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: Segment, after: Option<Seq>) {
+        let count = self.connections.len();
+        let Some(c) = self.core.listen_input(cx, tuple, &seg, after, count) else { return };
+        let from_cookie = c.snd_una != c.snd_nxt && seg.is(crate::wire::TcpFlags::ACK);
+        let id = self.insert(c);
+        if from_cookie {
+            let Some(c) = self.connections.get_slot_mut(id.slot) else { return };
+            c.input(&mut self.core, cx, seg);
+            if c.state == State::SynReceived {
+                self.core.kill(c, None);
+                c.set(Flags::DETACHED);
+            }
+        }
+        self.finish(id.slot);
+    }
+
+    fn insert(&mut self, c: Connection) -> ConnId {
+        let hash = c.table_hash;
+        let id = self.connections.insert_with(|id| Connection { id, linked: true, ..c });
+        self.core.table.insert(hash, Found::Connection(id.slot));
+        id
+    }
+
+    /// After anything happened to a connection: timers, output, and whether it is still there.
+    fn finish(&mut self, slot: u32) {
+        let Some(c) = self.connections.get_slot_mut(slot) else { return };
+        let over = match c.state {
+            State::Closed => {
+                // Nobody holds a handle of a connection that was never accepted or connected.
+                let embryo = !c.has(Flags::ACTIVE | Flags::IN_ACCEPT_QUEUE) && !c.established;
+                c.has(Flags::DETACHED) || embryo
+            }
+            State::TimeWait => c.has(Flags::DETACHED),
+            _ => {
+                self.core.settle(c);
+                return;
+            }
+        };
+        if over {
+            let id = c.id;
+            if let Some(mut c) = self.connections.remove(id) {
+                self.core.unlink(&mut c);
+            }
+        }
+    }
+
+    /// The next packet to send, if any. Connections take turns.
+    pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
+        if let Some(out) = self.core.replies.pop_front() {
+            return Some(out);
+        }
+        while let Some(slot) = self.core.ready.pop_front() {
+            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
+            c.clear(Flags::QUEUED);
+            match c.next_segment(&mut self.core, cx) {
+                Ok(Some(out)) => {
+                    self.core.settle(c);
+                    return Some(out);
+                }
+                Ok(None) => self.core.settle_timer(c),
+                Err(output::NoFrame) => {
+                    self.core.stats.no_frame += 1;
+                    c.set(Flags::QUEUED);
+                    self.core.ready.push_front(slot);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether `poll_output` may have something.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.core.ready.is_empty() || !self.core.replies.is_empty()
+    }
+
+    /// When `on_timer` wants to be called next.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        match (self.core.wheel.next_deadline(), self.core.time_wait.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Does what time demands.
+    pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.core.expire_time_wait(cx.now);
+        while let Some(slot) = self.core.wheel.pop_due(cx.now) {
+            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
+            c.timer = None;
+            c.armed_at = NEVER;
+            c.on_timer(&mut self.core, cx);
+            self.finish(slot);
+        }
+    }
+
+    /// Takes an ICMP error about a segment of ours (RFC 5927).
+    pub fn icmp_error(&mut self, cx: &mut Cx<'_>, error: &IcmpError) {
+        let q = &error.quoted;
+        let tuple = Tuple {
+            local: error.local,
+            remote: error.remote,
+            local_port: u16::from_be_bytes([q[0], q[1]]),
+            remote_port: u16::from_be_bytes([q[2], q[3]]),
+        };
+        let seq = crate::wire::SeqNum(u32::from_be_bytes([q[4], q[5], q[6], q[7]]));
+        let Some(slot) = self.find(&tuple) else {
+            self.core.stats.icmp_ignored += 1;
+            return;
+        };
+        if let Some(c) = self.connections.get_slot_mut(slot) {
+            c.icmp_error(&mut self.core, cx.now, seq, error.kind);
+        }
+        self.finish(slot);
+    }
+
+    fn find(&self, tuple: &Tuple) -> Option<u32> {
+        let found = self.core.table.find(self.core.table.hash(tuple), |found| match found {
+            Found::Connection(slot) => self.connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple),
+            Found::TimeWait(_) => false,
+        });
+        match found {
+            Some(Found::Connection(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> &TcpStats {
+        &self.core.stats
+    }
+
+    /// Connections, those being closed included.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// TIME-WAIT records.
+    #[must_use]
+    pub fn time_waits(&self) -> usize {
+        self.core.time_wait.len()
+    }
+
+    /// Bytes in all send and receive buffers.
+    #[must_use]
+    pub fn buffer_memory(&self) -> usize {
+        self.core.memory
+    }
+
+    /// Every connection; for showing, not for packets.
+    pub fn list(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
+        self.connections.iter().map(|c| (c.id, c.info()))
+    }
+}
+
+#[cfg(test)]
+impl Tcp {
+    fn close_listener_for_test(&mut self) {
+        self.core.listeners = listen::Listeners::new(1);
+    }
+
+    fn table_memory_for_test(&self) -> usize {
+        self.core.table.allocated()
+    }
+
+    /// Spares count nothing.
+    fn spare_memory_for_test(&self) -> usize {
+        0
+    }
+
+    /// No connection holds a box.
+    fn all_idle_for_test(&self) -> bool {
+        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.options.is_none())
+    }
+}

@@ -1,0 +1,115 @@
+//! ICMP errors and the path's MTU.
+//!
+//! RFC 5927 (an ICMP error counts only if it quotes a sequence number that is in flight), RFC 1191 and RFC 8201 (packet too
+//! big), RFC 1122 §4.2.3.9 (which errors are hard), RFC 4821 §7.7 and RFC 2923 (black holes).
+
+use super::connection::{Connection, Flags, State};
+use super::lane::Core;
+use super::handshake::header_len;
+use super::{Failure, Seq};
+use crate::packet::IcmpErrorKind;
+use crate::time::Time;
+
+/// No path is believed to be narrower: IPv4 (Linux's and RFC 1191's practical bound) and IPv6 (RFC 8200 §5).
+const MIN_MTU_V4: u16 = 552;
+const MIN_MTU_V6: u16 = 1280;
+
+/// RFC 1191 §7.1: what a router that does not tell its MTU may have.
+const PLATEAUS: [u16; 9] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 552, 296];
+
+impl Connection {
+    /// An ICMP error that quotes one of our segments, with sequence number `seq`.
+    pub(crate) fn icmp_error(&mut self, core: &mut Core, now: Time, seq: Seq, kind: IcmpErrorKind) {
+        // RFC 5927 §4.1: only about what is in flight.
+        let in_flight = self.snd_una <= seq && seq < self.snd_nxt;
+        if !in_flight || self.state == State::Closed {
+            core.stats.icmp_ignored += 1;
+            return;
+        }
+        core.stats.icmp_accepted += 1;
+        match kind {
+            IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, now, mtu),
+            _ => self.unreachable(core, kind),
+        }
+    }
+
+    /// RFC 1122 §4.2.3.9 makes some of these hard; RFC 5461 and RFC 5927 §5.2: only while the connection is not yet
+    /// established, since nothing proves that the error is true.
+    fn unreachable(&mut self, core: &mut Core, kind: IcmpErrorKind) {
+        let failure = match kind {
+            IcmpErrorKind::PortUnreachable | IcmpErrorKind::ProtocolUnreachable => Failure::Refused,
+            _ => Failure::Unreachable,
+        };
+        let hard = failure == Failure::Refused || kind == IcmpErrorKind::Prohibited;
+        if hard && self.state == State::SynSent {
+            core.stats.bad_attempts += 1;
+            core.kill(self, Some(failure));
+        } else {
+            // RFC 1122, MUST-20's "inform the application": reported if the connection times out.
+            self.soft_failure = Some(failure);
+        }
+    }
+
+    fn packet_too_big(&mut self, core: &mut Core, now: Time, mtu: u16) {
+        let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let mtu = if mtu == 0 {
+            PLATEAUS.into_iter().find(|plateau| *plateau < self.pmtu).unwrap_or(min)
+        } else {
+            mtu
+        };
+        let mtu = mtu.max(min);
+        if mtu >= self.pmtu {
+            return;
+        }
+        core.stats.pmtu_lowered += 1;
+        self.pmtu = mtu;
+        self.lower_mss(mtu - header_len(self.tuple.local), now);
+        // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
+        let mss = self.effective_mss();
+        let Some(tx) = &mut self.tx else { return };
+        let mut resend = 0;
+        for index in 0..tx.sent.len() {
+            if tx.sent.get(index).is_some_and(|sent| sent.len > mss) {
+                tx.sent.mark_lost(index);
+                resend += 1;
+            }
+        }
+        core.stats.mtu_resends += resend;
+        self.rearm_rtx(core, now, true);
+    }
+
+    fn lower_mss(&mut self, mss: u16, now: Time) {
+        self.snd_mss = self.snd_mss.min(mss);
+        self.set(Flags::MSS_LOWERED);
+        self.mss_lowered_secs = (now.as_nanos() / 1_000_000_000) as u32;
+    }
+
+    /// After several timeouts of big segments: perhaps a router drops them without a word. Smaller ones are tried, half as
+    /// small each time.
+    pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, now: Time, len: u32) {
+        let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let min = (min - header_len(self.tuple.local)).min(core.config.black_hole_mss);
+        let tries = self.backoff.wrapping_sub(core.config.black_hole_retries);
+        let due = self.backoff >= core.config.black_hole_retries && tries % 2 == 0;
+        if !due || self.snd_mss <= min || len <= u32::from(min) {
+            return;
+        }
+        core.stats.black_hole_activations += 1;
+        let mss = if self.snd_mss > core.config.black_hole_mss { core.config.black_hole_mss } else { self.snd_mss / 2 };
+        self.lower_mss(mss.max(min), now);
+    }
+
+    /// RFC 1191 §6.3, RFC 4821 §7.7: paths change; ten minutes later the old size is tried again.
+    pub(crate) fn perhaps_raise_mss(&mut self, core: &mut Core, now: Time) {
+        let secs = (now.as_nanos() / 1_000_000_000) as u32;
+        if secs.wrapping_sub(self.mss_lowered_secs) > RAISE_AFTER {
+            self.clear(Flags::MSS_LOWERED);
+            self.snd_mss = self.base_mss;
+            self.pmtu = self.pmtu.max(self.base_mss + header_len(self.tuple.local));
+            core.stats.mss_raises += 1;
+        }
+    }
+}
+
+/// Seconds.
+const RAISE_AFTER: u32 = 600;

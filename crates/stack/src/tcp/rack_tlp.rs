@@ -1,0 +1,189 @@
+//! RACK-TLP (RFC 8985): loss by time, and probes for losses at the tail.
+//!
+//! RACK deems a segment lost when one sent sufficiently later has arrived. TLP sends something when acknowledgements stop
+//! coming, so that a loss of the last segments is found by RACK and not by the much longer timeout.
+
+use super::connection::{Connection, Flags, NEVER, RtxTimer};
+use super::lane::Core;
+use super::flight::Phase;
+use super::input::AckReport;
+use super::recovery::DUP_THRESH;
+use super::sent::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use crate::time::Time;
+use core::time::Duration;
+
+impl Connection {
+    /// RFC 8985 §6.2, steps 1 to 5, on an acknowledgement.
+    pub(crate) fn rack_update(&mut self, core: &mut Core, now: Time, report: &AckReport) {
+        let (una, nxt) = (self.snd_una, self.snd_nxt);
+        let Some(tx) = &mut self.tx else { return };
+        // Steps 1 and 2: the most recently sent segment that has been delivered. Which measurements are to be believed was
+        // decided when it was taken off the scoreboard.
+        if let Some((at, end)) = report.delivered.newest {
+            let newer = tx.rack.xmit.is_none_or(|xmit| at > xmit || at == xmit && end > tx.rack.end);
+            if newer {
+                tx.rack.xmit = Some(at);
+                tx.rack.end = end;
+                tx.rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;
+            }
+        }
+        // Step 3: reordering.
+        self.reordering.seen |= report.delivered.reordered;
+        // Step 4: the reordering window follows D-SACKs, once a round.
+        if tx.rack.dsack_round.is_some_and(|round| una >= round) {
+            tx.rack.dsack_round = None;
+        }
+        if report.dsack && tx.rack.dsack_round.is_none() {
+            tx.rack.dsack_round = Some(nxt);
+            self.reordering.more = self.reordering.more.saturating_add(1);
+            self.reordering.persist = REO_WND_PERSIST;
+        }
+        core.stats.unnecessary_retransmits += u64::from(report.dsack);
+        self.check_tail_probe(core, report);
+        self.rack_detect(now);
+    }
+
+    /// RFC 8985 §6.2, step 4: how much later is "sufficiently later".
+    fn reordering_window(&self) -> Duration {
+        let Some(tx) = &self.tx else { return Duration::ZERO };
+        if !self.reordering.seen {
+            let mss = self.effective_mss().max(1);
+            let sacked = (tx.sent.sacked / mss).max(tx.sent.sacked_records);
+            if matches!(tx.phase, Phase::Recovery | Phase::Loss) || sacked >= DUP_THRESH {
+                return Duration::ZERO;
+            }
+        }
+        let min = if self.rtt.min == u32::MAX { 0 } else { self.rtt.min };
+        let window = u64::from(min) * (u64::from(self.reordering.more) + 1) / 4;
+        Duration::from_micros(window.min(u64::from(self.rtt.srtt)))
+    }
+
+    /// RFC 8985 §6.2, step 5 (`RACK_detect_loss`): marks losses; arms the timer for those still within the window.
+    fn rack_detect(&mut self, now: Time) {
+        let window = self.reordering_window();
+        let Some(tx) = &mut self.tx else { return };
+        let Some(xmit) = tx.rack.xmit else { return };
+        let (end, rtt) = (tx.rack.end, Duration::from_nanos(tx.rack.rtt_ns));
+        let mut wait = Duration::ZERO;
+        for index in 0..tx.sent.len() {
+            let Some(&sent) = tx.sent.get(index) else { break };
+            let before = sent.at < xmit || sent.at == xmit && sent.end() < end;
+            if !before {
+                // Records never sent again are in order of time; behind the last that was, nothing can be older.
+                if !sent.is(EVER_RETRANS) && sent.seq >= tx.sent.rexmit_high {
+                    break;
+                }
+                continue;
+            }
+            if sent.is(SACKED) || sent.flags & (LOST | RETRANS) == LOST {
+                continue;
+            }
+            let left = (sent.at + rtt + window).saturating_duration_since(now);
+            if left.is_zero() {
+                tx.sent.mark_lost(index);
+            } else {
+                wait = wait.max(left);
+            }
+        }
+        if !wait.is_zero() {
+            self.rtx_kind = RtxTimer::Reorder;
+            self.rtx_at = now + wait;
+        } else if self.rtx_kind == RtxTimer::Reorder {
+            self.rtx_kind = RtxTimer::Rto;
+            self.rtx_at = NEVER;
+        }
+    }
+
+    /// Whether the timer now runs for RACK.
+    pub(crate) fn rack_timer_pending(&self) -> bool {
+        self.rtx_kind == RtxTimer::Reorder && self.rtx_at != NEVER
+    }
+
+    /// RFC 8985 §6.3: the reordering window of some segment is over.
+    pub(crate) fn reorder_timer(&mut self, core: &mut Core, now: Time) {
+        self.rtx_at = NEVER;
+        self.rack_detect(now);
+        self.recover_after_timer(core);
+        self.rearm_rtx(core, now, false);
+    }
+
+    /// RFC 8985 §7.2: arms the probe timer if the state of the connection allows.
+    pub(crate) fn arm_tail_probe(&mut self, core: &Core, now: Time) {
+        let mss = self.effective_mss();
+        let outstanding = self.outstanding();
+        let Some(tx) = &self.tx else { return };
+        let allowed = self.has(Flags::SACK)
+            && tx.phase == Phase::Open
+            && tx.tlp_end.is_none()
+            && tx.sent.sacked == 0
+            && self.rtt.srtt > 0
+            && self.state.is_synchronized()
+            && matches!(self.rtx_kind, RtxTimer::Rto | RtxTimer::Tlp)
+            && outstanding > 0;
+        if !allowed {
+            return;
+        }
+        // RFC 8985 §7.2, TLP_calc_PTO: two round-trip times, and the peer's delayed acknowledgement for a lone segment.
+        let mut pto = Duration::from_micros(u64::from(self.rtt.srtt) * 2);
+        if outstanding <= mss {
+            pto += MAX_ACK_DELAY;
+        }
+        let at = now + pto.max(MIN_PTO);
+        // New data pushes the probe back; the timeout it replaces bounds it.
+        let bound = if self.rtx_kind == RtxTimer::Tlp { now + self.rtt.timeout(0, &core.config) } else { self.rtx_at };
+        if at < bound {
+            self.rtx_kind = RtxTimer::Tlp;
+            self.rtx_at = at;
+        }
+    }
+
+    /// RFC 8985 §7.3: the probe timer fired.
+    pub(crate) fn tail_probe_timer(&mut self, core: &mut Core, now: Time) {
+        let new_data = self.unsent() > 0 && self.snd_wnd > self.outstanding();
+        let nxt = self.snd_nxt;
+        if let Some(tx) = &mut self.tx {
+            tx.tlp_end = Some(nxt);
+            tx.tlp_is_retrans = false;
+        }
+        self.set(Flags::PROBE_TAIL);
+        core.stats.tail_loss_probes += u64::from(new_data);
+        self.rtx_kind = RtxTimer::Rto;
+        self.arm_rto(core, now);
+    }
+
+    /// RFC 8985 §7.4: did the probe repair a loss? If so, it counts as congestion.
+    fn check_tail_probe(&mut self, core: &mut Core, report: &AckReport) {
+        let una = self.snd_una;
+        let mss = self.effective_mss();
+        let Some(tx) = &mut self.tx else { return };
+        let Some(end) = tx.tlp_end else { return };
+        if una < end {
+            return;
+        }
+        let plain_duplicate = report.acked == 0 && report.delivered.bytes == 0;
+        if !tx.tlp_is_retrans || report.dsack || plain_duplicate {
+            tx.tlp_end = None;
+            return;
+        }
+        if una > end {
+            // The original and the probe cannot both have arrived without a D-SACK: one was lost.
+            tx.tlp_end = None;
+            if tx.phase == Phase::Open {
+                core.stats.tail_loss_recoveries += 1;
+                let flight_size = report.prior_in_flight.max(report.acked);
+                self.congestion.on_congestion(flight_size, mss);
+                self.congestion.cwnd = self.congestion.cwnd.min(self.congestion.ssthresh);
+                if self.has(Flags::ECN) {
+                    self.set(Flags::CWR);
+                }
+            }
+        }
+    }
+}
+
+/// Rounds for which a widened reordering window lasts (RFC 8985 §6.2).
+const REO_WND_PERSIST: u8 = 16;
+/// What a peer may delay an acknowledgement by (RFC 8985 §7.2, WCDelAckT).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
+/// Two ticks of the timer wheel.
+const MIN_PTO: Duration = Duration::from_millis(2);

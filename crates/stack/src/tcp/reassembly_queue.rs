@@ -1,0 +1,236 @@
+//! Segments that came before their turn.
+//!
+//! Frames in order of sequence number, none overlapping, and beside them the list of contiguous ranges with the time of
+//! their last change: that is what a SACK option says (RFC 2018 §4: the range just received first, then the most
+//! recently reported ones). What is already here wins over what comes later, except that a range inside a new frame
+//! gives way to it, so that no frame ever needs to be cut in two.
+
+use super::Seq;
+use flowlane_sys::frame::Frame;
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+struct Early {
+    seq: Seq,
+    len: u32,
+    frame: Frame,
+}
+
+impl Early {
+    fn end(&self) -> Seq {
+        self.seq + self.len
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    start: Seq,
+    end: Seq,
+    stamp: u32,
+}
+
+/// Out-of-order frames of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct ReassemblyQueue {
+    frames: VecDeque<Early>,
+    ranges: Vec<Range>,
+    stamp: u32,
+    /// Payload bytes held.
+    pub(crate) bytes: u32,
+    /// Buffer memory held.
+    pub(crate) held: usize,
+}
+
+impl ReassemblyQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Puts in a frame whose data is the payload at `seq`. Returns how many bytes were new.
+    pub(crate) fn insert(&mut self, mut seq: Seq, mut frame: Frame) -> u32 {
+        let (from, to) = (seq, seq + frame.len() as u32);
+        let mut end = to;
+        let mut at = self.frames.partition_point(|early| early.end() <= seq);
+        if let Some(before) = self.frames.get(at) {
+            if before.seq <= seq {
+                if before.end() >= end {
+                    self.cover(from, to);
+                    return 0;
+                }
+                let known = before.end().since(seq);
+                let fits = frame.trim_front(known as usize);
+                debug_assert!(fits);
+                seq = before.end();
+                at += 1;
+            }
+        }
+        let mut old = 0;
+        while let Some(next) = self.frames.get(at) {
+            if next.seq >= end {
+                break;
+            }
+            if next.end() > end {
+                end = next.seq;
+                frame.truncate(end.since(seq) as usize);
+                break;
+            }
+            old += next.len;
+            self.held -= next.frame.capacity();
+            self.frames.remove(at);
+        }
+        let len = end.since(seq);
+        if len > 0 {
+            self.held += frame.capacity();
+            self.frames.insert(at, Early { seq, len, frame });
+        }
+        self.cover(from, to);
+        self.bytes += len;
+        self.bytes -= old;
+        len - old
+    }
+
+    /// Adds a range to the list, joined with those that touch it.
+    fn cover(&mut self, mut start: Seq, mut end: Seq) {
+        self.stamp = self.stamp.wrapping_add(1);
+        let first = self.ranges.partition_point(|range| range.end < start);
+        let last = self.ranges.partition_point(|range| range.start <= end);
+        if first < last {
+            start = start.min(self.ranges[first].start);
+            end = end.max(self.ranges[last - 1].end);
+            self.ranges[first] = Range { start, end, stamp: self.stamp };
+            self.ranges.drain(first + 1..last);
+        } else {
+            self.ranges.insert(first, Range { start, end, stamp: self.stamp });
+        }
+    }
+
+    /// Takes the next frame that starts at or before `nxt`, with what is new of it.
+    pub(crate) fn pop(&mut self, nxt: Seq) -> Option<Frame> {
+        while self.frames.front().is_some_and(|early| early.seq <= nxt) {
+            let mut early = self.frames.pop_front()?;
+            self.bytes -= early.len;
+            self.held -= early.frame.capacity();
+            if self.ranges.first().is_some_and(|range| range.end <= early.end()) {
+                self.ranges.remove(0);
+            }
+            let known = nxt.since(early.seq) as usize;
+            if known < early.frame.len() && early.frame.trim_front(known) {
+                return Some(early.frame);
+            }
+        }
+        None
+    }
+
+    /// The ranges a SACK option should name, most recently changed first, at most `blocks.len()`; how many.
+    pub(crate) fn blocks(&self, blocks: &mut [(Seq, Seq)]) -> usize {
+        let mut below = None;
+        for (n, block) in blocks.iter_mut().enumerate() {
+            let age = |range: &&Range| self.stamp.wrapping_sub(range.stamp);
+            let next = self.ranges.iter().filter(|r| below.is_none_or(|b| age(r) > b)).min_by_key(age);
+            let Some(range) = next else { return n };
+            below = Some(age(&range));
+            *block = (range.start, range.end);
+        }
+        blocks.len()
+    }
+
+    /// The range that holds `seq`, for a D-SACK's second block (RFC 2883 §4).
+    #[cfg(test)]
+    fn range_list(&self) -> Vec<(Seq, Seq)> {
+        self.ranges.iter().map(|r| (r.start, r.end)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
+
+    fn pool() -> Pool {
+        let config = MemoryConfig {
+            frames_per_home: 4096,
+            frame_size: 2048,
+            homes: 1,
+            huge_pages: false,
+            lock: false,
+        };
+        FrameMemory::new(&config).unwrap().attach(0).unwrap()
+    }
+
+    /// Byte n of the stream.
+    fn byte(n: u32) -> u8 {
+        (n.wrapping_mul(2_654_435_761) >> 24) as u8
+    }
+
+    /// Random ranges against one flag a byte: bytes, ranges and what comes out.
+    #[test]
+    fn agrees_with_a_model_that_keeps_every_byte() {
+        let pool = pool();
+        for seed in 0..300 {
+            let mut rng = Rng::new(seed);
+            let base = Seq(u32::MAX - 500);
+            let mut queue = ReassemblyQueue::default();
+            let mut have = vec![false; 12_000];
+            let mut nxt = 0u32;
+            for _ in 0..60 {
+                if rng.below(4) > 0 {
+                    let start = nxt + 1 + rng.below(800);
+                    let len = 1 + rng.below(200);
+                    let mut frame = pool.alloc().unwrap();
+                    let bytes: Vec<u8> = (start..start + len).map(byte).collect();
+                    assert!(frame.extend_from_slice(&bytes));
+                    let new = queue.insert(base + start, frame);
+                    let range = &mut have[start as usize..(start + len) as usize];
+                    assert_eq!(new as usize, range.iter().filter(|h| !**h).count(), "seed {seed}");
+                    range.fill(true);
+                } else {
+                    nxt += rng.below(150);
+                    while let Some(frame) = queue.pop(base + nxt) {
+                        for &b in frame.data() {
+                            assert!(have[nxt as usize] && b == byte(nxt), "seed {seed}");
+                            nxt += 1;
+                        }
+                    }
+                    have[..nxt as usize].fill(false);
+                }
+                let held = have.iter().filter(|h| **h).count();
+                assert_eq!(queue.bytes as usize, held, "seed {seed}");
+                let mut ranges = Vec::new();
+                let mut n = 0;
+                while n < have.len() {
+                    let len = have[n..].iter().take_while(|h| **h).count();
+                    if len > 0 {
+                        ranges.push((base + n as u32, base + (n + len) as u32));
+                    }
+                    n += len.max(1);
+                }
+                let mut got = queue.range_list();
+                // A range popped in part keeps its old start until it is popped whole.
+                if let (Some(first), Some(want)) = (got.first_mut(), ranges.first()) {
+                    first.0 = first.0.max(want.0);
+                }
+                assert_eq!(got, ranges, "seed {seed}");
+            }
+        }
+        assert_eq!(pool.free(), 4096);
+    }
+
+    #[test]
+    fn the_newest_range_is_named_first() {
+        let pool = pool();
+        let mut queue = ReassemblyQueue::default();
+        for start in [10, 30, 50, 70, 30] {
+            let mut frame = pool.alloc().unwrap();
+            assert!(frame.extend_from_slice(&[0; 5]));
+            queue.insert(Seq(start), frame);
+        }
+        let mut blocks = [(Seq(0), Seq(0)); 3];
+        assert_eq!(queue.blocks(&mut blocks), 3);
+        assert_eq!(blocks.map(|b| b.0.0), [30, 70, 50]);
+    }
+}

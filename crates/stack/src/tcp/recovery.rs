@@ -1,0 +1,244 @@
+//! Loss recovery and what it does to the congestion window.
+//!
+//! With SACK, RACK decides what is lost (RFC 8985, `rack_tlp`); it contains the three-duplicates rule of RFC 6675. Without
+//! SACK, duplicate acknowledgements are counted (RFC 5681 §3.2, RFC 6582). Either way the losses are marked on the
+//! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
+//! during the episode.
+
+use super::connection::{Connection, Flags, NEVER, RtxTimer};
+use super::lane::Core;
+use super::flight::{Phase, Prr};
+use super::congestion::Acked;
+use super::input::AckReport;
+use super::sent::Delivered;
+use crate::time::Time;
+
+/// Duplicates that mean loss (RFC 5681 §3.2).
+pub(crate) const DUP_THRESH: u32 = 3;
+
+impl Connection {
+    /// An acknowledgement while data was outstanding.
+    pub(crate) fn recover(&mut self, core: &mut Core, now: Time, report: &AckReport) {
+        let lost_before = self.tx.as_ref().map_or(0, |tx| tx.sent.lost);
+        if self.has(Flags::SACK) {
+            self.rack_update(core, now, report);
+        } else {
+            self.count_duplicates(report);
+        }
+        // What is echoed in the acknowledgement that ends an episode was marked before it (RFC 3168 §6.1.2).
+        let marked = report.ece && !self.leave_recovery(report);
+        self.enter_recovery(core, report, marked);
+        let mss = self.effective_mss();
+        let outstanding = self.outstanding();
+        let una_advanced = report.acked > 0;
+        let ssthresh = self.congestion.ssthresh;
+        let Some(tx) = &mut self.tx else { return };
+        match tx.phase {
+            Phase::Recovery | Phase::Cwr => {
+                let in_flight = tx.in_flight(outstanding);
+                let safe = una_advanced && tx.sent.lost <= lost_before;
+                let delivered = report.delivered.bytes;
+                let more = tx.prr.allowance(in_flight, ssthresh, delivered, mss, safe);
+                self.congestion.cwnd = (in_flight + more).max(mss);
+            }
+            Phase::Open | Phase::Loss => {
+                let used = self.has(Flags::CWND_LIMITED) || report.prior_in_flight >= self.congestion.cwnd;
+                if una_advanced && used {
+                    let bytes = report.delivered.bytes;
+                    self.congestion.on_ack(&Acked { bytes, mss, srtt_us: self.rtt.srtt, now });
+                }
+            }
+        }
+        // Whatever else happened, data in flight always has a timer.
+        if una_advanced || report.delivered.sacked > 0 || self.rtx_at == NEVER {
+            self.rearm_rtx(core, now, una_advanced);
+        }
+    }
+
+    /// RFC 5681 §3.2 and RFC 6582 §3.2 without SACK: each duplicate says that one segment has left the network.
+    fn count_duplicates(&mut self, report: &AckReport) {
+        let mss = self.effective_mss();
+        let outstanding = self.outstanding();
+        let Some(tx) = &mut self.tx else { return };
+        if report.duplicate {
+            tx.dupacks += 1;
+            let most = outstanding.saturating_sub(tx.sent.front().map_or(0, |front| front.len));
+            tx.reno_sacked = (tx.reno_sacked + mss).min(most);
+            if tx.dupacks == DUP_THRESH && tx.phase != Phase::Loss {
+                tx.sent.mark_lost(0);
+            }
+        } else if report.acked > 0 {
+            if tx.phase == Phase::Recovery && self.snd_una < tx.high_seq {
+                // RFC 6582 §3.2, step 3, partial acknowledgement: the next hole is lost too.
+                tx.reno_sacked = tx.reno_sacked.saturating_sub(report.acked.saturating_sub(mss));
+                tx.reno_sacked =
+                    tx.reno_sacked.min(outstanding.saturating_sub(tx.sent.front().map_or(0, |f| f.len)));
+                if !tx.sent.is_empty() {
+                    tx.sent.mark_lost(0);
+                }
+            } else {
+                tx.dupacks = 0;
+                tx.reno_sacked = 0;
+            }
+        }
+    }
+
+    /// Everything that was out when the episode began has arrived.
+    fn leave_recovery(&mut self, report: &AckReport) -> bool {
+        let una = self.snd_una;
+        let ssthresh = self.congestion.ssthresh;
+        let Some(tx) = &mut self.tx else { return false };
+        if tx.phase == Phase::Open || report.acked == 0 || una < tx.high_seq {
+            return false;
+        }
+        if matches!(tx.phase, Phase::Recovery | Phase::Cwr) {
+            // RFC 6937 §3, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
+            self.congestion.cwnd = ssthresh;
+        }
+        tx.phase = Phase::Open;
+        tx.dupacks = 0;
+        tx.reno_sacked = 0;
+        // RFC 8985 §6.2: a widened reordering window is tried for some recoveries.
+        self.reordering.persist = self.reordering.persist.saturating_sub(1);
+        if self.reordering.persist == 0 {
+            self.reordering.more = 0;
+        }
+        true
+    }
+
+    /// Losses found by a timer: begins an episode as an acknowledgement would have.
+    pub(crate) fn recover_after_timer(&mut self, core: &mut Core) {
+        let (outstanding, mss) = (self.outstanding(), self.effective_mss());
+        let Some(tx) = &self.tx else { return };
+        let report = AckReport {
+            delivered: Delivered::default(),
+            acked: 0,
+            prior_in_flight: tx.in_flight(outstanding) + (tx.sent.lost - tx.sent.retrans),
+            duplicate: false,
+            dsack: false,
+            ece: false,
+        };
+        self.enter_recovery(core, &report, false);
+        let ssthresh = self.congestion.ssthresh;
+        let Some(tx) = &mut self.tx else { return };
+        if tx.phase == Phase::Recovery {
+            let in_flight = tx.in_flight(outstanding);
+            self.congestion.cwnd = (in_flight + tx.prr.allowance(in_flight, ssthresh, 0, mss, false)).max(mss);
+        }
+    }
+
+    /// Begins an episode if something is newly lost, or if the peer echoes congestion (RFC 3168 §6.1.2).
+    fn enter_recovery(&mut self, core: &mut Core, report: &AckReport, marked: bool) {
+        let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
+        let Some(tx) = &mut self.tx else { return };
+        if una == nxt {
+            return;
+        }
+        let loss = tx.sent.lost > 0 && matches!(tx.phase, Phase::Open | Phase::Cwr);
+        let mark = marked && tx.phase == Phase::Open;
+        if !loss && !mark {
+            return;
+        }
+        let reduce = tx.phase == Phase::Open;
+        tx.phase = if loss { Phase::Recovery } else { Phase::Cwr };
+        tx.high_seq = nxt;
+        if loss {
+            core.stats.sack_recovery_episodes += 1;
+        } else {
+            core.stats.ecn_reductions += 1;
+        }
+        if self.has(Flags::ECN) {
+            self.set(Flags::CWR);
+        }
+        if reduce {
+            let flight_size = nxt.since(una) + report.acked;
+            self.congestion.on_congestion(flight_size, mss);
+            if let Some(tx) = &mut self.tx {
+                tx.prr = Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
+            }
+        }
+    }
+
+    /// A retransmission timeout (RFC 6298 §5.4, RFC 5681 §3.1, RFC 6675 §5.1): everything not selectively acknowledged is
+    /// deemed lost, and the window is one segment.
+    pub(crate) fn timeout_recovery(&mut self, core: &mut Core) {
+        let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
+        let Some(tx) = &mut self.tx else { return };
+        // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
+        let first = self.backoff == 0 && (tx.phase == Phase::Open || una >= tx.high_seq);
+        if tx.sent.mark_all_lost() {
+            core.stats.sack_reneges += 1;
+        }
+        let fresh = first || tx.phase == Phase::Open;
+        tx.phase = Phase::Loss;
+        tx.high_seq = nxt;
+        tx.dupacks = 0;
+        tx.reno_sacked = 0;
+        tx.tlp_end = None;
+        self.congestion.on_timeout(nxt.since(una), mss, fresh);
+        self.clear(Flags::PROBE_TAIL);
+    }
+
+    /// Sets the one retransmission timer for what is outstanding now (RFC 6298 §5.2, §5.3; RFC 8985 §7.2).
+    pub(crate) fn rearm_rtx(&mut self, core: &Core, now: Time, restart: bool) {
+        if self.outstanding() == 0 {
+            if !self.rtx_kind_is_probe() {
+                self.rtx_at = NEVER;
+            }
+            return;
+        }
+        if self.rack_timer_pending() {
+            return;
+        }
+        // A tail loss probe is for a connection without known losses.
+        let troubled = self.tx.as_ref().is_some_and(|tx| tx.phase != Phase::Open || tx.sent.sacked > 0);
+        let no_probe = troubled && self.rtx_kind == RtxTimer::Tlp;
+        if restart || no_probe || self.rtx_at == NEVER || self.rtx_kind_is_probe() {
+            self.arm_rto(core, now);
+        }
+        self.arm_tail_probe(core, now);
+    }
+}
+
+impl Prr {
+    /// RFC 6937 §3: how much more may be sent on this acknowledgement. `safe`: it acknowledged in sequence and told of no
+    /// new loss (the SafeACK of the protocol's revision), so the bound may grow as in slow start.
+    fn allowance(&mut self, in_flight: u32, ssthresh: u32, delivered: u32, mss: u32, safe: bool) -> u32 {
+        self.delivered = self.delivered.saturating_add(delivered);
+        let more = if in_flight > ssthresh {
+            let target =
+                (u64::from(self.delivered) * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs.max(1)));
+            (target.min(u64::from(u32::MAX)) as u32).saturating_sub(self.out)
+        } else {
+            let mut limit = self.delivered.saturating_sub(self.out);
+            if safe {
+                limit = limit.max(delivered) + mss;
+            }
+            limit.min(ssthresh - in_flight)
+        };
+        // The first retransmission goes out at once.
+        if self.out == 0 { more.max(mss) } else { more }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6937 §3: over a round that delivers everything, ssthresh/RecoverFS of it is sent.
+    #[test]
+    fn reduction_is_spread_over_the_round() {
+        let mut prr = Prr { delivered: 0, out: 0, recover_fs: 20_000 };
+        let mut in_flight = 19_000u32;
+        let mut sent = 0;
+        for _ in 0..19 {
+            in_flight -= 1000;
+            let more = prr.allowance(in_flight, 14_000, 1000, 1000, false) / 1000 * 1000;
+            prr.out += more;
+            sent += more;
+            in_flight += more;
+        }
+        assert!((13_000..=15_000).contains(&sent), "{sent}");
+        assert!(in_flight <= 14_000, "{in_flight}");
+    }
+}

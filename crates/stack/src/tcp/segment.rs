@@ -1,0 +1,164 @@
+//! A received segment: what its header says, and its payload.
+
+use super::stats::DropReason;
+use super::table::Tuple;
+use super::{Seq, TCP};
+use crate::packet::IpInput;
+use crate::wire::{Malformed, Sum, TcpFlags, TcpHeader, TcpOptions};
+use core::net::IpAddr;
+use flowlane_sys::frame::{Checksum, Frame, Segmentation};
+
+/// A segment on its way through input processing.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) seq: Seq,
+    pub(crate) ack: Seq,
+    pub(crate) flags: TcpFlags,
+    pub(crate) window: u16,
+    pub(crate) options: TcpOptions,
+    /// Payload bytes left after trimming.
+    pub(crate) len: u32,
+    /// Segments that the link or the lane merged into this one.
+    pub(crate) merged: u32,
+    /// Payload bytes of the largest of them.
+    pub(crate) largest: u32,
+    /// ECN field of the IP header.
+    pub(crate) ecn: u8,
+    /// The payload, perhaps a chain.
+    pub(crate) frame: Option<Frame>,
+    /// Flow hash and its type.
+    pub(crate) hash: u32,
+    pub(crate) hash_type: u8,
+    pub(crate) mtu: u16,
+}
+
+/// The pseudo-header's sum (RFC 9293 §3.1).
+#[inline]
+pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Sum::pseudo_v4(src, dst, TCP, len as u16),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Sum::pseudo_v6(src, dst, TCP, len as u32),
+        _ => Sum::EMPTY,
+    }
+}
+
+/// RFC 9293 §3.1, MUST-3: the checksum is checked, unless the link has.
+#[inline]
+fn is_intact(packet: &IpInput, len: usize) -> bool {
+    let frame = &packet.frame;
+    if frame.meta().checksum != Checksum::InPacket {
+        return true;
+    }
+    let sum = pseudo(packet.ip.src, packet.ip.dst, len);
+    if !frame.is_chained() {
+        return sum.add_bytes(frame.data()).is_intact();
+    }
+    let mut at = 0;
+    let add = |sum: Sum, chunk: &[u8]| {
+        let sum = sum.add_bytes_at(at, chunk);
+        at += chunk.len();
+        sum
+    };
+    frame.chunks().fold(sum, add).is_intact()
+}
+
+impl Segment {
+    /// Reads and checks a packet. The tuple is seen from our end.
+    #[inline]
+    pub(crate) fn parse(mut packet: IpInput) -> Result<(Tuple, Segment), DropReason> {
+        // RFC 9293 §3.9.2.3, MUST-57: no segments to broadcast or multicast addresses, nor from them.
+        if !packet.ip.unicast || !is_plain(packet.ip.src) {
+            return Err(DropReason::NotUnicast);
+        }
+        let (header, data) = TcpHeader::parse(packet.frame.data()).map_err(|malformed| match malformed {
+            Malformed::TcpShort => DropReason::Short,
+            _ => DropReason::BadHeaderLength,
+        })?;
+        let total = packet.frame.chain_len();
+        if !is_intact(&packet, total) {
+            return Err(DropReason::BadChecksum);
+        }
+        if header.src_port == 0 || header.dst_port == 0 {
+            return Err(DropReason::PortZero);
+        }
+        // RFC 9293 §3.2, MUST-7: a list of options that makes no sense must not crash anything; Linux and the BSDs read
+        // what made sense and so does this.
+        let options = TcpOptions::parse(&packet.frame.data()[20..data.start]);
+        if !packet.frame.trim_front(data.start) {
+            return Err(DropReason::BadFrame);
+        }
+        let len = (total - data.start) as u32;
+        let meta = *packet.frame.meta();
+        let (merged, largest) = match meta.segmentation {
+            Segmentation::TcpV4 | Segmentation::TcpV6 if meta.segment_size > 0 => {
+                let size = u32::from(meta.segment_size);
+                (len.div_ceil(size).max(1), size.min(len))
+            }
+            _ => (1, len),
+        };
+        let tuple = Tuple {
+            local: packet.ip.dst,
+            remote: packet.ip.src,
+            local_port: header.dst_port,
+            remote_port: header.src_port,
+        };
+        let segment = Segment {
+            seq: header.seq,
+            ack: header.ack,
+            flags: header.flags,
+            window: header.window,
+            options,
+            len,
+            merged,
+            largest,
+            ecn: packet.ip.traffic_class & 3,
+            frame: Some(packet.frame),
+            hash: meta.hash,
+            hash_type: meta.hash_type,
+            mtu: packet.ip.mtu,
+        };
+        Ok((tuple, segment))
+    }
+
+    #[inline]
+    pub(crate) fn is(&self, flags: TcpFlags) -> bool {
+        self.flags.intersects(flags)
+    }
+
+    /// Sequence numbers it takes (SEG.LEN of RFC 9293 §3.4).
+    #[inline]
+    pub(crate) fn sequence_len(&self) -> u32 {
+        self.len + u32::from(self.is(TcpFlags::SYN)) + u32::from(self.is(TcpFlags::FIN))
+    }
+
+    /// The first sequence number after it.
+    #[inline]
+    pub(crate) fn end(&self) -> Seq {
+        self.seq + self.sequence_len()
+    }
+
+    /// Takes `n` bytes of payload off the front.
+    pub(crate) fn trim_front(&mut self, n: u32) {
+        self.seq += n;
+        self.len -= n;
+        let mut left = n as usize;
+        while let Some(frame) = &mut self.frame {
+            let here = frame.len().min(left);
+            let trimmed = frame.trim_front(here);
+            debug_assert!(trimmed);
+            left -= here;
+            if left == 0 {
+                return;
+            }
+            self.frame = frame.take_next();
+        }
+    }
+}
+
+/// An address a connection can be with.
+pub(crate) fn is_plain(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()),
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_multicast()),
+    }
+}

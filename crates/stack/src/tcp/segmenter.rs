@@ -1,0 +1,185 @@
+//! Whether new data may be sent, and how much at once.
+//!
+//! RFC 9293 §3.8.6.2.1 (silly window avoidance of the sender), §3.7.4 (Nagle, in Minshall's form: only an outstanding
+//! *small* segment holds back another one), RFC 5681 §4.1 (restart after idle), RFC 3042 (limited transmit, which needs no
+//! code of its own: duplicate acknowledgements take bytes out of the network and so make room in the window).
+
+use super::connection::{Connection, Flags, RtxTimer};
+use super::lane::Core;
+use super::output::Plan;
+use crate::packet::Cx;
+use crate::wire::TcpFlags;
+
+/// The largest batch for the link to cut: the IP length field has 16 bits, and headers need room in it.
+const MAX_BATCH: u32 = 65_535 - 120;
+
+impl Connection {
+    /// The next segment of new data, or our FIN.
+    pub(crate) fn plan_new(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
+        let unsent = self.unsent();
+        let fin = self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT);
+        if unsent == 0 {
+            // What is not there to be sent does not test the congestion window (RFC 9438 §5.8, RFC 7661).
+            self.note_limited(false);
+            return if fin { Some(self.plan(0, true, 0)) } else { None };
+        }
+        let outstanding = self.outstanding();
+        if outstanding == 0 {
+            self.restart_after_idle(core, cx);
+        }
+        let mss = self.effective_mss();
+        let in_flight = self.tx.as_ref().map_or(0, |tx| tx.in_flight(outstanding));
+        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+        let usable = if outstanding > self.snd_wnd { 0 } else { window };
+        let congestion = self.congestion.cwnd.saturating_sub(in_flight);
+        // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3).
+        let congestion = if self.has(Flags::PROBE_TAIL) { congestion.max(mss) } else { congestion };
+        let len = unsent.min(usable);
+        if len == 0 {
+            self.note_limited(false);
+            self.persist_if_stuck(core, cx.now);
+            return None;
+        }
+        // Whole segments only as far as the congestion window goes; a last small one may overshoot it by less than one.
+        if congestion < mss && congestion < len {
+            self.note_limited(true);
+            return None;
+        }
+        let batch = self.batch_limit(cx, mss);
+        let mut len = len.min(batch).min(congestion.max(len.min(mss)));
+        if len > mss {
+            len -= len % mss;
+        }
+        if len < mss && !self.small_may_go(len, unsent, fin) {
+            self.note_limited(false);
+            self.persist_if_stuck(core, cx.now);
+            return None;
+        }
+        Some(self.plan(len, fin && len == unsent, mss))
+    }
+
+    fn plan(&mut self, len: u32, fin: bool, segment_size: u32) -> Plan {
+        let end = self.snd_nxt + len;
+        let mut flags = TcpFlags::ACK;
+        if fin {
+            flags |= TcpFlags::FIN;
+        }
+        // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended and where the buffer ran empty.
+        let written = self.push_seq > self.snd_nxt && self.push_seq <= end;
+        if len > 0 && (written || len == self.unsent()) {
+            flags |= TcpFlags::PSH;
+        }
+        Plan { seq: self.snd_nxt, offset: self.snd_nxt.since(self.data_seq()), len, flags, segment_size }
+    }
+
+    /// RFC 9293 §3.8.6.2.1, MUST-38, with Nagle: may a segment of `len` bytes, less than a full one, be sent?
+    fn small_may_go(&self, len: u32, unsent: u32, fin: bool) -> bool {
+        if self.has(Flags::FORCE) || self.has(Flags::PROBE_TAIL) {
+            return true;
+        }
+        if len == unsent {
+            if fin {
+                return true;
+            }
+            if self.has(Flags::CORK) || self.has(Flags::MORE) {
+                return false;
+            }
+            // (3) of the rule; without NODELAY only if no small segment is outstanding.
+            if self.has(Flags::NODELAY) || self.outstanding() == 0 || self.snd_sml <= self.snd_una {
+                return true;
+            }
+            return false;
+        }
+        // The window is what limits it: half the largest window ever seen is worth a segment.
+        len >= self.max_snd_wnd / 2
+    }
+
+    fn batch_limit(&self, cx: &Cx<'_>, mss: u32) -> u32 {
+        let offload = (cx.offload.segmentation as u64).min(u64::from(MAX_BATCH)) as u32;
+        if offload <= mss { mss } else { offload - offload % mss }
+    }
+
+    fn note_limited(&mut self, by_cwnd: bool) {
+        // In slow start a window used by half still counts as used: it doubles in one round.
+        let outstanding = self.outstanding();
+        let half = self.congestion.in_slow_start() && outstanding.saturating_mul(2) >= self.congestion.cwnd;
+        self.put(Flags::CWND_LIMITED, by_cwnd || half);
+    }
+
+    /// RFC 5681 §4.1: after an idle retransmission timeout the old window says nothing about the path.
+    fn restart_after_idle(&mut self, core: &Core, cx: &Cx<'_>) {
+        let now = cx.now.as_millis() as u32;
+        let idle_us = u64::from(now.wrapping_sub(self.sent_ms)) * 1000;
+        let rto = u64::from(self.rtt.rto.max(1));
+        if core.config.slow_start_after_idle && self.sent_ms != 0 && idle_us > rto {
+            let initial = self.effective_mss() * u32::from(core.config.initial_window);
+            self.congestion.on_idle((idle_us / rto).min(31) as u32, initial);
+            self.sent_ms = now;
+        }
+    }
+
+    /// Nothing is in flight and nothing may be sent: only a timer can get the connection going again (RFC 9293 §3.8.6.1,
+    /// §3.8.6.2.1 (4)).
+    fn persist_if_stuck(&mut self, core: &Core, now: crate::time::Time) {
+        if self.outstanding() != 0 || self.rtx_at != super::connection::NEVER {
+            return;
+        }
+        let held = self.has(Flags::CORK) || self.has(Flags::MORE);
+        if self.snd_wnd > 0 && held && self.unsent() <= self.snd_wnd {
+            self.rtx_kind = RtxTimer::Cork;
+            self.rtx_at = now + CORK;
+        } else {
+            self.rtx_kind = RtxTimer::Persist;
+            self.rtx_at = now + self.rtt.timeout(self.backoff, &core.config);
+            if let Some(tx) = &mut self.tx {
+                tx.since.get_or_insert(now);
+            }
+        }
+    }
+
+    /// The window to announce, in the header's units, and notes what has been promised.
+    ///
+    /// RFC 9293 §3.8.6.2.2, MUST-39: the right edge moves in steps worth having; MUST-34/SHLD-14: it never moves back.
+    pub(crate) fn advertise(&mut self, core: &Core) -> u16 {
+        let lane_full = core.memory >= core.config.max_memory;
+        let free = if lane_full { 0 } else { self.recv_limit.saturating_sub(self.readable()) };
+        let mut right = (self.rcv_nxt + free).max(self.rcv_adv);
+        let step = (self.recv_limit / 2).min(u32::from(self.rcv_mss));
+        if right.since(self.rcv_adv) < step {
+            right = self.rcv_adv;
+        }
+        let window = if right > self.rcv_nxt { right.since(self.rcv_nxt) } else { 0 };
+        // RFC 7323 §2.4: rounded so that the edge that the peer computes does not move back.
+        let shift = self.rcv_scale;
+        let shown = window.div_ceil(1 << shift).min(0xffff);
+        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (shown << shift));
+        shown as u16
+    }
+
+    /// After the application has read: is the window worth announcing anew?
+    pub(crate) fn window_opened(&mut self, core: &Core) {
+        if !self.state.may_receive() || core.memory >= core.config.max_memory {
+            return;
+        }
+        let free = self.recv_limit.saturating_sub(self.readable());
+        let right = self.rcv_nxt + free;
+        let opened = if right > self.rcv_adv { right.since(self.rcv_adv) } else { 0 };
+        let shown = self.rcv_wnd();
+        let worth = (self.recv_limit / 2).min(2 * u32::from(self.rcv_mss));
+        if opened >= worth && (opened >= shown || shown < 2 * u32::from(self.rcv_mss)) {
+            self.set(Flags::ACK_NOW);
+        }
+    }
+
+    pub(crate) fn reply_meta(&self) -> super::lane::ReplyMeta {
+        super::lane::ReplyMeta { hash: self.hash, hash_type: self.hash_type, tos: self.tos }
+    }
+
+    /// Whether the retransmission timer is not about data in flight.
+    pub(crate) fn rtx_kind_is_probe(&self) -> bool {
+        matches!(self.rtx_kind, RtxTimer::Persist | RtxTimer::Cork)
+    }
+}
+
+/// How long a cork may hold data back.
+const CORK: core::time::Duration = core::time::Duration::from_millis(200);

@@ -1,0 +1,178 @@
+//! Closing, in every order.
+
+use super::*;
+
+/// RFC 9293 §3.6, figure 12: we close first.
+#[test]
+fn active_close() {
+    let mut s = Scene::established(Scene::config());
+    s.shutdown();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    assert_eq!(s.state(), State::FinWait1);
+    send!(s, 20, ". 1:1(0) ack 2");
+    assert_eq!(s.state(), State::FinWait2);
+    send!(s, 30, "P. 1:101(100) ack 2");
+    s.expect_read(100);
+    recv!(s, 30, ". 2:2(0) ack 101");
+    send!(s, 40, "F. 101:101(0) ack 2");
+    recv!(s, 40, ". 2:2(0) ack 102");
+    assert_eq!(s.state(), State::TimeWait);
+    assert_eq!(s.read_result(), Ok(0));
+    s.close();
+    assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 1));
+    s.quiet(60_041);
+    assert_eq!(s.tcp.time_waits(), 0);
+}
+
+/// The peer closes first: CLOSE-WAIT, LAST-ACK, gone.
+#[test]
+fn passive_close() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "F. 1:1(0) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 2");
+    assert_eq!(s.state(), State::CloseWait);
+    assert_eq!(s.read_result(), Ok(0));
+    s.write(100);
+    recv!(s, 10, "P. 1:101(100) ack 2");
+    s.close();
+    recv!(s, 10, "F. 101:101(0) ack 2");
+    send!(s, 20, ". 2:2(0) ack 102");
+    assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 0));
+    assert_eq!(s.tcp.buffer_memory(), 0);
+}
+
+/// RFC 9293 §3.6, figure 13: both at once.
+#[test]
+fn simultaneous_close() {
+    let mut s = Scene::established(Scene::config());
+    s.shutdown();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    send!(s, 12, "F. 1:1(0) ack 1");
+    recv!(s, 12, ". 2:2(0) ack 2");
+    assert_eq!(s.state(), State::Closing);
+    send!(s, 20, ". 2:2(0) ack 2");
+    assert_eq!(s.state(), State::TimeWait);
+}
+
+/// FIN and the acknowledgement of ours in one segment: FIN-WAIT-1 to TIME-WAIT.
+#[test]
+fn fin_with_acknowledgement() {
+    let mut s = Scene::established(Scene::config());
+    s.close();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    send!(s, 20, "F. 1:1(0) ack 2");
+    recv!(s, 20, ". 2:2(0) ack 2");
+    assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 1));
+}
+
+/// The FIN rides on the last data, and is sent again with it.
+#[test]
+fn fin_with_data_is_retransmitted() {
+    let mut s = Scene::established(TcpConfig { sack: false, ..Scene::config() });
+    send!(s, 10, ". 1:1(0) ack 1 win 0");
+    s.write(1500);
+    s.shutdown();
+    send!(s, 11, ". 1:1(0) ack 1 win 9000");
+    recv!(s, 11, ". 1:1001(1000) ack 1");
+    recv!(s, 11, "FP. 1001:1501(500) ack 1");
+    send!(s, 20, ". 1:1(0) ack 1001");
+    recv!(s, 230, "FP. 1001:1501(500) ack 1");
+    send!(s, 240, ". 1:1(0) ack 1501");
+    recv!(s, 450, "F. 1501:1501(0) ack 1");
+    send!(s, 460, ". 1:1(0) ack 1502");
+    assert_eq!(s.state(), State::FinWait2);
+}
+
+/// A FIN that comes before the data it follows waits for it.
+#[test]
+fn an_early_fin() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "F. 1001:2001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 1001:2001>");
+    assert_eq!(s.state(), State::Established);
+    send!(s, 12, ". 1:1001(1000) ack 1");
+    recv!(s, 12, ". 1:1(0) ack 2002 <>");
+    assert_eq!(s.state(), State::CloseWait);
+    s.expect_read(2000);
+    assert_eq!(s.read_result(), Ok(0));
+}
+
+/// RFC 9293 §3.6.1, RFC 2525 §2.17: closing with unread data resets.
+#[test]
+fn close_with_unread_data_resets() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001");
+    s.close();
+    recv!(s, 10, "R. 1:1(0) ack 1001");
+    assert_eq!(s.tcp.connections(), 0);
+}
+
+/// Data after close is answered with a reset.
+#[test]
+fn data_after_close_resets() {
+    let mut s = Scene::established(Scene::config());
+    s.close();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    send!(s, 20, ". 1:1(0) ack 2");
+    send!(s, 30, "P. 1:101(100) ack 2");
+    recv!(s, 30, "R. 2:2(0) ack 1");
+    assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 0));
+    assert_eq!(s.dropped(DropReason::AfterClose), 1);
+}
+
+/// A closed socket does not stay in FIN-WAIT-2 for ever; half-closed with its handle it does.
+#[test]
+fn fin_wait_2_ends() {
+    for detached in [true, false] {
+        let mut s = Scene::established(Scene::config());
+        if detached { s.close() } else { s.shutdown() }
+        recv!(s, 10, "F. 1:1(0) ack 1");
+        send!(s, 20, ". 1:1(0) ack 2");
+        s.quiet(60_019);
+        assert_eq!(s.tcp.connections(), 1);
+        s.quiet(60_021);
+        assert_eq!(s.tcp.connections(), usize::from(!detached));
+    }
+}
+
+/// RFC 9293 §3.10.5: ABORT; SO_LINGER of zero; SO_LINGER with time.
+#[test]
+fn linger() {
+    let mut s = Scene::established(Scene::config());
+    s.set(|o| o.linger = Some(Duration::ZERO));
+    s.write(10);
+    recv!(s, 10, "P. 1:11(10) ack 1");
+    s.close();
+    recv!(s, 10, "R. 11:11(0) ack 1");
+    assert_eq!(s.tcp.connections(), 0);
+
+    let mut s = Scene::established(TcpConfig { sack: false, ..Scene::config() });
+    s.set(|o| o.linger = Some(Duration::from_millis(100)));
+    s.write(10);
+    s.close();
+    recv!(s, 10, "P. 1:11(10) ack 1");
+    recv!(s, 10, "F. 11:11(0) ack 1");
+    recv!(s, 110, "R. 12:12(0) ack 1");
+    assert_eq!(s.tcp.connections(), 0);
+}
+
+/// Writing after the end is an error of its own; reading what came before a reset is not.
+#[test]
+fn results_at_the_end() {
+    let mut s = Scene::established(Scene::config());
+    s.shutdown();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    let id = s.id.unwrap();
+    assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, b"x")), Err(SendError::Closed));
+    send!(s, 20, "P. 1:11(10) ack 2");
+    send!(s, 20, "R 11:11(0)");
+    s.expect_read(10);
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::Reset)));
+    assert_eq!(s.tcp.take_failure(id), Ok(Some(Failure::Reset)));
+    assert_eq!(s.tcp.take_failure(id), Ok(None));
+    assert_eq!(s.read_result(), Ok(0));
+    s.close();
+    assert_eq!(s.tcp.connections(), 0);
+    assert_eq!(s.tcp.buffer_memory(), 0);
+}

@@ -1,0 +1,87 @@
+//! SYN cookies (RFC 4987).
+
+use super::*;
+
+fn scene(mode: SynCookies) -> Scene {
+    let mut s = Scene::new(TcpConfig { syn_cookies: mode, ..TcpConfig::default() });
+    let options = ListenOptions { syn_backlog: 2, backlog: 100, ..ListenOptions::default() };
+    s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
+    s
+}
+
+/// Nothing is remembered, and yet the options survive in the timestamp.
+#[test]
+fn options_survive() {
+    let mut s = scene(SynCookies::Always);
+    send!(s, 0, "SEW 0:0(0) win 65000 <mss 1450,sackOK,TS 500 0,wscale 9>");
+    let ts = s.clone_ts();
+    recv!(s, 0, &format!("S.E 0:0(0) ack 1 <mss 1460,sackOK,TS {ts} 500,wscale 7>"));
+    assert_eq!(s.tcp.connections(), 0);
+    send!(s, 50, &format!("P. 1:11(10) ack 1 win 100 <TS 550 {ts}>"));
+    s.accept();
+    let info = s.info();
+    assert_eq!((info.snd_mss, info.snd_wnd), (1440, 100 << 9));
+    assert!(info.sack && info.timestamps && info.ecn);
+    assert_eq!(info.window_scale, Some((7, 9)));
+    s.expect_read(10);
+    assert_eq!((s.tcp.stats().cookies_sent, s.tcp.stats().cookies_received), (1, 1));
+}
+
+/// Without timestamps only the segment size does.
+#[test]
+fn without_timestamps() {
+    let mut s = scene(SynCookies::Always);
+    send!(s, 0, "S 0:0(0) win 65000 <mss 600,sackOK,wscale 9>");
+    recv!(s, 0, "S. 0:0(0) ack 1 <mss 1460>");
+    send!(s, 1, ". 1:1(0) ack 1 win 100");
+    s.accept();
+    assert_eq!((s.info().snd_mss, s.info().snd_wnd, s.info().sack), (536, 100, false));
+}
+
+/// A guess is no cookie, and an old one is none any more.
+#[test]
+fn guesses_fail() {
+    let mut s = scene(SynCookies::Always);
+    send!(s, 0, "S 0:0(0) <mss 1460>");
+    recv!(s, 0, "S. 0:0(0) ack 1 <mss 1460>");
+    for guess in 2..200 {
+        send!(s, 1, &format!(". 1:1(0) ack {guess}"));
+    }
+    send!(s, 1, ". 2:2(0) ack 1");
+    assert_eq!((s.tcp.connections(), s.tcp.stats().cookies_bad), (0, 199));
+    send!(s, 127_000, "S 7:7(0) <mss 1460>");
+    s.drain();
+    s.iss = Some(s.iss.unwrap());
+    send!(s, 300_000, ". 8:8(0) ack 1");
+    assert_eq!(s.tcp.connections(), 0);
+}
+
+/// A flood fills the backlog; cookies let the honest in.
+#[test]
+fn a_flood() {
+    let mut s = scene(SynCookies::WhenFull);
+    for port in 0..100 {
+        s.peer_port = 1000 + port;
+        send!(s, 0, "S 0:0(0) <mss 1460>");
+    }
+    s.drain();
+    s.heard.clear();
+    assert_eq!((s.tcp.connections(), s.tcp.stats().cookies_sent), (2, 98));
+    s.peer_port = 7;
+    send!(s, 0, "S 0:0(0) <mss 1460>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    send!(s, 1, ". 1:1(0) ack 1");
+    s.accept();
+    assert_eq!(s.state(), State::Established);
+}
+
+/// With cookies off the flood wins, and is counted.
+#[test]
+fn off() {
+    let mut s = scene(SynCookies::Off);
+    for port in 0..10 {
+        s.peer_port = 1000 + port;
+        send!(s, 0, "S 0:0(0) <mss 1460>");
+    }
+    assert_eq!(s.dropped(DropReason::SynBacklogFull), 8);
+}

@@ -1,0 +1,201 @@
+//! ESTABLISHED: data both ways, acknowledgements, reassembly.
+
+use super::*;
+
+/// RFC 9293 §3.8.6.3 (MUST-58, MUST-59) and policy: the first segments are acknowledged at once; later every second full one.
+#[test]
+fn acknowledgements_are_quick_then_delayed() {
+    let mut s = Scene::established(Scene::config());
+    let mut at = 1;
+    for _ in 0..16 {
+        send!(s, 10, &format!(". {at}:{}(1000) ack 1", at + 1000));
+        at += 1000;
+        recv!(s, 10, &format!(". 1:1(0) ack {at}"));
+        s.expect_read(1000);
+    }
+    send!(s, 20, &format!(". {at}:{}(1000) ack 1", at + 1000));
+    s.quiet(59);
+    recv!(s, 60, &format!(". 1:1(0) ack {}", at + 1000));
+    at += 1000;
+    send!(s, 70, &format!(". {at}:{}(1000) ack 1", at + 1000));
+    s.quiet(71);
+    send!(s, 72, &format!(". {}:{}(1000) ack 1", at + 1000, at + 2000));
+    recv!(s, 72, &format!(". 1:1(0) ack {}", at + 2000));
+    assert_eq!(s.tcp.stats().delayed_acks_sent, 1);
+}
+
+/// An answer carries the acknowledgement.
+#[test]
+fn answers_carry_acknowledgements() {
+    let mut s = Scene::established(Scene::config());
+    s.until(10);
+    for n in 0..5u32 {
+        let at = 1 + n * 100;
+        s.speak(10, &format!("P. {at}:{}(100) ack {at}", at + 100));
+        let mut into = [0; 200];
+        let id = s.id.unwrap();
+        assert_eq!(s.with(|tcp, cx| tcp.recv(cx, id, &mut into)), Ok(100));
+        s.write(100);
+        recv!(s, 10, &format!("P. {at}:{}(100) ack {}", at + 100, at + 100));
+    }
+    s.quiet(15);
+}
+
+/// RFC 9293 §3.4, MUST-60: PSH where a write ends; segments full before.
+#[test]
+fn a_write_is_cut_into_segments() {
+    let mut s = Scene::established(Scene::config());
+    s.write(2500);
+    recv!(s, 10, ". 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1001:2001(1000) ack 1");
+    recv!(s, 10, "P. 2001:2501(500) ack 1");
+    send!(s, 20, ". 1:1(0) ack 2501");
+    assert_eq!(s.info().unacknowledged, 0);
+    s.quiet(2000);
+}
+
+/// RFC 6928: ten segments, then two more for each acknowledged (RFC 5681 §3.1).
+#[test]
+fn initial_window_and_slow_start() {
+    let mut s = Scene::established(Scene::config());
+    s.write(30_000);
+    for n in 0..10 {
+        recv!(s, 10, &format!(". {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
+    }
+    s.quiet(15);
+    send!(s, 20, ". 1:1(0) ack 2001");
+    for n in 10..14 {
+        recv!(s, 20, &format!(". {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
+    }
+    s.quiet(21);
+}
+
+/// RFC 9293 §3.10.7.4, seventh step; RFC 2018 §4: holes are reported, newest range first, and closed.
+#[test]
+fn reassembly_and_selective_acknowledgements() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 2001:3001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 2001:3001>");
+    send!(s, 10, ". 4001:5001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 4001:5001,sack 2001:3001>");
+    assert_eq!(s.read_result(), Err(RecvError::WouldBlock));
+    send!(s, 10, ". 3001:4001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 2001:5001>");
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001 <sack 2001:5001>");
+    send!(s, 10, ". 1001:2001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 5001 <>");
+    s.expect_read(5000);
+    assert_eq!(s.tcp.buffer_memory(), 0);
+}
+
+/// RFC 2883 §4: what came twice is reported once.
+#[test]
+fn duplicates_are_reported() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001 <>");
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001 <sack 1:1001>");
+    send!(s, 10, ". 2001:3001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001 <sack 2001:3001>");
+    send!(s, 10, ". 2001:3001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001 <sack 2001:3001,sack 2001:3001>");
+    assert_eq!(s.tcp.stats().dsacks_sent, 2);
+}
+
+/// Overlaps: what was received first stays, nothing is delivered twice.
+#[test]
+fn overlapping_segments() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 501:1501(1000) ack 1");
+    send!(s, 10, ". 1001:1301(300) ack 1");
+    send!(s, 10, ". 1201:2001(800) ack 1");
+    send!(s, 10, ". 1:701(700) ack 1");
+    s.expect_read(2000);
+    assert_eq!(s.read_result(), Err(RecvError::WouldBlock));
+}
+
+/// RFC 6093: urgent data is delivered in line, the pointer ignored.
+#[test]
+fn urgent_data_is_in_line() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "PU. 1:11(10) ack 1 urg 5");
+    s.expect_read(10);
+}
+
+/// A batch that the link merged counts as its segments.
+#[test]
+fn merged_segments_are_acknowledged_at_once() {
+    let mut s = Scene::established(Scene::config());
+    s.until(10);
+    for _ in 0..2 {
+        let (header, options, _) = s.parse(&format!("P. {}:0(0) ack 1", s.read + 1));
+        let mut frame = s.pool.alloc().unwrap();
+        header.emit(&options, frame.push_back(20).unwrap());
+        let payload: Vec<u8> = (s.read..s.read + 6000).map(byte).collect();
+        assert!(frame.extend_from_slice(&payload[..1500]));
+        for part in payload[1500..].chunks(1500) {
+            let mut next = s.pool.alloc().unwrap();
+            next.reset(0);
+            assert!(next.extend_from_slice(part));
+            frame.append(next);
+        }
+        let meta = frame.meta_mut();
+        meta.checksum = flowlane_sys::frame::Checksum::Verified;
+        meta.segmentation = flowlane_sys::frame::Segmentation::TcpV4;
+        meta.segment_size = 1000;
+        s.give(frame);
+        s.expect_read(6000);
+        let ack = s.read + 1;
+        recv!(s, 10, &format!(". 1:1(0) ack {ack}"));
+    }
+    assert_eq!(s.tcp.stats().merged_received, 10);
+    assert_eq!(s.tcp.stats().in_sequence_packets, 12);
+}
+
+/// Zero-copy reading gives the frames as they came.
+#[test]
+fn frames_are_handed_over() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    send!(s, 10, "FP. 1001:2001(1000) ack 1");
+    let id = s.id.unwrap();
+    for _ in 0..2 {
+        let frame = s.with(|tcp, cx| tcp.recv_frame(cx, id)).unwrap().unwrap();
+        assert_eq!(frame.len(), 1000);
+    }
+    assert!(s.with(|tcp, cx| tcp.recv_frame(cx, id)).unwrap().is_none());
+}
+
+/// Tiny segments share frames, so that they cannot tie up the pool.
+#[test]
+fn tiny_segments_share_frames() {
+    let mut s = Scene::established(Scene::config());
+    let free = s.pool.free();
+    for n in 0..1000 {
+        send!(s, 10, &format!(". {}:{}(1) ack 1", n + 1, n + 2));
+        s.drain();
+        s.heard.clear();
+    }
+    assert!(free - s.pool.free() < 4, "{}", free - s.pool.free());
+    s.expect_read(1000);
+}
+
+/// RFC 7323 §4.3, §5.3: timestamps are echoed and protect against old segments.
+#[test]
+fn timestamps_echo_and_protect() {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1012,TS 1000 0>");
+    let ts = s.clone_ts();
+    s.heard.clear();
+    send!(s, 0, &format!(". 1:1(0) ack 1 <TS 1001 {ts}>"));
+    s.accept();
+    send!(s, 10, &format!("P. 1:101(100) ack 1 <TS 1010 {ts}>"));
+    recv!(s, 10, &format!(". 1:1(0) ack 101 <TS {} 1010>", ts.wrapping_add(10)));
+    send!(s, 20, &format!("P. 101:201(100) ack 1 <TS 1009 {ts}>"));
+    recv!(s, 20, &format!(". 1:1(0) ack 101 <TS {} 1010>", ts.wrapping_add(20)));
+    assert_eq!(s.dropped(DropReason::Paws), 1);
+    s.write(2000);
+    recv!(s, 20, &format!(". 1:1001(1000) ack 101 <TS {} 1010>", ts.wrapping_add(20)));
+}

@@ -1,0 +1,76 @@
+//! Explicit congestion notification (RFC 3168 §6.1).
+
+use super::*;
+
+fn agreed() -> Scene {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "SEW 0:0(0) win 65000 <mss 1000,sackOK>");
+    recv!(s, 0, "S.E 0:0(0) ack 1");
+    send!(s, 10, ". 1:1(0) ack 1");
+    s.accept();
+    assert!(s.info().ecn);
+    s
+}
+
+/// ECT(0) on new data, not on acknowledgements and retransmissions.
+#[test]
+fn data_is_marked_capable() {
+    let mut s = agreed();
+    s.write(1000);
+    assert_eq!(s.heard[0].2.traffic_class, 2);
+    s.heard.clear();
+    send!(s, 11, ". 1:1001(1000) ack 1");
+    s.until(60);
+    assert_eq!(s.heard[0].2.traffic_class, 0);
+    s.heard.clear();
+    s.until(2000);
+    assert!(s.heard.iter().all(|(_, _, out)| out.traffic_class == 0) && !s.heard.is_empty());
+}
+
+/// CE is echoed until the sender has reacted.
+#[test]
+fn marks_are_echoed() {
+    let mut s = agreed();
+    s.ecn = 3;
+    send!(s, 20, ". 1:1001(1000) ack 1");
+    recv!(s, 20, ".E 1:1(0) ack 1001");
+    s.ecn = 2;
+    send!(s, 21, ". 1001:2001(1000) ack 1");
+    recv!(s, 21, ".E 1:1(0) ack 2001");
+    send!(s, 22, ".W 2001:3001(1000) ack 1");
+    recv!(s, 22, ". 1:1(0) ack 3001");
+}
+
+/// An echo reduces the window once a round, and the next data says so.
+#[test]
+fn echoes_reduce_the_window() {
+    let mut s = agreed();
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    s.write(20_000);
+    for n in 1..=10 {
+        send!(s, 20, &format!(".E 1:1(0) ack {}", 1 + n * 1000));
+    }
+    s.until(20);
+    assert_eq!(s.tcp.stats().ecn_reductions, 1);
+    assert_eq!(s.info().ssthresh, 7000);
+    let texts = s.texts();
+    assert!(texts[0].1.starts_with(".W "), "{texts:?}");
+    assert!(texts[1..].iter().all(|(_, t)| !t.starts_with(".W")));
+}
+
+/// Asked for by us, agreed or not; not asked again when the SYN is lost (§6.1.1.1).
+#[test]
+fn asking() {
+    let mut s = Scene::connecting(TcpConfig { ecn: Ecn::Request, ..Scene::config() });
+    recv!(s, 0, "SEW 0:0(0)");
+    recv!(s, 1000, "S 0:0(0)");
+    let mut s = Scene::connecting(TcpConfig { ecn: Ecn::Request, ..Scene::config() });
+    recv!(s, 0, "SEW 0:0(0)");
+    send!(s, 10, "S.E 0:0(0) ack 1 <mss 1000>");
+    assert!(s.info().ecn);
+    let mut s = Scene::listen(TcpConfig { ecn: Ecn::Off, ..Scene::config() });
+    send!(s, 0, "SEW 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+}

@@ -1,0 +1,228 @@
+//! Opening: CLOSED, LISTEN, SYN-SENT, SYN-RECEIVED.
+
+use super::*;
+
+/// RFC 9293 §3.5, figure 6, passive side; RFC 7323 §2.2, §3.2; RFC 2018 §2: options in the usual order.
+#[test]
+fn passive_open_agrees_on_options() {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) win 65535 <mss 1400,sackOK,TS 100 0,wscale 9>");
+    let ts = s.clone_ts();
+    recv!(s, 0, &format!("S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,TS {ts} 100,wscale 7>"));
+    send!(s, 20, &format!(". 1:1(0) ack 1 win 100 <TS 120 {ts}>"));
+    s.accept();
+    let info = s.info();
+    assert_eq!(info.state, State::Established);
+    assert_eq!((info.snd_wnd, info.window_scale), (100 << 9, Some((7, 9))));
+    assert!(info.sack && info.timestamps && !info.ecn);
+    assert_eq!((info.hash, info.hash_type), (0xabcd, 2));
+    assert_eq!(info.rtt, Some(Duration::from_millis(20)));
+    assert_eq!(info.cwnd, 10 * (1400 - 12));
+    s.quiet(1000);
+}
+
+/// RFC 9293 §3.7.1, MUST-15: without an MSS option 536; without the others, none of them.
+#[test]
+fn a_plain_peer_gets_plain_segments() {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) win 4000");
+    recv!(s, 0, "S. 0:0(0) ack 1 win 65535 <mss 1460>");
+    send!(s, 0, ". 1:1(0) ack 1 win 4000");
+    s.accept();
+    s.write(600);
+    recv!(s, 0, ". 1:537(536) ack 1 <>");
+}
+
+/// RFC 9293 §3.5, figure 6, active side.
+#[test]
+fn active_open() {
+    let mut s = Scene::connecting(Scene::config());
+    recv!(s, 0, "S 0:0(0) win 65535 <mss 1460,sackOK,wscale 7>");
+    assert_eq!(s.state(), State::SynSent);
+    send!(s, 30, "S. 0:0(0) ack 1 win 5000 <mss 1460,sackOK,wscale 2>");
+    recv!(s, 30, ". 1:1(0) ack 1 win 1024");
+    let info = s.info();
+    assert_eq!((info.state, info.snd_wnd), (State::Established, 5000));
+    assert_eq!(info.window_scale, Some((7, 2)));
+    assert_eq!(s.tcp.stats().connection_requests, 1);
+}
+
+/// RFC 9293 §3.5, figure 7 (MUST-10): simultaneous open.
+#[test]
+fn simultaneous_open() {
+    let mut s = Scene::connecting(Scene::config());
+    recv!(s, 0, "S 0:0(0)");
+    send!(s, 10, "S 0:0(0) win 5000 <mss 1000>");
+    assert_eq!(s.state(), State::SynReceived);
+    recv!(s, 10, "S. 0:0(0) ack 1");
+    send!(s, 20, "S. 0:0(0) ack 1 win 5000 <mss 1000>");
+    assert_eq!(s.state(), State::Established);
+    s.write(100);
+    recv!(s, 20, "P. 1:101(100) ack 1");
+}
+
+/// RFC 9293 §3.10.7.3, second step: a reset that acknowledges our SYN refuses.
+#[test]
+fn refused() {
+    let mut s = Scene::connecting(Scene::config());
+    recv!(s, 0, "S 0:0(0)");
+    send!(s, 5, "R 0:0(0)");
+    assert_eq!(s.state(), State::SynSent, "no acknowledgement, no effect");
+    send!(s, 5, "R. 0:0(0) ack 7");
+    assert_eq!(s.state(), State::SynSent, "not our SYN");
+    send!(s, 10, "R. 0:0(0) ack 1");
+    assert_eq!(s.state(), State::Closed);
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::Refused)));
+    s.quiet(5000);
+}
+
+/// RFC 9293 §3.10.7.3, first step: an acknowledgement of something else is answered with a reset; the attempt goes on.
+#[test]
+fn an_old_connection_answers_our_syn() {
+    let mut s = Scene::connecting(Scene::config());
+    recv!(s, 0, "S 0:0(0)");
+    send!(s, 5, ". 300:300(0) ack 100");
+    recv!(s, 5, "R 100:100(0)");
+    send!(s, 10, "S. 0:0(0) ack 1 <mss 1000>");
+    recv!(s, 10, ". 1:1(0) ack 1");
+}
+
+/// RFC 6298 §2.1, §5.5: one second, doubling; gives up after the configured number.
+#[test]
+fn syn_is_repeated_and_given_up() {
+    let mut s = Scene::connecting(TcpConfig { syn_retries: 3, ..Scene::config() });
+    for at in [0, 1000, 3000, 7000] {
+        recv!(s, at, "S 0:0(0)");
+    }
+    s.quiet(14_999);
+    assert_eq!(s.state(), State::SynSent);
+    s.quiet(15_001);
+    assert_eq!(s.state(), State::Closed);
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
+}
+
+/// RFC 6298 §2.1: the SYN-ACK too; a half-open connection is forgotten.
+#[test]
+fn syn_ack_is_repeated_and_forgotten() {
+    let mut s = Scene::listen(TcpConfig { synack_retries: 2, ..Scene::config() });
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    for at in [0, 1000, 3000] {
+        recv!(s, at, "S. 0:0(0) ack 1");
+    }
+    s.quiet(7001);
+    assert_eq!(s.tcp.connections(), 0);
+    assert_eq!(s.tcp.backlog(s.listener.unwrap()), Ok((0, 0)));
+    assert_eq!(s.tcp.stats().syncache_stale, 1);
+}
+
+/// The peer's SYN again: our SYN-ACK was lost.
+#[test]
+fn a_repeated_syn_gets_the_same_answer() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    let iss = s.iss;
+    send!(s, 300, "S 0:0(0) <mss 1000>");
+    recv!(s, 300, "S. 0:0(0) ack 1");
+    assert_eq!(s.iss, iss);
+    assert_eq!(s.tcp.connections(), 1);
+}
+
+/// RFC 9293 §3.10.7.4, fifth step: an acknowledgement of anything but our SYN is refused, the handshake stays.
+#[test]
+fn wrong_acknowledgement_in_syn_received() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    send!(s, 5, ". 1:1(0) ack 9");
+    recv!(s, 5, "R 9:9(0)");
+    send!(s, 9, ". 1:1(0) ack 1");
+    s.accept();
+}
+
+/// RFC 9293 §3.10.7.4, second step: a reset takes a passive handshake back to LISTEN.
+#[test]
+fn reset_in_syn_received() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    send!(s, 5, "R 1:1(0)");
+    assert_eq!(s.tcp.connections(), 0);
+    s.quiet(3000);
+}
+
+/// Data may come with the acknowledgement of the SYN-ACK.
+#[test]
+fn data_with_the_third_segment() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    send!(s, 9, "P. 1:101(100) ack 1");
+    s.accept();
+    s.expect_read(100);
+    recv!(s, 9, ". 1:1(0) ack 101");
+}
+
+/// RFC 6528, RFC 7323 §7.1: nothing about one connection's numbers tells another's; the same tuple moves forward in time.
+#[test]
+fn initial_numbers_differ_by_tuple_and_advance() {
+    let mut s = Scene::listen(TcpConfig::default());
+    let mut numbers = Vec::new();
+    for port in 0..20 {
+        s.peer_port = PEER_PORT + port;
+        send!(s, 0, "S 0:0(0) <mss 1000,TS 1 0>");
+        numbers.push(s.iss_of_last());
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 20);
+    let spread = numbers.windows(2).filter(|w| w[1] - w[0] > 1 << 16).count();
+    assert!(spread > 15, "{numbers:?}");
+}
+
+/// A stale handle is an error, never another connection.
+#[test]
+fn stale_handles() {
+    let mut s = Scene::established(Scene::config());
+    let old = s.id.unwrap();
+    s.with(|tcp, cx| tcp.abort(cx, old)).unwrap();
+    recv!(s, 10, "R. 1:1(0) ack 1");
+    send!(s, 20, "S 0:0(0) <mss 1000>");
+    recv!(s, 20, "S. 0:0(0) ack 1");
+    send!(s, 30, ". 1:1(0) ack 1");
+    s.accept();
+    assert_ne!(s.id, Some(old));
+    assert_eq!(s.with(|tcp, cx| tcp.send(cx, old, b"x")), Err(SendError::Stale));
+    assert_eq!(s.with(|tcp, cx| tcp.recv(cx, old, &mut [0])), Err(RecvError::Stale));
+    assert_eq!(s.with(|tcp, cx| tcp.close(cx, old)), Err(StaleError));
+    assert_eq!(s.tcp.info(old), Err(StaleError));
+}
+
+/// The four-tuple of a living connection cannot be opened again.
+#[test]
+fn connect_refuses_nonsense() {
+    let mut s = Scene::connecting(Scene::config());
+    let (us, peer) = (SocketAddr::new(US, OUR_PORT), SocketAddr::new(PEER, PEER_PORT));
+    let options = ConnectOptions::default();
+    let mut try_it = |local, remote| s.with(|tcp, cx| tcp.connect(cx, local, remote, &options));
+    assert_eq!(try_it(us, peer), Err(ConnectError::InUse));
+    let broadcast = SocketAddr::new(Ipv4Addr::BROADCAST.into(), 1);
+    assert_eq!(try_it(us, broadcast), Err(ConnectError::BadAddress));
+    assert_eq!(try_it(us, SocketAddr::new(PEER, 0)), Err(ConnectError::BadAddress));
+    assert_eq!(try_it(us, "[::1]:1".parse().unwrap()), Err(ConnectError::BadAddress));
+}
+
+impl Scene {
+    /// Our timestamp in the next segment heard.
+    pub(super) fn clone_ts(&mut self) -> u32 {
+        self.drain();
+        let text = &self.heard.front().expect("a segment").1;
+        let from = text.find("TS ").unwrap() + 3;
+        text[from..].split(' ').next().unwrap().parse().unwrap()
+    }
+
+    fn iss_of_last(&mut self) -> u32 {
+        self.drain();
+        self.iss.unwrap()
+    }
+}

@@ -1,0 +1,57 @@
+//! Keep-alive (RFC 9293 §3.8.4, MUST-24 to MUST-29).
+
+use super::*;
+
+fn on(s: &mut Scene) {
+    s.set(|o| {
+        o.keepalive = Some(Keepalive {
+            idle: Duration::from_secs(10),
+            interval: Duration::from_secs(2),
+            probes: 3,
+        });
+    });
+}
+
+/// Off unless asked for.
+#[test]
+fn off_by_default() {
+    let mut s = Scene::established(Scene::config());
+    s.quiet(100_000_000);
+}
+
+/// A silent peer is probed; an answer is enough.
+#[test]
+fn an_answering_peer_lives() {
+    let mut s = Scene::established(Scene::config());
+    on(&mut s);
+    recv!(s, 10_010, ". 0:0(0) ack 1");
+    send!(s, 10_020, ". 1:1(0) ack 1");
+    recv!(s, 20_020, ". 0:0(0) ack 1");
+    send!(s, 20_030, ". 1:1(0) ack 1");
+    assert_eq!(s.state(), State::Established);
+    assert_eq!(s.tcp.stats().keepalive_probes_sent, 2);
+}
+
+/// A dead one is given up.
+#[test]
+fn a_dead_peer_is_dropped() {
+    let mut s = Scene::established(Scene::config());
+    on(&mut s);
+    for at in [10_010, 12_010, 14_010] {
+        recv!(s, at, ". 0:0(0) ack 1");
+    }
+    recv!(s, 16_010, "R. 1:1(0) ack 1");
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
+    assert_eq!(s.tcp.stats().keepalive_drops, 1);
+}
+
+/// The peer's probes are answered.
+#[test]
+fn probes_are_answered() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10_000, ". 0:0(0) ack 1");
+    recv!(s, 10_000, ". 1:1(0) ack 1");
+    send!(s, 20_000, ". 0:1(1) ack 1");
+    s.until(20_000);
+    assert_eq!(s.heard.len(), 1);
+}

@@ -1,0 +1,115 @@
+//! Listeners and backlogs.
+
+use super::*;
+
+fn open(s: &mut Scene, port: u16) {
+    s.peer_port = port;
+    s.speak(s.millis(), "S 0:0(0) <mss 1000>");
+    s.drain();
+    s.speak(s.millis(), ". 1:1(0) ack 1");
+    s.drain();
+}
+
+/// The exact address is preferred to the wildcard; a port is taken once for each.
+#[test]
+fn exact_before_wildcard() {
+    let mut s = Scene::listen(Scene::config());
+    let exact = s.tcp.listen(Some(US), OUR_PORT, ListenOptions::default()).unwrap();
+    assert_eq!(s.tcp.listen(None, OUR_PORT, ListenOptions::default()), Err(ListenError::InUse));
+    assert_eq!(s.tcp.listen(None, 0, ListenOptions::default()), Err(ListenError::PortZero));
+    open(&mut s, 1);
+    assert!(s.tcp.accept(s.listener.unwrap()).unwrap().is_none());
+    assert!(s.tcp.accept(exact).unwrap().is_some());
+}
+
+/// A full accept queue: the third segment is ignored and may come again; SYNs are dropped.
+#[test]
+fn a_full_accept_queue() {
+    let mut s = Scene::new(Scene::config());
+    let options = ListenOptions { backlog: 1, ..ListenOptions::default() };
+    s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
+    s.peer_port = 2;
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    let iss = s.iss;
+    open(&mut s, 1);
+    s.heard.clear();
+    (s.peer_port, s.iss) = (2, iss);
+    send!(s, 0, ". 1:1(0) ack 1");
+    assert_eq!(s.tcp.stats().listen_overflows, 1);
+    s.peer_port = 3;
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    s.quiet(1);
+    assert_eq!(s.dropped(DropReason::BacklogFull), 2);
+    s.accept();
+    s.peer_port = 2;
+    send!(s, 10, "P. 1:11(10) ack 1");
+    s.accept();
+    s.expect_read(10);
+}
+
+/// Closing a listener resets what nobody accepted and forgets handshakes.
+#[test]
+fn closing_a_listener() {
+    let mut s = Scene::listen(Scene::config());
+    open(&mut s, 1);
+    s.heard.clear();
+    s.peer_port = 2;
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    let listener = s.listener.unwrap();
+    s.with(|tcp, cx| tcp.close_listener(cx, listener)).unwrap();
+    assert_eq!(s.tcp.accept(listener), Err(StaleError));
+    s.drain();
+    assert_eq!(s.heard.len(), 1);
+    s.heard.clear();
+    send!(s, 5, ". 1:1(0) ack 1");
+    s.drain();
+    assert!(s.texts()[0].1.starts_with("R"), "{:?}", s.texts());
+    assert_eq!(s.tcp.connections(), 0);
+}
+
+/// A connection that is reset before it was accepted is still accepted, and says so.
+#[test]
+fn reset_before_accept() {
+    let mut s = Scene::listen(Scene::config());
+    open(&mut s, 1);
+    send!(s, 1, "R 1:1(0)");
+    s.accept();
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::Reset)));
+    s.close();
+    assert_eq!(s.tcp.connections(), 0);
+}
+
+/// Wakers: accept, read, write and the end.
+#[test]
+fn wakers_are_called() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    struct Count(AtomicUsize);
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = std::task::Waker::from(count.clone());
+    let calls = || count.0.load(Ordering::Relaxed);
+    let mut s = Scene::listen(Scene::config());
+    s.tcp.register_accept(s.listener.unwrap(), &waker).unwrap();
+    open(&mut s, 1);
+    assert_eq!(calls(), 1);
+    s.accept();
+    let id = s.id.unwrap();
+    s.tcp.register(id, Interest::Read, &waker).unwrap();
+    send!(s, 1, "P. 1:11(10) ack 1");
+    assert_eq!(calls(), 2);
+    s.tcp.register(id, Interest::Write, &waker).unwrap();
+    assert_eq!(calls(), 3, "there is room: at once");
+    s.tcp.register(id, Interest::Closed, &waker).unwrap();
+    assert_eq!(calls(), 3);
+    send!(s, 2, "R 11:11(0)");
+    assert_eq!(calls(), 4);
+    let ready = s.tcp.readiness(id).unwrap();
+    assert!(ready.readable && ready.closed && ready.failure == Some(Failure::Reset));
+}

@@ -1,0 +1,208 @@
+//! Loss: retransmission timeout, fast retransmit, SACK, RACK, tail probes, NewReno.
+
+use super::*;
+
+fn config() -> TcpConfig {
+    Scene::config()
+}
+
+/// RFC 6298 §5: timeout, backoff, and Karn's rule.
+#[test]
+fn retransmission_timeout_backs_off() {
+    let mut s = Scene::established(TcpConfig { sack: false, ..config() });
+    s.write(1000);
+    recv!(s, 10, "P. 1:1001(1000) ack 1");
+    // SRTT 10 ms, variance at least 200 ms.
+    for at in [220, 640, 1480] {
+        recv!(s, at, "P. 1:1001(1000) ack 1");
+    }
+    send!(s, 1500, ". 1:1(0) ack 1001");
+    let info = s.info();
+    assert_eq!((info.rtt, info.backoff, info.retransmits), (Some(Duration::from_millis(10)), 0, 3));
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 3);
+    s.quiet(3000);
+}
+
+/// RFC 9293 §3.8.3: after R2 the connection is given up, and the application told.
+#[test]
+fn given_up_after_r2() {
+    let mut s = Scene::established(TcpConfig { retries: 3, sack: false, ..config() });
+    s.write(10);
+    for at in [10, 220, 640, 1480] {
+        recv!(s, at, "P. 1:11(10) ack 1");
+    }
+    s.quiet(3161);
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
+    assert_eq!(s.tcp.stats().retransmit_drops, 1);
+}
+
+/// RFC 5482: the application's own limit.
+#[test]
+fn user_timeout() {
+    let mut s = Scene::established(config());
+    s.set(|o| o.user_timeout = Some(Duration::from_millis(500)));
+    s.write(10);
+    s.until(509);
+    assert_eq!(s.state(), State::Established);
+    s.until(510);
+    assert_eq!(s.state(), State::Closed);
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
+}
+
+/// RFC 6675, RFC 8985: three SACKed segments mean loss; PRR sends at a reduced pace; the window ends at 0.7.
+#[test]
+fn fast_recovery_with_sack() {
+    let mut s = Scene::established(config());
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:2001>");
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:3001>");
+    s.quiet(20);
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:4001>");
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    assert!(s.info().recovering);
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:10001>");
+    s.quiet(29);
+    send!(s, 30, ". 1:1(0) ack 10001");
+    let info = s.info();
+    assert_eq!((info.recovering, info.cwnd, info.ssthresh), (false, 7000, 7000));
+    assert_eq!(s.tcp.stats().sack_recovery_episodes, 1);
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 0);
+}
+
+/// RFC 3042, limited transmit: each of the first two duplicates lets one new segment out.
+#[test]
+fn limited_transmit() {
+    let mut s = Scene::established(config());
+    s.write(15_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:2001>");
+    recv!(s, 20, ". 10001:11001(1000) ack 1");
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:3001>");
+    recv!(s, 20, ". 11001:12001(1000) ack 1");
+}
+
+/// RFC 5681 §3.2, RFC 6582: without SACK, duplicates; a partial acknowledgement reveals the next hole.
+#[test]
+fn newreno_without_sack() {
+    let mut s = Scene::established(TcpConfig { sack: false, congestion: Algorithm::NewReno, ..config() });
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    for _ in 0..2 {
+        send!(s, 20, ". 1:1(0) ack 1");
+    }
+    s.quiet(20);
+    send!(s, 20, ". 1:1(0) ack 1");
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    send!(s, 30, ". 1:1(0) ack 5001");
+    recv!(s, 30, ". 5001:6001(1000) ack 1");
+    send!(s, 40, ". 1:1(0) ack 10001");
+    assert_eq!(s.info().cwnd, 5000);
+    s.quiet(1000);
+}
+
+/// RFC 8985 §6.2: an old segment is lost when a later one has arrived a round trip before; its retransmission too.
+#[test]
+fn a_lost_retransmission_is_found_by_rack() {
+    let mut s = Scene::established(config());
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:5001>");
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    s.write(3000);
+    send!(s, 21, ". 1:1(0) ack 1 <sack 1001:10001>");
+    s.until(21);
+    let sent: Vec<String> = s.heard.drain(..).map(|(_, text, _)| text).collect();
+    assert!(sent[0].starts_with(". 10001:11001"), "{sent:?}");
+    // What was sent after the retransmission arrives: the retransmission is lost.
+    send!(s, 40, ". 1:1(0) ack 1 <sack 1001:11001>");
+    recv!(s, 40, ". 1:1001(1000) ack 1");
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 0);
+}
+
+/// RFC 8985 §6.2: once reordering has been seen, a segment gets a quarter of the least round trip.
+#[test]
+fn reordering_gets_time() {
+    let mut s = Scene::established(config());
+    s.write(3000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 2001:3001>");
+    send!(s, 21, ". 1:1(0) ack 3001");
+    s.write(5000);
+    s.until(21);
+    s.heard.clear();
+    send!(s, 31, ". 1:1(0) ack 3001 <sack 4001:8001>");
+    s.quiet(33);
+    recv!(s, 34, ". 3001:4001(1000) ack 1");
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 0);
+}
+
+/// RFC 8985 §7: two round trips after the last segment its end is sent again.
+#[test]
+fn tail_loss_probe() {
+    let mut s = Scene::established(config());
+    s.write(3000);
+    s.until(10);
+    s.heard.clear();
+    recv!(s, 30, "P. 2001:3001(1000) ack 1");
+    send!(s, 40, ". 1:1(0) ack 1 <sack 2001:3001>");
+    // 1..2001 were sent long before the probe arrived.
+    recv!(s, 40, ". 1:1001(1000) ack 1");
+    send!(s, 50, ". 1:1(0) ack 1001 <sack 2001:3001>");
+    recv!(s, 50, ". 1001:2001(1000) ack 1");
+    send!(s, 60, ". 1:1(0) ack 3001");
+    assert_eq!(s.tcp.stats().tail_loss_probes, 1);
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 0);
+}
+
+/// RFC 8985 §7.4: a probe whose original had arrived is reported twice and does not count as loss.
+#[test]
+fn an_unnecessary_probe_changes_nothing() {
+    let mut s = Scene::established(config());
+    s.write(3000);
+    s.until(10);
+    s.heard.clear();
+    recv!(s, 30, "P. 2001:3001(1000) ack 1");
+    send!(s, 35, ". 1:1(0) ack 3001");
+    send!(s, 45, ". 1:1(0) ack 3001 <sack 2001:3001>");
+    assert_eq!(s.info().ssthresh, u32::MAX);
+}
+
+/// RFC 2018 §8: a peer that takes back what it reported gets it again after the timeout.
+#[test]
+fn reneging() {
+    let mut s = Scene::established(config());
+    s.write(2000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:2001>");
+    s.until(230);
+    s.heard.clear();
+    send!(s, 231, ". 1:1(0) ack 1001");
+    s.until(2000);
+    assert!(s.tcp.stats().sack_reneges > 0);
+    assert!(s.texts().iter().any(|(_, text)| text.starts_with("P. 1001:2001")), "{:?}", s.texts());
+}
+
+/// RFC 5681 §4.1: after an idle timeout the window starts anew.
+#[test]
+fn the_window_shrinks_while_idle() {
+    let mut s = Scene::established(config());
+    s.write(20_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 10001");
+    s.until(20);
+    s.heard.clear();
+    send!(s, 30, ". 1:1(0) ack 20001");
+    let before = s.info().cwnd;
+    assert!(before > 15_000, "{before}");
+    s.quiet(30_000);
+    s.write(20_000);
+    assert_eq!(s.info().outstanding, 10_000);
+}

@@ -1,0 +1,462 @@
+//! Two engines over a network that loses, reorders, duplicates and corrupts, on a virtual clock.
+//!
+//! Every run is a function of its seed, which a failure prints. `FLOWLANE_SEED=n` replays one run, `FLOWLANE_RUNS=n` sets
+//! how many there are.
+
+use super::harness::{byte, pool_of};
+use super::*;
+use flowlane_sys::frame::{Checksum, Frame, Pool};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// What the network does, in thousandths and microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Weather {
+    loss: u32,
+    reorder: u32,
+    duplicate: u32,
+    corrupt: u32,
+    delay_us: u32,
+    jitter_us: u32,
+    /// Largest IP packet; bigger ones are dropped with an ICMP error, or silently.
+    mtu: u16,
+    silent: bool,
+    /// CE instead of loss, where ECT.
+    mark: u32,
+}
+
+struct Host {
+    tcp: Tcp,
+    rng: Rng,
+    offload: Offload,
+    ip: IpAddr,
+}
+
+struct Net {
+    hosts: [Host; 2],
+    pool: Pool,
+    now: Time,
+    rng: Rng,
+    weather: Weather,
+    wire: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    packets: BTreeMap<u64, (Frame, IpMeta)>,
+    count: u64,
+}
+
+fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
+    let mut head: Option<Frame> = None;
+    for chunk in frame.chunks() {
+        let mut next = pool.alloc()?;
+        if head.is_some() {
+            next.reset(0);
+        }
+        assert!(next.extend_from_slice(chunk));
+        *next.meta_mut() = *frame.meta();
+        match &mut head {
+            Some(head) => head.append(next),
+            None => head = Some(next),
+        }
+    }
+    head
+}
+
+impl Net {
+    fn new(seed: u64, configs: [TcpConfig; 2], weather: Weather, offload: Offload) -> Net {
+        let host = |config: TcpConfig, n: u64, ip: IpAddr| Host {
+            tcp: Tcp::new(config, [seed ^ n, n + 7, seed]),
+            rng: Rng::new(seed + n),
+            offload,
+            ip,
+        };
+        let [a, b] = configs;
+        Net {
+            hosts: [host(a, 1, US), host(b, 2, PEER)],
+            pool: pool_of(32_768),
+            now: Time::from_secs(5),
+            rng: Rng::new(seed.wrapping_mul(31)),
+            weather,
+            wire: BinaryHeap::new(),
+            packets: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
+    fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
+        let Host { tcp, rng, offload, .. } = &mut self.hosts[host];
+        let mut cx = Cx { now: self.now, frames: &self.pool, rng, offload: *offload };
+        what(tcp, &mut cx)
+    }
+
+    fn chance(&mut self, thousandths: u32) -> bool {
+        thousandths > 0 && self.rng.below(1000) < thousandths
+    }
+
+    /// Takes what a host sends and puts it on the wire, or not.
+    fn transmit(&mut self, from: usize) {
+        while let Some(out) = self.on(from, |tcp, cx| tcp.poll_output(cx)) {
+            let w = self.weather;
+            let cut = usize::from(out.frame.meta().segment_size);
+            let header = usize::from(out.frame.data()[12] >> 4) * 4;
+            let len = if cut > 0 { cut + header + 20 } else { out.frame.chain_len() + 20 };
+            if len > usize::from(w.mtu) && out.dont_fragment {
+                if !w.silent {
+                    let error = IcmpError {
+                        local: out.src,
+                        remote: out.dst,
+                        protocol: 6,
+                        quoted: out.frame.data()[..8].try_into().unwrap(),
+                        kind: IcmpErrorKind::PacketTooBig(w.mtu),
+                    };
+                    self.on(from, |tcp, cx| tcp.icmp_error(cx, &error));
+                }
+                continue;
+            }
+            if self.chance(w.loss) {
+                continue;
+            }
+            let mut traffic_class = out.traffic_class;
+            if traffic_class & 3 != 0 && self.chance(w.mark) {
+                traffic_class |= 3;
+            }
+            let ip = IpMeta {
+                src: out.src,
+                dst: out.dst,
+                protocol: out.protocol,
+                hop_limit: 60,
+                traffic_class,
+                header_len: 20,
+                interface: 0,
+                mtu: 1500,
+                unicast: true,
+            };
+            let mut frame = out.frame;
+            if self.chance(w.duplicate) {
+                if let Some(twin) = copy(&self.pool, &frame) {
+                    self.put(from, twin, ip);
+                }
+            }
+            if frame.meta().checksum == Checksum::InPacket && self.chance(w.corrupt) {
+                let at = self.rng.below(frame.len() as u32) as usize;
+                frame.data_mut()[at] ^= 1 << self.rng.below(8);
+            }
+            self.put(from, frame, ip);
+        }
+    }
+
+    fn put(&mut self, from: usize, frame: Frame, ip: IpMeta) {
+        let w = self.weather;
+        let mut delay = u64::from(w.delay_us) + u64::from(self.rng.below(w.jitter_us + 1));
+        if self.chance(w.reorder) {
+            delay += u64::from(self.rng.below(2 * w.delay_us + 1));
+        }
+        let at = self.now + Duration::from_micros(delay);
+        self.count += 1;
+        self.wire.push(Reverse((at, self.count, 1 - from)));
+        self.packets.insert(self.count, (frame, ip));
+    }
+
+    /// The next thing that happens; false if nothing ever will.
+    fn step(&mut self) -> bool {
+        for host in 0..2 {
+            self.transmit(host);
+        }
+        let arrival = self.wire.peek().map(|Reverse((at, _, _))| *at);
+        let timers = self.hosts.iter().filter_map(|h| h.tcp.next_deadline()).min();
+        let Some(next) = arrival.into_iter().chain(timers).min() else { return false };
+        self.now = self.now.max(next);
+        while let Some(&Reverse((at, n, to))) = self.wire.peek() {
+            if at > self.now {
+                break;
+            }
+            self.wire.pop();
+            let (frame, ip) = self.packets.remove(&n).unwrap();
+            assert_eq!(ip.dst, self.hosts[to].ip);
+            self.on(to, |tcp, cx| tcp.input(cx, IpInput { frame, ip }));
+        }
+        for host in 0..2 {
+            self.on(host, |tcp, cx| tcp.on_timer(cx));
+        }
+        true
+    }
+}
+
+/// One end of one stream each way.
+#[derive(Debug, Default)]
+struct End {
+    id: Option<ConnId>,
+    to_write: u64,
+    written: u64,
+    read: u64,
+    digest: u64,
+    eof: bool,
+    failed: bool,
+    why: String,
+    closed: bool,
+}
+
+fn digest(old: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(old, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl End {
+    fn work(&mut self, net: &mut Net, host: usize, abort_at: Option<u64>) {
+        let Some(id) = self.id else { return };
+        let mut buffer = [0; 20_000];
+        while self.written < self.to_write && !self.failed {
+            let n = (self.to_write - self.written).min(1 + u64::from(net.rng.below(8000)));
+            let bytes: Vec<u8> = (self.written..self.written + n).map(byte).collect();
+            match net.on(host, |tcp, cx| tcp.send(cx, id, &bytes)) {
+                Ok(n) => self.written += n as u64,
+                Err(SendError::WouldBlock) => break,
+                Err(error) => {
+                    self.failed = true;
+                    self.why = format!("{error:?} at {}", net.now);
+                }
+            }
+        }
+        loop {
+            let want = 1 + net.rng.below(20_000) as usize;
+            match net.on(host, |tcp, cx| tcp.recv(cx, id, &mut buffer[..want])) {
+                Ok(0) => {
+                    self.eof = true;
+                    break;
+                }
+                Ok(n) => {
+                    for (at, b) in buffer[..n].iter().enumerate() {
+                        assert_eq!(*b, byte(self.read + at as u64), "byte {} of the stream", self.read + at as u64);
+                    }
+                    self.digest = digest(self.digest, &buffer[..n]);
+                    self.read += n as u64;
+                }
+                Err(RecvError::WouldBlock) => break,
+                Err(error) => {
+                    self.failed = true;
+                    self.why = format!("{error:?} at {}", net.now);
+                    break;
+                }
+            }
+        }
+        if abort_at.is_some_and(|at| self.read >= at) && !self.closed {
+            let _ = net.on(host, |tcp, cx| tcp.abort(cx, id));
+            (self.closed, self.failed, self.id) = (true, true, None);
+            return;
+        }
+        if (self.written == self.to_write || self.failed) && !self.closed {
+            self.closed = true;
+            net.on(host, |tcp, cx| tcp.shutdown(cx, id, std::net::Shutdown::Write)).unwrap();
+        }
+        if self.closed && (self.eof || self.failed) {
+            net.on(host, |tcp, cx| tcp.close(cx, id)).unwrap();
+            self.id = None;
+        }
+    }
+}
+
+struct Outcome {
+    ends: [End; 2],
+    net: Net,
+    elapsed: Duration,
+}
+
+/// One connection, bytes both ways, both ends closed.
+fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
+    let mut net = net;
+    let start = net.now;
+    let listener = net.hosts[1].tcp.listen(None, 80, ListenOptions::default()).unwrap();
+    let mtu = net.weather.mtu.max(1500);
+    let options = ConnectOptions { mtu, ..Default::default() };
+    let (local, remote) = (SocketAddr::new(US, 5000), SocketAddr::new(PEER, 80));
+    let id = net.on(0, |tcp, cx| tcp.connect(cx, local, remote, &options)).unwrap();
+    let mut ends = [
+        End { id: Some(id), to_write: sizes[0], ..End::default() },
+        End { to_write: sizes[1], ..End::default() },
+    ];
+    let limit = start + Duration::from_secs(3600);
+    let mut accepted = false;
+    loop {
+        if !accepted {
+            if let Some(a) = net.hosts[1].tcp.accept(listener).unwrap() {
+                ends[1].id = Some(a.id);
+                accepted = true;
+            }
+        }
+        for (host, end) in ends.iter_mut().enumerate() {
+            end.work(&mut net, host, if host == 1 { abort_at } else { None });
+        }
+        if ends.iter().all(|end| end.id.is_none()) {
+            break;
+        }
+        if ends[0].id.is_none() && ends[0].failed && !accepted {
+            break;
+        }
+        if net.now >= limit || !net.step() {
+            for host in &net.hosts {
+                eprintln!("{:#?}", host.tcp.list().collect::<Vec<_>>());
+                eprintln!("{:?}", host.tcp.stats().iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>());
+            }
+            panic!("no end in sight at {}: {:?} {ends:?}", net.now, net.weather);
+        }
+    }
+    let elapsed = net.now.saturating_duration_since(start);
+    net.on(1, |tcp, cx| tcp.close_listener(cx, listener)).unwrap();
+    // Both ends forget everything, and every frame comes home.
+    let quiet = net.now + Duration::from_secs(1200);
+    while net.now < quiet && net.step() {}
+    for host in &net.hosts {
+        assert_eq!((host.tcp.connections(), host.tcp.time_waits()), (0, 0));
+    }
+    net.packets.clear();
+    assert_eq!(net.pool.free(), 32_768, "a frame is missing");
+    Outcome { ends, net, elapsed }
+}
+
+const FAIR: Weather = Weather {
+    loss: 0,
+    reorder: 0,
+    duplicate: 0,
+    corrupt: 0,
+    delay_us: 5000,
+    jitter_us: 0,
+    mtu: 1500,
+    silent: false,
+    mark: 0,
+};
+
+fn check(outcome: &Outcome, sizes: [u64; 2]) {
+    for (host, end) in outcome.ends.iter().enumerate() {
+        assert!(!end.failed, "{host}: {end:?}");
+        assert_eq!(end.read, sizes[1 - host]);
+        let want = (0..sizes[1 - host]).map(byte).fold(0, |h, b| digest(h, &[b]));
+        assert_eq!(end.digest, want);
+    }
+}
+
+#[test]
+fn fair_weather() {
+    let sizes = [3_000_000, 1_000_000];
+    let net = Net::new(1, [TcpConfig::default(), TcpConfig::default()], FAIR, Offload::default());
+    let outcome = transfer(net, sizes, None);
+    check(&outcome, sizes);
+    for host in &outcome.net.hosts {
+        let stats = host.tcp.stats();
+        assert_eq!(stats.packets_retransmitted, 0, "{stats:?}");
+        assert_eq!(stats.drops.iter().sum::<u64>(), 0, "{stats:?}");
+    }
+    assert!(outcome.elapsed < Duration::from_secs(1), "{:?}", outcome.elapsed);
+}
+
+/// Batches cut by the link, and merged batches received.
+#[test]
+fn with_offload() {
+    let sizes = [5_000_000, 2_000_000];
+    let offload = Offload { checksum: true, segmentation: 65_000 };
+    let weather = Weather { loss: 5, reorder: 5, ..FAIR };
+    let net = Net::new(2, [TcpConfig::default(), TcpConfig::default()], weather, offload);
+    let outcome = transfer(net, sizes, None);
+    check(&outcome, sizes);
+    let stats = outcome.net.hosts[0].tcp.stats();
+    assert!(stats.packets_sent < stats.data_packets_sent / 4, "{stats:?}");
+}
+
+fn runs(default: u64) -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    match number("FLOWLANE_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("FLOWLANE_RUNS").unwrap_or(default)).collect(),
+    }
+}
+
+/// Says how to see a failure again.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with FLOWLANE_SEED={}", self.0);
+        }
+    }
+}
+
+fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
+    list[rng.below(list.len() as u32) as usize]
+}
+
+fn random_config(rng: &mut Rng) -> TcpConfig {
+    TcpConfig {
+        timestamps: rng.below(4) > 0,
+        sack: rng.below(4) > 0,
+        window_scaling: rng.below(4) > 0,
+        ecn: pick(rng, &[Ecn::Off, Ecn::Accept, Ecn::Request]),
+        congestion: pick(rng, &[Algorithm::Cubic, Algorithm::NewReno]),
+        recv_buffer: pick(
+            rng,
+            &[
+                BufferSize { initial: 3000, max: 3000 },
+                BufferSize { initial: 20_000, max: 100_000 },
+                BufferSize { initial: 128 << 10, max: 6 << 20 },
+            ],
+        ),
+        send_buffer: pick(
+            rng,
+            &[
+                BufferSize { initial: 4000, max: 4000 },
+                BufferSize { initial: 64 << 10, max: 4 << 20 },
+            ],
+        ),
+        syn_cookies: pick(rng, &[SynCookies::WhenFull, SynCookies::WhenFull, SynCookies::Always]),
+        retries: 40,
+        syn_retries: 20,
+        synack_retries: 20,
+        socket: SocketOptions { nodelay: rng.below(2) == 0, ..SocketOptions::default() },
+        ..TcpConfig::default()
+    }
+}
+
+/// Random weather, options and sizes: everything arrives once and in order.
+#[test]
+fn any_weather() {
+    for seed in runs(60) {
+        let _seed = Seed(seed);
+        let mut rng = Rng::new(seed);
+        let weather = Weather {
+            loss: pick(&mut rng, &[0, 5, 20, 100]),
+            reorder: pick(&mut rng, &[0, 10, 100, 300]),
+            duplicate: pick(&mut rng, &[0, 10, 100]),
+            corrupt: pick(&mut rng, &[0, 5, 20]),
+            delay_us: pick(&mut rng, &[50, 1000, 20_000]),
+            jitter_us: pick(&mut rng, &[0, 100, 5000]),
+            mtu: pick(&mut rng, &[1500, 1500, 1400, 600]),
+            silent: rng.below(4) == 0,
+            mark: pick(&mut rng, &[0, 0, 20]),
+        };
+        let sizes = [u64::from(rng.below(300_000)), u64::from(rng.below(100_000))];
+        let offload = Offload {
+            checksum: rng.below(4) == 0,
+            segmentation: pick(&mut rng, &[0, 0, 0, 10_000, 65_000]),
+        };
+        let configs = [random_config(&mut rng), random_config(&mut rng)];
+        let net = Net::new(seed, configs, weather, offload);
+        let outcome = transfer(net, sizes, None);
+        check(&outcome, sizes);
+    }
+}
+
+/// One end aborts at some point: the other sees an error or what was delivered is right, and nothing is left behind.
+#[test]
+fn ends_that_vanish() {
+    for seed in runs(40) {
+        let _seed = Seed(seed);
+        let mut rng = Rng::new(seed + 1_000_000);
+        let weather = Weather {
+            loss: pick(&mut rng, &[0, 20, 100]),
+            reorder: pick(&mut rng, &[0, 100]),
+            delay_us: pick(&mut rng, &[50, 20_000]),
+            ..FAIR
+        };
+        let sizes = [1 + u64::from(rng.below(200_000)), u64::from(rng.below(100_000))];
+        let abort_at = Some(u64::from(rng.below(sizes[0] as u32)));
+        let configs = [random_config(&mut rng), random_config(&mut rng)];
+        let net = Net::new(seed, configs, weather, Offload::default());
+        transfer(net, sizes, abort_at);
+    }
+}

@@ -1,0 +1,39 @@
+//! What an idle connection costs.
+
+use super::*;
+use crate::tcp::connection::Connection;
+use crate::tcp::table::Slab;
+
+/// At most 512 bytes an idle established end: slab entry, table entry and timer.
+#[test]
+fn an_idle_connection_is_small() {
+    let entry = Slab::<Connection>::ENTRY_SIZE;
+    let mut s = Scene::listen(TcpConfig::default());
+    let n = 20_000usize;
+    s.tcp.close_listener_for_test();
+    let options = ListenOptions { backlog: 100_000, syn_backlog: 100_000, ..ListenOptions::default() };
+    s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
+    for port in 0..n {
+        s.peer_port = 1000 + (port % 60_000) as u16;
+        s.speak(0, "S 0:0(0) <mss 1460,sackOK,TS 1 0,wscale 7>");
+        let ts = s.clone_ts();
+        s.heard.clear();
+        s.speak(0, &format!(". 1:1(0) ack 1 <TS 1 {ts}>"));
+        s.accept();
+        s.write(10);
+        s.heard.clear();
+        s.speak(0, &format!("P. 1:11(10) ack 11 <TS 1 {ts}>"));
+        s.read = 0;
+        s.written = 0;
+        s.expect_read(10);
+        s.heard.clear();
+    }
+    s.until(2000);
+    assert_eq!(s.tcp.connections(), n);
+    assert_eq!(s.tcp.buffer_memory(), s.tcp.spare_memory_for_test());
+    assert!(s.tcp.all_idle_for_test());
+    let table = s.tcp.table_memory_for_test() as f64 / n as f64;
+    let total = entry as f64 + table;
+    println!("slab entry {entry}, table {table:.1}, total {total:.1} bytes");
+    assert!(total <= 512.0, "slab entry {entry}, table {table:.1}");
+}

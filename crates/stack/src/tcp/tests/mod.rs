@@ -1,0 +1,32 @@
+//! Dialogues with one engine, and two engines over a bad network.
+//!
+//! In a dialogue `send!` is the peer speaking and `recv!` is what it hears, each at a time in milliseconds. Segments are
+//! written as packet captures show them, numbers relative to each side's initial sequence number:
+//!
+//! ```text
+//!   flags  first:last(length)  ack n  win n  <options>
+//!   S. 0:0(0) ack 1 win 65535 <mss 1460,nop,wscale 7>
+//! ```
+//!
+//! What `recv!` leaves out (window, options) is not compared. Payload is always compared: byte n of a stream is a function
+//! of n.
+
+mod attacks;
+mod close;
+mod cookies;
+mod data;
+mod ecn;
+mod handshake;
+mod harness;
+mod icmp;
+mod keepalive;
+mod listen;
+mod loss;
+mod lossy;
+mod memory;
+mod nagle;
+mod options;
+mod time_wait;
+mod window;
+
+use harness::*;

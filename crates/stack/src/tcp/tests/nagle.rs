@@ -1,0 +1,56 @@
+//! Nagle, cork and more (RFC 9293 §3.7.4, MUST-17).
+
+use super::*;
+
+/// A small segment waits while another small one is unacknowledged.
+#[test]
+fn small_writes_are_joined() {
+    let mut s = Scene::established(Scene::config());
+    s.write(10);
+    recv!(s, 10, "P. 1:11(10) ack 1");
+    s.write(10);
+    s.write(10);
+    s.quiet(15);
+    send!(s, 20, ". 1:1(0) ack 11");
+    recv!(s, 20, "P. 11:31(20) ack 1");
+}
+
+/// Unless the application asks not to.
+#[test]
+fn nodelay() {
+    let mut s = Scene::established(Scene::config());
+    s.set(|o| o.nodelay = true);
+    s.write(10);
+    s.write(10);
+    recv!(s, 10, "P. 1:11(10) ack 1");
+    recv!(s, 10, "P. 11:21(10) ack 1");
+}
+
+/// A cork holds the rest back until it is pulled, or 200 ms.
+#[test]
+fn cork() {
+    let mut s = Scene::established(Scene::config());
+    s.set(|o| o.cork = true);
+    s.write(1500);
+    recv!(s, 10, ". 1:1001(1000) ack 1");
+    s.quiet(12);
+    s.set(|o| o.cork = false);
+    recv!(s, 12, "P. 1001:1501(500) ack 1");
+    send!(s, 20, ". 1:1(0) ack 1501");
+    s.set(|o| o.cork = true);
+    s.write(10);
+    recv!(s, 220, "P. 1501:1511(10) ack 1");
+}
+
+/// MSG_MORE is a cork for one write.
+#[test]
+fn more_is_coming() {
+    let mut s = Scene::established(Scene::config());
+    let id = s.id.unwrap();
+    let bytes: Vec<u8> = (0..10).map(byte).collect();
+    assert_eq!(s.with(|tcp, cx| tcp.send_with(cx, id, &bytes, true)), Ok(10));
+    s.written = 10;
+    s.quiet(20);
+    s.write(10);
+    recv!(s, 20, "P. 1:21(20) ack 1");
+}

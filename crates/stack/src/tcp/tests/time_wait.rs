@@ -1,0 +1,67 @@
+//! TIME-WAIT (RFC 9293 §3.6.1, RFC 6191, RFC 1337).
+
+use super::*;
+
+fn waiting(config: TcpConfig) -> Scene {
+    let mut s = Scene::established(config);
+    s.close();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    send!(s, 20, "F. 1:1(0) ack 2");
+    recv!(s, 20, ". 2:2(0) ack 2");
+    assert_eq!(s.tcp.time_waits(), 1);
+    s
+}
+
+/// A retransmitted FIN is acknowledged and the time starts anew.
+#[test]
+fn a_repeated_fin() {
+    let mut s = waiting(Scene::config());
+    send!(s, 30_000, "F. 1:1(0) ack 2");
+    recv!(s, 30_000, ". 2:2(0) ack 2");
+    s.quiet(60_100);
+    assert_eq!(s.tcp.time_waits(), 1);
+    s.quiet(90_001);
+    assert_eq!(s.tcp.time_waits(), 0);
+}
+
+/// RFC 1337: resets do not end it.
+#[test]
+fn resets_are_ignored() {
+    let mut s = waiting(Scene::config());
+    send!(s, 30, "R 2:2(0)");
+    s.quiet(40);
+    assert_eq!(s.tcp.time_waits(), 1);
+}
+
+/// RFC 6191 §2: a SYN beyond the old numbers begins a new connection; an old one does not.
+#[test]
+fn a_newer_syn_reuses_it() {
+    let mut s = waiting(Scene::config());
+    send!(s, 100, "S -100:-100(0) <mss 1000>");
+    recv!(s, 100, ". 2:2(0) ack 2");
+    let old = s.iss.unwrap();
+    send!(s, 200, "S 100:100(0) <mss 1000>");
+    recv!(s, 200, "S. 0:0(0) ack 101");
+    assert!(s.iss.unwrap().wrapping_sub(old) < 1 << 20);
+    assert_eq!((s.tcp.time_waits(), s.tcp.stats().time_wait_reused), (0, 1));
+}
+
+/// The oldest give way when there are too many.
+#[test]
+fn bounded() {
+    let mut s = Scene::listen(TcpConfig { max_time_wait: 3, ..Scene::config() });
+    for port in 0..10 {
+        s.peer_port = 100 + port;
+        s.speak(0, "S 0:0(0) <mss 1000>");
+        s.drain();
+        s.speak(0, ". 1:1(0) ack 1");
+        s.accept();
+        s.close();
+        s.speak(0, "F. 1:1(0) ack 2");
+        s.drain();
+    }
+    assert_eq!(s.tcp.time_waits(), 3);
+    assert_eq!(s.tcp.stats().time_wait_overflow, 7);
+    s.until(61_000);
+    assert_eq!(s.tcp.time_waits(), 0);
+}

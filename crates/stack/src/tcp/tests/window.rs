@@ -1,0 +1,105 @@
+//! Windows: ours and the peer's, closed and reopened.
+
+use super::*;
+
+/// RFC 9293 §3.8.6.1, MUST-35 to MUST-37: a closed window is probed at growing intervals, as long as it is answered.
+#[test]
+fn a_closed_window_is_probed() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 1:1(0) ack 1 win 0");
+    s.write(500);
+    for at in [220, 640, 1480] {
+        recv!(s, at, ". 0:0(0) ack 1");
+        send!(s, at + 1, ". 1:1(0) ack 1 win 0");
+    }
+    assert_eq!(s.state(), State::Established);
+    send!(s, 1600, ". 1:1(0) ack 1 win 5000");
+    recv!(s, 1600, "P. 1:501(500) ack 1");
+    assert_eq!(s.tcp.stats().window_probes_sent, 3);
+}
+
+/// A window that never opens and is not answered ends the connection.
+#[test]
+fn unanswered_probes_end_it() {
+    let mut s = Scene::established(TcpConfig { retries: 4, ..Scene::config() });
+    send!(s, 10, ". 1:1(0) ack 1 win 0");
+    s.write(500);
+    s.until(60_000);
+    assert_eq!(s.state(), State::Closed);
+    assert_eq!(s.tcp.stats().persist_drops, 1);
+}
+
+/// RFC 9293 §3.8.6.2.1 (MUST-38): a small window is not filled with small segments, until the timer says so.
+#[test]
+fn silly_window_of_the_peer() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 1:1(0) ack 1 win 100");
+    s.write(500);
+    s.quiet(219);
+    recv!(s, 220, ". 1:101(100) ack 1");
+}
+
+/// RFC 9293 §3.8.6.2.2 (MUST-39): our window reopens in steps worth having, and never shrinks (SHLD-14).
+#[test]
+fn our_window_closes_and_reopens() {
+    let mut config = Scene::config();
+    config.recv_buffer = BufferSize { initial: 4000, max: 4000 };
+    let mut s = Scene::established(config);
+    for n in 0..4u32 {
+        send!(s, 10, &format!(". {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
+    }
+    s.until(11);
+    assert!(s.texts().last().unwrap().1.contains("ack 4001 win 0"), "{:?}", s.texts());
+    s.heard.clear();
+    send!(s, 12, ". 4001:4002(1) ack 1");
+    recv!(s, 12, ". 1:1(0) ack 4001 win 0");
+    s.expect_read(500);
+    s.quiet(100);
+    s.expect_read(3500);
+    recv!(s, 100, ". 1:1(0) ack 4001 win 4000");
+}
+
+/// RFC 9293 §3.8.6.1 (MUST-34): a peer that shrinks its window is survived.
+#[test]
+fn a_shrinking_window() {
+    let mut s = Scene::established(Scene::config());
+    s.write(4000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1001 win 500");
+    s.write(1000);
+    s.until(700);
+    send!(s, 701, ". 1:1(0) ack 4001 win 9000");
+    s.until(6000);
+    assert!(s.texts().iter().any(|(_, t)| t.contains("4001:5001")), "{:?}", s.texts());
+}
+
+/// A receiver that reads fast gets a greater buffer.
+#[test]
+fn the_receive_buffer_grows() {
+    let mut s = Scene::established(Scene::config());
+    let before = s.info().recv_buffer;
+    let mut at = 1u32;
+    for round in 0..20u64 {
+        s.until(100 + round * 12);
+        for _ in 0..150 {
+            s.speak(100 + round * 12, &format!(". {at}:{}(1000) ack 1", at.wrapping_add(1000)));
+            at = at.wrapping_add(1000);
+            s.expect_read(1000);
+        }
+    }
+    assert!(s.info().recv_buffer > before, "{} {before}", s.info().recv_buffer);
+}
+
+/// Data beyond the window is cut off and counted.
+#[test]
+fn data_beyond_the_window() {
+    let mut config = Scene::config();
+    config.recv_buffer = BufferSize { initial: 2000, max: 2000 };
+    let mut s = Scene::established(config);
+    send!(s, 10, ". 1001:2401(1400) ack 1");
+    s.drain();
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    s.expect_read(2000);
+    assert_eq!(s.tcp.stats().after_window_bytes, 400);
+}

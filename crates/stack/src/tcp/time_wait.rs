@@ -1,0 +1,180 @@
+//! TIME-WAIT: what must be remembered of a connection after its end, and no more.
+//!
+//! RFC 9293 §3.6.1 and §3.10.7.4, RFC 6191 (reuse by a newer SYN), RFC 1337 (resets are ignored). All records live equally
+//! long, so their expiry is a queue; a record whose time was renewed has its old entry skipped.
+
+use super::Seq;
+use super::config::TcpConfig;
+use super::lane::{Core, ReplyMeta};
+use super::segment::Segment;
+use super::sent::ts_clock;
+use super::stats::DropReason;
+use super::table::{ConnId, Found, Slab, Tuple};
+use crate::packet::Cx;
+use crate::time::Time;
+use crate::wire::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
+use std::collections::VecDeque;
+
+/// A connection that is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Record {
+    pub(crate) tuple: Tuple,
+    pub(crate) table_hash: u32,
+    pub(crate) snd_nxt: Seq,
+    pub(crate) rcv_nxt: Seq,
+    /// Window to show, unscaled.
+    pub(crate) window: u16,
+    pub(crate) meta: ReplyMeta,
+    /// TS.Recent, if timestamps were on.
+    pub(crate) ts_recent: Option<u32>,
+    pub(crate) ts_offset: u32,
+    pub(crate) since: Time,
+    pub(crate) expires: Time,
+}
+
+/// All records of a lane.
+#[derive(Debug)]
+pub(crate) struct TimeWaits {
+    records: Slab<Record>,
+    expiry: VecDeque<(Time, ConnId)>,
+}
+
+/// What a segment for a record leads to.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// Dealt with.
+    Done,
+    /// A new connection may begin; its initial sequence number must be after this one.
+    Reuse(Seq),
+}
+
+impl TimeWaits {
+    pub(crate) const fn new() -> Self {
+        Self { records: Slab::new(), expiry: VecDeque::new() }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&Record> {
+        self.records.get_slot(slot)
+    }
+
+    /// When the oldest entry is due.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.expiry.front().map(|(at, _)| *at)
+    }
+}
+
+impl Core {
+    /// Remembers a connection that is over.
+    pub(crate) fn enter_time_wait(&mut self, record: Record) {
+        let max = self.config.max_time_wait;
+        if max == 0 {
+            return;
+        }
+        while self.time_wait.len() >= max || self.time_wait.expiry.len() >= 2 * max {
+            let Some((_, id)) = self.time_wait.expiry.pop_front() else { break };
+            self.stats.time_wait_overflow += u64::from(self.time_wait.records.get(id).is_some());
+            self.drop_time_wait(id);
+        }
+        self.stats.time_wait_entered += 1;
+        let id = self.time_wait.records.insert_with(|_| record);
+        self.table.insert(record.table_hash, Found::TimeWait(id.slot));
+        self.time_wait.expiry.push_back((record.expires, id));
+    }
+
+    fn drop_time_wait(&mut self, id: ConnId) {
+        if let Some(record) = self.time_wait.records.remove(id) {
+            self.table.remove(record.table_hash, Found::TimeWait(id.slot));
+        }
+    }
+
+    /// Forgets a record by slot.
+    pub(crate) fn reuse_time_wait(&mut self, slot: u32) {
+        if let Some(record) = self.time_wait.records.get_slot(slot).copied() {
+            self.stats.time_wait_reused += 1;
+            self.table.remove(record.table_hash, Found::TimeWait(slot));
+            self.time_wait.records.remove_slot(slot);
+        }
+    }
+
+    /// Forgets what has lived long enough.
+    pub(crate) fn expire_time_wait(&mut self, now: Time) {
+        while let Some(&(at, id)) = self.time_wait.expiry.front() {
+            if at > now {
+                return;
+            }
+            self.time_wait.expiry.pop_front();
+            if self.time_wait.records.get(id).is_some_and(|record| record.expires <= now) {
+                self.drop_time_wait(id);
+            }
+        }
+    }
+
+    /// A segment for a connection in TIME-WAIT.
+    pub(crate) fn time_wait_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &Segment) -> Verdict {
+        let Some(record) = self.time_wait.records.get_slot(slot).copied() else { return Verdict::Done };
+        self.stats.drop(DropReason::TimeWait);
+        // RFC 1337 §3, fix F1: a reset does not end TIME-WAIT.
+        if seg.is(TcpFlags::RST) {
+            return Verdict::Done;
+        }
+        if seg.is(TcpFlags::SYN) && !seg.is(TcpFlags::ACK) {
+            // RFC 6191 §2: a SYN with a newer timestamp, or else with a higher sequence number, may reuse it.
+            let newer = match (record.ts_recent, seg.options.timestamps) {
+                (Some(old), Some(new)) if new.value != old => (new.value.wrapping_sub(old) as i32) > 0,
+                _ => seg.seq > record.rcv_nxt,
+            };
+            if newer {
+                self.reuse_time_wait(slot);
+                return Verdict::Reuse(record.snd_nxt);
+            }
+        }
+        // RFC 9293 §3.10.7.4: only a retransmitted FIN is expected; acknowledge it and wait anew.
+        let old = seg.sequence_len() > 0 || seg.seq != record.rcv_nxt;
+        if !old {
+            return Verdict::Done;
+        }
+        if seg.is(TcpFlags::FIN) && seg.end() == record.rcv_nxt {
+            let expires = cx.now + self.config.time_wait;
+            if expires.saturating_duration_since(record.expires) > self.config.time_wait / 8 {
+                if let Some(id) = self.time_wait.records.update_slot(slot, |r| r.expires = expires) {
+                    self.time_wait.expiry.push_back((expires, id));
+                }
+            }
+        }
+        self.acknowledge_for(cx, &record);
+        Verdict::Done
+    }
+
+    /// The acknowledgement that a record sends.
+    pub(crate) fn acknowledge_for(&mut self, cx: &mut Cx<'_>, record: &Record) {
+        let header = TcpHeader {
+            src_port: record.tuple.local_port,
+            dst_port: record.tuple.remote_port,
+            seq: record.snd_nxt,
+            ack: record.rcv_nxt,
+            flags: TcpFlags::ACK,
+            window: record.window,
+            urgent: 0,
+        };
+        let timestamps = record
+            .ts_recent
+            .map(|echo| Timestamps { value: ts_clock(cx.now, record.ts_offset), echo });
+        let options = TcpOptions { timestamps, ..TcpOptions::default() };
+        self.stats.ack_only_sent += 1;
+        self.reply(cx, &record.tuple, &header, &options, record.meta);
+    }
+}
+
+impl Record {
+    /// Whether our side may open the same four-tuple again (RFC 6191 §2, the active opener's view): the peer can tell the
+    /// new connection by its timestamps once a second has passed.
+    pub(crate) fn may_reopen(&self, config: &TcpConfig, now: Time) -> bool {
+        config.timestamps
+            && self.ts_recent.is_some()
+            && now.saturating_duration_since(self.since).as_secs() >= 1
+    }
+}

@@ -1,0 +1,188 @@
+//! Timers. A connection has three deadlines and one entry on the lane's wheel, armed for the earliest of them. A deadline
+//! that moves back leaves the entry where it is: it fires early, finds nothing due, and is armed again. So the
+//! retransmission timer costs a store for each acknowledgement.
+//!
+//! RFC 6298 (retransmission), RFC 9293 §3.8.3 (giving up), §3.8.4 (keep-alive), §3.8.6.1 (closed window), RFC 5482 (user
+//! timeout).
+
+use super::Failure;
+use super::connection::{Connection, Flags, NEVER, RtxTimer, State};
+use super::lane::Core;
+use super::sent;
+use crate::packet::Cx;
+use crate::time::Time;
+
+impl Connection {
+    /// RFC 6298 §5.1: the retransmission timeout counts from now.
+    pub(crate) fn arm_rto(&mut self, core: &Core, now: Time) {
+        self.rtx_kind = RtxTimer::Rto;
+        self.rtx_at = now + self.rtt.timeout(self.backoff, &core.config);
+        self.heed_user_timeout();
+    }
+
+    /// The timer fires no later than the user timeout ends.
+    fn heed_user_timeout(&mut self) {
+        if let (Some(limit), Some(since)) = (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.since)) {
+            self.rtx_at = self.rtx_at.min(since + limit);
+        }
+    }
+
+    /// Whether unacknowledged data has waited longer than the application allows.
+    fn user_timeout_over(&self, now: Time) -> bool {
+        match (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.since)) {
+            (Some(limit), Some(since)) => now >= since + limit,
+            _ => false,
+        }
+    }
+
+    /// Silence counts from now.
+    pub(crate) fn arm_keepalive(&mut self, now: Time) {
+        if self.has(Flags::KEEPALIVE) && !self.has(Flags::DETACHED) {
+            self.life_at = now + self.keepalive().idle;
+            self.probes = 0;
+        }
+    }
+
+    /// A closed socket does not wait for the peer's FIN for ever.
+    pub(crate) fn arm_fin_wait_2(&mut self, core: &Core, now: Time) {
+        let limit = self.options.as_ref().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
+        self.life_at = now + limit;
+    }
+
+    /// The wheel's entry fired: something may be due.
+    pub(crate) fn on_timer(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if self.ack_at <= now {
+            self.ack_at = NEVER;
+            if self.has(Flags::ACK_DELAYED) {
+                self.clear(Flags::ACK_DELAYED | Flags::INTERACTIVE);
+                self.set(Flags::ACK_NOW | Flags::ACK_WAS_DELAYED);
+            }
+        }
+        if self.rtx_at <= now {
+            match self.rtx_kind {
+                RtxTimer::Rto => self.retransmission_timeout(core, cx),
+                RtxTimer::Tlp => self.tail_probe_timer(core, now),
+                RtxTimer::Reorder => self.reorder_timer(core, now),
+                RtxTimer::Persist => self.persist_timeout(core, cx),
+                RtxTimer::Cork => {
+                    self.rtx_at = NEVER;
+                    self.set(Flags::FORCE);
+                }
+            }
+        }
+        if self.life_at <= now && self.state != State::Closed {
+            self.life_timer(core, cx);
+        }
+    }
+
+    /// RFC 6298 §5.4 to §5.7.
+    fn retransmission_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        self.rtx_at = NEVER;
+        let Some(front) = self.tx.as_ref().and_then(|tx| tx.sent.front().copied()) else { return };
+        let limit = match self.state {
+            State::SynSent => core.config.syn_retries,
+            State::SynReceived => core.config.synack_retries,
+            _ => core.config.retries,
+        };
+        if self.backoff >= limit || self.user_timeout_over(cx.now) {
+            self.give_up(core);
+            return;
+        }
+        core.stats.retransmit_timeouts += 1;
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            // RFC 3168 §6.1.1.1: a lost ECN-setup SYN may have been lost for that.
+            self.clear(Flags::ECN_OFFERED);
+            if let Some(tx) = &mut self.tx {
+                tx.sent.mark_lost(0);
+            }
+        } else {
+            self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(sent::FIN)));
+            self.timeout_recovery(core);
+        }
+        self.backoff = self.backoff.saturating_add(1);
+        self.arm_rto(core, cx.now);
+    }
+
+    /// R2 is reached (RFC 9293 §3.8.3, MUST-20, MUST-23).
+    fn give_up(&mut self, core: &mut Core) {
+        match self.state {
+            State::SynReceived => core.stats.syncache_stale += 1,
+            State::SynSent => core.stats.bad_attempts += 1,
+            _ => core.stats.retransmit_drops += 1,
+        }
+        let failure = self.soft_failure.unwrap_or(Failure::TimedOut);
+        core.kill(self, Some(failure));
+    }
+
+    /// RFC 9293 §3.8.6.1, MUST-35, MUST-36, MUST-37: probe a closed window at growing intervals, as long as it is answered.
+    fn persist_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        self.rtx_at = NEVER;
+        if self.outstanding() > 0 || self.unsent() == 0 {
+            return;
+        }
+        let orphan = self.has(Flags::DETACHED) && self.probes >= core.config.retries / 2;
+        if self.probes >= core.config.retries || self.user_timeout_over(cx.now) || orphan {
+            core.stats.persist_drops += 1;
+            self.send_reset(core, cx);
+            core.kill(self, Some(Failure::TimedOut));
+            return;
+        }
+        core.stats.persist_timeouts += 1;
+        self.probes = self.probes.saturating_add(1);
+        self.backoff = self.backoff.saturating_add(1);
+        if self.snd_wnd > 0 {
+            // RFC 9293 §3.8.6.2.1 (4): the window is open but small; what fits goes out now.
+            self.set(Flags::FORCE);
+        } else {
+            self.set(Flags::PROBE_WINDOW);
+        }
+        self.rtx_kind = RtxTimer::Persist;
+        self.rtx_at = cx.now + self.rtt.timeout(self.backoff, &core.config);
+        self.heed_user_timeout();
+    }
+
+    /// Keep-alive, FIN-WAIT-2 or linger.
+    fn life_timer(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        self.life_at = NEVER;
+        if self.has(Flags::DETACHED) {
+            if self.state == State::FinWait2 {
+                core.stats.fin_wait_2_drops += 1;
+                core.kill(self, None);
+            } else {
+                // The application did not want to linger any longer (RFC 9293 §3.9.1.5 with SO_LINGER).
+                self.send_reset(core, cx);
+                core.kill(self, None);
+            }
+            return;
+        }
+        if !self.has(Flags::KEEPALIVE) || !self.state.is_synchronized() {
+            return;
+        }
+        let keepalive = self.keepalive();
+        let due = self.heard_at + keepalive.idle;
+        if due > cx.now {
+            self.life_at = due;
+            return;
+        }
+        // MUST-24: only while nothing of ours is on its way; then the other timers watch.
+        if self.outstanding() > 0 || self.unsent() > 0 {
+            self.life_at = cx.now + keepalive.idle;
+            return;
+        }
+        core.stats.keepalive_timeouts += 1;
+        let limit = match self.user_timeout() {
+            Some(limit) => cx.now >= self.heard_at + limit && self.probes > 0,
+            None => self.probes >= keepalive.probes,
+        };
+        if limit {
+            core.stats.keepalive_drops += 1;
+            self.send_reset(core, cx);
+            core.kill(self, Some(Failure::TimedOut));
+            return;
+        }
+        self.probes = self.probes.saturating_add(1);
+        self.set(Flags::PROBE_ALIVE);
+        self.life_at = cx.now + keepalive.interval;
+    }
+}
