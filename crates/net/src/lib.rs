@@ -54,7 +54,8 @@ mod task;
 mod wake;
 
 pub use flowlane_rss::{
-    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, Worker,
+    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields,
+    Worker,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::time::Time;

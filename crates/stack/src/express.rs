@@ -194,7 +194,8 @@ impl Lane {
 #[inline(always)]
 fn ipv4(total: u16, src: Ipv4Addr, dst: Ipv4Addr) -> [u8; 22] {
     let (s, d) = (u32::from(src), u32::from(dst));
-    let sum = 0x4500u32 + 0x4000 + 0x4011 + u32::from(total) + (s >> 16) + (s & 0xffff) + (d >> 16) + (d & 0xffff);
+    let sum =
+        0x4500u32 + 0x4000 + 0x4011 + u32::from(total) + (s >> 16) + (s & 0xffff) + (d >> 16) + (d & 0xffff);
     let sum = (sum & 0xffff) + (sum >> 16);
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     let mut h = [0x08, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowlane::link::{LinkInfo, Queue, QueueStats};
 use flowlane::wire::{
-    ArpOperation, ArpPacket, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv4Options, MacAddr, Sum, UdpHeader,
+    ArpOperation, ArpPacket, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv4Options, MacAddr, Sum,
+    UdpHeader,
 };
 use flowlane::{Endpoint, HashType, Rss};
 use flowlane_sys::frame::{Frame, Pool};

@@ -11,7 +11,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use flowlane::{Bind, Host, Idle, Interface, Key, Rss, Runtime, UdpConfig, UdpFields, UdpSocket, current, spawn};
+use flowlane::{
+    Bind, Host, Idle, Interface, Key, Rss, Runtime, UdpConfig, UdpFields, UdpSocket, current, spawn,
+};
 use flowlane_sys::mmsg::Batch;
 
 use super::Common;
@@ -67,8 +69,7 @@ impl Echo {
                 }
             }
         });
-        let interface =
-            Interface { addresses: vec!["10.0.0.1/24".parse()?], ..Interface::default() };
+        let interface = Interface { addresses: vec!["10.0.0.1/24".parse()?], ..Interface::default() };
         let limits = UdpConfig { lane_queue: 1 << 16, ..UdpConfig::default() };
         let host = host.interface(interface).gateway("10.0.0.2".parse()?).udp(limits);
         let returned = Arc::new(AtomicU64::new(0));
@@ -122,12 +123,8 @@ fn bind_all(flows: usize) -> Result<(), flowlane::SocketError> {
         if probe.reply_bucket(server, client)? != lane.bucket {
             continue;
         }
-        let bind = Bind {
-            local_ip: Some(server.ip),
-            local_port: PORT,
-            remote: Some(client),
-            ..Bind::default()
-        };
+        let bind =
+            Bind { local_ip: Some(server.ip), local_port: PORT, remote: Some(client), ..Bind::default() };
         let socket = UdpSocket::bind(bind)?;
         let _ = spawn(echo(socket));
     }
