@@ -32,7 +32,7 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
 /// The error and its causes in one line. Some errors tell their cause themselves; it is not told twice.
 fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
-    for cause in error.chain().map(|cause| cause.to_string()) {
+    for cause in error.chain().map(std::string::ToString::to_string) {
         if line.is_empty() {
             line = cause;
         } else if !line.contains(&cause) {

@@ -144,7 +144,7 @@ impl UdpSocket {
             other => return Poll::Ready(other),
         }
         match context::with_lane(self.lane, |slot, _, _| {
-            slot.lane.udp_wake_on_receive(self.handle, cx.waker())
+            slot.lane.udp_wake_on_receive(self.handle, cx.waker());
         }) {
             Ok(()) => Poll::Pending,
             Err(e) => Poll::Ready(Err(e.into())),

@@ -428,21 +428,21 @@ impl Worker {
             if except == Some(lane as u32) {
                 continue;
             }
-            if let Some(slot) = &mut self.lanes[lane] {
-                if slot.host == host {
-                    slot.lane.tell(self.now, event);
-                    self.touch(lane as u32);
-                }
+            if let Some(slot) = &mut self.lanes[lane]
+                && slot.host == host
+            {
+                slot.lane.tell(self.now, event);
+                self.touch(lane as u32);
             }
         }
     }
 
     pub(crate) fn touch(&mut self, lane: u32) {
-        if let Some(slot) = &mut self.lanes[lane as usize] {
-            if !slot.touched {
-                slot.touched = true;
-                self.touched.push(lane);
-            }
+        if let Some(slot) = &mut self.lanes[lane as usize]
+            && !slot.touched
+        {
+            slot.touched = true;
+            self.touched.push(lane);
         }
     }
 

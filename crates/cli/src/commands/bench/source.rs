@@ -51,7 +51,7 @@ pub(super) fn client(i: usize) -> Endpoint {
 impl Source {
     /// Datagrams of `size` bytes of payload for port `port` from `flows` flows; `packets` in all if given. `returned`
     /// counts what the host sends back.
-    pub(super) fn new(
+    pub(super) fn link(
         rss: &Rss,
         flows: usize,
         size: usize,

@@ -77,7 +77,7 @@ impl Echo {
         let idle = if packets.is_some() { Idle::Adaptive(Duration::ZERO) } else { Idle::Spin };
         let mut builder = Runtime::builder().workers(1).idle(idle).frames(16_384);
         let number = builder.host(host);
-        let link = Source::new(
+        let link = Source::link(
             &rss,
             options.flows as usize,
             usize::from(options.size),
@@ -163,10 +163,10 @@ impl Kernel {
         let echo = std::thread::spawn(move || {
             let mut batch = Batch::new(32, 2048);
             while !s.load(Ordering::Relaxed) {
-                if batch.receive(&server).is_ok() {
-                    if let Ok(n) = batch.send(&server) {
-                        e.fetch_add(n as u64, Ordering::Relaxed);
-                    }
+                if batch.receive(&server).is_ok()
+                    && let Ok(n) = batch.send(&server)
+                {
+                    e.fetch_add(n as u64, Ordering::Relaxed);
                 }
             }
         });
