@@ -26,8 +26,7 @@ use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 const BATCH: usize = 256;
 
 fn pool() -> Pool {
-    let config =
-        MemoryConfig { frames_per_home: 8192, lock: false, huge_pages: false, ..Default::default() };
+    let config = MemoryConfig { frames_per_home: 8192, lock: false, huge_pages: false, ..Default::default() };
     FrameMemory::new(&config).unwrap().attach(0).unwrap()
 }
 

@@ -135,7 +135,12 @@ impl Ip {
     }
 
     #[cold]
-    pub(super) fn bad_extension(&mut self, cx: &mut Cx<'_>, mut packet: IpInput, problem: ExtensionProblem) -> Inbound {
+    pub(super) fn bad_extension(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut packet: IpInput,
+        problem: ExtensionProblem,
+    ) -> Inbound {
         self.stats.ip6.bad_options += 1;
         match problem {
             ExtensionProblem::Malformed(reason) => self.malformed(reason),

@@ -121,7 +121,11 @@ impl Udp {
 /// Whether a datagram is intact, be it in one frame or several.
 #[inline]
 fn whole(pseudo: Sum, frame: &Frame) -> bool {
-    if frame.is_chained() { pseudo.combine(chain::sum(frame), 0).is_intact() } else { intact(pseudo, frame.data()) }
+    if frame.is_chained() {
+        pseudo.combine(chain::sum(frame), 0).is_intact()
+    } else {
+        intact(pseudo, frame.data())
+    }
 }
 
 /// The pseudo-header's sum for a datagram of `len` bytes.
