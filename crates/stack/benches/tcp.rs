@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput, criterion_main};
-use flowlane_stack::packet::{Cx, IpInput, IpMeta, Offload};
+use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenOptions, ListenerId, Tcp, TcpConfig};
 use flowlane_stack::time::Time;
@@ -28,7 +28,8 @@ struct CpuTime(WallTime);
 fn cpu_time() -> u64 {
     // The scheduler brings its figure up to date when it is entered.
     std::thread::yield_now();
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with scheduler statistics");
+    let text =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with scheduler statistics");
     text.split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
 }
 
@@ -69,6 +70,7 @@ struct Pair {
     offload: Offload,
     listener: ListenerId,
     next: u32,
+    burst: VecDeque<IpOutput>,
 }
 
 impl Pair {
@@ -89,7 +91,16 @@ impl Pair {
         let mut ends = [Tcp::new(config.clone(), [1, 2, 3]), Tcp::new(config, [4, 5, 6])];
         let options = ListenOptions { backlog: 1 << 20, syn_backlog: 1 << 20, ..ListenOptions::default() };
         let listener = ends[1].listen(None, 80, options).expect("a free port");
-        Pair { ends, rng: Rng::new(1), pool, now: Time::from_secs(10), offload, listener, next: 0 }
+        Pair {
+            ends,
+            rng: Rng::new(1),
+            pool,
+            now: Time::from_secs(10),
+            offload,
+            listener,
+            next: 0,
+            burst: VecDeque::new(),
+        }
     }
 
     fn on<R>(&mut self, end: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
@@ -99,7 +110,7 @@ impl Pair {
 
     /// Hands over everything there is to send, in bursts of at most 64.
     fn pump(&mut self) {
-        let mut burst = VecDeque::with_capacity(64);
+        let mut burst = std::mem::take(&mut self.burst);
         loop {
             let mut idle = true;
             for from in 0..2 {
@@ -126,6 +137,7 @@ impl Pair {
                 }
             }
             if idle {
+                self.burst = burst;
                 return;
             }
         }
