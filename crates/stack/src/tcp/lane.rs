@@ -80,7 +80,7 @@ impl Core {
     /// The secrets of a four-tuple: for its initial sequence number and for its timestamp clock (RFC 7323 §5.4, §7.1: each
     /// pair of addresses and ports sees another clock).
     pub(crate) fn secrets(&self, tuple: &Tuple) -> Secrets {
-        let hash = self.keyed.hash(&tuple.bytes(TAG_CONNECTION));
+        let hash = tuple.keyed(&self.keyed, TAG_CONNECTION);
         Secrets { isn: hash as u32, ts_offset: (hash >> 32) as u32 }
     }
 

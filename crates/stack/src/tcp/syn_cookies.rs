@@ -36,7 +36,7 @@ fn period(now: Time) -> u32 {
 impl Core {
     fn cookie_hash(&self, tuple: &Tuple, irs: Seq, top: u32) -> u32 {
         let tag = TAG_COOKIE << 56 | u64::from(top) << 32 | u64::from(irs.0);
-        self.keyed.hash(&tuple.bytes(tag)) as u32 & 0x00ff_ffff
+        tuple.keyed(&self.keyed, tag) as u32 & 0x00ff_ffff
     }
 
     /// Answers a SYN without remembering it.

@@ -274,7 +274,7 @@ fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
     let listener = net.hosts[1].tcp.listen(None, 80, listen).unwrap();
     let mtu = net.weather.mtu.max(1500);
     let options = ConnectOptions { mtu, socket, ..Default::default() };
-    let (local, remote) = (SocketAddr::new(US, 5000), SocketAddr::new(PEER, 80));
+    let (local, remote) = (SocketAddr::new(net.hosts[0].ip, 5000), SocketAddr::new(net.hosts[1].ip, 80));
     let id = net.on(0, |tcp, cx| tcp.connect(cx, local, remote, &options)).unwrap();
     let mut ends = [
         End { id: Some(id), to_write: sizes[0], ..End::default() },
@@ -360,6 +360,23 @@ fn fair_weather() {
         assert_eq!(stats.drops.iter().sum::<u64>(), 0, "{stats:?}");
     }
     assert!(outcome.elapsed < Duration::from_secs(1), "{:?}", outcome.elapsed);
+}
+
+/// The other family: longer headers, another pseudo-header, segmentation of its own kind.
+#[test]
+fn over_ipv6() {
+    for (seed, segmentation) in [(3, 0), (4, 65_000)] {
+        let sizes = [500_000, 200_000];
+        let offload = Offload { checksum: false, segmentation };
+        let weather = Weather { loss: 10, reorder: 10, corrupt: 10, ..FAIR };
+        let mut net = Net::new(seed, [TcpConfig::default(), TcpConfig::default()], weather, offload);
+        net.hosts[0].ip = "fd00::1".parse().unwrap();
+        net.hosts[1].ip = "fd00::2".parse().unwrap();
+        let outcome = transfer(net, sizes, None);
+        check(&outcome, sizes);
+        let bad = |host: &Host| host.tcp.stats().dropped(DropReason::BadChecksum);
+        assert!(segmentation > 0 || outcome.net.hosts.iter().map(bad).sum::<u64>() > 0);
+    }
 }
 
 /// Batches cut by the link, and merged batches received.
