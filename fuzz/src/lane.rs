@@ -80,7 +80,7 @@ thread_local! {
     static POOL: Pool = {
         let config =
             MemoryConfig { frames_per_home: FRAMES, homes: 1, lock: false, huge_pages: false, ..Default::default() };
-        FrameMemory::new(&config).and_then(|m| Ok(m.attach(0).expect("a home of its own"))).expect("memory")
+        FrameMemory::new(&config).map(|m| m.attach(0).expect("a home of its own")).expect("memory")
     };
 }
 

@@ -7,6 +7,7 @@
 pub mod bytes;
 pub mod classify;
 pub mod lane;
+pub mod reassembly;
 pub mod rss_key_hex;
 pub mod seeds;
 pub mod wire;
@@ -15,9 +16,10 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
+    ("reassembly", reassembly::run),
     ("rss_key_hex", rss_key_hex::run),
 ];

@@ -391,9 +391,25 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "classify" => packets(|all| {
             all.iter().flat_map(|p| [[&[0], &p[..]].concat(), [&[1], &p[14..]].concat()]).collect()
         }),
+        "reassembly" => reassembly_inputs(),
         "rss_key_hex" => key_inputs(),
         _ => Vec::new(),
     }
+}
+
+/// Datagrams in three pieces: in order, last first, interleaved, one repeated, one overlapping, one too late.
+fn reassembly_inputs() -> Vec<Vec<u8>> {
+    let limits = [9, 19, 23, 7];
+    let piece = |name: u8, which: usize| [[name, 0, 64, 1], [name, 8, 64, 1], [name, 16, 20, 0]][which];
+    let with = |operations: &[[u8; 4]]| [&limits[..], &operations.concat()].concat();
+    let orders: [[usize; 3]; 2] = [[0, 1, 2], [2, 1, 0]];
+    let mut all: Vec<Vec<u8>> =
+        [0, 8].iter().flat_map(|&n| orders.map(|o| with(&o.map(|which| piece(n, which))))).collect();
+    all.push(with(&[piece(0, 0), piece(9, 2), piece(0, 1), piece(9, 0), piece(0, 2), piece(9, 1)]));
+    all.push(with(&[piece(0, 0), piece(0, 0), [0, 4, 64, 1], piece(0, 2), [0, 0, 64, 255]]));
+    all.push(with(&[piece(0, 0), piece(8, 0), [255, 101, 0, 0], piece(0, 1), [255, 255, 0, 0]]));
+    all.push((0..=249).flat_map(|name| piece(name, usize::from(name) % 3)).collect());
+    all
 }
 
 /// A frame, the packet in it, and what is in that.

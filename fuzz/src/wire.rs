@@ -121,12 +121,12 @@ fn discovery(data: &[u8]) {
         assert_eq!(NdpMessage::parse(&bytes).map(|(m, _)| m), Ok(message));
     }
     let _ = MldQuery::parse(data);
-    if let Ok((message, _)) = IgmpMessage::parse(data) {
-        if matches!(message, IgmpMessage::Report { .. } | IgmpMessage::Leave { .. }) {
-            let mut bytes = [0; 8];
-            message.emit(&mut bytes);
-            assert_eq!(IgmpMessage::parse(&bytes).map(|(m, _)| m), Ok(message));
-        }
+    if let Ok((message, _)) = IgmpMessage::parse(data)
+        && matches!(message, IgmpMessage::Report { .. } | IgmpMessage::Leave { .. })
+    {
+        let mut bytes = [0; 8];
+        message.emit(&mut bytes);
+        assert_eq!(IgmpMessage::parse(&bytes).map(|(m, _)| m), Ok(message));
     }
 }
 
@@ -158,7 +158,7 @@ fn transport(data: &[u8]) {
 fn options_again(options: &TcpOptions) {
     let mut bytes = [0; 40];
     let n = options.emit(&mut bytes);
-    assert!(n == options.len() && n % 4 == 0, "{options:?}");
+    assert!(n == options.len() && n.is_multiple_of(4), "{options:?}");
     let again = TcpOptions::parse(&bytes[..n]);
     assert!(!again.broken);
     assert!(options.sack.as_slice().starts_with(again.sack.as_slice()), "{options:?}");

@@ -25,8 +25,21 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    eprintln!("flowlane: {error:#}");
+    eprintln!("flowlane: {}", line(&error));
     if error.is::<Missed>() { ExitCode::from(1) } else { ExitCode::from(2) }
+}
+
+/// The error and its causes in one line. Some errors tell their cause themselves; it is not told twice.
+fn line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(std::string::ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line.replace('\n', " ")
 }
 
 /// Says in one line what is wrong with the arguments; help and version, when asked for, are no mistake.

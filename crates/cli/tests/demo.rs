@@ -1,4 +1,7 @@
 //! `flowlane demo`, run as a user runs it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod load_schema;
 
 use std::process::{Command, Output};
 
@@ -26,6 +29,7 @@ fn check(report: &Value, workers: usize) {
     let n = |path: &str| {
         report.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {report}"))
     };
+    load_schema::check("demo", report);
     assert_eq!(n("/version"), 1);
     assert_eq!(report["ok"], true);
     assert_eq!(report["alignment"], 1.0);

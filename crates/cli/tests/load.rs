@@ -1,4 +1,7 @@
 //! `flowlane load udp`: what it refuses, and a run into a capture file.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod load_schema;
 
 use std::process::{Command, Output};
 
@@ -73,6 +76,7 @@ fn silence_fails_the_run() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("does not answer"), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    load_schema::check("load", &report);
     assert_eq!(report["ok"], false);
     assert_eq!(report["counts"]["sent"], 0);
 }

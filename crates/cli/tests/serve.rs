@@ -65,17 +65,26 @@ impl Drop for Scratch {
 /// A running service. Killed on drop.
 struct Service {
     child: Child,
+    /// Lines on standard output and standard error.
+    printed: Receiver<String>,
     lines: Receiver<String>,
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (said, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+    });
+    lines
 }
 
 impl Service {
     /// Starts it and waits until it says that it serves.
     fn start(mut command: Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (said, lines) = channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
-        let service = Self { child, lines };
+        let printed = lines(child.stdout.take().unwrap());
+        let lines = lines(child.stderr.take().unwrap());
+        let service = Self { child, printed, lines };
         let ready = service.lines.recv_timeout(PATIENCE).expect("it says that it serves, or why not");
         (service, ready)
     }
@@ -87,10 +96,9 @@ impl Service {
     /// ^C; what it printed.
     fn interrupt(mut self) -> String {
         self.signal(Signal::INT);
-        let mut text = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let text: Vec<String> = self.printed.iter().collect();
         assert!(self.child.wait().unwrap().success());
-        text
+        text.join("\n")
     }
 }
 
@@ -104,6 +112,18 @@ impl Drop for Service {
 fn last_json(text: &str, kind: &str) -> Value {
     let mut documents = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     documents.rfind(|d| d["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {text}"))
+}
+
+/// Exactly the members that the schema requires.
+fn has_the_shape(document: &Value, kind: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/serve-v1.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut required: Vec<&str> =
+        schema["$defs"][kind]["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
+    let mut present: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    required.sort_unstable();
+    present.sort_unstable();
+    assert_eq!(present, required, "{kind}");
 }
 
 #[test]
@@ -234,6 +254,18 @@ fn ask(to: &str, ports: usize, each: usize) -> usize {
     back
 }
 
+/// No thread of it has any capability left.
+fn assert_no_privileges(service: &Service) {
+    let tasks = format!("/proc/{}/task", service.child.id());
+    for task in std::fs::read_dir(tasks).unwrap().flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+        let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_owned();
+        assert_eq!(line("CapEff:"), "0000000000000000", "{status}");
+        assert_eq!(line("CapPrm:"), "0000000000000000", "{status}");
+        assert_eq!(line("NoNewPrivs:"), "1", "{status}");
+    }
+}
+
 fn echo_over(kind: &str, tag: &str) {
     let Some(lab) = Lab::up(tag) else { return };
     let scratch = Scratch::new(tag);
@@ -247,6 +279,8 @@ fn echo_over(kind: &str, tag: &str) {
     assert_eq!(lab.inside(|| ask("10.11.2.1:8080", 16, 4)), 64);
     assert_eq!(lab.inside(|| ask("[fd00:11:2::1]:8080", 16, 4)), 64);
 
+    assert_no_privileges(&service);
+
     let stat = |letters: &str| text(&format!("stat {letters} --control {control}"));
     assert!(stat("-s -s -p udp").contains("\t128 datagrams received\n"));
     assert!(!stat("-s -s").contains("\t0 "));
@@ -258,9 +292,13 @@ fn echo_over(kind: &str, tag: &str) {
     let steering = &report["rss"]["hosts"][0]["steering"];
     assert_eq!(steering["redirected"], 0, "the card and the lanes agree: {steering}");
 
+    let interval = service.printed.recv_timeout(PATIENCE).unwrap();
+    has_the_shape(&last_json(&interval, "interval"), "Interval");
     service.signal(Signal::USR1);
     let printed = service.interrupt();
+    has_the_shape(&last_json(&printed, "flows"), "Flows");
     let summary = last_json(&printed, "summary");
+    has_the_shape(&summary, "Summary");
     assert_eq!((&summary["received"], &summary["sent"]), (&128.into(), &128.into()), "{printed}");
     let sum = |key: &str| {
         summary["buckets"].as_array().unwrap().iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>()
@@ -400,6 +438,31 @@ fn tcp_discard_takes_all_and_says_nothing() {
     let printed = service.interrupt();
     assert_eq!(last_json(&printed, "flows")["flows"].as_array().unwrap().len(), 1);
     assert_eq!(last_json(&printed, "summary")["connections"], 1);
+}
+
+#[test]
+fn echo_over_tap() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let namespace = flowlane_testnet::Namespace::new(&format!("fltap{}", std::process::id())).unwrap();
+    let mut inside = Command::new("ip");
+    inside.args(["netns", "exec", namespace.name(), env!("CARGO_BIN_EXE_flowlane")]);
+    let serve =
+        "serve udp-echo --link tap:t0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json -d";
+    inside.args(serve.split_whitespace()).stdin(Stdio::null());
+    let (service, ready) = Service::start(inside);
+    assert!(ready.contains("tap:t0"), "{ready}");
+    namespace.ip("addr add 10.11.2.2/24 dev t0").unwrap();
+    namespace.ip("addr add fd00:11:2::2/64 dev t0 nodad").unwrap();
+    namespace.ip("link set t0 up").unwrap();
+    assert_eq!(namespace.run(|| ask("10.11.2.1:8080", 8, 4)).unwrap(), 32);
+    assert_eq!(namespace.run(|| ask("[fd00:11:2::1]:8080", 8, 4)).unwrap(), 32);
+    assert_no_privileges(&service);
+    let summary = last_json(&service.interrupt(), "summary");
+    assert_eq!((&summary["received"], &summary["sent"]), (&64.into(), &64.into()));
+    assert_eq!(summary["alignment"], 1.0);
 }
 
 #[test]

@@ -118,14 +118,41 @@ fn what_netstat_would_say() {
 #[test]
 fn every_document_fits_the_schema() {
     let running = Running::start("schema");
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/control-v1.json");
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let schema = schema("control");
     let report: Value = control::get(&running.path, "/v1/report").unwrap();
     fits(&schema, &schema, &report, "report");
     for part in ["stats", "netisr", "sockets", "rss", "workers"] {
         let document: Value = control::get(&running.path, &format!("/v1/{part}")).unwrap();
         let of_part = &schema["$defs"]["ReportView"]["properties"][part];
         fits(&schema, of_part, &document, part);
+    }
+}
+
+fn schema(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}-v1.json"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_commands_print_fits_their_schemas() {
+    let rss = schema("rss");
+    for (kind, arguments) in [
+        ("Hash", "hash 10.0.0.1:5 10.0.0.2:6"),
+        ("Hash", "hash 10.0.0.1 10.0.0.2"),
+        ("Plan", "plan --to 10.0.0.1:7 --from 10.0.0.2"),
+        ("Plan", "plan --to 10.0.0.1:7 --from 10.0.0.0/16 --udp --replies"),
+        ("Key", "key"),
+        ("Judgement", "key --judge microsoft"),
+        ("Judgement", "key --judge 00000000000000000000000000000000"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .arg("rss")
+            .args(arguments.split_whitespace())
+            .arg("--json")
+            .output()
+            .unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        fits(&rss, &rss["$defs"][kind], &document, arguments);
     }
 }
 
@@ -146,6 +173,7 @@ fn fits(root: &Value, schema: &Value, value: &Value, at: &str) {
     let is = match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
         Value::Number(_) => "integer",
         Value::String(_) => "string",
         Value::Array(_) => "array",

@@ -12,6 +12,8 @@ pub struct ClientRange {
     first: u128,
     last: u128,
     ipv4: bool,
+    /// The network it was given as.
+    network: Option<Prefix>,
 }
 
 /// Why a text is no range.
@@ -36,7 +38,12 @@ impl FromStr for ClientRange {
             if number(first) > number(last) {
                 return Err(bad("the first address comes after the last".into()));
             }
-            return Ok(Self { first: number(first), last: number(last), ipv4: first.is_ipv4() });
+            return Ok(Self {
+                first: number(first),
+                last: number(last),
+                ipv4: first.is_ipv4(),
+                network: None,
+            });
         }
         let prefix: Prefix =
             text.trim().parse().map_err(|e: flowlane_stack::address::PrefixError| bad(e.to_string()))?;
@@ -46,7 +53,7 @@ impl FromStr for ClientRange {
 
 impl From<IpAddr> for ClientRange {
     fn from(address: IpAddr) -> Self {
-        Self { first: number(address), last: number(address), ipv4: address.is_ipv4() }
+        Self { first: number(address), last: number(address), ipv4: address.is_ipv4(), network: None }
     }
 }
 
@@ -62,7 +69,7 @@ impl ClientRange {
             (true, _) => (first + 1, last - 1),
             (false, _) => (first + 1, last),
         };
-        Self { first: hosts.0, last: hosts.1, ipv4 }
+        Self { first: hosts.0, last: hosts.1, ipv4, network: Some(*prefix) }
     }
 
     /// Whether it is of IPv4.
@@ -95,9 +102,13 @@ impl ClientRange {
         prefix.contains(self.address(self.first)) && prefix.contains(self.address(self.last))
     }
 
-    /// The fewest networks that together are the range.
+    /// The networks to claim for it: the one it was given as, or the fewest that together are the range.
     #[must_use]
     pub fn prefixes(&self) -> Vec<Prefix> {
+        // A lookup among claims costs by their number: one, where a network without its ends would be a dozen.
+        if let Some(network) = self.network {
+            return vec![network];
+        }
         let bits: u8 = if self.ipv4 { 32 } else { 128 };
         let mut prefixes = Vec::new();
         let mut at = self.first;
@@ -159,6 +170,8 @@ mod tests {
             ("255.255.255.254-255.255.255.255", "255.255.255.254/31"),
             ("0.0.0.0-255.255.255.255", "0.0.0.0/0"),
             ("fd00::1", "fd00::1/128"),
+            ("10.77.128.0/17", "10.77.128.0/17"),
+            ("fd00:1::/64", "fd00:1::/64"),
         ] {
             let prefixes: Vec<String> = range(text).prefixes().iter().map(ToString::to_string).collect();
             assert_eq!(prefixes.join(" "), expected, "{text}");

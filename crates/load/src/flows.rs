@@ -105,12 +105,10 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
             chosen[lane].push((hit, client));
         }
     }
-    if let Some(aim) = &wish.aim {
-        if let Wanted::Buckets(buckets) = &aim.wanted {
-            let hit = |b: &Bucket| chosen.iter().flatten().any(|(hit, _)| *hit == usize::from(b.0));
-            if let Some(missed) = buckets.iter().find(|b| !hit(b)) {
-                return Err(NoFlows::OutOfReach(missed.0));
-            }
+    if let Some(Aim { wanted: Wanted::Buckets(buckets), .. }) = &wish.aim {
+        let hit = |b: &Bucket| chosen.iter().flatten().any(|(hit, _)| *hit == usize::from(b.0));
+        if let Some(missed) = buckets.iter().find(|b| !hit(b)) {
+            return Err(NoFlows::OutOfReach(missed.0));
         }
     }
     Ok(chosen.into_iter().map(interleave).collect())

@@ -44,11 +44,12 @@ impl Window {
     /// An answer came.
     #[inline]
     pub(crate) fn answered(&mut self, slot: u32, flow: u32, sequence: u64) {
-        if let Some(place) = self.places.get_mut(slot as usize) {
-            if place.since.is_some() && (place.flow, place.sequence) == (flow, sequence) {
-                place.since = None;
-                self.free.push(slot);
-            }
+        if let Some(place) = self.places.get_mut(slot as usize)
+            && place.since.is_some()
+            && (place.flow, place.sequence) == (flow, sequence)
+        {
+            place.since = None;
+            self.free.push(slot);
         }
     }
 

@@ -1,4 +1,5 @@
 //! A wire with faults between the generator and an echo: what the generator says must be what the wire did.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,10 +87,9 @@ fn losses_are_counted_exactly() {
     for pace in PACES {
         let run = run(Quirks::new(1).with(Quirk::Drop, 100), pace, 16);
         let c = run.outcome.counts;
-        // Before the run, what the wire dropped may have been a probe or the search for a neighbour.
-        let arp = run.report.total(run.client).drops.get(DropReason::NoNeighbour);
+        // The first frames, ARP among them, pass: the wire's dice come from a seed.
         let before = c.probes - c.probes_answered;
-        assert_eq!(c.lost + before, run.quirk(Quirk::Drop) - arp, "{c:?}");
+        assert_eq!(c.lost + before, run.quirk(Quirk::Drop), "{c:?}");
         assert!(c.lost > 0);
         assert_eq!((c.reordered, c.duplicates, c.corrupt), (0, 0, 0), "{c:?}");
     }

@@ -137,13 +137,9 @@ impl UdpSocket {
     #[inline]
     pub fn try_recv_batch(&self, into: &mut Vec<Datagram>, max: usize) -> Result<usize, SocketError> {
         context::with_lane(self.lane, |slot, _, _| {
-            let before = into.len();
-            while into.len() - before < max {
-                let Some(datagram) = slot.lane.udp_receive(self.handle) else { break };
-                into.push(datagram);
-            }
-            if into.len() > before {
-                return Ok(into.len() - before);
+            let n = slot.lane.udp_receive_batch(self.handle, into, max);
+            if n > 0 {
+                return Ok(n);
             }
             if let Some(error) = slot.lane.udp_take_error(self.handle) {
                 return Err(SocketError::Network(error));
@@ -171,7 +167,7 @@ impl UdpSocket {
             other => return Poll::Ready(other),
         }
         match context::with_lane(self.lane, |slot, _, _| {
-            slot.lane.udp_wake_on_receive(self.handle, cx.waker())
+            slot.lane.udp_wake_on_receive(self.handle, cx.waker());
         }) {
             Ok(()) => Poll::Pending,
             Err(e) => Poll::Ready(Err(e.into())),
@@ -261,7 +257,7 @@ impl UdpSocket {
     /// # Errors
     /// On another lane.
     pub async fn reply_batch(&self, batch: &mut Vec<Datagram>) -> Result<usize, SocketError> {
-        let mut waiting = std::mem::take(batch).into_iter();
+        let mut waiting = batch.drain(..);
         let mut held: Option<Datagram> = None;
         let mut sent = 0;
         poll_fn(|cx| {

@@ -187,6 +187,13 @@ impl AddressSet {
         set
     }
 
+    /// Whether the set holds this IPv4 address.
+    #[inline]
+    #[must_use]
+    pub fn contains_v4(&self, address: u32) -> bool {
+        within(&self.v4, address)
+    }
+
     /// Whether the set holds `address`.
     #[inline]
     #[must_use]

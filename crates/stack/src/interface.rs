@@ -50,6 +50,8 @@ pub(crate) struct Interface {
     pub(crate) link_local: Ipv6Addr,
     /// First configured IPv4 address: nearly every packet is for it.
     primary_v4: Option<Ipv4Addr>,
+    /// The same as a number, if traffic on this interface is untagged: what the short way compares with.
+    pub(crate) express: Option<u32>,
     local: AddressSet,
     broadcasts: Vec<Ipv4Addr>,
     groups: hashbrown::HashSet<IpAddr, foldhash::fast::FixedState>,
@@ -60,12 +62,14 @@ impl Interface {
         let link_local = link_local(config.mac);
         let own = config.addresses.iter().map(|p| Prefix::host(p.address()));
         let local = own.chain(config.claimed.iter().copied()).chain([Prefix::host(IpAddr::V6(link_local))]);
+        let primary_v4 = config.addresses.iter().find_map(|p| match p.address() {
+            IpAddr::V4(a) => Some(a),
+            IpAddr::V6(_) => None,
+        });
         let mut this = Self {
             link_local,
-            primary_v4: config.addresses.iter().find_map(|p| match p.address() {
-                IpAddr::V4(a) => Some(a),
-                IpAddr::V6(_) => None,
-            }),
+            primary_v4,
+            express: primary_v4.filter(|_| config.vlan.is_none()).map(u32::from),
             local: AddressSet::new(local),
             broadcasts: config.addresses.iter().filter_map(Prefix::broadcast).collect(),
             groups: hashbrown::HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
@@ -104,6 +108,12 @@ impl Interface {
     #[inline]
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         self.local.contains(address)
+    }
+
+    /// Whether this IPv4 address is one of our own.
+    #[inline]
+    pub(crate) fn is_local_v4(&self, address: u32) -> bool {
+        self.local.contains_v4(address)
     }
 
     /// Whether `address` is on one of our networks, ours or not.

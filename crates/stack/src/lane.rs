@@ -148,6 +148,13 @@ impl Lane {
     /// Takes in a frame from a link of the host or from another lane.
     #[inline]
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
+        let frame = match class {
+            Class::Ethernet => match self.express_input(frame) {
+                Ok(()) => return,
+                Err(frame) => frame,
+            },
+            Class::IpDirect => frame,
+        };
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
         let inbound = match class {
             Class::Ethernet => self.ip.input(&mut cx, frame),
@@ -244,6 +251,24 @@ impl Lane {
         frame
     }
 
+    /// Moves up to `max` frames that are to be sent to `into`, as [`Lane::poll_output`] would one by one; for hosts with
+    /// one link, where it does not matter which link each is for.
+    #[inline]
+    pub fn drain_output(&mut self, now: Time, frames: &Pool, max: usize, into: &mut Vec<Frame>) -> usize {
+        let mut n = self.ip.drain_output(max, into);
+        if n > 0 && !self.senders.is_empty() && self.ip.has_room() {
+            for waker in self.senders.drain(..) {
+                waker.wake();
+            }
+        }
+        while n < max && self.tcp.has_output() {
+            let Some(frame) = self.pull_tcp(now, frames) else { break };
+            into.push(frame);
+            n += 1;
+        }
+        n
+    }
+
     /// Whether [`Lane::poll_output`] may have something.
     #[inline]
     #[must_use]
@@ -322,8 +347,7 @@ impl Lane {
         self.ip.is_local(address)
     }
 
-    /// Largest UDP payload towards `destination` that fits one packet, bytes.
-    #[must_use]
+    /// Largest UDP payload towards `destination` that fits one packet, bytes; longer ones leave in fragments.
     pub fn max_payload(&self, destination: IpAddr) -> Result<usize, SendError> {
         let mtu = self.ip.mtu_to(destination).ok_or(SendError::NoRoute)?;
         Ok(usize::from(mtu).saturating_sub(if destination.is_ipv4() { 28 } else { 48 }))

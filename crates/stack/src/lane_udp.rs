@@ -70,6 +70,12 @@ impl Lane {
         self.udp.receive(handle)
     }
 
+    /// Moves up to `max` datagrams that wait in a socket to `into`; returns how many.
+    #[inline]
+    pub fn udp_receive_batch(&mut self, handle: UdpHandle, into: &mut Vec<Datagram>, max: usize) -> usize {
+        self.udp.receive_batch(handle, into, max)
+    }
+
     /// An ICMP error that a connected socket met since the last call.
     pub fn udp_take_error(&mut self, handle: UdpHandle) -> Option<IcmpErrorKind> {
         self.udp.take_error(handle)
@@ -163,6 +169,10 @@ impl Lane {
         handle: UdpHandle,
         datagram: Datagram,
     ) -> Result<(), Unsent<Datagram>> {
+        let datagram = match self.express_reply(now, handle, datagram) {
+            Ok(()) => return Ok(()),
+            Err(datagram) => datagram,
+        };
         if !self.ip.has_room_for(datagram.source.ip, datagram.len()) {
             return Err(Unsent { error: SendError::Full, returned: Some(datagram) });
         }
@@ -236,6 +246,15 @@ impl Lane {
         source: Endpoint,
         destination: Endpoint,
     ) -> Result<(), SendError> {
+        let frame = match (source.ip, destination.ip) {
+            (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => {
+                match self.express_output(now, handle, frame, (src, source.port, dst, destination.port)) {
+                    Ok(()) => return Ok(()),
+                    Err(frame) => frame,
+                }
+            }
+            _ => frame,
+        };
         if frame.chain_len() > longest_payload(destination.ip.is_ipv4()) {
             return Err(SendError::TooLong);
         }

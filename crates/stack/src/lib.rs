@@ -6,6 +6,7 @@
 //! * [`Lane`]: one bucket's share of a host: frames in, frames out, sockets by handle.
 //! * `ip`: Ethernet, ARP and neighbour discovery, IPv4, IPv6, ICMP; `neighbour`, `route`, `interface`, [`address`].
 //! * [`reassembly`]: fragments waiting for one another; `chain`: packets in several frames.
+//! * `express`: the short way for plain UDP over IPv4, with the same result as the long one.
 //! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
 //! * [`packet`]: what passes between IP and the transports; [`stats`]: what was counted on the way.
 //! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all handed in.
@@ -13,6 +14,7 @@
 
 pub mod address;
 mod chain;
+mod express;
 mod interface;
 mod ip;
 mod lane;

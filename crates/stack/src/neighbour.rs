@@ -59,7 +59,7 @@ pub(crate) enum Resolution {
 }
 
 /// A request to send again.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) interface: u8,
     pub(crate) address: IpAddr,
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn packets_wait_for_the_answer_and_leave_with_it() {
-        let memory = FrameMemory::new(&MemoryConfig { frames_per_home: 128, ..Default::default() }).unwrap();
+        let memory = FrameMemory::new(&MemoryConfig { frames_per_home: 512, ..Default::default() }).unwrap();
         let pool = memory.attach(0).unwrap();
         let mut b = Bench::new();
         assert_eq!(b.resolve(0, 1), Resolution::Unknown { ask: true });

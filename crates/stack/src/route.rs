@@ -4,7 +4,7 @@
 //! matching route. Routes are few and written by people, so they are searched in order of length; packets to
 //! neighbours, which are nearly all, find the first.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use crate::address::Prefix;
 use crate::interface::InterfaceConfig;
@@ -34,6 +34,17 @@ pub struct Hop {
 pub struct Routes {
     v4: Vec<Route>,
     v6: Vec<Route>,
+    /// `v4` as numbers, in the same order.
+    plain: Vec<Plain>,
+}
+
+/// An IPv4 route as numbers.
+#[derive(Debug, Clone)]
+struct Plain {
+    network: u32,
+    mask: u32,
+    gateway: Option<Ipv4Addr>,
+    interface: u8,
 }
 
 impl Routes {
@@ -49,6 +60,7 @@ impl Routes {
         for route in more {
             routes.add(*route);
         }
+        routes.plain = routes.v4.iter().filter_map(Plain::new).collect();
         routes
     }
 
@@ -56,6 +68,16 @@ impl Routes {
         let family = if route.prefix.address().is_ipv4() { &mut self.v4 } else { &mut self.v6 };
         let at = family.partition_point(|r| r.prefix.len() >= route.prefix.len());
         family.insert(at, route);
+    }
+
+    /// Whether packets to `destination` go to the neighbour `hop` on `interface`.
+    #[inline]
+    pub(crate) fn leads_to(&self, destination: Ipv4Addr, interface: u8, hop: Ipv4Addr) -> bool {
+        let n = u32::from(destination);
+        match self.plain.iter().find(|r| n & r.mask == r.network) {
+            Some(r) => r.interface == interface && r.gateway.unwrap_or(destination) == hop,
+            None => false,
+        }
     }
 
     /// The next hop towards `destination`; `None` without a route. Multicast and broadcast go out of the first
@@ -77,6 +99,19 @@ impl Routes {
             IpAddr::V6(a) => a.is_multicast(),
         };
         group.then_some(Hop { interface: 0, address: destination })
+    }
+}
+
+impl Plain {
+    fn new(route: &Route) -> Option<Self> {
+        let IpAddr::V4(address) = route.prefix.address() else { return None };
+        let gateway = match route.gateway {
+            Some(IpAddr::V4(gateway)) => Some(gateway),
+            Some(IpAddr::V6(_)) => return None,
+            None => None,
+        };
+        let mask = u32::MAX.checked_shl(32 - u32::from(route.prefix.len())).unwrap_or(0);
+        Some(Self { network: u32::from(address) & mask, mask, gateway, interface: route.interface })
     }
 }
 

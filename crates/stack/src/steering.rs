@@ -27,6 +27,9 @@ pub enum HashSource {
 /// Finds the bucket of a frame whose data starts at the Ethernet header; leaves hash and type in its metadata.
 #[inline]
 pub fn steer(rss: &Rss, frame: &mut Frame) -> (Bucket, HashSource) {
+    if let Some(bucket) = by_card(rss, frame) {
+        return (bucket, HashSource::Delivered);
+    }
     match classify(frame.data()) {
         Classified::Ip(flow) => by_flow(rss, &rss_flow(&flow), frame.meta_mut()),
         Classified::Other(_) | Classified::Short => no_flow(frame.meta_mut()),
@@ -44,6 +47,18 @@ pub fn steer_ip(rss: &Rss, frame: &mut Frame) -> (Bucket, HashSource) {
         Some(flow) => by_flow(rss, &rss_flow(&flow), meta),
         None => no_flow(meta),
     }
+}
+
+/// The bucket of a plain UDP datagram over IPv4 whose hash came with it and is of the right type: most frames on a card
+/// with RSS. The same answer as the long way gives, from fewer looks.
+#[inline]
+fn by_card(rss: &Rss, frame: &Frame) -> Option<Bucket> {
+    let meta = frame.meta();
+    let h = frame.data().first_chunk::<42>()?;
+    let plain = h[12..15] == [8, 0, 0x45] && h[23] == 17 && h[20] & 0x3f == 0 && h[21] == 0;
+    let wanted = if rss.config.udp_ipv4 { HashType::UdpIpv4 } else { HashType::Ipv4 };
+    let on = rss.config.udp_ipv4 || rss.config.ipv4;
+    (plain && on && meta.hash_type == wanted.as_u8()).then(|| rss.bucket_of(meta.hash))
 }
 
 #[inline]

@@ -100,9 +100,8 @@ impl Batch {
     /// The kernel's, if it took none.
     pub fn send(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         // SAFETY: as in `receive`; the kernel only reads.
-        let n = unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), self.filled as u32, 0)
-        };
+        let n =
+            unsafe { libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), self.filled as u32, 0) };
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
     }
 

@@ -429,21 +429,21 @@ impl Worker {
             if except == Some(lane as u32) {
                 continue;
             }
-            if let Some(slot) = &mut self.lanes[lane] {
-                if slot.host == host {
-                    slot.lane.tell(self.now, event);
-                    self.touch(lane as u32);
-                }
+            if let Some(slot) = &mut self.lanes[lane]
+                && slot.host == host
+            {
+                slot.lane.tell(self.now, event);
+                self.touch(lane as u32);
             }
         }
     }
 
     pub(crate) fn touch(&mut self, lane: u32) {
-        if let Some(slot) = &mut self.lanes[lane as usize] {
-            if !slot.touched {
-                slot.touched = true;
-                self.touched.push(lane);
-            }
+        if let Some(slot) = &mut self.lanes[lane as usize]
+            && !slot.touched
+        {
+            slot.touched = true;
+            self.touched.push(lane);
         }
     }
 
@@ -487,6 +487,11 @@ pub(crate) fn drain_output(
     now: Time,
     frames: &Pool,
 ) -> bool {
+    if let [only] = host.ports[..] {
+        let port = &mut ports[only];
+        port.room -= slot.lane.drain_output(now, frames, port.room, &mut port.output);
+        return slot.lane.has_output();
+    }
     // Which link the next frame is for is known only when it is out, so all links need room.
     while slot.lane.has_output() {
         if host.ports.iter().any(|p| ports[*p].room == 0) {

@@ -1,4 +1,5 @@
 //! Runtimes in one process, joined by pairs in memory: order, completeness, quirks, lanes that move.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
 mod basics;
 mod http;

@@ -87,7 +87,7 @@ impl Ip {
     }
 
     #[inline]
-    fn queue(&mut self, frame: Frame) {
+    pub(crate) fn queue(&mut self, frame: Frame) {
         if !self.has_room() {
             self.stats.drops.count(DropReason::OutputFull);
             return;

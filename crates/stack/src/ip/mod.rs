@@ -96,6 +96,8 @@ pub(crate) struct Ip {
     /// Used while a packet is cut into fragments.
     pieces: Vec<Frame>,
     output: VecDeque<Frame>,
+    /// The next hop used last, for the short way out.
+    pub(crate) last_hop: Option<crate::express::NextHop>,
     events: VecDeque<LaneEvent>,
     errors: Limit,
     /// Answers of neighbours passed on to other lanes.
@@ -118,6 +120,7 @@ impl Ip {
             identify: Identify::new(seeds),
             pieces: Vec::new(),
             output: VecDeque::with_capacity(64),
+            last_hop: None,
             events: VecDeque::new(),
             errors: Limit::new(ICMP_ERRORS, Duration::from_secs(1)),
             answers: Limit::new(ANSWERS, Duration::from_secs(1)),
@@ -140,6 +143,14 @@ impl Ip {
     #[inline]
     pub(crate) fn poll_output(&mut self) -> Option<Frame> {
         self.output.pop_front()
+    }
+
+    /// Moves up to `max` frames that are to be sent to `into`.
+    #[inline]
+    pub(crate) fn drain_output(&mut self, max: usize, into: &mut Vec<Frame>) -> usize {
+        let n = self.output.len().min(max);
+        into.extend(self.output.drain(..n));
+        n
     }
 
     /// Frames waiting to be sent.
@@ -187,6 +198,7 @@ impl Ip {
         create: bool,
         rng: &mut Rng,
     ) -> bool {
+        self.last_hop = None;
         let (news, waiting) = self.neighbours.learn(now, at, mac, create, rng, &mut self.stats.arp);
         for frame in waiting {
             self.put_ethernet(frame, at.0, mac);

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Segmentation};
 
 use super::Ip;
+use crate::express::NextHop;
 use crate::neighbour::Resolution;
 use crate::packet::{Cx, IpOutput};
 use crate::route::Hop;
@@ -90,7 +91,12 @@ impl Ip {
             }
         }
         match self.neighbours.resolve(cx.now, hop.interface, hop.address, cx.rng, &mut self.stats.arp) {
-            Resolution::Known(mac) => self.put_ethernet(frame, hop.interface, mac),
+            Resolution::Known(mac) => {
+                if let IpAddr::V4(address) = hop.address {
+                    self.last_hop = Some(NextHop::new(cx.now, hop.interface, address, mac));
+                }
+                self.put_ethernet(frame, hop.interface, mac);
+            }
             Resolution::Probe(mac) => {
                 self.put_ethernet(frame, hop.interface, mac);
                 let (interface, address) = (hop.interface, hop.address);

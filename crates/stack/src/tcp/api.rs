@@ -176,8 +176,15 @@ impl Tcp {
             remote_port: remote.port(),
         };
         let after = self.clear_way(cx, &tuple)?;
-        let iss = after.map_or_else(|| self.core.isn(&tuple, cx.now), |old| old + 64_000 + 1);
-        let mut c = handshake::connection(&mut self.core, tuple, iss, options.mtu, &options.socket);
+        let secrets = self.core.secrets(&tuple);
+        let iss = after.map_or_else(|| secrets.isn(cx.now), |old| old + 64_000 + 1);
+        let mut c = handshake::connection(
+            &mut self.core,
+            tuple,
+            (iss, secrets.ts_offset),
+            options.mtu,
+            &options.socket,
+        );
         c.state = State::SynSent;
         c.set(Flags::ACTIVE);
         (c.hash, c.hash_type) = (options.hash, options.hash_type);
@@ -256,6 +263,7 @@ impl Tcp {
         more: bool,
     ) -> Result<usize, SendError> {
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
+        c.warm();
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));
         }

@@ -111,8 +111,6 @@ pub struct TcpConfig {
     pub max_replies: usize,
     /// TTL or hop limit of what is sent.
     pub hop_limit: u8,
-    /// Options of sockets that do not say otherwise.
-    pub socket: SocketOptions,
 }
 
 impl Default for TcpConfig {
@@ -148,7 +146,6 @@ impl Default for TcpConfig {
             max_out_of_order: 4096,
             max_replies: 256,
             hop_limit: 64,
-            socket: SocketOptions::default(),
         }
     }
 }

@@ -76,9 +76,6 @@ pub(crate) struct Flight {
     pub(crate) since: Option<Time>,
 }
 
-/// Ring memory that a spare keeps.
-const KEEP: usize = 4096;
-
 impl Flight {
     /// Bytes in the network, as far as is known.
     #[inline]
@@ -87,11 +84,11 @@ impl Flight {
     }
 
     /// Ready for another connection.
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self, keep: usize) {
         let Flight { data, sent, .. } = core::mem::take(self);
         self.data = data;
         self.sent = sent;
-        self.data.reset(KEEP);
+        self.data.reset(keep);
         self.sent.reset();
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16
 pub(crate) fn connection(
     core: &mut Core,
     tuple: Tuple,
-    iss: Seq,
+    (iss, ts_offset): (Seq, u32),
     mtu: u16,
     options: &SocketOptions,
 ) -> Connection {
@@ -70,7 +70,7 @@ pub(crate) fn connection(
         snd_sml: iss + 1,
         push_seq: iss + 1,
         ts_recent: 0,
-        ts_offset: core.ts_offset(&tuple),
+        ts_offset,
         snd_scale: 0,
         rcv_scale: if config.window_scaling { window_scale(config, options) } else { 0 },
         backoff: 0,

@@ -37,7 +37,11 @@ pub(crate) struct Core {
     /// Bytes of all buffers.
     pub(crate) memory: usize,
     pub(crate) challenge: ChallengeBudget,
+    #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
+    /// Bytes of rings in them.
+    spare_rings: usize,
+    #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
 }
@@ -45,9 +49,12 @@ pub(crate) struct Core {
 /// Spare boxes a lane keeps.
 const SPARES: usize = 256;
 
+/// Bytes of send rings that spares keep, each and together.
+const KEEP_RING: usize = 256 << 10;
+const SPARE_RINGS: usize = 2 << 20;
+
 /// Domains of the keyed hash.
-const TAG_ISN: u64 = 1;
-const TAG_TIMESTAMP: u64 = 2;
+const TAG_CONNECTION: u64 = 1;
 
 impl Core {
     pub(crate) fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
@@ -63,26 +70,24 @@ impl Core {
             memory: 0,
             challenge: ChallengeBudget::default(),
             flights: Vec::new(),
+            spare_rings: 0,
             inflows: Vec::new(),
             established: 0,
             config,
         }
     }
 
-    /// RFC 9293 §3.4.1, MUST-8, and RFC 6528 §3: `ISN = M + F(localip, localport, remoteip, remoteport, secretkey)`, M a
-    /// timer of 4 microseconds.
-    pub(crate) fn isn(&self, tuple: &Tuple, now: Time) -> Seq {
-        Seq((self.keyed.hash(&tuple.bytes(TAG_ISN)) as u32).wrapping_add((now.as_micros() / 4) as u32))
-    }
-
-    /// RFC 7323 §5.4, §7.1: each pair of addresses and ports sees another clock.
-    pub(crate) fn ts_offset(&self, tuple: &Tuple) -> u32 {
-        self.keyed.hash(&tuple.bytes(TAG_TIMESTAMP)) as u32
+    /// The secrets of a four-tuple: for its initial sequence number and for its timestamp clock (RFC 7323 §5.4, §7.1: each
+    /// pair of addresses and ports sees another clock).
+    pub(crate) fn secrets(&self, tuple: &Tuple) -> Secrets {
+        let hash = tuple.keyed(&self.keyed, TAG_CONNECTION);
+        Secrets { isn: hash as u32, ts_offset: (hash >> 32) as u32 }
     }
 
     pub(crate) fn flight(&mut self) -> Box<Flight> {
         let flight = self.flights.pop().unwrap_or_default();
         self.memory += flight.data.capacity();
+        self.spare_rings -= flight.data.capacity();
         flight
     }
 
@@ -93,8 +98,10 @@ impl Core {
     /// Takes a connection's send side back.
     pub(crate) fn give_flight(&mut self, mut flight: Box<Flight>) {
         self.memory -= flight.data.capacity();
-        flight.reset();
+        let keep = if self.spare_rings < SPARE_RINGS { KEEP_RING } else { 0 };
+        flight.reset(keep);
         if self.flights.len() < SPARES {
+            self.spare_rings += flight.data.capacity();
             self.flights.push(flight);
         }
     }
@@ -161,7 +168,7 @@ impl Core {
         self.disarm(c);
         if c.has(Flags::IN_SYN_BACKLOG) {
             c.clear(Flags::IN_SYN_BACKLOG);
-            self.listeners.syn_done(c.listener);
+            self.listeners.syn_done(c);
         }
         if let Some(flight) = c.tx.take() {
             self.give_flight(flight);
@@ -212,6 +219,21 @@ impl Core {
             traffic_class: meta.tos,
             dont_fragment: output::dont_fragment(tuple.local),
         });
+    }
+}
+
+/// What only this lane knows of a four-tuple.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Secrets {
+    isn: u32,
+    pub(crate) ts_offset: u32,
+}
+
+impl Secrets {
+    /// RFC 9293 §3.4.1, MUST-8, and RFC 6528 §3: `ISN = M + F(localip, localport, remoteip, remoteport, secretkey)`, M a
+    /// timer of 4 microseconds.
+    pub(crate) fn isn(self, now: Time) -> Seq {
+        Seq(self.isn.wrapping_add((now.as_micros() / 4) as u32))
     }
 }
 

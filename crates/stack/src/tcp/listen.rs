@@ -138,9 +138,17 @@ impl Listeners {
         self.by_port.get(&(Some(local), port)).or_else(|| self.by_port.get(&(None, port))).copied()
     }
 
+    /// The listener a connection came from, unless that is gone and another has its place.
+    fn of(&mut self, c: &Connection) -> Option<&mut Listener> {
+        let listener = self.all.get_slot_mut(c.listener)?;
+        let same =
+            listener.port == c.tuple.local_port && listener.local.is_none_or(|local| local == c.tuple.local);
+        same.then_some(listener)
+    }
+
     /// A handshake is over, one way or the other.
-    pub(crate) fn syn_done(&mut self, slot: u32) {
-        if let Some(listener) = self.all.get_slot_mut(slot) {
+    pub(crate) fn syn_done(&mut self, c: &Connection) {
+        if let Some(listener) = self.of(c) {
             listener.half_open = listener.half_open.saturating_sub(1);
         }
     }
@@ -236,12 +244,13 @@ impl Core {
         listener.half_open += 1;
         let options = listener.options.socket;
         self.stats.syncache_added += 1;
+        let secrets = self.secrets(tuple);
         let iss = match after {
             // RFC 6191 §2 by way of RFC 1122 §4.2.2.13: beyond anything the old connection used.
             Some(old) => old + 64_000 + 1,
-            None => self.isn(tuple, cx.now),
+            None => secrets.isn(cx.now),
         };
-        let mut c = handshake::connection(self, *tuple, iss, seg.mtu, &options);
+        let mut c = handshake::connection(self, *tuple, (iss, secrets.ts_offset), seg.mtu, &options);
         c.state = State::SynReceived;
         c.listener = slot;
         c.set(Flags::IN_SYN_BACKLOG);
@@ -259,7 +268,7 @@ impl Core {
 
     /// The handshake of a passive connection is complete: into the accept queue.
     pub(crate) fn hand_over(&mut self, cx: &mut Cx<'_>, c: &mut Connection) -> Result<(), Stop> {
-        let Some(listener) = self.listeners.slot_mut(c.listener) else {
+        let Some(listener) = self.listeners.of(c) else {
             // Nobody listens any more.
             c.send_reset(self, cx);
             self.kill(c, None);
@@ -271,7 +280,7 @@ impl Core {
             return Err(Stop::Drop(DropReason::BacklogFull));
         }
         listener.queue.push_back(c.id);
-        listener.half_open -= u32::from(c.has(Flags::IN_SYN_BACKLOG));
+        listener.half_open = listener.half_open.saturating_sub(u32::from(c.has(Flags::IN_SYN_BACKLOG)));
         if let Some(waker) = listener.waker.take() {
             waker.wake();
         }

@@ -99,7 +99,10 @@ impl Tcp {
         };
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         let found = self.core.table.find(self.core.table.hash(&tuple), |found| match found {
-            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| c.tuple == tuple),
+            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| {
+                c.warm();
+                c.tuple == tuple
+            }),
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == tuple),
         });
         match found {

@@ -390,6 +390,12 @@ impl Connection {
             }
         }
         self.acknowledged_everything();
+        // A report of a duplicate may have been all that was held.
+        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
+            if let Some(rx) = self.rx.take() {
+                core.give_inflow(rx);
+            }
+        }
         // RFC 3168 §6.1.4, §6.1.5: ECT on new data only, not on acknowledgements, retransmissions and probes.
         let ecn = if plan.len > 0 && plan.seq == self.snd_nxt && self.has(Flags::ECN) { ECT0 } else { 0 };
         Ok(self.finish(core, cx, frame, ecn))

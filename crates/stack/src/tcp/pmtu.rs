@@ -91,7 +91,7 @@ impl Connection {
         let min = (min - header_len(self.tuple.local)).min(core.config.black_hole_mss);
         let tries = self.backoff.wrapping_sub(core.config.black_hole_retries);
         let due = self.backoff >= core.config.black_hole_retries && tries % 2 == 0;
-        if !due || self.snd_mss <= min || len <= u32::from(min) {
+        if !due || self.snd_wnd == 0 || self.snd_mss <= min || len <= u32::from(min) {
             return;
         }
         core.stats.black_hole_activations += 1;

@@ -32,8 +32,10 @@ impl Connection {
         let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
         let usable = if outstanding > self.snd_wnd { 0 } else { window };
         let congestion = self.congestion.cwnd.saturating_sub(in_flight);
-        // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3).
-        let congestion = if self.has(Flags::PROBE_TAIL) { congestion.max(mss) } else { congestion };
+        // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3); and with nothing in flight one
+        // may always go, even if segments have grown since the window was set.
+        let one = self.has(Flags::PROBE_TAIL) || in_flight == 0;
+        let congestion = if one { congestion.max(mss) } else { congestion };
         let len = unsent.min(usable);
         if len == 0 {
             self.note_limited(false);

@@ -256,7 +256,7 @@ impl SentQueue {
             // Only whole segments are split off a batch, or a hostile peer could grind it to single bytes.
             if sent.seq < start {
                 let before = start.since(sent.seq).next_multiple_of(mss.max(1));
-                if before >= sent.len || !(sent.seq + before < end) {
+                if before >= sent.len || sent.seq + before >= end {
                     at += 1;
                     continue;
                 }

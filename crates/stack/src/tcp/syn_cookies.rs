@@ -36,7 +36,7 @@ fn period(now: Time) -> u32 {
 impl Core {
     fn cookie_hash(&self, tuple: &Tuple, irs: Seq, top: u32) -> u32 {
         let tag = TAG_COOKIE << 56 | u64::from(top) << 32 | u64::from(irs.0);
-        self.keyed.hash(&tuple.bytes(tag)) as u32 & 0x00ff_ffff
+        tuple.keyed(&self.keyed, tag) as u32 & 0x00ff_ffff
     }
 
     /// Answers a SYN without remembering it.
@@ -63,7 +63,7 @@ impl Core {
             if value > clock {
                 value = value.wrapping_sub(1 << BITS);
             }
-            Timestamps { value: value.wrapping_add(self.ts_offset(tuple)), echo: ts.value }
+            Timestamps { value: value.wrapping_add(self.secrets(tuple).ts_offset), echo: ts.value }
         });
         let answer = TcpOptions {
             mss: Some(handshake::local_mss(tuple.local, seg.mtu, &options)),
@@ -118,7 +118,8 @@ impl Core {
             return None;
         }
         self.stats.cookies_received += 1;
-        let mut c = handshake::connection(self, *tuple, iss, seg.mtu, &options);
+        let mut c =
+            handshake::connection(self, *tuple, (iss, self.secrets(tuple).ts_offset), seg.mtu, &options);
         c.state = State::SynReceived;
         c.listener = slot;
         let (asked, ecn) = remembered(&self.config, seg, c.ts_offset, MSS[(top & 7) as usize]);

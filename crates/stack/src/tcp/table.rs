@@ -4,6 +4,7 @@
 //! hash table maps a four-tuple to that number. It keeps the hash beside the number, so that growing it does not touch
 //! the connections, and it is keyed with a secret of the lane, since the RSS key may be public.
 
+use crate::rng::Keyed;
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::net::IpAddr;
 use foldhash::fast::FixedState;
@@ -45,13 +46,22 @@ impl Tuple {
         [l as u64, (l >> 64) as u64, r as u64, (r >> 64) as u64, ports]
     }
 
-    /// The bytes for keyed hashing, with a tag that keeps uses apart.
-    pub(crate) fn bytes(&self, tag: u64) -> [u8; 48] {
-        let mut out = [0; 48];
-        for (at, word) in self.words().into_iter().chain([tag]).enumerate() {
-            out[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
+    /// Keyed hash of addresses and ports, with a tag that keeps uses apart. The two families have different lengths.
+    pub(crate) fn keyed(&self, keyed: &Keyed, tag: u64) -> u64 {
+        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
+        if let (IpAddr::V4(l), IpAddr::V4(r)) = (self.local, self.remote) {
+            let mut bytes = [0; 24];
+            bytes[..4].copy_from_slice(&l.octets());
+            bytes[4..8].copy_from_slice(&r.octets());
+            bytes[8..16].copy_from_slice(&ports.to_le_bytes());
+            bytes[16..].copy_from_slice(&tag.to_le_bytes());
+            return keyed.hash(&bytes);
         }
-        out
+        let mut bytes = [0; 48];
+        for (at, word) in self.words().into_iter().chain([tag]).enumerate() {
+            bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        keyed.hash(&bytes)
     }
 }
 

@@ -85,7 +85,11 @@ impl Connection {
             State::SynReceived => core.config.synack_retries,
             _ => core.config.retries,
         };
-        if self.backoff >= limit || self.user_timeout_over(cx.now) {
+        // RFC 9293 §3.8.6.1, MUST-37: a peer that keeps its window closed but answers is not given up.
+        let answered = self.state.is_synchronized()
+            && self.snd_wnd == 0
+            && cx.now < self.heard_at + core.config.max_rto * 2;
+        if self.backoff >= limit && !answered || self.user_timeout_over(cx.now) {
             self.give_up(core);
             return;
         }

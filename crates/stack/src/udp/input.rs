@@ -26,10 +26,7 @@ impl Udp {
     #[inline]
     pub(crate) fn input(&mut self, mut packet: IpInput, stats: &mut LaneStats) -> Outcome {
         stats.udp.received += 1;
-        let header = match self.check(&mut packet, stats) {
-            Ok(header) => header,
-            Err(()) => return Outcome::Done,
-        };
+        let Ok(header) = self.check(&mut packet, stats) else { return Outcome::Done };
         let source = Endpoint::new(packet.ip.src, header.src_port);
         let destination = Endpoint::new(packet.ip.dst, header.dst_port);
         let Some(slot) = self.table.lookup(destination, source, &self.sockets) else {
@@ -41,9 +38,8 @@ impl Udp {
             stats.udp.no_socket += 1;
             return Outcome::Unreachable(packet);
         };
-        let socket = &mut self.sockets[slot as usize];
-        if socket.queue.len() >= socket.limit as usize || self.queued >= self.config.lane_queue {
-            socket.dropped += 1;
+        if !self.takes(slot) {
+            self.sockets[slot as usize].dropped += 1;
             stats.udp.full_socket += 1;
             stats.drops.count(DropReason::UdpSocketFull);
             return Outcome::Done;
@@ -51,22 +47,32 @@ impl Udp {
         let mut frame = packet.frame;
         // The header was parsed from these bytes, so they are there.
         let _ = frame.trim_front(HEADER_LEN);
-        socket.hash = frame.meta().hash;
-        socket.hash_type = frame.meta().hash_type;
+        let (traffic_class, interface) = (packet.ip.traffic_class, packet.ip.interface);
+        self.deliver(slot, Datagram { frame, source, destination, traffic_class, interface }, stats);
+        Outcome::Done
+    }
+
+    /// Whether a socket and the lane have room for another datagram.
+    #[inline]
+    pub(crate) fn takes(&self, slot: u32) -> bool {
+        let socket = &self.sockets[slot as usize];
+        socket.queue.len() < socket.limit as usize && self.queued < self.config.lane_queue
+    }
+
+    /// Puts a datagram into a socket's queue, which has room, and wakes whoever waits for it.
+    #[inline]
+    pub(crate) fn deliver(&mut self, slot: u32, datagram: Datagram, stats: &mut LaneStats) {
+        let socket = &mut self.sockets[slot as usize];
+        let meta = datagram.frame.meta();
+        socket.hash = meta.hash;
+        socket.hash_type = meta.hash_type;
         socket.received += 1;
         stats.udp.delivered += 1;
         self.queued += 1;
-        socket.queue.push_back(Datagram {
-            frame,
-            source,
-            destination,
-            traffic_class: packet.ip.traffic_class,
-            interface: packet.ip.interface,
-        });
+        socket.queue.push_back(datagram);
         if let Some(waker) = socket.waker.take() {
             waker.wake();
         }
-        Outcome::Done
     }
 
     /// Header, length and checksum.
@@ -124,7 +130,11 @@ impl Udp {
 /// Whether a datagram is intact, be it in one frame or several.
 #[inline]
 fn whole(pseudo: Sum, frame: &Frame) -> bool {
-    if frame.is_chained() { pseudo.combine(chain::sum(frame), 0).is_intact() } else { intact(pseudo, frame.data()) }
+    if frame.is_chained() {
+        pseudo.combine(chain::sum(frame), 0).is_intact()
+    } else {
+        intact(pseudo, frame.data())
+    }
 }
 
 /// The pseudo-header's sum for a datagram of `len` bytes.

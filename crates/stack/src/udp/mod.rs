@@ -24,6 +24,7 @@ use crate::address::Endpoint;
 use crate::packet::IcmpErrorKind;
 use crate::rng::Rng;
 use socket::Socket;
+use std::net::Ipv4Addr;
 use std::task::Waker;
 use table::Table;
 
@@ -140,6 +141,30 @@ impl Udp {
         let datagram = self.get_mut(handle)?.queue.pop_front()?;
         self.queued -= 1;
         Some(datagram)
+    }
+
+    /// Moves up to `max` datagrams that wait in a socket to `into`.
+    #[inline]
+    pub(crate) fn receive_batch(&mut self, handle: UdpHandle, into: &mut Vec<Datagram>, max: usize) -> usize {
+        let Some(socket) = self.get_mut(handle) else { return 0 };
+        let n = socket.queue.len().min(max);
+        into.extend(socket.queue.drain(..n));
+        self.queued -= n;
+        n
+    }
+
+    /// The socket for a datagram over IPv4, if the quick tables know it.
+    #[inline]
+    pub(crate) fn lookup_v4(&self, local: Ipv4Addr, lport: u16, remote: Ipv4Addr, rport: u16) -> Option<u32> {
+        self.table.lookup_v4(local, lport, remote, rport)
+    }
+
+    /// Counts a datagram sent from an open socket.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, handle: UdpHandle) {
+        if let Some(socket) = self.get_mut(handle) {
+            socket.sent += 1;
+        }
     }
 
     /// An error that ICMP reported for a connected socket since the last call.

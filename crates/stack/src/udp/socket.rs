@@ -86,7 +86,7 @@ impl std::error::Error for BindError {}
 /// A received datagram in its frame.
 ///
 /// The payload can be changed in place, and the frame sent back with
-/// [`Lane::udp_send_datagram`](crate::Lane::udp_send_datagram).
+/// [`Lane::udp_reply`](crate::Lane::udp_reply).
 #[derive(Debug)]
 pub struct Datagram {
     pub(crate) frame: Frame,

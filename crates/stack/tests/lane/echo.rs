@@ -305,7 +305,7 @@ fn groups_and_broadcasts_are_heard_by_those_who_want_them() {
     let heard = net.b.bind_all(5353)[0];
     let s = net.a.lanes[0].udp_bind(Bind::port(5353)).unwrap();
     let group = ip("224.1.2.3");
-    let mut send = |net: &mut Net, to: &str| {
+    let send = |net: &mut Net, to: &str| {
         net.a.lanes[0].udp_send(net.now, &net.pool, s, b"all", None, Some(end(to))).unwrap();
         net.run();
         net.b.lanes[0].udp_receive(heard).is_some()

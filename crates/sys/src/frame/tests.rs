@@ -75,16 +75,28 @@ fn chains_are_read_in_order_and_freed_whole() {
 fn a_chain_is_cut_at_every_length() {
     let pool = memory(1, 8).attach(0).unwrap();
     for len in 0..=14 {
-        let mut parts = ["one ", "", "two ", "three"].map(|part| {
-            let mut f = pool.alloc().unwrap();
-            assert!(f.extend_from_slice(part.as_bytes()));
-            f
-        }).into_iter();
+        let mut parts = ["one ", "", "two ", "three"]
+            .map(|part| {
+                let mut f = pool.alloc().unwrap();
+                assert!(f.extend_from_slice(part.as_bytes()));
+                f
+            })
+            .into_iter();
         let mut head = parts.next().unwrap();
         parts.for_each(|f| head.append(f));
         head.truncate_chain(len);
         assert_eq!(head.chunks().collect::<Vec<_>>().concat(), b"one two three"[..len.min(13)]);
-        assert_eq!(pool.free(), if len > 8 { 4 } else if len > 4 { 5 } else { 7 }, "{len}");
+        assert_eq!(
+            pool.free(),
+            if len > 8 {
+                4
+            } else if len > 4 {
+                5
+            } else {
+                7
+            },
+            "{len}"
+        );
     }
     assert_eq!(pool.free(), 8);
 }

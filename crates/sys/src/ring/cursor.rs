@@ -10,7 +10,7 @@
 //!
 //! Each end keeps its own position and a cached copy of the other's, so the shared line of the other end is read
 //! only when the cache says "full" or "empty". AF_XDP lays its rings out in just this way (producer and consumer
-//! words in a shared mapping), so the same cursor serves them: implement [`Positions`] over the mapping.
+//! words in a shared mapping), so the same cursor serves them: implement `Positions` over the mapping.
 
 use crate::sync::{AtomicU32, Ordering};
 

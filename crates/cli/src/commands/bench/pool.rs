@@ -85,11 +85,12 @@ fn remote(common: &Common, memory: &FrameMemory) -> anyhow::Result<f64> {
     let time = begin.elapsed();
     // A frame that is not empty ends the other side.
     loop {
-        if let Some(mut last) = pool.alloc() {
-            if last.extend_from_slice(b"end") && tx.push(last).is_ok() {
-                tx.publish();
-                break;
-            }
+        if let Some(mut last) = pool.alloc()
+            && last.extend_from_slice(b"end")
+            && tx.push(last).is_ok()
+        {
+            tx.publish();
+            break;
         }
     }
     let _ = thread.join();

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowlane::link::{LinkInfo, Queue, QueueStats};
 use flowlane::wire::{
-    ArpOperation, ArpPacket, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv4Options, MacAddr, Sum, UdpHeader,
+    ArpOperation, ArpPacket, EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv4Options, MacAddr, Sum,
+    UdpHeader,
 };
 use flowlane::{Endpoint, HashType, Rss};
 use flowlane_sys::frame::{Frame, Pool};
@@ -50,7 +51,7 @@ pub(super) fn client(i: usize) -> Endpoint {
 impl Source {
     /// Datagrams of `size` bytes of payload for port `port` from `flows` flows; `packets` in all if given. `returned`
     /// counts what the host sends back.
-    pub(super) fn new(
+    pub(super) fn link(
         rss: &Rss,
         flows: usize,
         size: usize,

@@ -93,7 +93,11 @@ impl Report {
             writeln!(out)?;
             return Ok(());
         }
-        writeln!(out, "{} on {} ({} processors, Linux {})", self.bench, self.processor, self.processors, self.kernel)?;
+        writeln!(
+            out,
+            "{} on {} ({} processors, Linux {})",
+            self.bench, self.processor, self.processors, self.kernel
+        )?;
         let width = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0);
         for r in &self.rows {
             let number = |n: f64| if n >= 1000.0 { format!("{n:.0}") } else { format!("{n:.2}") };

@@ -11,7 +11,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use flowlane::{Bind, Host, Idle, Interface, Key, Rss, Runtime, UdpConfig, UdpFields, UdpSocket, current, spawn};
+use flowlane::{
+    Bind, Host, Idle, Interface, Key, Rss, Runtime, UdpConfig, UdpFields, UdpSocket, current, spawn,
+};
 use flowlane_sys::mmsg::Batch;
 
 use super::Common;
@@ -67,8 +69,7 @@ impl Echo {
                 }
             }
         });
-        let interface =
-            Interface { addresses: vec!["10.0.0.1/24".parse()?], ..Interface::default() };
+        let interface = Interface { addresses: vec!["10.0.0.1/24".parse()?], ..Interface::default() };
         let limits = UdpConfig { lane_queue: 1 << 16, ..UdpConfig::default() };
         let host = host.interface(interface).gateway("10.0.0.2".parse()?).udp(limits);
         let returned = Arc::new(AtomicU64::new(0));
@@ -76,7 +77,7 @@ impl Echo {
         let idle = if packets.is_some() { Idle::Adaptive(Duration::ZERO) } else { Idle::Spin };
         let mut builder = Runtime::builder().workers(1).idle(idle).frames(16_384);
         let number = builder.host(host);
-        let link = Source::new(
+        let link = Source::link(
             &rss,
             options.flows as usize,
             usize::from(options.size),
@@ -122,12 +123,8 @@ fn bind_all(flows: usize) -> Result<(), flowlane::SocketError> {
         if probe.reply_bucket(server, client)? != lane.bucket {
             continue;
         }
-        let bind = Bind {
-            local_ip: Some(server.ip),
-            local_port: PORT,
-            remote: Some(client),
-            ..Bind::default()
-        };
+        let bind =
+            Bind { local_ip: Some(server.ip), local_port: PORT, remote: Some(client), ..Bind::default() };
         let socket = UdpSocket::bind(bind)?;
         let _ = spawn(echo(socket));
     }
@@ -166,10 +163,10 @@ impl Kernel {
         let echo = std::thread::spawn(move || {
             let mut batch = Batch::new(32, 2048);
             while !s.load(Ordering::Relaxed) {
-                if batch.receive(&server).is_ok() {
-                    if let Ok(n) = batch.send(&server) {
-                        e.fetch_add(n as u64, Ordering::Relaxed);
-                    }
+                if batch.receive(&server).is_ok()
+                    && let Ok(n) = batch.send(&server)
+                {
+                    e.fetch_add(n as u64, Ordering::Relaxed);
                 }
             }
         });

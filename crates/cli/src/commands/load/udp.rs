@@ -139,7 +139,7 @@ impl Udp {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
         let fields = if self.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
-        let rss = Arc::new(steering::rss(self.workers, fields, self.key.clone(), self.seed)?);
+        let rss = Arc::new(steering::rss(self.workers, fields, self.key, self.seed)?);
         let clients = self.clients()?;
         let config = self.plan(&rss, &clients)?;
         let open_loop = matches!(config.pace, Pace::Rate { .. });

@@ -65,7 +65,10 @@ pub(crate) fn open(config: &PairConfig, rss: [&Arc<Rss>; 2], wakes: &[Arc<Wake>]
     let (to_a, from_b) = direction(config, wakes);
     let (to_b, from_a) = direction(config, wakes);
     let quiet = Quirks::default();
-    [end(config, 0x0a, to_b, from_b, rss[1], &config.quirks), end(config, 0x0b, to_a, from_a, rss[0], &quiet)]
+    [
+        end(config, 0x0a, &to_b, from_b, rss[1], &config.quirks),
+        end(config, 0x0b, &to_a, from_a, rss[0], &quiet),
+    ]
 }
 
 fn direction(config: &PairConfig, wakes: &[Arc<Wake>]) -> (Arc<[Far]>, Vec<mpsc::Receiver<Frame>>) {
@@ -82,7 +85,7 @@ fn direction(config: &PairConfig, wakes: &[Arc<Wake>]) -> (Arc<[Far]>, Vec<mpsc:
 fn end(
     config: &PairConfig,
     last: u8,
-    far: Arc<[Far]>,
+    far: &Arc<[Far]>,
     near: Vec<mpsc::Receiver<Frame>>,
     rss: &Arc<Rss>,
     quirks: &Quirks,

@@ -56,6 +56,9 @@ impl Connection {
         }
         if self.snd_wnd > old_window || acked > 0 {
             self.window_moved();
+            if old_window == 0 && self.snd_wnd > 0 && self.outstanding() > 0 {
+                self.window_reopened(core, cx.now);
+            }
         }
         self.our_fin_acknowledged(core, cx)
     }
@@ -228,6 +231,17 @@ impl Connection {
             // RFC 6298 §5.2: everything is acknowledged.
             self.rtx_at = NEVER;
         }
+    }
+
+    /// Data that a closed window kept out may go in now: not only after the timeout that has grown meanwhile.
+    fn window_reopened(&mut self, core: &Core, now: Time) {
+        if let Some(tx) = &mut self.tx {
+            if !tx.sent.is_empty() {
+                tx.sent.mark_lost(0);
+            }
+        }
+        self.backoff = 0;
+        self.arm_rto(core, now);
     }
 
     /// A send buffer of twice the congestion window keeps the pipe full.

@@ -127,9 +127,9 @@ fn fin_wait_2_ends() {
     for detached in [true, false] {
         let mut s = Scene::established(Scene::config());
         if detached {
-            s.close()
+            s.close();
         } else {
-            s.shutdown()
+            s.shutdown();
         }
         recv!(s, 10, "F. 1:1(0) ack 1");
         send!(s, 20, ". 1:1(0) ack 2");

@@ -77,7 +77,7 @@ impl Scene {
 
     /// Everything the engine wants to send now.
     pub(super) fn drain(&mut self) {
-        while let Some(out) = self.with(|tcp, cx| tcp.poll_output(cx)) {
+        while let Some(out) = self.with(super::super::Tcp::poll_output) {
             let text = self.show(&out);
             self.heard.push_back((self.millis(), text, out));
         }
@@ -89,7 +89,7 @@ impl Scene {
         self.drain();
         while let Some(next) = self.tcp.next_deadline().filter(|next| *next <= end) {
             self.now = self.now.max(next);
-            self.with(|tcp, cx| tcp.on_timer(cx));
+            self.with(super::super::Tcp::on_timer);
             self.drain();
         }
         assert!(self.now <= end, "the dialogue goes back in time");

@@ -113,3 +113,25 @@ fn wakers_are_called() {
     let ready = s.tcp.readiness(id).unwrap();
     assert!(ready.readable && ready.closed && ready.failure == Some(Failure::Reset));
 }
+
+/// A handshake begun with one listener does not end with another that took its place.
+#[test]
+fn another_listener_in_the_same_place() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    let listener = s.listener.unwrap();
+    s.with(|tcp, cx| tcp.close_listener(cx, listener)).unwrap();
+    let other = s.tcp.listen(None, 9, ListenOptions::default()).unwrap();
+    send!(s, 5, ". 1:1(0) ack 1");
+    assert_eq!(s.tcp.accept(other), Ok(None));
+    assert_eq!(s.tcp.backlog(other), Ok((0, 0)));
+    assert_eq!(s.tcp.connections(), 0);
+}
+
+/// A lane moves between workers with all its connections.
+#[test]
+fn may_move_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Tcp>();
+}

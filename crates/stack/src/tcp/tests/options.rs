@@ -46,7 +46,7 @@ fn ipv6() {
     let remote: SocketAddr = "[fd00::2]:2".parse().unwrap();
     let id = s.with(|tcp, cx| tcp.connect(cx, local, remote, &ConnectOptions::default())).unwrap();
     assert_eq!(s.tcp.info(id).unwrap().rcv_mss, 1440);
-    let out = s.with(|tcp, cx| tcp.poll_output(cx)).unwrap();
+    let out = s.with(super::super::Tcp::poll_output).unwrap();
     assert!(!out.dont_fragment);
     assert_eq!(out.src, local.ip());
 }

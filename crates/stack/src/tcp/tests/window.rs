@@ -118,3 +118,18 @@ fn a_retransmission_that_acknowledges_brings_its_window() {
     send!(s, 22, ". 1:1(0) ack 1001 win 9000");
     assert_eq!(s.info().snd_wnd, 3000);
 }
+
+/// RFC 9293 §3.8.6.1, MUST-37: data that a shrunk window keeps out is tried for as long as the peer answers.
+#[test]
+fn a_window_shut_on_data_in_flight() {
+    let mut s = Scene::established(TcpConfig { retries: 3, sack: false, ..Scene::config() });
+    s.write(1000);
+    for at in (20..200_000).step_by(500) {
+        send!(s, at, ". 1:1(0) ack 1 win 0");
+    }
+    assert_eq!(s.state(), State::Established);
+    s.heard.clear();
+    send!(s, 200_001, ". 1:1(0) ack 1 win 9000");
+    s.until(400_000);
+    assert!(s.texts().iter().any(|(_, t)| t.starts_with("P. 1:1001(1000)")), "{:?}", s.texts());
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# UDP echo over a veth, one core for the server: Flowlane on AF_XDP and AF_PACKET beside the kernel's
+# recvmmsg/sendmmsg, the three in turn in every round, all loaded by the same generator on the other core.
+#
+#   benches/links/run.sh [ROUNDS] [SECONDS] [SIZE]
+#
+# Needs root, iproute2 (installed if apt is there) and two processors. Prints datagrams a second, processor time of the
+# server for each, and the ratios. On a veth the sender's core does the receiver's softirq work, for all three alike.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+rounds=${1:-3} seconds=${2:-4} size=${3:-64}
+[ "$(id -u)" = 0 ] || { echo "links: needs root for network namespaces" >&2; exit 2; }
+[ "$(nproc)" -ge 2 ] || { echo "links: needs two processors" >&2; exit 2; }
+command -v ip >/dev/null || apt-get install -y iproute2 >/dev/null
+command -v ethtool >/dev/null || apt-get install -y ethtool >/dev/null
+cargo build --quiet --release
+cargo build --quiet --release -p flowlane-testnet --example kernel_echo
+target=${CARGO_TARGET_DIR:-target}/release
+flowlane=$target/flowlane echo=$target/examples/kernel_echo
+a=flbench-a b=flbench-b
+clean() { ip netns del $a 2>/dev/null || true; ip netns del $b 2>/dev/null || true; }
+trap clean EXIT
+clean
+ip netns add $a && ip netns add $b
+ip link add va netns $a type veth peer name vb netns $b
+ip -n $a link set va up
+ip -n $b link set vb up
+ip netns exec $a ethtool -K va tx off gro off >/dev/null 2>&1 || true
+ip netns exec $b ethtool -K vb tx off gro off >/dev/null 2>&1 || true
+
+# One run: prints "datagrams-a-second server-cpu-seconds".
+run() {
+    local kind=$1 server
+    ip -n $b addr flush dev vb
+    if [ "$kind" = kernel ]; then
+        ip -n $b addr add 10.11.2.2/24 dev vb
+        # The generator's clients are many addresses of one host: answers to them go by it.
+        ip -n $b route replace 10.11.4.0/24 via 10.11.2.1 2>/dev/null || true
+        ip netns exec $b taskset -c 1 "$echo" 10.11.2.2:7000 $((seconds + 3)) >/dev/null &
+        server=$!
+    else
+        ip netns exec $b taskset -c 1 "$flowlane" serve udp-echo --link "$kind:vb" --addr 10.11.2.2/24 \
+            --gateway 10.11.2.1 --port 7000 --workers 1 --idle spin >/dev/null 2>&1 &
+        server=$!
+    fi
+    # The server is up when it answers the generator's probe; it retries until then.
+    local json=""
+    for _ in 1 2 3; do
+        json=$(ip netns exec $a taskset -c 0 "$flowlane" load udp 10.11.2.2:7000 --link af-xdp:va \
+            --addr 10.11.2.1/24 --clients 10.11.4.0/24 --routed --window 512 --size "$size" --flows 16 \
+            --duration "${seconds}s" --workers 1 --idle spin --quiet --json --key microsoft 2>/dev/null) || true
+        [ -n "$json" ] && break
+    done
+    local cpu
+    cpu=$(awk '{ print ($14 + $15) / 100 }' "/proc/$server/stat" 2>/dev/null || echo 0)
+    kill -INT $server 2>/dev/null || true
+    wait $server 2>/dev/null || true
+    printf '%s' "$json" | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+t = d
+print(d["received-per-second"], sys.argv[2])' "$seconds" "$cpu"
+}
+
+declare -A rates
+for ((r = 1; r <= rounds; r++)); do
+    for kind in kernel af-xdp af-packet; do
+        read -r rate cpu < <(run $kind)
+        rates[$kind]+="$rate "
+        printf 'round %d  %-10s %9.0f datagrams/s  server %5.2f s of processor time\n' "$r" $kind "$rate" "$cpu"
+    done
+done
+python3 - "${rates[kernel]}" "${rates[af-xdp]}" "${rates[af-packet]}" <<'P'
+import sys
+kernel, xdp, packet = ([float(x) for x in a.split()] for a in sys.argv[1:])
+for name, ours in (("af-xdp", xdp), ("af-packet", packet)):
+    ratios = sorted(o / k for o, k in zip(ours, kernel) if k)
+    if ratios:
+        print(f"{name}: {ratios[len(ratios)//2]:.2f} times the kernel ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+P
