@@ -373,7 +373,10 @@ fn talk_to(service: Service, control: &str, inside: impl Fn(&(dyn Fn() + Sync)))
         assert!(!stat.contains(bad), "{stat}");
     }
     assert!(stat.contains("\t202 connections accepted\n"), "{stat}");
-    let summary = last_json(&service.interrupt(), "summary");
+    let printed = service.interrupt();
+    has_the_shape(&last_json(&printed, "interval"), "TcpInterval");
+    let summary = last_json(&printed, "summary");
+    has_the_shape(&summary, "Summary");
     assert_eq!(summary["connections"], 202, "{summary}");
 }
 
@@ -383,7 +386,7 @@ fn tcp_over(kind: &str, tag: &str) {
     let control = scratch.path("control.sock");
     let (service, ready) = Service::start(command(&format!(
         "serve tcp-echo --link {kind}:{}0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --key microsoft \
-         --flows --json --control {control}",
+         --flows --json --interval 50ms --control {control}",
         lab.0
     )));
     assert!(ready.contains("tcp-echo on 10.11.2.1"), "{ready}");
@@ -412,7 +415,7 @@ fn tcp_over_tap() {
     let control = scratch.path("control.sock");
     let serve = format!(
         "serve tcp-echo --link tap:tap0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json \
-         --control {control}"
+         --interval 50ms --control {control}"
     );
     let mut inside = Command::new("ip");
     inside.args(["netns", "exec", &name, env!("CARGO_BIN_EXE_flowlane")]);
