@@ -9,6 +9,7 @@ use flowlane::{
     Bucket, Connect, Failure, Host, Interface, Key, PairConfig, Quirk, Quirks, Runtime, SocketError,
     TcpListener, TcpStream, UdpFields, current, spawn,
 };
+use flowlane_stack::tcp::DropReason;
 
 use crate::traffic::{CLIENT, PATIENCE, SERVER, rss};
 
@@ -122,7 +123,8 @@ fn tcp(report: &Report, host: usize) -> flowlane::stack_stats::TcpStats {
 fn assert_none_reset(report: &Report) {
     for host in [SERVER, CLIENT] {
         let stats = tcp(report, host);
-        assert_eq!(stats.resets_sent, stats.dropped(flowlane_stack::tcp::DropReason::NoConnection));
+        let late = stats.dropped(DropReason::NoConnection) + stats.dropped(DropReason::NotSyn);
+        assert_eq!((stats.resets_sent, stats.resets_received), (late, 0));
     }
 }
 
@@ -198,8 +200,14 @@ fn every_byte_once_and_in_order_over_a_bad_wire() {
             assert!(hit > 5, "{quirk:?} happened {hit} times");
             if quirk == Quirk::Corrupt {
                 let at = tcp(&report, if swap { CLIENT } else { SERVER });
-                let bad = flowlane_stack::tcp::DropReason::BadChecksum;
-                assert_eq!(at.dropped(bad), hit, "every damaged segment was noticed");
+                let bad = DropReason::BadChecksum;
+                // Some of the last acknowledgements may not have been looked at when all was done.
+                let noticed = hit - BUCKETS as u64..=hit;
+                assert!(
+                    noticed.contains(&at.dropped(bad)),
+                    "{} of {hit} damaged segments noticed",
+                    at.dropped(bad)
+                );
             }
         }
     }
