@@ -70,9 +70,7 @@ impl Udp {
         stats.udp.delivered += 1;
         self.queued += 1;
         socket.queue.push_back(datagram);
-        if let Some(waker) = socket.waker.take() {
-            waker.wake();
-        }
+        socket.wake();
     }
 
     /// Header, length and checksum.
@@ -119,9 +117,7 @@ impl Udp {
         let socket = &mut self.sockets[slot as usize];
         if socket.key.remote.is_some() && !matches!(error.kind, IcmpErrorKind::PacketTooBig(_)) {
             socket.error = Some(error.kind);
-            if let Some(waker) = socket.waker.take() {
-                waker.wake();
-            }
+            socket.wake();
         }
         true
     }

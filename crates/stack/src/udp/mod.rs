@@ -110,12 +110,9 @@ impl Udp {
         self.table.remove(handle.slot, &self.sockets);
         let socket = &mut self.sockets[handle.slot as usize];
         socket.generation = socket.generation.wrapping_add(1);
-        socket.open = false;
         self.queued -= socket.queue.len();
         socket.queue = Default::default();
-        if let Some(waker) = socket.waker.take() {
-            waker.wake();
-        }
+        socket.close();
         self.free.push(handle.slot);
         true
     }
@@ -176,10 +173,7 @@ impl Udp {
     #[inline]
     pub(crate) fn wake_on_receive(&mut self, handle: UdpHandle, waker: &Waker) {
         if let Some(socket) = self.get_mut(handle) {
-            match &socket.waker {
-                Some(w) if w.will_wake(waker) => {}
-                _ => socket.waker = Some(waker.clone()),
-            }
+            socket.arm(waker);
         }
     }
 

@@ -210,7 +210,10 @@ pub(super) struct Socket {
     pub(super) key: Key,
     pub(super) limit: u32,
     pub(super) queue: VecDeque<Datagram>,
-    pub(super) waker: Option<Waker>,
+    /// Whom to wake; kept from one wait to the next, since it is nearly always the same task.
+    waker: Option<Waker>,
+    /// Somebody waits.
+    armed: bool,
     pub(super) error: Option<IcmpErrorKind>,
     pub(super) received: u64,
     pub(super) dropped: u64,
@@ -228,12 +231,43 @@ impl Socket {
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
             queue: VecDeque::new(),
             waker: None,
+            armed: false,
             error: None,
             received: 0,
             dropped: 0,
             sent: 0,
             hash: 0,
             hash_type: 0,
+        }
+    }
+
+    /// Lets `waker` be woken by the next event.
+    #[inline]
+    pub(super) fn arm(&mut self, waker: &Waker) {
+        match &self.waker {
+            Some(w) if w.will_wake(waker) => {}
+            _ => self.waker = Some(waker.clone()),
+        }
+        self.armed = true;
+    }
+
+    /// Wakes whoever waits, for the last time: the socket is closed.
+    pub(super) fn close(&mut self) {
+        self.open = false;
+        self.armed = false;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes whoever waits.
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        if self.armed {
+            self.armed = false;
+            if let Some(waker) = &self.waker {
+                waker.wake_by_ref();
+            }
         }
     }
 
