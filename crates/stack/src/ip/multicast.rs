@@ -46,7 +46,7 @@ impl Ip {
     pub(super) fn igmp(&mut self, cx: &mut Cx<'_>, packet: &IpInput) -> Inbound {
         let group = match IgmpMessage::parse(packet.frame.data()) {
             Ok((IgmpMessage::Query { group, .. }, _)) => group,
-            Ok(_) => return Inbound::Done,
+            Ok(_) => return self.drop(DropReason::GroupReport),
             Err(reason) => return self.malformed(reason),
         };
         self.answer_query(cx, packet.ip.interface, IpAddr::V4(group))
@@ -58,7 +58,7 @@ impl Ip {
         }
         match MldQuery::parse(packet.frame.data()) {
             Ok(Some(query)) => self.answer_query(cx, packet.ip.interface, IpAddr::V6(query.group)),
-            Ok(None) => Inbound::Done,
+            Ok(None) => self.drop(DropReason::GroupReport),
             Err(reason) => self.malformed(reason),
         }
     }

@@ -91,6 +91,8 @@ reasons! {
     IcmpUnhandled = "icmp-unhandled", "ICMP messages of a kind that is not handled";
     /// Wrong ICMP checksum.
     IcmpChecksum = "icmp-checksum", "ICMP messages with a bad checksum";
+    /// IGMP or listener discovery from others: only queries are answered.
+    GroupReport = "group-report", "group membership reports of other hosts";
     /// ICMP error quoting a packet that we did not send.
     IcmpUnrelated = "icmp-unrelated", "ICMP errors about no packet of ours";
     /// ICMP echo to a broadcast or multicast address.
