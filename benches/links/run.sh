@@ -2,13 +2,15 @@
 # UDP echo over a veth, one core for the server: Flowlane on AF_XDP and AF_PACKET beside the kernel's
 # recvmmsg/sendmmsg, the three in turn in every round, all loaded by the same generator on the other core.
 #
-#   benches/links/run.sh [ROUNDS] [SECONDS] [SIZE]
+#   benches/links/run.sh [ROUNDS] [SECONDS] [SIZE] [WINDOW]
+#
+# WINDOW is how many datagrams may be on their way at once: 512 for rates, 1 for round-trip times.
 #
 # Needs root, iproute2 (installed if apt is there) and two processors. Prints datagrams a second, processor time of the
 # server for each, and the ratios. On a veth the sender's core does the receiver's softirq work, for all three alike.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-rounds=${1:-3} seconds=${2:-4} size=${3:-64}
+rounds=${1:-3} seconds=${2:-4} size=${3:-64} window=${4:-512}
 [ "$(id -u)" = 0 ] || { echo "links: needs root for network namespaces" >&2; exit 2; }
 [ "$(nproc)" -ge 2 ] || { echo "links: needs two processors" >&2; exit 2; }
 command -v ip >/dev/null || apt-get install -y iproute2 >/dev/null
@@ -28,7 +30,7 @@ ip -n $b link set vb up
 ip netns exec $a ethtool -K va tx off gro off >/dev/null 2>&1 || true
 ip netns exec $b ethtool -K vb tx off gro off >/dev/null 2>&1 || true
 
-# One run: prints "datagrams-a-second server-cpu-seconds".
+# One run: prints "datagrams-a-second server-cpu-seconds p50-us p99.9-us".
 run() {
     local kind=$1 server
     ip -n $b addr flush dev vb
@@ -47,7 +49,7 @@ run() {
     local json=""
     for _ in 1 2 3; do
         json=$(ip netns exec $a taskset -c 0 "$flowlane" load udp 10.11.2.2:7000 --link af-xdp:va \
-            --addr 10.11.2.1/24 --clients 10.11.4.0/24 --routed --window 512 --size "$size" --flows 16 \
+            --addr 10.11.2.1/24 --clients 10.11.4.0/24 --routed --window "$window" --size "$size" --flows $((window < 16 ? window : 16)) \
             --duration "${seconds}s" --workers 1 --idle spin --quiet --json --key microsoft 2>/dev/null) || true
         [ -n "$json" ] && break
     done
@@ -59,15 +61,16 @@ run() {
 import json, sys
 d = json.load(sys.stdin)
 t = d
-print(d["received-per-second"], sys.argv[2])' "$seconds" "$cpu"
+l = d["latency-ns"]
+print(d["received-per-second"], sys.argv[2], l["p50"] / 1000, l["p99.9"] / 1000)' "$seconds" "$cpu"
 }
 
 declare -A rates
 for ((r = 1; r <= rounds; r++)); do
     for kind in kernel af-xdp af-packet; do
-        read -r rate cpu < <(run $kind)
+        read -r rate cpu p50 p999 < <(run $kind)
         rates[$kind]+="$rate "
-        printf 'round %d  %-10s %9.0f datagrams/s  server %5.2f s of processor time\n' "$r" $kind "$rate" "$cpu"
+        printf 'round %d  %-10s %9.0f datagrams/s  server %5.2f s of processor time  p50 %6.1f us  p99.9 %8.1f us\n' "$r" $kind "$rate" "$cpu" "$p50" "$p999"
     done
 done
 python3 - "${rates[kernel]}" "${rates[af-xdp]}" "${rates[af-packet]}" <<'P'
