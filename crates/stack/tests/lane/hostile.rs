@@ -179,3 +179,41 @@ fn counters_have_distinct_names() {
     let stats = flowlane_stack::stats::Drops::default();
     Counters::each(&stats, &mut |c| assert!(names.insert(c.name), "{} twice", c.name));
 }
+
+/// The short way for plain UDP over IPv4 must not be told from the long one: every cut and every flipped bit gives the
+/// same deliveries and the same counters. A host on a VLAN whose link takes the tag off goes the long way always.
+#[test]
+fn the_short_way_and_the_long_way_agree() {
+    let mut short = net();
+    let bytes = good(&mut short, "10.0.0.2:7", &[0x42; 64]);
+    let tagged = Plan { vlan: Some(5), ..Plan::new(2, &["10.0.0.2/24", "fd00::2/64"]) };
+    let mut short = net();
+    let mut long = Net::new(&Plan::new(1, &["10.0.0.1/24"]), &tagged);
+    let sockets = (short.b.bind_all(7)[0], long.b.bind_all(7)[0]);
+    let cuts = (14..=bytes.len()).map(|n| bytes[..n].to_vec());
+    // Not the EtherType: another type goes neither way.
+    let flips = (0..bytes.len() * 8).filter(|bit| !(96..112).contains(bit)).map(|bit| {
+        let mut b = bytes.clone();
+        b[bit / 8] ^= 1 << (bit % 8);
+        b
+    });
+    for input in cuts.chain(flips).chain([bytes.clone(), [&bytes[..], &[0; 9]].concat()]) {
+        let f = frame(&short, &input);
+        short.b.input(short.now, &short.pool, f);
+        let mut f = frame(&long, &input);
+        f.meta_mut().vlan = Some(5);
+        long.b.input(long.now, &long.pool, f);
+        let take = |net: &mut Net, socket| {
+            let d = net.b.lanes[0].udp_receive(socket)?;
+            Some((d.payload().to_vec(), d.source, d.destination, d.traffic_class, d.flow_hash()))
+        };
+        assert_eq!(take(&mut short, sockets.0), take(&mut long, sockets.1), "{input:02x?}");
+        let (a, b) = (short.b.lanes[0].stats(), long.b.lanes[0].stats());
+        assert_eq!(
+            (a.ethernet.received, a.ethernet.received_bytes),
+            (b.ethernet.received, b.ethernet.received_bytes)
+        );
+        assert_eq!((a.ip, a.udp, a.icmp, a.drops), (b.ip, b.udp, b.icmp, b.drops), "{input:02x?}");
+    }
+    assert!(short.b.lanes[0].stats().udp.delivered > 2);
+}
