@@ -1,0 +1,1 @@
+//! One lane of Flowlane behind packetdrill's interface for shared objects.
