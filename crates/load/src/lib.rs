@@ -7,7 +7,7 @@
 //!
 //! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
 //! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
-//! [`units`] (numbers as people type them).
+//! [`report`] (everything a run says), [`units`] (numbers as people type them).
 #![forbid(unsafe_code)]
 
 pub mod clients;
@@ -17,6 +17,7 @@ pub mod load;
 pub mod order;
 pub mod outcome;
 pub mod payload;
+pub mod report;
 pub mod schedule;
 pub mod threshold;
 pub mod units;
