@@ -119,6 +119,7 @@ impl Demo {
             target,
             clients: &[clients()?],
             flows: FLOWS_PER_LANE * client.buckets.len(),
+            protocol: Protocol::UDP,
             rss: &client,
             aim: Some(Aim { rss: &server, wanted: Wanted::SameWorker }),
         })?;
