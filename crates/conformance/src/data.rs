@@ -54,7 +54,11 @@ impl World {
                             socket.consumed += len as u64;
                         }
                     }
-                    let left = self.lane().0.tcp_info(id).map_or(0, |info| info.readable);
+                    let (lane, ..) = self.lane();
+                    let left = lane.tcp_info(id).map_or(0, |info| info.readable);
+                    // As in Linux, the end of the stream counts as a byte that is left.
+                    let ended = lane.tcp_readiness(id).is_ok_and(|ready| ready.read_closed);
+                    let left = left.max(u32::from(ended));
                     let told = ControlMessage {
                         level: libc::SOL_TCP,
                         kind: TCP_INQ,
