@@ -535,10 +535,14 @@ impl Connection {
 
     /// Puts bytes into the send buffer, if the lane has memory for them.
     fn take_for_sending(&mut self, core: &mut Core, bytes: &[u8]) -> bool {
+        let idle = self.unsent() == 0;
         let mut tx = match self.tx.take() {
             Some(tx) => tx,
             None => core.flight(),
         };
+        if idle {
+            tx.burst = 0;
+        }
         let more = tx.data.capacity_with(bytes.len()) - tx.data.capacity();
         let fits = core.memory + more <= core.config.max_memory;
         if fits {

@@ -112,6 +112,7 @@ impl Connection {
     fn acknowledge(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment, acked: u32, old_window: u32) {
         let Some(mut tx) = self.tx.take() else { return };
         let outstanding = self.outstanding();
+        tx.burst = 0;
         let clock = AckClock {
             now: cx.now,
             min_rtt_us: if self.rtt.min == u32::MAX { 0 } else { self.rtt.min },
