@@ -148,11 +148,8 @@ impl World {
                 lane.tcp_take_failure(id).ok().flatten().map_or(0, |failure| errno_of(failure).0)
             }
             Role::Datagrams(handle) => {
-                if lane.udp_take_error(handle).is_some() {
-                    libc::ECONNREFUSED
-                } else {
-                    0
-                }
+                let met = lane.udp_take_error(handle).is_some();
+                i32::from(met) * libc::ECONNREFUSED
             }
             _ => 0,
         })

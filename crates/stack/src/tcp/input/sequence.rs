@@ -109,7 +109,8 @@ impl Connection {
             self.was_reset(core);
             return Err(Stop::Done);
         }
-        if seg.seq > self.rcv_nxt {
+        // Only within the window; at its right edge it is outside, where `check_sequence` is generous.
+        if seg.seq > self.rcv_nxt && seg.seq < self.rcv_adv {
             self.challenge(core, cx);
         }
         Err(Stop::Drop(DropReason::ResetNotExact))
