@@ -49,10 +49,10 @@ impl World {
                 Err(Errno(libc::EAGAIN)) => None,
                 Err(errno) => Some(Err(errno)),
                 Ok(len) => {
-                    if flags & libc::MSG_PEEK == 0 {
-                        if let Ok(socket) = self.socket_mut(fd) {
-                            socket.consumed += len as u64;
-                        }
+                    if flags & libc::MSG_PEEK == 0
+                        && let Ok(socket) = self.socket_mut(fd)
+                    {
+                        socket.consumed += len as u64;
                     }
                     let (lane, ..) = self.lane();
                     let left = lane.tcp_info(id).map_or(0, |info| info.readable);
@@ -157,10 +157,11 @@ impl World {
         match role {
             Role::Connection(id) => {
                 let sent = self.send_stream(id, bytes, flags);
-                if !matches!(sent, Some(Err(_))) && !matches!(sent, Some(Ok(n)) if n == bytes.len()) {
-                    if let Ok(socket) = self.socket_mut(fd) {
-                        socket.starved += 1;
-                    }
+                if !matches!(sent, Some(Err(_)))
+                    && !matches!(sent, Some(Ok(n)) if n == bytes.len())
+                    && let Ok(socket) = self.socket_mut(fd)
+                {
+                    socket.starved += 1;
                 }
                 sent
             }

@@ -168,10 +168,10 @@ impl World {
             if let Some(lane) = &mut self.lane {
                 lane.input(self.now, pool, answer, Class::Ethernet);
             }
-        } else if let Some(packet) = link::unwrap(&bytes) {
-            if self.outbox.len() < OUTBOX {
-                self.outbox.push_back((packet.to_vec(), self.now));
-            }
+        } else if let Some(packet) = link::unwrap(&bytes)
+            && self.outbox.len() < OUTBOX
+        {
+            self.outbox.push_back((packet.to_vec(), self.now));
         }
     }
 
