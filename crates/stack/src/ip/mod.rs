@@ -49,6 +49,8 @@ use limit::Limit;
 
 /// Frames in a lane's output queue.
 const OUTPUT: usize = 2048;
+/// More of them for requests to neighbours, ICMP, and segments that have their turn, when datagrams have filled it.
+const RESERVE: usize = 64;
 /// ICMP errors a second and lane; FreeBSD's `icmplim` is 200 for the whole host.
 const ICMP_ERRORS: u32 = 200;
 

@@ -70,6 +70,14 @@ impl Ip {
         self.send_to(cx, out, hop)
     }
 
+    /// As [`Ip::send`], for a transport whose turn it is: what others have queued does not stand in its way. What is put
+    /// into the output queue is at its end, and must be taken out at once.
+    #[inline]
+    pub(crate) fn send_in_turn(&mut self, cx: &mut Cx<'_>, out: IpOutput) -> Result<(), SendError> {
+        let Some(hop) = self.routes.hop(out.dst) else { return self.send(cx, out) };
+        self.send_to(cx, out, hop)
+    }
+
     #[inline]
     pub(crate) fn send_to(&mut self, cx: &mut Cx<'_>, out: IpOutput, hop: Hop) -> Result<(), SendError> {
         let dst = out.dst;

@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use flowlane_sys::frame::Frame;
 
+use super::chained::takes_chain;
 use super::{Inbound, Ip};
 use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
@@ -92,7 +93,7 @@ impl Ip {
         };
         self.stats.ip.delivered += 1;
         if packet.frame.is_chained()
-            && header.protocol != IpProtocol::UDP
+            && !takes_chain(header.protocol, &packet.frame)
             && !self.tunnels.takes_protocol(header.protocol.0)
         {
             return self.chained(cx, packet);

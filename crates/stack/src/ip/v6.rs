@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use flowlane_sys::frame::Frame;
 
+use super::chained::takes_chain;
 use super::{Inbound, Ip};
 use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
@@ -97,7 +98,7 @@ impl Ip {
         let packet = IpInput { frame, ip };
         self.stats.ip6.delivered += 1;
         if packet.frame.is_chained()
-            && upper.protocol != IpProtocol::UDP
+            && !takes_chain(upper.protocol, &packet.frame)
             && !self.tunnels.takes_protocol(upper.protocol.0)
         {
             return self.chained(cx, packet);

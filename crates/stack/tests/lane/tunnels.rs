@@ -469,7 +469,7 @@ fn connections_run_through_tunnels() {
         for lanes in [1, 8] {
             let mut net = net(kind, false, lanes);
             let listeners = net.b.listen_all(9);
-            let text: Vec<u8> = (0..100_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+            let text: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
             for lane in 0..lanes {
                 let client = net.connect(lane, "10.9.0.2:9").unwrap();
                 net.run();
