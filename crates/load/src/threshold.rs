@@ -10,6 +10,8 @@ use std::str::FromStr;
 use hdrhistogram::Histogram;
 
 use crate::outcome::Outcome;
+use crate::report::Run;
+use crate::report::model::Verdict;
 use crate::units;
 
 /// A condition under which a run fails.
@@ -126,6 +128,32 @@ impl Threshold {
             }
         };
         fails.then(|| format!("{}: it was {measured}", self.text))
+    }
+
+    /// What a run came to beside what it had to.
+    #[must_use]
+    pub fn verdict(&self, run: &Run) -> Verdict {
+        let part = &run.total;
+        let (failed, measured) = match self.metric {
+            Metric::Time { slip, of } => {
+                let histogram = if slip { &part.slip.0 } else { &part.latency.0 };
+                if histogram.is_empty() {
+                    (self.above, "not measured".to_owned())
+                } else {
+                    let nanos = time(histogram, of);
+                    (self.beyond(nanos, 0), units::show_nanos(nanos))
+                }
+            }
+            Metric::Count(name) => {
+                let count = part.counts.named(name);
+                (self.beyond(count, part.counts.sent), units::show_count(count))
+            }
+            Metric::Rate => {
+                let rate = part.rates.answered as u64;
+                (self.beyond(rate, 0), format!("{} a second", units::show_count(rate)))
+            }
+        };
+        Verdict { threshold: self.text.clone(), measured, failed }
     }
 
     fn beyond(&self, measured: u64, whole: u64) -> bool {
