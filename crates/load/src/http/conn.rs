@@ -19,7 +19,7 @@ use super::open::{Opened, Unopened};
 use super::ready::{Bell, Ready};
 
 /// A stream encrypted by TLS.
-pub(super) type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
+pub(super) type TlsStream = tokio_rustls::TlsStream<TcpStream>;
 
 /// Where a connection comes from.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;

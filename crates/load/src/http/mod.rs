@@ -28,7 +28,6 @@ mod pool;
 mod prepared;
 mod ready;
 pub mod run;
-mod tls;
 pub mod url;
 
 pub use check::Checks;

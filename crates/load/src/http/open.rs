@@ -2,20 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::{Bucket, Connect, ConnectError, Endpoint, SocketError, SocketOptions, TcpStream};
+use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName, Trust};
 use flowlane_rss::{Flow, Protocol};
 use flowlane_stack::rng::Rng;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio_rustls::TlsConnector;
 
 use super::choice::Weighted;
 use super::clock;
 use super::conn::Stream;
-use super::plan::{AimLaw, HttpAim, Pool};
+use super::plan::{AimLaw, BadPlan, HttpAim, Pool};
 use crate::clients::ClientRange;
 use crate::report::ErrorKind;
 
@@ -41,16 +38,20 @@ pub(super) struct Unopened {
     pub(super) other_address: bool,
 }
 
-/// TLS towards one target.
-#[derive(Clone)]
+/// TLS towards one target. Sessions are not resumed: every handshake costs what a new client's costs.
+#[derive(Debug, Clone)]
 pub(super) struct Secure {
-    pub(super) config: Arc<ClientConfig>,
-    pub(super) name: ServerName<'static>,
+    tls: ClientTls,
+    name: ServerName<'static>,
 }
 
-impl std::fmt::Debug for Secure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
+impl Secure {
+    pub(super) fn new(host: &str, trust: &Trust, http2: bool) -> Result<Self, BadPlan> {
+        let alpn = if http2 { Alpn::Http2 } else { Alpn::Http1 };
+        let options = ClientOptions { trust: trust.clone(), alpn, no_resumption: true };
+        let tls = ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))?;
+        let name = ClientTls::name(host).map_err(|e| BadPlan(e.to_string()))?;
+        Ok(Self { tls, name })
     }
 }
 
@@ -61,15 +62,18 @@ pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Ope
     let Some(secure) = secure else {
         return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
     };
-    let connector = TlsConnector::from(secure.config);
-    match connector.connect(secure.name, tcp).await {
-        Ok(tls) => Ok(Opened { stream: Stream::Tls(Box::new(tls)), connected, secured: clock() }),
+    match secure.tls.connect(tcp, secure.name).await {
+        Ok(tls::Stream::Plain(tcp)) => Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected }),
+        Ok(tls::Stream::Tls(tls)) => Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock() }),
         Err(e) => {
-            let kind = match ErrorKind::of_io(&e) {
-                kind @ (ErrorKind::Reset | ErrorKind::Closed) => kind,
+            let kind = match &e {
+                HandshakeError::Failed(e) => match ErrorKind::of_io(e) {
+                    kind @ (ErrorKind::Reset | ErrorKind::Closed) => kind,
+                    _ => ErrorKind::Tls,
+                },
                 _ => ErrorKind::Tls,
             };
-            let why = format!("TLS with {}: {e}", SocketAddr::from(connect.remote));
+            let why = format!("{}: {e}", SocketAddr::from(connect.remote));
             Err(Unopened { kind, why, other_address: false })
         }
     }

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flowlane_http::tls::Trust;
+
 use super::check::Checks;
 use super::choice::Think;
 use super::url::Url;
@@ -146,8 +148,8 @@ pub struct Pool {
     pub write_rate: Option<u64>,
     /// How requests travel.
     pub version: Version,
-    /// Whether certificates are not looked at.
-    pub insecure: bool,
+    /// Whose certificates are believed.
+    pub trust: Trust,
     /// Whose addresses connections come from; empty for the host's own.
     pub clients: Vec<ClientRange>,
     /// What clients are like.
@@ -174,7 +176,7 @@ impl Pool {
             read_rate: None,
             write_rate: None,
             version: Version::Http1 { pipeline: 1 },
-            insecure: false,
+            trust: Trust::Native,
             clients: Vec::new(),
             behaviour: Behaviour::Normal,
             aim: None,

@@ -19,7 +19,7 @@ use super::engine::Engine;
 use super::plan::{BadPlan, Plan, Pool, Version};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
-use super::tls;
+use super::open::Secure;
 use crate::report::{LaneRecord, Snapshot};
 
 /// Time between the last lane's being ready and the first request.
@@ -250,7 +250,7 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     let http2 = matches!(pool.version, Version::Http2 { .. });
     let secure = |target: &super::plan::Target| {
-        target.url.https.then(|| tls::secure(&target.url, pool.insecure, http2)).transpose()
+        target.url.https.then(|| Secure::new(&target.url.host, &pool.trust, http2)).transpose()
     };
     let any = pool.targets.iter().any(|t| t.url.https);
     Ok(Arc::new(PoolPlan {
