@@ -35,5 +35,5 @@ pub use flows::{Aim, FlowWish, NoFlows, Wanted};
 pub use load::{Load, LoadConfig, LoadError, Pace, Progress};
 pub use outcome::{Counts, LaneOutcome, Outcome, Percentiles};
 pub use payload::MIN_PAYLOAD;
-pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
+pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome, TcpThreshold};
 pub use threshold::Threshold;
