@@ -15,7 +15,7 @@ use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
     Accepted, ConnId, ConnectError, ConnectOptions, Failure, Interest, ListenError, ListenOptions,
-    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpInfo,
+    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig, TcpInfo,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -43,13 +43,14 @@ impl Connect {
 }
 
 impl Lane {
-    /// Asks TCP for segments until one has passed IP. One that cannot go is lost, as on a wire, and counted by IP; TCP
-    /// sends it again.
+    /// Asks TCP for segments until one has passed IP, past what stands in IP's queue. One that cannot go is lost, as on a
+    /// wire, and counted by IP; TCP sends it again.
     pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let queued = self.ip.output_len();
         while let Some(out) = self.tcp.poll_output(&mut cx) {
-            let _ = self.ip.send(&mut cx, out);
-            if let Some(frame) = self.ip.poll_output() {
+            let _ = self.ip.send_in_turn(&mut cx, out);
+            if let Some(frame) = self.ip.poll_behind(queued) {
                 return Some(frame);
             }
         }
@@ -336,6 +337,12 @@ impl Lane {
     /// Every connection of the lane, those being closed included; for showing.
     pub fn tcp_connections(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
         self.tcp.list()
+    }
+
+    /// Changes what the lane's TCP was told at start. Connections keep what they have agreed on; timeouts, limits and
+    /// what new connections offer follow.
+    pub fn tcp_configure(&mut self, config: TcpConfig) {
+        self.tcp.configure(config);
     }
 
     /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.
