@@ -11,6 +11,7 @@ mod interrupt;
 mod link;
 mod progress;
 mod steering;
+mod tunnel;
 mod units;
 
 use clap::Parser;
