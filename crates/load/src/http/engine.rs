@@ -83,7 +83,10 @@ pub(super) struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("bucket", &self.bucket).field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("bucket", &self.bucket)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
     }
 }
 
@@ -294,7 +297,9 @@ impl Engine {
     fn dispatch(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
-            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else { return end };
+            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+                return end;
+            };
             if moment >= end {
                 return end;
             }
@@ -344,7 +349,9 @@ impl Engine {
     fn knock(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
-            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else { return end };
+            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+                return end;
+            };
             if moment > self.now {
                 return moment;
             }

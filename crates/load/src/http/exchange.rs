@@ -227,7 +227,8 @@ impl Engine {
         let request = plan.requests.pick(&mut self.rng) as u16;
         conn.served += 1;
         conn.last = plan.pool.requests_per_connection.is_some_and(|most| u64::from(conn.served) >= most);
-        let prepared = &plan.prepared[usize::from(conn.target) * plan.pool.requests.len() + usize::from(request)];
+        let prepared =
+            &plan.prepared[usize::from(conn.target) * plan.pool.requests.len() + usize::from(request)];
         if prepared.to_head {
             conn.reader.expect_no_body();
         }
@@ -361,7 +362,8 @@ impl Engine {
         let p = self.conn_pool(c);
         let read_rate = self.pools[p].plan.pool.read_rate;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let most = read_rate.map_or(scratch.len(), |rate| ((rate / PARTS).max(1) as usize).min(scratch.len()));
+        let most =
+            read_rate.map_or(scratch.len(), |rate| ((rate / PARTS).max(1) as usize).min(scratch.len()));
         loop {
             let conn = &mut self.conns[c as usize];
             if !matches!(conn.state, State::Reading | State::Writing) {
@@ -579,7 +581,9 @@ impl Engine {
         let now = self.look();
         if let Some(n) = what {
             self.pools[p].book.received(now, n as u64);
-            self.pools[p].book.error(now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
+            self.pools[p]
+                .book
+                .error(now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
         } else {
             self.pools[p].book.named(now, "closed-idle");
         }
@@ -653,7 +657,8 @@ impl Engine {
             }
             State::Reading | State::Writing => {
                 let read = self.conns[c as usize].content;
-                let what = if self.conns[c as usize].first_byte == 0 { "no answer" } else { "half an answer" };
+                let what =
+                    if self.conns[c as usize].first_byte == 0 { "no answer" } else { "half an answer" };
                 self.fail(c, ErrorKind::Timeout, || format!("{what} in time ({read} bytes of content)"));
             }
             _ => {}

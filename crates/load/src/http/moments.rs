@@ -56,7 +56,14 @@ pub(super) struct Moments {
 
 impl Moments {
     /// For a lane that has `part` (0 to 1) of `rate` a second; `offset` (0 to 1) lets lanes take turns.
-    pub(super) fn new(phases: &[Phase], start: u64, rate: f64, part: f64, offset: f64, poisson: Option<Rng>) -> Self {
+    pub(super) fn new(
+        phases: &[Phase],
+        start: u64,
+        rate: f64,
+        part: f64,
+        offset: f64,
+        poisson: Option<Rng>,
+    ) -> Self {
         let (mut begin, mut before) = (0.0, 0.0);
         let mut pieces = Vec::with_capacity(phases.len());
         for phase in phases.iter().filter(|p| !p.duration.is_zero()) {
@@ -142,7 +149,14 @@ mod tests {
     fn lanes_together_are_even() {
         let mut moments = Vec::new();
         for lane in 0..4 {
-            moments.extend(all(Moments::new(&[phase(1, 1.0, 1.0)], 0, 1000.0, 0.25, f64::from(lane) / 4.0, None)));
+            moments.extend(all(Moments::new(
+                &[phase(1, 1.0, 1.0)],
+                0,
+                1000.0,
+                0.25,
+                f64::from(lane) / 4.0,
+                None,
+            )));
         }
         moments.sort_unstable();
         assert_eq!(moments.len(), 1000);
@@ -175,9 +189,8 @@ mod tests {
 
     #[test]
     fn poisson_has_its_mean_and_variance_and_repeats() {
-        let run = |seed| {
-            all(Moments::new(&[phase(10, 1.0, 1.0)], 0, 10_000.0, 0.5, 0.0, Some(Rng::new(seed))))
-        };
+        let run =
+            |seed| all(Moments::new(&[phase(10, 1.0, 1.0)], 0, 10_000.0, 0.5, 0.0, Some(Rng::new(seed))));
         let moments = run(1);
         let gaps: Vec<f64> = moments.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

@@ -333,7 +333,9 @@ impl Pool {
             Version::Http1 { pipeline: 0 } | Version::Http2 { streams: 0 } => {
                 return bad("at least one request must be allowed on a connection at once");
             }
-            Version::Http1 { pipeline } if pipeline > 1 && self.requests.iter().any(|r| !r.body.is_empty()) => {
+            Version::Http1 { pipeline }
+                if pipeline > 1 && self.requests.iter().any(|r| !r.body.is_empty()) =>
+            {
                 return bad("pipelining is for requests without a body");
             }
             Version::Http2 { .. } if self.read_rate.is_some() || self.write_rate.is_some() => {

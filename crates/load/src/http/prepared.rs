@@ -111,7 +111,9 @@ fn head(target: &Target, request: &Request, path: &str, close: bool) -> String {
 
 /// What would make bytes that are no request.
 fn check(request: &Request) -> Result<(), BadPlan> {
-    let token = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    let token = |s: &str| {
+        !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+    };
     if !token(&request.method) {
         return Err(BadPlan(format!("'{}' is no method: GET, HEAD, POST, PUT, ...", request.method)));
     }
@@ -163,7 +165,10 @@ mod tests {
     #[test]
     fn requests_are_as_written() {
         let get = prepared(Request::default());
-        assert_eq!(whole(&get, false), b"GET /x HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: flowlane\r\n\r\n");
+        assert_eq!(
+            whole(&get, false),
+            b"GET /x HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: flowlane\r\n\r\n"
+        );
         assert!(whole(&get, true).ends_with(b"\r\nConnection: close\r\n\r\n"));
         let headers = vec![("host".into(), "h".into()), ("User-Agent".into(), "u".into())];
         let post = Request { method: "POST".into(), path: Some("/p".into()), headers, ..Request::default() };
