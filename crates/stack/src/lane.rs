@@ -8,7 +8,7 @@
 //!   input ──▶ ethernet ▸ ip ┬▸ udp ▸ socket queue ──▶ wakes a task
 //!                           └▸ tcp ▸ connection ────▶ wakes a task
 //!   poll_output ◀── output queue ◀── ethernet ◀ ip ┬◀ udp ◀── udp_send
-//!                                                  └◀ tcp, asked when the queue is empty
+//!                                                  └◀ tcp, asked in turn with the queue
 //!   poll_redirect ◀── frames whose inner flow belongs to another bucket
 //!   poll_event    ◀── neighbours learnt, for the other lanes of the host: tell()
 //!   poll_at, on_timer: requests to neighbours that did not answer, fragments that wait, connections
@@ -94,6 +94,8 @@ pub struct Lane {
     pub(crate) rng: Rng,
     pub(crate) offload: Offload,
     redirects: VecDeque<Redirect>,
+    /// TCP is asked next, before what stands in IP's output queue.
+    tcp_turn: bool,
     /// Who waits for room in the output queue.
     pub(crate) senders: Vec<Waker>,
     /// Which local ports' answers come here; made when first asked.
@@ -119,6 +121,7 @@ impl Lane {
             rng: Rng::new(d),
             offload: offload.unwrap_or_default(),
             redirects: VecDeque::new(),
+            tcp_turn: false,
             senders: Vec::new(),
             home: None,
         }
@@ -236,18 +239,20 @@ impl Lane {
         }
     }
 
-    /// The next frame to be sent, its data starting at the Ethernet header; `meta().link` says on which link.
+    /// The next frame to be sent, its data starting at the Ethernet header; `meta().link` says on which link. What IP has
+    /// queued and what TCP has to say take turns.
     #[inline]
     pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
-        let mut frame = self.ip.poll_output();
-        if frame.is_none() && self.tcp.has_output() {
+        let mut frame = None;
+        if self.tcp.has_output() && (self.tcp_turn || self.ip.output_len() == 0) {
             frame = self.pull_tcp(now, frames);
+            self.tcp_turn = false;
         }
-        if !self.senders.is_empty() && self.ip.has_room() {
-            for waker in self.senders.drain(..) {
-                waker.wake();
-            }
+        if frame.is_none() {
+            frame = self.ip.poll_output();
+            self.tcp_turn = true;
         }
+        self.wake_senders();
         frame
     }
 
@@ -255,18 +260,27 @@ impl Lane {
     /// one link, where it does not matter which link each is for.
     #[inline]
     pub fn drain_output(&mut self, now: Time, frames: &Pool, max: usize, into: &mut Vec<Frame>) -> usize {
-        let mut n = self.ip.drain_output(max, into);
-        if n > 0 && !self.senders.is_empty() && self.ip.has_room() {
+        let mut n = 0;
+        while n < max && self.tcp.has_output() {
+            let Some(frame) = self.poll_output(now, frames) else { break };
+            into.push(frame);
+            n += 1;
+        }
+        n += self.ip.drain_output(max - n, into);
+        if n > 0 {
+            self.wake_senders();
+        }
+        n
+    }
+
+    /// Wakes who waits for room in the output queue, if there is some.
+    #[inline]
+    fn wake_senders(&mut self) {
+        if !self.senders.is_empty() && self.ip.has_room() {
             for waker in self.senders.drain(..) {
                 waker.wake();
             }
         }
-        while n < max && self.tcp.has_output() {
-            let Some(frame) = self.pull_tcp(now, frames) else { break };
-            into.push(frame);
-            n += 1;
-        }
-        n
     }
 
     /// Whether [`Lane::poll_output`] may have something.

@@ -43,13 +43,14 @@ impl Connect {
 }
 
 impl Lane {
-    /// Asks TCP for segments until one has passed IP. One that cannot go is lost, as on a wire, and counted by IP; TCP
-    /// sends it again.
+    /// Asks TCP for segments until one has passed IP, past what stands in IP's queue. One that cannot go is lost, as on a
+    /// wire, and counted by IP; TCP sends it again.
     pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let queued = self.ip.output_len();
         while let Some(out) = self.tcp.poll_output(&mut cx) {
-            let _ = self.ip.send(&mut cx, out);
-            if let Some(frame) = self.ip.poll_output() {
+            let _ = self.ip.send_in_turn(&mut cx, out);
+            if let Some(frame) = self.ip.poll_behind(queued) {
                 return Some(frame);
             }
         }

@@ -20,7 +20,7 @@ pub struct TapOptions {
     pub steering: Option<SteeringRules>,
     /// Leave checksums to whoever is behind: nobody on the way needs them.
     pub checksum_offload: bool,
-    /// Let TCP cross in pieces of up to 64 KiB.
+    /// Let TCP cross in pieces of up to 64 KiB. Needs `checksum_offload`.
     pub segmentation: bool,
     /// Addresses of the kernel's side, with prefix lengths, to set.
     pub kernel_addresses: Vec<(IpAddr, u8)>,
@@ -36,7 +36,7 @@ impl TapOptions {
             interface: interface.to_owned(),
             steering: None,
             checksum_offload: true,
-            segmentation: false,
+            segmentation: true,
             kernel_addresses: Vec::new(),
             mtu: None,
         }

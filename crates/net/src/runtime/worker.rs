@@ -391,6 +391,10 @@ impl Worker {
             }
         }
         self.spare = touched;
+        // Those that found no room come first in the next turn; each once before the others, so that none takes it all.
+        if self.touched.len() > 1 {
+            self.touched.rotate_left(1);
+        }
         true
     }
 

@@ -1,10 +1,11 @@
 //! Packets in several frames for protocols that read one: put into one frame if they fit there.
 //!
-//! UDP takes chains as they are. TCP segments and ICMP messages that were fragmented on the way are nearly always short
-//! enough for one frame and are copied into it. A longer echo request, as of `ping -s 60000`, is answered in its own
-//! frames. Anything else of that size is dropped: no peer sends it in good faith.
+//! UDP takes chains as they are, and so does TCP when the link merged segments or did not cut them. TCP segments and ICMP
+//! messages that were fragmented on the way are nearly always short enough for one frame and are copied into it; longer
+//! segments go on as they are, their headers being in the first frame or else too short. A longer echo request, as of
+//! `ping -s 60000`, is answered in its own frames. Anything else of that size is dropped: no peer sends it in good faith.
 
-use flowlane_sys::frame::Checksum;
+use flowlane_sys::frame::{Checksum, Frame, Segmentation};
 
 use super::{Inbound, Ip};
 use crate::chain;
@@ -17,8 +18,16 @@ use crate::wire::{IpProtocol, Malformed, Sum};
 const ECHO_V4: (u16, u16) = (0x0800, 0x0000);
 const ECHO_V6: (u16, u16) = (0x8000, 0x8100);
 
+/// Whether a transport takes a chain as it is: UDP any, TCP what the link merged or did not cut, whose headers are whole in
+/// the first frame.
+#[inline]
+pub(super) fn takes_chain(protocol: IpProtocol, frame: &Frame) -> bool {
+    let batch = matches!(frame.meta().segmentation, Segmentation::TcpV4 | Segmentation::TcpV6);
+    protocol == IpProtocol::UDP || protocol == IpProtocol::TCP && batch
+}
+
 impl Ip {
-    /// Takes in a packet in several frames that is not UDP.
+    /// Takes in a packet in several frames whose protocol does not take chains.
     #[cold]
     pub(super) fn chained(&mut self, cx: &mut Cx<'_>, mut packet: IpInput) -> Inbound {
         let header_len = usize::from(packet.ip.header_len);
@@ -37,6 +46,7 @@ impl Ip {
             (true, true) => self.upper_v4(cx, packet),
             // The byte that names the protocol is looked for only to complain about the protocol: say the fixed header's.
             (true, false) => self.upper_v6(cx, packet, 6),
+            (false, _) if packet.ip.protocol == IpProtocol::TCP.0 => Inbound::Transport(packet),
             (false, _) => self.long_echo(cx, packet),
         }
     }

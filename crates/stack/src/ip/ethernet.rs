@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use flowlane_sys::frame::Frame;
 
-use super::{Inbound, Ip};
+use super::{Inbound, Ip, OUTPUT, RESERVE};
 use crate::interface::Destination;
 use crate::packet::Cx;
 use crate::stats::DropReason;
@@ -88,7 +88,7 @@ impl Ip {
 
     #[inline]
     pub(crate) fn queue(&mut self, frame: Frame) {
-        if !self.has_room() {
+        if self.output.len() >= OUTPUT + RESERVE {
             self.stats.drops.count(DropReason::OutputFull);
             return;
         }

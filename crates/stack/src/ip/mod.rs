@@ -47,6 +47,8 @@ use limit::Limit;
 
 /// Frames in a lane's output queue.
 const OUTPUT: usize = 2048;
+/// More of them for requests to neighbours, ICMP, and segments that have their turn, when datagrams have filled it.
+const RESERVE: usize = 64;
 /// ICMP errors a second and lane; FreeBSD's `icmplim` is 200 for the whole host.
 const ICMP_ERRORS: u32 = 200;
 
@@ -143,6 +145,12 @@ impl Ip {
     #[inline]
     pub(crate) fn poll_output(&mut self) -> Option<Frame> {
         self.output.pop_front()
+    }
+
+    /// The next frame of those behind the first `queued`: what was sent out of turn.
+    #[inline]
+    pub(crate) fn poll_behind(&mut self, queued: usize) -> Option<Frame> {
+        self.output.remove(queued)
     }
 
     /// Moves up to `max` frames that are to be sent to `into`.

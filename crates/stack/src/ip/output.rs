@@ -67,6 +67,19 @@ impl Ip {
             self.stats.drops.count(DropReason::OutputFull);
             return Err(SendError::Full);
         }
+        self.send_to(cx, out, hop)
+    }
+
+    /// As [`Ip::send`], for a transport whose turn it is: what others have queued does not stand in its way. What is put
+    /// into the output queue is at its end, and must be taken out at once.
+    #[inline]
+    pub(crate) fn send_in_turn(&mut self, cx: &mut Cx<'_>, out: IpOutput) -> Result<(), SendError> {
+        let Some(hop) = self.routes.hop(out.dst) else { return self.send(cx, out) };
+        self.send_to(cx, out, hop)
+    }
+
+    #[inline]
+    fn send_to(&mut self, cx: &mut Cx<'_>, out: IpOutput, hop: Hop) -> Result<(), SendError> {
         let dst = out.dst;
         let out = if out.frame.is_chained() { self.unchained(cx, out, hop) } else { out };
         if self.is_to_be_cut(&out, hop) {

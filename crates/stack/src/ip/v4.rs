@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use flowlane_sys::frame::Frame;
 
+use super::chained::takes_chain;
 use super::{Inbound, Ip};
 use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
@@ -91,7 +92,7 @@ impl Ip {
             frame,
         };
         self.stats.ip.delivered += 1;
-        if packet.frame.is_chained() && header.protocol != IpProtocol::UDP {
+        if packet.frame.is_chained() && !takes_chain(header.protocol, &packet.frame) {
             return self.chained(cx, packet);
         }
         self.upper_v4(cx, packet)

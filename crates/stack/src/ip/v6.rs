@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use flowlane_sys::frame::Frame;
 
+use super::chained::takes_chain;
 use super::{Inbound, Ip};
 use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
@@ -96,7 +97,7 @@ impl Ip {
         }
         let packet = IpInput { frame, ip };
         self.stats.ip6.delivered += 1;
-        if packet.frame.is_chained() && upper.protocol != IpProtocol::UDP {
+        if packet.frame.is_chained() && !takes_chain(upper.protocol, &packet.frame) {
             return self.chained(cx, packet);
         }
         self.upper_v6(cx, packet, upper.next_header_at)

@@ -11,6 +11,8 @@ use flowlane_stack::tcp::{
     State,
 };
 
+use flowlane_stack::udp::Bind;
+
 use crate::net::{Host, Net, Plan, end, ip};
 
 fn hosts(buckets: usize) -> Net {
@@ -210,4 +212,65 @@ fn output_waits_for_frames() {
     net.run();
     assert!(!net.a.lanes[0].has_output());
     assert_eq!(net.hear(false, 0, server.id).unwrap(), b"later");
+}
+
+/// Which protocol a frame over IPv4 carries.
+fn protocol(frame: &flowlane_sys::frame::Frame) -> u8 {
+    frame.data()[23]
+}
+
+/// Datagrams that fill the output queue and a connection with much to say take turns, whichever way the lane is asked.
+#[test]
+fn datagrams_and_segments_take_turns() {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    for one_by_one in [true, false] {
+        let mut net = hosts(1);
+        let listeners = net.b.listen_all(9);
+        let client = net.connect(0, "10.0.0.2:9").unwrap();
+        net.run();
+        let (_, server) = net.b.accept_all(&listeners)[0];
+        // A window of more than a hundred segments.
+        for _ in 0..6 {
+            while net.a.lanes[0].tcp_send(net.now, &net.pool, client, &[1; 10_000]).is_ok() {}
+            net.run();
+            while net.hear(false, 0, server.id).is_ok() {}
+        }
+        let (now, lane) = (net.now, &mut net.a.lanes[0]);
+        let socket = lane.udp_bind(Bind::port(5)).unwrap();
+        let flood = |lane: &mut flowlane_stack::Lane| {
+            while lane.udp_send(now, &net.pool, socket, &[2; 20], None, Some(end("10.0.0.2:9"))).is_ok() {}
+        };
+        flood(lane);
+        assert!(lane.output_len() >= 1024, "the queue is full: {}", lane.output_len());
+        while lane.tcp_send(now, &net.pool, client, &[1; 10_000]).is_ok() {}
+        let mut out = Vec::new();
+        for _ in 0..50 {
+            let before = out.len();
+            if one_by_one {
+                out.extend(lane.poll_output(now, &net.pool));
+            } else {
+                lane.drain_output(now, &net.pool, 1, &mut out);
+            }
+            assert_eq!(out.len(), before + 1);
+            // Whoever sends datagrams fills the room at once.
+            flood(lane);
+        }
+        lane.drain_output(now, &net.pool, 50, &mut out);
+        let count = |wanted: u8| out.iter().filter(|f| protocol(f) == wanted).count();
+        assert_eq!((count(UDP), count(TCP)), (50, 50), "{one_by_one}");
+        assert_eq!(lane.stats().drops.total(), 0);
+        // The other way: a datagram between segments waits for one of them.
+        for frame in out.drain(..) {
+            net.b.input(now, &net.pool, frame);
+        }
+        net.run();
+        while net.hear(false, 0, server.id).is_ok() {}
+        let (now, lane) = (net.now, &mut net.a.lanes[0]);
+        while lane.tcp_send(now, &net.pool, client, &[1; 10_000]).is_ok() {}
+        lane.udp_send(now, &net.pool, socket, &[2; 20], None, Some(end("10.0.0.2:9"))).unwrap();
+        lane.drain_output(now, &net.pool, 2, &mut out);
+        assert_eq!(out.iter().filter(|f| protocol(f) == UDP).count(), 1);
+        assert_eq!(out.len(), 2);
+    }
 }

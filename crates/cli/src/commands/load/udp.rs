@@ -14,8 +14,8 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::link::OpenError;
 use flowlane::{
-    Bucket, BucketMap, Endpoint, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss,
-    Runtime, StartError, Toeplitz, UdpFields,
+    Bucket, BucketMap, Endpoint, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix,
+    Protocol, Rss, Runtime, StartError, Toeplitz, UdpFields,
 };
 use flowlane_load::{
     Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Threshold, Wanted, flows,
@@ -238,7 +238,7 @@ impl Udp {
             None => None,
         };
         let flows = usize::try_from(self.flows).context("--flows")?;
-        let flows = flows::choose(&FlowWish { target, clients, flows, rss, aim })?;
+        let flows = flows::choose(&FlowWish { protocol: Protocol::UDP, target, clients, flows, rss, aim })?;
         let pace = match self.window {
             Some(window) => Pace::Window(usize::try_from(window).context("--window")?),
             None => Pace::Rate { per_second: self.rate.unwrap_or(DEFAULT_RATE), poisson: self.poisson },

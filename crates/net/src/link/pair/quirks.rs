@@ -171,5 +171,16 @@ impl State {
 
 fn copy(frame: &Frame) -> Option<Frame> {
     let mut twin = Frame::like(frame)?;
-    twin.extend_from_slice(frame.data()).then_some(twin)
+    if !twin.extend_from_slice(frame.data()) {
+        return None;
+    }
+    for chunk in frame.chunks().skip(1) {
+        let mut next = Frame::like(frame)?;
+        next.reset(0);
+        if !next.extend_from_slice(chunk) {
+            return None;
+        }
+        twin.append(next);
+    }
+    Some(twin)
 }
