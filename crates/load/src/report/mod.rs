@@ -17,6 +17,7 @@
 pub mod base64;
 pub mod build;
 pub mod files;
+pub mod html;
 pub mod kinds;
 pub mod live;
 pub mod model;

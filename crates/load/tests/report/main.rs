@@ -4,7 +4,7 @@
 mod fixture;
 mod schema;
 
-use flowlane_load::report::{files, text};
+use flowlane_load::report::{files, html, text};
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::Value;
 
@@ -134,4 +134,13 @@ fn the_table_shows_no_strangers_control_characters() {
     }
     let widths: Vec<usize> = run.total.series.iter().map(|p| text::second(p).chars().count()).collect();
     assert!(widths.iter().all(|w| *w == text::second_head().chars().count()), "{widths:?}");
+}
+
+#[test]
+fn the_page_is_well_formed_whatever_strangers_say() {
+    for strange in ["", "x", HOSTILE] {
+        let run = fixture::run(strange, 1);
+        let page = written(|out| html::page(&run, out));
+        std::fs::write("/tmp/report-scratch/page.html", &page).unwrap();
+    }
 }
