@@ -7,6 +7,8 @@
 //!
 //! Over TCP it writes, reads, echoes, connects or holds connections, and accounts for every connection: [`tcp`].
 //!
+//! Over HTTP it asks, checks what is answered, and measures from the moment a request was to be sent: [`http`].
+//!
 //! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
 //! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
 //! [`report`] (everything a run says), [`units`] (numbers as people type them).
@@ -15,6 +17,7 @@
 pub mod clients;
 pub mod flows;
 mod gate;
+pub mod http;
 mod lane;
 pub mod load;
 pub mod order;
@@ -32,5 +35,5 @@ pub use flows::{Aim, FlowWish, NoFlows, Wanted};
 pub use load::{Load, LoadConfig, LoadError, Pace, Progress};
 pub use outcome::{Counts, LaneOutcome, Outcome, Percentiles};
 pub use payload::MIN_PAYLOAD;
-pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
+pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome, TcpThreshold};
 pub use threshold::Threshold;

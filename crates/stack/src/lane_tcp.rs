@@ -15,7 +15,7 @@ use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
     Accepted, ConnId, ConnectError, ConnectOptions, Failure, Interest, ListenError, ListenOptions,
-    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpInfo,
+    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig, TcpInfo,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -323,6 +323,12 @@ impl Lane {
     /// Every connection of the lane, those being closed included; for showing.
     pub fn tcp_connections(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
         self.tcp.list()
+    }
+
+    /// Changes what the lane's TCP was told at start. Connections keep what they have agreed on; timeouts, limits and
+    /// what new connections offer follow.
+    pub fn tcp_configure(&mut self, config: TcpConfig) {
+        self.tcp.configure(config);
     }
 
     /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fixture;
+mod markup;
 mod schema;
 
 use flowlane_load::report::{files, html, text};
@@ -138,9 +139,81 @@ fn the_table_shows_no_strangers_control_characters() {
 
 #[test]
 fn the_page_is_well_formed_whatever_strangers_say() {
-    for strange in ["", "x", HOSTILE] {
-        let run = fixture::run(strange, 1);
-        let page = written(|out| html::page(&run, out));
-        std::fs::write("/tmp/report-scratch/page.html", &page).unwrap();
+    let plain = markup::elements(&written(|out| html::page(&fixture::run("", 1), out))).unwrap();
+    let page = written(|out| html::page(&fixture::run(HOSTILE, 1), out));
+    assert_eq!(markup::elements(&page), Ok(plain.clone()), "strangers add no element");
+    for forbidden in ["script", "img", "link", "iframe", "object", "a"] {
+        assert!(!plain.iter().any(|e| e == forbidden), "{forbidden}");
     }
+    assert!(plain.iter().filter(|e| *e == "svg").count() >= 9, "{plain:?}");
+    // Nothing is fetched from anywhere: addresses are in texts only.
+    assert!(
+        !page.contains("src=")
+            && !page.contains("href=")
+            && !page.contains("url(")
+            && !page.contains("@import")
+    );
+}
+
+#[test]
+fn the_check_of_pages_sees_what_is_wrong() {
+    for wrong in [
+        "<p>",
+        "</p>",
+        "<p></b>",
+        "<p a=b></p>",
+        "<p>a & b</p>",
+        "<p>\u{1b}</p>",
+        "<p a=\"&\"/>",
+        "<a b",
+        "< p/>",
+    ] {
+        assert!(markup::elements(&format!("<!DOCTYPE html>{wrong}")).is_err(), "{wrong}");
+    }
+    assert!(markup::elements("<!DOCTYPE html><p a=\"b\">&lt;<br/></p>\n").is_ok());
+}
+
+#[test]
+fn runs_without_anything_have_all_their_reports() {
+    let empty = flowlane_load::report::join(flowlane_load::report::About::default(), &[]);
+    let value = serde_json::to_value(&empty).unwrap();
+    assert_eq!(schema::faults("load-run", &value), Vec::<String>::new());
+    markup::elements(&written(|out| html::page(&empty, out))).unwrap();
+    written(|out| text::table(&empty, out));
+    assert_eq!(csv_records(&written(|out| files::csv(&empty, out))).len(), 1);
+    written(|out| files::hdr_log(&empty, out));
+}
+
+/// Compares with what was committed; `UPDATE_GOLDEN=1 cargo test` writes it anew, to be looked at and committed.
+fn golden(name: &str, now: &str) {
+    let path = format!("{}/tests/report/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, now).unwrap();
+    }
+    let then = std::fs::read_to_string(&path).unwrap_or_default();
+    let line = then.lines().zip(now.lines()).position(|(a, b)| a != b);
+    assert!(
+        then == now,
+        "{name} changed, first in line {:?}: {:?}; if that is meant, UPDATE_GOLDEN=1 writes it anew",
+        line.map(|l| l + 1),
+        line.and_then(|l| now.lines().nth(l)).map(|l| l.chars().take(300).collect::<String>()),
+    );
+}
+
+#[test]
+fn reports_change_only_on_purpose() {
+    let run = fixture::run(HOSTILE, 1);
+    golden("table.txt", &written(|out| text::table(&run, out)));
+    golden("series.csv", &written(|out| files::csv(&run, out)));
+    golden("page.html", &written(|out| html::page(&run, out)));
+    // How a histogram is deflated is the business of the library that does it.
+    let json = written(|out| files::json(&run, out));
+    let blanked: Vec<String> = json
+        .lines()
+        .map(|l| match l.split_once("\"hdr\": \"") {
+            Some((before, _)) => format!("{before}\"hdr\": \"...\""),
+            None => l.to_owned(),
+        })
+        .collect();
+    golden("run.json", &format!("{}\n", blanked.join("\n")));
 }

@@ -18,7 +18,7 @@ mod table;
 pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
 
 pub(crate) use home_port::FIRST as FIRST_HOME_PORT;
-pub(crate) use input::Outcome;
+pub(crate) use input::{Outcome, is_intact, pseudo};
 
 use crate::address::Endpoint;
 use crate::packet::IcmpErrorKind;
@@ -189,8 +189,8 @@ impl Udp {
 
     /// Calls `f` for every open socket.
     pub(crate) fn each(&self, f: &mut dyn FnMut(SocketInfo)) {
-        for socket in self.sockets.iter().filter(|s| s.open) {
-            f(socket.info());
+        for (slot, socket) in self.sockets.iter().enumerate().filter(|(_, s)| s.open) {
+            f(socket.info(slot as u32));
         }
     }
 }

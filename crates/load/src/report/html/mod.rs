@@ -64,12 +64,6 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     )?;
     let (class, word) = if run.ok { ("verdict", "Passed") } else { ("verdict bad", "Failed") };
     write!(out, "<div class=\"{class}\"><b>{word}</b>")?;
-    if !run.slip.judged {
-        write!(out, ": closed loop, the generator had no schedule to keep")?;
-    } else if run.slip.kept {
-        let (slip, budget) = (show_nanos(run.slip.p99_9_ns), show_nanos(run.slip.budget_ns));
-        write!(out, ": the generator kept its schedule, slip p99.9 {slip} of at most {budget}")?;
-    }
     if !run.failed.is_empty() {
         write!(out, "<ul>")?;
         for failed in &run.failed {
@@ -77,7 +71,16 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
         }
         write!(out, "</ul>")?;
     }
-    writeln!(out, "</div>")
+    let (slip, budget) = (show_nanos(run.slip.p99_9_ns), show_nanos(run.slip.budget_ns));
+    let schedule = match (run.slip.judged, run.slip.kept) {
+        (false, _) => "Closed loop: the generator had no schedule to keep.".to_owned(),
+        (true, true) => format!("The generator kept its schedule: slip p99.9 {slip} of at most {budget}."),
+        (true, false) => format!(
+            "The generator did not keep its schedule: slip p99.9 {slip}, more than {budget}. The figures are the \
+             generator's rather than the target's."
+        ),
+    };
+    writeln!(out, "<p>{schedule}</p></div>")
 }
 
 fn cards(run: &Run, out: &mut impl Write) -> io::Result<()> {

@@ -212,6 +212,14 @@ pub(super) fn bandwidth(run: &Run) -> Option<String> {
     Some(plot.finish())
 }
 
+fn shortened(name: &str, most: usize) -> String {
+    if name.chars().count() <= most {
+        name.to_owned()
+    } else {
+        name.chars().take(most - 1).chain(['…']).collect()
+    }
+}
+
 /// Bars with names under them, at most as many names as fit.
 fn bars(title: &str, y: Axis, names: &[String], values: &[f64], what: &[String]) -> String {
     let count = values.len();
@@ -221,12 +229,9 @@ fn bars(title: &str, y: Axis, names: &[String], values: &[f64], what: &[String])
         plot.bar(&colour(i), i as f64 + 0.5, 0.8, *value, what);
     }
     let every = count.div_ceil(16).max(1);
-    let long = 110 / count.clamp(1, 16);
-    let words = names
-        .iter()
-        .enumerate()
-        .step_by(every)
-        .map(|(i, n)| (i as f64 + 0.5, n.chars().take(long.max(4)).collect()));
+    let long = 80 / count.clamp(1, 16);
+    let words =
+        names.iter().enumerate().step_by(every).map(|(i, n)| (i as f64 + 0.5, shortened(n, long.max(4))));
     plot.x_words(words.collect());
     plot.finish()
 }

@@ -222,10 +222,11 @@ impl Plot {
         }
         for (value, words) in &self.x.ticks {
             let (across, _) = self.at(*value, self.y.from);
+            let anchor = if across > right - 12.0 { "end" } else { "middle" };
             let _ = write!(
                 out,
                 "<line class=\"grid\" x1=\"{across:.1}\" x2=\"{across:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/>\
-                 <text x=\"{across:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                 <text x=\"{across:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
                 bottom + 4.0,
                 bottom + 17.0,
                 escape(words)
