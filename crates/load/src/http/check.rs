@@ -134,7 +134,9 @@ impl Checker {
         if let Some(digest) = &mut self.digest {
             digest.update(data);
         }
-        let Some(wanted) = checks.contains.as_deref().filter(|w| !w.is_empty() && !self.found) else { return };
+        let Some(wanted) = checks.contains.as_deref().filter(|w| !w.is_empty() && !self.found) else {
+            return;
+        };
         // Only a needle's length of the new piece can complete what began before.
         let seam = data.len().min(wanted.len() - 1);
         self.tail.extend_from_slice(&data[..seam]);
@@ -192,8 +194,7 @@ mod tests {
         // From `printf '...' | sha256sum`.
         let digest = sha256("05c6e08f1d9fdafa03147fcb8f82f124c76d2f70e3d989dc8aadb5e7d7450bec").unwrap();
         for wanted in ["the", "fox jumps", "dog", "t"] {
-            let checks =
-                Checks { contains: Some(wanted.into()), sha256: Some(digest), ..Checks::default() };
+            let checks = Checks { contains: Some(wanted.into()), sha256: Some(digest), ..Checks::default() };
             for cut in 1..text.len() {
                 let mut checker = Checker::new();
                 checker.begin(&checks);

@@ -211,7 +211,9 @@ impl Conn {
     /// Whether everything written has left TLS; only that may keep something back.
     pub(super) fn flush(&mut self) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(&mut Context::from_waker(&self.waker)),
+            Stream::Tls(stream) => {
+                Pin::new(stream.as_mut()).poll_flush(&mut Context::from_waker(&self.waker))
+            }
             _ => Poll::Ready(Ok(())),
         }
     }

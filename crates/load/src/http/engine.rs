@@ -83,7 +83,10 @@ pub(super) struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("bucket", &self.bucket).field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("bucket", &self.bucket)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
     }
 }
 
@@ -187,7 +190,7 @@ impl Engine {
             let range = pool.first as usize..(pool.first + pool.count) as usize;
             let failed = pool.hold > self.now;
             let opening = self.conns[range].iter().any(|c| c.state == State::Opening);
-            waiting |= opening || (!pool.vacant.is_empty() && pool.connections_left > 0 && !failed);
+            waiting |= opening || (!pool.vacant.is_empty() && pool.needs_more() && !failed);
             // Somebody refuses: the run begins with those that stand, if any do.
             waiting |= failed && !pool.book.ever_opened;
         }
@@ -294,7 +297,9 @@ impl Engine {
     fn dispatch(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
-            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else { return end };
+            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+                return end;
+            };
             if moment >= end {
                 return end;
             }
@@ -344,7 +349,9 @@ impl Engine {
     fn knock(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
-            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else { return end };
+            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+                return end;
+            };
             if moment > self.now {
                 return moment;
             }
@@ -360,7 +367,7 @@ impl Engine {
         self.pools[p].allowed = self.allowed(p);
         loop {
             let pool = &mut self.pools[p];
-            if pool.vacant.is_empty() || pool.active() >= pool.allowed || pool.exhausted() {
+            if pool.vacant.is_empty() || pool.active() >= pool.allowed || !pool.needs_more() {
                 return u64::MAX;
             }
             if let Err(again) = pool.may_open(self.now) {

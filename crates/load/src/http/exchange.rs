@@ -84,6 +84,7 @@ impl Engine {
         conn.served = 0;
         conn.keep = true;
         conn.wanted = wanted.is_some();
+        pool.opening += u32::from(wanted.is_none());
         conn.asked.intended = wanted.unwrap_or(0);
         match pool.routes.next(now, &mut self.rng) {
             Ok((target, connect)) => {
@@ -115,6 +116,7 @@ impl Engine {
         let tls = matches!(opened.stream, Stream::Tls(_));
         let (connect, secure) = (opened.connected - conn.since, opened.secured - opened.connected);
         pool.book.connected(now, connect, tls.then_some(secure));
+        pool.opening -= u32::from(!conn.wanted);
         conn.stream = opened.stream;
         conn.reader = ResponseReader::new(LIMITS);
         conn.since = now;
@@ -144,6 +146,7 @@ impl Engine {
         conn.stream = Stream::None;
         let pool = &mut self.pools[p];
         let wanted = std::mem::take(&mut conn.wanted);
+        pool.opening -= u32::from(!wanted);
         let (intended, kind, why) = (conn.asked.intended, unopened.kind, unopened.why);
         if unopened.other_address {
             pool.book.named(now, "ports-tried-again");
@@ -227,7 +230,8 @@ impl Engine {
         let request = plan.requests.pick(&mut self.rng) as u16;
         conn.served += 1;
         conn.last = plan.pool.requests_per_connection.is_some_and(|most| u64::from(conn.served) >= most);
-        let prepared = &plan.prepared[usize::from(conn.target) * plan.pool.requests.len() + usize::from(request)];
+        let prepared =
+            &plan.prepared[usize::from(conn.target) * plan.pool.requests.len() + usize::from(request)];
         if prepared.to_head {
             conn.reader.expect_no_body();
         }
@@ -361,7 +365,8 @@ impl Engine {
         let p = self.conn_pool(c);
         let read_rate = self.pools[p].plan.pool.read_rate;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let most = read_rate.map_or(scratch.len(), |rate| ((rate / PARTS).max(1) as usize).min(scratch.len()));
+        let most =
+            read_rate.map_or(scratch.len(), |rate| ((rate / PARTS).max(1) as usize).min(scratch.len()));
         loop {
             let conn = &mut self.conns[c as usize];
             if !matches!(conn.state, State::Reading | State::Writing) {
@@ -579,7 +584,9 @@ impl Engine {
         let now = self.look();
         if let Some(n) = what {
             self.pools[p].book.received(now, n as u64);
-            self.pools[p].book.error(now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
+            self.pools[p]
+                .book
+                .error(now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
         } else {
             self.pools[p].book.named(now, "closed-idle");
         }
@@ -613,7 +620,7 @@ impl Engine {
         let Stage::Run(_) = self.stage else { return };
         let pool = &mut self.pools[p];
         let again = match pool.plan.pool.pace {
-            Pace::Closed => !pool.exhausted() && pool.active() < pool.allowed && self.now >= pool.hold,
+            Pace::Closed => pool.needs_more() && pool.active() < pool.allowed && self.now >= pool.hold,
             // Kept connections are kept ready; others are made when they are needed.
             Pace::Rate { .. } => false,
         };
@@ -628,6 +635,9 @@ impl Engine {
     fn vacate(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];
+        if conn.state == State::Opening && !conn.wanted {
+            self.pools[p].opening -= 1;
+        }
         conn.stream = Stream::None;
         conn.state = State::Vacant;
         conn.wanted = false;
@@ -653,7 +663,8 @@ impl Engine {
             }
             State::Reading | State::Writing => {
                 let read = self.conns[c as usize].content;
-                let what = if self.conns[c as usize].first_byte == 0 { "no answer" } else { "half an answer" };
+                let what =
+                    if self.conns[c as usize].first_byte == 0 { "no answer" } else { "half an answer" };
                 self.fail(c, ErrorKind::Timeout, || format!("{what} in time ({read} bytes of content)"));
             }
             _ => {}

@@ -56,7 +56,14 @@ pub(super) struct Moments {
 
 impl Moments {
     /// For a lane that has `part` (0 to 1) of `rate` a second; `offset` (0 to 1) lets lanes take turns.
-    pub(super) fn new(phases: &[Phase], start: u64, rate: f64, part: f64, offset: f64, poisson: Option<Rng>) -> Self {
+    pub(super) fn new(
+        phases: &[Phase],
+        start: u64,
+        rate: f64,
+        part: f64,
+        offset: f64,
+        poisson: Option<Rng>,
+    ) -> Self {
         let (mut begin, mut before) = (0.0, 0.0);
         let mut pieces = Vec::with_capacity(phases.len());
         for phase in phases.iter().filter(|p| !p.duration.is_zero()) {
@@ -99,16 +106,6 @@ impl Moments {
             self.piece += 1;
         };
     }
-
-    /// How many are due before `end`, from the next one on. Uses the moments up.
-    pub(super) fn count_before(&mut self, end: u64) -> u64 {
-        let mut count = 0;
-        while self.peek().is_some_and(|m| m < end) {
-            self.advance();
-            count += 1;
-        }
-        count
-    }
 }
 
 #[cfg(test)]
@@ -142,7 +139,14 @@ mod tests {
     fn lanes_together_are_even() {
         let mut moments = Vec::new();
         for lane in 0..4 {
-            moments.extend(all(Moments::new(&[phase(1, 1.0, 1.0)], 0, 1000.0, 0.25, f64::from(lane) / 4.0, None)));
+            moments.extend(all(Moments::new(
+                &[phase(1, 1.0, 1.0)],
+                0,
+                1000.0,
+                0.25,
+                f64::from(lane) / 4.0,
+                None,
+            )));
         }
         moments.sort_unstable();
         assert_eq!(moments.len(), 1000);
@@ -175,9 +179,8 @@ mod tests {
 
     #[test]
     fn poisson_has_its_mean_and_variance_and_repeats() {
-        let run = |seed| {
-            all(Moments::new(&[phase(10, 1.0, 1.0)], 0, 10_000.0, 0.5, 0.0, Some(Rng::new(seed))))
-        };
+        let run =
+            |seed| all(Moments::new(&[phase(10, 1.0, 1.0)], 0, 10_000.0, 0.5, 0.0, Some(Rng::new(seed))));
         let moments = run(1);
         let gaps: Vec<f64> = moments.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
@@ -186,13 +189,5 @@ mod tests {
         assert!((0.97..1.03).contains(&(deviation / mean)), "{deviation}");
         assert_eq!(moments, run(1));
         assert_ne!(moments, run(2));
-    }
-
-    #[test]
-    fn what_is_left_is_counted() {
-        let mut moments = Moments::new(&[phase(1, 1.0, 1.0)], 0, 100.0, 1.0, 0.0, None);
-        moments.advance();
-        assert_eq!(moments.count_before(500_000_000), 49);
-        assert_eq!(moments.count_before(u64::MAX), 50);
     }
 }

@@ -63,7 +63,9 @@ pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Ope
         return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
     };
     match secure.tls.connect(tcp, secure.name).await {
-        Ok(tls::Stream::Plain(tcp)) => Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected }),
+        Ok(tls::Stream::Plain(tcp)) => {
+            Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
+        }
         Ok(tls::Stream::Tls(tls)) => Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock() }),
         Err(e) => {
             let kind = match &e {
@@ -127,7 +129,8 @@ impl Routes {
     pub(super) fn new(pool: &Pool, lane: usize, lanes: usize) -> Self {
         let weights = Weighted::new(pool.targets.iter().map(|t| t.weight));
         let addresses: u128 = pool.clients.iter().map(ClientRange::count).fold(0, u128::saturating_add);
-        let slow = pool.read_rate.map(|rate| u32::try_from(rate / 4).unwrap_or(u32::MAX).clamp(4096, 1 << 20));
+        let slow =
+            pool.read_rate.map(|rate| u32::try_from(rate / 4).unwrap_or(u32::MAX).clamp(4096, 1 << 20));
         let aimed = |aim: &HttpAim| {
             let n = aim.rss.buckets.len();
             let power = if let AimLaw::Zipf(power) = aim.law { power } else { 0.0 };
@@ -165,7 +168,8 @@ impl Routes {
     /// The next client address of the target's family.
     fn client_for(&mut self, remote: SocketAddr) -> Option<IpAddr> {
         let of_family = |r: &&ClientRange| r.is_ipv4() == remote.is_ipv4();
-        let all: u128 = self.ranges.iter().filter(of_family).map(ClientRange::count).fold(0, u128::saturating_add);
+        let all: u128 =
+            self.ranges.iter().filter(of_family).map(ClientRange::count).fold(0, u128::saturating_add);
         let mut index = self.client.checked_rem(all)?;
         self.client = self.client.wrapping_add(1);
         for range in self.ranges.iter().filter(of_family) {
@@ -201,7 +205,10 @@ impl Routes {
         }
         Err(Unopened {
             kind: ErrorKind::Local,
-            why: format!("no client address and port reach bucket {} of the target: give --clients", wanted.0),
+            why: format!(
+                "no client address and port reach bucket {} of the target: give --clients",
+                wanted.0
+            ),
             other_address: false,
         })
     }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use super::choice::Weighted;
 use super::clock;
 use super::engine::Engine;
+use super::open::Secure;
 use super::plan::{BadPlan, Plan, Pool, Version};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
-use super::open::Secure;
 use crate::report::{LaneRecord, Snapshot};
 
 /// Time between the last lane's being ready and the first request.
@@ -178,12 +178,8 @@ impl HttpLoad {
             Box::pin(async move {
                 let Ok(here) = flowlane::current() else { return };
                 let lane = usize::from(here.bucket.0);
-                let connections: u64 = common
-                    .plan
-                    .pools
-                    .iter()
-                    .map(|p| share(p.connections as u64, lane, common.lanes))
-                    .sum();
+                let connections: u64 =
+                    common.plan.pools.iter().map(|p| share(p.connections as u64, lane, common.lanes)).sum();
                 if connections > 0 {
                     Engine::new(common, here.bucket.0).await;
                 }
@@ -223,7 +219,13 @@ impl HttpLoad {
         let end = lanes.iter().map(|l| l.end).max().unwrap_or(start);
         let ran = Duration::from_nanos(end.saturating_sub(start));
         let elapsed = if start == 0 { Duration::ZERO } else { ran.min(plan.duration()) };
-        HttpOutcome { measured: self.measured(elapsed), elapsed, interrupted, failure, records: records(lanes) }
+        HttpOutcome {
+            measured: self.measured(elapsed),
+            elapsed,
+            interrupted,
+            failure,
+            records: records(lanes),
+        }
     }
 
     /// How much of the first `elapsed` counts.

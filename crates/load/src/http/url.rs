@@ -43,9 +43,16 @@ impl FromStr for Url {
         if authority.contains('@') {
             return Err(bad("give credentials as a header: -H 'Authorization: ...'"));
         }
-        let (host, port) = split_port(authority).ok_or_else(|| bad("host:port or [IPv6 address]:port is needed"))?;
+        let (host, port) =
+            split_port(authority).ok_or_else(|| bad("host:port or [IPv6 address]:port is needed"))?;
         let port = match port {
-            None => if https { 443 } else { 80 },
+            None => {
+                if https {
+                    443
+                } else {
+                    80
+                }
+            }
             Some(port) => match port.parse() {
                 Ok(port) if port > 0 => port,
                 _ => return Err(bad("the port is a number from 1 to 65535")),
@@ -130,8 +137,18 @@ mod tests {
     #[test]
     fn nonsense_is_refused_in_one_line() {
         for text in [
-            "", "http://", "ftp://a/", "http://a:b/", "http://a:0/", "http://a:70000/", "http://u@a/",
-            "http://a b/", "http://[zz]/", "http://[::1]x/", "http://a:1:2/", "http://a/\r\nX: y",
+            "",
+            "http://",
+            "ftp://a/",
+            "http://a:b/",
+            "http://a:0/",
+            "http://a:70000/",
+            "http://u@a/",
+            "http://a b/",
+            "http://[zz]/",
+            "http://[::1]x/",
+            "http://a:1:2/",
+            "http://a/\r\nX: y",
         ] {
             let error = text.parse::<Url>().unwrap_err().to_string();
             assert!(!error.trim_start_matches(&format!("'{text}'")).contains('\n'), "{text}: {error}");

@@ -34,7 +34,11 @@ fn garbage_half_answers_and_nothing_at_all() {
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", false, "malformed"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", false, "malformed"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n", false, "malformed"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n", false, "malformed"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+            false,
+            "malformed",
+        ),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe", true, "closed"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", false, "malformed"),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", false, "malformed"),
@@ -66,7 +70,10 @@ fn endless_heads_and_bodies() {
             while stream.write_all(more).await.is_ok() {}
         })
     };
-    let head = endless(b"HTTP/1.1 200 OK\r\n", b"X-And-So-On: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n");
+    let head = endless(
+        b"HTTP/1.1 200 OK\r\n",
+        b"X-And-So-On: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+    );
     only(&run(quick(pool()), &head), "too-long");
     for body in [
         endless(b"HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 4096]),

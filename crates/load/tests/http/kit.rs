@@ -84,7 +84,8 @@ pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl 
     let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
     let claimed = plan.pools.iter().flat_map(|p| &p.clients).flat_map(|c| c.prefixes()).collect();
     let phases = plan.phases.clone();
-    let load = HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
+    let load =
+        HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().workers(workers).pin(false).seed(11);
     let listen = {
