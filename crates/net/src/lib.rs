@@ -60,11 +60,13 @@ pub use flowlane_rss::{
     Worker,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
+pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
     Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, Keepalive, ListenError,
     ListenOptions, SocketOptions, State, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
+pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, SendError, stats as stack_stats, wire};
 pub use link::pair::{PairConfig, Quirk, Quirks};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier, OnceLock, mpsc};
 
@@ -9,6 +10,7 @@ use flowlane_rss::Bucket;
 use flowlane_stack::address::Prefix;
 use flowlane_stack::packet::Offload;
 use flowlane_stack::time::Time;
+use flowlane_stack::tunnel::{TunnelConfig, TunnelError};
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, MemoryError};
 
@@ -56,6 +58,18 @@ pub enum StartError {
     /// A host's interface has no link or too many.
     #[error("host '{0}': as many links as interfaces are needed")]
     Links(String),
+    /// A tunnel that cannot work.
+    #[error("host '{host}': tunnel {local} to {remote}: {error}")]
+    Tunnel {
+        /// The host.
+        host: String,
+        /// The tunnel's local address outside.
+        local: IpAddr,
+        /// The far side's.
+        remote: IpAddr,
+        /// What is wrong.
+        error: TunnelError,
+    },
     /// A link has fewer queues than there are workers.
     #[error("{link} has {queues} queues for {workers} workers: use at most {queues} workers")]
     Queues {
@@ -317,6 +331,11 @@ impl Builder {
         let mut first_lane = 0;
         for (h, host) in self.hosts.iter().enumerate() {
             let interfaces = interfaces(h, host, &infos);
+            let routes = routes(host);
+            Lane::check_tunnels(&interfaces, &host.tunnels, &routes).map_err(|(i, error)| {
+                let TunnelConfig { local, remote, .. } = host.tunnels[i];
+                StartError::Tunnel { host: host.name.clone(), local, remote, error }
+            })?;
             let buckets = host.rss.buckets.len();
             for plan in &mut plans {
                 plan.hosts.push(view(host, first_lane, h, &plan.ports));
@@ -328,10 +347,11 @@ impl Builder {
                     bucket,
                     rss: host.rss.clone(),
                     interfaces: interfaces.clone(),
-                    routes: routes(host),
+                    routes: routes.clone(),
+                    tunnels: host.tunnels.clone(),
                     udp: host.udp,
                     tcp: host.tcp.clone(),
-                    reassembly: Default::default(),
+                    reassembly: host.reassembly,
                     seed: seeds.next()?,
                 });
                 let slot = LaneSlot {
@@ -386,8 +406,9 @@ fn routes(host: &Host) -> Vec<Route> {
         .filter_map(|gateway| {
             let any = if gateway.is_ipv4() { "0.0.0.0" } else { "::" };
             let prefix = Prefix::new(any.parse().ok()?, 0)?;
-            let on_link = |i: &super::host::Interface| i.addresses.iter().any(|p| p.contains(*gateway));
-            let interface = host.interfaces.iter().position(on_link).unwrap_or(0);
+            let links = host.interfaces.iter().map(|i| &i.addresses);
+            let mut all = links.chain(host.tunnels.iter().map(|t| &t.addresses));
+            let interface = all.position(|a| a.iter().any(|p| p.contains(*gateway))).unwrap_or(0);
             Some(Route { prefix, gateway: Some(*gateway), interface: interface as u8 })
         })
         .collect()

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use flowlane_rss::Rss;
 use flowlane_stack::address::Prefix;
+use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::tcp::TcpConfig;
+use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
 /// A task's future.
@@ -30,9 +32,11 @@ pub struct Host {
     pub(crate) name: String,
     pub(crate) rss: Arc<Rss>,
     pub(crate) interfaces: Vec<Interface>,
+    pub(crate) tunnels: Vec<TunnelConfig>,
     pub(crate) gateways: Vec<IpAddr>,
     pub(crate) udp: UdpConfig,
     pub(crate) tcp: TcpConfig,
+    pub(crate) reassembly: ReassemblyConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
 }
 
@@ -47,9 +51,11 @@ impl Host {
             name: name.into(),
             rss,
             interfaces: Vec::new(),
+            tunnels: Vec::new(),
             gateways: Vec::new(),
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
+            reassembly: ReassemblyConfig::default(),
             main: Arc::new(move || Box::pin(main())),
         }
     }
@@ -58,6 +64,14 @@ impl Host {
     #[must_use]
     pub fn interface(mut self, interface: Interface) -> Self {
         self.interfaces.push(interface);
+        self
+    }
+
+    /// Adds a tunnel: an interface of its own inside, numbered after those that are joined to links. What cannot work is
+    /// refused at the start ([`StartError::Tunnel`](crate::StartError::Tunnel)).
+    #[must_use]
+    pub fn tunnel(mut self, tunnel: TunnelConfig) -> Self {
+        self.tunnels.push(tunnel);
         self
     }
 
@@ -75,6 +89,13 @@ impl Host {
         self
     }
 
+    /// Sets the limits of reassembly, each lane's.
+    #[must_use]
+    pub fn reassembly(mut self, reassembly: ReassemblyConfig) -> Self {
+        self.reassembly = reassembly;
+        self
+    }
+
     /// Sets the limits and habits of TCP, the same in every lane.
     #[must_use]
     pub fn tcp(mut self, tcp: TcpConfig) -> Self {
@@ -88,6 +109,7 @@ impl std::fmt::Debug for Host {
         f.debug_struct("Host")
             .field("name", &self.name)
             .field("interfaces", &self.interfaces)
+            .field("tunnels", &self.tunnels)
             .field("gateways", &self.gateways)
             .finish_non_exhaustive()
     }
