@@ -197,14 +197,24 @@ impl Cx<'_> {
         pool.target.iter().map(target).collect()
     }
 
-    fn think(&self, think: Option<&file::Think>) -> Result<Think> {
-        let time = |t: &Text| self.read(t, units::duration);
-        Ok(match think {
-            None => Think::None,
-            Some(file::Think::Constant(t)) => Think::Constant(time(t)?),
-            Some(file::Think::List(list)) => Think::List(list.iter().map(time).collect::<Result<_>>()?),
-            Some(file::Think::Exponential(e)) => Think::Exponential(time(&e.exponential)?),
-        })
+    fn think(&self, think: Option<&toml::Spanned<toml::Value>>) -> Result<Think> {
+        let Some(written) = think else { return Ok(Think::None) };
+        let bad = |what: String| self.bad(written.span(), what);
+        let time = |value: &toml::Value| match value {
+            toml::Value::String(text) => units::duration(text).map_err(|e| e.to_string()),
+            other => Err(format!("{other} is not a time such as \"10ms\"")),
+        };
+        let think = match written.get_ref() {
+            toml::Value::Array(list) => {
+                list.iter().map(time).collect::<std::result::Result<_, _>>().map(Think::List)
+            }
+            toml::Value::Table(table) => match (table.len(), table.get("exponential")) {
+                (1, Some(mean)) => time(mean).map(Think::Exponential),
+                _ => Err("think is a time, a list of times, or { exponential = \"1s\" }".to_owned()),
+            },
+            other => time(other).map(Think::Constant),
+        };
+        think.or_else(bad)
     }
 
     fn request(&self, written: &toml::Spanned<file::Request>) -> Result<Request> {

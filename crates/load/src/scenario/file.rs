@@ -45,7 +45,8 @@ pub(super) struct Pool {
     pub(super) burst: Option<Spanned<u64>>,
     pub(super) keep_alive: Option<Spanned<KeepAlive>>,
     pub(super) requests: Option<Spanned<u64>>,
-    pub(super) think: Option<Think>,
+    /// A time, a list of times, or `{ exponential = TIME }`.
+    pub(super) think: Option<Spanned<toml::Value>>,
     pub(super) read_rate: Option<Text>,
     pub(super) write_rate: Option<Text>,
     pub(super) pipeline: Option<Spanned<u16>>,
@@ -68,20 +69,6 @@ pub(super) struct Pool {
 pub(super) enum KeepAlive {
     Kept(bool),
     Requests(u64),
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Think {
-    Constant(Text),
-    List(Vec<Text>),
-    Exponential(Exponential),
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Exponential {
-    pub(super) exponential: Text,
 }
 
 #[derive(Debug, Clone, Deserialize)]

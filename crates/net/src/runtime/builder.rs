@@ -22,6 +22,7 @@ use super::netisr::Netisr;
 use super::shared::{Post, Shared};
 use super::worker::{HostView, Idle, Port, Turns, Worker, lane_index};
 use crate::context;
+use crate::kernel::{KernelLane, Poller, Ports};
 use crate::link::pair::{self, PairConfig};
 use crate::link::{LinkInfo, Queue};
 use crate::task::spawn_in;
@@ -29,6 +30,9 @@ use crate::wake::Wake;
 
 /// Frames in a netisr ring (`net.isr.defaultqlimit` is 256; a burst here is larger).
 pub(crate) const NETISR: usize = 1024;
+
+/// Descriptors that a runtime with kernel sockets would like to have.
+const DESCRIPTORS: u64 = 1 << 20;
 
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +59,8 @@ pub enum StartError {
         /// Workers of the runtime.
         workers: usize,
     },
-    /// A host's interface has no link or too many.
-    #[error("host '{0}': as many links as interfaces are needed")]
+    /// A host's interface has no link or too many, or a host on kernel sockets has one.
+    #[error("host '{0}': as many links as interfaces are needed, and none on kernel sockets")]
     Links(String),
     /// A tunnel that cannot work.
     #[error("host '{host}': tunnel {local} to {remote}: {error}")]
@@ -70,6 +74,9 @@ pub enum StartError {
         /// What is wrong.
         error: TunnelError,
     },
+    /// More lanes than kernel sockets can be told apart in.
+    #[error("{0} buckets in all: with kernel sockets at most 65536")]
+    Lanes(usize),
     /// A link has fewer queues than there are workers.
     #[error("{link} has {queues} queues for {workers} workers: use at most {queues} workers")]
     Queues {
@@ -251,6 +258,10 @@ impl Builder {
                 return Err(StartError::Steering { host: host.name.clone(), given, workers });
             }
         }
+        let lanes = self.hosts.iter().map(|h| h.rss.buckets.len()).sum();
+        if lanes > 1 << 16 && self.hosts.iter().any(|h| h.kernel) {
+            return Err(StartError::Lanes(lanes));
+        }
         if !self.pin {
             return Ok(Vec::new());
         }
@@ -292,7 +303,7 @@ impl Builder {
         for (h, host) in self.hosts.iter().enumerate() {
             let all = (0..host.interfaces.len()).all(|i| links.contains_key(&(h, i as u8)));
             let count = links.keys().filter(|k| k.0 == h).count();
-            if !all || count != host.interfaces.len() || count == 0 {
+            if !all || count != host.interfaces.len() || (count == 0) != host.kernel {
                 return Err(StartError::Links(host.name.clone()));
             }
         }
@@ -315,6 +326,7 @@ impl Builder {
                 hosts: Vec::new(),
                 lanes: (0..owners.len()).map(|_| None).collect(),
                 idle: self.idle,
+                poller: None,
             })
             .collect();
         let mut infos: HashMap<(usize, u8), LinkInfo> = HashMap::new();
@@ -328,8 +340,16 @@ impl Builder {
             }
             infos.insert((host, link), info);
         }
+        if self.hosts.iter().any(|h| h.kernel) {
+            // As many as this process may have; whoever needs to know how many asks for them.
+            let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
+            for (plan, post) in plans.iter_mut().zip(&shared.posts) {
+                plan.poller = Some(Poller::new(post.wake.fd()).map_err(StartError::Thread)?);
+            }
+        }
         let mut first_lane = 0;
         for (h, host) in self.hosts.iter().enumerate() {
+            let listening = Arc::new(Ports::default());
             let interfaces = interfaces(h, host, &infos);
             let routes = routes(host);
             Lane::check_tunnels(&interfaces, &host.tunnels, &routes).map_err(|(i, error)| {
@@ -354,16 +374,21 @@ impl Builder {
                     reassembly: host.reassembly,
                     seed: seeds.next()?,
                 });
+                let plan = &mut plans[owners[index as usize]];
+                let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
+                    Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))
+                });
                 let slot = LaneSlot {
                     id: LaneId { runtime: shared.runtime, index },
                     host: h,
                     lane,
+                    kernel,
                     sleepers: Default::default(),
                     counters: LaneCounters::default(),
                     touched: false,
                     parked: Vec::new(),
                 };
-                plans[owners[index as usize]].lanes[index as usize] = Some(Box::new(slot));
+                plan.lanes[index as usize] = Some(Box::new(slot));
             }
             first_lane += buckets as u32;
         }
@@ -380,6 +405,7 @@ struct Plan {
     hosts: Vec<HostView>,
     lanes: Vec<Option<Box<LaneSlot>>>,
     idle: Idle,
+    poller: Option<Poller>,
 }
 
 fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Vec<InterfaceConfig> {
@@ -493,6 +519,7 @@ fn work(
     together: &Barrier,
 ) {
     context::begin(index, frames.clone(), shared.clone());
+    flowlane_sys::kernel::limits::exact_timers();
     for slot in plan.lanes.iter().flatten() {
         spawn_in(slot.id, shared.clone(), mains[slot.host]());
     }
@@ -517,6 +544,8 @@ fn work(
         burst: Vec::with_capacity(256),
         parcels: Vec::with_capacity(256),
         stopping: false,
+        idle_turn: true,
+        poller: plan.poller,
     };
     // Every lane's first task has run, and bound its sockets, before anyone handles a packet.
     worker.run_tasks();

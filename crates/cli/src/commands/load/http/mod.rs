@@ -107,7 +107,9 @@ impl Http {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let seed = steering::seed(self.place.seed)?;
-        let Some(file) = &self.scenario else { return self.asked.plan(&self.urls, &self.place.clients, seed) };
+        let Some(file) = &self.scenario else {
+            return self.asked.plan(&self.urls, &self.place.clients, seed);
+        };
         let in_file = || file.display().to_string();
         let text = std::fs::read_to_string(file).with_context(in_file)?;
         let scenario = Scenario::parse(&text).with_context(in_file)?;

@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use flowlane::{Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener, TcpStream};
+use flowlane::{
+    Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener, TcpStream,
+};
 use flowlane_http::h1::{Event, Limits, RequestReader};
 
 /// Bytes of content when nothing else is asked for.
@@ -91,7 +93,8 @@ fn take(reader: &mut RequestReader, bytes: &[u8], asked: &mut (usize, bool), out
             Some(Event::End) => {
                 use std::io::Write;
                 // Writing to memory cannot fail.
-                let _ = write!(out, "HTTP/1.1 200 OK\r\nServer: flowlane\r\nContent-Length: {}\r\n\r\n", asked.0);
+                let _ =
+                    write!(out, "HTTP/1.1 200 OK\r\nServer: flowlane\r\nContent-Length: {}\r\n\r\n", asked.0);
                 out.resize(out.len() + asked.0, b'x');
                 if !asked.1 {
                     return true;

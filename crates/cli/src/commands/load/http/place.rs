@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use flowlane::{
-    Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, UdpFields,
-};
+use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, UdpFields};
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 
@@ -119,7 +117,10 @@ impl Place {
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
         if kernel {
-            ensure!(self.addr.is_empty(), "--addr: kernel sockets have the kernel's addresses; name a --link");
+            ensure!(
+                self.addr.is_empty(),
+                "--addr: kernel sockets have the kernel's addresses; name a --link"
+            );
             ensure!(self.gateway.is_empty(), "--gateway: the kernel has its own routes; name a --link");
             ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
         } else if self.link != LinkKind::Pair {
@@ -166,10 +167,17 @@ impl Place {
     }
 
     /// Opens it and starts the host that runs the load in every lane. Also the host's number.
-    pub(super) fn start(&self, plan: &Plan, rss: &Arc<Rss>, load: &HttpLoad) -> anyhow::Result<(Runtime, usize)> {
+    pub(super) fn start(
+        &self,
+        plan: &Plan,
+        rss: &Arc<Rss>,
+        load: &HttpLoad,
+    ) -> anyhow::Result<(Runtime, usize)> {
         let idle = match (self.idle, &self.link) {
             (Some(IdleKind::Spin), _) => Idle::Spin,
-            (Some(IdleKind::Sleep), _) | (None, LinkKind::Kernel) => Idle::Adaptive(std::time::Duration::ZERO),
+            (Some(IdleKind::Sleep), _) | (None, LinkKind::Kernel) => {
+                Idle::Adaptive(std::time::Duration::ZERO)
+            }
             _ => Idle::default(),
         };
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();

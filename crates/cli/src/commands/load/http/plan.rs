@@ -176,9 +176,7 @@ fn law(text: &str) -> Result<AimLaw, String> {
 impl Asked {
     /// The plan.
     pub(super) fn plan(&self, urls: &[Url], clients: &[ClientRange], seed: u64) -> anyhow::Result<Plan> {
-        let target = |url: &Url| {
-            Ok(Target { url: url.clone(), addresses: url.resolve()?, weight: 1.0 })
-        };
+        let target = |url: &Url| Ok(Target { url: url.clone(), addresses: url.resolve()?, weight: 1.0 });
         let targets: Vec<Target> = urls.iter().map(target).collect::<anyhow::Result<_>>()?;
         let first = targets.first().cloned().context("a URL is needed")?;
         let number = |n: Option<u64>, default: u64| usize::try_from(n.unwrap_or(default));
@@ -239,9 +237,9 @@ impl Asked {
         let body = match (&self.body, self.body_size, &self.body_file) {
             (Some(text), ..) => Body::Bytes(text.as_bytes().into()),
             (_, Some(size), _) => Body::Generated(size as u64),
-            (_, _, Some(file)) => {
-                Body::Bytes(std::fs::read(file).with_context(|| format!("--body-file {}", file.display()))?.into())
-            }
+            (_, _, Some(file)) => Body::Bytes(
+                std::fs::read(file).with_context(|| format!("--body-file {}", file.display()))?.into(),
+            ),
             _ => Body::None,
         };
         let default = if body.is_empty() { "GET" } else { "POST" };
@@ -268,7 +266,10 @@ impl Asked {
         let n = self.target_buckets;
         let law = self.aim.clone().unwrap_or(AimLaw::Even);
         if let AimLaw::One(bucket) = law {
-            ensure!(usize::from(bucket) < n, "--aim one:{bucket}: the target has {n} buckets (--target-buckets)");
+            ensure!(
+                usize::from(bucket) < n,
+                "--aim one:{bucket}: the target has {n} buckets (--target-buckets)"
+            );
         }
         let map = BucketMap::new(n, 1).context("--target-buckets")?;
         let table = Indirection::new(Indirection::DEFAULT_SLOTS.max(n), n).context("--target-buckets")?;
