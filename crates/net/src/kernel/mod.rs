@@ -114,10 +114,11 @@ impl KernelLane {
         }
         socket.flags.set(now);
         socket.wake(now);
-        if now.has(Flags::OVER) && !self.closed.is_empty() {
-            if let Some(waker) = self.closed.remove(&slot) {
-                waker.wake();
-            }
+        if now.has(Flags::OVER)
+            && !self.closed.is_empty()
+            && let Some(waker) = self.closed.remove(&slot)
+        {
+            waker.wake();
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use flowlane_stack::tcp::{Algorithm, Keepalive, SocketOptions, State, TcpInfo};
+use flowlane_stack::tcp::{Algorithm, Keepalive, LossState, SegmentCounts, SocketOptions, State, TcpInfo};
 use flowlane_sys::kernel::options::{self as kernel, Number};
 
 use super::slab::{Flags, SocketId};
@@ -74,6 +74,9 @@ fn change(fd: BorrowedFd<'_>, v4: bool, old: &SocketOptions, new: &SocketOptions
     if let Some(segment) = new.max_segment.filter(|_| new.max_segment != old.max_segment) {
         set(Number::MAX_SEGMENT, i32::from(segment))?;
     }
+    if let Some(retries) = new.syn_retries.filter(|_| new.syn_retries != old.syn_retries) {
+        set(Number::SYN_RETRIES, i32::from(retries))?;
+    }
     if let Some(algorithm) = new.congestion.filter(|_| new.congestion != old.congestion) {
         let name = if algorithm == Algorithm::NewReno { "reno" } else { "cubic" };
         kernel::set_congestion(fd, name).map_err(|e| errors::other(&e))?;
@@ -106,6 +109,7 @@ fn read(fd: BorrowedFd<'_>, v4: bool) -> Result<SocketOptions, SocketError> {
         tos: (get(tos(v4))? >> 2) as u8,
         recv_buffer: Some(get(Number::RECEIVE_BUFFER)?.unsigned_abs()),
         send_buffer: Some(get(Number::SEND_BUFFER)?.unsigned_abs()),
+        syn_retries: u8::try_from(get(Number::SYN_RETRIES)?).ok(),
         max_segment: u16::try_from(get(Number::MAX_SEGMENT)?).ok(),
         congestion: match name.as_str() {
             "reno" => Some(Algorithm::NewReno),
@@ -156,6 +160,16 @@ impl KernelLane {
         info.sacked = bytes(k.sacked);
         info.lost = bytes(k.lost);
         info.recovering = k.ca_state >= 3;
+        info.loss_state = loss_state(k.ca_state);
+        info.segments = SegmentCounts {
+            outstanding: k.unacked,
+            sacked: k.sacked,
+            lost: k.lost,
+            retransmitted: k.retrans,
+        };
+        info.probes = k.probes;
+        info.effective_mss = short(k.snd_mss);
+        info.seen_mss = short(k.rcv_mss);
         info.snd_wnd = k.snd_wnd;
         info.snd_mss = short(k.snd_mss);
         info.rcv_mss = short(k.rcv_mss);
@@ -170,6 +184,17 @@ impl KernelLane {
         info.window_scale = agreed(4).then_some((k.scales.1, k.scales.0));
         info.ecn = agreed(8);
         Ok(info)
+    }
+}
+
+/// What a sender does about losses by the kernel's number (`linux/tcp.h`, `enum tcp_ca_state`).
+fn loss_state(number: u8) -> LossState {
+    match number {
+        0 => LossState::Open,
+        1 => LossState::Disorder,
+        2 => LossState::Reduced,
+        3 => LossState::Recovery,
+        _ => LossState::Loss,
     }
 }
 

@@ -54,11 +54,11 @@ impl KernelLane {
             socket.wait_to_write(waker);
             return Poll::Pending;
         }
-        if socket.flags.has(Flags::FAILED | Flags::OVER) {
-            if let Err(e) = waiting_error(socket) {
-                self.stats.connect_failed += 1;
-                return Poll::Ready(Err(e));
-            }
+        if socket.flags.has(Flags::FAILED | Flags::OVER)
+            && let Err(e) = waiting_error(socket)
+        {
+            self.stats.connect_failed += 1;
+            return Poll::Ready(Err(e));
         }
         self.stats.connected += 1;
         Poll::Ready(Ok(()))

@@ -62,6 +62,9 @@ pub enum StartError {
     /// A host's interface has no link or too many, or a host on kernel sockets has one.
     #[error("host '{0}': as many links as interfaces are needed, and none on kernel sockets")]
     Links(String),
+    /// More lanes than kernel sockets can be told apart in.
+    #[error("{0} buckets in all: with kernel sockets at most 65536")]
+    Lanes(usize),
     /// A tunnel that cannot work.
     #[error("host '{host}': tunnel {local} to {remote}: {error}")]
     Tunnel {
@@ -74,9 +77,6 @@ pub enum StartError {
         /// What is wrong.
         error: TunnelError,
     },
-    /// More lanes than kernel sockets can be told apart in.
-    #[error("{0} buckets in all: with kernel sockets at most 65536")]
-    Lanes(usize),
     /// A link has fewer queues than there are workers.
     #[error("{link} has {queues} queues for {workers} workers: use at most {queues} workers")]
     Queues {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use flowlane_rss::Bucket;
 use flowlane_stack::tcp::{ListenOptions, ListenerId};
 
 use super::stream::TcpStream;
@@ -40,6 +41,30 @@ impl TcpListener {
             Ok::<_, SocketError>((slot.id, id, shared.clone()))
         })??;
         Ok(Self { lane, id, shared })
+    }
+
+    /// Listens in the lane of the calling task if its bucket is one of `buckets`; `None` if it is not. Called in every
+    /// lane of a host, this is a listener bound to chosen buckets.
+    ///
+    /// A connection belongs to the bucket that its flow hash names, whoever listens: a SYN whose hash names another
+    /// bucket meets a lane in which nobody listens and is answered with a reset, like one to a closed port, and counted
+    /// as `no-connection`. It is not handed to a lane that does listen; peers are to be chosen, or the table steered, so
+    /// that they come to the right ones. On kernel sockets the kernel spreads all connections over the lanes that listen.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`]; [`SocketError::NoSuchBucket`] if the host has no such bucket.
+    pub fn bind_in(
+        buckets: &[Bucket],
+        local: Option<IpAddr>,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<Option<Self>, SocketError> {
+        let (here, count) =
+            context::with_current(|slot, _, _| (slot.lane.bucket(), slot.lane.rss().buckets.len()))?;
+        if let Some(beyond) = buckets.iter().find(|b| usize::from(b.0) >= count) {
+            return Err(SocketError::NoSuchBucket(*beyond));
+        }
+        if buckets.contains(&here) { Self::bind(local, port, options).map(Some) } else { Ok(None) }
     }
 
     /// Listens on `port` of all our addresses, with the usual options.

@@ -1,7 +1,7 @@
 //! TCP of a lane, as tasks use it.
 //!
-//! A listener hears what the flow hash sends to its lane: listen in every lane to hear all. A connection lives in the
-//! lane that accepted or began it and works only there; it moves with its lane. Used on another lane it returns
+//! A listener hears what the flow hash sends to its lane: listen in every lane to hear all, or in chosen ones to hear
+//! the connections of chosen buckets ([`TcpListener::bind_in`]). A connection lives in the lane that accepted or began it and works only there; it moves with its lane. Used on another lane it returns
 //! [`SocketError::WrongLane`](crate::SocketError::WrongLane). Dropping closes, wherever that happens.
 //!
 //! In the lanes of a host made by [`Host::kernel`](crate::Host::kernel) the same types stand for sockets of the kernel.

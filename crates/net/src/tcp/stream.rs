@@ -258,7 +258,7 @@ impl TcpStream {
                     let ready = lane.tcp_readiness(id)?;
                     ready.failure.map_or(Ok(ready.closed), |failure| Err(failure.into()))
                 },
-                |kernel, id| kernel.is_over(id),
+                KernelLane::is_over,
             )?;
             if over {
                 return Poll::Ready(Ok(()));

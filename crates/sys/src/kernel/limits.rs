@@ -14,7 +14,7 @@ pub fn descriptors(wanted: u64) -> io::Result<u64> {
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut now) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    let (current, hard) = (now.rlim_cur as u64, now.rlim_max as u64);
+    let (current, hard) = (wide(now.rlim_cur), wide(now.rlim_max));
     if current >= wanted {
         return Ok(current);
     }
@@ -32,6 +32,11 @@ pub fn descriptors(wanted: u64) -> io::Result<u64> {
     }
     let within = wanted.min(hard);
     Ok(if within > current && set(within, hard) { within } else { current })
+}
+
+/// `rlim_t` has 64 bits on most machines, and 32 on the others.
+fn wide(limit: impl Into<u64>) -> u64 {
+    limit.into()
 }
 
 /// Lets this thread's timeouts end when they are due: by default the kernel may be 50 microseconds late.

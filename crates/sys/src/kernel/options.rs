@@ -51,6 +51,8 @@ numbers! {
     LINGER2 = IPPROTO_TCP, TCP_LINGER2;
     /// Largest segment.
     MAX_SEGMENT = IPPROTO_TCP, TCP_MAXSEG;
+    /// A SYN is sent again so often.
+    SYN_RETRIES = IPPROTO_TCP, TCP_SYNCNT;
     /// Type of service of IPv4.
     TOS = IPPROTO_IP, IP_TOS;
     /// Traffic class of IPv6.
@@ -143,6 +145,8 @@ fn raw_get(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::R
 pub struct TcpInfo {
     /// State, by the kernel's number: 1 is ESTABLISHED.
     pub state: u8,
+    /// Probes that were not answered.
+    pub probes: u8,
     /// Timeouts in a row.
     pub backoff: u8,
     /// Agreed options: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN.
@@ -211,6 +215,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     Ok(TcpInfo {
         state: bytes[0],
         ca_state: bytes[1],
+        probes: bytes[3],
         backoff: bytes[4],
         options: bytes[5],
         scales,
