@@ -215,7 +215,6 @@ fn new_lane(network: &Network, settings: &Settings) -> Lane {
         udp: UdpConfig::default(),
         tcp: settings.tcp.clone(),
         reassembly: ReassemblyConfig::default(),
-        tunnels: Vec::new(),
         // Not secret: the same script must give the same packets.
         seed: [1, 2, 3, 4],
     })
