@@ -7,7 +7,8 @@ use super::handshake;
 use super::lane::Core;
 use super::listen::{ListenError, ListenerId};
 use super::segment::is_plain;
-use super::table::{ConnId, Found, Tuple};
+use super::table::{ConnId, Tuple};
+use super::tuple_table::Found;
 use super::{Failure, Tcp, TcpInfo};
 use crate::packet::Cx;
 use crate::time::Time;
@@ -262,8 +263,8 @@ impl Tcp {
         bytes: &[u8],
         more: bool,
     ) -> Result<usize, SendError> {
+        self.connections.prefetch(id.slot);
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
-        c.warm();
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));
         }
@@ -416,10 +417,17 @@ impl Tcp {
     pub fn register(&mut self, id: ConnId, interest: Interest, waker: &Waker) -> Result<(), StaleError> {
         let c = self.handle_mut(id)?;
         let ready = c.readiness();
-        let (now, place) = match interest {
-            Interest::Read => (ready.readable, &mut c.read_waker),
-            Interest::Write => (ready.writable, &mut c.write_waker),
-            Interest::Closed => (ready.closed, &mut c.closed_waker),
+        let now = match interest {
+            Interest::Read => ready.readable,
+            Interest::Write => ready.writable,
+            Interest::Closed => ready.closed,
+        };
+        let place = match interest {
+            Interest::Read => &mut c.read_waker,
+            Interest::Write => &mut c.write_waker,
+            // Made only for who really waits.
+            Interest::Closed if now => &mut None,
+            Interest::Closed => &mut c.rare_mut().closed_waker,
         };
         if now {
             waker.wake_by_ref();
@@ -441,7 +449,7 @@ impl Tcp {
             tos: c.tos,
             ..SocketOptions::default()
         };
-        Ok(c.options.as_deref().map_or(plain, |o| SocketOptions { nodelay: plain.nodelay, ..*o }))
+        Ok(c.options().map_or(plain, |o| SocketOptions { nodelay: plain.nodelay, ..*o }))
     }
 
     /// Changes the socket's options.
@@ -561,17 +569,19 @@ impl Connection {
     /// double each round as in slow start.
     fn tune_recv_buffer(&mut self, core: &Core, cx: &Cx<'_>, n: u32) {
         self.recv_copied = self.recv_copied.saturating_add(n);
-        let round = core::time::Duration::from_micros(u64::from(self.rtt.srtt.max(1000)));
-        if cx.now < self.recv_round + round {
+        let round = self.rtt.srtt.max(1000);
+        let now = cx.now.as_micros() as u32;
+        let since = now.wrapping_sub(self.recv_round_us);
+        if since < round {
             return;
         }
-        let fixed = self.options.as_ref().is_some_and(|o| o.recv_buffer.is_some());
+        let fixed = self.options().is_some_and(|o| o.recv_buffer.is_some());
         let want = self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max);
-        let fresh = cx.now < self.recv_round + round * 4;
+        let fresh = since < round.saturating_mul(4);
         if !fixed && fresh && want > self.recv_limit && core.memory < core.config.max_memory / 2 {
             self.recv_limit = want;
         }
         self.recv_copied = 0;
-        self.recv_round = cx.now;
+        self.recv_round_us = now;
     }
 }

@@ -45,7 +45,7 @@ impl Connection {
 
     /// A closed socket does not wait for the peer's FIN for ever.
     pub(crate) fn arm_fin_wait_2(&mut self, core: &Core, now: Time) {
-        let limit = self.options.as_ref().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
+        let limit = self.options().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
         self.life_at = now + limit;
     }
 

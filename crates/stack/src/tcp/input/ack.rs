@@ -246,7 +246,7 @@ impl Connection {
 
     /// A send buffer of twice the congestion window keeps the pipe full.
     fn grow_send_buffer(&mut self, core: &Core) {
-        let fixed = self.options.as_ref().is_some_and(|o| o.send_buffer.is_some());
+        let fixed = self.options().is_some_and(|o| o.send_buffer.is_some());
         let want = self.congestion.cwnd.saturating_mul(2).min(core.config.send_buffer.max);
         if !fixed && want > self.send_limit && core.memory < core.config.max_memory / 2 {
             self.send_limit = want;
