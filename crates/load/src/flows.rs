@@ -2,8 +2,8 @@
 //!
 //! The flow hash of an answer decides where it is received. A lane therefore sends only from pairs whose answers hash
 //! to its own bucket, and every answer is met by the socket that sent the question, without a hand-over. Candidates are
-//! tried one by one over the client ranges: a hash each, a few nanoseconds. Where the hash of UDP covers addresses
-//! alone, ports do not matter and a lane needs an address of its own; with too few addresses some lanes go without.
+//! tried one by one over the client ranges: a hash each, a few nanoseconds. Where the hash covers addresses
+//! alone, as it may for UDP, ports do not matter and a lane needs an address of its own; with too few addresses some lanes go without.
 //!
 //! When the key of the far side is known, flows can also be chosen by the bucket they will hit *there*.
 
@@ -28,6 +28,8 @@ pub struct FlowWish<'a> {
     pub clients: &'a [ClientRange],
     /// How many flows in all, shared out evenly among the lanes.
     pub flows: usize,
+    /// What they speak: UDP or TCP, which a card may hash differently.
+    pub protocol: Protocol,
     /// How our own side is steered.
     pub rss: &'a Rss,
     /// How the far side is steered, and which of its buckets are wanted.
@@ -98,9 +100,11 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
         if client.ip == wish.target.ip {
             continue;
         }
-        let lane = usize::from(reply_bucket(wish.rss, client, wish.target).0);
-        let hit =
-            wish.aim.as_ref().map_or(0, |aim| usize::from(reply_bucket(aim.rss, wish.target, client).0));
+        let lane = usize::from(reply_bucket(wish.rss, wish.protocol, client, wish.target).0);
+        let hit = wish
+            .aim
+            .as_ref()
+            .map_or(0, |aim| usize::from(reply_bucket(aim.rss, wish.protocol, wish.target, client).0));
         if open.take(lane, hit) {
             chosen[lane].push((hit, client));
         }
@@ -114,9 +118,9 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
     Ok(chosen.into_iter().map(interleave).collect())
 }
 
-/// The bucket that a datagram from `remote` to `local` comes to under `rss`.
-fn reply_bucket(rss: &Rss, local: Endpoint, remote: Endpoint) -> Bucket {
-    rss.steer(&Flow::new(remote.into(), local.into(), Protocol::UDP)).bucket
+/// The bucket that a packet from `remote` to `local` comes to under `rss`.
+fn reply_bucket(rss: &Rss, protocol: Protocol, local: Endpoint, remote: Endpoint) -> Bucket {
+    rss.steer(&Flow::new(remote.into(), local.into(), protocol)).bucket
 }
 
 /// Buckets of the far side that each lane may hit; bucket 0 stands for all when there is no aim.
@@ -211,7 +215,7 @@ mod tests {
 
     fn wish<'a>(rss: &'a Rss, clients: &'a [ClientRange], flows: usize) -> FlowWish<'a> {
         let target = Endpoint::new("10.0.0.1".parse().unwrap(), 7);
-        FlowWish { target, clients, flows, rss, aim: None }
+        FlowWish { target, clients, flows, protocol: Protocol::UDP, rss, aim: None }
     }
 
     #[test]
@@ -225,7 +229,7 @@ mod tests {
             for (lane, clients) in flows.iter().enumerate() {
                 assert!(clients.len() == 1001 / 8 || lane == 0);
                 for client in clients {
-                    let home = reply_bucket(&rss, *client, wish.target);
+                    let home = reply_bucket(&rss, Protocol::UDP, *client, wish.target);
                     assert_eq!(usize::from(home.0), lane, "{client}");
                 }
             }
@@ -250,7 +254,7 @@ mod tests {
         wish.aim = Some(Aim { rss: &theirs, wanted });
         let flows = choose(&wish).unwrap();
         let hits = |b| {
-            let hit = |c: &&Endpoint| reply_bucket(&theirs, wish.target, **c) == Bucket(b);
+            let hit = |c: &&Endpoint| reply_bucket(&theirs, Protocol::UDP, wish.target, **c) == Bucket(b);
             flows.iter().flatten().filter(hit).count()
         };
         assert_eq!((hits(1), hits(5)), (32, 32));

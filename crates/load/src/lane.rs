@@ -138,7 +138,7 @@ impl Lane {
 
     async fn all(&mut self) -> Result<(u64, u64), String> {
         self.probe().await?;
-        let Some(start) = self.common.start_line().await else { return Ok((u64::MAX, 0)) };
+        let Some(start) = self.common.gate.start_line().await else { return Ok((u64::MAX, 0)) };
         self.sleep_or_receive(start).await?;
         let end = start + self.common.config.duration.as_nanos() as u64;
         let stopped = match self.common.config.pace {

@@ -5,19 +5,24 @@
 //! datagram was *to be* sent, and the generator's own lateness is measured next to it, so that its figures can be
 //! trusted or are seen not to be.
 //!
+//! Over TCP it writes, reads, echoes, connects or holds connections, and accounts for every connection: [`tcp`].
+//!
 //! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
 //! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
-//! [`units`] (numbers as people type them).
+//! [`report`] (everything a run says), [`units`] (numbers as people type them).
 #![forbid(unsafe_code)]
 
 pub mod clients;
 pub mod flows;
+mod gate;
 mod lane;
 pub mod load;
 pub mod order;
 pub mod outcome;
 pub mod payload;
+pub mod report;
 pub mod schedule;
+pub mod tcp;
 pub mod threshold;
 pub mod units;
 mod window;
@@ -27,4 +32,5 @@ pub use flows::{Aim, FlowWish, NoFlows, Wanted};
 pub use load::{Load, LoadConfig, LoadError, Pace, Progress};
 pub use outcome::{Counts, LaneOutcome, Outcome, Percentiles};
 pub use payload::MIN_PAYLOAD;
+pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome, TcpThreshold};
 pub use threshold::Threshold;

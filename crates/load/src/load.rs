@@ -9,12 +9,13 @@
 //! times a second.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowlane::Endpoint;
 
+use crate::gate::{Gate, gather};
 use crate::lane::Lane;
 use crate::outcome::{LaneOutcome, Outcome};
 use crate::payload::MIN_PAYLOAD;
@@ -99,11 +100,7 @@ pub(crate) struct Common {
     /// Share of the rate of each lane, by bucket.
     pub(crate) rates: Vec<u64>,
     pub(crate) progress: Vec<LaneProgress>,
-    stop: AtomicBool,
-    active: usize,
-    ready: AtomicUsize,
-    /// When all begin, nanoseconds; 0 until all are ready.
-    start: AtomicU64,
+    pub(crate) gate: Gate,
     outcomes: Mutex<mpsc::Sender<LaneOutcome>>,
 }
 
@@ -111,29 +108,11 @@ impl Common {
     /// Whether the run is to end now.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.gate.stopped()
     }
 
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// Waits until every lane is ready, and returns when to begin; `None` if the run was stopped meanwhile.
-    pub(crate) async fn start_line(&self) -> Option<u64> {
-        let last = self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active;
-        if last {
-            self.start.store(crate::lane::clock() + 2_000_000, Ordering::Release);
-        }
-        loop {
-            let start = self.start.load(Ordering::Acquire);
-            if start != 0 {
-                return Some(start);
-            }
-            if self.stopped() {
-                return None;
-            }
-            flowlane::sleep(Duration::from_micros(500)).await;
-        }
+        self.gate.stop();
     }
 }
 
@@ -174,10 +153,7 @@ impl Load {
             run: (config.seed ^ config.seed >> 32) as u32,
             rates,
             progress: config.flows.iter().map(|_| LaneProgress::default()).collect(),
-            stop: AtomicBool::new(false),
-            active: active.len(),
-            ready: AtomicUsize::new(0),
-            start: AtomicU64::new(0),
+            gate: Gate::new(active.len()),
             outcomes: Mutex::new(to),
             config,
         };
@@ -223,20 +199,9 @@ impl Load {
     pub fn wait(&self, every: Duration, mut tick: impl FnMut(Progress) -> bool) -> Outcome {
         // Probing, the run, draining, and as much again for a machine that has other things to do.
         let patience = self.common.config.duration + self.common.config.timeout * 2 + Duration::from_secs(20);
-        let begun = Instant::now();
-        let mut lanes = Vec::new();
-        while lanes.len() < self.common.active && begun.elapsed() < patience {
-            match self.outcomes.recv_timeout(every) {
-                Ok(lane) => lanes.push(lane),
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    if !tick(self.progress()) {
-                        self.stop();
-                    }
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        let missing = self.common.active - lanes.len();
+        let common = &self.common;
+        let lanes = gather(&self.outcomes, &common.gate, patience, every, || tick(self.progress()));
+        let missing = self.common.gate.active - lanes.len();
         let mut outcome = Outcome::merge(lanes);
         if missing > 0 && outcome.failure.is_none() {
             outcome.failure = Some(format!("{missing} lanes of the generator did not end"));

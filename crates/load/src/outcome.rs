@@ -160,18 +160,28 @@ impl Outcome {
     /// The slip that p99.9 may reach: a millisecond, or 1 % of the median latency if that is more.
     #[must_use]
     pub fn slip_budget(&self) -> u64 {
-        let median = if self.latency.is_empty() { 0 } else { self.latency.value_at_quantile(0.5) };
-        (median / 100).max(1_000_000)
+        slip_budget(&self.latency)
     }
 
     /// Whether the generator was late itself more than its budget allows.
     #[must_use]
     pub fn slipped(&self) -> bool {
-        !self.slip.is_empty() && self.slip.value_at_quantile(0.999) > self.slip_budget()
+        slipped(&self.slip, self.slip_budget())
     }
 }
 
-fn per_second(n: u64, elapsed: Duration) -> f64 {
+/// The slip that p99.9 may reach beside such latencies: a millisecond, or 1 % of their median if that is more.
+pub(crate) fn slip_budget(latency: &Histogram<u64>) -> u64 {
+    let median = if latency.is_empty() { 0 } else { latency.value_at_quantile(0.5) };
+    (median / 100).max(1_000_000)
+}
+
+/// Whether the generator was late itself more than its budget allows.
+pub(crate) fn slipped(slip: &Histogram<u64>, budget: u64) -> bool {
+    !slip.is_empty() && slip.value_at_quantile(0.999) > budget
+}
+
+pub(crate) fn per_second(n: u64, elapsed: Duration) -> f64 {
     if elapsed.is_zero() { 0.0 } else { n as f64 / elapsed.as_secs_f64() }
 }
 

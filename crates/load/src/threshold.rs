@@ -10,6 +10,8 @@ use std::str::FromStr;
 use hdrhistogram::Histogram;
 
 use crate::outcome::Outcome;
+use crate::report::Run;
+use crate::report::model::Verdict;
 use crate::units;
 
 /// A condition under which a run fails.
@@ -28,15 +30,17 @@ enum Metric {
     Rate,
 }
 
+/// Which value of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Time {
+pub(crate) enum Time {
     Percentile(f64),
     Mean,
     Max,
 }
 
+/// What it is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Limit {
+pub(crate) enum Limit {
     Number(u64),
     /// Share of what was sent, 0 to 1.
     Share(f64),
@@ -57,28 +61,16 @@ impl FromStr for Threshold {
 
     fn from_str(text: &str) -> Result<Self, BadThreshold> {
         let bad = |what: String| BadThreshold { text: text.to_owned(), what };
-        let at = text.find(['<', '>']).ok_or_else(|| {
-            bad("a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms".into())
-        })?;
-        let above = text[at..].starts_with('>');
-        let (name, value) = (text[..at].trim(), text[at + 1..].trim());
+        let (name, above, value) = split(text)?;
         let metric = metric(name).ok_or_else(|| {
             bad(format!("unknown metric '{name}': pNN, mean, max, slip-pNN, rate, {}", COUNTS.join(", ")))
         })?;
         let limit = match metric {
-            Metric::Time { .. } => {
-                let time = units::duration(value).map_err(|e| bad(e.to_string()))?;
-                Limit::Number(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-            }
-            Metric::Rate => Limit::Number(units::rate(value).map_err(|e| bad(e.to_string()))?),
-            Metric::Count(_) => match value.strip_suffix('%') {
-                Some(percent) => match percent.trim().parse::<f64>() {
-                    Ok(p) if (0.0..=100.0).contains(&p) => Limit::Share(p / 100.0),
-                    _ => return Err(bad(format!("'{value}' is not a share from 0% to 100%"))),
-                },
-                None => Limit::Number(units::count(value).map_err(|e| bad(e.to_string()))?),
-            },
-        };
+            Metric::Time { .. } => Limit::time(value),
+            Metric::Rate => units::rate(value).map(Limit::Number).map_err(|e| e.to_string()),
+            Metric::Count(_) => Limit::count(value),
+        }
+        .map_err(bad)?;
         Ok(Self { text: text.trim().to_owned(), metric, above, limit })
     }
 }
@@ -91,14 +83,7 @@ fn metric(name: &str) -> Option<Metric> {
         return Some(Metric::Rate);
     }
     let (slip, name) = name.strip_prefix("slip-").map_or((false, name), |rest| (true, rest));
-    let of = match name {
-        "mean" => Time::Mean,
-        "max" => Time::Max,
-        _ => {
-            let percentile: f64 = name.strip_prefix('p')?.parse().ok()?;
-            (0.0..=100.0).contains(&percentile).then_some(Time::Percentile(percentile))?
-        }
-    };
+    let of = Time::parse(name)?;
     Some(Metric::Time { slip, of })
 }
 
@@ -128,16 +113,95 @@ impl Threshold {
         fails.then(|| format!("{}: it was {measured}", self.text))
     }
 
-    fn beyond(&self, measured: u64, whole: u64) -> bool {
-        let (measured, limit) = match self.limit {
-            Limit::Number(limit) => (measured as f64, limit as f64),
-            Limit::Share(share) => (measured as f64, share * whole as f64),
+    /// What a run came to beside what it had to.
+    #[must_use]
+    pub fn verdict(&self, run: &Run) -> Verdict {
+        let part = &run.total;
+        let (failed, measured) = match self.metric {
+            Metric::Time { slip, of } => {
+                let histogram = if slip { &part.slip.0 } else { &part.latency.0 };
+                if histogram.is_empty() {
+                    (self.above, "not measured".to_owned())
+                } else {
+                    let nanos = time(histogram, of);
+                    (self.beyond(nanos, 0), units::show_nanos(nanos))
+                }
+            }
+            Metric::Count(name) => {
+                let count = part.counts.named(name);
+                (self.beyond(count, part.counts.sent), units::show_count(count))
+            }
+            Metric::Rate => {
+                let rate = part.rates.answered as u64;
+                (self.beyond(rate, 0), format!("{} a second", units::show_count(rate)))
+            }
         };
-        if self.above { measured > limit } else { measured < limit }
+        Verdict { threshold: self.text.clone(), measured, failed }
+    }
+
+    fn beyond(&self, measured: u64, whole: u64) -> bool {
+        self.limit.beyond(self.above, measured, whole)
     }
 }
 
-fn time(histogram: &Histogram<u64>, of: Time) -> u64 {
+impl Time {
+    /// `p99.9`, `mean`, `max`.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "mean" => Some(Self::Mean),
+            "max" => Some(Self::Max),
+            _ => {
+                let percentile: f64 = name.strip_prefix('p')?.parse().ok()?;
+                (0.0..=100.0).contains(&percentile).then_some(Self::Percentile(percentile))
+            }
+        }
+    }
+}
+
+impl Limit {
+    /// `20ms`.
+    pub(crate) fn time(value: &str) -> Result<Self, String> {
+        let time = units::duration(value).map_err(|e| e.to_string())?;
+        Ok(Self::Number(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// `10k`, or `0.1%` of a whole.
+    pub(crate) fn count(value: &str) -> Result<Self, String> {
+        match value.strip_suffix('%') {
+            Some(percent) => match percent.trim().parse::<f64>() {
+                Ok(p) if (0.0..=100.0).contains(&p) => Ok(Self::Share(p / 100.0)),
+                _ => Err(format!("'{value}' is not a share from 0% to 100%")),
+            },
+            None => units::count(value).map(Self::Number).map_err(|e| e.to_string()),
+        }
+    }
+
+    /// Whether what was measured is above, or below, the limit.
+    pub(crate) fn beyond(self, above: bool, measured: u64, whole: u64) -> bool {
+        let (measured, limit) = match self {
+            Self::Number(limit) => (measured as f64, limit as f64),
+            Self::Share(share) => (measured as f64, share * whole as f64),
+        };
+        if above { measured > limit } else { measured < limit }
+    }
+}
+
+/// `METRIC > VALUE`: metric, whether above is bad, and value.
+pub(crate) fn split(text: &str) -> Result<(&str, bool, &str), BadThreshold> {
+    let at = text.find(['<', '>']).ok_or_else(|| {
+        BadThreshold::new(text, "a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms")
+    })?;
+    Ok((text[..at].trim(), text[at..].starts_with('>'), text[at + 1..].trim()))
+}
+
+impl BadThreshold {
+    pub(crate) fn new(text: &str, what: impl Into<String>) -> Self {
+        Self { text: text.to_owned(), what: what.into() }
+    }
+}
+
+/// A value of a histogram, nanoseconds.
+pub(crate) fn time(histogram: &Histogram<u64>, of: Time) -> u64 {
     match of {
         Time::Percentile(p) => histogram.value_at_quantile(p / 100.0),
         Time::Mean => histogram.mean() as u64,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::stack_stats::DropReason;
-use flowlane::{Endpoint, Host, Interface, Key, PairConfig, Quirk, Quirks, Rss, Runtime, UdpSocket};
+use flowlane::{
+    Endpoint, Host, Interface, Key, PairConfig, Protocol, Quirk, Quirks, Rss, Runtime, UdpSocket,
+};
 use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, Outcome, Pace, flows};
 
 async fn echo() {
@@ -34,7 +36,14 @@ fn run(quirks: Quirks, pace: Pace, flow_count: usize) -> Run {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let target = Endpoint::new("10.0.0.1".parse().unwrap(), 7);
     let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
-    let wish = FlowWish { target, clients: &[clients], flows: flow_count, rss: &rss, aim: None };
+    let wish = FlowWish {
+        target,
+        clients: &[clients],
+        flows: flow_count,
+        protocol: Protocol::UDP,
+        rss: &rss,
+        aim: None,
+    };
     let flows = flows::choose(&wish).unwrap();
     let load = Load::new(LoadConfig {
         target,

@@ -61,8 +61,8 @@ pub use flowlane_rss::{
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::tcp::{
-    Algorithm, BufferSize, ConnectError, Ecn, Failure, Keepalive, ListenError, ListenOptions, SocketOptions,
-    State, SynCookies, TcpConfig, TcpInfo,
+    Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, Keepalive, ListenError,
+    ListenOptions, SocketOptions, State, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};

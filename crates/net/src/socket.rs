@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use flowlane_rss::Bucket;
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::tcp::{ConnectError, Failure, ListenError, StaleError};
@@ -49,6 +50,9 @@ pub enum SocketError {
     /// The connection ended badly.
     #[error(transparent)]
     Connection(#[from] Failure),
+    /// The host has no such bucket.
+    #[error("the host has no bucket {}", .0.0)]
+    NoSuchBucket(Bucket),
     /// This side of the connection was shut down, and cannot be written to.
     #[error("the connection was shut down for writing")]
     ShutDown,

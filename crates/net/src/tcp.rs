@@ -1,6 +1,7 @@
 //! TCP of a lane, as tasks use it.
 //!
-//! A listener hears what the flow hash sends to its lane: listen in every lane to hear all. A connection lives in the
+//! A listener hears what the flow hash sends to its lane: listen in every lane to hear all, or in chosen ones to hear
+//! the connections of chosen buckets ([`TcpListener::bind_in`]). A connection lives in the
 //! lane that accepted or began it and works only there; it moves with its lane. Used on another lane it returns
 //! [`SocketError::WrongLane`]. Dropping closes, wherever that happens.
 
@@ -46,6 +47,30 @@ impl TcpListener {
             slot.lane.tcp_listen(local, port, options).map(|id| (slot.id, id, shared.clone()))
         })??;
         Ok(Self { lane, id, shared })
+    }
+
+    /// Listens in the lane of the calling task if its bucket is one of `buckets`; `None` if it is not. Called in every
+    /// lane of a host, this is a listener bound to chosen buckets.
+    ///
+    /// A connection belongs to the bucket that its flow hash names, whoever listens: a SYN whose hash names another
+    /// bucket meets a lane in which nobody listens and is answered with a reset, like one to a closed port, and counted
+    /// as `no-connection`. It is not handed to a lane that does listen; peers are to be chosen, or the table steered, so
+    /// that they come to the right ones.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`]; [`SocketError::NoSuchBucket`] if the host has no such bucket.
+    pub fn bind_in(
+        buckets: &[Bucket],
+        local: Option<IpAddr>,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<Option<Self>, SocketError> {
+        let (here, count) =
+            context::with_current(|slot, _, _| (slot.lane.bucket(), slot.lane.rss().buckets.len()))?;
+        if let Some(beyond) = buckets.iter().find(|b| usize::from(b.0) >= count) {
+            return Err(SocketError::NoSuchBucket(*beyond));
+        }
+        if buckets.contains(&here) { Self::bind(local, port, options).map(Some) } else { Ok(None) }
     }
 
     /// Listens on `port` of all our addresses, with the usual options.

@@ -9,6 +9,8 @@
 //! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
 //! * [`toeplitz`]: vector forms of the RSS hash; [`prefetch`]: memory asked for before it is needed.
 //!
+//! For conformance tests: `packetdrill`, a table of C functions in front of a stack (feature `packetdrill`).
+//!
 //! Set-up: [`netdev`] (interfaces), [`netns`], [`affinity`], [`privilege`], and [`error`] for what can go wrong.
 //!
 //! Nothing here knows a protocol beyond what the programs of [`bpf`] look at; `flowlane-stack` does. Everything
@@ -26,6 +28,8 @@ pub mod netdev;
 pub mod netns;
 #[cfg(not(loom))]
 pub mod packet;
+#[cfg(all(feature = "packetdrill", not(loom)))]
+pub mod packetdrill;
 pub mod poll;
 pub mod prefetch;
 pub mod privilege;

@@ -193,6 +193,8 @@ pub struct SocketOptions {
     pub max_segment: Option<u16>,
     /// Another congestion control than the lane's.
     pub congestion: Option<Algorithm>,
+    /// SYNs sent again before a connection attempt is given up, if not as configured for the lane.
+    pub syn_retries: Option<u8>,
 }
 
 /// What a listener is told.

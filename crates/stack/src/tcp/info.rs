@@ -2,8 +2,38 @@
 
 use super::connection::{Connection, Flags, State};
 use super::flight::Phase;
+use super::sent;
 use core::net::SocketAddr;
 use core::time::Duration;
+
+/// What a sender is doing about losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossState {
+    /// Nothing unusual.
+    Open,
+    /// Duplicate or selective acknowledgements have come, but nothing is deemed lost.
+    Disorder,
+    /// The window has been reduced because the network said so (ECN), and nothing is lost.
+    Reduced,
+    /// Fast recovery.
+    Recovery,
+    /// After a retransmission timeout.
+    Loss,
+}
+
+/// Segments on their way, by what is known of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SegmentCounts {
+    /// Not cumulatively acknowledged.
+    pub outstanding: u32,
+    /// Selectively acknowledged; without SACK, duplicate acknowledgements.
+    pub sacked: u32,
+    /// Deemed lost.
+    pub lost: u32,
+    /// Sent again and not yet acknowledged.
+    pub retransmitted: u32,
+}
 
 /// A look at one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +71,12 @@ pub struct TcpInfo {
     pub sacked: u32,
     /// Bytes deemed lost.
     pub lost: u32,
+    /// The same in segments.
+    pub segments: SegmentCounts,
+    /// What the sender is doing about losses.
+    pub loss_state: LossState,
+    /// Probes of a closed window or a silent peer that were not answered.
+    pub probes: u8,
     /// The sender is repairing losses.
     pub recovering: bool,
     /// The peer's window.
@@ -49,6 +85,10 @@ pub struct TcpInfo {
     pub rcv_wnd: u32,
     /// Segment size we send, without options.
     pub snd_mss: u16,
+    /// Bytes of data in a full segment of ours: `snd_mss` without the options of every segment.
+    pub effective_mss: u16,
+    /// Largest segment seen from the peer.
+    pub seen_mss: u16,
     /// Segment size we announced.
     pub rcv_mss: u16,
     /// Path MTU.
@@ -97,9 +137,14 @@ impl Connection {
             sacked: tx.map_or(0, |tx| tx.sent.sacked),
             lost: tx.map_or(0, |tx| tx.sent.lost),
             recovering: matches!(self.phase(), Phase::Recovery | Phase::Loss),
+            segments: self.segment_counts(),
+            loss_state: self.loss_state(),
+            probes: self.probes,
             snd_wnd: self.snd_wnd,
             rcv_wnd: self.rcv_wnd(),
             snd_mss: self.snd_mss,
+            effective_mss: self.effective_mss() as u16,
+            seen_mss: self.seen_mss,
             rcv_mss: self.rcv_mss,
             pmtu: self.pmtu,
             retransmits: self.retransmits,
@@ -112,6 +157,31 @@ impl Connection {
             sack: self.has(Flags::SACK),
             window_scale: self.has(Flags::SCALING).then_some((self.rcv_scale, self.snd_scale)),
             ecn: self.has(Flags::ECN),
+        }
+    }
+    fn segment_counts(&self) -> SegmentCounts {
+        let mut counts = SegmentCounts::default();
+        let Some(tx) = &self.tx else { return counts };
+        for record in (0..tx.sent.len()).filter_map(|index| tx.sent.get(index)) {
+            counts.outstanding += 1;
+            counts.sacked += u32::from(record.is(sent::SACKED));
+            counts.lost += u32::from(record.is(sent::LOST) && !record.is(sent::SACKED));
+            counts.retransmitted += u32::from(record.is(sent::RETRANS) && !record.is(sent::SACKED));
+        }
+        if !self.has(Flags::SACK) {
+            counts.sacked = tx.reno_sacked / self.effective_mss().max(1);
+        }
+        counts
+    }
+
+    fn loss_state(&self) -> LossState {
+        let Some(tx) = &self.tx else { return LossState::Open };
+        match tx.phase {
+            Phase::Open if tx.sent.sacked > 0 || tx.dupacks > 0 => LossState::Disorder,
+            Phase::Open => LossState::Open,
+            Phase::Cwr => LossState::Reduced,
+            Phase::Recovery => LossState::Recovery,
+            Phase::Loss => LossState::Loss,
         }
     }
 }

@@ -57,7 +57,7 @@ pub use config::{
 pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use expect::Expected;
-pub use info::TcpInfo;
+pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
 pub use stats::{DropReason, TcpStats};
 pub use table::ConnId;
@@ -90,6 +90,11 @@ impl Tcp {
     #[must_use]
     pub fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
         Self { connections: Slab::new(), core: Core::new(config, secret) }
+    }
+
+    /// Changes what it was told at start; what connections have agreed on stays.
+    pub fn configure(&mut self, config: TcpConfig) {
+        self.core.config = config;
     }
 
     /// Takes a received packet.

@@ -189,8 +189,8 @@ impl Udp {
 
     /// Calls `f` for every open socket.
     pub(crate) fn each(&self, f: &mut dyn FnMut(SocketInfo)) {
-        for socket in self.sockets.iter().filter(|s| s.open) {
-            f(socket.info());
+        for (slot, socket) in self.sockets.iter().enumerate().filter(|(_, s)| s.open) {
+            f(socket.info(slot as u32));
         }
     }
 }

@@ -183,6 +183,8 @@ impl Datagram {
 /// A socket as statistics show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketInfo {
+    /// Its name.
+    pub handle: UdpHandle,
     /// Bound address.
     pub local_ip: Option<IpAddr>,
     /// Bound port; 0 for "any port".
@@ -271,8 +273,9 @@ impl Socket {
         }
     }
 
-    pub(super) fn info(&self) -> SocketInfo {
+    pub(super) fn info(&self, slot: u32) -> SocketInfo {
         SocketInfo {
+            handle: UdpHandle { slot, generation: self.generation },
             local_ip: self.key.local_ip,
             local_port: self.key.local_port,
             remote: self.key.remote,

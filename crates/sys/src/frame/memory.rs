@@ -221,6 +221,12 @@ impl FrameMemory {
         Pool::attach(self.clone(), home)
     }
 
+    /// Whether `other` is the same memory.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner)
+    }
+
     /// Number of homes.
     #[must_use]
     pub fn homes(&self) -> usize {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Rss, Runtime, UdpFields, UdpSocket};
+use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Protocol, Rss, Runtime, UdpFields, UdpSocket};
 use flowlane_load::{Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Wanted, flows};
 
 use crate::exit::Missed;
@@ -119,6 +119,7 @@ impl Demo {
             target,
             clients: &[clients()?],
             flows: FLOWS_PER_LANE * client.buckets.len(),
+            protocol: Protocol::UDP,
             rss: &client,
             aim: Some(Aim { rss: &server, wanted: Wanted::SameWorker }),
         })?;

@@ -1,6 +1,9 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies one can trust.
 
+mod near;
 mod report;
+mod tcp;
+mod tcp_report;
 mod udp;
 
 use clap::Subcommand;
@@ -10,6 +13,8 @@ use clap::Subcommand;
 pub(crate) enum Load {
     /// UDP datagrams to an echo or a sink.
     Udp(Box<udp::Udp>),
+    /// TCP connections to an echo, a sink or a source.
+    Tcp(Box<tcp::Tcp>),
 }
 
 impl Load {
@@ -17,6 +22,7 @@ impl Load {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Udp(udp) => udp.run(),
+            Self::Tcp(tcp) => tcp.run(),
         }
     }
 }

@@ -35,9 +35,11 @@ pub(crate) enum Serve {
     /// Counts datagrams and throws them away.
     UdpDiscard(plan::Arguments),
     /// Sends every byte of a connection back.
-    TcpEcho(plan::Arguments),
+    TcpEcho(plan::TcpArguments),
     /// Reads connections to their end and throws the bytes away.
-    TcpDiscard(plan::Arguments),
+    TcpDiscard(plan::TcpArguments),
+    /// Writes to every connection as fast as it can; what the peer sends is not read.
+    TcpSource(plan::SourceArguments),
 }
 
 /// What a service does with what it receives.
@@ -47,6 +49,8 @@ enum Service {
     UdpDiscard,
     TcpEcho,
     TcpDiscard,
+    /// Bytes written at once, and in all.
+    TcpSource(usize, Option<u64>),
 }
 
 impl Service {
@@ -56,23 +60,24 @@ impl Service {
             Self::UdpDiscard => "udp-discard",
             Self::TcpEcho => "tcp-echo",
             Self::TcpDiscard => "tcp-discard",
+            Self::TcpSource(..) => "tcp-source",
         }
     }
 
     fn is_tcp(self) -> bool {
-        matches!(self, Self::TcpEcho | Self::TcpDiscard)
+        matches!(self, Self::TcpEcho | Self::TcpDiscard | Self::TcpSource(..))
     }
 }
 
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let (service, arguments) = match self {
-            Self::UdpEcho(arguments) => (Service::UdpEcho, arguments),
-            Self::UdpDiscard(arguments) => (Service::UdpDiscard, arguments),
-            Self::TcpEcho(arguments) => (Service::TcpEcho, arguments),
-            Self::TcpDiscard(arguments) => (Service::TcpDiscard, arguments),
-        };
-        serve(&Plan::new(service, arguments)?)
+        serve(&match self {
+            Self::UdpEcho(arguments) => Plan::new(Service::UdpEcho, arguments)?,
+            Self::UdpDiscard(arguments) => Plan::new(Service::UdpDiscard, arguments)?,
+            Self::TcpEcho(arguments) => Plan::tcp(Service::TcpEcho, arguments)?,
+            Self::TcpDiscard(arguments) => Plan::tcp(Service::TcpDiscard, arguments)?,
+            Self::TcpSource(arguments) => Plan::source(arguments)?,
+        })
     }
 }
 

@@ -1,11 +1,12 @@
 //! The arguments of a service, and the plan that they become once they make sense.
 
 use super::Service;
-use crate::commands::rss::steering::{DefaultKey, Steering};
+use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::link::LinkSpec;
 use crate::units;
 use anyhow::bail;
-use flowlane::{Host, Idle, Interface, Prefix, Rss};
+use flowlane::{Bucket, Host, Idle, Interface, Prefix, Rss};
+use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +55,29 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Arguments of the services of TCP.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TcpArguments {
+    #[command(flatten)]
+    common: Arguments,
+    /// Listen in these buckets only: 0,3 or 0-3; connections whose hash names another are refused.
+    #[arg(long, value_name = "LIST", help_heading = "Steering")]
+    listen_buckets: Option<String>,
+}
+
+/// Arguments of the source.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SourceArguments {
+    #[command(flatten)]
+    tcp: TcpArguments,
+    /// Bytes written at once, at most 64Ki.
+    #[arg(long, value_name = "SIZE", default_value = "16Ki", value_parser = units::size)]
+    size: usize,
+    /// Bytes for each connection, which ends behind them; without this for ever.
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    total: Option<usize>,
+}
+
 /// What idle workers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum IdleKind {
@@ -71,6 +95,8 @@ pub(super) struct Plan {
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
     pub(super) rss: Arc<Rss>,
+    /// Buckets to listen in; all without.
+    pub(super) listen: Option<Vec<Bucket>>,
     pub(super) workers: usize,
     pub(super) idle: Idle,
     pub(super) pin: bool,
@@ -105,6 +131,7 @@ impl Plan {
             vlan: a.vlan,
             workers: a.steering.workers,
             rss: Arc::new(rss),
+            listen: None,
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
             pin: !a.no_pin,
             interval: a.interval,
@@ -112,6 +139,25 @@ impl Plan {
             control: a.control,
             json: a.json,
         })
+    }
+
+    pub(super) fn tcp(service: Service, arguments: TcpArguments) -> anyhow::Result<Self> {
+        let mut plan = Self::new(service, arguments.common)?;
+        if let Some(text) = &arguments.listen_buckets {
+            plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn source(arguments: SourceArguments) -> anyhow::Result<Self> {
+        let size = arguments.size;
+        if !(1..=LONGEST).contains(&size) {
+            bail!("--size {size}: from 1 to 64Ki");
+        }
+        if arguments.total == Some(0) {
+            bail!("--total: must be more than nothing");
+        }
+        Self::tcp(Service::TcpSource(size, arguments.total.map(|t| t as u64)), arguments.tcp)
     }
 
     /// The host that serves, with `main` in every lane.

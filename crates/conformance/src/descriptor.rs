@@ -1,0 +1,140 @@
+//! What a descriptor stands for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flowlane_stack::tcp::{ConnId, Keepalive, ListenerId, SocketOptions};
+use flowlane_stack::udp::UdpHandle;
+use flowlane_sys::packetdrill::Interest;
+
+/// A descriptor.
+#[derive(Debug)]
+pub(crate) enum Descriptor {
+    Socket(Box<Socket>),
+    Epoll(Epoll),
+    PipeRead(Pipe),
+    PipeWrite(Pipe),
+}
+
+/// Bytes between two ends.
+pub(crate) type Pipe = Arc<Mutex<VecDeque<u8>>>;
+
+/// A socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// Of `AF_INET6`.
+    pub(crate) v6: bool,
+    pub(crate) stream: bool,
+    pub(crate) nonblocking: bool,
+    pub(crate) bound: Option<SocketAddr>,
+    pub(crate) role: Role,
+    pub(crate) options: Options,
+    /// `shutdown(SHUT_RD)`: as in Linux, what is there can still be read.
+    pub(crate) read_shut: bool,
+    /// The next `connect` tells that an earlier one succeeded (`false`) or failed.
+    pub(crate) connecting: bool,
+    /// Bytes read and connections accepted so far, and how often there was no room to write: what `EPOLLET` counts.
+    pub(crate) consumed: u64,
+    pub(crate) starved: u64,
+}
+
+/// What the socket has become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Idle,
+    Listener(ListenerId),
+    Connection(ConnId),
+    Datagrams(UdpHandle),
+}
+
+/// What `setsockopt` said, beyond what the lane is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) tcp: SocketOptions,
+    pub(crate) keepalive_on: bool,
+    pub(crate) keepalive: Option<Keepalive>,
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    /// `SO_LINGER`, if on.
+    pub(crate) linger: Option<Duration>,
+    pub(crate) notsent_lowat: Option<u32>,
+    /// `TCP_INQ`: how much is left to read is told with every `recvmsg`.
+    pub(crate) inq: bool,
+    pub(crate) rcvbuf: Option<u32>,
+    pub(crate) sndbuf: Option<u32>,
+    pub(crate) congestion: Option<String>,
+    /// Options that are only remembered.
+    pub(crate) others: BTreeMap<(i32, i32), Vec<u8>>,
+}
+
+impl Options {
+    pub(crate) fn new() -> Self {
+        Self {
+            tcp: SocketOptions::default(),
+            keepalive_on: false,
+            keepalive: None,
+            receive_timeout: None,
+            send_timeout: None,
+            linger: None,
+            notsent_lowat: None,
+            inq: false,
+            rcvbuf: None,
+            sndbuf: None,
+            congestion: None,
+            others: BTreeMap::new(),
+        }
+    }
+}
+
+/// Descriptors watched together.
+#[derive(Debug, Default)]
+pub(crate) struct Epoll {
+    pub(crate) watched: BTreeMap<i32, Watched>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) interest: Interest,
+    /// What was reported last, for those that want to hear of changes only.
+    pub(crate) reported: Option<(u32, u64, u64)>,
+    /// `EPOLLONESHOT` has fired.
+    pub(crate) spent: bool,
+}
+
+impl Socket {
+    pub(crate) fn new(v6: bool, stream: bool, nonblocking: bool) -> Self {
+        Self {
+            v6,
+            stream,
+            nonblocking,
+            bound: None,
+            role: Role::Idle,
+            options: Options::new(),
+            read_shut: false,
+            connecting: false,
+            consumed: 0,
+            starved: 0,
+        }
+    }
+
+    /// An address as a socket of this family shows it.
+    pub(crate) fn shown(&self, address: SocketAddr) -> SocketAddr {
+        match address.ip() {
+            IpAddr::V4(ip) if self.v6 => SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), address.port()),
+            _ => address,
+        }
+    }
+}
+
+/// An address without the disguise of IPv4 in IPv6; `None` for "any".
+pub(crate) fn plain(ip: IpAddr) -> Option<IpAddr> {
+    let ip = match ip {
+        IpAddr::V6(ip) => ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    };
+    let any = ip.is_unspecified() || ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    (!any).then_some(ip)
+}

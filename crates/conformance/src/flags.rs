@@ -1,0 +1,127 @@
+//! `--so_flags`: `LOCAL_IP/PREFIX|GATEWAY|REMOTE_NET/PREFIX`.
+//!
+//! packetdrill does not tell the library which addresses it was started with, so they are given once more here. Without flags
+//! the addresses are packetdrill's own defaults, of both families.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use flowlane_stack::address::Prefix;
+
+/// The network around the lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Our addresses, each with its network.
+    pub local: Vec<Prefix>,
+    /// Routers: everything that is not on our network goes to the one of its family.
+    pub gateways: Vec<IpAddr>,
+    /// MTU, bytes of IP packet.
+    pub mtu: u16,
+}
+
+/// packetdrill's defaults.
+const LOCAL_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0));
+const LOCAL_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0, 0, 0, 0, 0));
+const GATEWAY_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
+const GATEWAY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0x8888, 0, 0, 0, 0));
+/// Narrower paths are of no use to TCP, and IPv4 must carry 68 (RFC 791).
+const LEAST_MTU: u16 = 68;
+
+impl Default for Network {
+    fn default() -> Self {
+        let local = [Prefix::new(LOCAL_V4, 16), Prefix::new(LOCAL_V6, 48)];
+        Self {
+            local: local.into_iter().flatten().collect(),
+            gateways: vec![GATEWAY_V4, GATEWAY_V6],
+            mtu: 1500,
+        }
+    }
+}
+
+impl Network {
+    /// Reads the flags. After the three parts, `mtu=N` may follow. An address of the other family stays what packetdrill's
+    /// default is.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and what was expected.
+    pub fn parse(flags: Option<&str>) -> Result<Self, String> {
+        let mut network = Self::default();
+        let Some(text) = flags.filter(|text| !text.trim().is_empty()) else { return Ok(network) };
+        let mut parts = text.split('|').map(str::trim);
+        let wrong = |what: &str, why: String| {
+            format!(
+                "--so_flags={text}: {what}: {why}; expected LOCAL_IP/PREFIX|GATEWAY|REMOTE_NET/PREFIX, \
+                 as in 192.168.0.1/16|192.168.0.2|192.0.2.0/24"
+            )
+        };
+        let local: Prefix = parts
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|e: flowlane_stack::address::PrefixError| wrong("local address", e.to_string()))?;
+        let gateway: IpAddr = match parts.next() {
+            Some(part) => part.parse().map_err(|_| wrong("gateway", format!("'{part}' is no address")))?,
+            None => return Err(wrong("gateway", "missing".into())),
+        };
+        if gateway.is_ipv4() != local.address().is_ipv4() {
+            return Err(wrong("gateway", "not of the local address's family".into()));
+        }
+        if gateway == local.address() {
+            return Err(wrong("gateway", "the same as the local address".into()));
+        }
+        for part in parts {
+            if let Some(mtu) = part.strip_prefix("mtu=") {
+                network.mtu = mtu.parse().ok().filter(|mtu| *mtu >= LEAST_MTU).ok_or_else(|| {
+                    wrong("mtu", format!("'{mtu}' is not a number from {LEAST_MTU} to 65535"))
+                })?;
+            } else {
+                // Where the peers are: all of them are behind the gateway, so it is only checked.
+                let remote: Prefix = part.parse().map_err(|e: flowlane_stack::address::PrefixError| {
+                    wrong("remote network", e.to_string())
+                })?;
+                if remote.address().is_ipv4() != gateway.is_ipv4() {
+                    return Err(wrong("remote network", "not of the local address's family".into()));
+                }
+            }
+        }
+        network.local.retain(|p| p.address().is_ipv4() != gateway.is_ipv4());
+        network.local.insert(0, local);
+        network.gateways.retain(|g| g.is_ipv4() != gateway.is_ipv4());
+        network.gateways.insert(0, gateway);
+        Ok(network)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_and_the_mtu() {
+        let n = Network::parse(Some("192.168.5.1/16|192.168.0.2|192.0.2.0/24|mtu=1400")).unwrap();
+        assert_eq!(n.local[0], "192.168.5.1/16".parse().unwrap());
+        assert_eq!(n.gateways[0], "192.168.0.2".parse::<IpAddr>().unwrap());
+        assert_eq!((n.mtu, n.local.len(), n.gateways.len()), (1400, 2, 2));
+        let n = Network::parse(Some("fd00::1/64|fd00::2|2001:db8::/32")).unwrap();
+        assert_eq!(n.local[0], "fd00::1/64".parse().unwrap());
+        assert_eq!(n.mtu, 1500);
+        assert_eq!(Network::parse(None).unwrap(), Network::default());
+        assert_eq!(Network::parse(Some(" ")).unwrap(), Network::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_on_one_line() {
+        for (text, word) in [
+            ("x/24|192.168.0.2", "local address"),
+            ("192.168.0.1/99|192.168.0.2", "local address"),
+            ("192.168.0.1/16", "gateway"),
+            ("192.168.0.1/16|fd00::1", "gateway"),
+            ("192.168.0.1/16|192.168.0.1", "gateway"),
+            ("192.168.0.1/16|192.168.0.2|nowhere", "remote network"),
+            ("192.168.0.1/16|192.168.0.2|fd00::/8", "remote network"),
+            ("192.168.0.1/16|192.168.0.2|192.0.2.0/24|mtu=40", "mtu"),
+        ] {
+            let error = Network::parse(Some(text)).unwrap_err();
+            assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `TCP_INFO`: a lane's view of a connection in the layout of `linux/tcp.h`.
+//!
+//! packetdrill's code blocks look at some of it; what a lane does not keep stays zero.
+
+use flowlane_stack::tcp::{LossState, State, TcpInfo};
+
+/// Bytes; longer than any that packetdrill knows, so that it always fills what it is given.
+const LEN: usize = 320;
+
+/// Linux's number of a state (`net/tcp_states.h`).
+pub(crate) fn state_number(state: State) -> u8 {
+    match state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => 7,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Closing => 11,
+    }
+}
+
+/// `TCP_LISTEN`.
+const LISTEN: u8 = 10;
+
+/// What a listener says: how many wait and how many may.
+pub(crate) fn listener(waiting: u32, backlog: u32) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    bytes[0] = LISTEN;
+    put(&mut bytes, UNACKED, waiting);
+    put(&mut bytes, SACKED, backlog);
+    bytes
+}
+
+const UNACKED: usize = 24;
+const SACKED: usize = 28;
+
+/// What a socket says that is no connection yet.
+pub(crate) fn idle() -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    bytes[0] = state_number(State::Closed);
+    put(&mut bytes, 76, i32::MAX as u32);
+    put(&mut bytes, 80, 10);
+    bytes
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+}
+
+fn put_long(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+}
+
+/// What a connection says.
+pub(crate) fn connection(info: &TcpInfo) -> Vec<u8> {
+    let mut bytes = vec![0; LEN];
+    let micros = |d: core::time::Duration| d.as_micros().min(u128::from(u32::MAX)) as u32;
+    bytes[0] = state_number(info.state);
+    bytes[1] = match info.loss_state {
+        LossState::Open => 0,
+        LossState::Disorder => 1,
+        LossState::Reduced => 2,
+        LossState::Recovery => 3,
+        _ => 4,
+    };
+    bytes[2] = info.backoff;
+    bytes[3] = info.probes;
+    bytes[4] = info.backoff;
+    bytes[5] = u8::from(info.timestamps)
+        | u8::from(info.sack) << 1
+        | u8::from(info.window_scale.is_some()) << 2
+        | u8::from(info.ecn) << 3;
+    if let Some((ours, theirs)) = info.window_scale {
+        bytes[6] = theirs & 15 | ours << 4;
+    }
+    let mss = u32::from(info.effective_mss).max(1);
+    let ssthresh = if info.ssthresh >= i32::MAX as u32 { i32::MAX as u32 } else { info.ssthresh / mss };
+    for (at, value) in [
+        (8, micros(info.rto)),
+        (12, 40_000),
+        (16, mss),
+        (20, u32::from(info.seen_mss)),
+        (UNACKED, info.segments.outstanding),
+        (SACKED, info.segments.sacked),
+        (32, info.segments.lost),
+        (36, info.segments.retransmitted),
+        (60, u32::from(info.pmtu)),
+        (64, info.rcv_wnd),
+        (68, info.rtt.map_or(0, micros)),
+        (72, micros(info.rtt_var)),
+        (76, ssthresh),
+        (80, info.cwnd / mss),
+        (84, u32::from(info.rcv_mss)),
+        (88, 3),
+        (100, info.retransmits),
+        (144, info.unsent),
+        (148, info.min_rtt.map_or(u32::MAX, micros)),
+        (228, info.snd_wnd),
+        (232, info.rcv_wnd),
+    ] {
+        put(&mut bytes, at, value);
+    }
+    // Not paced.
+    put_long(&mut bytes, 112, u64::MAX);
+    bytes
+}

@@ -1,0 +1,167 @@
+//! The network namespace's settings, read when a socket needs them.
+//!
+//! Scripts set them by shell commands, which run after the library has been initialised, so they are read late: whenever a
+//! socket is made, listens or connects. What cannot be read keeps Linux's default.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use flowlane_stack::tcp::{Algorithm, BufferSize, Ecn, Keepalive, SynCookies, TcpConfig};
+
+/// What the settings say.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// For the lane's TCP.
+    pub(crate) tcp: TcpConfig,
+    /// For sockets that turn keep-alive on.
+    pub(crate) keepalive: Keepalive,
+    /// `tcp_notsent_lowat`.
+    pub(crate) notsent_lowat: u32,
+    /// `somaxconn`.
+    pub(crate) somaxconn: u32,
+    /// `tcp_rmem` and `tcp_wmem`, middle value: what `SO_RCVBUF` and `SO_SNDBUF` say first.
+    pub(crate) rcvbuf: u32,
+    pub(crate) sndbuf: u32,
+    /// Name of the congestion control.
+    pub(crate) congestion: String,
+}
+
+/// Where the settings are.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    root: PathBuf,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self { root: PathBuf::from("/proc/sys/net") }
+    }
+}
+
+impl Source {
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.root.join(Path::new(name))).ok()
+    }
+
+    fn numbers(&self, name: &str) -> Vec<u64> {
+        let text = self.text(name).unwrap_or_default();
+        text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.numbers(name).first().copied()
+    }
+
+    fn is_on(&self, name: &str, default: bool) -> bool {
+        self.number(name).map_or(default, |n| n != 0)
+    }
+
+    fn small(&self, name: &str, default: u8) -> u8 {
+        self.number(name).map_or(default, |n| n.min(255) as u8)
+    }
+
+    fn seconds(&self, name: &str, default: u64) -> Duration {
+        Duration::from_secs(self.number(name).unwrap_or(default).min(1 << 20))
+    }
+
+    /// Least, initial and greatest size of a buffer.
+    fn buffer(&self, name: &str, default: [u64; 3]) -> [u32; 3] {
+        let found = self.numbers(name);
+        let all = if found.len() == 3 { [found[0], found[1], found[2]] } else { default };
+        all.map(|n| n.min(1 << 30) as u32)
+    }
+
+    /// Reads everything.
+    pub(crate) fn read(&self) -> Settings {
+        let rmem = self.buffer("ipv4/tcp_rmem", [4096, 131_072, 6 << 20]);
+        let wmem = self.buffer("ipv4/tcp_wmem", [4096, 16_384, 4 << 20]);
+        let congestion = self.text("ipv4/tcp_congestion_control").unwrap_or_else(|| "cubic".into());
+        let congestion = congestion.trim().to_owned();
+        let tcp = TcpConfig {
+            timestamps: self.is_on("ipv4/tcp_timestamps", true),
+            sack: self.is_on("ipv4/tcp_sack", true),
+            window_scaling: self.is_on("ipv4/tcp_window_scaling", true),
+            ecn: match self.number("ipv4/tcp_ecn").unwrap_or(2) {
+                0 => Ecn::Off,
+                1 => Ecn::Request,
+                _ => Ecn::Accept,
+            },
+            congestion: algorithm(&congestion).unwrap_or_default(),
+            slow_start_after_idle: self.is_on("ipv4/tcp_slow_start_after_idle", true),
+            // Linux gives half of the memory to bookkeeping (`tcp_adv_win_scale` of 1).
+            recv_buffer: BufferSize { initial: (rmem[1] / 2).max(65_535), max: rmem[2] },
+            send_buffer: BufferSize { initial: wmem[1].max(64 << 10), max: wmem[2].max(64 << 10) },
+            syn_retries: self.small("ipv4/tcp_syn_retries", 6),
+            synack_retries: self.small("ipv4/tcp_synack_retries", 5),
+            retries: self.small("ipv4/tcp_retries2", 15),
+            fin_wait_2: self.seconds("ipv4/tcp_fin_timeout", 60),
+            syn_cookies: match self.number("ipv4/tcp_syncookies").unwrap_or(1) {
+                0 => SynCookies::Off,
+                2 => SynCookies::Always,
+                _ => SynCookies::WhenFull,
+            },
+            max_connections: 4096,
+            max_time_wait: 1024,
+            max_memory: 64 << 20,
+            ..TcpConfig::default()
+        };
+        Settings {
+            tcp,
+            keepalive: Keepalive {
+                idle: self.seconds("ipv4/tcp_keepalive_time", 7200),
+                interval: self.seconds("ipv4/tcp_keepalive_intvl", 75),
+                probes: self.small("ipv4/tcp_keepalive_probes", 9),
+            },
+            notsent_lowat: self
+                .number("ipv4/tcp_notsent_lowat")
+                .map_or(u32::MAX, |n| n.min(u64::from(u32::MAX)) as u32),
+            somaxconn: self.number("core/somaxconn").map_or(4096, |n| n.min(65_535) as u32),
+            rcvbuf: rmem[1],
+            sndbuf: wmem[1],
+            congestion,
+        }
+    }
+}
+
+/// A congestion control by name; for those that we do not have, the one that is nearest.
+pub(crate) fn algorithm(name: &str) -> Option<Algorithm> {
+    match name {
+        "cubic" => Some(Algorithm::Cubic),
+        "reno" => Some(Algorithm::NewReno),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_namespace_and_defaults() {
+        let dir = std::env::temp_dir().join(format!("flowlane-sysctl-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("ipv4")).unwrap();
+        let put = |name: &str, value: &str| std::fs::write(dir.join("ipv4").join(name), value).unwrap();
+        put("tcp_timestamps", "0\n");
+        put("tcp_ecn", "1\n");
+        put("tcp_rmem", "4096\t540000\t15728640\n");
+        put("tcp_congestion_control", "reno\n");
+        put("tcp_sack", "gibberish\n");
+        let settings = Source::at(&dir).read();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(!settings.tcp.timestamps);
+        assert!(settings.tcp.sack, "what is no number is as if it were not there");
+        assert_eq!(settings.tcp.ecn, Ecn::Request);
+        assert_eq!(settings.tcp.congestion, Algorithm::NewReno);
+        assert_eq!(settings.tcp.recv_buffer, BufferSize { initial: 270_000, max: 15 << 20 });
+        assert_eq!(settings.rcvbuf, 540_000);
+        let settings = Source::at(Path::new("/nowhere")).read();
+        assert!(settings.tcp.timestamps && settings.tcp.window_scaling);
+        assert_eq!(settings.tcp.ecn, Ecn::Accept);
+        assert_eq!(settings.keepalive, Keepalive::default());
+    }
+}

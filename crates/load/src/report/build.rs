@@ -1,0 +1,254 @@
+//! Joining what the lanes recorded into a [`Run`].
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::model::{Counts, Ended, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded};
+use super::recorder::{LaneRecord, Spectra};
+use super::series::{Slot, points};
+use super::times::Times;
+use super::usage::{Generator, Usage};
+use crate::threshold::Threshold;
+
+/// A pool, besides what it counted.
+#[derive(Debug, Clone, Default)]
+pub struct PoolAbout {
+    /// Its name.
+    pub name: String,
+    /// Its targets.
+    pub targets: Vec<String>,
+    /// Its share or rate, in words.
+    pub schedule: String,
+}
+
+/// A run, besides what it counted.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// What was run.
+    pub setup: Setup,
+    /// When it began.
+    pub started: SystemTime,
+    /// How long it lasted.
+    pub elapsed: Duration,
+    /// How long of it was measured.
+    pub measured: Duration,
+    /// Its parts in time; none is one that is measured.
+    pub phases: Vec<Phase>,
+    /// Its pools, in the order in which recorders name them; none is one that is called `all`.
+    pub pools: Vec<PoolAbout>,
+    /// How it ended.
+    pub ended: Ended,
+    /// Why, if it failed.
+    pub failure: Option<String>,
+    /// What the generator used.
+    pub usage: Usage,
+    /// Share of frames that arrived on the worker of their bucket.
+    pub alignment: Option<f64>,
+    /// What our side dropped.
+    pub drops: BTreeMap<String, u64>,
+    /// What the server counted.
+    pub server: BTreeMap<String, u64>,
+    /// What is to be reached.
+    pub thresholds: Vec<Threshold>,
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self {
+            setup: Setup::default(),
+            started: UNIX_EPOCH,
+            elapsed: Duration::ZERO,
+            measured: Duration::ZERO,
+            phases: Vec::new(),
+            pools: Vec::new(),
+            ended: Ended::Done,
+            failure: None,
+            usage: Usage::default(),
+            alignment: None,
+            drops: BTreeMap::new(),
+            server: BTreeMap::new(),
+            thresholds: Vec::new(),
+        }
+    }
+}
+
+/// Joins the lanes' records and judges them.
+#[must_use]
+pub fn join(about: About, records: &[LaneRecord]) -> Run {
+    let pool_count = records.iter().map(|r| r.pool + 1).max().unwrap_or(0).max(about.pools.len()).max(1);
+    let pools: Vec<Part> = (0..pool_count)
+        .map(|i| {
+            let named = about.pools.get(i).cloned().unwrap_or_else(|| PoolAbout {
+                name: if pool_count == 1 { "all".to_owned() } else { format!("pool {i}") },
+                ..PoolAbout::default()
+            });
+            let mine: Vec<&LaneRecord> = records.iter().filter(|r| r.pool == i).collect();
+            Part { targets: named.targets, schedule: named.schedule, ..part(named.name, &mine, &about) }
+        })
+        .collect();
+    let everything: Vec<&LaneRecord> = records.iter().collect();
+    let total = part("total".to_owned(), &everything, &about);
+    let slip = SlipVerdict::of(&total, about.setup.open_loop);
+    let seconds = rounded(about.elapsed.as_secs_f64());
+    let phases = if about.phases.is_empty() {
+        vec![Phase { name: "hold".to_owned(), from_seconds: 0.0, to_seconds: seconds, measured: true }]
+    } else {
+        about.phases
+    };
+    let answered = total.counts.answered + total.unmeasured.answered;
+    let mut run = Run {
+        version: VERSION,
+        setup: about.setup,
+        started: rfc3339(about.started),
+        seconds,
+        ended: about.ended,
+        phases,
+        total,
+        pools,
+        lanes: lanes(records),
+        generator: Generator::new(about.usage, answered),
+        alignment: about.alignment,
+        drops: about.drops,
+        server: about.server,
+        slip,
+        thresholds: Vec::new(),
+        failed: about.failure.into_iter().collect(),
+        ok: true,
+    };
+    run.judge(&about.thresholds);
+    run
+}
+
+impl Run {
+    /// Judges the slip and the thresholds, and says what was missed.
+    fn judge(&mut self, thresholds: &[Threshold]) {
+        if !self.slip.kept {
+            self.failed.push(format!(
+                "the generator did not keep its schedule: slip p99.9 was {}, its budget {}",
+                crate::units::show_nanos(self.slip.p99_9_ns),
+                crate::units::show_nanos(self.slip.budget_ns)
+            ));
+        }
+        self.thresholds = thresholds.iter().map(|t| t.verdict(self)).collect();
+        let missed = self.thresholds.iter().filter(|v| v.failed);
+        self.failed.extend(missed.map(|v| format!("{}: it was {}", v.threshold, v.measured)));
+        self.ok = self.failed.is_empty();
+    }
+
+    /// What was missed, in one line.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        (!self.ok).then(|| self.failed.join("; "))
+    }
+}
+
+fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
+    let (mut counts, mut unmeasured) = (Counts::default(), Counts::default());
+    let mut spectra = Spectra::default();
+    for record in records {
+        counts.add(&record.measured.counts());
+        unmeasured.add(&record.unmeasured.counts());
+        spectra.add(&record.spectra);
+    }
+    let slots: Vec<&[Slot]> = records.iter().map(|r| r.slots.as_slice()).collect();
+    let (series, intervals) = points(&slots, rounded(about.elapsed.as_secs_f64()));
+    let seconds = rounded(about.measured.as_secs_f64());
+    Part {
+        name,
+        targets: Vec::new(),
+        schedule: String::new(),
+        seconds,
+        rates: Rates::of(&counts, seconds),
+        counts,
+        unmeasured,
+        concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
+        latency: spectra.latency,
+        service: spectra.service,
+        connect: spectra.connect,
+        tls: spectra.tls,
+        first_byte: spectra.first_byte,
+        last_byte: spectra.last_byte,
+        slip: spectra.slip,
+        series,
+        intervals,
+    }
+}
+
+impl Spectra {
+    fn add(&mut self, other: &Self) {
+        self.latency.add(&other.latency.0);
+        self.service.add(&other.service.0);
+        self.connect.add(&other.connect.0);
+        self.tls.add(&other.tls.0);
+        self.first_byte.add(&other.first_byte.0);
+        self.last_byte.add(&other.last_byte.0);
+        self.slip.add(&other.slip.0);
+    }
+}
+
+/// The lanes, all pools together.
+fn lanes(records: &[LaneRecord]) -> Vec<Lane> {
+    let mut lanes: BTreeMap<u16, (Lane, Times)> = BTreeMap::new();
+    for record in records {
+        let (lane, times) = lanes.entry(record.bucket).or_default();
+        for tally in [&record.measured, &record.unmeasured] {
+            lane.sent += tally.sent;
+            lane.answered += tally.answered;
+            lane.failed += tally.errors;
+            lane.bytes_received += tally.bytes_received;
+        }
+        lane.flows += record.flows;
+        times.add(&record.spectra.latency.0);
+    }
+    let shown = |(bucket, (lane, times)): (u16, (Lane, Times))| Lane {
+        bucket,
+        p50_ns: times.at(0.5),
+        p99_ns: times.at(0.99),
+        max_ns: times.max(),
+        ..lane
+    };
+    lanes.into_iter().map(shown).collect()
+}
+
+/// A moment as RFC 3339 has it, in UTC, to the second.
+#[must_use]
+pub fn rfc3339(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// Year, month and day of a day since 1970, by the Gregorian calendar: counted in 400-year cycles of years that begin in
+/// March, so that the leap day is the last of its year.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // From 1 March 0000.
+    let days = days + 719_468;
+    let (cycle, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (cycle * 400 + year + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_have_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What can go wrong with a request or a connection: a closed list, so that counting needs no allocation.
+
+/// Kinds of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum ErrorKind {
+    /// The target's name has no address.
+    Resolve,
+    /// Nobody listens there.
+    Refused,
+    /// There is no way there.
+    Unreachable,
+    /// The connection was not made in time.
+    ConnectTimeout,
+    /// The target ended the connection with a reset.
+    Reset,
+    /// The target closed the connection before the answer was whole.
+    Closed,
+    /// The answer was not whole in time.
+    Timeout,
+    /// What came is not what the protocol allows.
+    Malformed,
+    /// An answer's head or body is longer than it may be.
+    TooLong,
+    /// No agreement on TLS: certificate, version, alert.
+    Tls,
+    /// HTTP/2: the stream or the connection ended with an error code.
+    Http2,
+    /// The answer has another status than it should.
+    Status,
+    /// The answer has another length than it should.
+    Length,
+    /// The answer's content is not what it should be: digest or substring.
+    Content,
+    /// Never answered.
+    Lost,
+    /// Answered, damaged.
+    Corrupt,
+    /// This machine has no more of something: descriptors, ports, memory.
+    Local,
+    /// Anything else.
+    Other,
+}
+
+impl ErrorKind {
+    /// All of them, in order.
+    pub const ALL: [Self; 18] = [
+        Self::Resolve,
+        Self::Refused,
+        Self::Unreachable,
+        Self::ConnectTimeout,
+        Self::Reset,
+        Self::Closed,
+        Self::Timeout,
+        Self::Malformed,
+        Self::TooLong,
+        Self::Tls,
+        Self::Http2,
+        Self::Status,
+        Self::Length,
+        Self::Content,
+        Self::Lost,
+        Self::Corrupt,
+        Self::Local,
+        Self::Other,
+    ];
+
+    /// Its name in reports and thresholds.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::ConnectTimeout => "connect-timeout",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::Timeout => "timeout",
+            Self::Malformed => "malformed",
+            Self::TooLong => "too-long",
+            Self::Tls => "tls",
+            Self::Http2 => "http2",
+            Self::Status => "status",
+            Self::Length => "length",
+            Self::Content => "content",
+            Self::Lost => "lost",
+            Self::Corrupt => "corrupt",
+            Self::Local => "local",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind of an error of the operating system or of a socket.
+    #[must_use]
+    pub fn of_io(error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        match error.kind() {
+            Io::ConnectionRefused => Self::Refused,
+            Io::ConnectionReset | Io::ConnectionAborted | Io::BrokenPipe => Self::Reset,
+            Io::UnexpectedEof | Io::NotConnected => Self::Closed,
+            Io::TimedOut => Self::Timeout,
+            Io::HostUnreachable | Io::NetworkUnreachable | Io::NetworkDown => Self::Unreachable,
+            Io::InvalidData => Self::Malformed,
+            Io::AddrInUse | Io::AddrNotAvailable | Io::OutOfMemory | Io::PermissionDenied => Self::Local,
+            // EMFILE and ENFILE, which have no kind of their own.
+            _ if matches!(error.raw_os_error(), Some(24 | 23)) => Self::Local,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_in_their_places_and_have_names_of_their_own() {
+        let mut names = std::collections::BTreeSet::new();
+        for (i, kind) in ErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, i);
+            assert!(names.insert(kind.name()));
+        }
+    }
+
+    #[test]
+    fn errors_of_the_system_have_kinds() {
+        for (code, kind) in [
+            (111, ErrorKind::Refused),
+            (104, ErrorKind::Reset),
+            (32, ErrorKind::Reset),
+            (110, ErrorKind::Timeout),
+            (113, ErrorKind::Unreachable),
+            (101, ErrorKind::Unreachable),
+            (24, ErrorKind::Local),
+            (99, ErrorKind::Local),
+            (5, ErrorKind::Other),
+        ] {
+            assert_eq!(ErrorKind::of_io(&std::io::Error::from_raw_os_error(code)), kind, "{code}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a run is doing now: snapshots of the lanes, joined for those who watch.
+//!
+//! Lanes hand over a [`Snapshot`] four times a second at most; [`Live::take`] keeps the newest of each, and
+//! [`Live::frame`] makes of them what a line or a display shows. The thread that watches does this: lanes do not wait.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use super::model::Point;
+use super::recorder::Snapshot;
+use super::series::{Slot, points};
+
+/// Snapshots that may wait to be looked at.
+const WAITING: usize = 4096;
+/// Seconds kept for those who want to see the past.
+const PAST: u64 = 120;
+
+/// A channel for the snapshots of a run.
+#[must_use]
+pub fn channel() -> (SyncSender<Snapshot>, Receiver<Snapshot>) {
+    sync_channel(WAITING)
+}
+
+/// Counts of a moment. Rates are since the frame before.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Now {
+    /// Requests sent so far.
+    pub sent: u64,
+    /// Answers so far.
+    pub answered: u64,
+    /// Errors so far.
+    pub failed: u64,
+    /// Bytes received so far.
+    pub bytes_received: u64,
+    /// Connections, or requests on their way.
+    pub concurrency: u64,
+    /// Requests sent a second.
+    pub sent_rate: f64,
+    /// Answers a second.
+    pub answered_rate: f64,
+    /// Errors a second.
+    pub failed_rate: f64,
+    /// Bytes received a second.
+    pub bytes_rate: f64,
+}
+
+impl Now {
+    fn add(&mut self, s: &Snapshot) {
+        self.sent += s.sent;
+        self.answered += s.answered;
+        self.failed += s.failed;
+        self.bytes_received += s.bytes_received;
+        self.concurrency += s.concurrency;
+    }
+
+    fn rates_since(&mut self, before: &Self, seconds: f64) {
+        let rate =
+            |now: u64, then: u64| if seconds > 0.0 { now.saturating_sub(then) as f64 / seconds } else { 0.0 };
+        self.sent_rate = rate(self.sent, before.sent);
+        self.answered_rate = rate(self.answered, before.answered);
+        self.failed_rate = rate(self.failed, before.failed);
+        self.bytes_rate = rate(self.bytes_received, before.bytes_received);
+    }
+}
+
+/// What there is to see at a moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Frame {
+    /// Time since the beginning.
+    pub elapsed: Duration,
+    /// All together.
+    pub total: Now,
+    /// By pool.
+    pub pools: Vec<Now>,
+    /// By bucket.
+    pub buckets: Vec<(u16, Now)>,
+    /// The last whole seconds, oldest first, at most two minutes of them.
+    pub seconds: Vec<Point>,
+    /// The newest whole second of each pool.
+    pub pool_seconds: Vec<Point>,
+}
+
+impl Frame {
+    /// The newest whole second.
+    #[must_use]
+    pub fn last(&self) -> Option<&Point> {
+        self.seconds.last()
+    }
+}
+
+/// What the lanes said last.
+#[derive(Debug, Default)]
+pub struct Live {
+    lanes: BTreeMap<(u16, usize), Snapshot>,
+    slots: BTreeMap<(u16, usize), Vec<Slot>>,
+    before: Frame,
+}
+
+impl Live {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes whatever lanes have handed over.
+    pub fn take(&mut self, from: &Receiver<Snapshot>) {
+        for snapshot in from.try_iter() {
+            self.note(snapshot);
+        }
+    }
+
+    /// Takes one.
+    pub fn note(&mut self, mut snapshot: Snapshot) {
+        let key = (snapshot.bucket, snapshot.pool);
+        let slots = self.slots.entry(key).or_default();
+        slots.append(&mut snapshot.closed);
+        slots.sort_by_key(|s| s.from);
+        let newest = slots.last().map_or(0, |s| s.from);
+        slots.retain(|s| s.from + PAST > newest);
+        self.lanes.insert(key, snapshot);
+    }
+
+    /// What there is to see now.
+    pub fn frame(&mut self, elapsed: Duration) -> Frame {
+        let mut frame = Frame { elapsed, ..Frame::default() };
+        let pool_count = self.lanes.keys().map(|(_, pool)| pool + 1).max().unwrap_or(0);
+        frame.pools = vec![Now::default(); pool_count];
+        let mut buckets: BTreeMap<u16, Now> = BTreeMap::new();
+        for ((bucket, pool), snapshot) in &self.lanes {
+            frame.total.add(snapshot);
+            frame.pools[*pool].add(snapshot);
+            buckets.entry(*bucket).or_default().add(snapshot);
+        }
+        let since = elapsed.saturating_sub(self.before.elapsed).as_secs_f64();
+        frame.total.rates_since(&self.before.total, since);
+        for (i, pool) in frame.pools.iter_mut().enumerate() {
+            pool.rates_since(self.before.pools.get(i).unwrap_or(&Now::default()), since);
+        }
+        for (bucket, now) in &mut buckets {
+            let before =
+                self.before.buckets.iter().find(|(b, _)| b == bucket).map_or(Now::default(), |(_, n)| *n);
+            now.rates_since(&before, since);
+        }
+        frame.buckets = buckets.into_iter().collect();
+        frame.seconds = self.seconds(|_| true);
+        frame.pool_seconds =
+            (0..pool_count).map(|pool| self.seconds(|p| p == pool).pop().unwrap_or_default()).collect();
+        self.before = frame.clone();
+        frame
+    }
+
+    /// The whole seconds of some pools, as far as every lane has told them.
+    fn seconds(&self, wanted: impl Fn(usize) -> bool) -> Vec<Point> {
+        let lanes: Vec<&[Slot]> = self
+            .slots
+            .iter()
+            .filter(|((_, pool), _)| wanted(*pool))
+            .map(|(_, slots)| slots.as_slice())
+            .collect();
+        let told = lanes.iter().map(|l| l.last().map_or(0, |s| s.from + s.length)).min().unwrap_or(0);
+        points(&lanes, told as f64).0
+    }
+}

@@ -1,0 +1,143 @@
+//! Counters of one recorder. Incrementing one is an addition; only the first error of each kind keeps a text.
+
+use super::kinds::ErrorKind;
+use super::model::{Counts, ErrorCount};
+
+/// Codes told apart; further ones count together.
+const CODES: usize = 64;
+/// Characters kept of an error's text.
+const EXAMPLE: usize = 200;
+
+/// Counters of requests, bytes, connections, answers by code and errors by kind.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Requests or messages handed over to be sent.
+    pub sent: u64,
+    /// Answered whole, whatever the answer was.
+    pub answered: u64,
+    /// Due and not sent: the generator did not keep up or was stopped.
+    pub unsent: u64,
+    /// Times something due waited because there was no room or no free connection.
+    pub held_up: u64,
+    /// Bytes sent: payload, heads included.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Connections made.
+    pub opened: u64,
+    /// Connections that could not be made.
+    pub not_opened: u64,
+    /// Connections ended, by whom ever.
+    pub closed: u64,
+    /// All errors.
+    pub errors: u64,
+    codes: Vec<(u16, u64)>,
+    other_codes: u64,
+    kinds: [u64; ErrorKind::ALL.len()],
+    examples: [Option<Box<str>>; ErrorKind::ALL.len()],
+    named: Vec<(&'static str, u64)>,
+}
+
+impl Tally {
+    /// An answer has this code, such as 200. Code 0 is none.
+    #[inline]
+    pub fn code(&mut self, code: u16) {
+        match self.codes.iter_mut().find(|(c, _)| *c == code) {
+            Some((_, count)) => *count += 1,
+            None => self.new_code(code),
+        }
+    }
+
+    #[cold]
+    fn new_code(&mut self, code: u16) {
+        if code == 0 {
+            return;
+        }
+        if self.codes.len() < CODES {
+            self.codes.push((code, 1));
+            return;
+        }
+        self.other_codes += 1;
+    }
+
+    /// Something went wrong. `why` is asked for a text the first time only.
+    #[inline]
+    pub fn error<S: Into<String>>(&mut self, kind: ErrorKind, why: impl FnOnce() -> S) {
+        self.errors += 1;
+        let i = kind as usize;
+        self.kinds[i] += 1;
+        if self.examples[i].is_none() {
+            let text: String = why().into();
+            self.examples[i] = Some(text.chars().take(EXAMPLE).collect::<String>().into_boxed_str());
+        }
+    }
+
+    /// Adds to a counter that only some protocols have, such as `reordered`.
+    #[inline]
+    pub fn named(&mut self, name: &'static str, by: u64) {
+        match self.named.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, count)) => *count += by,
+            None => self.named.push((name, by)),
+        }
+    }
+
+    fn codes(&self) -> impl Iterator<Item = (String, u64)> {
+        let other = (self.other_codes > 0).then(|| ("other".to_owned(), self.other_codes));
+        self.codes.iter().map(|(code, count)| (code.to_string(), *count)).chain(other)
+    }
+
+    /// The counts of this recorder, as a report has them.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let errors = ErrorKind::ALL.into_iter().filter(|k| self.kinds[*k as usize] > 0).map(|kind| {
+            let example = self.examples[kind as usize].as_deref().unwrap_or_default().to_owned();
+            (kind.name().to_owned(), ErrorCount { count: self.kinds[kind as usize], example })
+        });
+        Counts {
+            sent: self.sent,
+            answered: self.answered,
+            failed: self.errors,
+            unsent: self.unsent,
+            held_up: self.held_up,
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.bytes_received,
+            connections_opened: self.opened,
+            connections_failed: self.not_opened,
+            connections_closed: self.closed,
+            codes: self.codes().collect(),
+            errors: errors.collect(),
+            more: self.named.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_beyond_the_table_are_counted_together() {
+        let mut tally = Tally::default();
+        for code in 0..200 {
+            tally.code(code);
+            tally.code(1);
+        }
+        let counts = tally.counts();
+        assert_eq!(counts.codes["1"], 201);
+        assert_eq!(counts.codes["64"], 1);
+        assert_eq!(counts.codes["other"], 199 - 64);
+        assert!(!counts.codes.contains_key("0"));
+    }
+
+    #[test]
+    fn only_the_first_error_of_a_kind_keeps_its_text_and_not_all_of_it() {
+        let mut tally = Tally::default();
+        tally.error(ErrorKind::Reset, || "é".repeat(5000));
+        tally.error(ErrorKind::Reset, || -> String { panic!("asked twice") });
+        tally.error(ErrorKind::Tls, || "alert");
+        let counts = tally.counts();
+        assert_eq!((counts.failed, counts.errors["reset"].count), (3, 2));
+        assert_eq!(counts.errors["reset"].example, "é".repeat(EXAMPLE));
+        assert_eq!(counts.errors["tls"].example, "alert");
+    }
+}

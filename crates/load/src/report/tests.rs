@@ -1,0 +1,216 @@
+//! Recorders, series, live frames and joining, as properties over seeded runs.
+
+use std::time::Duration;
+
+use flowlane_stack::rng::Rng;
+
+use super::model::Setup;
+use super::series::{MOST, SECOND, Series};
+use super::*;
+
+/// A moment that no clock begins at.
+const START: u64 = 7_000_000_123;
+
+/// Deals out requests of `seconds` seconds to recorders by `to`, and returns what they came to.
+fn deal(recorders: &mut [Recorder], seconds: u64, seed: u64, mut to: impl FnMut(u64) -> usize) {
+    let mut rng = Rng::new(seed);
+    for n in 0..seconds * 500 {
+        let recorder = &mut recorders[to(n)];
+        let intended = START + n * (SECOND / 500);
+        let sent = intended + u64::from(rng.below(20_000));
+        recorder.sent(intended, sent, 100);
+        let first_byte = sent + (u64::from(rng.below(4_000_000)) >> rng.below(12));
+        let done = first_byte + u64::from(rng.below(5_000));
+        match rng.below(50) {
+            0 => recorder.timed_out(intended, done, || format!("no answer to {n}")),
+            1 => recorder.error(intended, done, ErrorKind::Reset, || "reset <&>"),
+            code => recorder.answered(&Sample {
+                intended,
+                sent,
+                first_byte,
+                done,
+                code: if code < 5 { 404 } else { 200 },
+            }),
+        }
+        recorder.received(done, 600);
+        recorder.concurrency(done, n % 7);
+        recorder.tick(done);
+    }
+}
+
+fn about(seconds: u64) -> About {
+    About {
+        setup: Setup { command: "load test".into(), open_loop: true, ..Setup::default() },
+        elapsed: Duration::from_secs(seconds),
+        measured: Duration::from_secs(seconds),
+        ..About::default()
+    }
+}
+
+fn run_of(lanes: u16, pools: usize, seconds: u64, seed: u64) -> Run {
+    let mut recorders: Vec<Recorder> = (0..lanes)
+        .flat_map(|lane| (0..pools).map(move |pool| Recorder::new(lane, pool, 1, Span::all(START))))
+        .collect();
+    let count = recorders.len() as u64;
+    let mut rng = Rng::new(seed ^ 1);
+    deal(&mut recorders, seconds, seed, |_| rng.below(count as u32) as usize);
+    let end = START + seconds * SECOND;
+    let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(end)).collect();
+    join(about(seconds), &records)
+}
+
+#[test]
+fn many_lanes_and_pools_come_to_the_same_as_one() {
+    for seed in 0..5 {
+        let one = run_of(1, 1, 6, seed);
+        for (lanes, pools) in [(2, 1), (5, 3), (1, 4)] {
+            let many = run_of(lanes, pools, 6, seed);
+            let (a, b) = (&one.total, &many.total);
+            assert_eq!(a.counts.codes, b.counts.codes, "seed {seed}");
+            assert_eq!((a.counts.sent, a.counts.failed), (b.counts.sent, b.counts.failed), "seed {seed}");
+            for (a, b) in [
+                (&a.latency, &b.latency),
+                (&a.service, &b.service),
+                (&a.first_byte, &b.first_byte),
+                (&a.last_byte, &b.last_byte),
+                (&a.slip, &b.slip),
+            ] {
+                assert_eq!(a, b, "seed {seed}, {lanes} lanes, {pools} pools");
+            }
+            assert_eq!(a.series.len(), b.series.len());
+            for (a, b) in a.series.iter().zip(&b.series) {
+                assert_eq!(Point { concurrency: 0, ..*a }, Point { concurrency: 0, ..*b }, "seed {seed}");
+            }
+            let sum: u64 = many.pools.iter().map(|p| p.counts.sent).sum();
+            assert_eq!(sum, b.counts.sent);
+            let sum: u64 = many.lanes.iter().map(|l| l.answered).sum();
+            assert_eq!(sum, b.counts.answered);
+        }
+    }
+}
+
+#[test]
+fn percentiles_are_as_exact_as_promised() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let mut exact: Vec<u64> =
+            (0..5000).map(|_| 1 + ((u64::from(rng.below(u32::MAX)) * 13) >> rng.below(32))).collect();
+        let mut times = Times::default();
+        let mut series = Series::new(0);
+        for value in &exact {
+            times.record(*value);
+            series.slot(0);
+            series.latency(*value);
+        }
+        exact.sort_unstable();
+        let slots = series.finish();
+        let second = slots[0].latency();
+        for quantile in [0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let rank = ((quantile * exact.len() as f64).ceil() as usize).clamp(1, exact.len());
+            let truth = exact[rank - 1] as f64;
+            for (shown, bound) in [(times.at(quantile), 0.001), (second.at(quantile), 0.01)] {
+                let off = (shown as f64 - truth).abs() / truth;
+                assert!(
+                    off <= bound || (shown as f64 - truth).abs() <= 1.0,
+                    "seed {seed} p{quantile}: {shown} for {truth}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn warm_up_is_counted_apart() {
+    let span = Span { start: START, measured: START + 2 * SECOND..START + 5 * SECOND };
+    let mut recorders = vec![Recorder::new(3, 0, 9, span)];
+    deal(&mut recorders, 6, 1, |_| 0);
+    let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(START + 6 * SECOND)).collect();
+    let run = join(About { measured: Duration::from_secs(3), ..about(6) }, &records);
+    assert_eq!(run.total.counts.sent, 1500);
+    assert_eq!(run.total.unmeasured.sent, 1500);
+    assert_eq!(run.total.rates.sent, 500.0);
+    assert_eq!(run.total.slip.count(), 1500);
+    assert_eq!(
+        run.total.latency.count(),
+        run.total.counts.answered + run.total.counts.errors["timeout"].count
+    );
+    assert_eq!(run.total.series.len(), 6);
+    assert_eq!(run.total.series.iter().map(|p| p.sent).sum::<u64>(), 3000);
+    assert_eq!((run.lanes[0].bucket, run.lanes[0].flows), (3, 9));
+}
+
+#[test]
+fn long_runs_stay_small_and_lose_nothing() {
+    let mut series = Series::new(START);
+    let mut other = Series::new(START);
+    let seconds = MOST as u64 * 5 + 77;
+    for second in 0..seconds {
+        let now = START + second * SECOND + 5;
+        series.slot(now).answered += 2;
+        series.latency(1_000_000);
+        series.latency(9_000_000);
+        assert!(series.closed().len() <= MOST);
+        // The other lane sleeps for most of it.
+        if second.is_multiple_of(1000) {
+            other.slot(now).answered += 1;
+            other.latency(500_000_000);
+        }
+    }
+    let (one, two) = (series.finish(), other.finish());
+    assert!(one.len() <= MOST && two.len() <= MOST);
+    let (points, latencies) = super::series::points(&[&one, &two], seconds as f64);
+    assert!(points.len() <= MOST);
+    assert_eq!(points.iter().map(|p| p.answered).sum::<u64>(), 2 * seconds + seconds.div_ceil(1000));
+    assert_eq!(latencies.iter().map(Times::count).sum::<u64>(), 2 * seconds + seconds.div_ceil(1000));
+    let covered: f64 = points.iter().map(|p| p.seconds).sum();
+    assert_eq!(covered, seconds as f64);
+    let longest = points.iter().map(|p| p.max_ns).max().unwrap();
+    assert!((495_000_000..=505_000_000).contains(&longest), "{longest}");
+}
+
+#[test]
+fn a_clock_that_jumps_far_costs_nothing() {
+    let mut series = Series::new(0);
+    series.slot(5).sent += 1;
+    series.slot(u64::MAX).sent += 1;
+    series.slot(3).sent += 1;
+    let slots = series.finish();
+    assert!(slots.len() <= MOST + 1);
+    assert_eq!(slots.iter().map(|s| s.sent).sum::<u64>(), 3);
+}
+
+#[test]
+fn who_watches_sees_the_newest_and_never_stops_a_lane() {
+    let (to, from) = super::live::channel();
+    let recorder = |lane, pool| Recorder::new(lane, pool, 1, Span::all(START)).reporting_to(to.clone());
+    let mut recorders = vec![recorder(0, 0), recorder(1, 0), recorder(1, 1)];
+    let mut live = Live::new();
+    deal(&mut recorders, 5, 3, |n| n as usize % 3);
+    live.take(&from);
+    let frame = live.frame(Duration::from_secs(5));
+    // The last quarter of a second may not have been told.
+    assert!((2300..=2500).contains(&frame.total.sent), "{}", frame.total.sent);
+    assert_eq!(frame.pools.len(), 2);
+    assert_eq!(frame.buckets.iter().map(|(b, _)| *b).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(frame.seconds.len(), 4);
+    assert!(frame.seconds.iter().all(|p| p.sent == 500 && p.p99_ns > 0), "{:?}", frame.seconds);
+    assert!((450.0..=500.0).contains(&frame.total.sent_rate));
+    // Nobody takes them any more.
+    drop(from);
+    deal(&mut recorders, 2, 4, |_| 0);
+    let run =
+        join(about(5), &recorders.into_iter().map(|r| r.finish(START + 5 * SECOND)).collect::<Vec<_>>());
+    assert_eq!(run.total.counts.sent, 3500);
+}
+
+#[test]
+fn json_gives_the_run_back() {
+    let run = run_of(2, 2, 3, 11);
+    let text = serde_json::to_string(&run).unwrap();
+    let mut back: Run = serde_json::from_str(&text).unwrap();
+    back.total.intervals.clone_from(&run.total.intervals);
+    for (mine, theirs) in back.pools.iter_mut().zip(&run.pools) {
+        mine.intervals.clone_from(&theirs.intervals);
+    }
+    assert_eq!(back, run);
+}

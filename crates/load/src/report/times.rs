@@ -1,0 +1,195 @@
+//! A histogram of times, and how it travels: percentiles to read, and the whole of it to work with.
+//!
+//! In JSON it is `{"count": .., "min": .., .., "p99.9": .., "max": .., "hdr": ".."}`, nanoseconds; `hdr` is the histogram
+//! itself, in HdrHistogram's V2 encoding, deflated, base 64: every HDR tool reads it. The percentiles are there for
+//! people and small scripts; reading a report back takes the histogram alone.
+
+use std::fmt;
+use std::io::Cursor;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+use super::base64;
+use crate::outcome::histogram;
+
+/// Times, nanoseconds, three digits exact, up to a minute; longer ones count as a minute.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Shown", try_from = "Shown")]
+pub struct Times(pub Histogram<u64>);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self(histogram())
+    }
+}
+
+impl fmt::Debug for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} times: p50 {}, p99 {}, max {}", self.count(), self.at(0.5), self.at(0.99), self.max())
+    }
+}
+
+impl Times {
+    /// Notes one. Nothing is shorter than a nanosecond.
+    #[inline]
+    pub fn record(&mut self, nanos: u64) {
+        self.0.saturating_record(nanos.max(1));
+    }
+
+    /// Adds another's. Values beyond our bounds count as our bound.
+    pub fn add(&mut self, other: &Histogram<u64>) {
+        if self.0.add(other).is_err() {
+            for value in other.iter_recorded() {
+                self.0.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+            }
+        }
+    }
+
+    /// Times noted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The time that this share, 0 to 1, did not exceed; 0 if there are none.
+    #[must_use]
+    pub fn at(&self, quantile: f64) -> u64 {
+        if self.0.is_empty() { 0 } else { self.0.value_at_quantile(quantile) }
+    }
+
+    /// The mean; 0 if there are none.
+    #[must_use]
+    pub fn mean(&self) -> u64 {
+        if self.0.is_empty() { 0 } else { self.0.mean().round() as u64 }
+    }
+
+    /// The longest; 0 if there are none.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        if self.0.is_empty() { 0 } else { self.0.max() }
+    }
+
+    /// As bytes that every HDR tool reads: V2, deflated.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // Writing to memory cannot fail, and our bounds can be encoded.
+        let _ = V2DeflateSerializer::new().serialize(&self.0, &mut bytes);
+        bytes
+    }
+
+    /// From such bytes.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let read: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut Cursor::new(bytes))
+            .map_err(|e| format!("not a histogram in HdrHistogram's V2 encoding: {e}"))?;
+        let mut times = Self::default();
+        times.add(&read);
+        Ok(times)
+    }
+}
+
+/// The shape in JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Shown {
+    count: u64,
+    min: u64,
+    mean: u64,
+    stdev: u64,
+    p50: u64,
+    p75: u64,
+    p90: u64,
+    p95: u64,
+    p99: u64,
+    #[serde(rename = "p99.9")]
+    p99_9: u64,
+    #[serde(rename = "p99.99")]
+    p99_99: u64,
+    max: u64,
+    hdr: String,
+}
+
+impl From<Times> for Shown {
+    fn from(times: Times) -> Self {
+        let empty = times.is_empty();
+        Self {
+            count: times.count(),
+            min: if empty { 0 } else { times.0.min() },
+            mean: times.mean(),
+            stdev: if empty { 0 } else { times.0.stdev().round() as u64 },
+            p50: times.at(0.5),
+            p75: times.at(0.75),
+            p90: times.at(0.9),
+            p95: times.at(0.95),
+            p99: times.at(0.99),
+            p99_9: times.at(0.999),
+            p99_99: times.at(0.9999),
+            max: times.max(),
+            hdr: if empty { String::new() } else { base64::encode(&times.to_bytes()) },
+        }
+    }
+}
+
+impl TryFrom<Shown> for Times {
+    type Error = String;
+
+    fn try_from(shown: Shown) -> Result<Self, String> {
+        if shown.hdr.is_empty() {
+            return Ok(Self::default());
+        }
+        let bytes = base64::decode(&shown.hdr).ok_or("a histogram that is not base 64")?;
+        Self::from_bytes(&bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_travel_whole() {
+        let mut times = Times::default();
+        let mut rng = flowlane_stack::rng::Rng::new(8);
+        for _ in 0..10_000 {
+            times.record(u64::from(rng.below(2_000_000_000)) >> rng.below(30));
+        }
+        times.record(u64::MAX);
+        let text = serde_json::to_string(&times).unwrap();
+        let back: Times = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, times);
+        let empty = serde_json::to_string(&Times::default()).unwrap();
+        assert_eq!(serde_json::from_str::<Times>(&empty).unwrap(), Times::default());
+    }
+
+    #[test]
+    fn damaged_histograms_are_refused() {
+        let mut times = Times::default();
+        times.record(5);
+        let whole = times.to_bytes();
+        for cut in 0..whole.len() {
+            // Only the checksum at the very end may be missed.
+            assert!(cut >= 36 || Times::from_bytes(&whole[..cut]).is_err(), "{cut}");
+        }
+        let mut rng = flowlane_stack::rng::Rng::new(9);
+        for _ in 0..2000 {
+            let mut bytes = whole.clone();
+            for _ in 0..3 {
+                bytes[rng.below(whole.len() as u32) as usize] ^= 1 << rng.below(8);
+            }
+            // Refused or read as something else, but never a panic.
+            let _ = Times::from_bytes(&bytes);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the generator itself needs: processor time and memory of this process, as the kernel counts them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Linux shows times of processes in hundredths of a second to every program (`USER_HZ`).
+const TICK: Duration = Duration::from_millis(10);
+
+/// Processor time and memory of a process since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time in the program.
+    pub user: Duration,
+    /// Time in the kernel on the program's behalf.
+    pub system: Duration,
+    /// Most memory it ever had resident, bytes.
+    pub memory: u64,
+}
+
+impl Usage {
+    /// This process's, now; nothing where /proc cannot be read.
+    #[must_use]
+    pub fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self::parse(&stat, &status)
+    }
+
+    fn parse(stat: &str, status: &str) -> Self {
+        // The second field is the command's name, which may hold anything, parentheses too.
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_ascii_whitespace().collect());
+        let ticks = |i: usize| {
+            let ticks: u32 = fields.get(i).and_then(|f| f.parse().ok()).unwrap_or(0);
+            TICK * ticks
+        };
+        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or_default();
+        let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
+        Self { user: ticks(11), system: ticks(12), memory: kilobytes * 1024 }
+    }
+
+    /// What was used since `before`; memory is the peak.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+            memory: self.memory,
+        }
+    }
+}
+
+/// The generator's own needs in a report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Generator {
+    /// Processor time in the program, seconds.
+    pub cpu_user_seconds: f64,
+    /// Processor time in the kernel, seconds.
+    pub cpu_system_seconds: f64,
+    /// Processor time for each answer, nanoseconds.
+    pub cpu_ns_per_answer: u64,
+    /// Most resident memory, bytes.
+    pub memory_bytes: u64,
+}
+
+impl Generator {
+    pub(super) fn new(usage: Usage, answered: u64) -> Self {
+        let cpu = usage.user + usage.system;
+        Self {
+            cpu_user_seconds: usage.user.as_secs_f64(),
+            cpu_system_seconds: usage.system.as_secs_f64(),
+            cpu_ns_per_answer: (cpu.as_nanos() as u64).checked_div(answered).unwrap_or(0),
+            memory_bytes: usage.memory,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_words_are_read() {
+        let stat = "7 (a) R 1) S 1 7 7 0 -1 4194304 100 0 0 0 250 75 0 0 20 0 1 0 100 0 0";
+        let usage = Usage::parse(stat, "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n");
+        assert_eq!(usage.user, Duration::from_millis(2500));
+        assert_eq!(usage.system, Duration::from_millis(750));
+        assert_eq!(usage.memory, 2 << 20);
+        assert_eq!(Usage::parse("", ""), Usage::default());
+        assert!(Usage::now().memory > 0);
+    }
+}

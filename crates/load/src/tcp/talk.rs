@@ -1,0 +1,312 @@
+//! What goes over one connection: messages out, messages back, compared byte by byte.
+//!
+//! One future for every kind of load, written by hand, so that a connection that waits holds no buffer and no second
+//! task: it writes what is due, reads what came, and when neither is possible waits for room, bytes or the next moment,
+//! whichever comes first. The end of the run wakes it from outside.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flowlane::{Sleep, TcpStream, Time};
+
+use super::Mode;
+use super::lane::Lane;
+use super::outcome::Trouble;
+use super::pattern;
+use crate::lane::clock;
+
+/// Rounds of writing and reading before the worker does its other work.
+const ROUNDS: usize = 16;
+/// Messages of one connection that may wait for their answers.
+const OUTSTANDING: usize = 1024;
+
+thread_local! {
+    /// Where bytes are read to: they are compared and forgotten, so one for each thread is enough.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; pattern::LONGEST]);
+}
+
+/// Moments of one connection among many: the `nth` and then every `step`-th of an even schedule of all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slots {
+    pub(super) start: u64,
+    pub(super) nth: u64,
+    pub(super) step: u64,
+    /// Of all connections together, a second.
+    pub(super) rate: u64,
+}
+
+impl Slots {
+    fn peek(&self) -> u64 {
+        let nanos = u128::from(self.nth) * 1_000_000_000 / u128::from(self.rate.max(1));
+        self.start.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn advance(&mut self) {
+        self.nth = self.nth.saturating_add(self.step);
+    }
+}
+
+/// What a connection is to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    /// Where in the pattern it begins.
+    pub(super) phase: u64,
+    /// When messages are due; as fast as possible without.
+    pub(super) slots: Option<Slots>,
+    /// When the first was due, if that is another moment than now.
+    pub(super) intended: Option<u64>,
+}
+
+/// A connection at work.
+pub(super) struct Talk<'a> {
+    lane: &'a Lane,
+    stream: &'a TcpStream,
+    task: Task,
+    mode: Mode,
+    /// Bytes it writes, or reads if it only reads.
+    total: u64,
+    written: u64,
+    read: u64,
+    /// Bytes of the message being written that are still to come; of the share that may be read, when reading.
+    left: u64,
+    /// Messages on their way: where each ends in the stream, and when it was to be sent.
+    waiting: VecDeque<(u64, u64)>,
+    /// When the first byte was asked for, until it comes.
+    first: Option<u64>,
+    alarm: Option<(u64, Sleep)>,
+    shut: bool,
+    eof: bool,
+    stood: bool,
+}
+
+impl<'a> Talk<'a> {
+    pub(super) fn new(lane: &'a Lane, stream: &'a TcpStream, task: Task) -> Self {
+        let config = &lane.common.config;
+        let mode = config.mode;
+        let total = match mode {
+            Mode::Connect => config.size as u64,
+            _ => config.total.unwrap_or(u64::MAX),
+        };
+        let first = (mode == Mode::Read).then(clock);
+        Self {
+            lane,
+            stream,
+            task,
+            mode,
+            total,
+            written: 0,
+            read: 0,
+            left: 0,
+            waiting: VecDeque::new(),
+            first,
+            alarm: None,
+            shut: false,
+            eof: false,
+            stood: false,
+        }
+    }
+
+    /// Does what can be done now.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+        for _ in 0..ROUNDS {
+            let now = clock();
+            if self.lane.ending(now) && !self.stood {
+                self.stood = true;
+                self.lane.inner().counts.standing += 1;
+            }
+            let wrote = self.write(cx, now)?;
+            let read = self.read(cx, now)?;
+            if self.is_done(now)? {
+                return Poll::Ready(Ok(()));
+            }
+            if !wrote && !read && !self.rang(cx) {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether the moment waited for, if any, has come.
+    fn rang(&mut self, cx: &mut Context<'_>) -> bool {
+        let rang = self.alarm.as_mut().is_some_and(|(_, sleep)| Pin::new(sleep).poll(cx).is_ready());
+        if rang {
+            self.alarm = None;
+        }
+        rang
+    }
+
+    fn wait_for(&mut self, moment: u64) {
+        if self.alarm.as_ref().is_none_or(|(at, _)| *at != moment) {
+            self.alarm = Some((moment, flowlane::sleep_until(Time::from_nanos(moment))));
+        }
+    }
+
+    /// Writes what is due of one message.
+    fn write(&mut self, cx: &mut Context<'_>, now: u64) -> Result<bool, Trouble> {
+        if self.mode == Mode::Read {
+            return Ok(false);
+        }
+        if self.left == 0 && !self.next_message(now)? {
+            return Ok(false);
+        }
+        let bytes = pattern::slice(self.task.phase + self.written, self.left.min(1 << 16) as usize);
+        let Poll::Ready(taken) = self.stream.poll_write(cx, bytes) else { return Ok(false) };
+        let n = taken?;
+        self.written += n as u64;
+        self.left -= n as u64;
+        let mut inner = self.lane.inner();
+        inner.wrote(n, self.lane.counts_for_rates(now));
+        if self.left == 0 && self.mode == Mode::Write {
+            self.answers(&mut inner, now, self.written);
+        }
+        Ok(true)
+    }
+
+    /// Begins the next message, if one is due; ends the stream behind the last.
+    fn next_message(&mut self, now: u64) -> Result<bool, Trouble> {
+        if self.shut {
+            return Ok(false);
+        }
+        let last = self.written >= self.total;
+        if last || self.lane.ending(now) && self.task.intended.is_none() {
+            if matches!(self.mode, Mode::Write | Mode::Echo) {
+                self.stream.shutdown(Shutdown::Write)?;
+                self.shut = true;
+            }
+            return Ok(false);
+        }
+        let most = if self.mode == Mode::Hold { 1 } else { OUTSTANDING };
+        if self.waiting.len() >= most {
+            return Ok(false);
+        }
+        let Some(intended) = self.due(now) else { return Ok(false) };
+        self.left = (self.lane.common.config.size as u64).min(self.total - self.written);
+        self.waiting.push_back((self.written + self.left, intended));
+        if self.written == 0 {
+            self.first = Some(intended);
+        }
+        self.lane.inner().counts.messages += 1;
+        Ok(true)
+    }
+
+    /// When the next message was to be begun, if that is not still to come.
+    fn due(&mut self, now: u64) -> Option<u64> {
+        if let Some(intended) = self.task.intended.take() {
+            return Some(intended);
+        }
+        let Some(slots) = &mut self.task.slots else { return Some(now) };
+        let due = slots.peek();
+        if due > now {
+            if due < self.lane.end {
+                self.wait_for(due);
+            }
+            return None;
+        }
+        slots.advance();
+        self.lane.inner().slipped(now - due);
+        Some(due)
+    }
+
+    /// Reads what came, as much as is due.
+    fn read(&mut self, cx: &mut Context<'_>, now: u64) -> Result<bool, Trouble> {
+        if self.eof {
+            return Ok(false);
+        }
+        let paced = self.mode == Mode::Read && self.task.slots.is_some();
+        if paced && self.left == 0 {
+            let Some(due) = self.due(now) else { return Ok(false) };
+            self.left = self.lane.common.config.size as u64;
+            self.waiting.push_back((self.read + self.left, due));
+        }
+        let most = if paced { self.left.min(pattern::LONGEST as u64) as usize } else { pattern::LONGEST };
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Poll::Ready(got) = self.stream.poll_read(cx, &mut scratch[..most]) else { return Ok(false) };
+            let n = got?;
+            self.came(&scratch[..n], paced)?;
+            Ok(true)
+        })
+    }
+
+    fn came(&mut self, bytes: &[u8], paced: bool) -> Result<(), Trouble> {
+        if bytes.is_empty() {
+            self.eof = true;
+            return Ok(());
+        }
+        let config = &self.lane.common.config;
+        let echoed = matches!(self.mode, Mode::Echo | Mode::Connect | Mode::Hold);
+        let surplus = echoed && self.read + bytes.len() as u64 > self.written;
+        let checked = echoed || self.mode == Mode::Read && config.verify;
+        if surplus || checked && !pattern::matches(self.task.phase + self.read, bytes) {
+            return Err(Trouble::Corrupt);
+        }
+        self.read += bytes.len() as u64;
+        if paced {
+            self.left -= bytes.len() as u64;
+        }
+        let now = clock();
+        let mut inner = self.lane.inner();
+        inner.read(bytes.len(), self.lane.counts_for_rates(now));
+        if let Some(first) = self.first.take() {
+            inner.times.first_byte.saturating_record(now.saturating_sub(first).max(1));
+        }
+        if echoed || paced {
+            self.answers(&mut inner, now, self.read);
+        }
+        Ok(())
+    }
+
+    /// Messages that end before `to` are done.
+    fn answers(&mut self, inner: &mut super::lane::Inner, now: u64, to: u64) {
+        while let Some((_, intended)) = self.waiting.pop_front_if(|(end, _)| *end <= to) {
+            let timeout = self.lane.common.timeout;
+            inner.answered(now.saturating_sub(intended), timeout, self.lane.counts_for_rates(now));
+        }
+    }
+
+    /// Whether there is nothing left to do, or the far side says so too early.
+    fn is_done(&self, now: u64) -> Result<bool, Trouble> {
+        let answered = self.waiting.is_empty() && self.left == 0;
+        let done = match self.mode {
+            Mode::Read => self.eof || self.lane.ending(now) || self.read >= self.total,
+            Mode::Write => self.eof && self.shut,
+            Mode::Echo => self.eof && self.shut && self.read == self.written,
+            Mode::Connect => self.read >= self.total,
+            Mode::Hold => answered && (self.lane.ending(now) || self.written >= self.total),
+        };
+        if !done && self.eof {
+            return Err(Trouble::ClosedEarly);
+        }
+        // With a total, the stream must have been as long.
+        if self.mode == Mode::Read && self.eof && self.lane.common.config.total.is_some_and(|t| self.read < t)
+        {
+            return Err(Trouble::ClosedEarly);
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_turns() {
+        let rate = 1000;
+        let mut moments = Vec::new();
+        for nth in 0..3 {
+            let mut slots = Slots { start: 5, nth, step: 3, rate };
+            for _ in 0..4 {
+                moments.push(slots.peek());
+                slots.advance();
+            }
+        }
+        moments.sort_unstable();
+        let even: Vec<u64> = (0..12).map(|n| 5 + n * 1_000_000).collect();
+        assert_eq!(moments, even);
+    }
+}

@@ -1,0 +1,243 @@
+//! Load over TCP against an echo, a sink and a source on the other end of a wire in memory: what the generator says must
+//! be what happened.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowlane::{
+    Endpoint, Host, Interface, Key, PairConfig, Protocol, Quirk, Quirks, Rss, Runtime, TcpListener,
+    TcpStream, spawn,
+};
+use flowlane_load::tcp::{Mode, Sources, TcpCounts, service};
+use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, flows};
+
+#[derive(Clone, Copy)]
+enum Far {
+    Echo,
+    Discard,
+    Source(Option<u64>),
+    /// Accepts and says nothing.
+    Silent,
+    /// Reads a little and closes.
+    Rude,
+    /// Sends back something else.
+    Liar,
+}
+
+async fn serve(stream: TcpStream, far: Far) {
+    let _ = match far {
+        Far::Echo => service::echo(&stream).await,
+        Far::Discard => service::discard(&stream).await,
+        Far::Source(total) => service::source(&stream, 10_000, total).await,
+        Far::Silent => std::future::pending().await,
+        Far::Rude => stream.read(&mut [0; 10]).await.map(drop),
+        Far::Liar => {
+            let mut bytes = [0; 64];
+            let n = stream.read(&mut bytes).await.unwrap_or(0);
+            bytes[n / 2] ^= 1;
+            stream.write_all(&bytes[..n]).await
+        }
+    };
+}
+
+fn rss() -> Arc<Rss> {
+    Arc::new(Rss::new(Key::MICROSOFT, 1))
+}
+
+fn clients() -> ClientRange {
+    "10.0.1.0/24".parse().unwrap()
+}
+
+fn target() -> Endpoint {
+    Endpoint::new("10.0.0.1".parse().unwrap(), 7)
+}
+
+fn config(mode: Mode, connections: usize) -> TcpLoadConfig {
+    let wish = FlowWish {
+        target: target(),
+        clients: &[clients()],
+        flows: connections,
+        protocol: Protocol::TCP,
+        rss: &rss(),
+        aim: None,
+    };
+    let sources = if mode == Mode::Connect {
+        Sources::Addresses { clients: vec![clients()], lanes: rss().buckets.len() }
+    } else {
+        Sources::Flows(flows::choose(&wish).unwrap())
+    };
+    TcpLoadConfig {
+        target: target(),
+        mode,
+        sources,
+        connections,
+        rate: None,
+        poisson: false,
+        size: 4096,
+        total: None,
+        ramp: 10_000,
+        duration: Duration::from_millis(400),
+        timeout: Duration::from_secs(5),
+        nodelay: true,
+        verify: true,
+        reset: false,
+        seed: 5,
+    }
+}
+
+struct Run {
+    outcome: TcpOutcome,
+    report: flowlane::stats::Report,
+    server: usize,
+}
+
+fn run(far: Far, quirks: Quirks, config: TcpLoadConfig) -> Run {
+    let load = TcpLoad::new(config).unwrap();
+    let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
+    let mut builder = Runtime::builder().pin(false).seed(7);
+    let server = Host::new("server", rss(), move || async move {
+        let listener = TcpListener::on_port(7).unwrap();
+        while let Ok(stream) = listener.accept().await {
+            drop(spawn(serve(stream, far)));
+        }
+    });
+    let server = builder.host(server.interface(on("10.0.0.1/16")));
+    let interface = Interface { claimed: clients().prefixes(), ..on("10.0.0.2/16") };
+    let client = builder.host(Host::new("client", rss(), load.main()).interface(interface));
+    builder.pair((server, 0), (client, 0), PairConfig { quirks, ..PairConfig::default() });
+    let runtime = builder.start().unwrap();
+    let outcome = load.wait(Duration::from_secs(1), |_| true);
+    let report = runtime.stop();
+    assert_eq!(outcome.failure, None);
+    let c = outcome.counts;
+    assert_eq!(c.begun, c.completed + c.unfinished + c.failed(), "every connection ends once: {c:?}");
+    Run { outcome, report, server }
+}
+
+/// Nothing went wrong.
+fn assert_good(c: &TcpCounts, connections: u64) {
+    assert_eq!((c.begun, c.connected, c.completed), (connections, connections, connections), "{c:?}");
+    assert_eq!((c.failed(), c.unfinished, c.late), (0, 0, 0), "{c:?}");
+}
+
+#[test]
+fn echoes_come_back_byte_for_byte() {
+    let run = run(Far::Echo, Quirks::default(), config(Mode::Echo, 16));
+    let c = run.outcome.counts;
+    assert_good(&c, 16);
+    assert_eq!((c.standing, c.bytes_read, c.answers), (16, c.bytes_written, c.messages), "{c:?}");
+    assert_eq!(run.outcome.times.latency.len(), c.answers);
+    assert_eq!(run.outcome.times.first_byte.len(), 16);
+    let server = run.report.total(run.server).tcp;
+    assert_eq!((server.connection_accepts, server.closed), (16, 16));
+    assert!(c.bytes_read > 1_000_000, "{c:?}");
+}
+
+#[test]
+fn a_total_is_kept_to_the_byte() {
+    for (mode, far) in [(Mode::Echo, Far::Echo), (Mode::Write, Far::Discard)] {
+        let total = Some(100_001);
+        let run = run(far, Quirks::default(), TcpLoadConfig { total, ..config(mode, 8) });
+        let c = run.outcome.counts;
+        assert_good(&c, 8);
+        let back = if mode == Mode::Echo { 8 * 100_001 } else { 0 };
+        assert_eq!((c.bytes_written, c.bytes_read), (8 * 100_001, back), "{c:?}");
+        assert_eq!((c.messages, c.answers), (8 * 25, 8 * 25), "the last message is shorter: {c:?}");
+        assert_eq!(run.report.total(run.server).tcp.in_sequence_bytes, 8 * 100_001);
+    }
+    let total = Some(50_001);
+    let run = run(Far::Source(total), Quirks::default(), TcpLoadConfig { total, ..config(Mode::Read, 8) });
+    assert_good(&run.outcome.counts, 8);
+    assert_eq!(run.outcome.counts.bytes_read, 8 * 50_001);
+}
+
+#[test]
+fn reading_is_compared_and_ends_with_the_time() {
+    let run = run(Far::Source(None), Quirks::default(), config(Mode::Read, 8));
+    let c = run.outcome.counts;
+    assert_good(&c, 8);
+    assert!(c.bytes_read > 1_000_000 && c.standing == 8, "{c:?}");
+    assert!(run.outcome.bits_per_second().1 > 1e6);
+}
+
+#[test]
+fn rates_are_kept_in_every_mode() {
+    for (mode, far) in [
+        (Mode::Echo, Far::Echo),
+        (Mode::Write, Far::Discard),
+        (Mode::Read, Far::Source(None)),
+        (Mode::Hold, Far::Echo),
+        (Mode::Connect, Far::Echo),
+    ] {
+        let run = run(far, Quirks::default(), TcpLoadConfig { rate: Some(1000), ..config(mode, 40) });
+        let c = run.outcome.counts;
+        // 400 ms at a thousand a second, the schedule's first at its very start.
+        let done = if mode == Mode::Connect { c.begun + c.unsent } else { c.answers };
+        assert!((398..=401).contains(&done), "{mode:?}: {c:?}");
+        assert_eq!((c.failed(), c.unfinished), (0, 0), "{mode:?}: {c:?}");
+        assert!(run.outcome.times.slip.len() >= c.answers, "{mode:?}");
+    }
+}
+
+#[test]
+fn connections_come_and_go() {
+    for rate in [None, Some(2000)] {
+        let wanted = TcpLoadConfig { rate, size: 64, ..config(Mode::Connect, 32) };
+        let run = run(Far::Echo, Quirks::default(), wanted);
+        let c = run.outcome.counts;
+        assert_good(&c, c.begun);
+        assert_eq!((c.answers, c.bytes_read), (c.begun, c.begun * 64), "{c:?}");
+        assert_eq!(run.report.total(run.server).tcp.connection_accepts, c.begun);
+        assert!(c.begun > 300, "{c:?}");
+        assert_eq!(run.outcome.times.connect.len(), c.begun);
+    }
+}
+
+#[test]
+fn a_bad_wire_loses_no_byte() {
+    let quirks = Quirks::new(3).with(Quirk::Drop, 50).with(Quirk::Reorder, 50).with(Quirk::Corrupt, 100);
+    let wanted =
+        TcpLoadConfig { total: Some(300_000), timeout: Duration::from_secs(30), ..config(Mode::Echo, 8) };
+    let wanted = TcpLoadConfig { duration: Duration::from_secs(20), ..wanted };
+    let run = run(Far::Echo, quirks, wanted);
+    assert_good(&run.outcome.counts, 8);
+    assert_eq!(run.outcome.counts.bytes_read, 8 * 300_000);
+}
+
+#[test]
+fn what_goes_wrong_is_told_apart() {
+    let short = |mode| TcpLoadConfig { timeout: Duration::from_millis(200), size: 64, ..config(mode, 4) };
+    let refused = TcpLoadConfig { target: Endpoint::new(target().ip, 9), ..short(Mode::Connect) };
+    let c = run(Far::Echo, Quirks::default(), refused).outcome.counts;
+    assert!(c.refused > 0 && c.refused == c.begun && c.connected == 0, "{c:?}");
+    let c = run(Far::Silent, Quirks::default(), short(Mode::Connect)).outcome.counts;
+    assert!(c.no_answer > 0 && c.no_answer == c.connected, "{c:?}");
+    let c = run(Far::Silent, Quirks::default(), short(Mode::Echo)).outcome.counts;
+    assert!(c.unfinished == 4 && c.failed() == 0, "{c:?}");
+    let c = run(Far::Rude, Quirks::default(), short(Mode::Hold)).outcome.counts;
+    assert!(c.closed_early + c.reset == 4, "{c:?}");
+    let c = run(Far::Liar, Quirks::default(), short(Mode::Connect)).outcome.counts;
+    assert!(c.corrupt > 0 && c.corrupt == c.connected, "{c:?}");
+    let nobody =
+        TcpLoadConfig { target: Endpoint::new("10.0.0.77".parse().unwrap(), 7), ..short(Mode::Connect) };
+    let c = run(Far::Echo, Quirks::default(), nobody).outcome.counts;
+    assert!(c.timed_out + c.unreachable == c.begun && c.begun > 0, "{c:?}");
+}
+
+#[test]
+fn a_run_that_cannot_be_is_refused() {
+    let refused = |config: TcpLoadConfig| TcpLoad::new(config).unwrap_err();
+    assert!(
+        refused(TcpLoadConfig { connections: 0, ..config(Mode::Connect, 1) })
+            .to_string()
+            .contains("at least 1")
+    );
+    assert!(refused(TcpLoadConfig { size: 0, ..config(Mode::Echo, 1) }).to_string().contains("size"));
+    let none = Sources::Flows(vec![Vec::new(); 2]);
+    assert!(refused(TcpLoadConfig { sources: none, ..config(Mode::Echo, 1) }).to_string().contains("flow"));
+    let anywhere = Sources::Addresses { clients: vec![clients()], lanes: 2 };
+    assert!(
+        refused(TcpLoadConfig { sources: anywhere, ..config(Mode::Hold, 1) }).to_string().contains("flow")
+    );
+}
