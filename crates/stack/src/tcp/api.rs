@@ -278,8 +278,8 @@ impl Tcp {
             return Ok(0);
         }
         let room = c.send_limit.saturating_sub(c.buffered()) as usize;
-        let taken = bytes.len().min(room);
-        if taken == 0 || !c.take_for_sending(&mut self.core, &bytes[..taken]) {
+        let taken = c.take_for_sending(&mut self.core, &bytes[..bytes.len().min(room)]);
+        if taken == 0 {
             return Err(SendError::WouldBlock);
         }
         c.put(Flags::MORE, more);
@@ -305,6 +305,7 @@ impl Tcp {
         let n = rx.read(into);
         self.core.memory = self.core.memory + rx.memory() - before;
         c.was_read(&mut self.core, cx, n);
+        self.feed_starved();
         Ok(n)
     }
 
@@ -332,6 +333,7 @@ impl Tcp {
         };
         self.core.memory = self.core.memory + c.rx.as_ref().map_or(0, |rx| rx.memory()) - before;
         c.was_read(&mut self.core, cx, frame.len());
+        self.feed_starved();
         Ok(Some(frame))
     }
 
@@ -511,7 +513,7 @@ impl Connection {
         let room = self.buffered() < self.send_limit / 3 * 2;
         Readiness {
             readable: self.readable() > 0 || read_closed,
-            writable: write_closed || !handshake && room,
+            writable: write_closed || !handshake && room && !self.starved,
             read_closed,
             write_closed,
             closed,
@@ -532,29 +534,10 @@ impl Connection {
         }
     }
 
-    /// Puts bytes into the send buffer, if the lane has memory for them.
-    fn take_for_sending(&mut self, core: &mut Core, bytes: &[u8]) -> bool {
-        let mut tx = match self.tx.take() {
-            Some(tx) => tx,
-            None => core.flight(),
-        };
-        let more = tx.data.capacity_with(bytes.len()) - tx.data.capacity();
-        let fits = core.memory + more <= core.config.max_memory;
-        if fits {
-            core.memory += more;
-            tx.data.push(bytes);
-        }
-        self.tx = Some(tx);
-        if fits {
-            self.push_seq = self.data_seq() + self.buffered();
-        }
-        fits
-    }
-
     /// After the application took bytes: window, buffer size, memory.
     fn was_read(&mut self, core: &mut Core, cx: &Cx<'_>, n: usize) {
         self.tune_recv_buffer(core, cx, n as u32);
-        self.window_opened(core);
+        self.window_opened(core, cx);
         if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
             if let Some(rx) = self.rx.take() {
                 core.give_inflow(rx);
@@ -578,7 +561,7 @@ impl Connection {
         let fixed = self.options().is_some_and(|o| o.recv_buffer.is_some());
         let want = self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max);
         let fresh = since < round.saturating_mul(4);
-        if !fixed && fresh && want > self.recv_limit && core.memory < core.config.max_memory / 2 {
+        if !fixed && fresh && want > self.recv_limit && !core.is_scarce(cx) {
             self.recv_limit = want;
         }
         self.recv_copied = 0;

@@ -276,6 +276,10 @@ pub(crate) struct Connection {
     pub(crate) linked: bool,
     /// Counted as established.
     pub(crate) established: bool,
+    /// The last write found no memory in the lane.
+    pub(crate) starved: bool,
+    /// In the lane's list of those.
+    pub(crate) in_starved: bool,
     pub(crate) failure: Option<Failure>,
     /// An ICMP error that may be the reason if the connection times out.
     pub(crate) soft_failure: Option<Failure>,

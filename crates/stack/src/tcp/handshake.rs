@@ -108,6 +108,8 @@ pub(crate) fn connection(
         reordering: Reordering::default(),
         linked: false,
         established: false,
+        starved: false,
+        in_starved: false,
         recv_copied: 0,
         recv_round_us: 0,
         failure: None,

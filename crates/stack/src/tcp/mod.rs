@@ -30,6 +30,7 @@ mod info;
 mod input;
 mod lane;
 mod listen;
+mod memory;
 mod output;
 mod pmtu;
 mod rack_tlp;
@@ -158,6 +159,11 @@ impl Tcp {
 
     /// After anything happened to a connection: timers, output, and whether it is still there.
     fn finish(&mut self, slot: u32) {
+        self.settle_one(slot);
+        self.feed_starved();
+    }
+
+    fn settle_one(&mut self, slot: u32) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
         let over = match c.state {
             State::Closed => {
@@ -319,6 +325,10 @@ impl Tcp {
 
     fn table_memory_for_test(&self) -> usize {
         self.core.table.allocated()
+    }
+
+    fn starved_for_test(&self) -> usize {
+        self.core.starved.len()
     }
 
     /// Spares count nothing.

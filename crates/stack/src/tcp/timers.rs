@@ -81,9 +81,7 @@ impl Connection {
         self.rtx_at = NEVER;
         let Some(front) = self.tx.as_ref().and_then(|tx| tx.sent.front().copied()) else { return };
         let limit = match self.state {
-            State::SynSent => {
-                self.options().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries)
-            }
+            State::SynSent => self.options().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries),
             State::SynReceived => core.config.synack_retries,
             _ => core.config.retries,
         };
