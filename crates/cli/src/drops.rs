@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use flowlane::TcpDropReason;
 use flowlane::stack_stats::Counters;
 use flowlane::stats::Report;
 
@@ -14,7 +15,11 @@ pub(crate) fn by_reason(counted: &Report, hosts: &[(&str, usize)]) -> BTreeMap<S
         }
     };
     for (name, host) in hosts {
-        counted.total(*host).drops.each(&mut |c| note(format!("{name}:{}", c.name), c.value));
+        let total = counted.total(*host);
+        total.drops.each(&mut |c| note(format!("{name}:{}", c.name), c.value));
+        for reason in TcpDropReason::ALL {
+            note(format!("{name}:tcp-{}", reason.name().replace('_', "-")), total.tcp.dropped(*reason));
+        }
         for q in counted.queues(*host) {
             note(format!("{name}:link-queue-full"), q.stats.tx_far_full);
             note(format!("{name}:link-no-frame"), q.stats.rx_no_frame);

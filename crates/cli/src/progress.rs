@@ -3,37 +3,87 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use flowlane_load::{Load, Outcome, Progress};
+use flowlane_load::tcp::TcpProgress;
+use flowlane_load::{Load, Outcome, Progress, TcpLoad, TcpOutcome};
 
 use crate::interrupt::Interrupt;
 use crate::units::show_count;
 
+/// How often a run is looked at.
+const EVERY: Duration = Duration::from_millis(250);
+
 /// Waits for the end of a run, or for ^C to end it, showing how far it is if standard error is a terminal.
 pub(crate) fn watch(load: &Load, duration: Duration, interrupt: &Interrupt, quiet: bool) -> Outcome {
-    let shown = !quiet && std::io::stderr().is_terminal();
-    let begun = Instant::now();
-    let mut last = (begun, Progress::default());
-    let outcome = load.wait(Duration::from_millis(250), |progress| {
-        if shown {
-            let (since, before) = last;
-            let per_second =
-                |n: u64, m: u64| show_count(((n - m) as f64 / since.elapsed().as_secs_f64()) as u64);
+    let mut line = Line::<Progress>::new(duration, quiet);
+    load.wait(EVERY, |progress| {
+        line.show(progress, |p, before, rate| {
+            format!(
+                "sent {} ({}/s)   answered {} ({}/s)",
+                show_count(p.sent),
+                rate(p.sent, before.sent),
+                show_count(p.received),
+                rate(p.received, before.received),
+            )
+        });
+        !interrupt.came()
+    })
+}
+
+/// The same for a run over TCP.
+pub(crate) fn watch_tcp(load: &TcpLoad, interrupt: &Interrupt, quiet: bool) -> TcpOutcome {
+    let mut line = Line::<TcpProgress>::new(load.duration(), quiet);
+    load.wait(EVERY, |progress| {
+        line.show(progress, |p, before, rate| {
+            format!(
+                "open {}   answers {} ({}/s)   written {}bit/s   read {}bit/s   failed {}",
+                show_count(p.open),
+                show_count(p.answers),
+                rate(p.answers, before.answers),
+                rate(p.written * 8, before.written * 8),
+                rate(p.read * 8, before.read * 8),
+                show_count(p.failed),
+            )
+        });
+        !interrupt.came()
+    })
+}
+
+/// The line, and what it showed last. It goes when it is dropped, so that results stand alone.
+struct Line<P> {
+    shown: bool,
+    begun: Instant,
+    duration: Duration,
+    last: (Instant, P),
+}
+
+impl<P: Copy + Default> Line<P> {
+    fn new(duration: Duration, quiet: bool) -> Self {
+        let begun = Instant::now();
+        let shown = !quiet && std::io::stderr().is_terminal();
+        Self { shown, begun, duration, last: (begun, P::default()) }
+    }
+
+    /// `words` says what `now` is, next to what was before; its third argument makes a rate of two counts.
+    fn show(&mut self, now: P, words: impl Fn(&P, &P, &dyn Fn(u64, u64) -> String) -> String) {
+        let (since, before) = &self.last;
+        let seconds = since.elapsed().as_secs_f64();
+        let rate = |n: u64, m: u64| show_count((n.saturating_sub(m) as f64 / seconds) as u64);
+        if self.shown {
             eprint!(
-                "\r{:5.1} of {:.1} s   sent {} ({}/s)   answered {} ({}/s)\x1b[K",
-                begun.elapsed().min(duration).as_secs_f64(),
-                duration.as_secs_f64(),
-                show_count(progress.sent),
-                per_second(progress.sent, before.sent),
-                show_count(progress.received),
-                per_second(progress.received, before.received),
+                "\r{:5.1} of {:.1} s   {}\x1b[K",
+                self.begun.elapsed().min(self.duration).as_secs_f64(),
+                self.duration.as_secs_f64(),
+                words(&now, before, &rate)
             );
         }
-        last = (Instant::now(), progress);
-        !interrupt.came()
-    });
-    if shown {
-        // Results stand alone.
-        eprint!("\r\x1b[K");
+        self.last = (Instant::now(), now);
     }
-    outcome
+}
+
+impl<P> Drop for Line<P> {
+    fn drop(&mut self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
 }

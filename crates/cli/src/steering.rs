@@ -1,7 +1,7 @@
 //! The steering of a host that a command makes: key, hash types, table and buckets.
 
 use anyhow::Context;
-use flowlane::{HashConfig, Key, Rss, UdpFields};
+use flowlane::{HashConfig, Indirection, Key, Rss, UdpFields};
 use flowlane_stack::rng::Rng;
 
 /// Workers by default: as many as there are processors, but no more than `most`.
@@ -21,7 +21,7 @@ pub(crate) fn rss(
         Some(key) => key,
         None => {
             let table = Rss::new(Key::MICROSOFT, workers.min(64)).table;
-            fresh(&table, &config, seed)?
+            random_key(&table, &config, seed)?
         }
     };
     let mut rss = Rss::new(key, workers.min(64));
@@ -30,7 +30,8 @@ pub(crate) fn rss(
     Ok(rss)
 }
 
-fn fresh(table: &flowlane::Indirection, config: &HashConfig, seed: Option<u64>) -> anyhow::Result<Key> {
+/// A fresh key that is good for this table: random, or from `seed`.
+pub(crate) fn random_key(table: &Indirection, config: &HashConfig, seed: Option<u64>) -> anyhow::Result<Key> {
     let mut failed = None;
     let mut rng = seed.map(Rng::new);
     let key = Key::random_useful(table, config, |bytes| match &mut rng {

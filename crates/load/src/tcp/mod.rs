@@ -19,6 +19,7 @@ pub mod pattern;
 mod run;
 pub mod service;
 mod talk;
+mod threshold;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,7 @@ use crate::schedule::divide;
 
 pub use outcome::{Measured, TcpCounts, TcpLaneOutcome, TcpOutcome, TcpTimes};
 use run::Common;
+pub use threshold::TcpThreshold;
 
 /// What connections do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -75,7 +75,7 @@ impl Report {
             version: VERSION,
             command: "load udp",
             target: udp.target.to_string(),
-            link: udp.link.to_string(),
+            link: udp.near.link.to_string(),
             size: udp.size,
             open_loop,
             seconds: outcome.elapsed.as_secs_f64(),
@@ -146,7 +146,8 @@ impl Report {
     }
 }
 
-fn times(out: &mut impl Write, name: &str, p: &Percentiles) -> io::Result<()> {
+/// Percentiles in one line; nothing if nothing was measured.
+pub(super) fn times(out: &mut impl Write, name: &str, p: &Percentiles) -> io::Result<()> {
     if p.count == 0 {
         return Ok(());
     }

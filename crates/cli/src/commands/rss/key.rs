@@ -3,8 +3,8 @@
 //! A useless key is one with which changing one field alone (say, the source port) cannot reach every bucket. The
 //! verdict is the exit code: 0 useful, 1 useless, 2 not a key at all.
 
-use super::steering::random_key;
 use crate::exit::Missed;
+use crate::steering::random_key;
 use anyhow::{Context, bail};
 use flowlane_rss::{FieldQuality, HashConfig, Indirection, Key, Quality, UdpFields};
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ impl KeyCommand {
 
     fn make(&self, table: &Indirection, config: &HashConfig) -> anyhow::Result<()> {
         let key = match self.make.as_deref().unwrap_or("random") {
-            "random" => random_key(table, config)?,
+            "random" => random_key(table, config, None)?,
             "microsoft" => Key::MICROSOFT,
             "symmetric" => Key::symmetric(),
             other => bail!("--make '{other}': must be random, symmetric or microsoft"),

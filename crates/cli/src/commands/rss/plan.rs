@@ -64,7 +64,7 @@ struct Source {
 impl Plan {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let rss = self.steering.build(self.of, DefaultKey::Microsoft, true)?;
-        let wanted = steering::buckets(&self.buckets, rss.buckets.len())?;
+        let wanted = steering::buckets("--buckets", &self.buckets, rss.buckets.len())?;
         let (first, last) = addresses(&self.from)?;
         if first.is_ipv4() != self.to.ip.is_ipv4() {
             bail!("--from and --to: addresses of two families");

@@ -3,6 +3,7 @@
 //! Used by every command that steers or explains steering, so that they all have the same words and refuse the same
 //! mistakes. A configuration is made here and nowhere else in the command.
 
+use crate::steering::random_key;
 use anyhow::{Context, bail};
 use flowlane_rss::{
     Bucket, BucketMap, HashConfig, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields, default_buckets,
@@ -65,24 +66,10 @@ impl Steering {
 
     fn key(&self, default: DefaultKey, table: &Indirection, config: &HashConfig) -> anyhow::Result<Key> {
         match (self.key.as_deref(), default) {
-            (Some("random"), _) | (None, DefaultKey::Random) => random_key(table, config),
+            (Some("random"), _) | (None, DefaultKey::Random) => random_key(table, config, None),
             (None, DefaultKey::Microsoft) => Ok(Key::MICROSOFT),
             (Some(text), _) => text.parse().context("--key"),
         }
-    }
-}
-
-/// A fresh key that is good for this table.
-pub(crate) fn random_key(table: &Indirection, config: &HashConfig) -> anyhow::Result<Key> {
-    let mut trouble = None;
-    let key = Key::random_useful(table, config, |bytes| {
-        if let Err(e) = flowlane::entropy::fill(bytes) {
-            trouble = Some(e);
-        }
-    });
-    match trouble {
-        Some(e) => Err(e).context("the kernel gives no randomness"),
-        None => Ok(key?),
     }
 }
 
@@ -131,8 +118,8 @@ impl std::str::FromStr for End {
     }
 }
 
-/// `0,3` or `0-3` or `all`.
-pub(crate) fn buckets(text: &str, count: usize) -> anyhow::Result<Vec<Bucket>> {
+/// `0,3` or `0-3` or `all`, the value of `option`.
+pub(crate) fn buckets(option: &str, text: &str, count: usize) -> anyhow::Result<Vec<Bucket>> {
     if text == "all" {
         return Ok((0..count).map(|b| Bucket(b as u16)).collect());
     }
@@ -140,10 +127,10 @@ pub(crate) fn buckets(text: &str, count: usize) -> anyhow::Result<Vec<Bucket>> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
-            bail!("--buckets '{part}': not a bucket's number, a range A-B or 'all'");
+            bail!("{option} '{part}': not a bucket's number, a range A-B or 'all'");
         };
         if first > last || usize::from(last) >= count {
-            bail!("bucket {part}: there are buckets 0 to {}", count - 1);
+            bail!("{option}: bucket {part}: there are buckets 0 to {}", count - 1);
         }
         list.extend((first..=last).map(Bucket));
     }
@@ -170,7 +157,8 @@ mod tests {
 
     #[test]
     fn lists_of_buckets() {
-        let list = |text| buckets(text, 8).ok().map(|l| l.iter().map(|b| b.0).collect::<Vec<_>>());
+        let list =
+            |text| buckets("--buckets", text, 8).ok().map(|l| l.iter().map(|b| b.0).collect::<Vec<_>>());
         assert_eq!(list("all"), Some((0..8).collect()));
         assert_eq!(list("3,0,3"), Some(vec![0, 3]));
         assert_eq!(list("1-3,7"), Some(vec![1, 2, 3, 7]));

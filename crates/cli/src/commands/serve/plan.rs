@@ -1,11 +1,13 @@
 //! The arguments of a service, and the plan that they become once they make sense.
 
 use super::Service;
-use crate::commands::rss::steering::{DefaultKey, Steering};
+use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::link::LinkSpec;
+use crate::tunnel::TunnelSpec;
 use crate::units;
-use anyhow::bail;
-use flowlane::{Host, Idle, Interface, Prefix, Rss};
+use anyhow::{Context, bail};
+use flowlane::{Bucket, Host, Idle, Interface, Prefix, Rss, TunnelConfig};
+use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +31,10 @@ pub(crate) struct Arguments {
     /// VLAN to be on, 1 to 4094; untagged without this.
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
+    /// A tunnel that ends here, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]
+    /// with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md).
+    #[arg(long, value_name = "TUNNEL")]
+    tunnel: Vec<TunnelSpec>,
     #[command(flatten)]
     steering: Steering,
     /// Buckets, a power of two; at least two a worker by default.
@@ -54,6 +60,29 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Arguments of the services of TCP.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TcpArguments {
+    #[command(flatten)]
+    common: Arguments,
+    /// Listen in these buckets only: 0,3 or 0-3; connections whose hash names another are refused.
+    #[arg(long, value_name = "LIST", help_heading = "Steering")]
+    listen_buckets: Option<String>,
+}
+
+/// Arguments of the source.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SourceArguments {
+    #[command(flatten)]
+    tcp: TcpArguments,
+    /// Bytes written at once, at most 64Ki.
+    #[arg(long, value_name = "SIZE", default_value = "16Ki", value_parser = units::size)]
+    size: usize,
+    /// Bytes for each connection, which ends behind them; without this for ever.
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    total: Option<usize>,
+}
+
 /// What idle workers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum IdleKind {
@@ -67,10 +96,13 @@ pub(super) struct Plan {
     pub(super) service: Service,
     pub(super) link: LinkSpec,
     pub(super) addresses: Vec<Prefix>,
+    pub(super) tunnels: Vec<TunnelConfig>,
     pub(super) gateways: Vec<IpAddr>,
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
     pub(super) rss: Arc<Rss>,
+    /// Buckets to listen in; all without.
+    pub(super) listen: Option<Vec<Bucket>>,
     pub(super) workers: usize,
     pub(super) idle: Idle,
     pub(super) pin: bool,
@@ -85,7 +117,10 @@ impl Plan {
     pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
         let a = arguments;
         check_addresses(&a.addr)?;
-        check_gateways(&a.gateway, &a.addr)?;
+        let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
+        let all: Vec<Prefix> = a.addr.iter().chain(inside).copied().collect();
+        check_tunnels(&a.tunnel, &all)?;
+        check_gateways(&a.gateway, &all)?;
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
         }
@@ -100,11 +135,13 @@ impl Plan {
             service,
             link: a.link,
             addresses: a.addr,
+            tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             gateways: a.gateway,
             port: a.port,
             vlan: a.vlan,
             workers: a.steering.workers,
             rss: Arc::new(rss),
+            listen: None,
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
             pin: !a.no_pin,
             interval: a.interval,
@@ -112,6 +149,25 @@ impl Plan {
             control: a.control,
             json: a.json,
         })
+    }
+
+    pub(super) fn tcp(service: Service, arguments: TcpArguments) -> anyhow::Result<Self> {
+        let mut plan = Self::new(service, arguments.common)?;
+        if let Some(text) = &arguments.listen_buckets {
+            plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
+        }
+        Ok(plan)
+    }
+
+    pub(super) fn source(arguments: SourceArguments) -> anyhow::Result<Self> {
+        let size = arguments.size;
+        if !(1..=LONGEST).contains(&size) {
+            bail!("--size {size}: from 1 to 64Ki");
+        }
+        if arguments.total == Some(0) {
+            bail!("--total: must be more than nothing");
+        }
+        Self::tcp(Service::TcpSource(size, arguments.total.map(|t| t as u64)), arguments.tcp)
     }
 
     /// The host that serves, with `main` in every lane.
@@ -123,6 +179,7 @@ impl Plan {
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
         let host = Host::new("server", self.rss.clone(), main).interface(interface);
+        let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
     }
 
@@ -157,6 +214,16 @@ fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {
             continue;
         };
         bail!("--addr {prefix}: {why}");
+    }
+    Ok(())
+}
+
+fn check_tunnels(tunnels: &[TunnelSpec], all: &[Prefix]) -> anyhow::Result<()> {
+    check_addresses(all).context("--tunnel")?;
+    for TunnelSpec(tunnel) in tunnels {
+        if !all.iter().any(|a| a.address() == tunnel.local) {
+            bail!("--tunnel: local={} is none of our addresses (--addr)", tunnel.local);
+        }
     }
     Ok(())
 }

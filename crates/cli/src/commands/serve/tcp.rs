@@ -3,20 +3,22 @@
 use super::flows::Flows;
 use super::plan::Plan;
 use super::{Event, Service};
-use flowlane::{Host, SocketError, TcpListener, TcpStream};
-use std::net::Shutdown;
+use flowlane::{Host, ListenOptions, SocketError, TcpListener};
+use flowlane_load::tcp::service;
 use std::sync::mpsc::Sender;
-
-/// Bytes read at once.
-const BUFFER: usize = 1 << 16;
 
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-    let (port, service) = (plan.port, plan.service);
+    let (port, service, listen) = (plan.port, plan.service, plan.listen.clone());
     plan.host(move || {
-        let (flows, events) = (flows.clone(), events.clone());
+        let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {
-            let listener = match TcpListener::on_port(port) {
+            let options = ListenOptions::default();
+            let listener = match &listen {
+                None => TcpListener::bind(None, port, options).map(Some),
+                Some(buckets) => TcpListener::bind_in(buckets, None, port, options),
+            };
+            let listener = match listener {
                 Ok(listener) => listener,
                 Err(e) => {
                     let _ = events.send(Event::Failed(e));
@@ -25,8 +27,10 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
             };
             let _ = events.send(Event::Ready);
             drop(events);
-            // Ends when the runtime does.
-            let _ = lane(listener, service, flows).await;
+            if let Some(listener) = listener {
+                // Ends when the runtime does.
+                let _ = lane(listener, service, flows).await;
+            }
         }
     })
 }
@@ -39,26 +43,14 @@ async fn lane(listener: TcpListener, service: Service, flows: Option<Flows>) -> 
         }
         // A connection that ends badly concerns nobody else.
         let serve = async move {
-            let _ = connection(&stream, service).await;
+            let _ = match service {
+                Service::TcpEcho => service::echo(&stream).await,
+                Service::TcpSource(size, total) => service::source(&stream, size, total).await,
+                _ => service::discard(&stream).await,
+            };
         };
         if flowlane::spawn(serve).is_err() {
             return Ok(());
-        }
-    }
-}
-
-/// Holds a buffer only while there is something to read: idle connections are many.
-async fn connection(stream: &TcpStream, service: Service) -> Result<(), SocketError> {
-    loop {
-        stream.readable().await?;
-        let mut buffer = vec![0; BUFFER];
-        while let Some(n) = stream.try_read(&mut buffer)? {
-            if n == 0 {
-                return stream.shutdown(Shutdown::Write);
-            }
-            if service == Service::TcpEcho {
-                stream.write_all(&buffer[..n]).await?;
-            }
         }
     }
 }

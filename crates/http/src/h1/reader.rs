@@ -1,0 +1,280 @@
+//! A connection's messages, one after the other, from bytes that were cut anywhere.
+
+use std::fmt::Debug;
+
+use super::{BodyDecoder, Fault, Framing, Limits, Piece, Request, Response, request, response};
+
+/// What a [`Reader`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a, H> {
+    /// A head. What follows is the body's pieces, if any, and the end.
+    Head(H),
+    /// A response before the response (status 1xx); nothing belongs to it.
+    Interim(H),
+    /// A piece of the body, never empty.
+    Data(&'a [u8]),
+    /// The message is complete.
+    End,
+}
+
+/// Bytes used and an event, if there is one.
+pub type Found<'a, H> = Result<(usize, Option<Event<'a, H>>), Fault>;
+
+/// Which messages are read: [`Requests`] or [`Responses`].
+pub trait Kind: private::Kind {}
+
+/// What a server reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Requests;
+
+/// What a client reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Responses;
+
+impl Kind for Requests {}
+impl Kind for Responses {}
+
+pub(crate) mod private {
+    use super::{Debug, Fault, Framing, Limits};
+
+    pub trait Kind {
+        type Head<'a>: Copy + Debug;
+        fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Self::Head<'a>, usize)>, Fault>;
+        /// How the body is framed; `None` for an interim response.
+        fn framing(head: &Self::Head<'_>, to_head: bool) -> Result<Option<Framing>, Fault>;
+    }
+}
+
+impl private::Kind for Requests {
+    type Head<'a> = Request<'a>;
+
+    #[inline]
+    fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'a>, usize)>, Fault> {
+        request(bytes, limits)
+    }
+
+    #[inline]
+    fn framing(head: &Request<'_>, _: bool) -> Result<Option<Framing>, Fault> {
+        Ok(Some(head.framing))
+    }
+}
+
+impl private::Kind for Responses {
+    type Head<'a> = Response<'a>;
+
+    #[inline]
+    fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Response<'a>, usize)>, Fault> {
+        response(bytes, limits)
+    }
+
+    #[inline]
+    fn framing(head: &Response<'_>, to_head: bool) -> Result<Option<Framing>, Fault> {
+        match head.status {
+            101 => Err(Fault::Switching),
+            100..200 => Ok(None),
+            _ if to_head => Ok(Some(Framing::None)),
+            _ => Ok(Some(head.framing)),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    Head,
+    Body(BodyDecoder),
+    Failed(Fault),
+}
+
+/// Reads the messages of one direction of one connection.
+///
+/// Give what arrived to [`Reader::next`] until it says `None`, then give it what arrives next. Between messages and in
+/// bodies it holds no memory.
+#[derive(Debug)]
+pub struct Reader<K> {
+    limits: Limits,
+    state: State,
+    /// The beginning of a head that has not come whole.
+    held: Vec<u8>,
+    /// The head in `held` was given out; there since only because that borrows from it.
+    spent: bool,
+    to_head: bool,
+    kind: std::marker::PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Reader<K> {
+    /// At the beginning of a connection.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            state: State::Head,
+            held: Vec::new(),
+            spent: false,
+            to_head: false,
+            kind: std::marker::PhantomData,
+        }
+    }
+
+    /// Says that the next response answers a `HEAD` request, so that it has no body. Holds for one message.
+    pub fn expect_no_body(&mut self) {
+        self.to_head = true;
+    }
+
+    /// Whether nothing of a message has come yet: the peer may end the stream here.
+    #[must_use]
+    #[inline]
+    pub fn is_between_messages(&self) -> bool {
+        matches!(self.state, State::Head) && (self.spent || self.held.is_empty())
+    }
+
+    /// Whether a body is being read.
+    #[must_use]
+    #[inline]
+    pub fn is_in_body(&self) -> bool {
+        matches!(self.state, State::Body(_))
+    }
+
+    /// Whether everything of a message came and only [`Event::End`] is left, for which no more bytes are needed.
+    #[must_use]
+    #[inline]
+    pub fn is_at_end(&self) -> bool {
+        matches!(&self.state, State::Body(decoder) if decoder.is_done())
+    }
+
+    /// The next event in `input`, and how many bytes of it were used; no event: all were used, and more are needed.
+    ///
+    /// An event may use no bytes (the end of a message without a body), so ask until there is none.
+    ///
+    /// # Errors
+    /// What is wrong with the message; from then on always the same.
+    #[inline]
+    pub fn next<'a>(&'a mut self, input: &'a [u8]) -> Found<'a, K::Head<'a>> {
+        if self.spent {
+            self.spent = false;
+            self.held = Vec::new();
+        }
+        match &mut self.state {
+            State::Body(decoder) => match decoder.decode(input) {
+                Ok((used, Piece::Data(data))) => Ok((used, Some(Event::Data(data)))),
+                Ok((used, Piece::More)) => Ok((used, None)),
+                Ok((used, Piece::End)) => {
+                    self.to_head = false;
+                    self.state = State::Head;
+                    Ok((used, Some(Event::End)))
+                }
+                Err(fault) => {
+                    self.state = State::Failed(fault);
+                    Err(fault)
+                }
+            },
+            State::Head => self.head(input),
+            State::Failed(fault) => Err(*fault),
+        }
+    }
+
+    /// A head, of which nothing was held back.
+    #[inline]
+    fn head<'a>(&'a mut self, input: &'a [u8]) -> Found<'a, K::Head<'a>> {
+        if !self.held.is_empty() {
+            return self.rest_of_head(input);
+        }
+        // Empty lines before a message are ignored (RFC 9112 §2.2).
+        let skipped = input.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(input.len());
+        match parse::<K>(&input[skipped..], 0, &self.limits, self.to_head) {
+            Ok(Some(parsed)) => {
+                let used = skipped + parsed.len;
+                Ok((used, Some(begin(&mut self.state, parsed, &self.limits))))
+            }
+            Ok(None) => {
+                self.held.extend_from_slice(&input[skipped..]);
+                Ok((input.len(), None))
+            }
+            Err(fault) => {
+                self.state = State::Failed(fault);
+                Err(fault)
+            }
+        }
+    }
+
+    /// A head, the beginning of which is held.
+    fn rest_of_head<'a>(&'a mut self, input: &[u8]) -> Found<'a, K::Head<'a>> {
+        let before = self.held.len();
+        let room = self.limits.head_bytes().saturating_sub(before);
+        self.held.extend_from_slice(&input[..input.len().min(room)]);
+        match parse::<K>(&self.held, before, &self.limits, self.to_head) {
+            Ok(Some(parsed)) => {
+                self.spent = true;
+                let used = parsed.len.saturating_sub(before);
+                Ok((used, Some(begin(&mut self.state, parsed, &self.limits))))
+            }
+            Ok(None) => Ok((input.len(), None)),
+            Err(fault) => {
+                self.state = State::Failed(fault);
+                Err(fault)
+            }
+        }
+    }
+
+    /// What the end of the stream means: the end of the message, of nothing, or a message that was cut off.
+    ///
+    /// # Errors
+    /// [`Fault::EndInHead`] and [`Fault::EndInBody`], or what was wrong before.
+    pub fn finish(&mut self) -> Result<Option<Event<'static, K::Head<'static>>>, Fault> {
+        let fault = match &self.state {
+            State::Failed(fault) => return Err(*fault),
+            State::Head if self.is_between_messages() => return Ok(None),
+            State::Head => Fault::EndInHead,
+            State::Body(decoder) if decoder.ends_with_stream() => {
+                self.state = State::Head;
+                return Ok(Some(Event::End));
+            }
+            State::Body(_) => Fault::EndInBody,
+        };
+        self.state = State::Failed(fault);
+        Err(fault)
+    }
+}
+
+/// A head that was found.
+struct Parsed<H> {
+    head: H,
+    len: usize,
+    /// `None` for an interim response.
+    framing: Option<Framing>,
+}
+
+/// Reads a head of which the first `before` bytes were looked at already.
+///
+/// Whole lines only, and only when there is a new one, so that nobody makes us read a head again for every byte.
+#[inline]
+fn parse<'a, K: Kind>(
+    bytes: &'a [u8],
+    before: usize,
+    limits: &Limits,
+    to_head: bool,
+) -> Result<Option<Parsed<K::Head<'a>>>, Fault> {
+    let limit = limits.head_bytes();
+    let bytes = &bytes[..bytes.len().min(limit)];
+    let end = match bytes.iter().rposition(|b| *b == b'\n') {
+        _ if bytes.len() == limit => limit,
+        Some(last) if last >= before => last + 1,
+        _ => return Ok(None),
+    };
+    let Some((head, len)) = K::parse(&bytes[..end], limits)? else { return Ok(None) };
+    let framing = K::framing(&head, to_head)?;
+    Ok(Some(Parsed { head, len, framing }))
+}
+
+#[inline]
+fn begin<'a, H>(state: &mut State, parsed: Parsed<H>, limits: &Limits) -> Event<'a, H> {
+    match parsed.framing {
+        None => Event::Interim(parsed.head),
+        Some(framing) => {
+            *state = State::Body(BodyDecoder::new(framing, limits));
+            Event::Head(parsed.head)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

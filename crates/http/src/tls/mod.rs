@@ -1,0 +1,97 @@
+//! TLS for servers and clients: rustls with ring, set up once, and a stream that is plain or encrypted.
+//!
+//! A [`ServerTls`] and a [`ClientTls`] are cheap to clone and shared by all lanes; what they share is looked at in
+//! handshakes only, never for data. [`Stream`] is what the rest is written against: the same code serves `http` and
+//! `https`, without a virtual call.
+//!
+//! The protocol is agreed in the handshake (ALPN, RFC 7301), and sessions are resumed with tickets (RFC 8446 §2.2,
+//! RFC 5077). Not done: client certificates, early data.
+
+mod client;
+mod server;
+mod stream;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+
+pub use client::{ClientOptions, ClientTls, Trust};
+pub use rustls::pki_types::ServerName;
+pub use server::{Identity, ServerTls};
+pub use stream::{Handshake, Stream};
+
+/// Which HTTP is spoken over a connection, or may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Alpn {
+    /// HTTP/1.1 only.
+    Http1,
+    /// HTTP/2 only.
+    Http2,
+    /// HTTP/2 if the peer can, else HTTP/1.1.
+    #[default]
+    Both,
+}
+
+impl Alpn {
+    fn names(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Self::Http1 => &[HTTP1],
+            Self::Http2 => &[HTTP2],
+            Self::Both => &[HTTP2, HTTP1],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+}
+
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+
+/// TLS could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file could not be read, or holds no certificate or key.
+    #[error("{}: {why}; a PEM file with {wanted} is needed", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What it ought to hold.
+        wanted: &'static str,
+        /// What went wrong.
+        why: String,
+    },
+    /// The certificate and the key do not go together, or cannot be used.
+    #[error("the certificate cannot be used with this key: {0}")]
+    Identity(rustls::Error),
+    /// This machine has no list of certificate authorities.
+    #[error(
+        "no certificate authorities found on this machine ({0}); name a file of them, or do without checking"
+    )]
+    NoRoots(String),
+    /// No certificate could be made.
+    #[error("making a certificate: {0}")]
+    Making(#[from] rcgen::Error),
+    /// Set-up of the library failed.
+    #[error("TLS: {0}")]
+    Library(#[from] rustls::Error),
+}
+
+/// Why a handshake failed, in the words of the counters.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The name cannot stand in a certificate.
+    #[error("'{0}' is no name that TLS can check")]
+    Name(String),
+    /// The peer does not speak TLS as we do, is not trusted, or went away.
+    #[error("TLS handshake: {0}")]
+    Failed(#[from] std::io::Error),
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The server's side: a certificate from files, or one made for the occasion.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+
+use super::{Alpn, HandshakeError, Stream, TlsError, provider};
+
+/// What a server proves itself with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// PEM files: the certificate and those that vouch for it; its key.
+    Files {
+        /// The chain, the server's own first.
+        certificates: PathBuf,
+        /// The key.
+        key: PathBuf,
+    },
+    /// A certificate made now, that nobody vouches for, for these names and addresses.
+    SelfSigned(Vec<String>),
+}
+
+/// A server's TLS, shared by its lanes.
+#[derive(Debug, Clone)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    certificate: CertificateDer<'static>,
+}
+
+impl ServerTls {
+    /// Reads or makes the certificate.
+    ///
+    /// # Errors
+    /// Files that cannot be read or do not go together.
+    pub fn new(identity: &Identity, alpn: Alpn) -> Result<Self, TlsError> {
+        let (chain, key) = match identity {
+            Identity::Files { certificates, key } => (chain(certificates)?, private_key(key)?),
+            Identity::SelfSigned(names) => {
+                let made = rcgen::generate_simple_self_signed(names.clone())?;
+                let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+                (vec![made.cert.der().clone()], key.into())
+            }
+        };
+        let certificate = chain.first().cloned().unwrap_or_else(|| CertificateDer::from(Vec::new()));
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(TlsError::Identity)?;
+        config.alpn_protocols = alpn.names();
+        config.ticketer = rustls::crypto::ring::Ticketer::new()?;
+        Ok(Self { config: Arc::new(config), certificate })
+    }
+
+    /// The server's certificate as PEM, for clients that are to trust it.
+    #[must_use]
+    pub fn certificate_pem(&self) -> String {
+        let base64 = base64(&self.certificate);
+        let lines: Vec<&str> =
+            base64.as_bytes().chunks(64).map(|l| std::str::from_utf8(l).unwrap_or_default()).collect();
+        format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+    }
+
+    /// Does the handshake of a connection that was accepted.
+    ///
+    /// # Errors
+    /// What the peer did wrong, or that it went away.
+    pub async fn accept<S>(&self, stream: S) -> Result<Stream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let stream = TlsAcceptor::from(self.config.clone()).accept(stream).await?;
+        Ok(Stream::Tls(Box::new(stream.into())))
+    }
+}
+
+/// Names of a certificate for a server on these addresses.
+pub(crate) fn names(addresses: &[IpAddr]) -> Vec<String> {
+    std::iter::once("localhost".to_owned()).chain(addresses.iter().map(ToString::to_string)).collect()
+}
+
+impl Identity {
+    /// A self-signed certificate for a server on these addresses, and for `localhost`.
+    #[must_use]
+    pub fn for_addresses(addresses: &[IpAddr]) -> Self {
+        Self::SelfSigned(names(addresses))
+    }
+}
+
+/// Certificates of a PEM file.
+pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let fault = |why: String| TlsError::File { path: path.to_owned(), wanted: "a certificate", why };
+    let chain: Vec<_> =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect).map_err(|e| fault(pem_error(&e)))?;
+    if chain.is_empty() {
+        return Err(fault("no certificate in it".to_owned()));
+    }
+    Ok(chain)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let fault =
+        |why: String| TlsError::File { path: path.to_owned(), wanted: "an unencrypted private key", why };
+    PrivateKeyDer::from_pem_file(path).map_err(|e| fault(pem_error(&e)))
+}
+
+fn pem_error(error: &rustls::pki_types::pem::Error) -> String {
+    match error {
+        rustls::pki_types::pem::Error::Io(e) => e.to_string(),
+        rustls::pki_types::pem::Error::NoItemsFound => "nothing of the kind in it".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// RFC 4648 §4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let n = (0..3).fold(0_usize, |n, i| n << 8 | usize::from(group.get(i).copied().unwrap_or(0)));
+        for i in 0..4 {
+            let digit = DIGITS[n >> (18 - 6 * i) & 63];
+            text.push(if i <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn base64() {
+        // RFC 4648 §10
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ] {
+            assert_eq!(super::base64(bytes.as_bytes()), text);
+        }
+    }
+}
