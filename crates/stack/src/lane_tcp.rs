@@ -128,6 +128,14 @@ impl Lane {
         self.tcp.register_accept(id, waker)
     }
 
+    /// The address, `None` for all of ours, and the port of a listener.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_listens_on(&self, id: ListenerId) -> Result<(Option<IpAddr>, u16), StaleError> {
+        self.tcp.listens_on(id)
+    }
+
     /// How many connections wait to be accepted, and how many handshakes are under way.
     ///
     /// # Errors
@@ -192,6 +200,12 @@ impl Lane {
     #[must_use]
     pub fn tcp_reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {
         self.rss().steer(&flow(IpProtocol::TCP, remote, local)).bucket
+    }
+
+    /// Flow hash, and its type, of what a connection from `local` to `remote` receives.
+    #[must_use]
+    pub fn tcp_hash(&self, local: Endpoint, remote: Endpoint) -> (u32, HashType) {
+        self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote))
     }
 
     /// Queues bytes to be sent; how many were taken.

@@ -3,6 +3,7 @@
 //! The rooms, in the order a packet meets them:
 //!
 //! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP.
+//! * [`kernel`]: the kernel's own sockets, where there is no link.
 //! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
@@ -22,6 +23,8 @@ pub mod bpf;
 pub mod doorbell;
 pub mod error;
 pub mod frame;
+#[cfg(not(loom))]
+pub mod kernel;
 #[cfg(not(loom))]
 pub mod mmsg;
 pub mod netdev;

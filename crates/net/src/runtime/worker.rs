@@ -25,6 +25,7 @@ use super::moving::Moves;
 use super::netisr::{Netisr, Parcel};
 use super::shared::Shared;
 use crate::context;
+use crate::kernel::Poller;
 use crate::link::Queue;
 use crate::stats::{Misdirected, SteeringStats};
 
@@ -34,6 +35,9 @@ const BURST: usize = 64;
 const EXAMPLES: usize = 8;
 
 /// What a worker does when there is nothing to do.
+///
+/// A worker that serves kernel sockets and no link sleeps at once unless told to spin: there is nothing to look at
+/// without a system call, and the call that looks can as well wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     /// Looks again at once, for ever: the shortest latency, at the price of the core.
@@ -105,12 +109,16 @@ pub(crate) struct Worker {
     pub(crate) netisr: Netisr,
     pub(crate) moves: Moves,
     pub(crate) idle: Idle,
+    /// The last turn found nothing to do.
+    pub(crate) idle_turn: bool,
     pub(crate) now: Time,
     pub(crate) turns: Turns,
     pub(crate) misdirected: Vec<Misdirected>,
     pub(crate) burst: Vec<Frame>,
     pub(crate) parcels: Vec<Parcel>,
     pub(crate) stopping: bool,
+    /// Where there are sockets of the kernel.
+    pub(crate) poller: Option<Poller>,
 }
 
 impl Worker {
@@ -120,8 +128,16 @@ impl Worker {
         while !self.stopping {
             self.now = self.shared.now();
             self.turns.all += 1;
-            if self.turn() {
-                self.turns.busy += 1;
+            let busy = self.turn();
+            self.turns.busy += u64::from(busy);
+            if self.sleeps_at_once() {
+                if !self.stopping {
+                    self.sleep();
+                }
+                continue;
+            }
+            self.idle_turn = !busy;
+            if busy {
                 idle_since = None;
                 continue;
             }
@@ -139,6 +155,7 @@ impl Worker {
     /// One turn. `true` if there was anything to do.
     fn turn(&mut self) -> bool {
         let mut busy = self.receive();
+        busy |= self.take_events();
         busy |= self.take_netisr();
         busy |= self.take_inbox();
         busy |= self.run_tasks();
@@ -172,6 +189,23 @@ impl Worker {
             self.burst = burst;
         }
         busy
+    }
+
+    /// What the kernel says about its sockets: to their lanes.
+    fn take_events(&mut self) -> bool {
+        let Some(poller) = &mut self.poller else { return false };
+        if !poller.look(self.now, self.idle_turn) {
+            return false;
+        }
+        let lanes = &mut self.lanes;
+        poller.drain(|lane, event| {
+            // Those of a lane that has moved are told again where it is now.
+            if let Some(kernel) = lanes.get_mut(lane).and_then(Option::as_mut).and_then(|l| l.kernel.as_mut())
+            {
+                kernel.on_event(event);
+            }
+        });
+        true
     }
 
     /// Asks for the memory of a burst's connections, where a lane has too many to find them in the caches.

@@ -142,6 +142,14 @@ impl Tcp {
         Ok(())
     }
 
+    /// The address, `None` for all of ours, and the port of a listener.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn listens_on(&self, id: ListenerId) -> Result<(Option<IpAddr>, u16), StaleError> {
+        self.core.listeners.get(id).map(|l| (l.local, l.port)).ok_or(StaleError)
+    }
+
     /// How many connections wait to be accepted, and how many handshakes are under way.
     ///
     /// # Errors
