@@ -30,6 +30,7 @@ mod info;
 mod input;
 mod lane;
 mod listen;
+mod look;
 mod output;
 mod pmtu;
 mod rack_tlp;
@@ -57,6 +58,7 @@ pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
+pub use look::{TcpLook, TcpRow};
 pub use stats::{DropReason, TcpStats};
 pub use table::ConnId;
 
