@@ -47,6 +47,7 @@
 mod context;
 pub mod control;
 pub mod entropy;
+mod kernel;
 pub mod link;
 mod runtime;
 mod socket;
@@ -60,13 +61,16 @@ pub use flowlane_rss::{
     Worker,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
+pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
     Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, Keepalive, ListenError,
     ListenOptions, SocketOptions, State, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
+pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, SendError, stats as stack_stats, wire};
+pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use runtime::builder::{Builder, OpenLink, StartError};
 pub use runtime::handle::{Handle, HostInfo, MoveError, Runtime};

@@ -86,6 +86,7 @@ fn lane() -> (Lane, UdpHandle) {
         rss: Arc::new(rss),
         interfaces: vec![interface],
         routes: vec![],
+        tunnels: Vec::new(),
         udp: UdpConfig::default(),
         tcp: Default::default(),
         reassembly: ReassemblyConfig::default(),

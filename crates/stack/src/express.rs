@@ -79,6 +79,8 @@ impl Lane {
             && be16(h, 40) != 0
             && (1..224).contains(&h[26])
             && h[26] != 127
+            && (self.ip.tunnels.is_empty()
+                || !self.ip.tunnels.takes_port(be16(h, 36), IpAddr::V4(dst.into())))
             && !interface.is_local_v4(src);
         if !usual {
             return Err(frame);
@@ -153,6 +155,7 @@ impl Lane {
             && total <= usize::from(interface.config.mtu)
             && !frame.is_chained()
             && self.ip.has_room()
+            && self.ip.paths.is_empty()
             && self.udp.is_open(handle);
         if !usual {
             return Err(frame);

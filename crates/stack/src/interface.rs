@@ -52,6 +52,8 @@ pub(crate) struct Interface {
     primary_v4: Option<Ipv4Addr>,
     /// The same as a number, if traffic on this interface is untagged: what the short way compares with.
     pub(crate) express: Option<u32>,
+    /// Packets have an Ethernet header here. Otherwise there is one other host, and nobody to ask for its address.
+    pub(crate) ethernet: bool,
     local: AddressSet,
     broadcasts: Vec<Ipv4Addr>,
     groups: hashbrown::HashSet<IpAddr, foldhash::fast::FixedState>,
@@ -68,6 +70,7 @@ impl Interface {
         });
         let mut this = Self {
             link_local,
+            ethernet: true,
             primary_v4,
             express: primary_v4.filter(|_| config.vlan.is_none()).map(u32::from),
             local: AddressSet::new(local),
@@ -78,6 +81,12 @@ impl Interface {
         this.groups.insert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)));
         this.groups.insert(IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)));
         this
+    }
+
+    /// An interface whose packets begin with their IP header.
+    pub(crate) fn without_ethernet(config: InterfaceConfig, seed: u64) -> Self {
+        // The short way knows Ethernet only.
+        Self { ethernet: false, express: None, ..Self::new(config, seed) }
     }
 
     /// What `address` is to this interface.

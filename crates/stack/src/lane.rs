@@ -27,14 +27,15 @@ use flowlane_sys::frame::{Frame, Pool};
 use crate::address::Endpoint;
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, LaneEvent, SendError};
-use crate::packet::{Cx, IcmpError, IpInput, Offload};
+use crate::packet::{Cx, IcmpError, IcmpErrorKind, IpInput, Offload};
 use crate::reassembly::ReassemblyConfig;
 use crate::rng::{Keyed, Rng};
 use crate::route::Route;
 use crate::stats::{DropReason, LaneStats};
-use crate::steering::steer_ip;
+use crate::steering::{steer, steer_ip};
 use crate::tcp::{Tcp, TcpConfig};
 use crate::time::Time;
+use crate::tunnel::{TunnelConfig, TunnelError, Tunnels};
 use crate::udp::{Outcome, Udp, UdpConfig};
 use crate::wire::{IpProtocol, MacAddr};
 
@@ -52,6 +53,8 @@ pub struct LaneConfig {
     pub interfaces: Vec<InterfaceConfig>,
     /// Routes beyond the networks of the interfaces.
     pub routes: Vec<Route>,
+    /// The host's tunnels: interfaces that follow `interfaces`, in this order. [`Lane::check_tunnels`] finds mistakes.
+    pub tunnels: Vec<TunnelConfig>,
     /// Limits of UDP.
     pub udp: UdpConfig,
     /// Limits and habits of TCP.
@@ -81,6 +84,10 @@ pub enum Class {
     /// Ethernet and IP were checked in another lane, and the packet is whole, if perhaps in a chain of frames: its
     /// data starts at the IP header (`ip_direct` and `ip6_direct` of FreeBSD's netisr).
     IpDirect,
+    /// Out of a tunnel, with nothing of the inner packet looked at yet: its data starts at the inner Ethernet header.
+    InnerEthernet,
+    /// As before, for a tunnel that carries IP: its data starts at the inner IP header.
+    InnerIp,
 }
 
 /// One lane.
@@ -112,10 +119,15 @@ impl Lane {
             checksum: x.checksum && y.checksum,
             segmentation: x.segmentation.min(y.segmentation),
         });
+        // What goes into a tunnel no link can cut.
+        let offload = offload.map(|o| match config.tunnels.is_empty() {
+            true => o,
+            false => Offload { segmentation: 0, ..o },
+        });
         Self {
             bucket: config.bucket,
             rss: config.rss.clone(),
-            ip: Ip::new(&config.interfaces, &config.routes, config.reassembly, [a, b]),
+            ip: Ip::new(&config.interfaces, &config.tunnels, &config.routes, config.reassembly, [a, b]),
             udp: Udp::new(config.udp, c),
             tcp: Tcp::new(config.tcp.clone(), tcp_secret(config.seed)),
             rng: Rng::new(d),
@@ -125,6 +137,18 @@ impl Lane {
             senders: Vec::new(),
             home: None,
         }
+    }
+
+    /// Looks for mistakes in a host's tunnels: the first that cannot work, by its place, and why.
+    ///
+    /// # Errors
+    /// See [`TunnelError`].
+    pub fn check_tunnels(
+        interfaces: &[InterfaceConfig],
+        tunnels: &[TunnelConfig],
+        routes: &[Route],
+    ) -> Result<(), (usize, TunnelError)> {
+        Tunnels::check(interfaces, tunnels, routes)
     }
 
     /// The bucket whose lane this is.
@@ -152,21 +176,23 @@ impl Lane {
     #[inline]
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         let frame = match class {
-            Class::Ethernet => match self.express_input(frame) {
+            Class::Ethernet | Class::InnerEthernet => match self.express_input(frame) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },
-            Class::IpDirect => frame,
+            Class::IpDirect | Class::InnerIp => frame,
         };
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
         let inbound = match class {
-            Class::Ethernet => self.ip.input(&mut cx, frame),
+            Class::Ethernet | Class::InnerEthernet => self.ip.input(&mut cx, frame),
+            Class::InnerIp => self.ip.input_ip(&mut cx, frame),
             Class::IpDirect => self.ip.input_direct(&mut cx, frame),
         };
         match inbound {
             Inbound::Done => {}
             Inbound::Transport(packet) => self.transport(now, frames, packet),
             Inbound::Whole(packet) => self.whole(now, frames, packet),
+            Inbound::Inner { frame, ethernet } => self.inner(now, frames, frame, ethernet),
             Inbound::Error(error, packet) => self.icmp_error(now, frames, &error, packet),
         }
     }
@@ -183,6 +209,20 @@ impl Lane {
         let ip = if v4 { &mut self.ip.stats.ip } else { &mut self.ip.stats.ip6 };
         ip.reassembled_elsewhere += 1;
         self.redirect(Redirect { bucket, frame: packet, class: Class::IpDirect });
+    }
+
+    /// What a tunnel carried: it has a flow of its own, and goes to that flow's lane. Ends, since each tunnel within
+    /// another has a higher level.
+    fn inner(&mut self, now: Time, frames: &Pool, mut packet: Frame, ethernet: bool) {
+        let (class, (bucket, _)) = match ethernet {
+            true => (Class::InnerEthernet, steer(&self.rss, &mut packet)),
+            false => (Class::InnerIp, steer_ip(&self.rss, &mut packet)),
+        };
+        if bucket == self.bucket {
+            return self.input(now, frames, packet, class);
+        }
+        self.ip.stats.tunnel.redirected += 1;
+        self.redirect(Redirect { bucket, frame: packet, class });
     }
 
     #[inline]
@@ -219,7 +259,14 @@ impl Lane {
             return;
         }
         let known = match IpProtocol(error.protocol) {
-            IpProtocol::UDP => self.udp.icmp_error(error),
+            IpProtocol::UDP => {
+                let known = self.udp.icmp_error(error);
+                if let (true, IcmpErrorKind::PacketTooBig(mtu)) = (known, error.kind) {
+                    let cx = Self::cx(&mut self.rng, self.offload, now, frames);
+                    self.ip.path_too_small(&cx, error.remote, mtu);
+                }
+                known
+            }
             IpProtocol::TCP => {
                 let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
                 self.tcp.icmp_error(&mut cx, error)
@@ -243,6 +290,32 @@ impl Lane {
     /// queued and what TCP has to say take turns.
     #[inline]
     pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+        loop {
+            let frame = self.next_output(now, frames)?;
+            if !self.ip.is_inner(&frame) {
+                return Some(frame);
+            }
+            if let Some(outer) = self.encapsulated(now, frames, frame) {
+                return Some(outer);
+            }
+        }
+    }
+
+    /// Sends a frame for an inner interface as its outer packet: that, if it need not wait for its next hop. Ends, since
+    /// the interface of an outer packet has a lower level.
+    #[inline(never)]
+    fn encapsulated(&mut self, now: Time, frames: &Pool, mut frame: Frame) -> Option<Frame> {
+        while self.ip.is_inner(&frame) {
+            let queued = self.ip.output_len();
+            let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            self.ip.encapsulate(&mut cx, &self.rss, frame);
+            frame = self.ip.poll_behind(queued)?;
+        }
+        Some(frame)
+    }
+
+    #[inline]
+    fn next_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
         let mut frame = None;
         if self.tcp.has_output() && (self.tcp_turn || self.ip.output_len() == 0) {
             frame = self.pull_tcp(now, frames);
@@ -260,6 +333,11 @@ impl Lane {
     /// one link, where it does not matter which link each is for.
     #[inline]
     pub fn drain_output(&mut self, now: Time, frames: &Pool, max: usize, into: &mut Vec<Frame>) -> usize {
+        if !self.ip.tunnels.is_empty() {
+            let before = into.len();
+            into.extend(std::iter::from_fn(|| self.poll_output(now, frames)).take(max));
+            return into.len() - before;
+        }
         let mut n = 0;
         while n < max && self.tcp.has_output() {
             let Some(frame) = self.poll_output(now, frames) else { break };

@@ -5,6 +5,7 @@
 //! * [`wire`]: what headers say; bytes to meaning and back.
 //! * [`Lane`]: one bucket's share of a host: frames in, frames out, sockets by handle.
 //! * `ip`: Ethernet, ARP and neighbour discovery, IPv4, IPv6, ICMP; `neighbour`, `route`, `interface`, [`address`].
+//! * [`tunnel`]: interfaces whose link is the lane's own IP output.
 //! * [`reassembly`]: fragments waiting for one another; `chain`: packets in several frames.
 //! * `express`: the short way for plain UDP over IPv4, with the same result as the long one.
 //! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
@@ -30,6 +31,7 @@ pub mod steering;
 pub mod tcp;
 pub mod time;
 pub mod timer;
+pub mod tunnel;
 pub mod udp;
 pub mod wire;
 

@@ -32,6 +32,7 @@ fn lane(mac: u8, addresses: &[&str]) -> Lane {
         rss: Arc::new(Rss::new(Key::MICROSOFT, 1)),
         interfaces: vec![interface],
         routes: vec![],
+        tunnels: Vec::new(),
         udp: UdpConfig::default(),
         tcp: Default::default(),
         reassembly: Default::default(),

@@ -49,6 +49,19 @@ impl Ip {
         }
     }
 
+    /// Takes in a packet of a tunnel whose data starts at the IP header.
+    pub(crate) fn input_ip(&mut self, cx: &mut Cx<'_>, frame: Frame) -> Inbound {
+        let Some(interface) = self.interfaces.get(usize::from(frame.meta().link)) else {
+            return self.drop(DropReason::OtherHost);
+        };
+        // As if it came to us alone.
+        let to = interface.config.mac;
+        match frame.data().first().map(|b| b >> 4) {
+            Some(4) => self.v4(cx, frame, to),
+            _ => self.v6(cx, frame, to),
+        }
+    }
+
     /// Takes in a frame whose Ethernet header another lane has checked and taken off.
     pub(crate) fn input_direct(&mut self, cx: &mut Cx<'_>, frame: Frame) -> Inbound {
         if usize::from(frame.meta().link) >= self.interfaces.len() {
@@ -73,6 +86,10 @@ impl Ip {
     /// As `put_ethernet`, for any type of payload.
     #[inline]
     pub(super) fn put_typed(&mut self, mut frame: Frame, interface: u8, dst: MacAddr, ethertype: EtherType) {
+        if !self.interfaces[usize::from(interface)].ethernet {
+            frame.meta_mut().link = interface;
+            return self.queue(frame);
+        }
         let config = &self.interfaces[usize::from(interface)].config;
         let header = EthernetHeader { dst, src: config.mac, ethertype, vlan: config.vlan.map(VlanTag::new) };
         let meta = frame.meta_mut();

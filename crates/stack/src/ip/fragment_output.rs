@@ -135,7 +135,7 @@ impl Ip {
     #[inline]
     pub(super) fn is_to_be_cut(&self, out: &IpOutput, hop: Hop) -> bool {
         let header = if out.dst.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        out.frame.chain_len() + header > usize::from(self.interfaces[usize::from(hop.interface)].config.mtu)
+        out.frame.chain_len() + header > usize::from(self.mtu_on(hop.interface, out.dst))
             && out.protocol != IpProtocol::TCP.0
             && out.frame.meta().segmentation == Segmentation::None
             && out.src.is_ipv4() == out.dst.is_ipv4()
@@ -159,7 +159,7 @@ impl Ip {
         out: IpOutput,
         hop: Hop,
     ) -> Result<(), SendError> {
-        let mtu = self.interfaces[usize::from(hop.interface)].config.mtu;
+        let mtu = self.mtu_on(hop.interface, out.dst);
         let IpOutput { mut frame, src, dst, .. } = out;
         let len = frame.chain_len();
         let ipv4 = dst.is_ipv4();

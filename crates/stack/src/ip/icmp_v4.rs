@@ -42,27 +42,36 @@ impl Ip {
                     9 | 10 | unreachable::PROHIBITED => IcmpErrorKind::Prohibited,
                     _ => IcmpErrorKind::HostUnreachable,
                 };
-                self.error_in_v4(packet, kind)
+                self.error_in_v4(cx, packet, kind)
             }
-            Icmpv4Message::TimeExceeded { .. } => self.error_in_v4(packet, IcmpErrorKind::TimeExceeded),
+            Icmpv4Message::TimeExceeded { .. } => self.error_in_v4(cx, packet, IcmpErrorKind::TimeExceeded),
             Icmpv4Message::ParameterProblem { .. } => {
-                self.error_in_v4(packet, IcmpErrorKind::ParameterProblem)
+                self.error_in_v4(cx, packet, IcmpErrorKind::ParameterProblem)
             }
             // Redirects are not followed: routes are configured (RFC 1812 section 5.2.7.2 lets a host choose).
             _ => self.drop(DropReason::IcmpUnhandled),
         }
     }
 
-    fn error_in_v4(&mut self, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
+    fn error_in_v4(&mut self, cx: &Cx<'_>, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
         self.stats.icmp.errors_received += 1;
         match Quote::parse_v4(packet.frame.data().get(HEADER_LEN..).unwrap_or_default()) {
-            Ok(quote) => self.error_about(packet, quote, kind),
+            Ok(quote) => self.error_about(cx, packet, quote, kind),
             Err(reason) => self.malformed(reason),
         }
     }
 
     /// An error about a packet that claims to be ours.
-    pub(super) fn error_about(&mut self, packet: IpInput, quote: Quote, kind: IcmpErrorKind) -> Inbound {
+    pub(super) fn error_about(
+        &mut self,
+        cx: &Cx<'_>,
+        packet: IpInput,
+        quote: Quote,
+        kind: IcmpErrorKind,
+    ) -> Inbound {
+        if !self.tunnels.is_empty() && self.tunnel_error(cx, &quote, kind) {
+            return Inbound::Done;
+        }
         let Some(quoted) = quote.start.filter(|_| self.is_local(quote.src)) else {
             return self.drop(DropReason::IcmpUnrelated);
         };

@@ -46,27 +46,27 @@ impl Ip {
                     unreachable::PROHIBITED | 5 | 6 => IcmpErrorKind::Prohibited,
                     _ => IcmpErrorKind::HostUnreachable,
                 };
-                self.error_in_v6(packet, kind)
+                self.error_in_v6(cx, packet, kind)
             }
             Icmpv6Message::PacketTooBig { mtu } => {
                 let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-                self.error_in_v6(packet, IcmpErrorKind::PacketTooBig(mtu))
+                self.error_in_v6(cx, packet, IcmpErrorKind::PacketTooBig(mtu))
             }
-            Icmpv6Message::TimeExceeded { .. } => self.error_in_v6(packet, IcmpErrorKind::TimeExceeded),
+            Icmpv6Message::TimeExceeded { .. } => self.error_in_v6(cx, packet, IcmpErrorKind::TimeExceeded),
             Icmpv6Message::ParameterProblem { code: 1, .. } => {
-                self.error_in_v6(packet, IcmpErrorKind::ProtocolUnreachable)
+                self.error_in_v6(cx, packet, IcmpErrorKind::ProtocolUnreachable)
             }
             Icmpv6Message::ParameterProblem { .. } => {
-                self.error_in_v6(packet, IcmpErrorKind::ParameterProblem)
+                self.error_in_v6(cx, packet, IcmpErrorKind::ParameterProblem)
             }
             _ => self.drop(DropReason::IcmpUnhandled),
         }
     }
 
-    fn error_in_v6(&mut self, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
+    fn error_in_v6(&mut self, cx: &Cx<'_>, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
         self.stats.icmp6.errors_received += 1;
         match Quote::parse_v6(packet.frame.data().get(HEADER_LEN..).unwrap_or_default()) {
-            Ok(quote) => self.error_about(packet, quote, kind),
+            Ok(quote) => self.error_about(cx, packet, quote, kind),
             Err(reason) => self.malformed(reason),
         }
     }

@@ -19,6 +19,7 @@ mod limit;
 mod multicast;
 mod ndp;
 mod output;
+mod path_mtu;
 mod v4;
 mod v6;
 
@@ -40,6 +41,7 @@ use crate::rng::Rng;
 use crate::route::{Route, Routes};
 use crate::stats::{DropReason, LaneStats};
 use crate::time::Time;
+use crate::tunnel::{TunnelConfig, Tunnels};
 use crate::wire::{MacAddr, Malformed};
 
 use fragment_output::Identify;
@@ -71,6 +73,13 @@ pub enum LaneEvent {
         /// and only the lane that asked has a use for it.
         create: bool,
     },
+    /// The way to a host is narrower than the link it begins on.
+    PathMtu {
+        /// The host.
+        to: IpAddr,
+        /// Longest packet, bytes.
+        mtu: u16,
+    },
 }
 
 /// What is left of a frame after Ethernet and IP.
@@ -82,6 +91,9 @@ pub(crate) enum Inbound {
     Transport(IpInput),
     /// A reassembled packet, its data from the IP header on: to be steered again, and then taken in as it is.
     Whole(Frame),
+    /// What a tunnel carried, its data from the inner Ethernet header on if `ethernet`, else from the inner IP header: to be
+    /// steered by itself.
+    Inner { frame: Frame, ethernet: bool },
     /// An error about a packet that one of our transports sent, with the message that brought it.
     Error(crate::packet::IcmpError, IpInput),
 }
@@ -94,6 +106,8 @@ pub(crate) struct Ip {
     pub(crate) neighbours: Neighbours,
     pub(crate) stats: LaneStats,
     pub(crate) reassembly: Reassembly,
+    pub(crate) tunnels: Tunnels,
+    pub(crate) paths: path_mtu::PathMtus,
     identify: Identify,
     /// Used while a packet is cut into fragments.
     pieces: Vec<Frame>,
@@ -108,14 +122,23 @@ pub(crate) struct Ip {
 
 impl Ip {
     pub(crate) fn new(
-        interfaces: &[InterfaceConfig],
+        links: &[InterfaceConfig],
+        tunnels: &[TunnelConfig],
         routes: &[Route],
         reassembly: ReassemblyConfig,
         seeds: [u64; 2],
     ) -> Self {
+        let (tunnels, inner) = Tunnels::new(links, tunnels, routes);
+        let configs: Vec<_> = links.iter().cloned().chain(inner).collect();
+        let interface = |(i, config): (usize, &InterfaceConfig)| match tunnels.carries_ethernet(i) {
+            true => Interface::new(config.clone(), seeds[0]),
+            false => Interface::without_ethernet(config.clone(), seeds[0]),
+        };
         Self {
-            routes: Routes::new(interfaces, routes),
-            interfaces: interfaces.iter().map(|c| Interface::new(c.clone(), seeds[0])).collect(),
+            routes: Routes::new(&configs, routes),
+            interfaces: configs.iter().enumerate().map(interface).collect(),
+            tunnels,
+            paths: path_mtu::PathMtus::new(seeds[1].rotate_left(41)),
             neighbours: Neighbours::new(seeds[1]),
             stats: LaneStats::default(),
             reassembly: Reassembly::new(reassembly, seeds[1].rotate_left(17)),
@@ -136,7 +159,7 @@ impl Ip {
     }
 
     #[inline]
-    fn malformed(&mut self, reason: Malformed) -> Inbound {
+    pub(crate) fn malformed(&mut self, reason: Malformed) -> Inbound {
         self.stats.drops.count_malformed(reason);
         Inbound::Done
     }
@@ -195,6 +218,7 @@ impl Ip {
             LaneEvent::Neighbour { interface, address, mac, create } => {
                 self.take_neighbour(now, (interface, address), mac, create, rng);
             }
+            LaneEvent::PathMtu { to, mtu } => self.told_path(now, to, mtu),
         }
     }
 
@@ -215,16 +239,16 @@ impl Ip {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        match (self.neighbours.next_deadline(), self.reassembly.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let all =
+            [self.neighbours.next_deadline(), self.reassembly.next_deadline(), self.paths.next_deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// Repeats requests for neighbours that did not answer, and gives up on them and on datagrams whose fragments did
     /// not all come.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.reassembly_timeouts(cx);
+        self.paths.expire(cx.now);
         while let Some(due) = self.neighbours.due(cx.now, &mut self.stats.arp) {
             match due {
                 Ok(ask) => self.ask(cx, ask),

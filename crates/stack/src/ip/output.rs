@@ -79,7 +79,7 @@ impl Ip {
     }
 
     #[inline]
-    fn send_to(&mut self, cx: &mut Cx<'_>, out: IpOutput, hop: Hop) -> Result<(), SendError> {
+    pub(crate) fn send_to(&mut self, cx: &mut Cx<'_>, out: IpOutput, hop: Hop) -> Result<(), SendError> {
         let dst = out.dst;
         let out = if out.frame.is_chained() { self.unchained(cx, out, hop) } else { out };
         if self.is_to_be_cut(&out, hop) {
@@ -93,6 +93,10 @@ impl Ip {
     /// Sends a packet with its header to the next hop, or lets it wait for that one's address.
     #[inline]
     pub(super) fn hand_to_hop(&mut self, cx: &mut Cx<'_>, hop: Hop, dst: IpAddr, frame: Frame) {
+        if !self.interfaces[usize::from(hop.interface)].ethernet {
+            self.put_ethernet(frame, hop.interface, MacAddr::ZERO);
+            return;
+        }
         if let Some(mac) = group_mac(dst) {
             self.put_ethernet(frame, hop.interface, mac);
             return;
@@ -138,6 +142,7 @@ impl Ip {
     /// Puts the IP header in front.
     #[inline]
     fn with_header(&mut self, out: IpOutput, interface: u8) -> Result<Frame, SendError> {
+        // TCP knows the way of each connection, and what is too long for the way is cut before it comes here.
         let mtu = self.interfaces[usize::from(interface)].config.mtu;
         let len = out.frame.chain_len();
         let mut frame = out.frame;
@@ -209,7 +214,7 @@ impl Ip {
     /// Largest IP packet towards `dst`, bytes.
     pub(crate) fn mtu_to(&self, dst: IpAddr) -> Option<u16> {
         let hop = self.routes.hop(dst)?;
-        Some(self.interfaces.get(usize::from(hop.interface))?.config.mtu)
+        (usize::from(hop.interface) < self.interfaces.len()).then(|| self.mtu_on(hop.interface, dst))
     }
 
     /// Whether `address` is ours on any interface.

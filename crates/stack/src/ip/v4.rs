@@ -92,7 +92,10 @@ impl Ip {
             frame,
         };
         self.stats.ip.delivered += 1;
-        if packet.frame.is_chained() && !takes_chain(header.protocol, &packet.frame) {
+        if packet.frame.is_chained()
+            && !takes_chain(header.protocol, &packet.frame)
+            && !self.tunnels.takes_protocol(header.protocol.0)
+        {
             return self.chained(cx, packet);
         }
         self.upper_v4(cx, packet)
@@ -102,9 +105,11 @@ impl Ip {
     #[inline]
     pub(super) fn upper_v4(&mut self, cx: &mut Cx<'_>, packet: IpInput) -> Inbound {
         match IpProtocol(packet.ip.protocol) {
+            IpProtocol::UDP if self.is_tunnel_udp(&packet) => self.tunnelled_udp(cx, packet),
             IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
             IpProtocol::ICMP => self.icmp_v4(cx, packet),
             IpProtocol::IGMP => self.igmp(cx, &packet),
+            _ if self.tunnels.takes_protocol(packet.ip.protocol) => self.tunnelled(cx, packet),
             _ => {
                 self.stats.ip.unknown_protocol += 1;
                 self.protocol_unreachable(cx, packet);

@@ -97,7 +97,10 @@ impl Ip {
         }
         let packet = IpInput { frame, ip };
         self.stats.ip6.delivered += 1;
-        if packet.frame.is_chained() && !takes_chain(upper.protocol, &packet.frame) {
+        if packet.frame.is_chained()
+            && !takes_chain(upper.protocol, &packet.frame)
+            && !self.tunnels.takes_protocol(upper.protocol.0)
+        {
             return self.chained(cx, packet);
         }
         self.upper_v6(cx, packet, upper.next_header_at)
@@ -107,9 +110,11 @@ impl Ip {
     #[inline]
     pub(super) fn upper_v6(&mut self, cx: &mut Cx<'_>, packet: IpInput, next_header_at: usize) -> Inbound {
         match IpProtocol(packet.ip.protocol) {
+            IpProtocol::UDP if self.is_tunnel_udp(&packet) => self.tunnelled_udp(cx, packet),
             IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
             IpProtocol::ICMPV6 => self.icmp_v6(cx, packet),
             IpProtocol::NO_NEXT => Inbound::Done,
+            _ if self.tunnels.takes_protocol(packet.ip.protocol) => self.tunnelled(cx, packet),
             _ => {
                 self.stats.ip6.unknown_protocol += 1;
                 let message = Icmpv6Message::ParameterProblem {

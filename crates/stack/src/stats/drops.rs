@@ -121,6 +121,16 @@ reasons! {
     NoHeadroom = "no-headroom", "packets without room for their headers";
     /// The lane's redirect queue is full.
     RedirectFull = "redirect-full", "packets for another lane that found the redirect queue full";
+    /// A tunnel's packet from another host, or with another key or network.
+    TunnelUnknown = "tunnel-unknown", "packets of a tunnel that is not configured";
+    /// Inside is not what the tunnel carries.
+    TunnelPayload = "tunnel-payload", "tunnel packets with something inside that the tunnel does not carry";
+    /// A control message of Geneve.
+    TunnelControl = "tunnel-control", "control messages in tunnels";
+    /// In a tunnel that its own tunnel should be in, or that leads to itself.
+    TunnelNested = "tunnel-nested", "packets in tunnels nested wrongly or too deep";
+    /// The outer packet met congestion, and the inner one's sender could not be told (RFC 6040).
+    TunnelEcn = "tunnel-ecn", "tunnel packets marked for congestion whose senders do not know marks";
     /// A frame chain where one frame is expected.
     Chained = "chained", "packets in several frames where one is expected";
 }

@@ -30,6 +30,7 @@ counters! {
         fragmented: "fragmented-packets", "output datagrams fragmented";
         fragments_created: "fragments-created", "fragments created";
         cannot_fragment: "discarded-cannot-fragment", "datagrams that can't be fragmented";
+        path_mtu: "path-mtu-reports", "reports of a way narrower than its link";
     }
 }
 

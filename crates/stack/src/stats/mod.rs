@@ -7,12 +7,14 @@
 mod drops;
 mod ip;
 mod link_layer;
+mod tunnel;
 mod udp;
 
 pub use crate::tcp::TcpStats;
 pub use drops::{DropReason, Drops};
 pub use ip::{IcmpStats, IpStats};
 pub use link_layer::{ArpStats, EthernetStats};
+pub use tunnel::TunnelStats;
 pub use udp::UdpStats;
 
 /// One counter with its names.
@@ -71,6 +73,8 @@ pub struct LaneStats {
     pub icmp: IcmpStats,
     /// ICMP for IPv6.
     pub icmp6: IcmpStats,
+    /// Tunnels of all kinds.
+    pub tunnel: TunnelStats,
     /// UDP over both.
     pub udp: UdpStats,
     /// TCP over both, with the segments it dropped.
@@ -88,6 +92,7 @@ impl LaneStats {
         self.ip6.add(&other.ip6);
         self.icmp.add(&other.icmp);
         self.icmp6.add(&other.icmp6);
+        self.tunnel.add(&other.tunnel);
         self.udp.add(&other.udp);
         self.tcp.add(&other.tcp);
         self.drops.add(&other.drops);
@@ -101,6 +106,7 @@ impl LaneStats {
         f("ip6", &self.ip6);
         f("icmp", &self.icmp);
         f("icmp6", &self.icmp6);
+        f("tunnel", &self.tunnel);
         f("udp", &self.udp);
         f("tcp", &self.tcp);
         f("drops", &self.drops);

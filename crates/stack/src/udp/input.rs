@@ -133,9 +133,14 @@ fn whole(pseudo: Sum, frame: &Frame) -> bool {
     }
 }
 
+/// Whether a datagram's checksum is right.
+pub(crate) fn is_intact(packet: &IpInput) -> bool {
+    whole(pseudo(packet.ip.src, packet.ip.dst, packet.frame.chain_len()), &packet.frame)
+}
+
 /// The pseudo-header's sum for a datagram of `len` bytes.
 #[inline]
-pub(super) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
+pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
     match (src, dst) {
         (IpAddr::V4(s), IpAddr::V4(d)) => Sum::pseudo_v4(s, d, IpProtocol::UDP, len as u16),
         (IpAddr::V6(s), IpAddr::V6(d)) => Sum::pseudo_v6(s, d, IpProtocol::UDP, len as u32),

@@ -18,7 +18,7 @@ mod table;
 pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
 
 pub(crate) use home_port::FIRST as FIRST_HOME_PORT;
-pub(crate) use input::Outcome;
+pub(crate) use input::{Outcome, is_intact, pseudo};
 
 use crate::address::Endpoint;
 use crate::packet::IcmpErrorKind;

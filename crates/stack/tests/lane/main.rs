@@ -5,5 +5,7 @@ mod echo;
 mod fragments;
 mod hostile;
 mod net;
+mod path_mtu;
 mod resolution;
 mod tcp;
+mod tunnels;

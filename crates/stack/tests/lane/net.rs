@@ -11,6 +11,7 @@ use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::steering::steer;
 use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::time::Time;
+use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
 use flowlane_stack::wire::MacAddr;
 use flowlane_stack::{Class, InterfaceConfig, Lane, LaneConfig, Route};
@@ -64,6 +65,7 @@ pub(crate) struct Plan {
     pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) offload: Offload,
+    pub(crate) tunnels: Vec<TunnelConfig>,
 }
 
 impl Plan {
@@ -81,6 +83,7 @@ impl Plan {
             tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
             offload: Offload::default(),
+            tunnels: Vec::new(),
         }
     }
 
@@ -109,6 +112,7 @@ impl Plan {
                     rss: rss.clone(),
                     interfaces: vec![config.clone()],
                     routes: routes.into_iter().collect(),
+                    tunnels: self.tunnels.clone(),
                     udp: self.limits,
                     tcp: self.tcp.clone(),
                     reassembly: self.reassembly,
@@ -130,10 +134,16 @@ impl Host {
         self.lanes[usize::from(bucket.0)].input(now, pool, frame, Class::Ethernet);
     }
 
-    /// Redirects and news between the lanes.
-    fn settle(&mut self, now: Time, pool: &Pool) {
+    /// Redirects and news between the lanes, until there are none: what one lane hands over may make another hand over.
+    pub(crate) fn settle(&mut self, now: Time, pool: &Pool) {
+        while self.settle_once(now, pool) {}
+    }
+
+    fn settle_once(&mut self, now: Time, pool: &Pool) -> bool {
+        let mut redirected = false;
         for i in 0..self.lanes.len() {
             while let Some(r) = self.lanes[i].poll_redirect() {
+                redirected = true;
                 self.lanes[usize::from(r.bucket.0)].input(now, pool, r.frame, r.class);
             }
             while let Some(event) = self.lanes[i].poll_event() {
@@ -144,6 +154,7 @@ impl Host {
                 }
             }
         }
+        redirected
     }
 
     /// Everything that the host wants to send.

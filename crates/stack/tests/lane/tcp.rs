@@ -22,13 +22,13 @@ fn hosts(buckets: usize) -> Net {
 
 impl Host {
     /// A listener on `port` in every lane.
-    fn listen_all(&mut self, port: u16) -> Vec<ListenerId> {
+    pub(crate) fn listen_all(&mut self, port: u16) -> Vec<ListenerId> {
         let listen = |l: &mut flowlane_stack::Lane| l.tcp_listen(None, port, ListenOptions::default());
         self.lanes.iter_mut().map(|l| listen(l).unwrap()).collect()
     }
 
     /// Every connection that waits, with the number of its lane.
-    fn accept_all(&mut self, listeners: &[ListenerId]) -> Vec<(usize, Accepted)> {
+    pub(crate) fn accept_all(&mut self, listeners: &[ListenerId]) -> Vec<(usize, Accepted)> {
         let mut all = Vec::new();
         for (i, (lane, listener)) in self.lanes.iter_mut().zip(listeners).enumerate() {
             while let Some(accepted) = lane.tcp_accept(*listener).unwrap() {
@@ -40,7 +40,7 @@ impl Host {
 }
 
 impl Net {
-    fn connect(&mut self, lane: usize, to: &str) -> Result<ConnId, ConnectError> {
+    pub(crate) fn connect(&mut self, lane: usize, to: &str) -> Result<ConnId, ConnectError> {
         self.a.lanes[lane].tcp_connect(self.now, &self.pool, Connect::to(end(to)))
     }
 
@@ -50,7 +50,7 @@ impl Net {
         self.run();
     }
 
-    fn hear(&mut self, client: bool, lane: usize, id: ConnId) -> Result<Vec<u8>, RecvError> {
+    pub(crate) fn hear(&mut self, client: bool, lane: usize, id: ConnId) -> Result<Vec<u8>, RecvError> {
         let host = if client { &mut self.a } else { &mut self.b };
         let mut into = vec![0; 1 << 16];
         let n = host.lanes[lane].tcp_recv(self.now, &self.pool, id, &mut into)?;

@@ -1,0 +1,189 @@
+//! Encapsulation: from a frame for an inner interface to an outer packet in the same frame.
+//!
+//! It happens when the frame is pulled: an inner frame stands in the lane's output queue as any other does, and its turn
+//! is that of the outer packet it becomes. The outer headers go into the frame's headroom.
+//!
+//! * **Source port** of VXLAN and Geneve: made from the inner packet's flow hash, so that all of a flow goes one way, and
+//!   flows are spread over the receiver's queues (RFC 7348 section 5). Fragments carry the hash of their whole packet.
+//! * **MTU**: what is longer than the way to the far side allows leaves in outer fragments, cut here; never because of the
+//!   MTU that the tunnel has by default.
+//! * **ECN** is copied out (RFC 6040 section 4.1), the rest of the traffic class is not: outer packets are of class 0.
+//! * **DF** is set on outer IPv4 packets, and what ICMP says of the way is remembered (`ip/path_mtu.rs`).
+
+use flowlane_rss::{HashType, Rss};
+use flowlane_sys::frame::{Checksum, Frame, Segmentation};
+
+use super::{LEAST_MTU, Tunnel, TunnelKind, ecn, gre};
+use crate::chain;
+use crate::ip::Ip;
+use crate::packet::{Cx, IpOutput};
+use crate::stats::DropReason;
+use crate::steering::rss_flow;
+use crate::udp;
+use crate::wire::udp::{HEADER_LEN, UdpHeader, nonzero};
+use crate::wire::{EtherType, GeneveHeader, IpProtocol, VxlanHeader, classify, classify_ip};
+
+/// First of the outer source ports (RFC 7348 section 5: the dynamic ones).
+const FIRST_PORT: u16 = 49_152;
+
+impl Ip {
+    /// Whether a frame from the output queue is for an inner interface.
+    #[inline]
+    pub(crate) fn is_inner(&self, frame: &Frame) -> bool {
+        self.tunnels.is_tunnel(frame.meta().link)
+    }
+
+    /// Puts the outer headers in front of a frame for an inner interface and sends it: behind the first `queued` frames of
+    /// the output queue. What cannot go is dropped and counted.
+    pub(crate) fn encapsulate(&mut self, cx: &mut Cx<'_>, rss: &Rss, mut frame: Frame) {
+        let Some(tunnel) = self.tunnels.get(frame.meta().link) else {
+            return self.stats.drops.count(DropReason::NoRoute);
+        };
+        let Some(hop) = self.routes.hop(tunnel.remote) else {
+            return self.stats.drops.count(DropReason::NoRoute);
+        };
+        if self.tunnels.level(hop.interface) >= tunnel.level {
+            return self.stats.drops.count(DropReason::TunnelNested);
+        }
+        let ethernet = tunnel.kind.is_ethernet();
+        let at = ecn::ip_at(frame.data(), ethernet);
+        let class = at.map_or(0, |at| ecn::traffic_class(frame.data(), at) & ecn::MASK);
+        if let Some(at) = at.filter(|_| frame.meta().checksum == Checksum::Partial) {
+            complete(&mut frame, at);
+        }
+        let hash = flow_hash(rss, &frame, ethernet);
+        let meta = frame.meta_mut();
+        meta.checksum = Checksum::InPacket;
+        meta.segmentation = Segmentation::None;
+        (meta.hash, meta.hash_type) = (0, 0);
+        meta.vlan = None;
+        let len = frame.chain_len() as u64;
+        let Some(protocol) = push_header(&tunnel, &mut frame, hash) else {
+            return self.stats.drops.count(DropReason::NoHeadroom);
+        };
+        let out = IpOutput {
+            frame,
+            src: tunnel.local,
+            dst: tunnel.remote,
+            protocol: protocol.0,
+            hop_limit: tunnel.hop_limit,
+            traffic_class: class,
+            dont_fragment: true,
+        };
+        // Counted where it fails.
+        if self.send_to(cx, out, hop).is_ok() {
+            self.stats.tunnel.sent += 1;
+            self.stats.tunnel.sent_bytes += len;
+        }
+    }
+
+    /// Longest IP packet on an interface, bytes: of a tunnel, as long as the way to its far side allows.
+    pub(crate) fn interface_mtu(&self, interface: u8) -> u16 {
+        let mtu = self.interfaces.get(usize::from(interface)).map_or(0, |i| i.config.mtu);
+        match self.tunnels.get(interface) {
+            Some(tunnel) if tunnel.follows_path && !self.paths.is_empty() => {
+                match self.paths.get(tunnel.remote) {
+                    Some(path) => mtu.min(path.saturating_sub(tunnel.overhead).max(LEAST_MTU)),
+                    None => mtu,
+                }
+            }
+            _ => mtu,
+        }
+    }
+}
+
+/// Puts everything between the outer IP header and the inner packet in front; says what it is.
+fn push_header(tunnel: &Tunnel, frame: &mut Frame, hash: u32) -> Option<IpProtocol> {
+    match tunnel.kind {
+        TunnelKind::IpInIp => Some(match version(frame) {
+            4 => IpProtocol::IPV4,
+            _ => IpProtocol::IPV6,
+        }),
+        TunnelKind::Gre { key, ethernet } => {
+            let header = gre(key, tunnel.checksum, inner_type(frame, ethernet));
+            let chained = frame.is_chained();
+            header.emit(frame.push_front(header.header_len())?);
+            if chained && tunnel.checksum {
+                frame.data_mut().get_mut(4..6)?.fill(0);
+                let sum = chain::sum(frame).finish();
+                frame.data_mut().get_mut(4..6)?.copy_from_slice(&sum.to_be_bytes());
+            }
+            Some(IpProtocol::GRE)
+        }
+        TunnelKind::Vxlan { vni, port } => {
+            VxlanHeader { vni }.emit(frame.push_front(crate::wire::vxlan::HEADER_LEN)?);
+            push_udp(tunnel, frame, source_port(hash), port)
+        }
+        TunnelKind::Geneve { vni, port, ethernet } => {
+            let header = GeneveHeader { protocol: inner_type(frame, ethernet), vni, control: false };
+            header.emit(frame.push_front(crate::wire::geneve::HEADER_LEN)?);
+            push_udp(tunnel, frame, source_port(hash), port)
+        }
+    }
+}
+
+fn push_udp(tunnel: &Tunnel, frame: &mut Frame, src_port: u16, dst_port: u16) -> Option<IpProtocol> {
+    let len = frame.chain_len() + HEADER_LEN;
+    // What the length field cannot say cannot be sent.
+    let header = UdpHeader { src_port, dst_port, len: u16::try_from(len).ok()?, checksum: 0 };
+    header.emit(frame.push_front(HEADER_LEN)?);
+    if tunnel.checksum {
+        let sum = udp::pseudo(tunnel.local, tunnel.remote, len);
+        let checksum = nonzero(sum.combine(chain::sum(frame), 0).finish());
+        frame.data_mut().get_mut(6..8)?.copy_from_slice(&checksum.to_be_bytes());
+    }
+    Some(IpProtocol::UDP)
+}
+
+fn version(frame: &Frame) -> u8 {
+    frame.data().first().map_or(0, |b| b >> 4)
+}
+
+fn inner_type(frame: &Frame, ethernet: bool) -> EtherType {
+    match (ethernet, version(frame)) {
+        (true, _) => EtherType::TRANSPARENT_ETHERNET,
+        (false, 4) => EtherType::IPV4,
+        (false, _) => EtherType::IPV6,
+    }
+}
+
+/// One of 16384 ports. The multiplication mixes, so that the low bits, which choose the receiver's queue by way of its own
+/// hash, depend on all of the hash.
+pub(super) fn source_port(hash: u32) -> u16 {
+    FIRST_PORT + (hash.wrapping_mul(0x9e37_79b1) >> 18) as u16
+}
+
+/// The hash of a frame's flow: as its sender attached it, or computed.
+fn flow_hash(rss: &Rss, frame: &Frame, ethernet: bool) -> u32 {
+    if frame.meta().hash_type != HashType::None.as_u8() {
+        return frame.meta().hash;
+    }
+    let flow = if ethernet { classify(frame.data()).flow() } else { classify_ip(frame.data()) };
+    flow.map_or(0, |flow| rss.transmit_hash(&rss_flow(&flow)).0)
+}
+
+/// Computes a transport checksum that was left to the link: no link will see it. The IP packet begins at `at`.
+fn complete(frame: &mut Frame, at: usize) {
+    let Some(h) = frame.data().get(at..).and_then(<[u8]>::first_chunk::<20>) else { return };
+    let (header_len, protocol) = match h[0] >> 4 {
+        4 => (usize::from(h[0] & 15) * 4, h[9]),
+        _ => (crate::wire::ipv6::HEADER_LEN, h[6]),
+    };
+    let field = match IpProtocol(protocol) {
+        IpProtocol::UDP => 6,
+        IpProtocol::TCP => 16,
+        _ => return,
+    };
+    let start = at + header_len;
+    if !frame.trim_front(start) {
+        return;
+    }
+    // The field holds the sum of the pseudo-header, which so gets into the sum of everything.
+    let checksum = chain::sum(frame).finish();
+    let checksum = if field == 6 { nonzero(checksum) } else { checksum };
+    if let Some(field) = frame.data_mut().get_mut(field..field + 2) {
+        field.copy_from_slice(&checksum.to_be_bytes());
+    }
+    // The bytes were there a moment ago.
+    let _ = frame.push_front(start);
+}
