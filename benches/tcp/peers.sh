@@ -32,6 +32,7 @@ ip -n $ns-tap addr add 10.11.2.2/24 dev tap0
 ip -n $ns-tap addr add fd00:11:2::2/64 dev tap0 nodad
 ip -n $ns-tap link set tap0 up
 worst=0
+report=$(mktemp)
 
 # The kernel's echo, sink and source in a namespace, both families.
 for where in $ns $ns-tap; do
@@ -42,6 +43,20 @@ for where in $ns $ns-tap; do
 done
 sleep 1
 
+say() {
+    python3 - "$report" "$@" <<'P'
+import json, sys
+d = json.load(open(sys.argv[1]))
+c, link, target = d["counts"], *sys.argv[2:]
+if d["mode"] == "connect":
+    print(f"{link:10} {target:22} short  {c['completed']} of {c['begun']} connections completed")
+else:
+    rate = max(d["written-bits-per-second"], d["read-bits-per-second"]) / 1e9
+    print(f"{link:10} {target:22} {d['mode']:6} {c['bytes-written']:>12} written {c['bytes-read']:>12} read "
+          f"{rate:6.2f} Gbit/s {d['segments']['retransmitted']:>6} resent")
+P
+}
+
 # Name of the link, namespace of ours, how the link is named.
 check() {
     local link=$1 inside=$2 spec=$3 v target
@@ -51,12 +66,8 @@ check() {
             target="$v:$port"
             if $inside "$flowlane" load tcp "$target" --mode "$kind" --connections 1 --total "$size" --duration 10m \
                 --timeout 60s --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet \
-                --fail 'failed > 0' --fail 'unfinished > 0' --fail 'completed < 1' --json >/tmp/flpeers.json; then
-                python3 -c '
-import json, sys
-d = json.load(open("/tmp/flpeers.json")); c = d["counts"]
-print(f"{sys.argv[1]:10} {sys.argv[2]:22} {d["mode"]:6} {c["bytes-written"]:>12} written {c["bytes-read"]:>12} read  {max(d["written-bits-per-second"], d["read-bits-per-second"]) / 1e9:6.2f} Gbit/s  {d["segments"]["retransmitted"]:>6} resent")
-' "$link" "$target"
+                --fail 'failed > 0' --fail 'unfinished > 0' --fail 'completed < 1' --json >"$report"; then
+                say "$link" "$target"
             else
                 echo "$link $target $kind: FAILED"
                 worst=1
@@ -64,13 +75,9 @@ print(f"{sys.argv[1]:10} {sys.argv[2]:22} {d["mode"]:6} {c["bytes-written"]:>12}
         done
         if $inside "$flowlane" load tcp "$v:7000" --mode connect --rate 2k --connections 5k --duration 5s --timeout 20s \
             --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet --fail 'failed > 0' \
-            --fail 'unfinished > 0' --fail 'completed < 10000' --json >/tmp/flpeers.json ||
-            grep -q '"slipped": true' /tmp/flpeers.json; then
-            python3 -c '
-import json, sys
-c = json.load(open("/tmp/flpeers.json"))["counts"]
-print(f"{sys.argv[1]:10} {sys.argv[2]:22} short  {c["completed"]} of {c["begun"]} connections completed")
-' "$link" "$v"
+            --fail 'unfinished > 0' --fail 'completed < 10000' --json >"$report" ||
+            grep -q '"slipped": true' "$report"; then
+            say "$link" "$v"
         else
             echo "$link $v short connections: FAILED"
             worst=1
@@ -93,5 +100,5 @@ case $got in
     "/hello from bucket "*) echo "curl        $got" ;;
     *) echo "curl: FAILED: $got"; worst=1 ;;
 esac
-rm -f /tmp/flpeers.json
+rm -f "$report"
 exit $worst
