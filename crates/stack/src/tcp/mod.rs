@@ -30,6 +30,7 @@ mod info;
 mod input;
 mod lane;
 mod listen;
+mod look;
 mod memory;
 mod output;
 mod pmtu;
@@ -60,6 +61,7 @@ pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use expect::Expected;
 pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
+pub use look::{TcpLook, TcpRow};
 pub use stats::{DropReason, TcpStats};
 pub use table::ConnId;
 
