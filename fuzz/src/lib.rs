@@ -6,6 +6,7 @@
 
 pub mod bytes;
 pub mod classify;
+pub mod http1;
 pub mod lane;
 pub mod reassembly;
 pub mod rss_key_hex;
@@ -16,10 +17,11 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
     ("reassembly", reassembly::run),
     ("rss_key_hex", rss_key_hex::run),
+    ("http1", http1::run),
 ];
