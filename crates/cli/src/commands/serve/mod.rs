@@ -160,7 +160,9 @@ fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bo
 
 /// Says that packets are answered from now on, and how.
 fn announce(plan: &Plan, control: Option<&Control>) {
-    let addresses: Vec<String> = plan.addresses.iter().map(|a| a.address().to_string()).collect();
+    let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
+    let addresses: Vec<String> =
+        plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
     eprintln!(
         "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",
