@@ -211,10 +211,10 @@ fn new_lane(network: &Network, settings: &Settings) -> Lane {
         rss: one_bucket(),
         interfaces: vec![interface],
         routes: routes.collect(),
+        tunnels: Vec::new(),
         udp: UdpConfig::default(),
         tcp: settings.tcp.clone(),
         reassembly: ReassemblyConfig::default(),
-        tunnels: Vec::new(),
         // Not secret: the same script must give the same packets.
         seed: [1, 2, 3, 4],
     })

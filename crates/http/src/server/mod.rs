@@ -144,11 +144,24 @@ impl Server {
     /// # Errors
     /// When the listener cannot accept.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), SocketError> {
+        self.serve_each(listener, |_| {}).await
+    }
+
+    /// As [`Server::serve`], and tells of each connection before it is served.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub async fn serve_each(
+        &self,
+        listener: TcpListener,
+        mut each: impl FnMut(&TcpStream) + Send,
+    ) -> Result<(), SocketError> {
         let index = flowlane::current().map_or(0, |lane| usize::from(lane.bucket.0));
         let lane = Lane { server: self.inner.clone(), index: index % self.inner.lanes.len() };
         let limit = self.inner.options.connections_per_lane;
         loop {
             let stream = listener.accept().await?;
+            each(&stream);
             let cells = lane.cells();
             cells.add(Counter::Connections, 1);
             if cells.open() > limit {

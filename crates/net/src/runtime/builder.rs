@@ -452,6 +452,7 @@ fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port]) -> HostView {
             .filter_map(|i| ports.iter().position(|p| p.host == h && usize::from(p.link) == i))
             .collect(),
         stats: Default::default(),
+        crowded: false,
     }
 }
 

@@ -8,8 +8,9 @@ use super::listen::Listeners;
 use super::recv_buffer::Inflow;
 use super::segment::pseudo;
 use super::stats::{DropReason, TcpStats};
-use super::table::{Found, Tuple, TupleTable};
+use super::table::{ConnId, Tuple};
 use super::time_wait::TimeWaits;
+use super::tuple_table::{Found, TupleTable};
 use super::{Seq, TCP, output};
 use crate::packet::{Cx, IpOutput, Offload};
 use crate::rng::Keyed;
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
+    /// Connections whose writers wait for memory, in turn.
+    pub(crate) starved: VecDeque<ConnId>,
 }
 
 /// Spare boxes a lane keeps.
@@ -73,6 +76,7 @@ impl Core {
             spare_rings: 0,
             inflows: Vec::new(),
             established: 0,
+            starved: VecDeque::new(),
             config,
         }
     }

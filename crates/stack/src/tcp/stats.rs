@@ -208,6 +208,8 @@ counters! {
     keepalive_probes_sent,
     /// Connections dropped by keep-alive.
     keepalive_drops,
+    /// Writes that had to wait for memory of the lane.
+    memory_waits,
     /// SYNs remembered.
     syncache_added,
     /// SYN-ACKs sent again.

@@ -50,7 +50,7 @@ impl Connection {
         let result = if seg.seq == self.rcv_nxt {
             self.take_in_order(core, &mut rx, seg)
         } else {
-            self.take_early(core, &mut rx, seg)
+            self.take_early(core, cx, &mut rx, seg)
         };
         core.memory = core.memory + rx.memory() - before;
         let has_data = rx.queued > 0;
@@ -122,7 +122,7 @@ impl Connection {
 
     /// RFC 9293 §3.10.7.4: "segments with higher beginning sequence numbers SHOULD be held for later processing",
     /// SHLD-31; the bounds are counted.
-    fn take_early(&mut self, core: &mut Core, rx: &mut Inflow, seg: &mut Segment) -> Step {
+    fn take_early(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         // RFC 5681 §4.2: a segment out of order is answered at once.
         self.set(Flags::ACK_NOW);
         core.stats.out_of_order_packets += u64::from(seg.merged);
@@ -132,7 +132,7 @@ impl Connection {
         if full {
             return Err(Stop::Drop(DropReason::ReassemblyFull));
         }
-        if core.memory >= core.config.max_memory {
+        if core.is_full(cx) {
             return Err(Stop::Drop(DropReason::LaneMemory));
         }
         let mut seq = seg.seq;
