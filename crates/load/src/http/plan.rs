@@ -365,9 +365,7 @@ impl Pool {
             {
                 return bad("pipelining is for requests without a body");
             }
-            Version::Http2 { .. } if self.read_rate.is_some() || self.write_rate.is_some() => {
-                return bad("slow readers and writers speak HTTP/1.1");
-            }
+            Version::Http2 { .. } => return bad("HTTP/2 is not spoken by the generator yet: HTTP/1.1 is"),
             _ => {}
         }
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {

@@ -21,8 +21,6 @@ pub(super) struct Prepared {
     body: Body,
     /// Whether the answer has no body (HEAD).
     pub(super) to_head: bool,
-    /// Path, for HTTP/2.
-    pub(super) path: Arc<str>,
 }
 
 impl Prepared {
@@ -46,7 +44,6 @@ impl Prepared {
             last: bytes(true),
             body: if small.is_some() { Body::None } else { request.body.clone() },
             to_head: request.method == "HEAD",
-            path: path.into(),
         })
     }
 
