@@ -47,6 +47,7 @@ request = [{ body = "text" }]
 connections = 2
 requests = 50
 think = ["1s", "2s"]
+http2 = 10
 insecure = true
 target = [{ url = "https://127.0.0.1:8443" }]
 "#;
@@ -67,7 +68,7 @@ fn everything_is_understood() {
     assert_eq!(a.requests[1].body, Body::Generated(2000));
     assert_eq!((a.requests[1].method.as_str(), b.requests[0].method.as_str()), ("PUT", "POST"));
     assert_eq!(a.requests[0].checks.length, Some(5));
-    assert_eq!(c.version, Version::Http1 { pipeline: 1 });
+    assert_eq!(c.version, Version::Http2 { streams: 10 });
     assert_eq!((plan.timeout, plan.max_body), (Duration::from_secs(2), 1 << 20));
     assert_eq!((plan.phases[0].from, plan.phases[0].to, plan.phases[0].measured), (0.0, 1.0, false));
     assert_eq!((plan.phases[1].from, plan.phases[1].to, plan.phases[1].measured), (1.0, 1.0, true));
