@@ -6,6 +6,7 @@
 mod hash;
 mod netisr;
 mod pool;
+mod reassembly;
 mod source;
 mod table;
 mod udp;
@@ -61,6 +62,11 @@ enum What {
         #[command(flatten)]
         common: Common,
     },
+    /// Fragments put together: with few and many datagrams pending, beside whole packets, and in a flood.
+    Reassembly {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Frames taken from and given back to a pool, here and from another worker.
     Pool {
         #[command(flatten)]
@@ -77,6 +83,7 @@ impl Bench {
                 None => (common.clone(), udp::run(&common, &options)?),
             },
             What::Netisr { common } => (common.clone(), netisr::run(&common)?),
+            What::Reassembly { common } => (common.clone(), reassembly::run(&common)?),
             What::Pool { common } => (common.clone(), pool::run(&common)?),
         };
         report.print(common.json)
