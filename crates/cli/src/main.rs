@@ -10,6 +10,7 @@ mod exit;
 mod interrupt;
 mod link;
 mod progress;
+mod reassembly;
 mod steering;
 mod tunnel;
 mod units;
