@@ -7,6 +7,9 @@
 //!
 //! Over TCP it writes, reads, echoes, connects or holds connections, and accounts for every connection: [`tcp`].
 //!
+//! Over HTTP it asks, checks what is answered, and measures from the moment a request was to be sent: [`http`], and
+//! [`scenario`] for files that say what.
+//!
 //! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
 //! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
 //! [`report`] (everything a run says), [`units`] (numbers as people type them).
@@ -15,12 +18,14 @@
 pub mod clients;
 pub mod flows;
 mod gate;
+pub mod http;
 mod lane;
 pub mod load;
 pub mod order;
 pub mod outcome;
 pub mod payload;
 pub mod report;
+pub mod scenario;
 pub mod schedule;
 pub mod tcp;
 pub mod threshold;

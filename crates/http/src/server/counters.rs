@@ -1,0 +1,241 @@
+//! What a lane's server counted.
+//!
+//! Each lane has cells of its own that only it writes, with plain loads and stores; others may read them at any time.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::h1::Fault;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident, $machine:literal, $text:literal;)+) => {
+        /// What is counted, faults of HTTP/1 messages aside.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Counter {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Counter {
+            /// Every counter, in order.
+            pub const ALL: [Self; [$($machine),+].len()] = [$(Self::$name),+];
+
+            /// Name for machines.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $machine,)+ }
+            }
+
+            /// Words for people.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted.
+    Connections, "connections", "connections accepted";
+    /// Connections that ended.
+    Ended, "connections-ended", "connections ended";
+    /// Handshakes of TLS done.
+    Handshakes, "tls-handshakes", "TLS handshakes";
+    /// Of these, sessions taken up again.
+    Resumed, "tls-resumed", "TLS sessions resumed";
+    /// Connections that spoke HTTP/2.
+    Http2, "http2-connections", "connections with HTTP/2";
+    /// Requests of which the head came whole.
+    Requests, "requests", "requests";
+    /// Answers with a status 2xx.
+    Success, "answers-2xx", "answers 2xx";
+    /// Answers with a status 3xx.
+    Redirection, "answers-3xx", "answers 3xx";
+    /// Answers with a status 4xx.
+    ClientError, "answers-4xx", "answers 4xx";
+    /// Answers with a status 5xx.
+    ServerError, "answers-5xx", "answers 5xx";
+    /// Bytes received, TLS not counted.
+    BytesIn, "bytes-in", "bytes received";
+    /// Bytes sent, TLS not counted.
+    BytesOut, "bytes-out", "bytes sent";
+    /// Requests that waited for a stall to end.
+    Stalled, "stalled", "requests that came in a stall";
+    /// Connections closed for being idle: no fault.
+    IdleTimeout, "idle-timeouts", "connections closed for being idle";
+    /// Connections beyond the limit of a lane.
+    TooMany, "too-many-connections", "connections beyond the limit";
+    /// TLS handshakes that failed.
+    HandshakeFailed, "tls-failed", "TLS handshakes failed";
+    /// Heads, or handshakes, that did not come in time.
+    HeadTimeout, "head-timeouts", "heads and handshakes that took too long";
+    /// Bodies that stopped coming.
+    BodyTimeout, "body-timeouts", "bodies that stopped coming";
+    /// Peers that stopped reading.
+    WriteTimeout, "write-timeouts", "peers that stopped reading";
+    /// Connections that the peer or the network ended badly.
+    Lost, "connections-lost", "connections lost";
+    /// Requests without the one `Host` that they must have.
+    NoHost, "no-host", "requests without one Host";
+    /// Bodies longer than allowed.
+    BodyTooLong, "body-too-long", "bodies longer than allowed";
+    /// Files that could not be read to their end.
+    FileFailed, "file-failed", "files that could not be read to their end";
+    /// Connections that ended by an error of HTTP/2.
+    Http2Failed, "http2-failed", "connections ended by an error of HTTP/2";
+}
+
+/// Counters that are errors begin here.
+const FIRST_ERROR: usize = Counter::TooMany as usize;
+const COUNTERS: usize = Counter::ALL.len();
+const CELLS: usize = COUNTERS + Fault::ALL.len();
+
+/// A lane's cells. Alignment keeps lanes out of each other's cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Cells([AtomicU64; CELLS]);
+
+impl Cells {
+    pub(crate) fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; CELLS])
+    }
+
+    /// Only by the worker that holds the lane.
+    #[inline]
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        let cell = &self.0[counter as usize];
+        cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    pub(crate) fn fault(&self, fault: Fault) {
+        let cell = &self.0[COUNTERS + fault.index()];
+        cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Counts an answer by the class of its status.
+    #[inline]
+    pub(crate) fn answer(&self, status: u16) {
+        self.add(
+            match status {
+                0..300 => Counter::Success,
+                300..400 => Counter::Redirection,
+                400..500 => Counter::ClientError,
+                _ => Counter::ServerError,
+            },
+            1,
+        );
+    }
+
+    /// Connections that are open now.
+    pub(crate) fn open(&self) -> u64 {
+        let read = |counter: Counter| self.0[counter as usize].load(Relaxed);
+        read(Counter::Connections).saturating_sub(read(Counter::Ended))
+    }
+
+    pub(crate) fn read(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (value, cell) in counts.0.iter_mut().zip(&self.0) {
+            *value = cell.load(Relaxed);
+        }
+        counts
+    }
+}
+
+/// What was counted, of one lane or of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts([u64; CELLS]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; CELLS])
+    }
+}
+
+impl Counts {
+    /// One counter.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.0[counter as usize]
+    }
+
+    /// Requests that had this fault.
+    #[must_use]
+    pub fn fault(&self, fault: Fault) -> u64 {
+        self.0[COUNTERS + fault.index()]
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.get(Counter::Connections).saturating_sub(self.get(Counter::Ended))
+    }
+
+    /// Answers of every status.
+    #[must_use]
+    pub fn answers(&self) -> u64 {
+        [Counter::Success, Counter::Redirection, Counter::ClientError, Counter::ServerError]
+            .iter()
+            .map(|c| self.get(*c))
+            .sum()
+    }
+
+    /// Errors of every kind.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.0[FIRST_ERROR..].iter().sum()
+    }
+
+    /// Each counter that is no error: name for machines, words for people, value.
+    pub fn each_count(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        Counter::ALL[..FIRST_ERROR].iter().map(|c| (c.name(), c.text(), self.get(*c)))
+    }
+
+    /// Each kind of error: name for machines, value.
+    pub fn each_error(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counters = Counter::ALL[FIRST_ERROR..].iter().map(|c| (c.name(), self.get(*c)));
+        counters.chain(Fault::ALL.iter().map(|f| (f.name(), self.fault(*f))))
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a += b);
+        self
+    }
+
+    /// What came since `before`.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.0.iter_mut().zip(&before.0).for_each(|(a, b)| *a = a.saturating_sub(*b));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_added_subtracted_and_named_once() {
+        let cells = Cells::new();
+        cells.add(Counter::Requests, 3);
+        cells.add(Counter::Connections, 2);
+        cells.add(Counter::Ended, 1);
+        cells.fault(Fault::BadChunkSize);
+        cells.add(Counter::Lost, 4);
+        cells.add(Counter::IdleTimeout, 9);
+        for status in [200, 204, 302, 404, 501] {
+            cells.answer(status);
+        }
+        let counts = cells.read();
+        assert_eq!((counts.get(Counter::Requests), counts.open(), cells.open()), (3, 1, 1));
+        assert_eq!((counts.answers(), counts.get(Counter::Success)), (5, 2));
+        assert_eq!(counts.errors(), 5, "closing an idle connection is no error");
+        assert_eq!(counts.plus(&counts).since(&counts), counts);
+        let mut names: Vec<&str> =
+            counts.each_count().map(|c| c.0).chain(counts.each_error().map(|e| e.0)).collect();
+        assert_eq!(names.len(), CELLS);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CELLS);
+    }
+}

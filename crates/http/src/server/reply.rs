@@ -1,0 +1,135 @@
+//! An answer before it is written in either version of HTTP.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::time::Duration;
+
+/// What to answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    /// `Content-Type`.
+    pub(crate) kind: &'static str,
+    /// Further header fields.
+    pub(crate) fields: Vec<(&'static str, String)>,
+    pub(crate) body: Body,
+    /// Leave the length out, so that HTTP/1 sends chunks.
+    pub(crate) chunked: bool,
+    /// Wait so long first.
+    pub(crate) delay: Duration,
+}
+
+/// Where a body comes from.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Text(Cow<'static, str>),
+    /// So many bytes of [`pattern`].
+    Pattern(u64),
+    /// The same eight bytes, in so many chunks.
+    Lines(u32),
+    /// The request's body.
+    Echo,
+    File(Part),
+}
+
+/// Part of a file.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) file: File,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+/// What [`Body::Lines`] repeats.
+pub(crate) const LINE: &str = "foobar\r\n";
+
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const BYTES: &str = "application/octet-stream";
+
+impl Reply {
+    pub(crate) fn ok(kind: &'static str, body: Body) -> Self {
+        Self { status: 200, kind, fields: Vec::new(), body, chunked: false, delay: Duration::ZERO }
+    }
+
+    /// The status in words.
+    pub(crate) fn status(status: u16) -> Self {
+        let body = if has_body(status) { format!("{status} {}\n", reason(status)) } else { String::new() };
+        Self { status, ..Self::ok(TEXT, Body::Text(body.into())) }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    /// Length of the body, but for an echo.
+    pub(crate) fn len(&self) -> Option<u64> {
+        match &self.body {
+            Body::Text(text) => Some(text.len() as u64),
+            Body::Pattern(len) => Some(*len),
+            Body::Lines(n) => Some(u64::from(*n) * LINE.len() as u64),
+            Body::Echo => None,
+            Body::File(part) => Some(part.len),
+        }
+    }
+}
+
+/// Whether an answer with this status may have a body (RFC 9112 §6.3).
+pub(crate) fn has_body(status: u16) -> bool {
+    status >= 200 && status != 204 && status != 304
+}
+
+/// Bytes of `/size`: lines of text, so that people see where they are.
+pub(crate) fn pattern() -> &'static [u8; PATTERN] {
+    &BLOCK
+}
+
+/// Bytes of [`pattern`], after which it begins again.
+pub(crate) const PATTERN: usize = 1 << 16;
+
+static BLOCK: [u8; PATTERN] = {
+    let mut block = [0; PATTERN];
+    let mut i = 0;
+    while i < PATTERN {
+        block[i] = if i % 64 == 63 { b'\n' } else { b'0' + (i % 64 % 10) as u8 };
+        i += 1;
+    }
+    block
+};
+
+/// Words for a status (RFC 9110 §15; RFC 6585).
+pub(crate) fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        410 => "Gone",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        416 => "Range Not Satisfiable",
+        418 => "I'm a teapot",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Status",
+    }
+}

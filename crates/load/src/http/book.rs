@@ -1,0 +1,178 @@
+//! The lane's books of one pool: a [`Recorder`], and before the run has a beginning a list of what it will be told.
+//!
+//! Connections are made before the common start, so that the schedule does not begin with a thousand handshakes. How
+//! long they took is in the report all the same: it is noted here and told to the recorder once there is one.
+
+use std::sync::mpsc::SyncSender;
+
+use crate::report::{ErrorKind, LaneRecord, Recorder, Sample, Snapshot, Span};
+
+/// Errors kept from before the beginning; more of them count as the last.
+const EARLY_ERRORS: usize = 1024;
+
+/// A pool's books in one lane.
+#[derive(Debug)]
+pub(super) struct Book {
+    recorder: Option<Recorder>,
+    opened: Vec<(u64, Option<u64>)>,
+    errors: Vec<(ErrorKind, String)>,
+    closed: u64,
+    /// Connections that stand.
+    open: u64,
+    /// Whether any connection ever stood; the first thing that went wrong.
+    pub(super) ever_opened: bool,
+    pub(super) first_error: Option<String>,
+}
+
+impl Book {
+    pub(super) fn new() -> Self {
+        Self {
+            recorder: None,
+            opened: Vec::new(),
+            errors: Vec::new(),
+            closed: 0,
+            open: 0,
+            ever_opened: false,
+            first_error: None,
+        }
+    }
+
+    /// The run begins.
+    pub(super) fn begin(&mut self, recorder: Recorder, to: Option<SyncSender<Snapshot>>, span: &Span) {
+        let mut recorder = match to {
+            Some(to) => recorder.reporting_to(to),
+            None => recorder,
+        };
+        // What happened before the start counts with its first measured moment.
+        let at = span.measured.start.max(span.start);
+        for (connect, tls) in std::mem::take(&mut self.opened) {
+            recorder.connected(at, connect);
+            if let Some(tls) = tls {
+                recorder.tls(at, tls);
+            }
+        }
+        for (kind, why) in std::mem::take(&mut self.errors) {
+            recorder.not_connected(at, kind, || why);
+        }
+        for _ in 0..std::mem::take(&mut self.closed) {
+            recorder.closed(at);
+        }
+        recorder.concurrency(span.start, self.open);
+        self.recorder = Some(recorder);
+    }
+
+    /// A connection stands.
+    pub(super) fn connected(&mut self, now: u64, connect: u64, tls: Option<u64>) {
+        self.ever_opened = true;
+        self.open += 1;
+        let Some(recorder) = &mut self.recorder else {
+            self.opened.push((connect, tls));
+            return;
+        };
+        recorder.connected(now, connect);
+        if let Some(tls) = tls {
+            recorder.tls(now, tls);
+        }
+        recorder.concurrency(now, self.open);
+    }
+
+    /// A connection could not be made.
+    pub(super) fn not_connected(&mut self, now: u64, kind: ErrorKind, why: String) {
+        if self.first_error.is_none() {
+            self.first_error = Some(why.clone());
+        }
+        match &mut self.recorder {
+            Some(recorder) => recorder.not_connected(now, kind, || why),
+            None if self.errors.len() < EARLY_ERRORS => self.errors.push((kind, why)),
+            None => {}
+        }
+    }
+
+    /// A connection could not be made for a request that was due: one error for both.
+    pub(super) fn request_not_connected(&mut self, intended: u64, now: u64, kind: ErrorKind, why: String) {
+        if self.first_error.is_none() {
+            self.first_error = Some(why.clone());
+        }
+        let Some(recorder) = &mut self.recorder else { return };
+        recorder.tally(now).not_opened += 1;
+        recorder.error(intended, now, kind, || why);
+    }
+
+    /// A connection ended.
+    pub(super) fn closed(&mut self, now: u64) {
+        self.open = self.open.saturating_sub(1);
+        match &mut self.recorder {
+            Some(recorder) => {
+                recorder.closed(now);
+                recorder.concurrency(now, self.open);
+            }
+            None => self.closed += 1,
+        }
+    }
+
+    /// A request was sent whose moment was `due`: as intended, or when a connection became free for it.
+    #[inline]
+    pub(super) fn sent(&mut self, due: u64, now: u64, bytes: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sent(due, now, bytes);
+        }
+    }
+
+    #[inline]
+    pub(super) fn received(&mut self, now: u64, bytes: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.received(now, bytes);
+        }
+    }
+
+    #[inline]
+    pub(super) fn answered(&mut self, sample: &Sample) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.answered(sample);
+        }
+    }
+
+    /// Something went wrong with a request.
+    pub(super) fn error(&mut self, intended: u64, now: u64, kind: ErrorKind, why: impl FnOnce() -> String) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if kind == ErrorKind::Timeout {
+            recorder.timed_out(intended, now, why);
+        } else {
+            recorder.error(intended, now, kind, why);
+        }
+    }
+
+    /// A request was due and will not be sent; `ours`: a connection was free for it.
+    pub(super) fn unsent(&mut self, intended: u64, now: u64, ours: bool) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if ours {
+            recorder.unsent(intended, now);
+        } else {
+            recorder.tally(intended).unsent += 1;
+        }
+    }
+
+    /// Something due has to wait for a connection.
+    pub(super) fn held_up(&mut self, intended: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tally(intended).held_up += 1;
+        }
+    }
+
+    /// A counter of HTTP's own.
+    pub(super) fn named(&mut self, now: u64, name: &'static str) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tally(now).named(name, 1);
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tick(now);
+        }
+    }
+
+    pub(super) fn finish(&mut self, now: u64) -> Option<LaneRecord> {
+        self.recorder.take().map(|recorder| recorder.finish(now))
+    }
+}

@@ -1,0 +1,193 @@
+//! When the requests of an open loop are due: fixed by the phases, the rate and a seed, whatever happens meanwhile.
+//!
+//! The rate is a piecewise linear function of time, so the number of requests due by time t, its integral, can be
+//! inverted piece by piece: request number u is due at the t where the integral reaches u. Evenly spaced requests have
+//! u = 1, 2, 3, ...; a Poisson process has sums of exponential gaps there. Nothing drifts and a ramp is exact.
+
+use flowlane_stack::rng::Rng;
+
+use super::choice::exponential;
+use super::plan::Phase;
+
+/// A stretch of time with a rate that grows or falls evenly.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// Begin and length, seconds.
+    begin: f64,
+    length: f64,
+    /// Rates at begin and end, a second.
+    from: f64,
+    to: f64,
+    /// Requests due before it.
+    before: f64,
+}
+
+impl Piece {
+    fn requests(&self) -> f64 {
+        (self.from + self.to) / 2.0 * self.length
+    }
+
+    /// When request `u` is due, seconds.
+    fn moment(&self, u: f64) -> f64 {
+        let n = u - self.before;
+        let slope = (self.to - self.from) / self.length;
+        // The root of slope/2 t^2 + from t = n, in the form that stays exact when the slope is next to nothing.
+        let root = (self.from * self.from + 2.0 * slope * n).max(0.0).sqrt();
+        let t = if n == 0.0 { 0.0 } else { 2.0 * n / (self.from + root) };
+        self.begin + t.min(self.length)
+    }
+}
+
+/// The moments of one lane, nanoseconds, never falling.
+#[derive(Debug, Clone)]
+pub(super) struct Moments {
+    pieces: Vec<Piece>,
+    piece: usize,
+    start: u64,
+    /// The next request, as the integral counts.
+    u: f64,
+    /// Requests of this lane so far, its part of all, and its place among the lanes.
+    n: u64,
+    part: f64,
+    offset: f64,
+    poisson: Option<Rng>,
+    next: Option<u64>,
+}
+
+impl Moments {
+    /// For a lane that has `part` (0 to 1) of `rate` a second; `offset` (0 to 1) lets lanes take turns.
+    pub(super) fn new(
+        phases: &[Phase],
+        start: u64,
+        rate: f64,
+        part: f64,
+        offset: f64,
+        poisson: Option<Rng>,
+    ) -> Self {
+        let (mut begin, mut before) = (0.0, 0.0);
+        let mut pieces = Vec::with_capacity(phases.len());
+        for phase in phases.iter().filter(|p| !p.duration.is_zero()) {
+            let length = phase.duration.as_secs_f64();
+            let piece = Piece { begin, length, from: rate * phase.from, to: rate * phase.to, before };
+            begin += length;
+            before += piece.requests();
+            pieces.push(piece);
+        }
+        let mut moments = Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, poisson, next: None };
+        if part > 0.0 {
+            moments.step();
+        }
+        moments
+    }
+
+    /// The next moment; `None` when there are no more.
+    #[inline]
+    pub(super) fn peek(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// Goes on to the moment after.
+    #[inline]
+    pub(super) fn advance(&mut self) {
+        self.n += 1;
+        self.step();
+    }
+
+    fn step(&mut self) {
+        match &mut self.poisson {
+            None => self.u = (self.n as f64 + self.offset) / self.part,
+            Some(rng) => self.u += exponential(rng) / self.part,
+        }
+        self.next = loop {
+            let Some(piece) = self.pieces.get(self.piece) else { break None };
+            if self.u < piece.before + piece.requests() {
+                break Some(self.start + (piece.moment(self.u) * 1e9) as u64);
+            }
+            self.piece += 1;
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn phase(seconds: u64, from: f64, to: f64) -> Phase {
+        Phase { name: String::new(), duration: Duration::from_secs(seconds), from, to, measured: true }
+    }
+
+    fn all(mut moments: Moments) -> Vec<u64> {
+        let mut out = Vec::new();
+        while let Some(moment) = moments.peek() {
+            out.push(moment);
+            moments.advance();
+        }
+        out
+    }
+
+    #[test]
+    fn constant_is_even_and_exact() {
+        let moments = all(Moments::new(&[phase(2, 1.0, 1.0)], 500, 1000.0, 1.0, 0.0, None));
+        assert_eq!(moments.len(), 2000);
+        for (n, moment) in moments.iter().enumerate() {
+            assert!(moment.abs_diff(500 + n as u64 * 1_000_000) <= 1, "{n}: {moment}");
+        }
+    }
+
+    #[test]
+    fn lanes_together_are_even() {
+        let mut moments = Vec::new();
+        for lane in 0..4 {
+            moments.extend(all(Moments::new(
+                &[phase(1, 1.0, 1.0)],
+                0,
+                1000.0,
+                0.25,
+                f64::from(lane) / 4.0,
+                None,
+            )));
+        }
+        moments.sort_unstable();
+        assert_eq!(moments.len(), 1000);
+        assert!(moments.windows(2).all(|w| (w[1] - w[0]).abs_diff(1_000_000) <= 1));
+    }
+
+    #[test]
+    fn a_ramp_grows_evenly() {
+        // From nothing to 1000 a second in 10 s: 5000 requests, a quarter of them in the first half.
+        let moments = all(Moments::new(&[phase(10, 0.0, 1.0)], 0, 1000.0, 1.0, 0.0, None));
+        assert_eq!(moments.len(), 5000);
+        let half = moments.iter().filter(|m| **m < 5_000_000_000).count();
+        assert!((1249..=1251).contains(&half), "{half}");
+        assert!(moments.is_sorted());
+        // Down to nothing again, by the mirror image.
+        let down = all(Moments::new(&[phase(10, 1.0, 0.0)], 0, 1000.0, 1.0, 0.0, None));
+        assert_eq!(down.len(), 5000);
+        assert!(down.is_sorted());
+        let half = down.iter().filter(|m| **m < 5_000_000_000).count();
+        assert!((3749..=3751).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn phases_follow_each_other() {
+        let phases = [phase(1, 0.5, 0.5), phase(0, 1.0, 1.0), phase(1, 0.0, 0.0), phase(1, 2.0, 2.0)];
+        let moments = all(Moments::new(&phases, 0, 100.0, 1.0, 0.0, None));
+        assert_eq!(moments.len(), 250);
+        assert_eq!(moments.iter().filter(|m| (1_000_000_000..2_000_000_000).contains(*m)).count(), 0);
+    }
+
+    #[test]
+    fn poisson_has_its_mean_and_variance_and_repeats() {
+        let run =
+            |seed| all(Moments::new(&[phase(10, 1.0, 1.0)], 0, 10_000.0, 0.5, 0.0, Some(Rng::new(seed))));
+        let moments = run(1);
+        let gaps: Vec<f64> = moments.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        assert!((195_000.0..205_000.0).contains(&mean), "{mean}");
+        assert!((0.97..1.03).contains(&(deviation / mean)), "{deviation}");
+        assert_eq!(moments, run(1));
+        assert_ne!(moments, run(2));
+    }
+}

@@ -1,0 +1,235 @@
+//! Making a connection: from where, to where, and TLS on top.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use flowlane::{Bucket, Connect, ConnectError, Endpoint, SocketError, SocketOptions, TcpStream};
+use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName, Trust};
+use flowlane_rss::{Flow, Protocol};
+use flowlane_stack::rng::Rng;
+
+use super::choice::Weighted;
+use super::clock;
+use super::conn::Stream;
+use super::plan::{AimLaw, BadPlan, HttpAim, Pool};
+use crate::clients::ClientRange;
+use crate::report::ErrorKind;
+
+/// First of the ports that are tried when the target's bucket matters.
+const FIRST_PORT: u16 = 1024;
+/// Pairs of address and port tried for a bucket of the target before it counts as out of reach.
+const TRIALS: u32 = 20_000;
+
+/// A connection that stands.
+pub(super) struct Opened {
+    pub(super) stream: Stream,
+    /// When TCP stood, and TLS if there is any.
+    pub(super) connected: u64,
+    pub(super) secured: u64,
+}
+
+/// A connection that could not be made.
+#[derive(Debug)]
+pub(super) struct Unopened {
+    pub(super) kind: ErrorKind,
+    pub(super) why: String,
+    /// Another of our addresses may do.
+    pub(super) other_address: bool,
+}
+
+/// TLS towards one target. Sessions are not resumed: every handshake costs what a new client's costs.
+#[derive(Debug, Clone)]
+pub(super) struct Secure {
+    tls: ClientTls,
+    name: ServerName<'static>,
+}
+
+impl Secure {
+    pub(super) fn new(host: &str, trust: &Trust, http2: bool) -> Result<Self, BadPlan> {
+        let alpn = if http2 { Alpn::Http2 } else { Alpn::Http1 };
+        let options = ClientOptions { trust: trust.clone(), alpn, no_resumption: true };
+        let tls = ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))?;
+        let name = ClientTls::name(host).map_err(|e| BadPlan(e.to_string()))?;
+        Ok(Self { tls, name })
+    }
+}
+
+/// Makes it.
+pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Opened, Unopened> {
+    let tcp = TcpStream::connect_with(connect, None).await.map_err(|e| unopened(e, &connect))?;
+    let connected = clock();
+    let Some(secure) = secure else {
+        return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
+    };
+    match secure.tls.connect(tcp, secure.name).await {
+        Ok(tls::Stream::Plain(tcp)) => {
+            Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
+        }
+        Ok(tls::Stream::Tls(tls)) => Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock() }),
+        Err(e) => {
+            let kind = match &e {
+                HandshakeError::Failed(e) => match ErrorKind::of_io(e) {
+                    kind @ (ErrorKind::Reset | ErrorKind::Closed) => kind,
+                    _ => ErrorKind::Tls,
+                },
+                _ => ErrorKind::Tls,
+            };
+            let why = format!("{}: {e}", SocketAddr::from(connect.remote));
+            Err(Unopened { kind, why, other_address: false })
+        }
+    }
+}
+
+fn unopened(e: SocketError, connect: &Connect) -> Unopened {
+    let remote = SocketAddr::from(connect.remote);
+    let other_address = matches!(
+        e,
+        SocketError::Connect(ConnectError::NoPort | ConnectError::OtherLane(_) | ConnectError::InUse)
+    );
+    let why = match (connect.local_ip, e) {
+        (Some(ip), SocketError::Connect(ConnectError::NoPort)) => {
+            format!("no port of {ip} is left for {remote}: give more client addresses")
+        }
+        _ => format!("{remote}: {e}"),
+    };
+    let kind = match ErrorKind::of_io(&io::Error::from(e)) {
+        ErrorKind::Timeout => ErrorKind::ConnectTimeout,
+        _ if other_address => ErrorKind::Local,
+        kind => kind,
+    };
+    Unopened { kind, why, other_address }
+}
+
+/// Chooses where each connection of a pool goes in this lane, and from where.
+#[derive(Debug)]
+pub(super) struct Routes {
+    targets: Vec<Vec<SocketAddr>>,
+    weights: Weighted,
+    /// Targets of one weight take turns: a count of connections.
+    even: bool,
+    turn: usize,
+    ranges: Vec<ClientRange>,
+    /// The next client address, counted over all ranges.
+    client: u128,
+    options: SocketOptions,
+    aim: Option<Aimed>,
+}
+
+#[derive(Debug)]
+struct Aimed {
+    aim: HttpAim,
+    zipf: Weighted,
+    next: u64,
+    began: u64,
+}
+
+impl Routes {
+    /// `lane` of `lanes`: lanes begin at different addresses and targets.
+    pub(super) fn new(pool: &Pool, lane: usize, lanes: usize) -> Self {
+        let weights = Weighted::new(pool.targets.iter().map(|t| t.weight));
+        let addresses: u128 = pool.clients.iter().map(ClientRange::count).fold(0, u128::saturating_add);
+        let slow =
+            pool.read_rate.map(|rate| u32::try_from(rate / 4).unwrap_or(u32::MAX).clamp(4096, 1 << 20));
+        let aimed = |aim: &HttpAim| {
+            let n = aim.rss.buckets.len();
+            let power = if let AimLaw::Zipf(power) = aim.law { power } else { 0.0 };
+            let zipf = Weighted::new((1..=n).map(|k| (k as f64).powf(-power)));
+            Aimed { aim: aim.clone(), zipf, next: lane as u64, began: 0 }
+        };
+        Self {
+            even: weights.is_even(),
+            weights,
+            turn: lane,
+            client: addresses / lanes as u128 * lane as u128,
+            ranges: pool.clients.clone(),
+            targets: pool.targets.iter().map(|t| t.addresses.clone()).collect(),
+            options: SocketOptions { nodelay: true, recv_buffer: slow, ..SocketOptions::default() },
+            aim: pool.aim.as_ref().map(aimed),
+        }
+    }
+
+    /// The next connection: which target, and how it is reached. Fails when a bucket of the target is out of reach.
+    pub(super) fn next(&mut self, now: u64, rng: &mut Rng) -> Result<(u16, Connect), Unopened> {
+        let target = if self.even { self.turn % self.targets.len() } else { self.weights.pick(rng) };
+        let addresses = &self.targets[target];
+        let remote = addresses[self.turn / self.targets.len() % addresses.len()];
+        self.turn = self.turn.wrapping_add(1);
+        let local_ip = self.client_for(remote);
+        let connect =
+            Connect { local_ip, local_port: 0, remote: Endpoint::from(remote), options: self.options };
+        let connect = match self.aim {
+            Some(_) => self.aimed(connect, now, rng)?,
+            None => connect,
+        };
+        Ok((target as u16, connect))
+    }
+
+    /// The next client address of the target's family.
+    fn client_for(&mut self, remote: SocketAddr) -> Option<IpAddr> {
+        let of_family = |r: &&ClientRange| r.is_ipv4() == remote.is_ipv4();
+        let all: u128 =
+            self.ranges.iter().filter(of_family).map(ClientRange::count).fold(0, u128::saturating_add);
+        let mut index = self.client.checked_rem(all)?;
+        self.client = self.client.wrapping_add(1);
+        for range in self.ranges.iter().filter(of_family) {
+            if index < range.count() {
+                return Some(range.nth(index));
+            }
+            index -= range.count();
+        }
+        None
+    }
+
+    /// Gives it a port with which it hits the bucket whose turn it is, and whose answers come home.
+    fn aimed(&mut self, mut connect: Connect, now: u64, rng: &mut Rng) -> Result<Connect, Unopened> {
+        let home = flowlane::current().map(|here| here.bucket).unwrap_or(Bucket(0));
+        let Some(wanted) = self.aim.as_mut().map(|aimed| aimed.bucket(now, rng)) else { return Ok(connect) };
+        let remote = SocketAddr::from(connect.remote);
+        for _ in 0..TRIALS {
+            let Some(ip) = connect.local_ip else { break };
+            let port = FIRST_PORT + (rng.next_u32() % u32::from(u16::MAX - FIRST_PORT)) as u16;
+            let local = SocketAddr::new(ip, port);
+            let hits = self.aim.as_ref().is_some_and(|aimed| {
+                aimed.aim.rss.steer(&Flow::new(local, remote, Protocol::TCP)).bucket == wanted
+            });
+            let comes_home = self.aim.as_ref().is_some_and(|aimed| {
+                let Some(ours) = &aimed.aim.home else { return true };
+                ours.steer(&Flow::new(remote, local, Protocol::TCP)).bucket == home
+            });
+            if hits && comes_home {
+                connect.local_port = port;
+                return Ok(connect);
+            }
+            connect.local_ip = self.client_for(remote).or(connect.local_ip);
+        }
+        Err(Unopened {
+            kind: ErrorKind::Local,
+            why: format!(
+                "no client address and port reach bucket {} of the target: give --clients",
+                wanted.0
+            ),
+            other_address: false,
+        })
+    }
+}
+
+impl Aimed {
+    /// The bucket whose turn it is.
+    fn bucket(&mut self, now: u64, rng: &mut Rng) -> Bucket {
+        let n = self.aim.rss.buckets.len() as u64;
+        if self.began == 0 {
+            self.began = now;
+        }
+        self.next += 1;
+        Bucket(match &self.aim.law {
+            AimLaw::Even => (self.next % n) as u16,
+            AimLaw::Zipf(_) => self.zipf.pick(rng) as u16,
+            AimLaw::One(bucket) => *bucket,
+            AimLaw::Moving(period) => {
+                let period = Duration::as_nanos(period).max(1) as u64;
+                ((now - self.began) / period % n) as u16
+            }
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! A pool in one lane: its share of connections and requests, which of them are free, and what is due.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use flowlane_stack::rng::Rng;
+
+use super::book::Book;
+use super::choice::Weighted;
+use super::moments::Moments;
+use super::open::{Routes, Secure};
+use super::plan::{Behaviour, Pace, Phase, Pool, Version};
+use super::prepared::Prepared;
+
+/// Time in which a burst of connections may be begun.
+pub(super) const BURST_EVERY: u64 = 10_000_000;
+
+/// The part of `amount` that falls to one of `lanes`: evenly, and all of it together.
+pub(super) fn share(amount: u64, lane: usize, lanes: usize) -> u64 {
+    let (lane, lanes, amount) = (lane as u128, lanes.max(1) as u128, u128::from(amount));
+    ((lane + 1) * amount / lanes - lane * amount / lanes) as u64
+}
+
+/// What all lanes have of a pool.
+#[derive(Debug)]
+pub(super) struct PoolPlan {
+    pub(super) pool: Pool,
+    pub(super) prepared: Vec<Prepared>,
+    /// TLS of each target that wants it.
+    pub(super) secure: Vec<Option<Secure>>,
+    pub(super) requests: Weighted,
+}
+
+/// A pool in one lane.
+#[derive(Debug)]
+pub(super) struct PoolState {
+    pub(super) plan: Arc<PoolPlan>,
+    pub(super) book: Book,
+    pub(super) routes: Routes,
+    /// Its connections: a range of the lane's.
+    pub(super) first: u32,
+    pub(super) count: u32,
+    /// Connections with nothing to do, longest first; and numbers without a connection.
+    pub(super) idle: VecDeque<u32>,
+    pub(super) vacant: Vec<u32>,
+    /// When requests are due, in an open loop.
+    pub(super) moments: Option<Moments>,
+    /// Something due waits for a connection; since when it has been counted.
+    pub(super) blocked: Option<u64>,
+    /// Requests and connections that may still be begun.
+    pub(super) requests_left: u64,
+    pub(super) connections_left: u64,
+    /// Connections that may be begun before `refill`.
+    pub(super) burst_left: u64,
+    pub(super) refill: u64,
+    /// No connection is begun before this: the last one failed.
+    pub(super) hold: u64,
+    /// Connections being made that no request waits for yet.
+    pub(super) opening: u32,
+    /// Connections of the share that the phase asks for, in a closed loop.
+    pub(super) allowed: u32,
+    burst: u64,
+    part: f64,
+    offset: f64,
+}
+
+impl PoolState {
+    /// The share of `lane` of `lanes`, its connections from number `first` on.
+    pub(super) fn new(plan: &Arc<PoolPlan>, lane: usize, lanes: usize, first: u32) -> Self {
+        let pool = &plan.pool;
+        let count = share(pool.connections as u64, lane, lanes) as u32;
+        // Lanes without a connection have no requests either: those with one share them.
+        let before = pool.connections as u64 * lane as u64 / lanes.max(1) as u64;
+        let part = f64::from(count) / pool.connections as f64;
+        let mine = |amount: Option<u64>| {
+            let amount = amount?;
+            let upto = |c: u64| (u128::from(amount) * u128::from(c) / pool.connections as u128) as u64;
+            Some(upto(before + u64::from(count)) - upto(before))
+        };
+        let burst = (pool.burst as f64 * part).ceil() as u64;
+        Self {
+            routes: Routes::new(pool, lane, lanes),
+            book: Book::new(),
+            first,
+            count,
+            idle: VecDeque::new(),
+            vacant: (first..first + count).rev().collect(),
+            moments: None,
+            blocked: None,
+            requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),
+            connections_left: mine(pool.total_connections).unwrap_or(u64::MAX),
+            burst_left: burst,
+            refill: 0,
+            hold: 0,
+            opening: 0,
+            allowed: count,
+            burst,
+            part,
+            offset: lane as f64 / lanes.max(1) as f64,
+            plan: plan.clone(),
+        }
+    }
+
+    /// Whether all connections stand before the first request; not when each request has its own.
+    pub(super) fn connects_first(&self) -> bool {
+        let pool = &self.plan.pool;
+        pool.behaviour == Behaviour::Normal && pool.requests_per_connection != Some(1)
+    }
+
+    /// Fixes when its requests are due.
+    pub(super) fn schedule(&mut self, phases: &[Phase], start: u64, rng: &mut Rng) {
+        if let Pace::Rate { per_second, poisson } = self.plan.pool.pace {
+            let rng = poisson.then(|| Rng::new(rng.next_u64()));
+            self.moments = Some(Moments::new(phases, start, per_second, self.part, self.offset, rng));
+        }
+    }
+
+    /// Requests at once on a connection.
+    pub(super) fn pipeline(&self) -> usize {
+        match self.plan.pool.version {
+            Version::Http1 { pipeline } => usize::from(pipeline),
+            Version::Http2 { .. } => 1,
+        }
+    }
+
+    /// Takes one of the connections that may be begun now; otherwise when to ask again.
+    pub(super) fn may_open(&mut self, now: u64) -> Result<(), u64> {
+        if self.connections_left == 0 {
+            return Err(u64::MAX);
+        }
+        if now < self.hold {
+            return Err(self.hold);
+        }
+        if now >= self.refill {
+            self.refill = now + BURST_EVERY;
+            self.burst_left = self.burst;
+        }
+        if self.burst_left == 0 {
+            return Err(self.refill);
+        }
+        self.burst_left -= 1;
+        Ok(())
+    }
+
+    /// Whether nothing will ever be asked again.
+    pub(super) fn exhausted(&self) -> bool {
+        self.requests_left == 0 || (self.connections_left == 0 && self.vacant.len() == self.count as usize)
+    }
+
+    /// Whether another connection would have anything to do.
+    pub(super) fn needs_more(&self) -> bool {
+        u64::from(self.opening) + (self.idle.len() as u64) < self.requests_left && self.connections_left > 0
+    }
+
+    /// Connections that stand or are being made.
+    pub(super) fn active(&self) -> u32 {
+        self.count - self.vacant.len() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn shares_are_even_and_whole() {
+        for (amount, lanes) in [(10, 4), (3, 8), (0, 2), (1_000_000_007, 64), (5, 1)] {
+            let shares: Vec<u64> = (0..lanes).map(|lane| share(amount, lane, lanes)).collect();
+            assert_eq!(shares.iter().sum::<u64>(), amount);
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(most - least <= 1, "{shares:?}");
+        }
+    }
+}

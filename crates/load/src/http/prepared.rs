@@ -1,0 +1,188 @@
+//! Requests as bytes, made once before the run: for each target and request, to be followed by another or not.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::plan::{BadPlan, Body, Pool, Request, Target};
+
+/// Bodies up to this length lie right behind their heads, so that one write sends both.
+const TOGETHER: usize = 64 << 10;
+/// What generated bodies repeat.
+const PATTERN: usize = 16 << 10;
+
+/// A request of one target.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    /// The head, and the body if it is small.
+    head: Arc<[u8]>,
+    /// The same, saying that the connection ends after the answer.
+    last: Arc<[u8]>,
+    /// A body that is not small.
+    body: Body,
+    /// Whether the answer has no body (HEAD).
+    pub(super) to_head: bool,
+    /// Path, for HTTP/2.
+    pub(super) path: Arc<str>,
+}
+
+impl Prepared {
+    fn new(target: &Target, request: &Request) -> Result<Self, BadPlan> {
+        request.check()?;
+        let path = request.path.as_deref().unwrap_or(&target.url.path);
+        let small = match &request.body {
+            Body::Bytes(bytes) if bytes.len() <= TOGETHER => Some(bytes.to_vec()),
+            Body::Generated(length) if *length <= TOGETHER as u64 => {
+                Some((0..*length).map(|i| pattern_at(i as usize)).collect())
+            }
+            _ => None,
+        };
+        let bytes = |close: bool| {
+            let mut bytes = head(target, request, path, close).into_bytes();
+            bytes.extend_from_slice(small.as_deref().unwrap_or_default());
+            Arc::from(bytes)
+        };
+        Ok(Self {
+            head: bytes(false),
+            last: bytes(true),
+            body: if small.is_some() { Body::None } else { request.body.clone() },
+            to_head: request.method == "HEAD",
+            path: path.into(),
+        })
+    }
+
+    /// Its length on the wire.
+    #[inline]
+    pub(super) fn len(&self, last: bool) -> u64 {
+        self.first(last).len() as u64 + self.body.len()
+    }
+
+    /// Head and small body.
+    #[inline]
+    pub(super) fn first(&self, last: bool) -> &[u8] {
+        if last { &self.last } else { &self.head }
+    }
+
+    /// A piece of it from byte `at` on: not empty before its end.
+    #[inline]
+    pub(super) fn piece(&self, at: u64, last: bool) -> &[u8] {
+        let first = self.first(last);
+        let Some(behind) = at.checked_sub(first.len() as u64) else { return &first[at as usize..] };
+        match &self.body {
+            Body::None => &[],
+            Body::Bytes(bytes) => &bytes[(behind as usize).min(bytes.len())..],
+            Body::Generated(length) => {
+                let from = (behind % PATTERN as u64) as usize;
+                let most = (length - behind.min(*length)).min((PATTERN - from) as u64) as usize;
+                &pattern()[from..from + most]
+            }
+        }
+    }
+}
+
+/// Everything a pool may send: of target t and request r at `t * requests + r`.
+pub(super) fn prepare(pool: &Pool) -> Result<Vec<Prepared>, BadPlan> {
+    let pairs = pool.targets.iter().flat_map(|t| pool.requests.iter().map(move |r| (t, r)));
+    pairs.map(|(target, request)| Prepared::new(target, request)).collect()
+}
+
+fn head(target: &Target, request: &Request, path: &str, close: bool) -> String {
+    let mut head = format!("{} {path} HTTP/1.1\r\n", request.method);
+    // Writing to a string cannot fail.
+    let given = |name: &str| request.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+    if !given("host") {
+        let _ = write!(head, "Host: {}\r\n", target.url.authority());
+    }
+    if !given("user-agent") {
+        head.push_str("User-Agent: flowlane\r\n");
+    }
+    for (name, value) in &request.headers {
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+    let says_length = !request.body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
+    if says_length && !given("content-length") {
+        let _ = write!(head, "Content-Length: {}\r\n", request.body.len());
+    }
+    if close && !given("connection") {
+        head.push_str("Connection: close\r\n");
+    }
+    head.push_str("\r\n");
+    head
+}
+
+fn pattern_at(i: usize) -> u8 {
+    // Letters and digits, so that a capture can be read; 62 does not divide the pattern's length, which is harmless.
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[i % PATTERN % 62]
+}
+
+fn pattern() -> &'static [u8] {
+    static ONCE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    ONCE.get_or_init(|| (0..PATTERN).map(pattern_at).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(request: Request) -> Prepared {
+        let url: crate::http::Url = "http://a.example:81/x".parse().unwrap();
+        let target = Target { url, addresses: vec!["10.0.0.1:81".parse().unwrap()], weight: 1.0 };
+        let pool = Pool { requests: vec![request], ..Pool::new("p", target) };
+        prepare(&pool).unwrap().remove(0)
+    }
+
+    fn whole(prepared: &Prepared, last: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < prepared.len(last) {
+            let piece = prepared.piece(bytes.len() as u64, last);
+            assert!(!piece.is_empty());
+            bytes.extend_from_slice(&piece[..piece.len().min(1000)]);
+        }
+        assert!(prepared.piece(bytes.len() as u64, last).is_empty());
+        bytes
+    }
+
+    #[test]
+    fn requests_are_as_written() {
+        let get = prepared(Request::default());
+        assert_eq!(
+            whole(&get, false),
+            b"GET /x HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: flowlane\r\n\r\n"
+        );
+        assert!(whole(&get, true).ends_with(b"\r\nConnection: close\r\n\r\n"));
+        let headers = vec![("host".into(), "h".into()), ("User-Agent".into(), "u".into())];
+        let post = Request { method: "POST".into(), path: Some("/p".into()), headers, ..Request::default() };
+        assert_eq!(
+            whole(&prepared(post), false),
+            b"POST /p HTTP/1.1\r\nhost: h\r\nUser-Agent: u\r\nContent-Length: 0\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn bodies_small_and_large() {
+        for length in [0usize, 1, 61, 62, 63, TOGETHER, TOGETHER + 1, 200_000] {
+            let expected: Vec<u8> = (0..length).map(pattern_at).collect();
+            for body in [Body::Generated(length as u64), Body::Bytes(expected.clone().into())] {
+                let put = prepared(Request { method: "PUT".into(), body, ..Request::default() });
+                let bytes = whole(&put, false);
+                assert!(bytes.ends_with(&expected), "{length}");
+                let head = String::from_utf8_lossy(&bytes[..bytes.len() - length]).into_owned();
+                assert!(head.ends_with(&format!("Content-Length: {length}\r\n\r\n")), "{head}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let with = |f: fn(&mut Request)| {
+            let mut request = Request::default();
+            f(&mut request);
+            request.check()
+        };
+        assert!(with(|r| r.method = "GE T".into()).is_err());
+        assert!(with(|r| r.method.clear()).is_err());
+        assert!(with(|r| r.path = Some("x".into())).is_err());
+        assert!(with(|r| r.path = Some("/a b".into())).is_err());
+        assert!(with(|r| r.headers = vec![("a".into(), "b\r\nc: d".into())]).is_err());
+        assert!(with(|r| r.headers = vec![("a b".into(), "c".into())]).is_err());
+    }
+}

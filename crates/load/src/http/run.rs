@@ -1,0 +1,268 @@
+//! A run: what the lanes have in common, the common start, and the records at the end.
+//!
+//! ```text
+//!   HttpLoad::new ▸ Host::new(.., load.main()) ▸ runtime.start() ▸ load.wait() ▸ HttpOutcome ▸ report::join()
+//!                   each lane: connect ▸ wait for the others ▸ requests ▸ drain ▸ records
+//! ```
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::choice::Weighted;
+use super::clock;
+use super::engine::Engine;
+use super::open::Secure;
+use super::plan::{BadPlan, Plan, Pool, Version};
+use super::pool::{PoolPlan, share};
+use super::prepared::prepare;
+use crate::report::{LaneRecord, Snapshot};
+
+/// Time between the last lane's being ready and the first request.
+const RUN_UP: u64 = 2_000_000;
+
+/// What lanes of a run have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) plan: Plan,
+    pub(super) pools: Vec<Arc<PoolPlan>>,
+    /// Lanes of the host, and those that have connections.
+    pub(super) lanes: usize,
+    active: usize,
+    ready: AtomicUsize,
+    /// When all begin, nanoseconds; 0 until all are ready.
+    pub(super) start: AtomicU64,
+    stop: AtomicBool,
+    /// Workers stay awake for a moment before something is due.
+    pub(super) exact: bool,
+    outcomes: Mutex<Sender<LaneResult>>,
+    snapshots: Option<SyncSender<Snapshot>>,
+}
+
+/// What a lane came to.
+#[derive(Debug)]
+pub(super) struct LaneResult {
+    pub(super) records: Vec<LaneRecord>,
+    /// When it ended.
+    pub(super) end: u64,
+    pub(super) failure: Option<String>,
+}
+
+impl Common {
+    #[inline]
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// A lane is ready; the last of them says when all begin.
+    pub(super) fn arrived(&self) {
+        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active {
+            self.start.store(clock() + RUN_UP, Ordering::Release);
+        }
+    }
+
+    /// From when to when requests count.
+    pub(super) fn measured(&self, start: u64) -> Range<u64> {
+        let (mut at, mut first, mut last) = (start, None, start);
+        for phase in &self.plan.phases {
+            let end = at + phase.duration.as_nanos() as u64;
+            if phase.measured {
+                first = first.or(Some(at));
+                last = end;
+            }
+            at = end;
+        }
+        // What is intended at the very end, by those who were behind, still belongs to it.
+        first.map_or(0..0, |first| first..if last == at { u64::MAX } else { last })
+    }
+
+    /// The share of the nominal load at this moment.
+    pub(super) fn factor(&self, now: u64) -> f64 {
+        let mut at = self.start.load(Ordering::Relaxed);
+        for phase in &self.plan.phases {
+            let length = phase.duration.as_nanos() as u64;
+            if now < at + length {
+                let passed = now.saturating_sub(at) as f64 / length.max(1) as f64;
+                return phase.from + (phase.to - phase.from) * passed;
+            }
+            at += length;
+        }
+        self.plan.phases.last().map_or(1.0, |p| p.to)
+    }
+
+    pub(super) fn snapshots(&self) -> Option<SyncSender<Snapshot>> {
+        self.snapshots.clone()
+    }
+
+    pub(super) fn done(&self, result: LaneResult) {
+        // Nobody waits any more: nobody minds.
+        let _ = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).send(result);
+    }
+}
+
+/// How a run is carried out, besides its plan.
+#[derive(Debug, Default)]
+pub struct HttpOptions {
+    /// Lanes of the host that runs it: the buckets of its steering, or the lanes of kernel sockets.
+    pub lanes: usize,
+    /// Workers stay awake for a moment before something is due: more exact, at the price of some processor time.
+    pub exact: bool,
+    /// Where snapshots go while it runs.
+    pub snapshots: Option<SyncSender<Snapshot>>,
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct HttpLoad {
+    common: Arc<Common>,
+    outcomes: Receiver<LaneResult>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct HttpOutcome {
+    /// What each lane and pool recorded, for [`crate::report::join`].
+    pub records: Vec<LaneRecord>,
+    /// How long requests were sent, connections and the wait at the end left out.
+    pub elapsed: Duration,
+    /// How long of it was measured.
+    pub measured: Duration,
+    /// It was ended before its time by [`HttpLoad::stop`].
+    pub interrupted: bool,
+    /// What made it impossible.
+    pub failure: Option<String>,
+}
+
+impl HttpLoad {
+    /// Prepares a run.
+    ///
+    /// # Errors
+    /// What is wrong with the plan.
+    pub fn new(plan: Plan, options: HttpOptions) -> Result<Self, BadPlan> {
+        plan.check()?;
+        let lanes = options.lanes.max(1);
+        let pools: Vec<Arc<PoolPlan>> = plan.pools.iter().map(pool).collect::<Result<_, _>>()?;
+        let connections = |lane: usize| -> u64 {
+            plan.pools.iter().map(|p| share(p.connections as u64, lane, lanes)).sum()
+        };
+        let active = (0..lanes).filter(|lane| connections(*lane) > 0).count();
+        let (to, outcomes) = channel();
+        let common = Common {
+            pools,
+            lanes,
+            active,
+            ready: AtomicUsize::new(0),
+            start: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            exact: options.exact,
+            outcomes: Mutex::new(to),
+            snapshots: options.snapshots,
+            plan,
+        };
+        Ok(Self { common: Arc::new(common), outcomes })
+    }
+
+    /// The main function of the lanes of the host that is to run it.
+    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+        let common = self.common.clone();
+        move || {
+            let common = common.clone();
+            Box::pin(async move {
+                let Ok(here) = flowlane::current() else { return };
+                let lane = usize::from(here.bucket.0);
+                let connections: u64 =
+                    common.plan.pools.iter().map(|p| share(p.connections as u64, lane, common.lanes)).sum();
+                if connections > 0 {
+                    Engine::new(common, here.bucket.0).await;
+                }
+            })
+        }
+    }
+
+    /// Ends the run as soon as its lanes see it; they still wait a moment for answers on their way.
+    pub fn stop(&self) {
+        self.common.stop();
+    }
+
+    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
+    pub fn wait(&self, every: Duration, mut tick: impl FnMut() -> bool) -> HttpOutcome {
+        let plan = &self.common.plan;
+        // Connecting, the run, draining, and as much again for a machine that has other things to do.
+        let patience = plan.duration() + plan.timeout * 2 + plan.waiting * 2 + Duration::from_secs(60);
+        let begun = Instant::now();
+        let (mut lanes, mut interrupted) = (Vec::new(), false);
+        while lanes.len() < self.common.active && begun.elapsed() < patience {
+            match self.outcomes.recv_timeout(every) {
+                Ok(lane) => lanes.push(lane),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if !interrupted && !tick() {
+                interrupted = true;
+                self.stop();
+            }
+        }
+        let missing = self.common.active - lanes.len();
+        let mut failure = lanes.iter_mut().find_map(|l| l.failure.take());
+        if missing > 0 && failure.is_none() {
+            failure = Some(format!("{missing} lanes of the generator did not end"));
+        }
+        let start = self.common.start.load(Ordering::Relaxed);
+        let end = lanes.iter().map(|l| l.end).max().unwrap_or(start);
+        let ran = Duration::from_nanos(end.saturating_sub(start));
+        let elapsed = if start == 0 { Duration::ZERO } else { ran.min(plan.duration()) };
+        HttpOutcome {
+            measured: self.measured(elapsed),
+            elapsed,
+            interrupted,
+            failure,
+            records: records(lanes),
+        }
+    }
+
+    /// How much of the first `elapsed` counts.
+    fn measured(&self, elapsed: Duration) -> Duration {
+        let mut at = Duration::ZERO;
+        let mut sum = Duration::ZERO;
+        let range = self.common.measured(0);
+        for phase in &self.common.plan.phases {
+            let end = at + phase.duration;
+            let inside = range.contains(&(at.as_nanos() as u64));
+            if inside {
+                sum += end.min(elapsed).saturating_sub(at.min(elapsed));
+            }
+            at = end;
+        }
+        sum
+    }
+}
+
+fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
+    lanes.into_iter().flat_map(|lane| lane.records).collect()
+}
+
+fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
+    let http2 = matches!(pool.version, Version::Http2 { .. });
+    let secure = |target: &super::plan::Target| {
+        target.url.https.then(|| Secure::new(&target.url.host, &pool.trust, http2)).transpose()
+    };
+    let any = pool.targets.iter().any(|t| t.url.https);
+    Ok(Arc::new(PoolPlan {
+        prepared: prepare(pool)?,
+        secure: if any {
+            pool.targets.iter().map(secure).collect::<Result<_, _>>()?
+        } else {
+            vec![None; pool.targets.len()]
+        },
+        requests: Weighted::new(pool.requests.iter().map(|r| r.weight)),
+        pool: pool.clone(),
+    }))
+}

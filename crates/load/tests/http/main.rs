@@ -1,0 +1,8 @@
+//! The HTTP generator against servers made by hand, in one process over the pair link: good ones and bad ones.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod counts;
+mod faults;
+mod kit;
+mod options;
+mod stall;
