@@ -65,6 +65,21 @@ pub(super) struct Near {
     seed: Option<u64>,
 }
 
+/// What a host of the generator needs to be started.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// Where traffic goes.
+    pub(super) target: SocketAddr,
+    /// How our side is steered.
+    pub(super) rss: &'a Arc<Rss>,
+    /// Where it comes from.
+    pub(super) clients: &'a [ClientRange],
+    /// Limits of TCP.
+    pub(super) tcp: TcpConfig,
+    /// Frames of each worker, if not as many as usual.
+    pub(super) frames: Option<usize>,
+}
+
 /// The target's buckets.
 #[derive(Debug, Args)]
 pub(super) struct AimOptions {
@@ -174,17 +189,14 @@ impl Near {
     /// `check` looks at the link before anything is sent.
     pub(super) fn start<F>(
         &self,
-        target: SocketAddr,
-        rss: &Arc<Rss>,
-        clients: &[ClientRange],
-        tcp: TcpConfig,
-        frames: Option<usize>,
+        run: Run<'_>,
         main: F,
         check: impl FnOnce(OpenLink) -> OpenLink,
     ) -> anyhow::Result<(Runtime, usize)>
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
+        let Run { target, rss, clients, tcp, frames } = run;
         let idle = if self.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() };
         let mut builder = Runtime::builder().workers(self.workers).idle(idle);
         if let Some(seed) = self.seed {
