@@ -100,8 +100,10 @@ fn serve(plan: &Plan) -> anyhow::Result<()> {
     let (own, more) = (flows.clone(), events.clone());
     let host = if plan.service.is_tcp() { tcp::host(plan, own, more) } else { udp::host(plan, own, more) };
     let host = builder.host(host);
-    builder.link(host, 0, plan.link.clone().open(&plan.ours(), &plan.rss));
-    builder.before_start(give_up_privileges);
+    plan.link.clone().join(&mut builder, host, &plan.ours(), &plan.rss);
+    if !plan.keeps_privileges() {
+        builder.before_start(give_up_privileges);
+    }
     let runtime = builder.start()?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
@@ -142,7 +144,10 @@ fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bo
 
 /// Says that packets are answered from now on, and how.
 fn announce(plan: &Plan, control: Option<&Control>) {
-    let addresses: Vec<String> = plan.addresses.iter().map(|a| a.address().to_string()).collect();
+    let mut addresses: Vec<String> = plan.addresses.iter().map(|a| a.address().to_string()).collect();
+    if addresses.is_empty() {
+        addresses.push("all addresses".into());
+    }
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
     eprintln!(
         "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",
