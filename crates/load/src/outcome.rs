@@ -5,6 +5,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::report::Times;
+use crate::report::model::{ErrorCount, Part, Rates};
+
 /// Longest time a histogram tells apart; what is longer counts as this long.
 const LONGEST: u64 = 60_000_000_000;
 
@@ -53,17 +56,6 @@ impl Counts {
         self.unsent += other.unsent;
         self.probes += other.probes;
         self.probes_answered += other.probes_answered;
-    }
-
-    pub(crate) fn by_name(&self, name: &str) -> u64 {
-        match name {
-            "lost" => self.lost,
-            "late" => self.late,
-            "reordered" => self.reordered,
-            "duplicates" => self.duplicates,
-            "corrupt" => self.corrupt,
-            _ => self.lost + self.corrupt,
-        }
     }
 }
 
@@ -155,6 +147,41 @@ impl Outcome {
     #[must_use]
     pub fn received_rate(&self) -> f64 {
         per_second(self.counts.received, self.elapsed)
+    }
+
+    /// The same as reports of other protocols have it.
+    #[must_use]
+    pub fn part(&self) -> Part {
+        let c = &self.counts;
+        let errors = [("lost", c.lost), ("corrupt", c.corrupt)].into_iter().filter(|(_, count)| *count > 0);
+        let error =
+            |(kind, count): (&str, u64)| (kind.to_owned(), ErrorCount { count, example: String::new() });
+        let more = [
+            ("late", c.late),
+            ("reordered", c.reordered),
+            ("duplicates", c.duplicates),
+            ("strays", c.strays),
+        ];
+        let counts = crate::report::Counts {
+            sent: c.sent,
+            answered: c.received,
+            failed: c.lost + c.corrupt,
+            unsent: c.unsent,
+            held_up: c.held_up,
+            errors: errors.map(error).collect(),
+            more: more.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            ..crate::report::Counts::default()
+        };
+        let seconds = self.elapsed.as_secs_f64();
+        Part {
+            name: "total".to_owned(),
+            seconds,
+            rates: Rates::of(&counts, seconds),
+            counts,
+            latency: Times(self.latency.clone()),
+            slip: Times(self.slip.clone()),
+            ..Part::default()
+        }
     }
 
     /// The slip that p99.9 may reach: a millisecond, or 1 % of the median latency if that is more.

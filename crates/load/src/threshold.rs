@@ -1,33 +1,51 @@
-//! What a run must reach, as text: `p99 > 20ms`, `lost > 0.1%`, `rate < 90k`.
+//! What a run must reach, as text: `p99 > 20ms`, `errors > 0.1%`, `rate < 90k`, `pool=slow p99 > 2s`.
 //!
-//! A threshold names what makes the run *fail*. Metrics are percentiles of latency (`p50`, `p99.9`, any `pNN`), `mean`,
-//! `max`, the same of the generator's own slip behind `slip-`, counts (`lost`, `late`, `reordered`, `duplicates`,
-//! `corrupt`, and `errors` for lost and corrupt together) as numbers or as a share of what was sent, and `rate`,
-//! answers a second.
+//! A threshold names what makes the run *fail*: a metric, `>`, `>=`, `<` or `<=`, and a value, before them `pool=NAME` if one
+//! pool is meant rather than all together. Metrics are
+//!
+//! * times: percentiles of latency (`p50`, `p99.9`, any `pNN`), `mean` and `max`, and the same of other times behind their
+//!   names: `slip-p99`, `service-p99`, `connect-max`, `tls-p99`, `first-byte-p99`, `last-byte-p99`;
+//! * counts, as numbers or as a share: `errors`, any kind of error (`timeout`, `reset`, ...), `lost`, `late`, `reordered`,
+//!   `duplicates`, `corrupt`, `unsent` of what was sent; `404` or `5xx` of what was answered; `connections-failed` of the
+//!   connections that were tried;
+//! * rates a second: `rate` (answers), `sent-rate`, `connection-rate`.
 
 use std::str::FromStr;
 
 use hdrhistogram::Histogram;
 
 use crate::outcome::Outcome;
-use crate::report::Run;
-use crate::report::model::Verdict;
+use crate::report::model::{Part, Verdict};
+use crate::report::{ErrorKind, Run, Times};
 use crate::units;
 
 /// A condition under which a run fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     text: String,
+    pool: Option<String>,
     metric: Metric,
-    above: bool,
+    compare: Compare,
     limit: Limit,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Metric {
-    Time { slip: bool, of: Time },
-    Count(&'static str),
-    Rate,
+    Time { of: Kind, what: Time },
+    Count(String),
+    Rate(Flow),
+}
+
+/// Which times.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Latency,
+    Slip,
+    Service,
+    Connect,
+    Tls,
+    FirstByte,
+    LastByte,
 }
 
 /// Which value of a histogram.
@@ -38,11 +56,26 @@ pub(crate) enum Time {
     Max,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Flow {
+    Answers,
+    Sent,
+    Connections,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Compare {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
 /// What it is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Limit {
     Number(u64),
-    /// Share of what was sent, 0 to 1.
+    /// Share of the whole, 0 to 1.
     Share(f64),
 }
 
@@ -54,93 +87,102 @@ pub struct BadThreshold {
     what: String,
 }
 
-const COUNTS: [&str; 6] = ["lost", "late", "reordered", "duplicates", "corrupt", "errors"];
+/// Counts that are no kind of error of their own.
+const COUNTS: [&str; 6] = ["errors", "late", "reordered", "duplicates", "unsent", "connections-failed"];
+const KINDS: [(&str, Kind); 6] = [
+    ("slip-", Kind::Slip),
+    ("service-", Kind::Service),
+    ("connect-", Kind::Connect),
+    ("tls-", Kind::Tls),
+    ("first-byte-", Kind::FirstByte),
+    ("last-byte-", Kind::LastByte),
+];
 
 impl FromStr for Threshold {
     type Err = BadThreshold;
 
     fn from_str(text: &str) -> Result<Self, BadThreshold> {
         let bad = |what: String| BadThreshold { text: text.to_owned(), what };
-        let (name, above, value) = split(text)?;
-        let metric = metric(name).ok_or_else(|| {
-            bad(format!("unknown metric '{name}': pNN, mean, max, slip-pNN, rate, {}", COUNTS.join(", ")))
+        let (pool, rest) = pool(text.trim()).map_err(bad)?;
+        let at = rest.find(['<', '>']).ok_or_else(|| {
+            bad("a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms".into())
         })?;
-        let limit = match metric {
-            Metric::Time { .. } => Limit::time(value),
-            Metric::Rate => units::rate(value).map(Limit::Number).map_err(|e| e.to_string()),
-            Metric::Count(_) => Limit::count(value),
-        }
-        .map_err(bad)?;
-        Ok(Self { text: text.trim().to_owned(), metric, above, limit })
+        let (above, value) = (rest[at..].starts_with('>'), &rest[at + 1..]);
+        let (compare, value) = match (above, value.strip_prefix('=')) {
+            (true, None) => (Compare::Above, value),
+            (true, Some(value)) => (Compare::AtLeast, value),
+            (false, None) => (Compare::Below, value),
+            (false, Some(value)) => (Compare::AtMost, value),
+        };
+        let (name, value) = (rest[..at].trim(), value.trim());
+        let metric = metric(name).ok_or_else(|| bad(unknown(name)))?;
+        let limit = limit(&metric, value).map_err(bad)?;
+        Ok(Self { text: text.trim().to_owned(), pool, metric, compare, limit })
     }
+}
+
+/// The pool in front of a threshold, if one is named, and the rest.
+fn pool(text: &str) -> Result<(Option<String>, &str), String> {
+    let Some(rest) = text.strip_prefix("pool=") else { return Ok((None, text)) };
+    let (name, rest) = match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split_once('"').ok_or("the pool's name has no closing quote")?,
+        None => rest.split_once(' ').unwrap_or((rest, "")),
+    };
+    if name.is_empty() {
+        return Err("pool= needs the pool's name".into());
+    }
+    Ok((Some(name.to_owned()), rest.trim()))
 }
 
 fn metric(name: &str) -> Option<Metric> {
-    if let Some(count) = COUNTS.into_iter().find(|c| *c == name) {
-        return Some(Metric::Count(count));
+    let code = |n: &str| n.len() == 3 && n.starts_with(|c: char| matches!(c, '1'..='9'));
+    if COUNTS.contains(&name)
+        || ErrorKind::ALL.iter().any(|k| k.name() == name)
+        || (code(name) && (name[1..] == *"xx" || name.bytes().all(|b| b.is_ascii_digit())))
+    {
+        return Some(Metric::Count(name.to_owned()));
     }
-    if name == "rate" {
-        return Some(Metric::Rate);
+    match name {
+        "rate" => return Some(Metric::Rate(Flow::Answers)),
+        "sent-rate" => return Some(Metric::Rate(Flow::Sent)),
+        "connection-rate" => return Some(Metric::Rate(Flow::Connections)),
+        _ => {}
     }
-    let (slip, name) = name.strip_prefix("slip-").map_or((false, name), |rest| (true, rest));
-    let of = Time::parse(name)?;
-    Some(Metric::Time { slip, of })
+    let kind = KINDS.iter().find_map(|(prefix, kind)| Some((*kind, name.strip_prefix(prefix)?)));
+    let (of, name) = kind.unwrap_or((Kind::Latency, name));
+    let what = Time::parse(name)?;
+    Some(Metric::Time { of, what })
 }
 
-impl Threshold {
-    /// What is wrong with a run, or `None`.
-    #[must_use]
-    pub fn judge(&self, outcome: &Outcome) -> Option<String> {
-        let (fails, measured) = match self.metric {
-            Metric::Time { slip, of } => {
-                let histogram = if slip { &outcome.slip } else { &outcome.latency };
-                if histogram.is_empty() {
-                    // A latency nobody measured kept no promise, and broke none that asks for slowness.
-                    return self.above.then(|| format!("{}: nothing was measured", self.text));
-                }
-                let nanos = time(histogram, of);
-                (self.beyond(nanos, 0), units::show_nanos(nanos))
-            }
-            Metric::Count(name) => {
-                let count = outcome.counts.by_name(name);
-                (self.beyond(count, outcome.counts.sent), units::show_count(count))
-            }
-            Metric::Rate => {
-                let rate = outcome.received_rate() as u64;
-                (self.beyond(rate, 0), format!("{} a second", units::show_count(rate)))
-            }
-        };
-        fails.then(|| format!("{}: it was {measured}", self.text))
-    }
+fn unknown(name: &str) -> String {
+    let kinds: Vec<&str> = ErrorKind::ALL.iter().map(|k| k.name()).collect();
+    format!(
+        "unknown metric '{name}': pNN, mean, max (also behind slip-, service-, connect-, tls-, first-byte-, \
+         last-byte-), rate, sent-rate, connection-rate, {}, {}, a status such as 404 or 5xx",
+        COUNTS.join(", "),
+        kinds.join(", ")
+    )
+}
 
-    /// What a run came to beside what it had to.
-    #[must_use]
-    pub fn verdict(&self, run: &Run) -> Verdict {
-        let part = &run.total;
-        let (failed, measured) = match self.metric {
-            Metric::Time { slip, of } => {
-                let histogram = if slip { &part.slip.0 } else { &part.latency.0 };
-                if histogram.is_empty() {
-                    (self.above, "not measured".to_owned())
-                } else {
-                    let nanos = time(histogram, of);
-                    (self.beyond(nanos, 0), units::show_nanos(nanos))
-                }
-            }
-            Metric::Count(name) => {
-                let count = part.counts.named(name);
-                (self.beyond(count, part.counts.sent), units::show_count(count))
-            }
-            Metric::Rate => {
-                let rate = part.rates.answered as u64;
-                (self.beyond(rate, 0), format!("{} a second", units::show_count(rate)))
-            }
-        };
-        Verdict { threshold: self.text.clone(), measured, failed }
+fn limit(metric: &Metric, value: &str) -> Result<Limit, String> {
+    match metric {
+        Metric::Time { .. } => Limit::time(value),
+        Metric::Rate(_) => units::rate(value).map(Limit::Number).map_err(|e| e.to_string()),
+        Metric::Count(_) => Limit::count(value),
     }
+}
 
-    fn beyond(&self, measured: u64, whole: u64) -> bool {
-        self.limit.beyond(self.above, measured, whole)
+/// `METRIC > VALUE`: metric, whether above is bad, and value.
+pub(crate) fn split(text: &str) -> Result<(&str, bool, &str), BadThreshold> {
+    let at = text.find(['<', '>']).ok_or_else(|| {
+        BadThreshold::new(text, "a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms")
+    })?;
+    Ok((text[..at].trim(), text[at..].starts_with('>'), text[at + 1..].trim()))
+}
+
+impl BadThreshold {
+    pub(crate) fn new(text: &str, what: impl Into<String>) -> Self {
+        Self { text: text.to_owned(), what: what.into() }
     }
 }
 
@@ -151,7 +193,9 @@ impl Time {
             "mean" => Some(Self::Mean),
             "max" => Some(Self::Max),
             _ => {
-                let percentile: f64 = name.strip_prefix('p')?.parse().ok()?;
+                let number =
+                    name.strip_prefix('p').filter(|n| n.starts_with(|c: char| c.is_ascii_digit()))?;
+                let percentile: f64 = number.parse().ok()?;
                 (0.0..=100.0).contains(&percentile).then_some(Self::Percentile(percentile))
             }
         }
@@ -176,27 +220,18 @@ impl Limit {
         }
     }
 
+    /// The number it is for a whole.
+    fn of(self, whole: u64) -> f64 {
+        match self {
+            Self::Number(limit) => limit as f64,
+            Self::Share(share) => share * whole as f64,
+        }
+    }
+
     /// Whether what was measured is above, or below, the limit.
     pub(crate) fn beyond(self, above: bool, measured: u64, whole: u64) -> bool {
-        let (measured, limit) = match self {
-            Self::Number(limit) => (measured as f64, limit as f64),
-            Self::Share(share) => (measured as f64, share * whole as f64),
-        };
+        let (measured, limit) = (measured as f64, self.of(whole));
         if above { measured > limit } else { measured < limit }
-    }
-}
-
-/// `METRIC > VALUE`: metric, whether above is bad, and value.
-pub(crate) fn split(text: &str) -> Result<(&str, bool, &str), BadThreshold> {
-    let at = text.find(['<', '>']).ok_or_else(|| {
-        BadThreshold::new(text, "a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms")
-    })?;
-    Ok((text[..at].trim(), text[at..].starts_with('>'), text[at + 1..].trim()))
-}
-
-impl BadThreshold {
-    pub(crate) fn new(text: &str, what: impl Into<String>) -> Self {
-        Self { text: text.to_owned(), what: what.into() }
     }
 }
 
@@ -209,55 +244,121 @@ pub(crate) fn time(histogram: &Histogram<u64>, of: Time) -> u64 {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Threshold {
+    /// The pool it is about; none is all together.
+    #[must_use]
+    pub fn pool(&self) -> Option<&str> {
+        self.pool.as_deref()
+    }
 
-    fn outcome() -> Outcome {
-        let mut outcome = Outcome::default();
-        for ms in 1..=100u64 {
-            outcome.latency.saturating_record(ms * 1_000_000);
+    /// Refuses a threshold about a pool that is not there, before the run.
+    ///
+    /// # Errors
+    /// Names the pools there are.
+    pub fn check<S: AsRef<str>>(&self, pools: &[S]) -> Result<(), BadThreshold> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        if pools.iter().any(|p| p.as_ref() == pool) {
+            return Ok(());
         }
-        outcome.slip.saturating_record(1_000);
-        outcome.counts.sent = 1000;
-        outcome.counts.received = 990;
-        outcome.counts.lost = 10;
-        outcome.elapsed = std::time::Duration::from_secs(1);
-        outcome
+        let names: Vec<&str> = pools.iter().map(AsRef::as_ref).collect();
+        let there = if names.is_empty() {
+            "this run has none".into()
+        } else {
+            format!("there are {}", names.join(", "))
+        };
+        Err(BadThreshold { text: self.text.clone(), what: format!("no pool is called '{pool}': {there}") })
     }
 
-    #[test]
-    fn thresholds_judge() {
-        let outcome = outcome();
-        let fails = |text: &str| text.parse::<Threshold>().unwrap().judge(&outcome).is_some();
-        assert!(fails("p99 > 20ms"));
-        assert!(!fails("p99 > 200ms"));
-        assert!(fails("p10<50ms"));
-        assert!(fails("max > 99ms"));
-        assert!(!fails("mean > 60ms"));
-        assert!(!fails("slip-p99.9 > 1ms"));
-        assert!(fails("slip-max > 500ns"));
-        assert!(fails("lost > 0"));
-        assert!(fails("lost > 0.9%"));
-        assert!(!fails("lost > 1%"));
-        assert!(fails("errors > 0.1%"));
-        assert!(fails("rate < 1k"));
-        assert!(!fails("rate < 900"));
+    /// What is wrong with a run of datagrams, or `None`.
+    #[must_use]
+    pub fn judge(&self, outcome: &Outcome) -> Option<String> {
+        let (failed, measured) = self.of_part(&outcome.part());
+        failed.then(|| format!("{}: it was {measured}", self.text))
     }
 
-    #[test]
-    fn nonsense_is_refused_in_one_line() {
-        for text in
-            ["", "p99", "p99 = 3ms", "p101 > 1s", "p99 > fast", "lost > 5ms", "lost > 101%", "foo > 1", "> 1"]
-        {
-            let error = text.parse::<Threshold>().unwrap_err().to_string();
-            assert!(!error.contains('\n'), "{text}");
+    /// What a run came to beside what it had to.
+    #[must_use]
+    pub fn verdict(&self, run: &Run) -> Verdict {
+        let part = match &self.pool {
+            None => Some(&run.total),
+            Some(name) => run.pools.iter().find(|p| p.name == *name),
+        };
+        let (failed, measured) = part.map_or((true, "no such pool".to_owned()), |part| self.of_part(part));
+        Verdict { threshold: self.text.clone(), measured, failed }
+    }
+
+    fn of_part(&self, part: &Part) -> (bool, String) {
+        match &self.metric {
+            Metric::Time { of, what } => {
+                let times = times(part, *of);
+                if times.is_empty() {
+                    // A latency nobody measured kept no promise, and broke none that asks for slowness.
+                    let fails = matches!(self.compare, Compare::Above | Compare::AtLeast);
+                    return (fails, "not measured".to_owned());
+                }
+                let nanos = time(&times.0, *what);
+                (self.beyond(nanos as f64, 0), units::show_nanos(nanos))
+            }
+            Metric::Count(name) => {
+                let (count, whole) = count(part, name);
+                let share = if whole == 0 { 0.0 } else { count as f64 / whole as f64 * 100.0 };
+                let shown = match self.limit {
+                    Limit::Share(_) => {
+                        format!("{share:.3}% ({} of {})", units::show_count(count), units::show_count(whole))
+                    }
+                    Limit::Number(_) => units::show_count(count),
+                };
+                (self.beyond(count as f64, whole), shown)
+            }
+            Metric::Rate(flow) => {
+                let rate = match flow {
+                    Flow::Answers => part.rates.answered,
+                    Flow::Sent => part.rates.sent,
+                    Flow::Connections => part.rates.connections,
+                };
+                (self.beyond(rate, 0), format!("{} a second", units::show_count(rate as u64)))
+            }
         }
     }
 
-    #[test]
-    fn nothing_measured_fails() {
-        let empty = Outcome::default();
-        assert!("p99 > 20ms".parse::<Threshold>().unwrap().judge(&empty).is_some());
+    fn beyond(&self, measured: f64, whole: u64) -> bool {
+        let limit = self.limit.of(whole);
+        match self.compare {
+            Compare::Above => measured > limit,
+            Compare::AtLeast => measured >= limit,
+            Compare::Below => measured < limit,
+            Compare::AtMost => measured <= limit,
+        }
     }
 }
+
+fn times(part: &Part, kind: Kind) -> &Times {
+    match kind {
+        Kind::Latency => &part.latency,
+        Kind::Slip => &part.slip,
+        Kind::Service => &part.service,
+        Kind::Connect => &part.connect,
+        Kind::Tls => &part.tls,
+        Kind::FirstByte => &part.first_byte,
+        Kind::LastByte => &part.last_byte,
+    }
+}
+
+/// A count and the whole that it is a share of.
+fn count(part: &Part, name: &str) -> (u64, u64) {
+    let counts = &part.counts;
+    if name == "connections-failed" {
+        return (counts.connections_failed, counts.connections_failed + counts.connections_opened);
+    }
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        let count = match name.strip_suffix("xx").and_then(|digit| digit.parse().ok()) {
+            Some(digit) => counts.class(digit),
+            None => counts.codes.get(name).copied().unwrap_or(0),
+        };
+        return (count, counts.answered);
+    }
+    (counts.named(name), counts.sent.max(counts.failed))
+}
+
+#[cfg(test)]
+mod tests;

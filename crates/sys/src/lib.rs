@@ -8,7 +8,7 @@
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
 //! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
-//! * [`toeplitz`]: vector forms of the RSS hash.
+//! * [`toeplitz`]: vector forms of the RSS hash; [`prefetch`]: memory asked for before it is needed.
 //!
 //! For conformance tests: `packetdrill`, a table of C functions in front of a stack (feature `packetdrill`).
 //!
@@ -34,6 +34,7 @@ pub mod packet;
 #[cfg(all(feature = "packetdrill", not(loom)))]
 pub mod packetdrill;
 pub mod poll;
+pub mod prefetch;
 pub mod privilege;
 pub mod ring;
 mod sync;

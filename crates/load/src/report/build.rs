@@ -100,6 +100,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         version: VERSION,
         setup: about.setup,
         started: rfc3339(about.started),
+        started_ms: about.started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64),
         seconds,
         ended: about.ended,
         phases,

@@ -160,6 +160,8 @@ impl Live {
             .map(|(_, slots)| slots.as_slice())
             .collect();
         let told = lanes.iter().map(|l| l.last().map_or(0, |s| s.from + s.length)).min().unwrap_or(0);
-        points(&lanes, told as f64).0
+        let whole: Vec<&[Slot]> =
+            lanes.iter().map(|l| &l[..l.partition_point(|s| s.from + s.length <= told)]).collect();
+        points(&whole, told as f64).0
     }
 }

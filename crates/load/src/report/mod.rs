@@ -16,12 +16,15 @@
 
 pub mod base64;
 pub mod build;
+pub mod files;
+pub mod html;
 pub mod kinds;
 pub mod live;
 pub mod model;
 pub mod recorder;
 pub mod series;
 pub mod tally;
+pub mod text;
 pub mod times;
 pub mod usage;
 

@@ -25,6 +25,8 @@ pub struct Run {
     pub setup: Setup,
     /// When it began, RFC 3339 in UTC.
     pub started: String,
+    /// The same, milliseconds since 1970.
+    pub started_ms: u64,
     /// How long it lasted, warm-up and all.
     pub seconds: f64,
     /// How it ended.
@@ -159,6 +161,22 @@ pub struct Part {
     /// Latencies of each point of the series: for the HDR log, not in JSON.
     #[serde(skip)]
     pub intervals: Vec<Times>,
+}
+
+impl Part {
+    /// Its histograms with their names, in the order in which a request lives.
+    #[must_use]
+    pub fn spectra(&self) -> [(&'static str, &Times); 7] {
+        [
+            ("latency", &self.latency),
+            ("service", &self.service),
+            ("connect", &self.connect),
+            ("tls", &self.tls),
+            ("first byte", &self.first_byte),
+            ("last byte", &self.last_byte),
+            ("slip", &self.slip),
+        ]
+    }
 }
 
 /// Counts of a part.

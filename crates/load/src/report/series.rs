@@ -249,24 +249,25 @@ impl Series {
 }
 
 /// Points of the slots of many lanes, and their latencies. All get the length of the longest slot; the last ends at
-/// `until` seconds, where the run ended.
+/// `until` seconds, where the run ended, and has what came after that too.
 #[must_use]
 pub fn points(lanes: &[&[Slot]], until: f64) -> (Vec<Point>, Vec<Times>) {
-    let all = || lanes.iter().flat_map(|slots| slots.iter()).filter(|s| (s.from as f64) < until);
+    let all = || lanes.iter().flat_map(|slots| slots.iter());
     let Some(length) = all().map(|s| s.length).max() else { return (Vec::new(), Vec::new()) };
-    let last = all().map(|s| s.from / length).max().unwrap_or(0);
     let first = all().map(|s| s.from / length).min().unwrap_or(0);
+    let end = (until.max(0.0) / length as f64).ceil() as u64;
+    let last = all().map(|s| s.from / length).max().unwrap_or(0).min(end.saturating_sub(1)).max(first);
     let mut points = Vec::new();
     let mut latencies = Vec::new();
     for index in first..=last {
         let from = index * length;
+        let to = if index == last { u64::MAX } else { from + length };
         let mut sum = Slot { from, length, ..Slot::default() };
         let (mut latency, mut slip) = (Vec::new(), Vec::new());
         for lane in lanes {
             let begin = lane.partition_point(|s| s.from < from);
-            let mine = lane[begin..].iter().take_while(|s| s.from < from + length);
             let mut at_end = 0;
-            for slot in mine {
+            for slot in lane[begin..].iter().take_while(|s| s.from < to) {
                 sum.add(slot);
                 at_end = slot.concurrency;
                 latency.push(slot.latency.as_slice());

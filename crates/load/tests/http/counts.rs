@@ -39,7 +39,7 @@ fn an_open_loop_sends_what_is_due_to_the_request() {
         assert_eq!((c.answered, c.failed), (c.sent, 0), "{c:?}");
         let due = c.sent + c.unsent;
         assert!(if poisson { (1700..2300).contains(&due) } else { due == 2000 }, "{c:?}");
-        assert_eq!(ran.run.total.slip.count(), due);
+        assert!((c.sent..=due).contains(&ran.run.total.slip.count()), "{c:?}");
         assert_eq!(c.connections_opened, 20, "all of them are used");
     }
 }

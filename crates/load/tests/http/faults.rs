@@ -134,7 +134,9 @@ fn a_server_that_closes_after_each_answer_without_saying_so() {
     let ran = run(plan(Pool { connections: 4, pace: rate(500.0), ..pool() }, ms(300)), &server);
     let c = ran.counts();
     assert_eq!(ran.outcome.failure, None);
-    assert!(c.answered >= 140, "{c:?}");
+    // A request may meet the end of the connection on its way.
+    assert_eq!(c.answered + ran.errors("closed"), c.sent, "{c:?}");
+    assert!(c.answered >= 75, "{c:?}");
     assert!(c.more["closed-idle"] > 0, "{c:?}");
 }
 

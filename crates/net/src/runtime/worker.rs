@@ -77,6 +77,8 @@ pub(crate) struct HostView {
     /// For each interface, the port to send on.
     pub(crate) ports: Vec<usize>,
     pub(crate) stats: SteeringStats,
+    /// A lane here has had very many connections: bursts are looked over before they are handled.
+    pub(crate) crowded: bool,
 }
 
 /// Counters of the loop.
@@ -178,6 +180,9 @@ impl Worker {
             let (host, link, queue) = (port.host, port.link, port.index);
             let mut burst = std::mem::take(&mut self.burst);
             self.hosts[host].stats.received += n as u64;
+            if n > 1 && self.hosts[host].crowded {
+                self.look_ahead(host, &mut burst);
+            }
             for frame in burst.drain(..) {
                 self.classify(host, link, queue, frame);
             }
@@ -201,6 +206,28 @@ impl Worker {
             }
         });
         true
+    }
+
+    /// Asks for the memory of a burst's connections, where a lane has too many to find them in the caches.
+    #[inline(never)]
+    fn look_ahead(&self, h: usize, burst: &mut [Frame]) {
+        let host = &self.hosts[h];
+        let mut expected = [None; BURST];
+        for (frame, place) in burst.iter_mut().zip(&mut expected) {
+            let meta = *frame.meta();
+            let (bucket, _) = steer(&host.rss, frame);
+            // To be steered once more, as if for the first time.
+            *frame.meta_mut() = meta;
+            let lane = (host.first_lane + u32::from(bucket.0)) as usize;
+            if let Some(slot) = self.lanes[lane].as_ref().filter(|slot| slot.lane.tcp_is_crowded()) {
+                *place = slot.lane.tcp_expect(frame).map(|expected| (lane, expected));
+            }
+        }
+        for (lane, expected) in expected.into_iter().flatten() {
+            if let Some(slot) = &self.lanes[lane] {
+                slot.lane.tcp_expect_connection(expected);
+            }
+        }
     }
 
     #[inline]
@@ -442,6 +469,7 @@ impl Worker {
         self.deadlines[lane as usize] = deadline.unwrap_or(Time::MAX);
         self.next_deadline = self.next_deadline.min(self.deadlines[lane as usize]);
         let h = slot.host;
+        self.hosts[h].crowded |= slot.lane.tcp_is_crowded();
         while let Some(redirect) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_redirect()) {
             let to = self.hosts[h].first_lane + u32::from(redirect.bucket.0);
             let owner = usize::from(self.hosts[h].owners[usize::from(redirect.bucket.0)]);

@@ -124,7 +124,7 @@ impl Batch {
         let header = self.headers.get(index).filter(|_| index < self.received)?;
         let mut name = self.names[index];
         *name.len_mut() = header.msg_hdr.msg_namelen;
-        let told = self.controls[index].0.get(..header.msg_hdr.msg_controllen as usize);
+        let told = self.controls[index].0.get(..control_len(&header.msg_hdr));
         Some(Received {
             source: name.get(),
             destination: told.and_then(told_address),
@@ -227,6 +227,11 @@ impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
     }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "some C libraries count control bytes in 32 bits")]
+fn control_len(header: &libc::msghdr) -> usize {
+    header.msg_controllen as usize
 }
 
 fn part_mut(bytes: &mut [u8]) -> libc::iovec {

@@ -1,0 +1,109 @@
+//! What there is to see while a run lasts: a line that is written over, a line for each second, or a display.
+//!
+//! The thread that waits for the end of the run calls [`Watch::tick`] a few times a second; it takes what the lanes have
+//! handed over meanwhile and shows it. Everything goes to standard error, so that results stand alone.
+
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
+
+use flowlane_load::report::{Frame, Live, Snapshot, live, text};
+
+use super::Outputs;
+use super::display::Display;
+
+/// Watches a run.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    from: Receiver<Snapshot>,
+    live: Live,
+    duration: f64,
+    pools: Vec<String>,
+    view: View,
+}
+
+#[derive(Debug)]
+enum View {
+    Nothing,
+    Status,
+    /// The seconds that have been printed.
+    Lines(f64),
+    Display(Display),
+}
+
+impl Outputs {
+    /// Watches a run of that length, whose recorders report to the channel that comes back with it.
+    pub(crate) fn watch(&self, duration: Duration, pools: &[String]) -> (Watch, SyncSender<Snapshot>) {
+        let terminal = std::io::stderr().is_terminal();
+        let view = if self.quiet {
+            View::Nothing
+        } else if self.tui && terminal {
+            // A terminal that cannot show it shows lines.
+            Display::open().map_or(View::Lines(0.0), View::Display)
+        } else if self.lines || self.tui {
+            View::Lines(0.0)
+        } else if terminal {
+            View::Status
+        } else {
+            View::Nothing
+        };
+        let (to, from) = live::channel();
+        let pools = pools.to_vec();
+        (Watch { from, live: Live::new(), duration: duration.as_secs_f64(), pools, view }, to)
+    }
+}
+
+impl Watch {
+    /// Shows how far it is; `false` when somebody asked for the end.
+    pub(crate) fn tick(&mut self, elapsed: Duration) -> bool {
+        self.live.take(&self.from);
+        if matches!(self.view, View::Nothing) {
+            return true;
+        }
+        let frame = self.live.frame(elapsed);
+        match &mut self.view {
+            View::Nothing => {}
+            View::Status => {
+                let line: String = text::status(&frame, self.duration);
+                // Whoever closed it does not want to see it.
+                let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+            }
+            View::Lines(printed) => lines(&frame, printed),
+            View::Display(display) => {
+                if !display.show(&frame, self.duration, &self.pools) {
+                    // The terminal is as it was from here on: a second ^C ends the program.
+                    self.view = View::Status;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The end: the terminal is as it was.
+    pub(crate) fn end(self) {
+        if matches!(self.view, View::Status) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Leaves the display, for somebody asked for the end from outside.
+    pub(crate) fn interrupted(&mut self) {
+        if matches!(self.view, View::Display(_)) {
+            self.view = View::Status;
+        }
+    }
+}
+
+fn lines(frame: &Frame, printed: &mut f64) {
+    for point in frame.seconds.iter().filter(|p| p.at_seconds >= *printed) {
+        // The head comes back for those who scroll.
+        if (point.at_seconds as u64).is_multiple_of(20) {
+            let _ = writeln!(std::io::stderr(), "{}", text::second_head());
+        }
+        let _ = writeln!(std::io::stderr(), "{}", text::second(point));
+    }
+    if let Some(last) = frame.last() {
+        *printed = printed.max(last.at_seconds + last.seconds);
+    }
+}

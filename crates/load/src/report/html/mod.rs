@@ -1,0 +1,315 @@
+//! The report as one page that opens anywhere: no network, no script, plots as pictures in the page itself.
+//!
+//! The page is well-formed as XML too. Everything that came from outside (targets, names, errors) goes through
+//! [`svg::escape`].
+
+mod plots;
+pub mod svg;
+
+use std::io::{self, Write};
+
+use super::model::{Ended, Part, Run};
+use super::text::show_bytes;
+use super::times::Times;
+use crate::units::{show_count, show_nanos};
+use svg::escape;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+///
+/// # Errors
+/// Those of writing.
+pub fn page(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let title = format!("{} {}", run.setup.command, run.setup.targets.first().map_or("", String::as_str));
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\
+         <title>{}</title>\n<style>\n{STYLE}</style></head><body>",
+        escape(&title)
+    )?;
+    head(run, out)?;
+    cards(run, out)?;
+    latency(run, out)?;
+    time(run, out)?;
+    pools(run, out)?;
+    lanes(run, out)?;
+    counts(run, out)?;
+    setup(run, out)?;
+    writeln!(
+        out,
+        "<footer>flowlane {}, report version {}</footer>\n</body></html>",
+        escape(&run.setup.program),
+        run.version
+    )
+}
+
+fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "<h1>{}</h1>", escape(&format!("{} {}", run.setup.command, run.setup.targets.join(" "))))?;
+    let how = match run.ended {
+        Ended::Done => "",
+        Ended::Interrupted => ", ended early on request",
+        Ended::Failed => ", ended early because it could not go on",
+    };
+    writeln!(
+        out,
+        "<p>{} over {}, {} workers, begun {}, {:.1} s{how}</p>",
+        escape(&run.setup.schedule),
+        escape(&run.setup.link),
+        run.setup.workers,
+        escape(&run.started),
+        run.seconds
+    )?;
+    let (class, word) = if run.ok { ("verdict", "Passed") } else { ("verdict bad", "Failed") };
+    write!(out, "<div class=\"{class}\"><b>{word}</b>")?;
+    if !run.failed.is_empty() {
+        write!(out, "<ul>")?;
+        for failed in &run.failed {
+            write!(out, "<li>{}</li>", escape(failed))?;
+        }
+        write!(out, "</ul>")?;
+    }
+    let (slip, budget) = (show_nanos(run.slip.p99_9_ns), show_nanos(run.slip.budget_ns));
+    let schedule = match (run.slip.judged, run.slip.kept) {
+        (false, _) => "Closed loop: the generator had no schedule to keep.".to_owned(),
+        (true, true) => format!("The generator kept its schedule: slip p99.9 {slip} of at most {budget}."),
+        (true, false) => format!(
+            "The generator did not keep its schedule: slip p99.9 {slip}, more than {budget}. The figures are the \
+             generator's rather than the target's."
+        ),
+    };
+    writeln!(out, "<p>{schedule}</p></div>")
+}
+
+fn cards(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let part = &run.total;
+    let rate = |r: f64| format!("{}/s", show_count(r.round() as u64));
+    writeln!(out, "<div class=\"cards\">")?;
+    for (name, value) in [
+        ("answered", rate(part.rates.answered)),
+        ("p50", show_nanos(part.latency.at(0.5))),
+        ("p99", show_nanos(part.latency.at(0.99))),
+        ("p99.9", show_nanos(part.latency.at(0.999))),
+        ("longest", show_nanos(part.latency.max())),
+        ("errors", format!("{:.3} %", part.counts.error_share() * 100.0)),
+        ("slip p99.9", show_nanos(run.slip.p99_9_ns)),
+        ("CPU for each answer", show_nanos(run.generator.cpu_ns_per_answer)),
+    ] {
+        writeln!(out, "<div><span>{name}</span><strong>{value}</strong></div>")?;
+    }
+    writeln!(out, "</div>")
+}
+
+/// A heading, a sentence and a plot; nothing if there is no plot.
+fn figure(out: &mut impl Write, heading: &str, note: &str, plot: Option<String>) -> io::Result<()> {
+    let Some(plot) = plot else { return Ok(()) };
+    writeln!(out, "<h2>{heading}</h2>\n<p class=\"note\">{note}</p>\n{plot}")
+}
+
+fn latency(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    figure(
+        out,
+        "Latency",
+        "By percentile, each further nine as wide as the one before. Latency counts from the moment a request was to be \
+         sent, service time from when it was sent, slip is the difference: the generator's own lateness.",
+        plots::latency_spectrum(&run.total),
+    )?;
+    percentiles(&run.total, out)?;
+    let staged =
+        !run.total.connect.is_empty() || !run.total.tls.is_empty() || !run.total.first_byte.is_empty();
+    figure(
+        out,
+        "Stages",
+        "To make a connection; to agree on TLS; from sending to the first byte of the answer; from its first byte to its last.",
+        if staged { plots::stage_spectra(&run.total) } else { None },
+    )
+}
+
+fn percentiles(part: &Part, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "<div class=\"wide\"><table><tr><th></th>")?;
+    for head in ["count", "p50", "p75", "p90", "p95", "p99", "p99.9", "p99.99", "max", "mean"] {
+        write!(out, "<th>{head}</th>")?;
+    }
+    writeln!(out, "</tr>")?;
+    for (name, times) in part.spectra() {
+        if !times.is_empty() {
+            write!(out, "<tr><td>{name}</td><td>{}</td>", show_count(times.count()))?;
+            for nanos in row(times) {
+                write!(out, "<td>{}</td>", show_nanos(nanos))?;
+            }
+            writeln!(out, "</tr>")?;
+        }
+    }
+    writeln!(out, "</table></div>")
+}
+
+fn row(t: &Times) -> [u64; 9] {
+    let [p50, p75, p90, p95, p99, p999, p9999] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999].map(|q| t.at(q));
+    [p50, p75, p90, p95, p99, p999, p9999, t.max(), t.mean()]
+}
+
+fn time(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let shaded = if run.phases.iter().all(|p| p.measured) { "" } else { " What is shaded was not measured." };
+    let note = format!("Requests sent, answers, and errors (bars) a second.{shaded}");
+    figure(out, "Rate over time", &note, plots::rates(run))?;
+    let note = format!("Of the answers of each interval, with the slip of what was sent in it.{shaded}");
+    figure(out, "Latency over time", &note, plots::latencies(run))?;
+    figure(out, "Concurrency", "Connections, or requests on their way.", plots::concurrency(run))?;
+    figure(out, "Bytes over time", "Heads included.", plots::bandwidth(run))
+}
+
+fn pools(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    if run.pools.len() < 2 {
+        return Ok(());
+    }
+    figure(out, "Pools", "Answers a second of each pool.", plots::pools(&run.pools))?;
+    figure(
+        out,
+        "Latency of the pools",
+        "By percentile; the first eight pools.",
+        plots::pool_spectra(&run.pools),
+    )?;
+    write!(out, "<div class=\"wide\"><table><tr><th>pool</th>")?;
+    for head in ["sent/s", "answered/s", "failed", "p50", "p90", "p99", "p99.9", "max"] {
+        write!(out, "<th>{head}</th>")?;
+    }
+    writeln!(out, "<th>schedule</th></tr>")?;
+    for pool in &run.pools {
+        let t = &pool.latency;
+        write!(
+            out,
+            "<tr><td class=\"text\">{}</td><td>{:.0}</td><td>{:.0}</td><td>{}</td>",
+            escape(&pool.name),
+            pool.rates.sent,
+            pool.rates.answered,
+            show_count(pool.counts.failed)
+        )?;
+        for nanos in [t.at(0.5), t.at(0.9), t.at(0.99), t.at(0.999), t.max()] {
+            write!(out, "<td>{}</td>", show_nanos(nanos))?;
+        }
+        writeln!(out, "<td class=\"text\">{}</td></tr>", escape(&pool.schedule))?;
+    }
+    writeln!(out, "</table></div>")
+}
+
+fn lanes(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let mut note = "Answers that came to each lane.".to_owned();
+    if let Some(alignment) = run.alignment {
+        note = format!("{note} {:.2} % of frames came to the worker of their bucket.", alignment * 100.0);
+    }
+    figure(out, "Buckets", &note, plots::lanes(&run.lanes))?;
+    figure(out, "Latency of the buckets", "99th percentile.", plots::lane_latencies(&run.lanes))
+}
+
+fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let c = &run.total.counts;
+    writeln!(
+        out,
+        "<h2>Counts</h2>\n<div class=\"wide\"><table><tr><th></th><th>measured</th><th>besides</th><th></th></tr>"
+    )?;
+    let u = &run.total.unmeasured;
+    let mut line = |name: &str, count: u64, besides: u64, text: &str, bad: bool| {
+        let class = if bad && count > 0 { " class=\"bad\"" } else { "" };
+        writeln!(
+            out,
+            "<tr><td>{}</td><td{class}>{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
+            escape(name),
+            show_count(count),
+            show_count(besides),
+            escape(text)
+        )
+    };
+    line("sent", c.sent, u.sent, "", false)?;
+    line("answered", c.answered, u.answered, "", false)?;
+    for (code, count) in &c.codes {
+        line(&format!("answered {code}"), *count, u.codes.get(code).copied().unwrap_or(0), "", false)?;
+    }
+    line("failed", c.failed, u.failed, "", true)?;
+    for (kind, error) in &c.errors {
+        let besides = u.errors.get(kind).map_or(0, |e| e.count);
+        line(&format!("failed: {kind}"), error.count, besides, &format!("first: {}", error.example), true)?;
+    }
+    line("due and not sent", c.unsent, u.unsent, "", true)?;
+    line("held up", c.held_up, u.held_up, "times something due had to wait for room or a connection", false)?;
+    for (name, count) in &c.more {
+        line(name, *count, u.more.get(name).copied().unwrap_or(0), "", false)?;
+    }
+    line(
+        "bytes sent",
+        c.bytes_sent,
+        u.bytes_sent,
+        &format!("{}/s", show_bytes(run.total.rates.bytes_sent)),
+        false,
+    )?;
+    let received = format!("{}/s", show_bytes(run.total.rates.bytes_received));
+    line("bytes received", c.bytes_received, u.bytes_received, &received, false)?;
+    line("connections made", c.connections_opened, u.connections_opened, "", false)?;
+    line("connections not made", c.connections_failed, u.connections_failed, "", true)?;
+    line("connections ended", c.connections_closed, u.connections_closed, "", false)?;
+    for (reason, count) in &run.drops {
+        line(&format!("dropped by us: {reason}"), *count, 0, "", false)?;
+    }
+    for (name, count) in &run.server {
+        line(&format!("server: {name}"), *count, 0, "", false)?;
+    }
+    writeln!(out, "</table></div>")?;
+    thresholds(run, out)
+}
+
+fn thresholds(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    if run.thresholds.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "<h2>Thresholds</h2>\n<table><tr><th>fails if</th><th>it was</th><th></th></tr>")?;
+    for verdict in &run.thresholds {
+        let (class, word) = if verdict.failed { ("bad", "failed") } else { ("good", "passed") };
+        writeln!(
+            out,
+            "<tr><td class=\"text\">{}</td><td>{}</td><td class=\"{class}\">{word}</td></tr>",
+            escape(&verdict.threshold),
+            escape(&verdict.measured)
+        )?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn setup(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let s = &run.setup;
+    let g = &run.generator;
+    writeln!(out, "<h2>What was run</h2>\n<table>")?;
+    let mut line = |name: &str, value: &str| {
+        writeln!(out, "<tr><td>{}</td><td class=\"text\">{}</td></tr>", escape(name), escape(value))
+    };
+    line("command", &s.command)?;
+    for target in &s.targets {
+        line("target", target)?;
+    }
+    line("link", &s.link)?;
+    line("schedule", &s.schedule)?;
+    if let Some(scenario) = &s.scenario {
+        line("scenario", scenario)?;
+    }
+    if let Some(seed) = s.seed {
+        line("seed", &seed.to_string())?;
+    }
+    for (name, value) in &s.more {
+        line(name, value)?;
+    }
+    for phase in &run.phases {
+        let measured = if phase.measured { "measured" } else { "not measured" };
+        let words = format!("{:.1} to {:.1} s, {measured}", phase.from_seconds, phase.to_seconds);
+        line(&format!("phase {}", phase.name), &words)?;
+    }
+    line(
+        "generator",
+        &format!(
+            "{:.2} s of CPU in the program, {:.2} s in the kernel, {} of memory at most",
+            g.cpu_user_seconds,
+            g.cpu_system_seconds,
+            show_bytes(g.memory_bytes as f64)
+        ),
+    )?;
+    writeln!(out, "</table>")
+}

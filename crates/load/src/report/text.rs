@@ -1,0 +1,312 @@
+//! A run for people: the final table, and the line of each second.
+//!
+//! What servers and scenarios said is shown with control characters escaped, so that nobody writes to a terminal by way of
+//! an error message. Counts have their digits in threes, times three digits and a unit.
+
+use std::io::{self, Write};
+
+use super::live::Frame;
+use super::model::{Counts, Ended, Part, Point, Run};
+use super::times::Times;
+use crate::units::{show_count, show_nanos};
+
+/// Codes shown one by one; the rest together.
+const CODES: usize = 8;
+
+/// Text of strangers on one line of a terminal: control characters and what turns the direction of writing escaped.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let unsafe_here = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars()
+        .flat_map(|c| {
+            let escaped: Vec<char> = if unsafe_here(c) { c.escape_default().collect() } else { vec![c] };
+            escaped
+        })
+        .collect()
+}
+
+/// Bytes with a decimal unit: `1.23 MB`.
+#[must_use]
+pub fn show_bytes(bytes: f64) -> String {
+    let mut value = bytes.max(0.0);
+    for unit in ["B", "kB", "MB", "GB", "TB"] {
+        if value < 999.5 || unit == "TB" {
+            let digits = if unit == "B" || value >= 99.95 { 0 } else { usize::from(value < 9.995) + 1 };
+            return format!("{value:.digits$} {unit}");
+        }
+        value /= 1000.0;
+    }
+    unreachable!("the last unit takes anything")
+}
+
+/// A share with as many digits as tell something.
+fn percent(share: f64) -> String {
+    format!("{:.4} %", share * 100.0)
+}
+
+fn rate(per_second: f64) -> String {
+    if per_second >= 99.5 { show_count(per_second.round() as u64) } else { format!("{per_second:.1}") }
+}
+
+/// The final table.
+///
+/// # Errors
+/// Those of writing.
+pub fn table(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    head(run, out)?;
+    counts(run, out)?;
+    writeln!(out)?;
+    spectra(&run.total, out)?;
+    if run.pools.len() > 1 {
+        writeln!(out)?;
+        pools(&run.pools, out)?;
+    }
+    writeln!(out)?;
+    tail(run, out)
+}
+
+fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let setup = &run.setup;
+    let targets: Vec<String> = setup.targets.iter().take(4).map(|t| plain(t)).collect();
+    let more = setup.targets.len().saturating_sub(targets.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    writeln!(
+        out,
+        "{} {}{more} over {} for {:.1} s: {}, {} {}",
+        plain(&setup.command),
+        targets.join(" "),
+        plain(&setup.link),
+        run.seconds,
+        plain(&setup.schedule),
+        setup.workers,
+        if setup.workers == 1 { "worker" } else { "workers" },
+    )?;
+    for (name, value) in &setup.more {
+        writeln!(out, "{}: {}", plain(name), plain(value))?;
+    }
+    match run.ended {
+        Ended::Done => Ok(()),
+        Ended::Interrupted => writeln!(out, "ended early on request: this is what was measured until then"),
+        Ended::Failed => writeln!(out, "ended early because it could not go on"),
+    }
+}
+
+fn line(out: &mut impl Write, name: &str, count: u64, rest: &str) -> io::Result<()> {
+    let text = format!("{name:<22} {:>15}  {rest}", show_count(count));
+    writeln!(out, "{}", text.trim_end())
+}
+
+fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let part = &run.total;
+    let c = &part.counts;
+    line(out, "sent", c.sent, &format!("{:>13}/s", rate(part.rates.sent)))?;
+    line(out, "answered", c.answered, &format!("{:>13}/s", rate(part.rates.answered)))?;
+    codes(c, out)?;
+    line(out, "failed", c.failed, &format!("{:>15}", percent(c.error_share())))?;
+    for (kind, error) in &c.errors {
+        let example = if error.example.is_empty() {
+            String::new()
+        } else {
+            format!("first: {}", plain(&error.example))
+        };
+        line(out, &format!("  {}", plain(kind)), error.count, &example)?;
+    }
+    for (name, count) in [("unsent", c.unsent), ("held up", c.held_up)] {
+        if count > 0 {
+            line(out, name, count, "")?;
+        }
+    }
+    for (name, count) in c.more.iter().filter(|(_, count)| **count > 0) {
+        line(out, &plain(name), *count, "")?;
+    }
+    for (reason, count) in &run.drops {
+        line(out, "dropped", *count, &plain(reason))?;
+    }
+    if c.bytes_sent + c.bytes_received > 0 {
+        for (name, bytes, each) in [
+            ("bytes sent", c.bytes_sent, part.rates.bytes_sent),
+            ("bytes received", c.bytes_received, part.rates.bytes_received),
+        ] {
+            line(out, name, bytes, &format!("{:>13}/s", show_bytes(each)))?;
+        }
+    }
+    connections(part, out)?;
+    let warm = part.unmeasured.sent;
+    if warm > 0 {
+        line(out, "not measured", warm, "sent while warming up or cooling down")?;
+    }
+    Ok(())
+}
+
+fn codes(c: &Counts, out: &mut impl Write) -> io::Result<()> {
+    let mut codes: Vec<(&String, u64)> = c.codes.iter().map(|(code, count)| (code, *count)).collect();
+    codes.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), (*code).clone()));
+    for (code, count) in codes.iter().take(CODES) {
+        line(out, &format!("  {}", plain(code)), *count, "")?;
+    }
+    let other: u64 = codes.iter().skip(CODES).map(|(_, count)| count).sum();
+    if other > 0 {
+        line(out, "  others", other, "")?;
+    }
+    Ok(())
+}
+
+fn connections(part: &Part, out: &mut impl Write) -> io::Result<()> {
+    let all = |f: fn(&Counts) -> u64| f(&part.counts) + f(&part.unmeasured);
+    let (opened, failed) = (all(|c| c.connections_opened), all(|c| c.connections_failed));
+    if opened + failed == 0 {
+        return Ok(());
+    }
+    let failed =
+        if failed > 0 { format!(", {} could not be made", show_count(failed)) } else { String::new() };
+    let rest = format!("{} at once at most{failed}", show_count(part.concurrency_max));
+    line(out, "connections", opened, &rest)
+}
+
+/// The times of a part, one kind a line.
+fn spectra(part: &Part, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean"
+    )?;
+    for (name, times) in part.spectra() {
+        if !times.is_empty() {
+            let cells: Vec<String> =
+                percentiles(times).iter().map(|nanos| format!("{:>9}", show_nanos(*nanos))).collect();
+            writeln!(out, "{name:<12} {}", cells.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+fn percentiles(t: &Times) -> [u64; 7] {
+    [t.at(0.5), t.at(0.9), t.at(0.99), t.at(0.999), t.at(0.9999), t.max(), t.mean()]
+}
+
+fn pools(pools: &[Part], out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<20} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "pool", "sent/s", "answered/s", "failed", "p50", "p99", "p99.9", "max"
+    )?;
+    for pool in pools {
+        let name: String = plain(&pool.name).chars().take(20).collect();
+        let t = &pool.latency;
+        writeln!(
+            out,
+            "{name:<20} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            rate(pool.rates.sent),
+            rate(pool.rates.answered),
+            show_count(pool.counts.failed),
+            show_nanos(t.at(0.5)),
+            show_nanos(t.at(0.99)),
+            show_nanos(t.at(0.999)),
+            show_nanos(t.max())
+        )?;
+    }
+    Ok(())
+}
+
+fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    if run.lanes.len() > 1 {
+        let shares: Vec<u64> = run.lanes.iter().map(|l| l.answered).collect();
+        let (least, most) =
+            (shares.iter().min().copied().unwrap_or(0), shares.iter().max().copied().unwrap_or(0));
+        writeln!(
+            out,
+            "{} lanes, answers in each: {} to {}",
+            run.lanes.len(),
+            show_count(least),
+            show_count(most)
+        )?;
+    }
+    if let Some(alignment) = run.alignment {
+        writeln!(out, "alignment: {:.2} % of frames came to the worker of their bucket", alignment * 100.0)?;
+    }
+    let g = &run.generator;
+    if g.memory_bytes > 0 {
+        let cpu = g.cpu_user_seconds + g.cpu_system_seconds;
+        let cores = if run.seconds > 0.0 { cpu / run.seconds } else { 0.0 };
+        writeln!(
+            out,
+            "generator: {} of CPU for each answer ({cores:.2} cores), {} of memory at most",
+            show_nanos(g.cpu_ns_per_answer),
+            show_bytes(g.memory_bytes as f64)
+        )?;
+    }
+    if run.slip.judged && run.slip.kept {
+        writeln!(
+            out,
+            "schedule: kept; slip p99.9 {}, budget {}",
+            show_nanos(run.slip.p99_9_ns),
+            show_nanos(run.slip.budget_ns)
+        )?;
+    }
+    for (name, count) in &run.server {
+        writeln!(out, "server: {} {}", plain(name), show_count(*count))?;
+    }
+    for verdict in &run.thresholds {
+        let word = if verdict.failed { "FAILED" } else { "passed" };
+        writeln!(out, "{word}: {}, it was {}", plain(&verdict.threshold), verdict.measured)?;
+    }
+    if !run.slip.kept {
+        writeln!(
+            out,
+            "FAILED: {}",
+            plain(run.failed.iter().find(|f| f.contains("slip p99.9")).map_or("slip", |f| f))
+        )?;
+    }
+    Ok(())
+}
+
+/// What the columns of [`second`] are.
+#[must_use]
+pub fn second_head() -> String {
+    format!(
+        "{:>7} {:>10} {:>10} {:>8} {:>8} {:>11} {:>9} {:>9} {:>9} {:>9}",
+        "s", "sent/s", "answered/s", "failed", "at once", "received/s", "p50", "p99", "max", "slip p99"
+    )
+}
+
+/// The line of a second.
+#[must_use]
+pub fn second(point: &Point) -> String {
+    let each = |n: u64| if point.seconds > 0.0 { n as f64 / point.seconds } else { 0.0 };
+    format!(
+        "{:>7.0} {:>10} {:>10} {:>8} {:>8} {:>11} {:>9} {:>9} {:>9} {:>9}",
+        point.at_seconds + point.seconds,
+        rate(each(point.sent)),
+        rate(each(point.answered)),
+        show_count(point.failed),
+        show_count(point.concurrency),
+        show_bytes(each(point.bytes_received)),
+        show_nanos(point.p50_ns),
+        show_nanos(point.p99_ns),
+        show_nanos(point.max_ns),
+        show_nanos(point.slip_p99_ns)
+    )
+}
+
+/// What is going on, in a line that is written over the one before.
+#[must_use]
+pub fn status(frame: &Frame, of: f64) -> String {
+    let now = &frame.total;
+    let mut text = format!(
+        "{:.1} of {of:.0} s  {}/s sent  {}/s answered  {} at once  {} failed",
+        frame.elapsed.as_secs_f64().min(of),
+        rate(now.sent_rate),
+        rate(now.answered_rate),
+        show_count(now.concurrency),
+        show_count(now.failed),
+    );
+    if let Some(last) = frame.last() {
+        let (p50, p99, slip) =
+            (show_nanos(last.p50_ns), show_nanos(last.p99_ns), show_nanos(last.slip_p99_ns));
+        text = format!("{text}  p50 {p50}  p99 {p99}  max {}  slip p99 {slip}", show_nanos(last.max_ns));
+    }
+    text
+}
