@@ -161,15 +161,16 @@ pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
 impl Http {
     /// The host that serves.
     pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-        let (port, listen, server) = (plan.port, plan.listen.clone(), self.server.clone());
+        let (bind, port) = (plan.bind(), plan.port);
+        let (listen, server) = (plan.listen.clone(), self.server.clone());
         plan.host(move || {
             let (flows, events) = (flows.clone(), events.clone());
             let (listen, server) = (listen.clone(), server.clone());
             async move {
                 let options = Server::listen_options();
                 let listener = match &listen {
-                    None => TcpListener::bind(None, port, options).map(Some),
-                    Some(buckets) => TcpListener::bind_in(buckets, None, port, options),
+                    None => TcpListener::bind(bind, port, options).map(Some),
+                    Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
                 };
                 let listener = match listener {
                     Ok(listener) => listener,
