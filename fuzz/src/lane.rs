@@ -152,6 +152,7 @@ impl Host {
                 rss: rss.clone(),
                 interfaces: vec![interface.clone()],
                 routes: vec![],
+                tunnels: vec![],
                 udp: UdpConfig::default(),
                 tcp: Default::default(),
                 reassembly: ReassemblyConfig { datagrams: 8, fragments: 32, ..ReassemblyConfig::default() },

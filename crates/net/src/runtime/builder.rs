@@ -9,6 +9,7 @@ use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use flowlane_rss::Bucket;
 use flowlane_stack::address::Prefix;
 use flowlane_stack::packet::Offload;
+use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::time::Time;
 use flowlane_stack::tunnel::{TunnelConfig, TunnelError};
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
@@ -370,7 +371,7 @@ impl Builder {
                     routes: routes.clone(),
                     tunnels: host.tunnels.clone(),
                     udp: host.udp,
-                    tcp: host.tcp.clone(),
+                    tcp: self.bounded(&host.tcp, owners.len()),
                     reassembly: host.reassembly,
                     seed: seeds.next()?,
                 });
@@ -393,6 +394,13 @@ impl Builder {
             first_lane += buckets as u32;
         }
         Ok(plans)
+    }
+
+    /// TCP as the host wants it, but with no more frames held by one lane than its share of half of a worker's: even
+    /// if all lanes of all workers hold frames of one and the same, it can go on.
+    fn bounded(&self, tcp: &TcpConfig, lanes: usize) -> TcpConfig {
+        let share = self.memory.frames_per_home * self.memory.frame_size / 2 / lanes.max(1);
+        TcpConfig { max_held: tcp.max_held.min(share), ..tcp.clone() }
     }
 }
 

@@ -37,7 +37,7 @@ async fn echo() {
     let listener = TcpListener::on_port(7).unwrap();
     while let Ok(stream) = listener.accept().await {
         spawn(async move {
-            let mut buffer = vec![0; 1 << 16];
+            let mut buffer = vec![0; 1 << 14];
             while let Ok(n @ 1..) = stream.read(&mut buffer).await {
                 if stream.write_all(&buffer[..n]).await.is_err() {
                     return;
@@ -212,6 +212,44 @@ fn a_thousand_short_connections() {
     assert!(report.lanes(SERVER).iter().all(|l| l.stats.tcp.connection_accepts > 0), "every lane accepts");
 }
 
+/// More connections in a lane than the caches hold: bursts are looked over before they are handled, and nothing comes out
+/// differently for it.
+#[test]
+fn lanes_with_thousands_of_connections() {
+    const EACH: u64 = 4500;
+    let (runtime, said) = start(PairConfig::default(), false, || async {
+        if current().unwrap().bucket.0 >= 2 {
+            return Ok(EACH);
+        }
+        let mut streams = Vec::new();
+        for n in 0..EACH {
+            streams.push(TcpStream::connect(server()).await.map_err(|e| format!("connection {n}: {e}"))?);
+        }
+        for round in 0..3u64 {
+            for (n, stream) in streams.iter().enumerate() {
+                let bytes = (n as u64 ^ round << 32).to_le_bytes();
+                stream.write_all(&bytes).await.map_err(|e| e.to_string())?;
+            }
+            for (n, stream) in streams.iter().enumerate() {
+                let mut got = [0; 100];
+                let len = stream.read(&mut got).await.map_err(|e| e.to_string())?;
+                if got[..len] != (n as u64 ^ round << 32).to_le_bytes() {
+                    return Err(format!("connection {n}: {len} bytes, not its own"));
+                }
+            }
+        }
+        Ok(streams.len() as u64)
+    });
+    finish(&runtime, &said, EACH);
+    let report = runtime.stop();
+    assert_eq!(tcp(&report, SERVER).connection_accepts, 2 * EACH);
+    for host in [SERVER, CLIENT] {
+        let steering = report.steering(host);
+        assert!((steering.alignment() - 1.0).abs() < 1e-9);
+        assert_eq!((steering.misdirected, steering.hash_computed), (0, 0), "looking ahead leaves no trace");
+    }
+}
+
 /// One fault in so many frames, each way in turn.
 #[test]
 fn every_byte_once_and_in_order_over_a_bad_wire() {
@@ -322,6 +360,49 @@ fn what_cannot_be_reached_says_so() {
     finish(&runtime, &said, 0);
     let report = runtime.stop();
     assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0));
+}
+
+/// Data waits in frames, and a worker without a free frame is deaf and dumb: connections that nobody reads may not take
+/// them all.
+#[test]
+fn what_nobody_reads_does_not_take_all_frames() {
+    let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(1024);
+    let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), || async {
+        let silent = TcpListener::on_port(9).unwrap();
+        spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok(stream) = silent.accept().await {
+                kept.push(stream);
+            }
+        })
+        .unwrap();
+        echo().await;
+    });
+    assert_eq!(builder.host(server.interface(on("10.0.0.1/24"))), SERVER);
+    let (say, said) = mpsc::channel();
+    let client = Host::new("client", rss(Key::symmetric(), BUCKETS, 2, UdpFields::Two), move || {
+        let say = say.clone();
+        async move {
+            let mut kept = Vec::new();
+            for _ in 0..50 {
+                let stream = TcpStream::connect("10.0.0.1:9".parse().unwrap()).await.unwrap();
+                // Until it takes no more: buffers on both sides are full.
+                while stream.try_write(&[7; 10_000]).unwrap().is_some() {
+                    flowlane::yield_now().await;
+                }
+                kept.push(stream);
+            }
+            let _ = say.send(there_and_back(100_000).await);
+            drop(kept);
+        }
+    });
+    assert_eq!(builder.host(client.interface(on("10.0.0.2/24"))), CLIENT);
+    builder.pair((CLIENT, 0), (SERVER, 0), PairConfig::default());
+    let runtime = builder.start().unwrap();
+    finish(&runtime, &said, 100_000);
+    let report = runtime.stop();
+    let server = tcp(&report, SERVER);
+    assert!(server.in_sequence_bytes > 50 * BUCKETS as u64 * 100_000, "more than frames could hold");
 }
 
 /// A stream in the hands of another thread does nothing but close.

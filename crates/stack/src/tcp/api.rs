@@ -309,9 +309,9 @@ impl Tcp {
             return c.nothing_to_read().map(|()| 0);
         }
         let Some(rx) = &mut c.rx else { return Err(RecvError::WouldBlock) };
-        let before = rx.memory();
+        let before = rx.holds();
         let n = rx.read(into);
-        self.core.memory = self.core.memory + rx.memory() - before;
+        self.core.account(before, rx.holds());
         c.was_read(&mut self.core, cx, n);
         self.feed_starved();
         Ok(n)
@@ -335,11 +335,13 @@ impl Tcp {
     /// As for `recv`.
     pub fn recv_frame(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<Option<Frame>, RecvError> {
         let c = self.connections.get_mut(id).ok_or(RecvError::Stale)?;
-        let before = c.rx.as_ref().map_or(0, |rx| rx.memory());
-        let Some(frame) = c.rx.as_mut().and_then(|rx| rx.take()) else {
+        let Some(rx) = c.rx.as_mut().filter(|rx| rx.queued > 0) else {
             return c.nothing_to_read().map(|()| None);
         };
-        self.core.memory = self.core.memory + c.rx.as_ref().map_or(0, |rx| rx.memory()) - before;
+        let before = rx.holds();
+        // Without a free frame for what was copied there is nothing to give now.
+        let frame = rx.take(cx.frames).ok_or(RecvError::WouldBlock)?;
+        self.core.account(before, rx.holds());
         c.was_read(&mut self.core, cx, frame.len());
         self.feed_starved();
         Ok(Some(frame))
@@ -360,10 +362,9 @@ impl Tcp {
         if matches!(how, Read | Both) {
             c.set(Flags::READ_SHUT);
             if let Some(rx) = &mut c.rx {
-                let before = rx.memory();
-                rx.queue.clear();
-                (rx.queued, rx.held) = (0, 0);
-                self.core.memory = self.core.memory + rx.memory() - before;
+                let before = rx.holds();
+                rx.forget();
+                self.core.account(before, rx.holds());
             }
             c.wake_read();
         }

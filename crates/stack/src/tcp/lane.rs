@@ -5,7 +5,7 @@ use super::config::TcpConfig;
 use super::connection::{Connection, Flags, NEVER, State};
 use super::flight::Flight;
 use super::listen::Listeners;
-use super::recv_buffer::Inflow;
+use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
 use super::stats::{DropReason, TcpStats};
 use super::table::{ConnId, Tuple};
@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) replies: VecDeque<IpOutput>,
     /// Bytes of all buffers.
     pub(crate) memory: usize,
+    /// Bytes of frames in which received data waits.
+    pub(crate) held: usize,
     pub(crate) challenge: ChallengeBudget,
     #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
@@ -71,6 +73,7 @@ impl Core {
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             memory: 0,
+            held: 0,
             challenge: ChallengeBudget::default(),
             flights: Vec::new(),
             spare_rings: 0,
@@ -110,9 +113,16 @@ impl Core {
         }
     }
 
+    /// A receive side held this before, and holds that now.
+    #[inline]
+    pub(crate) fn account(&mut self, before: Holds, now: Holds) {
+        self.memory = self.memory + now.memory - before.memory;
+        self.held = self.held + now.frames - before.frames;
+    }
+
     /// Takes a connection's receive side back.
     pub(crate) fn give_inflow(&mut self, mut inflow: Box<Inflow>) {
-        self.memory -= inflow.memory();
+        self.account(inflow.holds(), Holds::default());
         inflow.reset();
         if self.inflows.len() < SPARES {
             self.inflows.push(inflow);

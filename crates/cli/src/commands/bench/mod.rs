@@ -4,10 +4,12 @@
 //! counts is the ratio to the peer. JSON holds every round.
 
 mod hash;
+mod many;
 mod netisr;
 mod pool;
 mod source;
 mod table;
+mod tcp;
 mod udp;
 
 use std::time::Duration;
@@ -56,6 +58,13 @@ enum What {
         #[command(flatten)]
         options: udp::Options,
     },
+    /// TCP in memory, both ends on one core: streams, connections a second, and what many connections cost.
+    Tcp {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        options: tcp::Options,
+    },
     /// Frames handed from one worker to another.
     Netisr {
         #[command(flatten)]
@@ -76,6 +85,7 @@ impl Bench {
                 Some(packets) => return udp::exactly(&options, packets),
                 None => (common.clone(), udp::run(&common, &options)?),
             },
+            What::Tcp { common, options } => (common.clone(), tcp::run(&common, &options)?),
             What::Netisr { common } => (common.clone(), netisr::run(&common)?),
             What::Pool { common } => (common.clone(), pool::run(&common)?),
         };

@@ -43,7 +43,7 @@ impl Connection {
             Some(rx) => rx,
             None => core.inflow(),
         };
-        let before = rx.memory();
+        let before = rx.holds();
         if seg.is(TcpFlags::FIN) {
             rx.fin = Some(seg.seq + seg.len);
         }
@@ -52,7 +52,7 @@ impl Connection {
         } else {
             self.take_early(core, cx, &mut rx, seg)
         };
-        core.memory = core.memory + rx.memory() - before;
+        core.account(before, rx.holds());
         let has_data = rx.queued > 0;
         self.rx = Some(rx);
         self.schedule_ack(core, cx, seg);
@@ -101,16 +101,17 @@ impl Connection {
         }
         let filled_hole = !rx.early.is_empty();
         let discard = self.has(Flags::READ_SHUT);
+        let copy = core.held >= core.config.max_held;
         for_each_frame(seg, |frame| {
             if !discard {
-                rx.push(frame);
+                rx.push(frame, copy);
             }
         });
         self.rcv_nxt += seg.len;
         while let Some(early) = rx.early.pop(self.rcv_nxt) {
             self.rcv_nxt += early.len() as u32;
             if !discard {
-                rx.push(early);
+                rx.push(early, copy);
             }
         }
         if filled_hole {
@@ -134,6 +135,9 @@ impl Connection {
         }
         if core.is_full(cx) {
             return Err(Stop::Drop(DropReason::LaneMemory));
+        }
+        if core.held >= core.config.max_held {
+            return Err(Stop::Drop(DropReason::FewFrames));
         }
         let mut seq = seg.seq;
         let (mut new, len) = (0, seg.len);
