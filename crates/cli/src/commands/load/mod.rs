@@ -1,5 +1,6 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies one can trust.
 
+mod compare;
 mod near;
 mod report;
 mod tcp;
@@ -15,6 +16,7 @@ pub(crate) enum Load {
     Udp(Box<udp::Udp>),
     /// TCP connections to an echo, a sink or a source.
     Tcp(Box<tcp::Tcp>),
+    Compare(compare::Compare),
 }
 
 impl Load {
@@ -23,6 +25,7 @@ impl Load {
         match self {
             Self::Udp(udp) => udp.run(),
             Self::Tcp(tcp) => tcp.run(),
+            Self::Compare(compare) => compare.run(),
         }
     }
 }
