@@ -10,16 +10,18 @@ pub mod lane;
 pub mod reassembly;
 pub mod rss_key_hex;
 pub mod seeds;
+pub mod tcp;
 pub mod wire;
 
 /// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
     ("reassembly", reassembly::run),
+    ("tcp", tcp::run),
     ("rss_key_hex", rss_key_hex::run),
 ];

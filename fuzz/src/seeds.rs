@@ -392,9 +392,60 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
             all.iter().flat_map(|p| [[&[0], &p[..]].concat(), [&[1], &p[14..]].concat()]).collect()
         }),
         "reassembly" => reassembly_inputs(),
+        "tcp" => tcp_inputs(),
         "rss_key_hex" => key_inputs(),
         _ => Vec::new(),
     }
+}
+
+/// A connection with data both ways and its end, under several configurations; packets lost, doubled, late, changed and
+/// forged; simultaneous opens; silence.
+fn tcp_inputs() -> Vec<Vec<u8>> {
+    use crate::tcp::{Op, op};
+    let far = 8;
+    let open = [op(Op::Connect, 0, &[0]), op(Op::Settle, 2, &[]), op(Op::Accept, far, &[])].concat();
+    let talk = [
+        op(Op::Write, 0, &[0x20, 0]),
+        op(Op::Settle, 3, &[]),
+        op(Op::Read, far, &[0x20, 0]),
+        op(Op::Write, far, &[1, 0]),
+        op(Op::Settle, 1, &[]),
+        op(Op::Read, 0, &[1, 0]),
+    ]
+    .concat();
+    let end =
+        [op(Op::Close, 0, &[0]), op(Op::Settle, 1, &[]), op(Op::Close, far, &[0]), op(Op::Settle, 2, &[])];
+    let bad = [
+        op(Op::Write, 0, &[0x30, 0]),
+        op(Op::Lose, 0, &[1]),
+        op(Op::Double, 0, &[2]),
+        op(Op::Arrive, 0, &[3]),
+        op(Op::Arrive, 0, &[0]),
+        op(Op::Wait, 0, &[1, 0]),
+    ]
+    .concat();
+    let hostile = [
+        op(Op::Change, 1, &[0, 13, 4, 254, 3]),
+        op(Op::Forge, 0, &[0x10, 0x10, 0, 1, 0, 0, 1, 0, 1, 1, 1, 1, 0, 9]),
+        op(Op::Forge, 0, &[1, 2, 0, 0, 0, 0, 1, 0, 0, 0]),
+        op(Op::Icmp, 0, &[0, 100]),
+        op(Op::Options, 0, &[0x1f, 50]),
+        op(Op::Hold, 7, &[]),
+        op(Op::Wait, 0, &[0xff, 0xff]),
+        op(Op::Hold, 0, &[]),
+        op(Op::Listen, far, &[]),
+    ]
+    .concat();
+    let begins = [[0, 0, 0], [0xff, 0x0f, 1], [0x40, 0x40, 6], [0x80, 0xa0, 2], [7, 0x18, 5]];
+    let mut all = Vec::new();
+    for begin in begins {
+        all.push([&begin[..], &open, &talk, &end.concat()].concat());
+        all.push([&begin[..], &open, &bad, &talk, &bad, &talk].concat());
+        all.push([&begin[..], &open, &talk, &hostile, &talk, &hostile].concat());
+    }
+    let both = [op(Op::Listen, 0, &[]), op(Op::Connect, 0, &[0]), op(Op::Connect, far, &[1])].concat();
+    all.push([&[0, 0, 0], &both[..], &op(Op::Settle, 3, &[]), &op(Op::Close, 1, &[2])].concat());
+    all
 }
 
 /// Datagrams in three pieces: in order, last first, interleaved, one repeated, one overlapping, one too late.

@@ -13,6 +13,7 @@ mod link;
 mod output;
 mod progress;
 mod steering;
+mod tunnel;
 mod units;
 
 use clap::Parser;

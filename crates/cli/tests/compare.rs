@@ -89,18 +89,19 @@ fn people_get_a_table_without_strangers_control_characters() {
 fn what_is_no_report_is_refused_in_one_line() {
     let dir = Dir::new("refused");
     let good = dir.report("good.json", 1, 1.0);
+    let good = good.as_str();
     let bad = dir.0.join("bad.json");
     std::fs::write(&bad, "{\"version\": 7}").unwrap();
     let bad = bad.to_str().unwrap();
     for (arguments, word) in [
         (&[][..], "A"),
-        (&[&good], "what is to be compared"),
-        (&[&good, &good, &good], "what is to be compared"),
-        (&[&good, bad], "version 1"),
-        (&[&good, "/no/such/file.json"], "/no/such/file.json"),
-        (&["--metric", "speed", &good, &good], "p99.9"),
-        (&["--confidence", "100", &good, &good], "99.9"),
-        (&["--neglect", "-5", &good, &good], "neglect"),
+        (&[good], "what is to be compared"),
+        (&[good, good, good], "what is to be compared"),
+        (&[good, bad], "version 1"),
+        (&[good, "/no/such/file.json"], "/no/such/file.json"),
+        (&["--metric", "speed", good, good], "p99.9"),
+        (&["--confidence", "100", good, good], "99.9"),
+        (&["--neglect", "5000", good, good], "neglect"),
     ] {
         let output = compare(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -211,6 +211,7 @@ fn new_lane(network: &Network, settings: &Settings) -> Lane {
         rss: one_bucket(),
         interfaces: vec![interface],
         routes: routes.collect(),
+        tunnels: Vec::new(),
         udp: UdpConfig::default(),
         tcp: settings.tcp.clone(),
         reassembly: ReassemblyConfig::default(),

@@ -2,7 +2,9 @@
 //!
 //! * [`h1`]: framing of HTTP/1 messages for both sides, without I/O.
 //! * [`tls`]: set-up of TLS for servers and clients, and a stream that is plain or encrypted.
+//! * [`server`]: a web server in every lane, with the endpoints of `flowlane serve http`.
 #![forbid(unsafe_code)]
 
 pub mod h1;
+pub mod server;
 pub mod tls;

@@ -7,7 +7,8 @@
 //!
 //! Over TCP it writes, reads, echoes, connects or holds connections, and accounts for every connection: [`tcp`].
 //!
-//! Over HTTP it asks, checks what is answered, and measures from the moment a request was to be sent: [`http`].
+//! Over HTTP it asks, checks what is answered, and measures from the moment a request was to be sent: [`http`], and
+//! [`scenario`] for files that say what.
 //!
 //! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
 //! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
@@ -24,6 +25,7 @@ pub mod order;
 pub mod outcome;
 pub mod payload;
 pub mod report;
+pub mod scenario;
 pub mod schedule;
 pub mod tcp;
 pub mod threshold;

@@ -47,6 +47,7 @@
 mod context;
 pub mod control;
 pub mod entropy;
+mod kernel;
 pub mod link;
 mod runtime;
 mod socket;
@@ -69,6 +70,7 @@ pub use flowlane_stack::time::Time;
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, SendError, stats as stack_stats, wire};
+pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use runtime::builder::{Builder, OpenLink, StartError};
 pub use runtime::handle::{Handle, HostInfo, MoveError, Runtime};

@@ -56,6 +56,15 @@ pub enum SocketError {
     /// This side of the connection was shut down, and cannot be written to.
     #[error("the connection was shut down for writing")]
     ShutDown,
+    /// The process has as many descriptors open as it may (kernel sockets).
+    #[error("no file descriptor is free: raise the limit with 'ulimit -n'")]
+    NoDescriptor,
+    /// The kernel refused for another reason; the number is the kernel's `errno`.
+    #[error("{}", io::Error::from_raw_os_error(*.0))]
+    Kernel(i32),
+    /// Sockets of the kernel cannot do this.
+    #[error("kernel sockets cannot {0}")]
+    Unsupported(&'static str),
 }
 
 impl From<NotHere> for SocketError {
@@ -83,6 +92,8 @@ impl From<SocketError> for io::Error {
             SocketError::Connect(e) => io::Error::from(e).kind(),
             SocketError::Connection(e) => io::Error::from(e).kind(),
             SocketError::ShutDown => io::ErrorKind::BrokenPipe,
+            SocketError::Kernel(number) => return io::Error::from_raw_os_error(number),
+            SocketError::Unsupported(_) => io::ErrorKind::Unsupported,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, e)
@@ -104,7 +115,11 @@ impl UdpSocket {
     /// [`SocketError::Bind`], or [`SocketError::WrongLane`] outside a lane.
     pub fn bind(bind: Bind) -> Result<Self, SocketError> {
         let (lane, handle, shared) = context::with_current(|slot, _, shared| {
-            slot.lane.udp_bind(bind).map(|handle| (slot.id, handle, shared.clone()))
+            if slot.kernel.is_some() {
+                return Err(SocketError::Unsupported("send datagrams yet"));
+            }
+            let bound = slot.lane.udp_bind(bind)?;
+            Ok((slot.id, bound, shared.clone()))
         })??;
         Ok(Self { lane, handle, shared })
     }

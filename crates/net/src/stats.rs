@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use flowlane_stack::stats::LaneStats;
+use flowlane_stack::stats::{Counters, LaneStats};
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
 
+use crate::kernel::KernelStats;
 use crate::link::QueueStats;
 use crate::link::pair::QuirkCounts;
 
@@ -90,8 +91,10 @@ pub struct LaneReport {
     pub bucket: u16,
     /// The worker that holds it.
     pub worker: usize,
-    /// Counters of the stack.
+    /// Counters of the stack; in a lane of kernel sockets those of its words that fit them.
     pub stats: LaneStats,
+    /// Counters of the kernel sockets, in a lane that uses them.
+    pub kernel: Option<KernelStats>,
     /// Frames that came in on a queue of the lane's own worker.
     pub aligned: u64,
     /// Frames that another worker handed over.
@@ -199,6 +202,16 @@ impl Report {
         let mut total = LaneStats::default();
         for lane in self.lanes(host) {
             total.add(&lane.stats);
+        }
+        total
+    }
+
+    /// The counters of a host's kernel sockets, summed; `None` for a host that has none.
+    #[must_use]
+    pub fn kernel(&self, host: usize) -> Option<KernelStats> {
+        let mut total: Option<KernelStats> = None;
+        for stats in self.lanes(host).iter().filter_map(|l| l.kernel) {
+            total.get_or_insert_default().add(&stats);
         }
         total
     }

@@ -2,8 +2,9 @@
 //!
 //! `bulk`: one stream, bytes a second, written by copy and read by copy: MSS 1460 with checksums computed and verified, and
 //! with checksum and segmentation left to the link. `connection`: handshake, a 64-byte request and answer, and close on both
-//! ends; each counts as one. `segment`: 64 bytes one way and 64 back on a connection picked at random among few and among
-//! very many; with the last acknowledgement that makes three segments.
+//! ends; each counts as one. `segment`: 64 bytes one way and 64 back on connections picked at random among few and among
+//! very many; with the last acknowledgement that makes three segments. Up to 32 of them (8 of 10) are under way at once and
+//! cross in bursts, as they do through a worker, which looks ahead in a burst; in `segment_alone` it is one at a time.
 //!
 //! Time is the processor time of this thread, not the clock's, so that figures from a busy machine mean something too.
 
@@ -120,6 +121,10 @@ impl Pair {
                     let Some(out) = self.ends[from].poll_output(&mut cx) else { break };
                     burst.push_back(out);
                 }
+                let to = &self.ends[1 - from];
+                if burst.len() > 1 && to.is_crowded() {
+                    look_ahead(to, &burst);
+                }
                 while let Some(out) = burst.pop_front() {
                     idle = false;
                     let ip = IpMeta {
@@ -184,6 +189,28 @@ impl Pair {
         self.pump();
     }
 
+    /// As `exchange`, for several connections at once.
+    fn exchanges(&mut self, all: &[[ConnId; 2]]) {
+        let mut buffer = [0; 64];
+        for [a, _] in all {
+            self.ends[0].expect_id(*a);
+        }
+        for [a, _] in all {
+            assert_eq!(self.on(0, |tcp, cx| tcp.send(cx, *a, &[1; 64])), Ok(64));
+        }
+        self.pump();
+        for [_, b] in all {
+            assert_eq!(self.on(1, |tcp, cx| tcp.recv(cx, *b, &mut buffer)), Ok(64));
+            assert_eq!(self.on(1, |tcp, cx| tcp.send(cx, *b, &buffer)), Ok(64));
+        }
+        self.pump();
+        for [a, _] in all {
+            assert_eq!(self.on(0, |tcp, cx| tcp.recv(cx, *a, &mut buffer)), Ok(64));
+        }
+        self.advance(Duration::from_millis(1));
+        self.pump();
+    }
+
     /// One segment from the client to the server.
     fn pump_one(&mut self) {
         let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
@@ -201,6 +228,19 @@ impl Pair {
             };
             self.ends[1].input(&mut cx, IpInput { frame: out.frame, ip });
         }
+    }
+}
+
+/// What a worker does with a burst before it hands it to a lane of very many connections.
+fn look_ahead(tcp: &Tcp, burst: &VecDeque<IpOutput>) {
+    let mut expected = [None; 64];
+    for (out, place) in burst.iter().zip(&mut expected) {
+        let ports = out.frame.data();
+        let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+        *place = Some(tcp.expect(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0))));
+    }
+    for expected in expected.into_iter().flatten() {
+        tcp.expect_connection(expected);
     }
 }
 
@@ -256,29 +296,46 @@ fn connection(c: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
+/// So many connections, each used once.
+fn many(count: usize) -> (Pair, Vec<[ConnId; 2]>) {
+    let config = TcpConfig { delayed_ack: Duration::ZERO, ..TcpConfig::default() };
+    let mut pair = Pair::with(Offload::default(), &config);
+    let ids: Vec<_> = (0..count).map(|_| pair.connect()).collect();
+    for ids in &ids {
+        pair.exchange(*ids);
+    }
+    (pair, ids)
+}
+
 fn segment(c: &mut Criterion<CpuTime>) {
-    let mut group = c.benchmark_group("segment");
-    group.sample_size(20);
-    group.throughput(Throughput::Elements(3));
     for count in [10usize, 10_000, 1_000_000] {
-        let mut made = None;
+        let (mut made, mut rng) = (None, Rng::new(5));
+        let at_once = (count * 4 / 5).min(32);
+        let mut group = c.benchmark_group("segment");
+        group.sample_size(20).throughput(Throughput::Elements(3 * at_once as u64));
         group.bench_function(format!("connections_{count}"), |bench| {
-            let (pair, ids, rng) = made.get_or_insert_with(|| {
-                let config = TcpConfig { delayed_ack: Duration::ZERO, ..TcpConfig::default() };
-                let mut pair = Pair::with(Offload::default(), &config);
-                let ids: Vec<_> = (0..count).map(|_| pair.connect()).collect();
-                for ids in &ids {
-                    pair.exchange(*ids);
-                }
-                (pair, ids, Rng::new(5))
-            });
+            let (pair, ids) = made.get_or_insert_with(|| many(count));
+            let mut picked = Vec::new();
             bench.iter(|| {
-                let ids = ids[rng.below(count as u32) as usize];
-                pair.exchange(ids);
+                // Different ones: those picked are swapped to the front.
+                picked.clear();
+                for n in 0..at_once {
+                    let at = n + rng.below((count - n) as u32) as usize;
+                    ids.swap(n, at);
+                    picked.push(ids[n]);
+                }
+                pair.exchanges(&picked);
             });
         });
+        group.finish();
+        let mut group = c.benchmark_group("segment_alone");
+        group.sample_size(20).throughput(Throughput::Elements(3));
+        group.bench_function(format!("connections_{count}"), |bench| {
+            let (pair, ids) = made.get_or_insert_with(|| many(count));
+            bench.iter(|| pair.exchange(ids[rng.below(count as u32) as usize]));
+        });
+        group.finish();
     }
-    group.finish();
 }
 
 #[allow(missing_docs, reason = "made by the macro")]

@@ -14,12 +14,12 @@ use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
-    Accepted, ConnId, ConnectError, ConnectOptions, Failure, Interest, ListenError, ListenOptions,
+    Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, Interest, ListenError, ListenOptions,
     ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig, TcpInfo,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
-use crate::wire::IpProtocol;
+use crate::wire::{IpProtocol, classify};
 
 /// A connection to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,30 @@ impl Lane {
             }
         }
         None
+    }
+
+    /// Whether the lane has so many connections that it pays to expect segments before they are handled.
+    #[inline]
+    #[must_use]
+    pub fn tcp_is_crowded(&self) -> bool {
+        self.tcp.is_crowded()
+    }
+
+    /// Asks for the memory that leads to a frame's connection; to be followed by [`Lane::tcp_expect_connection`] once all
+    /// frames of a burst were seen. The frame's data starts at the Ethernet header. Changes nothing.
+    #[inline]
+    #[must_use]
+    pub fn tcp_expect(&self, frame: &Frame) -> Option<Expected> {
+        let flow = classify(frame.data()).flow().filter(|flow| flow.protocol == IpProtocol::TCP)?;
+        let (src, dst) = flow.ports?;
+        let addresses = flow.addresses;
+        Some(self.tcp.expect(SocketAddr::new(addresses.dst(), dst), SocketAddr::new(addresses.src(), src)))
+    }
+
+    /// Asks for the connection's own memory.
+    #[inline]
+    pub fn tcp_expect_connection(&self, expected: Expected) {
+        self.tcp.expect_connection(expected);
     }
 
     #[inline]
@@ -102,6 +126,14 @@ impl Lane {
     /// If there is no such listener.
     pub fn tcp_wake_on_accept(&mut self, id: ListenerId, waker: &Waker) -> Result<(), StaleError> {
         self.tcp.register_accept(id, waker)
+    }
+
+    /// The address, `None` for all of ours, and the port of a listener.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_listens_on(&self, id: ListenerId) -> Result<(Option<IpAddr>, u16), StaleError> {
+        self.tcp.listens_on(id)
     }
 
     /// How many connections wait to be accepted, and how many handshakes are under way.
@@ -168,6 +200,12 @@ impl Lane {
     #[must_use]
     pub fn tcp_reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {
         self.rss().steer(&flow(IpProtocol::TCP, remote, local)).bucket
+    }
+
+    /// Flow hash, and its type, of what a connection from `local` to `remote` receives.
+    #[must_use]
+    pub fn tcp_hash(&self, local: Endpoint, remote: Endpoint) -> (u32, HashType) {
+        self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote))
     }
 
     /// Queues bytes to be sent; how many were taken.

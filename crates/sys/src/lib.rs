@@ -3,11 +3,12 @@
 //! The rooms, in the order a packet meets them:
 //!
 //! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP.
+//! * [`kernel`]: the kernel's own sockets, where there is no link.
 //! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
 //! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
-//! * [`toeplitz`]: vector forms of the RSS hash.
+//! * [`toeplitz`]: vector forms of the RSS hash; [`prefetch`]: memory asked for before it is needed.
 //!
 //! For conformance tests: `packetdrill`, a table of C functions in front of a stack (feature `packetdrill`).
 //!
@@ -23,6 +24,8 @@ pub mod doorbell;
 pub mod error;
 pub mod frame;
 #[cfg(not(loom))]
+pub mod kernel;
+#[cfg(not(loom))]
 pub mod mmsg;
 pub mod netdev;
 pub mod netns;
@@ -31,6 +34,7 @@ pub mod packet;
 #[cfg(all(feature = "packetdrill", not(loom)))]
 pub mod packetdrill;
 pub mod poll;
+pub mod prefetch;
 pub mod privilege;
 pub mod ring;
 mod sync;

@@ -134,6 +134,13 @@ impl<K: Kind> Reader<K> {
         matches!(self.state, State::Body(_))
     }
 
+    /// Whether everything of a message came and only [`Event::End`] is left, for which no more bytes are needed.
+    #[must_use]
+    #[inline]
+    pub fn is_at_end(&self) -> bool {
+        matches!(&self.state, State::Body(decoder) if decoder.is_done())
+    }
+
     /// The next event in `input`, and how many bytes of it were used; no event: all were used, and more are needed.
     ///
     /// An event may use no bytes (the end of a message without a body), so ask until there is none.

@@ -231,7 +231,8 @@ mod tests {
         assert_eq!((counts.answers(), counts.get(Counter::Success)), (5, 2));
         assert_eq!(counts.errors(), 5, "closing an idle connection is no error");
         assert_eq!(counts.plus(&counts).since(&counts), counts);
-        let mut names: Vec<&str> = counts.each_count().map(|c| c.0).chain(counts.each_error().map(|e| e.0)).collect();
+        let mut names: Vec<&str> =
+            counts.each_count().map(|c| c.0).chain(counts.each_error().map(|e| e.0)).collect();
         assert_eq!(names.len(), CELLS);
         names.sort_unstable();
         names.dedup();

@@ -72,7 +72,11 @@ fn endpoint(path: &str, query: &str) -> Option<Reply> {
             let status = number(n).filter(|n| (200..600).contains(n)).and_then(|n| u16::try_from(n).ok());
             status.map(|status| {
                 let reply = Reply::status(status);
-                if matches!(status, 301 | 302 | 303 | 307 | 308) { reply.with("Location", "/") } else { reply }
+                if matches!(status, 301 | 302 | 303 | 307 | 308) {
+                    reply.with("Location", "/")
+                } else {
+                    reply
+                }
             })
         }
         ("delay", Some(ms)) => number(ms).filter(|ms| *ms <= MAX_DELAY).and_then(|ms| {

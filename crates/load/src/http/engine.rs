@@ -40,6 +40,8 @@ const SCRATCH: usize = 64 << 10;
 const NEAR: u64 = 30_000;
 /// How long somebody may be waited for who never connects, when nobody else did either.
 const NOBODY: u64 = 3_000_000_000;
+/// How long a generator that is behind goes on after the end of the schedule.
+const GRACE: u64 = 1_000_000_000;
 /// Wait for answers after somebody asked for the end.
 const HURRY: u64 = 300_000_000;
 
@@ -190,7 +192,7 @@ impl Engine {
             let range = pool.first as usize..(pool.first + pool.count) as usize;
             let failed = pool.hold > self.now;
             let opening = self.conns[range].iter().any(|c| c.state == State::Opening);
-            waiting |= opening || (!pool.vacant.is_empty() && pool.connections_left > 0 && !failed);
+            waiting |= opening || (!pool.vacant.is_empty() && pool.needs_more() && !failed);
             // Somebody refuses: the run begins with those that stand, if any do.
             waiting |= failed && !pool.book.ever_opened;
         }
@@ -268,10 +270,11 @@ impl Engine {
 
     /// Begins what is due.
     fn run(&mut self, end: u64) -> u64 {
-        if self.now >= end || self.common.stopped() {
+        let late = self.now >= end;
+        if self.common.stopped() || self.now >= end + GRACE || (late && !self.behind(end)) {
             return self.stop(end);
         }
-        let mut next = end;
+        let mut next = if late { self.now + TICK } else { end };
         let mut over = true;
         for p in 0..self.pools.len() {
             let pool = &self.pools[p];
@@ -291,6 +294,16 @@ impl Engine {
             return self.stop(end);
         }
         next
+    }
+
+    /// Whether something was due before the end that only our own lateness has kept from being sent.
+    fn behind(&self, end: u64) -> bool {
+        self.pools.iter().any(|pool| {
+            let due = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+            let free = !pool.idle.is_empty() || (!pool.connects_first() && !pool.vacant.is_empty());
+            let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.requests_left > 0;
+            asks && free && due.is_some_and(|moment| moment < end)
+        })
     }
 
     /// Open loop: a request for each moment that has come.
@@ -367,7 +380,7 @@ impl Engine {
         self.pools[p].allowed = self.allowed(p);
         loop {
             let pool = &mut self.pools[p];
-            if pool.vacant.is_empty() || pool.active() >= pool.allowed || pool.exhausted() {
+            if pool.vacant.is_empty() || pool.active() >= pool.allowed || !pool.needs_more() {
                 return u64::MAX;
             }
             if let Err(again) = pool.may_open(self.now) {

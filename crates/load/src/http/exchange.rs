@@ -84,6 +84,7 @@ impl Engine {
         conn.served = 0;
         conn.keep = true;
         conn.wanted = wanted.is_some();
+        pool.opening += u32::from(wanted.is_none());
         conn.asked.intended = wanted.unwrap_or(0);
         match pool.routes.next(now, &mut self.rng) {
             Ok((target, connect)) => {
@@ -115,6 +116,7 @@ impl Engine {
         let tls = matches!(opened.stream, Stream::Tls(_));
         let (connect, secure) = (opened.connected - conn.since, opened.secured - opened.connected);
         pool.book.connected(now, connect, tls.then_some(secure));
+        pool.opening -= u32::from(!conn.wanted);
         conn.stream = opened.stream;
         conn.reader = ResponseReader::new(LIMITS);
         conn.since = now;
@@ -144,6 +146,7 @@ impl Engine {
         conn.stream = Stream::None;
         let pool = &mut self.pools[p];
         let wanted = std::mem::take(&mut conn.wanted);
+        pool.opening -= u32::from(!wanted);
         let (intended, kind, why) = (conn.asked.intended, unopened.kind, unopened.why);
         if unopened.other_address {
             pool.book.named(now, "ports-tried-again");
@@ -617,7 +620,7 @@ impl Engine {
         let Stage::Run(_) = self.stage else { return };
         let pool = &mut self.pools[p];
         let again = match pool.plan.pool.pace {
-            Pace::Closed => !pool.exhausted() && pool.active() < pool.allowed && self.now >= pool.hold,
+            Pace::Closed => pool.needs_more() && pool.active() < pool.allowed && self.now >= pool.hold,
             // Kept connections are kept ready; others are made when they are needed.
             Pace::Rate { .. } => false,
         };
@@ -632,6 +635,9 @@ impl Engine {
     fn vacate(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];
+        if conn.state == State::Opening && !conn.wanted {
+            self.pools[p].opening -= 1;
+        }
         conn.stream = Stream::None;
         conn.state = State::Vacant;
         conn.wanted = false;

@@ -106,16 +106,6 @@ impl Moments {
             self.piece += 1;
         };
     }
-
-    /// How many are due before `end`, from the next one on. Uses the moments up.
-    pub(super) fn count_before(&mut self, end: u64) -> u64 {
-        let mut count = 0;
-        while self.peek().is_some_and(|m| m < end) {
-            self.advance();
-            count += 1;
-        }
-        count
-    }
 }
 
 #[cfg(test)]
@@ -199,13 +189,5 @@ mod tests {
         assert!((0.97..1.03).contains(&(deviation / mean)), "{deviation}");
         assert_eq!(moments, run(1));
         assert_ne!(moments, run(2));
-    }
-
-    #[test]
-    fn what_is_left_is_counted() {
-        let mut moments = Moments::new(&[phase(1, 1.0, 1.0)], 0, 100.0, 1.0, 0.0, None);
-        moments.advance();
-        assert_eq!(moments.count_before(500_000_000), 49);
-        assert_eq!(moments.count_before(u64::MAX), 50);
     }
 }

@@ -254,6 +254,33 @@ impl Default for Request {
     }
 }
 
+impl Request {
+    /// Says what would make it no request.
+    ///
+    /// # Errors
+    /// One line that says what.
+    pub fn check(&self) -> Result<(), BadPlan> {
+        let request = self;
+        let token = |s: &str| {
+            !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+        };
+        if !token(&request.method) {
+            return Err(BadPlan(format!("'{}' is no method: GET, HEAD, POST, PUT, ...", request.method)));
+        }
+        if let Some(path) = &request.path {
+            if !path.starts_with('/') || path.bytes().any(|b| b <= b' ' || b == 0x7f) {
+                return Err(BadPlan(format!("'{path}' is no path: it begins with / and has no spaces")));
+            }
+        }
+        for (name, value) in &request.headers {
+            if !token(name) || value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
+                return Err(BadPlan(format!("'{name}: {value}' is no header")));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

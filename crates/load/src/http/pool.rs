@@ -55,6 +55,8 @@ pub(super) struct PoolState {
     pub(super) refill: u64,
     /// No connection is begun before this: the last one failed.
     pub(super) hold: u64,
+    /// Connections being made that no request waits for yet.
+    pub(super) opening: u32,
     /// Connections of the share that the phase asks for, in a closed loop.
     pub(super) allowed: u32,
     burst: u64,
@@ -90,6 +92,7 @@ impl PoolState {
             burst_left: burst,
             refill: 0,
             hold: 0,
+            opening: 0,
             allowed: count,
             burst,
             part,
@@ -142,6 +145,11 @@ impl PoolState {
     /// Whether nothing will ever be asked again.
     pub(super) fn exhausted(&self) -> bool {
         self.requests_left == 0 || (self.connections_left == 0 && self.vacant.len() == self.count as usize)
+    }
+
+    /// Whether another connection would have anything to do.
+    pub(super) fn needs_more(&self) -> bool {
+        u64::from(self.opening) + (self.idle.len() as u64) < self.requests_left && self.connections_left > 0
     }
 
     /// Connections that stand or are being made.

@@ -27,7 +27,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     fn new(target: &Target, request: &Request) -> Result<Self, BadPlan> {
-        check(request)?;
+        request.check()?;
         let path = request.path.as_deref().unwrap_or(&target.url.path);
         let small = match &request.body {
             Body::Bytes(bytes) if bytes.len() <= TOGETHER => Some(bytes.to_vec()),
@@ -109,27 +109,6 @@ fn head(target: &Target, request: &Request, path: &str, close: bool) -> String {
     head
 }
 
-/// What would make bytes that are no request.
-fn check(request: &Request) -> Result<(), BadPlan> {
-    let token = |s: &str| {
-        !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-    };
-    if !token(&request.method) {
-        return Err(BadPlan(format!("'{}' is no method: GET, HEAD, POST, PUT, ...", request.method)));
-    }
-    if let Some(path) = &request.path {
-        if !path.starts_with('/') || path.bytes().any(|b| b <= b' ' || b == 0x7f) {
-            return Err(BadPlan(format!("'{path}' is no path: it begins with / and has no spaces")));
-        }
-    }
-    for (name, value) in &request.headers {
-        if !token(name) || value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
-            return Err(BadPlan(format!("'{name}: {value}' is no header")));
-        }
-    }
-    Ok(())
-}
-
 fn pattern_at(i: usize) -> u8 {
     // Letters and digits, so that a capture can be read; 62 does not divide the pattern's length, which is harmless.
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[i % PATTERN % 62]
@@ -197,7 +176,7 @@ mod tests {
         let with = |f: fn(&mut Request)| {
             let mut request = Request::default();
             f(&mut request);
-            check(&request)
+            request.check()
         };
         assert!(with(|r| r.method = "GE T".into()).is_err());
         assert!(with(|r| r.method.clear()).is_err());

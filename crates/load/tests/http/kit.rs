@@ -83,8 +83,8 @@ pub(crate) fn run(plan: Plan, server: &Serve) -> Ran {
 pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl Fn(u64) -> bool) -> Ran {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
     let claimed = plan.pools.iter().flat_map(|p| &p.clients).flat_map(|c| c.prefixes()).collect();
-    let phases = plan.phases.clone();
-    let load = HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
+    let load =
+        HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().workers(workers).pin(false).seed(11);
     let listen = {
@@ -106,17 +106,14 @@ pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl 
     builder.pair((there, 0), (here, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
     let asked = AtomicU64::new(0);
-    let outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed)));
+    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed)));
     let server = runtime.stop();
-    let mut outcome = outcome;
     let about = About {
         elapsed: outcome.elapsed,
         measured: outcome.measured,
         failure: outcome.failure.clone(),
-        phases: Vec::new(),
         ..About::default()
     };
-    let _ = phases;
     let run = join(about, &std::mem::take(&mut outcome.records));
     Ran { outcome, run, server }
 }
@@ -127,7 +124,6 @@ pub(crate) struct Heard {
     pub(crate) requests: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) body: AtomicU64,
-    pub(crate) most: AtomicU64,
 }
 
 impl Heard {

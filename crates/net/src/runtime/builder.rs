@@ -9,6 +9,7 @@ use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use flowlane_rss::Bucket;
 use flowlane_stack::address::Prefix;
 use flowlane_stack::packet::Offload;
+use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::time::Time;
 use flowlane_stack::tunnel::{TunnelConfig, TunnelError};
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
@@ -22,6 +23,7 @@ use super::netisr::Netisr;
 use super::shared::{Post, Shared};
 use super::worker::{HostView, Idle, Port, Turns, Worker, lane_index};
 use crate::context;
+use crate::kernel::{KernelLane, Poller, Ports};
 use crate::link::pair::{self, PairConfig};
 use crate::link::{LinkInfo, Queue};
 use crate::task::spawn_in;
@@ -29,6 +31,9 @@ use crate::wake::Wake;
 
 /// Frames in a netisr ring (`net.isr.defaultqlimit` is 256; a burst here is larger).
 pub(crate) const NETISR: usize = 1024;
+
+/// Descriptors that a runtime with kernel sockets would like to have.
+const DESCRIPTORS: u64 = 1 << 20;
 
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +60,12 @@ pub enum StartError {
         /// Workers of the runtime.
         workers: usize,
     },
-    /// A host's interface has no link or too many.
-    #[error("host '{0}': as many links as interfaces are needed")]
+    /// A host's interface has no link or too many, or a host on kernel sockets has one.
+    #[error("host '{0}': as many links as interfaces are needed, and none on kernel sockets")]
     Links(String),
+    /// More lanes than kernel sockets can be told apart in.
+    #[error("{0} buckets in all: with kernel sockets at most 65536")]
+    Lanes(usize),
     /// A tunnel that cannot work.
     #[error("host '{host}': tunnel {local} to {remote}: {error}")]
     Tunnel {
@@ -251,6 +259,10 @@ impl Builder {
                 return Err(StartError::Steering { host: host.name.clone(), given, workers });
             }
         }
+        let lanes = self.hosts.iter().map(|h| h.rss.buckets.len()).sum();
+        if lanes > 1 << 16 && self.hosts.iter().any(|h| h.kernel) {
+            return Err(StartError::Lanes(lanes));
+        }
         if !self.pin {
             return Ok(Vec::new());
         }
@@ -292,7 +304,7 @@ impl Builder {
         for (h, host) in self.hosts.iter().enumerate() {
             let all = (0..host.interfaces.len()).all(|i| links.contains_key(&(h, i as u8)));
             let count = links.keys().filter(|k| k.0 == h).count();
-            if !all || count != host.interfaces.len() || count == 0 {
+            if !all || count != host.interfaces.len() || (count == 0) != host.kernel {
                 return Err(StartError::Links(host.name.clone()));
             }
         }
@@ -315,6 +327,7 @@ impl Builder {
                 hosts: Vec::new(),
                 lanes: (0..owners.len()).map(|_| None).collect(),
                 idle: self.idle,
+                poller: None,
             })
             .collect();
         let mut infos: HashMap<(usize, u8), LinkInfo> = HashMap::new();
@@ -328,8 +341,16 @@ impl Builder {
             }
             infos.insert((host, link), info);
         }
+        if self.hosts.iter().any(|h| h.kernel) {
+            // As many as this process may have; whoever needs to know how many asks for them.
+            let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
+            for (plan, post) in plans.iter_mut().zip(&shared.posts) {
+                plan.poller = Some(Poller::new(post.wake.fd()).map_err(StartError::Thread)?);
+            }
+        }
         let mut first_lane = 0;
         for (h, host) in self.hosts.iter().enumerate() {
+            let listening = Arc::new(Ports::default());
             let interfaces = interfaces(h, host, &infos);
             let routes = routes(host);
             Lane::check_tunnels(&interfaces, &host.tunnels, &routes).map_err(|(i, error)| {
@@ -350,24 +371,36 @@ impl Builder {
                     routes: routes.clone(),
                     tunnels: host.tunnels.clone(),
                     udp: host.udp,
-                    tcp: host.tcp.clone(),
+                    tcp: self.bounded(&host.tcp, owners.len()),
                     reassembly: host.reassembly,
                     seed: seeds.next()?,
+                });
+                let plan = &mut plans[owners[index as usize]];
+                let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
+                    Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))
                 });
                 let slot = LaneSlot {
                     id: LaneId { runtime: shared.runtime, index },
                     host: h,
                     lane,
+                    kernel,
                     sleepers: Default::default(),
                     counters: LaneCounters::default(),
                     touched: false,
                     parked: Vec::new(),
                 };
-                plans[owners[index as usize]].lanes[index as usize] = Some(Box::new(slot));
+                plan.lanes[index as usize] = Some(Box::new(slot));
             }
             first_lane += buckets as u32;
         }
         Ok(plans)
+    }
+
+    /// TCP as the host wants it, but with no more frames held by one lane than its share of half of a worker's: even
+    /// if all lanes of all workers hold frames of one and the same, it can go on.
+    fn bounded(&self, tcp: &TcpConfig, lanes: usize) -> TcpConfig {
+        let share = self.memory.frames_per_home * self.memory.frame_size / 2 / lanes.max(1);
+        TcpConfig { max_held: tcp.max_held.min(share), ..tcp.clone() }
     }
 }
 
@@ -380,6 +413,7 @@ struct Plan {
     hosts: Vec<HostView>,
     lanes: Vec<Option<Box<LaneSlot>>>,
     idle: Idle,
+    poller: Option<Poller>,
 }
 
 fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Vec<InterfaceConfig> {
@@ -426,6 +460,7 @@ fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port]) -> HostView {
             .filter_map(|i| ports.iter().position(|p| p.host == h && usize::from(p.link) == i))
             .collect(),
         stats: Default::default(),
+        crowded: false,
     }
 }
 
@@ -493,6 +528,7 @@ fn work(
     together: &Barrier,
 ) {
     context::begin(index, frames.clone(), shared.clone());
+    flowlane_sys::kernel::limits::exact_timers();
     for slot in plan.lanes.iter().flatten() {
         spawn_in(slot.id, shared.clone(), mains[slot.host]());
     }
@@ -517,6 +553,8 @@ fn work(
         burst: Vec::with_capacity(256),
         parcels: Vec::with_capacity(256),
         stopping: false,
+        idle_turn: true,
+        poller: plan.poller,
     };
     // Every lane's first task has run, and bound its sockets, before anyone handles a packet.
     worker.run_tasks();

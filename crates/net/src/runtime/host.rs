@@ -38,6 +38,8 @@ pub struct Host {
     pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
+    /// On sockets of the kernel.
+    pub(crate) kernel: bool,
 }
 
 impl Host {
@@ -57,7 +59,46 @@ impl Host {
             tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
             main: Arc::new(move || Box::pin(main())),
+            kernel: false,
         }
+    }
+
+    /// A host whose sockets are the kernel's: it needs no link, no addresses and no privilege. `rss` says how many
+    /// lanes there are and which worker has them; which lane gets a connection the kernel decides, by a hash of its own
+    /// (`SO_REUSEPORT`). `main` is called once in every lane, as its first task.
+    ///
+    /// Timers, tasks and the socket types are the same as ever. Not to be had on kernel sockets: interfaces and
+    /// gateways, [`Bind::any_port`](crate::Bind), claimed prefixes, the limits given by [`Host::udp`] and
+    /// [`Host::tcp`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use flowlane::{Host, Key, Rss, Runtime, TcpListener, TcpStream, spawn};
+    ///
+    /// let (say, said) = std::sync::mpsc::channel();
+    /// let mut runtime = Runtime::builder().pin(false);
+    /// runtime.host(Host::kernel("both", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
+    ///     let say = say.clone();
+    ///     async move {
+    ///         let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Default::default()).unwrap();
+    ///         let address = listener.local_addr().unwrap();
+    ///         spawn(async move { listener.accept().await.unwrap().write_all(b"hello").await.unwrap() }).unwrap();
+    ///         let stream = TcpStream::connect(address).await.unwrap();
+    ///         let mut buffer = [0; 16];
+    ///         let n = stream.read(&mut buffer).await.unwrap();
+    ///         say.send(buffer[..n].to_vec()).unwrap();
+    ///     }
+    /// }));
+    /// let runtime = runtime.start().unwrap();
+    /// assert_eq!(said.recv().unwrap(), b"hello");
+    /// # drop(runtime);
+    /// ```
+    pub fn kernel<F, R>(name: impl Into<String>, rss: Arc<Rss>, main: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        Self { kernel: true, ..Self::new(name, rss, main) }
     }
 
     /// Adds an interface; the builder joins the host's interfaces to links in the order they were added.

@@ -2,13 +2,14 @@
 //!
 //! The order is what counts: say that you sleep, fence, look once more at everything that can bring work, and only
 //! then wait (see `flowlane_sys::doorbell`). What is waited on: the worker's own descriptor, which others signal, and
-//! the descriptors of its links.
+//! the descriptors of its links. A worker with kernel sockets has an epoll instance for them; without links it sleeps on
+//! that alone, and what ended its sleep is what it does next.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::worker::Worker;
+use super::worker::{Idle, Worker};
 use flowlane_stack::time::Time;
 
 impl Worker {
@@ -24,15 +25,36 @@ impl Worker {
         // Frames of others that wait here for company would starve their owners while this worker sleeps.
         self.frames.flush();
         self.turns.sleeps += 1;
+        if self.ports.is_empty()
+            && let Some(poller) = &mut self.poller
+        {
+            let left = match self.next_deadline {
+                Time::MAX => None,
+                deadline => Some(deadline.saturating_duration_since(shared.now())),
+            };
+            poller.wait(left);
+            wake.woke();
+            return;
+        }
         let timeout = self.timeout();
         let links: Vec<BorrowedFd<'_>> = self.ports.iter().filter_map(|p| p.queue.fd()).collect();
         let mut fds = Vec::with_capacity(links.len() + 1);
         fds.push(PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
         fds.extend(links.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        if let Some(poller) = &self.poller {
+            fds.push(PollFd::from_borrowed_fd(poller.epoll.as_fd(), PollFlags::IN));
+        }
         // Interrupted or not: the loop looks at everything anyway.
         let _ = poll(&mut fds, timeout.as_ref());
         drop(fds);
         wake.woke();
+        // What the kernel's sockets have to say comes first.
+        self.idle_turn = true;
+    }
+
+    /// Whether there is nothing to gain from looking again before sleep.
+    pub(super) fn sleeps_at_once(&self) -> bool {
+        self.poller.is_some() && self.ports.is_empty() && self.idle != Idle::Spin
     }
 
     /// Time until the next deadline; `None` if there is none.

@@ -5,6 +5,8 @@ use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
 use super::message::SocketHandle;
+use crate::kernel::KernelLane;
+use crate::socket::SocketError;
 use crate::task::{Ready, Sleepers};
 
 /// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
@@ -42,7 +44,10 @@ pub(crate) struct LaneCounters {
 pub(crate) struct LaneSlot {
     pub(crate) id: LaneId,
     pub(crate) host: usize,
+    /// The stack. In a lane of kernel sockets it has no interfaces, and nothing to do.
     pub(crate) lane: Lane,
+    /// The kernel's sockets, in a host that uses them.
+    pub(crate) kernel: Option<Box<KernelLane>>,
     pub(crate) sleepers: Sleepers,
     pub(crate) counters: LaneCounters,
     /// In the worker's list of lanes to be looked after this turn.
@@ -64,6 +69,17 @@ impl LaneSlot {
             SocketHandle::Connection(connection) => {
                 let _ = self.lane.tcp_close(now, frames, connection);
             }
+            SocketHandle::Kernel(socket) => {
+                if let Some(kernel) = &mut self.kernel {
+                    kernel.close(socket);
+                }
+            }
         }
+    }
+
+    /// The kernel's sockets, for a handle of one of them.
+    #[inline]
+    pub(crate) fn sockets(&mut self) -> Result<&mut KernelLane, SocketError> {
+        self.kernel.as_deref_mut().ok_or(SocketError::Closed)
     }
 }

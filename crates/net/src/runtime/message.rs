@@ -8,6 +8,7 @@ use flowlane_stack::LaneEvent;
 use flowlane_stack::tcp::{ConnId, ListenerId};
 use flowlane_stack::udp::UdpHandle;
 
+use crate::kernel::SocketId;
 use crate::stats::WorkerReport;
 use crate::task::Ready;
 
@@ -17,6 +18,7 @@ pub(crate) enum SocketHandle {
     Udp(UdpHandle),
     Listener(ListenerId),
     Connection(ConnId),
+    Kernel(SocketId),
 }
 
 /// A message to a worker.

@@ -3,6 +3,7 @@
 //! * [`worker`]: the loop, on one page; [`idle`]: sleeping; [`report`]: what was counted.
 //! * [`netisr`]: frames for lanes of other workers; [`moving`]: lanes that change their worker.
 //! * [`host`]: what the application says; [`builder`]: from there to running threads; [`handle`]: talking to them.
+//! * Sockets of the kernel: `crate::kernel`.
 //! * [`shared`], [`message`], [`lane_slot`]: what they share, what they are told, what moves.
 
 pub(crate) mod builder;

@@ -19,6 +19,9 @@
 //! that C sends directly wait until C's marker, which follows C's last frame by A, has come the same way. What the
 //! lane sent at A has left A's links before B may send for it. Frames keep arriving on A's queue, which the card
 //! chose, and are handed over by netisr until the card is told otherwise.
+//!
+//! Sockets of the kernel are taken out of the old worker's epoll instance and put into the new one's, which reports
+//! afresh what is ready.
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -185,6 +188,9 @@ impl Worker {
         self.touched.retain(|l| *l != lane);
         slot.touched = false;
         slot.counters.moves += 1;
+        if let Some(kernel) = &mut slot.kernel {
+            kernel.leave();
+        }
         // Woken since it was parked.
         slot.parked.extend(context::take_ready_of(lane));
         self.deadlines[lane as usize] = Time::MAX;
@@ -232,6 +238,9 @@ impl Worker {
     pub(crate) fn move_in(&mut self, mut slot: Box<LaneSlot>) {
         let lane = slot.id.index;
         let tasks = std::mem::take(&mut slot.parked);
+        if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
+            kernel.enter(poller.epoll.clone());
+        }
         self.lanes[lane as usize] = Some(slot);
         self.set_view(lane, self.index);
         self.shared.set_owner(lane, self.index);

@@ -42,12 +42,18 @@ impl Worker {
                 sockets.push(info);
             }
         });
-        let (connections, time_waits) = slot.lane.tcp_counts();
+        let (mut connections, time_waits) = slot.lane.tcp_counts();
+        let mut stats = slot.lane.stats();
+        if let Some(kernel) = &slot.kernel {
+            connections += kernel.connections();
+            kernel.stats.show_in(&mut stats);
+        }
         LaneReport {
             host: slot.host,
             bucket: slot.lane.bucket().0,
             worker: self.index,
-            stats: slot.lane.stats(),
+            stats,
+            kernel: slot.kernel.as_ref().map(|k| k.stats),
             aligned: slot.counters.aligned,
             redirected: slot.counters.redirected,
             task_runs: slot.counters.task_runs,

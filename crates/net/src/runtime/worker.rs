@@ -25,6 +25,7 @@ use super::moving::Moves;
 use super::netisr::{Netisr, Parcel};
 use super::shared::Shared;
 use crate::context;
+use crate::kernel::Poller;
 use crate::link::Queue;
 use crate::stats::{Misdirected, SteeringStats};
 
@@ -34,6 +35,9 @@ const BURST: usize = 64;
 const EXAMPLES: usize = 8;
 
 /// What a worker does when there is nothing to do.
+///
+/// A worker that serves kernel sockets and no link sleeps at once unless told to spin: there is nothing to look at
+/// without a system call, and the call that looks can as well wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     /// Looks again at once, for ever: the shortest latency, at the price of the core.
@@ -73,6 +77,8 @@ pub(crate) struct HostView {
     /// For each interface, the port to send on.
     pub(crate) ports: Vec<usize>,
     pub(crate) stats: SteeringStats,
+    /// A lane here has had very many connections: bursts are looked over before they are handled.
+    pub(crate) crowded: bool,
 }
 
 /// Counters of the loop.
@@ -103,12 +109,16 @@ pub(crate) struct Worker {
     pub(crate) netisr: Netisr,
     pub(crate) moves: Moves,
     pub(crate) idle: Idle,
+    /// The last turn found nothing to do.
+    pub(crate) idle_turn: bool,
     pub(crate) now: Time,
     pub(crate) turns: Turns,
     pub(crate) misdirected: Vec<Misdirected>,
     pub(crate) burst: Vec<Frame>,
     pub(crate) parcels: Vec<Parcel>,
     pub(crate) stopping: bool,
+    /// Where there are sockets of the kernel.
+    pub(crate) poller: Option<Poller>,
 }
 
 impl Worker {
@@ -118,8 +128,16 @@ impl Worker {
         while !self.stopping {
             self.now = self.shared.now();
             self.turns.all += 1;
-            if self.turn() {
-                self.turns.busy += 1;
+            let busy = self.turn();
+            self.turns.busy += u64::from(busy);
+            if self.sleeps_at_once() {
+                if !self.stopping {
+                    self.sleep();
+                }
+                continue;
+            }
+            self.idle_turn = !busy;
+            if busy {
                 idle_since = None;
                 continue;
             }
@@ -137,6 +155,7 @@ impl Worker {
     /// One turn. `true` if there was anything to do.
     fn turn(&mut self) -> bool {
         let mut busy = self.receive();
+        busy |= self.take_events();
         busy |= self.take_netisr();
         busy |= self.take_inbox();
         busy |= self.run_tasks();
@@ -161,12 +180,54 @@ impl Worker {
             let (host, link, queue) = (port.host, port.link, port.index);
             let mut burst = std::mem::take(&mut self.burst);
             self.hosts[host].stats.received += n as u64;
+            if n > 1 && self.hosts[host].crowded {
+                self.look_ahead(host, &mut burst);
+            }
             for frame in burst.drain(..) {
                 self.classify(host, link, queue, frame);
             }
             self.burst = burst;
         }
         busy
+    }
+
+    /// What the kernel says about its sockets: to their lanes.
+    fn take_events(&mut self) -> bool {
+        let Some(poller) = &mut self.poller else { return false };
+        if !poller.look(self.now, self.idle_turn) {
+            return false;
+        }
+        let lanes = &mut self.lanes;
+        poller.drain(|lane, event| {
+            // Those of a lane that has moved are told again where it is now.
+            if let Some(kernel) = lanes.get_mut(lane).and_then(Option::as_mut).and_then(|l| l.kernel.as_mut())
+            {
+                kernel.on_event(event);
+            }
+        });
+        true
+    }
+
+    /// Asks for the memory of a burst's connections, where a lane has too many to find them in the caches.
+    #[inline(never)]
+    fn look_ahead(&self, h: usize, burst: &mut [Frame]) {
+        let host = &self.hosts[h];
+        let mut expected = [None; BURST];
+        for (frame, place) in burst.iter_mut().zip(&mut expected) {
+            let meta = *frame.meta();
+            let (bucket, _) = steer(&host.rss, frame);
+            // To be steered once more, as if for the first time.
+            *frame.meta_mut() = meta;
+            let lane = (host.first_lane + u32::from(bucket.0)) as usize;
+            if let Some(slot) = self.lanes[lane].as_ref().filter(|slot| slot.lane.tcp_is_crowded()) {
+                *place = slot.lane.tcp_expect(frame).map(|expected| (lane, expected));
+            }
+        }
+        for (lane, expected) in expected.into_iter().flatten() {
+            if let Some(slot) = &self.lanes[lane] {
+                slot.lane.tcp_expect_connection(expected);
+            }
+        }
     }
 
     #[inline]
@@ -408,6 +469,7 @@ impl Worker {
         self.deadlines[lane as usize] = deadline.unwrap_or(Time::MAX);
         self.next_deadline = self.next_deadline.min(self.deadlines[lane as usize]);
         let h = slot.host;
+        self.hosts[h].crowded |= slot.lane.tcp_is_crowded();
         while let Some(redirect) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_redirect()) {
             let to = self.hosts[h].first_lane + u32::from(redirect.bucket.0);
             let owner = usize::from(self.hosts[h].owners[usize::from(redirect.bucket.0)]);

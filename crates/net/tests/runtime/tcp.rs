@@ -324,6 +324,49 @@ fn what_cannot_be_reached_says_so() {
     assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0));
 }
 
+/// Data waits in frames, and a worker without a free frame is deaf and dumb: connections that nobody reads may not take
+/// them all.
+#[test]
+fn what_nobody_reads_does_not_take_all_frames() {
+    let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(1024);
+    let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), || async {
+        let silent = TcpListener::on_port(9).unwrap();
+        spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok(stream) = silent.accept().await {
+                kept.push(stream);
+            }
+        })
+        .unwrap();
+        echo().await;
+    });
+    assert_eq!(builder.host(server.interface(on("10.0.0.1/24"))), SERVER);
+    let (say, said) = mpsc::channel();
+    let client = Host::new("client", rss(Key::symmetric(), BUCKETS, 2, UdpFields::Two), move || {
+        let say = say.clone();
+        async move {
+            let mut kept = Vec::new();
+            for _ in 0..50 {
+                let stream = TcpStream::connect("10.0.0.1:9".parse().unwrap()).await.unwrap();
+                // Until it takes no more: buffers on both sides are full.
+                while stream.try_write(&[7; 10_000]).unwrap().is_some() {
+                    flowlane::yield_now().await;
+                }
+                kept.push(stream);
+            }
+            let _ = say.send(there_and_back(100_000).await);
+            drop(kept);
+        }
+    });
+    assert_eq!(builder.host(client.interface(on("10.0.0.2/24"))), CLIENT);
+    builder.pair((CLIENT, 0), (SERVER, 0), PairConfig::default());
+    let runtime = builder.start().unwrap();
+    finish(&runtime, &said, 100_000);
+    let report = runtime.stop();
+    let server = tcp(&report, SERVER);
+    assert!(server.in_sequence_bytes > 50 * BUCKETS as u64 * 100_000, "more than frames could hold");
+}
+
 /// A stream in the hands of another thread does nothing but close.
 #[test]
 fn a_stream_works_in_its_lane_only_and_closes_from_anywhere() {

@@ -7,7 +7,8 @@ use super::handshake;
 use super::lane::Core;
 use super::listen::{ListenError, ListenerId};
 use super::segment::is_plain;
-use super::table::{ConnId, Found, Tuple};
+use super::table::{ConnId, Tuple};
+use super::tuple_table::Found;
 use super::{Failure, Tcp, TcpInfo};
 use crate::packet::Cx;
 use crate::time::Time;
@@ -141,6 +142,14 @@ impl Tcp {
         Ok(())
     }
 
+    /// The address, `None` for all of ours, and the port of a listener.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn listens_on(&self, id: ListenerId) -> Result<(Option<IpAddr>, u16), StaleError> {
+        self.core.listeners.get(id).map(|l| (l.local, l.port)).ok_or(StaleError)
+    }
+
     /// How many connections wait to be accepted, and how many handshakes are under way.
     ///
     /// # Errors
@@ -262,8 +271,8 @@ impl Tcp {
         bytes: &[u8],
         more: bool,
     ) -> Result<usize, SendError> {
+        self.connections.prefetch(id.slot);
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
-        c.warm();
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));
         }
@@ -277,8 +286,8 @@ impl Tcp {
             return Ok(0);
         }
         let room = c.send_limit.saturating_sub(c.buffered()) as usize;
-        let taken = bytes.len().min(room);
-        if taken == 0 || !c.take_for_sending(&mut self.core, &bytes[..taken]) {
+        let taken = c.take_for_sending(&mut self.core, &bytes[..bytes.len().min(room)]);
+        if taken == 0 {
             return Err(SendError::WouldBlock);
         }
         c.put(Flags::MORE, more);
@@ -300,10 +309,11 @@ impl Tcp {
             return c.nothing_to_read().map(|()| 0);
         }
         let Some(rx) = &mut c.rx else { return Err(RecvError::WouldBlock) };
-        let before = rx.memory();
+        let before = rx.holds();
         let n = rx.read(into);
-        self.core.memory = self.core.memory + rx.memory() - before;
+        self.core.account(before, rx.holds());
         c.was_read(&mut self.core, cx, n);
+        self.feed_starved();
         Ok(n)
     }
 
@@ -325,12 +335,15 @@ impl Tcp {
     /// As for `recv`.
     pub fn recv_frame(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<Option<Frame>, RecvError> {
         let c = self.connections.get_mut(id).ok_or(RecvError::Stale)?;
-        let before = c.rx.as_ref().map_or(0, |rx| rx.memory());
-        let Some(frame) = c.rx.as_mut().and_then(|rx| rx.take()) else {
+        let Some(rx) = c.rx.as_mut().filter(|rx| rx.queued > 0) else {
             return c.nothing_to_read().map(|()| None);
         };
-        self.core.memory = self.core.memory + c.rx.as_ref().map_or(0, |rx| rx.memory()) - before;
+        let before = rx.holds();
+        // Without a free frame for what was copied there is nothing to give now.
+        let frame = rx.take(cx.frames).ok_or(RecvError::WouldBlock)?;
+        self.core.account(before, rx.holds());
         c.was_read(&mut self.core, cx, frame.len());
+        self.feed_starved();
         Ok(Some(frame))
     }
 
@@ -349,10 +362,9 @@ impl Tcp {
         if matches!(how, Read | Both) {
             c.set(Flags::READ_SHUT);
             if let Some(rx) = &mut c.rx {
-                let before = rx.memory();
-                rx.queue.clear();
-                (rx.queued, rx.held) = (0, 0);
-                self.core.memory = self.core.memory + rx.memory() - before;
+                let before = rx.holds();
+                rx.forget();
+                self.core.account(before, rx.holds());
             }
             c.wake_read();
         }
@@ -416,10 +428,17 @@ impl Tcp {
     pub fn register(&mut self, id: ConnId, interest: Interest, waker: &Waker) -> Result<(), StaleError> {
         let c = self.handle_mut(id)?;
         let ready = c.readiness();
-        let (now, place) = match interest {
-            Interest::Read => (ready.readable, &mut c.read_waker),
-            Interest::Write => (ready.writable, &mut c.write_waker),
-            Interest::Closed => (ready.closed, &mut c.closed_waker),
+        let now = match interest {
+            Interest::Read => ready.readable,
+            Interest::Write => ready.writable,
+            Interest::Closed => ready.closed,
+        };
+        let place = match interest {
+            Interest::Read => &mut c.read_waker,
+            Interest::Write => &mut c.write_waker,
+            // Made only for who really waits.
+            Interest::Closed if now => &mut None,
+            Interest::Closed => &mut c.rare_mut().closed_waker,
         };
         if now {
             waker.wake_by_ref();
@@ -441,7 +460,7 @@ impl Tcp {
             tos: c.tos,
             ..SocketOptions::default()
         };
-        Ok(c.options.as_deref().map_or(plain, |o| SocketOptions { nodelay: plain.nodelay, ..*o }))
+        Ok(c.options().map_or(plain, |o| SocketOptions { nodelay: plain.nodelay, ..*o }))
     }
 
     /// Changes the socket's options.
@@ -503,7 +522,7 @@ impl Connection {
         let room = self.buffered() < self.send_limit / 3 * 2;
         Readiness {
             readable: self.readable() > 0 || read_closed,
-            writable: write_closed || !handshake && room,
+            writable: write_closed || !handshake && room && !self.starved,
             read_closed,
             write_closed,
             closed,
@@ -524,29 +543,10 @@ impl Connection {
         }
     }
 
-    /// Puts bytes into the send buffer, if the lane has memory for them.
-    fn take_for_sending(&mut self, core: &mut Core, bytes: &[u8]) -> bool {
-        let mut tx = match self.tx.take() {
-            Some(tx) => tx,
-            None => core.flight(),
-        };
-        let more = tx.data.capacity_with(bytes.len()) - tx.data.capacity();
-        let fits = core.memory + more <= core.config.max_memory;
-        if fits {
-            core.memory += more;
-            tx.data.push(bytes);
-        }
-        self.tx = Some(tx);
-        if fits {
-            self.push_seq = self.data_seq() + self.buffered();
-        }
-        fits
-    }
-
     /// After the application took bytes: window, buffer size, memory.
     fn was_read(&mut self, core: &mut Core, cx: &Cx<'_>, n: usize) {
         self.tune_recv_buffer(core, cx, n as u32);
-        self.window_opened(core);
+        self.window_opened(core, cx);
         if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
             if let Some(rx) = self.rx.take() {
                 core.give_inflow(rx);
@@ -561,17 +561,19 @@ impl Connection {
     /// double each round as in slow start.
     fn tune_recv_buffer(&mut self, core: &Core, cx: &Cx<'_>, n: u32) {
         self.recv_copied = self.recv_copied.saturating_add(n);
-        let round = core::time::Duration::from_micros(u64::from(self.rtt.srtt.max(1000)));
-        if cx.now < self.recv_round + round {
+        let round = self.rtt.srtt.max(1000);
+        let now = cx.now.as_micros() as u32;
+        let since = now.wrapping_sub(self.recv_round_us);
+        if since < round {
             return;
         }
-        let fixed = self.options.as_ref().is_some_and(|o| o.recv_buffer.is_some());
+        let fixed = self.options().is_some_and(|o| o.recv_buffer.is_some());
         let want = self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max);
-        let fresh = cx.now < self.recv_round + round * 4;
-        if !fixed && fresh && want > self.recv_limit && core.memory < core.config.max_memory / 2 {
+        let fresh = since < round.saturating_mul(4);
+        if !fixed && fresh && want > self.recv_limit && !core.is_scarce(cx) {
             self.recv_limit = want;
         }
         self.recv_copied = 0;
-        self.recv_round = cx.now;
+        self.recv_round_us = now;
     }
 }

@@ -23,8 +23,11 @@ impl Connection {
     /// The application gives up its handle.
     pub(crate) fn close(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         self.set(Flags::DETACHED);
-        (self.read_waker, self.write_waker, self.closed_waker) = (None, None, None);
-        let linger = self.options.as_ref().and_then(|o| o.linger);
+        (self.read_waker, self.write_waker) = (None, None);
+        if let Some(rare) = &mut self.rare {
+            rare.closed_waker = None;
+        }
+        let linger = self.options().and_then(|o| o.linger);
         let unread = self.readable() > 0;
         match self.state {
             State::Closed | State::TimeWait => core.unlink(self),

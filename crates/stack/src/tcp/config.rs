@@ -105,6 +105,9 @@ pub struct TcpConfig {
     pub max_time_wait: usize,
     /// Bytes of all send and receive buffers of the lane.
     pub max_memory: usize,
+    /// Bytes of frames in which received data may wait, all connections together; beyond it data is copied out of its
+    /// frame, and out-of-order data dropped.
+    pub max_held: usize,
     /// Out-of-order segments a connection may hold.
     pub max_out_of_order: u16,
     /// Control segments without a connection waiting for output (resets, cookies).
@@ -143,6 +146,7 @@ impl Default for TcpConfig {
             max_connections: 1 << 20,
             max_time_wait: 1 << 16,
             max_memory: 1 << 30,
+            max_held: 64 << 20,
             max_out_of_order: 4096,
             max_replies: 256,
             hop_limit: 64,

@@ -177,6 +177,19 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) flags: Flags,
 
+    // With what is above, all that a timer which fires for nothing looks at: two cache lines.
+    pub(crate) rtx_at: Time,
+    pub(crate) ack_at: Time,
+    /// Keep-alive, FIN-WAIT-2 or linger: whatever ends a silent connection.
+    pub(crate) life_at: Time,
+    /// When the wheel will look at this connection; later deadlines need no change to the wheel.
+    pub(crate) armed_at: Time,
+    pub(crate) timer: Timer,
+    pub(crate) tx: Option<Box<Flight>>,
+    pub(crate) rx: Option<Box<Inflow>>,
+
+    /// When something last came in.
+    pub(crate) heard_at: Time,
     // Receive sequence space (RFC 9293 §3.3.1, figure 4).
     /// RCV.NXT.
     pub(crate) rcv_nxt: Seq,
@@ -241,21 +254,8 @@ pub(crate) struct Connection {
     pub(crate) recv_limit: u32,
     pub(crate) send_limit: u32,
 
-    pub(crate) rtx_at: Time,
-    pub(crate) ack_at: Time,
-    /// When something last came in.
-    pub(crate) heard_at: Time,
-    /// Keep-alive, FIN-WAIT-2 or linger: whatever ends a silent connection.
-    pub(crate) life_at: Time,
-    /// When the wheel will look at this connection; later deadlines need no change to the wheel.
-    pub(crate) armed_at: Time,
-    pub(crate) timer: Timer,
-
-    pub(crate) tx: Option<Box<Flight>>,
-    pub(crate) rx: Option<Box<Inflow>>,
     pub(crate) read_waker: Option<Waker>,
     pub(crate) write_waker: Option<Waker>,
-    pub(crate) closed_waker: Option<Waker>,
 
     pub(crate) rtt: Rtt,
     pub(crate) congestion: Congestion,
@@ -267,19 +267,33 @@ pub(crate) struct Connection {
     /// When data was last sent (RFC 5681 §4.1), milliseconds.
     pub(crate) sent_ms: u32,
     pub(crate) retransmits: u32,
-    pub(crate) mss_lowered_secs: u32,
-    /// Bytes read by the application since `recv_round`, which tunes the receive buffer.
+    /// Bytes read by the application since `recv_round_us`, which tunes the receive buffer.
     pub(crate) recv_copied: u32,
-    pub(crate) recv_round: Time,
+    /// The low bits of microseconds.
+    pub(crate) recv_round_us: u32,
     pub(crate) reordering: Reordering,
     /// In the connection table.
     pub(crate) linked: bool,
     /// Counted as established.
     pub(crate) established: bool,
+    /// The last write found no memory in the lane.
+    pub(crate) starved: bool,
+    /// In the lane's list of those.
+    pub(crate) in_starved: bool,
     pub(crate) failure: Option<Failure>,
     /// An ICMP error that may be the reason if the connection times out.
     pub(crate) soft_failure: Option<Failure>,
-    pub(crate) options: Option<Box<SocketOptions>>,
+    pub(crate) rare: Option<Box<Rare>>,
+}
+
+/// What few connections ever need.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// If they are not the lane's.
+    pub(crate) options: Option<SocketOptions>,
+    pub(crate) closed_waker: Option<Waker>,
+    /// When the segment size was lowered for the path.
+    pub(crate) mss_lowered_secs: u32,
 }
 
 /// No timer.
@@ -304,19 +318,6 @@ impl Connection {
     #[inline]
     pub(crate) fn put(&mut self, flags: Flags, on: bool) {
         if on { self.set(flags) } else { self.clear(flags) }
-    }
-
-    /// Reads one field of each cache line. A lane with very many connections finds the next one cold, and loads that do
-    /// not depend on each other wait for memory together instead of one after the other.
-    #[inline]
-    pub(crate) fn warm(&self) {
-        let sum = u64::from(self.snd_nxt.0)
-            ^ u64::from(self.recv_limit)
-            ^ self.armed_at.as_nanos()
-            ^ u64::from(self.rtt.srtt)
-            ^ u64::from(self.congestion.ssthresh)
-            ^ u64::from(self.sent_ms);
-        core::hint::black_box(sum);
     }
 
     /// SND.NXT - SND.UNA.
@@ -365,11 +366,11 @@ impl Connection {
     }
 
     pub(crate) fn keepalive(&self) -> Keepalive {
-        self.options.as_ref().and_then(|o| o.keepalive).unwrap_or_default()
+        self.options().and_then(|o| o.keepalive).unwrap_or_default()
     }
 
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
-        self.options.as_ref().and_then(|o| o.user_timeout)
+        self.options().and_then(|o| o.user_timeout)
     }
 
     /// Takes over what a socket was told.
@@ -395,7 +396,21 @@ impl Connection {
             tos: options.tos,
             ..Default::default()
         };
-        self.options = if *options == plain { None } else { Some(Box::new(*options)) };
+        if *options != plain {
+            self.rare_mut().options = Some(*options);
+        } else if let Some(rare) = &mut self.rare {
+            rare.options = None;
+        }
+    }
+
+    /// What the socket was told beyond the ordinary.
+    #[inline]
+    pub(crate) fn options(&self) -> Option<&SocketOptions> {
+        self.rare.as_ref()?.options.as_ref()
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Wakes whoever waits to read.
@@ -418,7 +433,7 @@ impl Connection {
     pub(crate) fn wake_all(&mut self) {
         self.wake_read();
         self.wake_write();
-        if let Some(waker) = self.closed_waker.take() {
+        if let Some(waker) = self.rare.as_mut().and_then(|rare| rare.closed_waker.take()) {
             waker.wake();
         }
     }

@@ -98,7 +98,6 @@ pub(crate) fn connection(
         rx: None,
         read_waker: None,
         write_waker: None,
-        closed_waker: None,
         rtt: Rtt::new(&core.config),
         congestion,
         ts_recent_secs: 0,
@@ -106,15 +105,16 @@ pub(crate) fn connection(
         listener: u32::MAX,
         sent_ms: 0,
         retransmits: 0,
-        mss_lowered_secs: 0,
         reordering: Reordering::default(),
         linked: false,
         established: false,
+        starved: false,
+        in_starved: false,
         recv_copied: 0,
-        recv_round: Time::ZERO,
+        recv_round_us: 0,
         failure: None,
         soft_failure: None,
-        options: None,
+        rare: None,
     };
     c.apply(options);
     c

@@ -115,6 +115,52 @@ pub struct TcpInfo {
     pub ecn: bool,
 }
 
+impl TcpInfo {
+    /// Nothing known beyond the ends and the state: for connections that are not this stack's.
+    #[must_use]
+    pub fn new(state: State, local: SocketAddr, remote: SocketAddr) -> Self {
+        Self {
+            state,
+            local,
+            remote,
+            hash: 0,
+            hash_type: 0,
+            rtt: None,
+            rtt_var: Duration::ZERO,
+            min_rtt: None,
+            rto: Duration::ZERO,
+            backoff: 0,
+            cwnd: 0,
+            ssthresh: 0,
+            outstanding: 0,
+            in_flight: 0,
+            sacked: 0,
+            lost: 0,
+            recovering: false,
+            snd_wnd: 0,
+            rcv_wnd: 0,
+            snd_mss: 0,
+            rcv_mss: 0,
+            pmtu: 0,
+            retransmits: 0,
+            readable: 0,
+            unacknowledged: 0,
+            unsent: 0,
+            segments: SegmentCounts::default(),
+            loss_state: LossState::Open,
+            probes: 0,
+            effective_mss: 0,
+            seen_mss: 0,
+            recv_buffer: 0,
+            send_buffer: 0,
+            timestamps: false,
+            sack: false,
+            window_scale: None,
+            ecn: false,
+        }
+    }
+}
+
 impl Connection {
     pub(crate) fn info(&self) -> TcpInfo {
         let us = |us: u32| Duration::from_micros(u64::from(us));

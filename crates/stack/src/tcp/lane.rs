@@ -5,11 +5,12 @@ use super::config::TcpConfig;
 use super::connection::{Connection, Flags, NEVER, State};
 use super::flight::Flight;
 use super::listen::Listeners;
-use super::recv_buffer::Inflow;
+use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
 use super::stats::{DropReason, TcpStats};
-use super::table::{Found, Tuple, TupleTable};
+use super::table::{ConnId, Tuple};
 use super::time_wait::TimeWaits;
+use super::tuple_table::{Found, TupleTable};
 use super::{Seq, TCP, output};
 use crate::packet::{Cx, IpOutput, Offload};
 use crate::rng::Keyed;
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) replies: VecDeque<IpOutput>,
     /// Bytes of all buffers.
     pub(crate) memory: usize,
+    /// Bytes of frames in which received data waits.
+    pub(crate) held: usize,
     pub(crate) challenge: ChallengeBudget,
     #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
@@ -44,6 +47,8 @@ pub(crate) struct Core {
     #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
+    /// Connections whose writers wait for memory, in turn.
+    pub(crate) starved: VecDeque<ConnId>,
 }
 
 /// Spare boxes a lane keeps.
@@ -68,11 +73,13 @@ impl Core {
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             memory: 0,
+            held: 0,
             challenge: ChallengeBudget::default(),
             flights: Vec::new(),
             spare_rings: 0,
             inflows: Vec::new(),
             established: 0,
+            starved: VecDeque::new(),
             config,
         }
     }
@@ -106,9 +113,16 @@ impl Core {
         }
     }
 
+    /// A receive side held this before, and holds that now.
+    #[inline]
+    pub(crate) fn account(&mut self, before: Holds, now: Holds) {
+        self.memory = self.memory + now.memory - before.memory;
+        self.held = self.held + now.frames - before.frames;
+    }
+
     /// Takes a connection's receive side back.
     pub(crate) fn give_inflow(&mut self, mut inflow: Box<Inflow>) {
-        self.memory -= inflow.memory();
+        self.account(inflow.holds(), Holds::default());
         inflow.reset();
         if self.inflows.len() < SPARES {
             self.inflows.push(inflow);

@@ -22,14 +22,15 @@ mod close;
 mod config;
 mod congestion;
 mod connection;
-
 mod error;
+mod expect;
 mod flight;
 mod handshake;
 mod info;
 mod input;
 mod lane;
 mod listen;
+mod memory;
 mod output;
 mod pmtu;
 mod rack_tlp;
@@ -48,6 +49,7 @@ mod table;
 mod tests;
 mod time_wait;
 mod timers;
+mod tuple_table;
 
 pub use api::{Accepted, ConnectOptions, Interest, Readiness};
 pub use config::{
@@ -55,6 +57,7 @@ pub use config::{
 };
 pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
+pub use expect::Expected;
 pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
 pub use stats::{DropReason, TcpStats};
@@ -68,10 +71,13 @@ use crate::wire::IpProtocol;
 use connection::{Connection, Flags, NEVER};
 use lane::Core;
 use segment::Segment;
-use table::{Found, Slab, Tuple};
+use table::{Slab, Tuple};
 use time_wait::Verdict;
+use tuple_table::Found;
 
 const TCP: IpProtocol = IpProtocol::TCP;
+/// Timers taken off the wheel before the first of their connections is looked at.
+const TIMERS_AT_ONCE: usize = 16;
 
 /// The TCP of one lane: all its connections and everything that belongs to them. It may move to another thread whole.
 #[derive(Debug)]
@@ -104,10 +110,10 @@ impl Tcp {
         };
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         let found = self.core.table.find(self.core.table.hash(&tuple), |found| match found {
-            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| {
-                c.warm();
-                c.tuple == tuple
-            }),
+            Found::Connection(slot) => {
+                connections.prefetch(slot);
+                connections.get_slot(slot).is_some_and(|c| c.tuple == tuple)
+            }
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == tuple),
         });
         match found {
@@ -153,6 +159,11 @@ impl Tcp {
 
     /// After anything happened to a connection: timers, output, and whether it is still there.
     fn finish(&mut self, slot: u32) {
+        self.settle_one(slot);
+        self.feed_starved();
+    }
+
+    fn settle_one(&mut self, slot: u32) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
         let over = match c.state {
             State::Closed => {
@@ -180,6 +191,9 @@ impl Tcp {
             return Some(out);
         }
         while let Some(slot) = self.core.ready.pop_front() {
+            if let Some(next) = self.core.ready.front() {
+                self.connections.prefetch(*next);
+            }
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
             c.clear(Flags::QUEUED);
             match c.next_segment(&mut self.core, cx) {
@@ -217,12 +231,27 @@ impl Tcp {
     /// Does what time demands.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.core.expire_time_wait(cx.now);
-        while let Some(slot) = self.core.wheel.pop_due(cx.now) {
-            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            c.timer = None;
-            c.armed_at = NEVER;
-            c.on_timer(&mut self.core, cx);
-            self.finish(slot);
+        // Several at a time, so that their connections' memory is waited for together. What is done to one connection
+        // neither ends nor replaces another.
+        let mut due = [0; TIMERS_AT_ONCE];
+        loop {
+            let mut n = 0;
+            while n < TIMERS_AT_ONCE {
+                let Some(slot) = self.core.wheel.pop_due(cx.now) else { break };
+                self.connections.prefetch_front(slot);
+                due[n] = slot;
+                n += 1;
+            }
+            if n == 0 {
+                return;
+            }
+            for &slot in &due[..n] {
+                let Some(c) = self.connections.get_slot_mut(slot) else { continue };
+                c.timer = None;
+                c.armed_at = NEVER;
+                c.on_timer(&mut self.core, cx);
+                self.finish(slot);
+            }
         }
     }
 
@@ -298,6 +327,10 @@ impl Tcp {
         self.core.table.allocated()
     }
 
+    fn starved_for_test(&self) -> usize {
+        self.core.starved.len()
+    }
+
     /// Spares count nothing.
     fn spare_memory_for_test(&self) -> usize {
         0
@@ -305,6 +338,6 @@ impl Tcp {
 
     /// No connection holds a box.
     fn all_idle_for_test(&self) -> bool {
-        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.options.is_none())
+        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.rare.is_none())
     }
 }

@@ -372,7 +372,7 @@ impl Connection {
             seq: plan.seq,
             ack: self.rcv_nxt,
             flags,
-            window: self.advertise(core),
+            window: self.advertise(core, cx),
             urgent: 0,
         };
         let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;

@@ -81,7 +81,7 @@ impl Connection {
     fn lower_mss(&mut self, mss: u16, now: Time) {
         self.snd_mss = self.snd_mss.min(mss);
         self.set(Flags::MSS_LOWERED);
-        self.mss_lowered_secs = (now.as_nanos() / 1_000_000_000) as u32;
+        self.rare_mut().mss_lowered_secs = (now.as_nanos() / 1_000_000_000) as u32;
     }
 
     /// After several timeouts of big segments: perhaps a router drops them without a word. Smaller ones are tried, half as
@@ -106,7 +106,7 @@ impl Connection {
     /// RFC 1191 §6.3, RFC 4821 §7.7: paths change; ten minutes later the old size is tried again.
     pub(crate) fn perhaps_raise_mss(&mut self, core: &mut Core, now: Time) {
         let secs = (now.as_nanos() / 1_000_000_000) as u32;
-        if secs.wrapping_sub(self.mss_lowered_secs) > RAISE_AFTER {
+        if secs.wrapping_sub(self.rare_mut().mss_lowered_secs) > RAISE_AFTER {
             self.clear(Flags::MSS_LOWERED);
             self.snd_mss = self.base_mss;
             self.pmtu = self.pmtu.max(self.base_mss + header_len(self.tuple.local));

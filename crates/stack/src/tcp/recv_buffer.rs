@@ -3,17 +3,32 @@
 //! Frames in order, as they came: nothing is copied until the application asks, and an application that takes frames
 //! never copies. Two bounds hold: payload bytes by the advertised window, and buffer memory by a multiple of it, so
 //! that tiny segments cannot tie up whole frames. Tiny segments are moved into the frame before them instead.
+//!
+//! Frames are few and belong to everybody: a worker without a free one is deaf and dumb. So the lane keeps only so many
+//! ([`TcpConfig::max_held`](super::TcpConfig)); beyond that payload is copied behind what is there, and its frame goes
+//! home. Applications that keep up with their peers never see that.
 
 use super::Seq;
 use super::reassembly_queue::ReassemblyQueue;
-use flowlane_sys::frame::Frame;
+use flowlane_sys::frame::{Frame, Pool};
 use std::collections::VecDeque;
+
+/// What a receive side holds, bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Holds {
+    /// All buffer memory.
+    pub(crate) memory: usize,
+    /// Frames alone.
+    pub(crate) frames: usize,
+}
 
 /// Receive side of a connection with data.
 #[derive(Debug, Default)]
 pub(crate) struct Inflow {
     pub(crate) queue: VecDeque<Frame>,
-    /// Bytes of payload in `queue`.
+    /// Payload behind that of `queue`, copied because too many frames were held.
+    pub(crate) spill: VecDeque<u8>,
+    /// Bytes of payload in `queue` and `spill`.
     pub(crate) queued: u32,
     /// Bytes of buffer memory in `queue`.
     pub(crate) held: usize,
@@ -26,17 +41,31 @@ pub(crate) struct Inflow {
 
 impl Inflow {
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.early.is_empty() && self.dsack.is_none() && self.fin.is_none()
+        self.queue.is_empty()
+            && self.spill.is_empty()
+            && self.early.is_empty()
+            && self.dsack.is_none()
+            && self.fin.is_none()
     }
 
     /// Buffer memory of everything.
     pub(crate) fn memory(&self) -> usize {
-        self.held + self.early.held
+        self.held + self.early.held + self.spill.capacity()
     }
 
-    /// Appends payload in order. Small payload goes into the last frame's tailroom.
-    pub(crate) fn push(&mut self, frame: Frame) {
+    /// Memory of everything, and of that the frames' alone.
+    pub(crate) fn holds(&self) -> Holds {
+        Holds { memory: self.memory(), frames: self.held + self.early.held }
+    }
+
+    /// Appends payload in order. Small payload goes into the last frame's tailroom; with `copy`, and behind what was
+    /// copied, none stays in its frame.
+    pub(crate) fn push(&mut self, frame: Frame, copy: bool) {
         self.queued += frame.len() as u32;
+        if copy || !self.spill.is_empty() {
+            self.spill.extend(frame.data());
+            return;
+        }
         if frame.len() * 4 <= frame.capacity() {
             if let Some(last) = self.queue.back_mut() {
                 if last.extend_from_slice(frame.data()) {
@@ -63,8 +92,25 @@ impl Inflow {
                 break;
             }
         }
+        if self.queue.is_empty() && !self.spill.is_empty() {
+            done += self.read_spill(&mut into[done..]);
+        }
         self.queued -= done as u32;
         done
+    }
+
+    /// Copies out what was copied in. Its memory goes with its last byte.
+    fn read_spill(&mut self, into: &mut [u8]) -> usize {
+        let n = self.spill.len().min(into.len());
+        let (first, second) = self.spill.as_slices();
+        let from_first = n.min(first.len());
+        into[..from_first].copy_from_slice(&first[..from_first]);
+        into[from_first..n].copy_from_slice(&second[..n - from_first]);
+        self.spill.drain(..n);
+        if self.spill.is_empty() {
+            self.spill = VecDeque::new();
+        }
+        n
     }
 
     /// Copies without taking.
@@ -75,18 +121,43 @@ impl Inflow {
             into[done..done + n].copy_from_slice(&frame.data()[..n]);
             done += n;
             if done == into.len() {
-                break;
+                return done;
             }
+        }
+        for (to, from) in into[done..].iter_mut().zip(&self.spill) {
+            *to = *from;
+            done += 1;
         }
         done
     }
 
-    /// Takes the first frame.
-    pub(crate) fn take(&mut self) -> Option<Frame> {
-        let frame = self.queue.pop_front()?;
+    /// Takes the first frame, or one of `pool` with the first of what was copied.
+    pub(crate) fn take(&mut self, pool: &Pool) -> Option<Frame> {
+        let frame = match self.queue.pop_front() {
+            Some(frame) => {
+                self.held -= frame.capacity();
+                frame
+            }
+            None if self.spill.is_empty() => return None,
+            None => {
+                let mut frame = pool.alloc()?;
+                let room = frame.tailroom();
+                let mut bytes = [0; 2048];
+                let n = self.read_spill(&mut bytes[..room.min(2048)]);
+                // It fits: no more was read than there is room for.
+                let _ = frame.extend_from_slice(&bytes[..n]);
+                frame
+            }
+        };
         self.queued -= frame.len() as u32;
-        self.held -= frame.capacity();
         Some(frame)
+    }
+
+    /// Forgets what was not read.
+    pub(crate) fn forget(&mut self) {
+        self.queue.clear();
+        self.spill = VecDeque::new();
+        (self.queued, self.held) = (0, 0);
     }
 
     /// Ready for another connection.

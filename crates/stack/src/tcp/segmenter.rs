@@ -142,8 +142,8 @@ impl Connection {
     /// The window to announce, in the header's units, and notes what has been promised.
     ///
     /// RFC 9293 §3.8.6.2.2, MUST-39: the right edge moves in steps worth having; MUST-34/SHLD-14: it never moves back.
-    pub(crate) fn advertise(&mut self, core: &Core) -> u16 {
-        let lane_full = core.memory >= core.config.max_memory;
+    pub(crate) fn advertise(&mut self, core: &Core, cx: &Cx<'_>) -> u16 {
+        let lane_full = core.is_full(cx);
         let free = if lane_full { 0 } else { self.recv_limit.saturating_sub(self.readable()) };
         let mut right = (self.rcv_nxt + free).max(self.rcv_adv);
         let step = (self.recv_limit / 2).min(u32::from(self.rcv_mss));
@@ -159,8 +159,8 @@ impl Connection {
     }
 
     /// After the application has read: is the window worth announcing anew?
-    pub(crate) fn window_opened(&mut self, core: &Core) {
-        if !self.state.may_receive() || core.memory >= core.config.max_memory {
+    pub(crate) fn window_opened(&mut self, core: &Core, cx: &Cx<'_>) {
+        if !self.state.may_receive() || core.is_full(cx) {
             return;
         }
         let free = self.recv_limit.saturating_sub(self.readable());

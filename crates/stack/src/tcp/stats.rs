@@ -208,6 +208,8 @@ counters! {
     keepalive_probes_sent,
     /// Connections dropped by keep-alive.
     keepalive_drops,
+    /// Writes that had to wait for memory of the lane.
+    memory_waits,
     /// SYNs remembered.
     syncache_added,
     /// SYN-ACKs sent again.
@@ -333,6 +335,8 @@ reasons! {
     BufferFull = "buffer_full",
     /// The lane's memory limit is reached.
     LaneMemory = "lane_memory",
+    /// Data out of order, when the lane holds as many frames as it may.
+    FewFrames = "few_frames",
     /// Data for an application that is gone.
     AfterClose = "after_close",
     /// A segment for a connection in TIME-WAIT.

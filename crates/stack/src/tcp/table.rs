@@ -1,14 +1,12 @@
-//! Where connections live and how a segment finds its own.
+//! Where connections live, and what they are called.
 //!
-//! A slab gives every connection a small number; pages of fixed size mean that growing never moves a connection. A
-//! hash table maps a four-tuple to that number. It keeps the hash beside the number, so that growing it does not touch
-//! the connections, and it is keyed with a secret of the lane, since the RSS key may be public.
+//! A slab gives every connection a small number; pages of fixed size mean that growing never moves a connection, beyond the
+//! first page, which starts small. Later pages are large, so that the kernel may back them with huge pages.
 
 use crate::rng::Keyed;
-use core::hash::{BuildHasher, Hash, Hasher};
+use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
-use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use flowlane_sys::prefetch::{prefer_huge_pages, prefetch, prefetch_front};
 
 /// Names a connection. A handle that outlives its connection is an error, never another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,16 +80,31 @@ impl Hash for Tuple {
     }
 }
 
+/// The value first: it begins with a cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Entry<T> {
+    value: Option<T>,
     generation: u32,
     next_free: u32,
-    value: Option<T>,
 }
 
-const PAGE_BITS: u32 = 10;
+/// Entries of the first page and of each other.
+const FIRST: usize = 1 << 10;
+const PAGE_BITS: u32 = 15;
 const PAGE: usize = 1 << PAGE_BITS;
 const NONE: u32 = u32::MAX;
+
+/// Page and place in it.
+#[inline]
+const fn place(slot: u32) -> (usize, usize) {
+    let slot = slot as usize;
+    if slot < FIRST {
+        return (0, slot);
+    }
+    let rest = slot - FIRST;
+    (1 + (rest >> PAGE_BITS), rest & (PAGE - 1))
+}
 
 /// Values by number, with generations.
 #[derive(Debug)]
@@ -114,60 +127,95 @@ impl<T> Slab<T> {
         self.len
     }
 
+    #[inline]
+    fn entry(&self, slot: u32) -> Option<&Entry<T>> {
+        let (page, at) = place(slot);
+        self.pages.get(page)?.get(at)
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry<T>> {
+        let (page, at) = place(slot);
+        self.pages.get_mut(page)?.get_mut(at)
+    }
+
+    /// Asks for the memory of a slot.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        if let Some(entry) = self.entry(slot) {
+            prefetch(entry);
+        }
+    }
+
+    /// Asks for the first two cache lines of a slot.
+    #[inline]
+    pub(crate) fn prefetch_front(&self, slot: u32) {
+        if let Some(entry) = self.entry(slot) {
+            prefetch_front(entry, 128);
+        }
+    }
+
     /// Puts in what `make` returns for the new name.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(ConnId) -> T) -> ConnId {
         self.len += 1;
-        if self.free != NONE {
-            let slot = self.free;
-            let entry = &mut self.pages[slot as usize >> PAGE_BITS][slot as usize & (PAGE - 1)];
-            self.free = entry.next_free;
+        let slot = self.free;
+        if let Some(entry) = self.entry_mut(slot) {
             let id = ConnId { slot, generation: entry.generation };
+            let next = entry.next_free;
             entry.value = Some(make(id));
+            self.free = next;
             return id;
         }
-        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+        let full = match &self.pages[..] {
+            [] => true,
+            [first] => first.len() == FIRST,
+            [.., last] => last.len() == PAGE,
+        };
+        if full {
             // The first page of a lane starts small; later ones are allocated whole and touched as they fill.
-            self.pages.push(Vec::with_capacity(if self.pages.is_empty() { 0 } else { PAGE }));
+            let mut page = Vec::with_capacity(if self.pages.is_empty() { 0 } else { PAGE });
+            prefer_huge_pages(&mut page);
+            self.pages.push(page);
         }
-        let page = self.pages.len() - 1;
-        let slot = ((page << PAGE_BITS) + self.pages[page].len()) as u32;
-        let id = ConnId { slot, generation: 0 };
-        self.pages[page].push(Entry { generation: 0, next_free: NONE, value: Some(make(id)) });
+        let pages = self.pages.len();
+        let page = &mut self.pages[pages - 1];
+        let before = if pages == 1 { 0 } else { FIRST + (pages - 2) * PAGE };
+        let id = ConnId { slot: (before + page.len()) as u32, generation: 0 };
+        page.push(Entry { value: Some(make(id)), generation: 0, next_free: NONE });
         id
     }
 
     #[inline]
     pub(crate) fn get_slot_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.pages.get_mut(slot as usize >> PAGE_BITS)?.get_mut(slot as usize & (PAGE - 1))?.value.as_mut()
+        self.entry_mut(slot)?.value.as_mut()
     }
 
     #[inline]
     pub(crate) fn get_slot(&self, slot: u32) -> Option<&T> {
-        self.pages.get(slot as usize >> PAGE_BITS)?.get(slot as usize & (PAGE - 1))?.value.as_ref()
+        self.entry(slot)?.value.as_ref()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: ConnId) -> Option<&T> {
-        let entry = self.pages.get(id.slot as usize >> PAGE_BITS)?.get(id.slot as usize & (PAGE - 1))?;
+        let entry = self.entry(id.slot)?;
         if entry.generation == id.generation { entry.value.as_ref() } else { None }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
-        let entry =
-            self.pages.get_mut(id.slot as usize >> PAGE_BITS)?.get_mut(id.slot as usize & (PAGE - 1))?;
+        let entry = self.entry_mut(id.slot)?;
         if entry.generation == id.generation { entry.value.as_mut() } else { None }
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
-        let entry =
-            self.pages.get_mut(id.slot as usize >> PAGE_BITS)?.get_mut(id.slot as usize & (PAGE - 1))?;
+        let free = self.free;
+        let entry = self.entry_mut(id.slot)?;
         if entry.generation != id.generation {
             return None;
         }
         let value = entry.value.take()?;
         entry.generation = entry.generation.wrapping_add(1);
-        entry.next_free = self.free;
+        entry.next_free = free;
         self.free = id.slot;
         self.len -= 1;
         Some(value)
@@ -175,13 +223,13 @@ impl<T> Slab<T> {
 
     /// Removes by slot, whatever the generation.
     pub(crate) fn remove_slot(&mut self, slot: u32) -> Option<T> {
-        let entry = self.pages.get(slot as usize >> PAGE_BITS)?.get(slot as usize & (PAGE - 1))?;
-        self.remove(ConnId { slot, generation: entry.generation })
+        let generation = self.entry(slot)?.generation;
+        self.remove(ConnId { slot, generation })
     }
 
     /// Changes the value in a slot; its full name.
     pub(crate) fn update_slot(&mut self, slot: u32, change: impl FnOnce(&mut T)) -> Option<ConnId> {
-        let entry = self.pages.get_mut(slot as usize >> PAGE_BITS)?.get_mut(slot as usize & (PAGE - 1))?;
+        let entry = self.entry_mut(slot)?;
         change(entry.value.as_mut()?);
         Some(ConnId { slot, generation: entry.generation })
     }
@@ -189,89 +237,6 @@ impl<T> Slab<T> {
     /// All values; for statistics, not for packets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten().filter_map(|entry| entry.value.as_ref())
-    }
-}
-
-/// What a four-tuple leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// A connection's slot.
-    Connection(u32),
-    /// A TIME-WAIT record's slot.
-    TimeWait(u32),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Key {
-    hash: u32,
-    /// The slot; the top bit says TIME-WAIT.
-    slot: u32,
-}
-
-const TIME_WAIT: u32 = 1 << 31;
-
-impl Key {
-    fn found(self) -> Found {
-        if self.slot & TIME_WAIT == 0 {
-            Found::Connection(self.slot)
-        } else {
-            Found::TimeWait(self.slot & !TIME_WAIT)
-        }
-    }
-}
-
-fn packed(found: Found) -> u32 {
-    match found {
-        Found::Connection(slot) => slot,
-        Found::TimeWait(slot) => slot | TIME_WAIT,
-    }
-}
-
-/// Spreads the 32 kept bits over the ends that the table looks at.
-#[inline]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
-}
-
-/// From a four-tuple to a slot.
-#[derive(Debug)]
-pub(crate) struct TupleTable {
-    table: HashTable<Key>,
-    hasher: FixedState,
-}
-
-impl TupleTable {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { table: HashTable::new(), hasher: FixedState::with_seed(seed) }
-    }
-
-    #[inline]
-    pub(crate) fn hash(&self, tuple: &Tuple) -> u32 {
-        let hash = self.hasher.hash_one(tuple);
-        (hash ^ hash >> 32) as u32
-    }
-
-    /// Looks `hash` up; `is` says whether a candidate really is the one.
-    #[inline]
-    pub(crate) fn find(&self, hash: u32, mut is: impl FnMut(Found) -> bool) -> Option<Found> {
-        self.table.find(spread(hash), |key| key.hash == hash && is(key.found())).map(|key| key.found())
-    }
-
-    pub(crate) fn insert(&mut self, hash: u32, found: Found) {
-        self.table.insert_unique(spread(hash), Key { hash, slot: packed(found) }, |key| spread(key.hash));
-    }
-
-    pub(crate) fn remove(&mut self, hash: u32, found: Found) {
-        let slot = packed(found);
-        if let Ok(entry) = self.table.find_entry(spread(hash), |key| key.slot == slot) {
-            entry.remove();
-        }
-    }
-
-    /// Bytes the table holds.
-    #[cfg(test)]
-    pub(crate) fn allocated(&self) -> usize {
-        self.table.allocation_size()
     }
 }
 
@@ -294,7 +259,7 @@ mod tests {
     #[test]
     fn names_stay_good_while_the_slab_grows() {
         let mut slab = Slab::new();
-        let ids: Vec<_> = (0..5000).map(|n| slab.insert_with(|_| n)).collect();
+        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|_| n)).collect();
         for (n, id) in ids.iter().enumerate() {
             assert_eq!(slab.get(*id), Some(&n));
         }

@@ -45,7 +45,7 @@ impl Connection {
 
     /// A closed socket does not wait for the peer's FIN for ever.
     pub(crate) fn arm_fin_wait_2(&mut self, core: &Core, now: Time) {
-        let limit = self.options.as_ref().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
+        let limit = self.options().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
         self.life_at = now + limit;
     }
 
@@ -81,9 +81,7 @@ impl Connection {
         self.rtx_at = NEVER;
         let Some(front) = self.tx.as_ref().and_then(|tx| tx.sent.front().copied()) else { return };
         let limit = match self.state {
-            State::SynSent => {
-                self.options.as_ref().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries)
-            }
+            State::SynSent => self.options().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries),
             State::SynReceived => core.config.synack_retries,
             _ => core.config.retries,
         };

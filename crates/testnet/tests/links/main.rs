@@ -4,4 +4,5 @@
 mod common;
 mod packet;
 mod tap;
+mod tap_tcp;
 mod xdp;

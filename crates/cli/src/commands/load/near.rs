@@ -13,12 +13,13 @@ use clap::{Args, ValueEnum};
 use flowlane::link::OpenError;
 use flowlane::{
     Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss, Runtime,
-    StartError, TcpConfig, Toeplitz, UdpFields,
+    StartError, TcpConfig, Toeplitz, TunnelConfig, UdpFields,
 };
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::link::{LinkSpec, give_up_privileges};
 use crate::steering;
+use crate::tunnel::TunnelSpec;
 
 /// Our end of the link.
 #[derive(Debug, Args)]
@@ -32,6 +33,11 @@ pub(super) struct Near {
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
+    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N] with
+    /// KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve. A target within a tunnel's network is loaded from its
+    /// addr (docs/tunnels.md).
+    #[arg(long, value_name = "TUNNEL")]
+    tunnel: Vec<TunnelSpec>,
     /// Where traffic comes from: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<ClientRange>,
@@ -92,8 +98,12 @@ impl Near {
         ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
         ensure!(target.port() != 0, "{target}: port 0 is nobody's");
         let target = target.ip();
-        let near = |ip: IpAddr| self.addr.iter().any(|a| a.contains(ip));
-        if let Some(ours) = self.addr.iter().find(|a| a.address() == target) {
+        let all = || self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses));
+        let near = |ip: IpAddr| all().any(|a| a.contains(ip));
+        if let Some(TunnelSpec(t)) = self.tunnel.iter().find(|t| all().all(|a| a.address() != t.0.local)) {
+            bail!("--tunnel: local={} is none of our addresses (--addr)", t.local);
+        }
+        if let Some(ours) = all().find(|a| a.address() == target) {
             bail!("the target {target} is our own address {ours}");
         }
         if let Some(far) = self.gateway.iter().find(|g| !near(**g)) {
@@ -109,7 +119,11 @@ impl Near {
     /// Where traffic comes from, if answers can come back there.
     pub(super) fn clients(&self, target: SocketAddr) -> anyhow::Result<Vec<ClientRange>> {
         if self.clients.is_empty() {
-            return Ok(self.addr.iter().map(|a| ClientRange::from(a.address())).collect());
+            return Ok(self
+                .addresses_towards(target.ip())
+                .iter()
+                .map(|a| ClientRange::from(a.address()))
+                .collect());
         }
         for range in &self.clients {
             for (what, address) in
@@ -117,7 +131,7 @@ impl Near {
             {
                 ensure!(!range.contains(address), "--clients {range} holds the {what} {address}");
             }
-            let near = self.addr.iter().any(|a| range.is_within(a));
+            let near = self.addresses_towards(target.ip()).iter().any(|a| range.is_within(a));
             ensure!(
                 near || self.routed || !self.gateway.is_empty(),
                 "--clients {range} is not within our networks (--addr), so answers would not come back; if the far \
@@ -125,6 +139,21 @@ impl Near {
             );
         }
         Ok(self.clients.clone())
+    }
+
+    /// The tunnel that leads to the target.
+    fn tunnel_towards(&self, target: IpAddr) -> Option<usize> {
+        self.tunnel.iter().position(|t| t.0.addresses.iter().any(|a| a.contains(target)))
+    }
+
+    /// Our addresses on the way to the target: the tunnel's, if it is in one.
+    fn addresses_towards(&self, target: IpAddr) -> &[Prefix] {
+        self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
+    }
+
+    /// Bytes that a tunnel puts around a packet to the target.
+    pub(super) fn overhead(&self, target: IpAddr) -> usize {
+        self.tunnel_towards(target).map_or(0, |i| self.tunnel[i].0.overhead())
     }
 
     /// How our side is steered.
@@ -141,6 +170,7 @@ impl Near {
     /// `check` looks at the link before anything is sent.
     pub(super) fn start<F>(
         &self,
+        target: SocketAddr,
         rss: &Arc<Rss>,
         clients: &[ClientRange],
         tcp: TcpConfig,
@@ -160,10 +190,16 @@ impl Near {
             builder = builder.frames(frames);
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
+        let through = self.tunnel_towards(target.ip());
+        let (claimed, inside) = if through.is_some() { (Vec::new(), claimed) } else { (claimed, Vec::new()) };
         let ours: Vec<Prefix> =
             self.addr.iter().map(|a| Prefix::host(a.address())).chain(claimed.iter().copied()).collect();
         let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
         let mut host = Host::new("load", rss.clone(), main).interface(interface).tcp(tcp);
+        for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
+            let claimed = if through == Some(i) { inside.clone() } else { Vec::new() };
+            host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });
+        }
         for gateway in &self.gateway {
             host = host.gateway(*gateway);
         }

@@ -128,7 +128,7 @@ impl Tcp {
         // Frames for what many connections have on their way: data waits in frames until it is read.
         let frames = (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17);
         let (runtime, host) =
-            self.near.start(&rss, &clients, limits, Some(frames), load.main(), |open| open)?;
+            self.near.start(self.target, &rss, &clients, limits, Some(frames), load.main(), |open| open)?;
         let outcome = progress::watch_tcp(&load, &interrupt, self.quiet);
         let counted = runtime.stop();
 

@@ -86,11 +86,11 @@ impl Udp {
         let interrupt = Interrupt::listen()?;
 
         // Refuses a link whose packets are too small for the payload, before anything is sent.
-        let headers = if self.target.is_ipv4() { 28 } else { 48 };
+        let headers = if self.target.is_ipv4() { 28 } else { 48 } + self.near.overhead(self.target.ip());
         let size = self.size;
         let check = |open| fits(open, size, headers);
         let (runtime, host) =
-            self.near.start(&rss, &clients, TcpConfig::default(), None, load.main(), check)?;
+            self.near.start(self.target, &rss, &clients, TcpConfig::default(), None, load.main(), check)?;
         let outcome = progress::watch(&load, self.duration, &interrupt, self.quiet);
         let counted = runtime.stop();
 

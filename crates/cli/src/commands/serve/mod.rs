@@ -7,9 +7,10 @@
 //!   ^C, SIGTERM   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
-//! The services themselves ([`udp`], [`tcp`]) are a dozen lines in each lane, and share nothing.
+//! The services themselves ([`udp`], [`tcp`], [`http`]) are a dozen lines in each lane, and share nothing.
 
 mod flows;
+mod http;
 mod plan;
 mod show;
 mod tcp;
@@ -20,6 +21,7 @@ use anyhow::Context;
 use flowlane::control::{self, Control};
 use flowlane::{Handle, Runtime};
 use flows::Flows;
+use http::Http;
 use plan::Plan;
 use show::Show;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -40,6 +42,8 @@ pub(crate) enum Serve {
     TcpDiscard(plan::TcpArguments),
     /// Writes to every connection as fast as it can; what the peer sends is not read.
     TcpSource(plan::SourceArguments),
+    /// A web server: HTTP/1.1, HTTP/2, HTTPS, endpoints for tests, a directory of files.
+    Http(Box<http::Arguments>),
 }
 
 /// What a service does with what it receives.
@@ -51,6 +55,7 @@ enum Service {
     TcpDiscard,
     /// Bytes written at once, and in all.
     TcpSource(usize, Option<u64>),
+    Http,
 }
 
 impl Service {
@@ -61,23 +66,29 @@ impl Service {
             Self::TcpEcho => "tcp-echo",
             Self::TcpDiscard => "tcp-discard",
             Self::TcpSource(..) => "tcp-source",
+            Self::Http => "http",
         }
     }
 
     fn is_tcp(self) -> bool {
-        matches!(self, Self::TcpEcho | Self::TcpDiscard | Self::TcpSource(..))
+        matches!(self, Self::TcpEcho | Self::TcpDiscard | Self::TcpSource(..) | Self::Http)
     }
 }
 
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        serve(&match self {
+        let plan = match self {
             Self::UdpEcho(arguments) => Plan::new(Service::UdpEcho, arguments)?,
             Self::UdpDiscard(arguments) => Plan::new(Service::UdpDiscard, arguments)?,
             Self::TcpEcho(arguments) => Plan::tcp(Service::TcpEcho, arguments)?,
             Self::TcpDiscard(arguments) => Plan::tcp(Service::TcpDiscard, arguments)?,
             Self::TcpSource(arguments) => Plan::source(arguments)?,
-        })
+            Self::Http(arguments) => {
+                let (plan, http) = http::plan(*arguments)?;
+                return serve(&plan, Some(http));
+            }
+        };
+        serve(&plan, None)
     }
 }
 
@@ -90,7 +101,7 @@ enum Event {
     Ready,
 }
 
-fn serve(plan: &Plan) -> anyhow::Result<()> {
+fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let (events, happened) = mpsc::channel();
     // Before anything is opened, so that a signal from here on closes it properly.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
@@ -98,7 +109,11 @@ fn serve(plan: &Plan) -> anyhow::Result<()> {
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = Runtime::builder().workers(plan.workers).pin(plan.pin).idle(plan.idle);
     let (own, more) = (flows.clone(), events.clone());
-    let host = if plan.service.is_tcp() { tcp::host(plan, own, more) } else { udp::host(plan, own, more) };
+    let host = match &http {
+        Some(http) => http.host(plan, own, more),
+        None if plan.service.is_tcp() => tcp::host(plan, own, more),
+        None => udp::host(plan, own, more),
+    };
     let host = builder.host(host);
     builder.link(host, 0, plan.link.clone().open(&plan.ours(), &plan.rss));
     builder.before_start(give_up_privileges);
@@ -115,11 +130,14 @@ fn serve(plan: &Plan) -> anyhow::Result<()> {
     let waited = wait_for_lanes(&happened, plan.rss.buckets.len())?;
     if waited {
         announce(plan, control.as_ref());
-        watch(plan, &show, &runtime.handle(), flows.as_ref(), &happened)?;
+        watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
     drop(control);
     let report = runtime.stop();
     show.summary(&report, host, began.elapsed())?;
+    if let Some(http) = &http {
+        http.summary()?;
+    }
     if let Some(flows) = &flows {
         show.flows(&flows.list())?;
     }
@@ -142,7 +160,9 @@ fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bo
 
 /// Says that packets are answered from now on, and how.
 fn announce(plan: &Plan, control: Option<&Control>) {
-    let addresses: Vec<String> = plan.addresses.iter().map(|a| a.address().to_string()).collect();
+    let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
+    let addresses: Vec<String> =
+        plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
     eprintln!(
         "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",
@@ -159,6 +179,7 @@ fn announce(plan: &Plan, control: Option<&Control>) {
 fn watch(
     plan: &Plan,
     show: &Show,
+    mut http: Option<&mut Http>,
     handle: &Handle,
     flows: Option<&Flows>,
     happened: &Receiver<Event>,
@@ -179,7 +200,9 @@ fn watch(
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 let report = handle.report();
-                if let Err(e) = show.interval(&before, &report, now - at) {
+                let shown = show.interval(&before, &report, now - at);
+                let shown = shown.and_then(|()| http.as_mut().map_or(Ok(()), |http| http.interval(now - at)));
+                if let Err(e) = shown {
                     // Nobody reads any more; the summary will say the same.
                     return if e.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e.into()) };
                 }

@@ -3,9 +3,10 @@
 use super::Service;
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::link::LinkSpec;
+use crate::tunnel::TunnelSpec;
 use crate::units;
-use anyhow::bail;
-use flowlane::{Bucket, Host, Idle, Interface, Prefix, Rss};
+use anyhow::{Context, bail};
+use flowlane::{Bucket, Host, Idle, Interface, Prefix, Rss, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -30,6 +31,10 @@ pub(crate) struct Arguments {
     /// VLAN to be on, 1 to 4094; untagged without this.
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
+    /// A tunnel that ends here, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]
+    /// with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md).
+    #[arg(long, value_name = "TUNNEL")]
+    tunnel: Vec<TunnelSpec>,
     #[command(flatten)]
     steering: Steering,
     /// Buckets, a power of two; at least two a worker by default.
@@ -91,6 +96,7 @@ pub(super) struct Plan {
     pub(super) service: Service,
     pub(super) link: LinkSpec,
     pub(super) addresses: Vec<Prefix>,
+    pub(super) tunnels: Vec<TunnelConfig>,
     pub(super) gateways: Vec<IpAddr>,
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
@@ -111,7 +117,10 @@ impl Plan {
     pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
         let a = arguments;
         check_addresses(&a.addr)?;
-        check_gateways(&a.gateway, &a.addr)?;
+        let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
+        let all: Vec<Prefix> = a.addr.iter().chain(inside).copied().collect();
+        check_tunnels(&a.tunnel, &all)?;
+        check_gateways(&a.gateway, &all)?;
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
         }
@@ -126,6 +135,7 @@ impl Plan {
             service,
             link: a.link,
             addresses: a.addr,
+            tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             gateways: a.gateway,
             port: a.port,
             vlan: a.vlan,
@@ -169,6 +179,7 @@ impl Plan {
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
         let host = Host::new("server", self.rss.clone(), main).interface(interface);
+        let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
     }
 
@@ -203,6 +214,16 @@ fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {
             continue;
         };
         bail!("--addr {prefix}: {why}");
+    }
+    Ok(())
+}
+
+fn check_tunnels(tunnels: &[TunnelSpec], all: &[Prefix]) -> anyhow::Result<()> {
+    check_addresses(all).context("--tunnel")?;
+    for TunnelSpec(tunnel) in tunnels {
+        if !all.iter().any(|a| a.address() == tunnel.local) {
+            bail!("--tunnel: local={} is none of our addresses (--addr)", tunnel.local);
+        }
     }
     Ok(())
 }

@@ -158,7 +158,8 @@ impl Connection {
             if self.has(Flags::MSS_LOWERED) {
                 self.perhaps_raise_mss(core, cx.now);
             }
-            self.grow_send_buffer(core);
+            self.grow_send_buffer(core, cx);
+            self.starved = false;
             if self.buffered() < self.send_limit / 3 * 2 {
                 self.wake_write();
             }
@@ -245,10 +246,10 @@ impl Connection {
     }
 
     /// A send buffer of twice the congestion window keeps the pipe full.
-    fn grow_send_buffer(&mut self, core: &Core) {
-        let fixed = self.options.as_ref().is_some_and(|o| o.send_buffer.is_some());
+    fn grow_send_buffer(&mut self, core: &Core, cx: &Cx<'_>) {
+        let fixed = self.options().is_some_and(|o| o.send_buffer.is_some());
         let want = self.congestion.cwnd.saturating_mul(2).min(core.config.send_buffer.max);
-        if !fixed && want > self.send_limit && core.memory < core.config.max_memory / 2 {
+        if !fixed && want > self.send_limit && !core.is_scarce(cx) {
             self.send_limit = want;
         }
     }

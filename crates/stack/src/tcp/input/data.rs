@@ -43,16 +43,16 @@ impl Connection {
             Some(rx) => rx,
             None => core.inflow(),
         };
-        let before = rx.memory();
+        let before = rx.holds();
         if seg.is(TcpFlags::FIN) {
             rx.fin = Some(seg.seq + seg.len);
         }
         let result = if seg.seq == self.rcv_nxt {
             self.take_in_order(core, &mut rx, seg)
         } else {
-            self.take_early(core, &mut rx, seg)
+            self.take_early(core, cx, &mut rx, seg)
         };
-        core.memory = core.memory + rx.memory() - before;
+        core.account(before, rx.holds());
         let has_data = rx.queued > 0;
         self.rx = Some(rx);
         self.schedule_ack(core, cx, seg);
@@ -101,16 +101,17 @@ impl Connection {
         }
         let filled_hole = !rx.early.is_empty();
         let discard = self.has(Flags::READ_SHUT);
+        let copy = core.held >= core.config.max_held;
         for_each_frame(seg, |frame| {
             if !discard {
-                rx.push(frame);
+                rx.push(frame, copy);
             }
         });
         self.rcv_nxt += seg.len;
         while let Some(early) = rx.early.pop(self.rcv_nxt) {
             self.rcv_nxt += early.len() as u32;
             if !discard {
-                rx.push(early);
+                rx.push(early, copy);
             }
         }
         if filled_hole {
@@ -122,7 +123,7 @@ impl Connection {
 
     /// RFC 9293 §3.10.7.4: "segments with higher beginning sequence numbers SHOULD be held for later processing",
     /// SHLD-31; the bounds are counted.
-    fn take_early(&mut self, core: &mut Core, rx: &mut Inflow, seg: &mut Segment) -> Step {
+    fn take_early(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         // RFC 5681 §4.2: a segment out of order is answered at once.
         self.set(Flags::ACK_NOW);
         core.stats.out_of_order_packets += u64::from(seg.merged);
@@ -132,8 +133,11 @@ impl Connection {
         if full {
             return Err(Stop::Drop(DropReason::ReassemblyFull));
         }
-        if core.memory >= core.config.max_memory {
+        if core.is_full(cx) {
             return Err(Stop::Drop(DropReason::LaneMemory));
+        }
+        if core.held >= core.config.max_held {
+            return Err(Stop::Drop(DropReason::FewFrames));
         }
         let mut seq = seg.seq;
         let (mut new, len) = (0, seg.len);

@@ -182,6 +182,38 @@ fn tiny_segments_share_frames() {
     s.expect_read(1000);
 }
 
+/// Frames in which data waits are bounded; beyond that it is copied, and comes in order whichever way it is read.
+#[test]
+fn beyond_so_many_frames_data_is_copied() {
+    let mut s = Scene::established(TcpConfig { max_held: 3 * 2048, ..Scene::config() });
+    s.heard.clear();
+    let free = s.pool.free();
+    for n in 0..20 {
+        send!(s, 10, &format!(". {}:{}(1000) ack 1", n * 1000 + 1, n * 1000 + 1001));
+        s.drain();
+    }
+    s.heard.clear();
+    assert!(free - s.pool.free() <= 4, "{} frames", free - s.pool.free());
+    assert_eq!(s.info().readable, 20_000);
+    s.expect_read(10_500);
+    // Frames and copies mixed, and out of order once frames are free again.
+    send!(s, 20, ". 21001:22001(1000) ack 1");
+    send!(s, 20, ". 20001:21001(1000) ack 1");
+    s.drain();
+    s.expect_read(9_000);
+    let id = s.id.unwrap();
+    let mut left = 2_500;
+    while left > 0 {
+        let frame = s.with(|tcp, cx| tcp.recv_frame(cx, id)).unwrap().unwrap();
+        assert!(frame.data().iter().enumerate().all(|(i, b)| *b == byte(s.read + i as u64)));
+        s.read += frame.len() as u64;
+        left -= frame.len();
+    }
+    assert_eq!(s.with(|tcp, cx| tcp.recv_frame(cx, id)).unwrap_err(), RecvError::WouldBlock);
+    s.heard.clear();
+    assert_eq!((s.tcp.core.held, s.pool.free()), (0, free), "all frames are home");
+}
+
 /// RFC 7323 §4.3, §5.3: timestamps are echoed and protect against old segments.
 #[test]
 fn timestamps_echo_and_protect() {

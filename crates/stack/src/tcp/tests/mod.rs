@@ -16,6 +16,7 @@ mod close;
 mod cookies;
 mod data;
 mod ecn;
+mod floods;
 mod handshake;
 mod harness;
 mod icmp;
@@ -26,6 +27,7 @@ mod lossy;
 mod memory;
 mod nagle;
 mod options;
+mod scarcity;
 mod time_wait;
 mod window;
 

@@ -1,0 +1,253 @@
+//! Where a load runs: on the kernel's sockets, on a link of ours, or in one process with a server over a wire in memory.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{bail, ensure};
+use clap::{Args, ValueEnum};
+use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, UdpFields};
+use flowlane_load::ClientRange;
+use flowlane_load::http::{Behaviour, HttpLoad, Plan};
+
+use crate::link::{LinkSpec, give_up_privileges};
+use crate::steering;
+
+/// What a load runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum LinkKind {
+    /// The kernel's own sockets.
+    Kernel,
+    /// A wire in memory, with a server at its other end.
+    Pair,
+    /// A link of ours.
+    Link(LinkSpec),
+}
+
+impl FromStr for LinkKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "kernel" => Ok(Self::Kernel),
+            "pair" => Ok(Self::Pair),
+            _ => match text.parse() {
+                Ok(link) => Ok(Self::Link(link)),
+                Err(e) => Err(format!("{e}, kernel or pair")),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for LinkKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kernel => f.write_str("kernel"),
+            Self::Pair => f.write_str("pair"),
+            Self::Link(link) => link.fmt(f),
+        }
+    }
+}
+
+/// Where a load runs.
+#[derive(Debug, Args)]
+pub(super) struct Place {
+    /// kernel (its own sockets), pair (a server in the same process), tap:NAME, af-packet:NAME, af-xdp:NAME.
+    #[arg(long, default_value = "kernel")]
+    pub(super) link: LinkKind,
+    /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
+    #[arg(long, value_delimiter = ',')]
+    addr: Vec<Prefix>,
+    /// Neighbour through which everything else is reached.
+    #[arg(long, value_delimiter = ',')]
+    gateway: Vec<IpAddr>,
+    /// Where connections come from: 10.64.0.0/10, fd00:1::/64, 10.11.2.20-10.11.2.90 [default: our addresses].
+    #[arg(long, value_delimiter = ',')]
+    pub(super) clients: Vec<ClientRange>,
+    /// The far side has a route to client addresses outside our networks.
+    #[arg(long)]
+    routed: bool,
+    /// Workers, each a thread on a core of its own.
+    #[arg(long, short, default_value = "1")]
+    pub(super) workers: usize,
+    /// Let the kernel choose the processors of the workers.
+    #[arg(long)]
+    no_pin: bool,
+    /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
+    #[arg(long, value_parser = key)]
+    key: Option<Key>,
+    /// 802.1Q VLAN.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
+    /// What workers do when there is nothing to do [default: sleep at once on kernel sockets, else adaptive].
+    #[arg(long, value_enum)]
+    idle: Option<IdleKind>,
+    /// Make keys, choices and moments repeat from run to run.
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum IdleKind {
+    /// Look again at once: the most exact, at the price of the core.
+    Spin,
+    /// Look again for a moment, then sleep.
+    Adaptive,
+    /// Sleep at once.
+    Sleep,
+}
+
+/// A key by name or in hexadecimal.
+pub(super) fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
+    match text {
+        "microsoft" => Ok(Key::MICROSOFT),
+        "symmetric" => Ok(Key::symmetric()),
+        _ => Key::from_hex(text),
+    }
+}
+
+impl Place {
+    /// How our side is steered.
+    pub(super) fn rss(&self) -> anyhow::Result<Arc<Rss>> {
+        ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
+        Ok(Arc::new(steering::rss(self.workers, UdpFields::Two, self.key, self.seed)?))
+    }
+
+    /// What is wrong with the place for this plan.
+    pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
+        let kernel = self.link == LinkKind::Kernel;
+        if kernel {
+            ensure!(
+                self.addr.is_empty(),
+                "--addr: kernel sockets have the kernel's addresses; name a --link"
+            );
+            ensure!(self.gateway.is_empty(), "--gateway: the kernel has its own routes; name a --link");
+            ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
+        } else if self.link != LinkKind::Pair {
+            ensure!(!self.addr.is_empty(), "--addr is needed with --link {}: our addresses there", self.link);
+        }
+        for pool in &plan.pools {
+            ensure!(
+                !kernel || pool.behaviour != Behaviour::SynOnly,
+                "pool '{}': the kernel's sockets finish what they begin; SYN-only clients need a link of ours (--link)",
+                pool.name
+            );
+            let remotes = pool.targets.iter().flat_map(|t| &t.addresses);
+            for remote in remotes.filter(|_| !kernel && self.link != LinkKind::Pair) {
+                self.reaches(*remote, &pool.clients)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a target is reached, and its answers come back to all clients.
+    fn reaches(&self, remote: SocketAddr, clients: &[ClientRange]) -> anyhow::Result<()> {
+        let target = remote.ip();
+        let near = |ip: IpAddr| self.addr.iter().any(|a| a.contains(ip));
+        if let Some(ours) = self.addr.iter().find(|a| a.address() == target) {
+            bail!("the target {target} is our own address {ours}");
+        }
+        if let Some(far) = self.gateway.iter().find(|g| !near(**g)) {
+            bail!("--gateway {far} is in none of our networks (--addr)");
+        }
+        ensure!(
+            near(target) || self.gateway.iter().any(|g| g.is_ipv4() == target.is_ipv4()),
+            "{target} is in none of our networks (--addr): give a --gateway"
+        );
+        for range in clients {
+            ensure!(!range.contains(target), "--clients {range} holds the target {target}");
+            let near = self.addr.iter().any(|a| range.is_within(a));
+            ensure!(
+                near || self.routed || !self.gateway.is_empty(),
+                "--clients {range} is not within our networks (--addr), so answers would not come back; if the far \
+                 side has a route to it, add --routed"
+            );
+        }
+        Ok(())
+    }
+
+    /// Opens it and starts the host that runs the load in every lane. Also the host's number.
+    pub(super) fn start(
+        &self,
+        plan: &Plan,
+        rss: &Arc<Rss>,
+        load: &HttpLoad,
+    ) -> anyhow::Result<(Runtime, usize)> {
+        let idle = match (self.idle, &self.link) {
+            (Some(IdleKind::Spin), _) => Idle::Spin,
+            (Some(IdleKind::Sleep), _) | (None, LinkKind::Kernel) => {
+                Idle::Adaptive(std::time::Duration::ZERO)
+            }
+            _ => Idle::default(),
+        };
+        let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
+        let mut builder = Runtime::builder().workers(self.workers).idle(idle).pin(!self.no_pin);
+        if let Some(seed) = self.seed {
+            builder = builder.seed(seed);
+        }
+        let claimed: Vec<Prefix> =
+            plan.pools.iter().flat_map(|p| &p.clients).flat_map(ClientRange::prefixes).collect();
+        let host = match &self.link {
+            LinkKind::Kernel => builder.host(Host::kernel("load", rss.clone(), load.main())),
+            LinkKind::Pair => {
+                builder = builder.frames(frames(connections, self.workers));
+                let ports = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
+                let ports: Vec<SocketAddr> = ports.copied().collect();
+                let server = super::pair::server(rss, &ports)?;
+                let server = builder.host(server);
+                let addresses = ports.first().map(|a| beside(a.ip())).into_iter().collect();
+                let interface = Interface { addresses, claimed, vlan: None };
+                let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
+                let host = builder.host(host);
+                builder.pair((server, 0), (host, 0), PairConfig::default());
+                host
+            }
+            LinkKind::Link(link) => {
+                builder = builder.frames(frames(connections, self.workers));
+                let ours: Vec<Prefix> = self
+                    .addr
+                    .iter()
+                    .map(|a| Prefix::host(a.address()))
+                    .chain(claimed.iter().copied())
+                    .collect();
+                let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
+                let mut host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
+                for gateway in &self.gateway {
+                    host = host.gateway(*gateway);
+                }
+                let host = builder.host(host);
+                builder.link(host, 0, link.clone().open(&ours, rss));
+                host
+            }
+        };
+        if self.link != LinkKind::Kernel {
+            builder.before_start(give_up_privileges);
+        }
+        Ok((builder.start()?, host))
+    }
+}
+
+/// Frames for what many connections have on their way.
+fn frames(connections: usize, workers: usize) -> usize {
+    (connections / workers.max(1) * 2).clamp(1 << 13, 1 << 17)
+}
+
+/// Limits for a host that makes very many connections.
+fn tcp() -> TcpConfig {
+    TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() }
+}
+
+/// An address next to a server's in one network that holds nearly everything.
+pub(super) fn beside(server: IpAddr) -> Prefix {
+    match server {
+        IpAddr::V4(ip) => {
+            let ours = std::net::Ipv4Addr::from(u32::from(ip) ^ 1 << 1);
+            Prefix::new(ours.into(), 8)
+        }
+        IpAddr::V6(ip) => {
+            let ours = std::net::Ipv6Addr::from(u128::from(ip) ^ 1 << 1);
+            Prefix::new(ours.into(), 32)
+        }
+    }
+    .unwrap_or_else(|| Prefix::host(server))
+}

@@ -1,0 +1,276 @@
+//! `flowlane serve http`: arguments, the host, and what is printed besides what every service prints.
+
+use super::flows::Flows;
+use super::plan::{self, Plan};
+use super::{Event, Service};
+use crate::units;
+use anyhow::{Context, bail};
+use flowlane::{Host, TcpListener};
+use flowlane_http::h1::{Limits, MAX_FIELDS};
+use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
+use flowlane_http::tls::{Alpn, Identity, ServerTls};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Arguments of the web server.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
+With --dir every other path names a file.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    tcp: plan::TcpArguments,
+    /// Serve HTTPS with a certificate made now, which nobody vouches for.
+    #[arg(long, help_heading = "HTTP", conflicts_with = "cert")]
+    tls: bool,
+    /// Serve HTTPS with this certificate, a PEM file, the server's own first.
+    #[arg(long, value_name = "FILE", help_heading = "HTTP", requires = "key_file")]
+    cert: Option<PathBuf>,
+    /// The certificate's key, a PEM file.
+    #[arg(long = "cert-key", value_name = "FILE", help_heading = "HTTP", requires = "cert")]
+    key_file: Option<PathBuf>,
+    /// Write the certificate to this PEM file, for clients that are to trust it.
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    write_cert: Option<PathBuf>,
+    /// HTTP/1 only.
+    #[arg(long, help_heading = "HTTP")]
+    no_http2: bool,
+    /// Serve the files below this directory.
+    #[arg(long, value_name = "DIR", help_heading = "HTTP")]
+    dir: Option<PathBuf>,
+    /// Answer nothing for FOR at the end of every EVERY: a known fault to try load generators on.
+    #[arg(long, value_name = "EVERY,FOR", help_heading = "HTTP", value_parser = Stalls::from_str)]
+    stall: Option<Stalls>,
+    /// Requests of one connection; then it is closed. HTTP/1 only.
+    #[arg(long, value_name = "N", help_heading = "HTTP", value_parser = units::count)]
+    keepalive: Option<u64>,
+    /// Connections that each lane holds at once.
+    #[arg(long, value_name = "N", help_heading = "HTTP", default_value = "1M", value_parser = units::count)]
+    max_connections: u64,
+    /// Bytes of a request's head.
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "16Ki", value_parser = units::size)]
+    max_head: usize,
+    /// Header fields of a request, at most 128.
+    #[arg(long, value_name = "N", help_heading = "HTTP", default_value_t = 100)]
+    max_fields: u16,
+    /// Bytes of a request's body.
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1Gi", value_parser = units::size)]
+    max_body: usize,
+    /// Time for a head, and for a TLS handshake.
+    #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "10s", value_parser = units::duration)]
+    head_timeout: Duration,
+    /// Time between requests.
+    #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "75s", value_parser = units::duration)]
+    idle_timeout: Duration,
+    /// Time without a byte of a body that is being sent to us, or taken from us.
+    #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "30s", value_parser = units::duration)]
+    body_timeout: Duration,
+}
+
+/// `EVERY,FOR`.
+#[derive(Debug, Clone, Copy)]
+struct Stalls(Stall);
+
+impl FromStr for Stalls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (every, length) = text.split_once(',').ok_or("two times are needed: EVERY,FOR as in 1s,100ms")?;
+        let time = |text: &str| units::duration(text.trim()).map_err(|e| e.to_string());
+        let (every, length) = (time(every)?, time(length)?);
+        if length.is_zero() || length >= every {
+            return Err("the second time must be more than nothing and less than the first".to_owned());
+        }
+        Ok(Self(Stall { every, length }))
+    }
+}
+
+/// The web server of a plan.
+pub(super) struct Http {
+    server: Server,
+    json: bool,
+    before: Counts,
+}
+
+/// The plan, and the server that belongs to it.
+pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
+    let a = arguments;
+    if a.keepalive == Some(0) {
+        bail!("--keepalive 0: a connection must carry at least one request");
+    }
+    if a.max_connections == 0 {
+        bail!("--max-connections 0: must be at least 1");
+    }
+    if !(1..=MAX_FIELDS).contains(&usize::from(a.max_fields)) {
+        bail!("--max-fields {}: from 1 to {MAX_FIELDS}", a.max_fields);
+    }
+    let head = u32::try_from(a.max_head).ok().filter(|n| (64..=1 << 20).contains(n));
+    let Some(head) = head else { bail!("--max-head {}: from 64 to 1Mi", a.max_head) };
+    for (name, time) in [
+        ("--head-timeout", a.head_timeout),
+        ("--idle-timeout", a.idle_timeout),
+        ("--body-timeout", a.body_timeout),
+    ] {
+        if time.is_zero() {
+            bail!("{name} 0: must be more than nothing");
+        }
+    }
+    let plan = Plan::tcp(Service::Http, a.tcp)?;
+    let alpn = if a.no_http2 { Alpn::Http1 } else { Alpn::Both };
+    let identity = match (a.cert, a.key_file) {
+        (Some(certificates), Some(key)) => Some(Identity::Files { certificates, key }),
+        _ if a.tls => {
+            let addresses: Vec<_> = plan.addresses.iter().map(flowlane::Prefix::address).collect();
+            Some(Identity::for_addresses(&addresses))
+        }
+        _ => None,
+    };
+    let tls = identity.map(|identity| ServerTls::new(&identity, alpn)).transpose()?;
+    match (&a.write_cert, &tls) {
+        (Some(path), Some(tls)) => {
+            std::fs::write(path, tls.certificate_pem()).with_context(|| path.display().to_string())?;
+        }
+        (Some(_), None) => bail!("--write-cert: there is no certificate without --tls or --cert"),
+        (None, _) => {}
+    }
+    let options = Options {
+        limits: Limits { head, fields: a.max_fields },
+        timeouts: Timeouts {
+            head: a.head_timeout,
+            idle: a.idle_timeout,
+            body: a.body_timeout,
+            write: a.body_timeout,
+        },
+        max_body: a.max_body as u64,
+        requests_per_connection: a.keepalive.unwrap_or(u64::MAX),
+        connections_per_lane: a.max_connections,
+        stall: a.stall.map(|s| s.0),
+        dir: a.dir,
+        tls,
+        http2: !a.no_http2,
+    };
+    let server = Server::new(options, plan.rss.buckets.len())?;
+    let json = plan.json;
+    Ok((plan, Http { server, json, before: Counts::default() }))
+}
+
+impl Http {
+    /// The host that serves.
+    pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
+        let (port, listen, server) = (plan.port, plan.listen.clone(), self.server.clone());
+        plan.host(move || {
+            let (flows, events) = (flows.clone(), events.clone());
+            let (listen, server) = (listen.clone(), server.clone());
+            async move {
+                let options = Server::listen_options();
+                let listener = match &listen {
+                    None => TcpListener::bind(None, port, options).map(Some),
+                    Some(buckets) => TcpListener::bind_in(buckets, None, port, options),
+                };
+                let listener = match listener {
+                    Ok(listener) => listener,
+                    Err(e) => {
+                        let _ = events.send(Event::Failed(e));
+                        return;
+                    }
+                };
+                let _ = events.send(Event::Ready);
+                drop(events);
+                let Some(listener) = listener else { return };
+                // Ends when the runtime does.
+                let _ = server
+                    .serve_each(listener, |stream| {
+                        if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
+                            flows.connection(bucket.0, hash, kind.as_u8());
+                        }
+                    })
+                    .await;
+            }
+        })
+    }
+
+    /// What came since the last time.
+    pub(super) fn interval(&mut self, took: Duration) -> io::Result<()> {
+        let now = self.server.total();
+        let counts = now.since(&self.before);
+        self.before = now;
+        let rate = (counts.get(Counter::Requests) as f64 / took.as_secs_f64().max(1e-9)).round() as u64;
+        let mut out = io::stdout().lock();
+        if self.json {
+            let mut line = document("http-interval", &counts, now.open());
+            line["seconds"] = json!(took.as_secs_f64());
+            line["requests-per-second"] = json!(rate);
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(
+                out,
+                "http: {rate} requests/s, 2xx {}, 3xx {}, 4xx {}, 5xx {}, errors {}, connections {}",
+                counts.get(Counter::Success),
+                counts.get(Counter::Redirection),
+                counts.get(Counter::ClientError),
+                counts.get(Counter::ServerError),
+                counts.errors(),
+                now.open(),
+            )?;
+        }
+        out.flush()
+    }
+
+    /// Everything, at the end.
+    pub(super) fn summary(&self) -> io::Result<()> {
+        let counts = self.server.total();
+        let mut out = io::stdout().lock();
+        if self.json {
+            let mut document = document("http-summary", &counts, counts.open());
+            let lanes = self.server.counts();
+            let buckets = lanes.iter().enumerate().map(|(bucket, lane)| {
+                json!({
+                    "bucket": bucket, "requests": lane.get(Counter::Requests),
+                    "connections": lane.get(Counter::Connections), "errors": lane.errors(),
+                })
+            });
+            document["buckets"] = buckets.collect();
+            writeln!(out, "{document}")?;
+            return out.flush();
+        }
+        for (_, text, value) in counts.each_count().filter(|c| c.2 > 0) {
+            writeln!(out, "http: {value} {text}")?;
+        }
+        for (name, value) in counts.each_error().filter(|e| e.1 > 0) {
+            writeln!(out, "http: {value} errors: {name}")?;
+        }
+        out.flush()
+    }
+}
+
+fn document(kind: &str, counts: &Counts, open: u64) -> Value {
+    let mut document = json!({"version": 1, "kind": kind, "connections-open": open});
+    for (name, _, value) in counts.each_count() {
+        document[name] = json!(value);
+    }
+    let errors: serde_json::Map<_, _> = counts
+        .each_error()
+        .filter(|e| e.1 > 0)
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
+    document["errors"] = Value::Object(errors);
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls() {
+        let stall = "1s,100ms".parse::<Stalls>().map(|s| s.0);
+        assert_eq!(stall, Ok(Stall { every: Duration::from_secs(1), length: Duration::from_millis(100) }));
+        for bad in ["", "1s", "1s,", "1s,1s", "1s,2s", "1s,0s", "x,y"] {
+            assert!(bad.parse::<Stalls>().is_err(), "{bad}");
+        }
+    }
+}

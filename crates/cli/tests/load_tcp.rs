@@ -1,0 +1,332 @@
+//! `flowlane load tcp`: what it refuses, how ^C ends it, and runs against the kernel's TCP over every link. Without
+//! privileges the first two are done, and the rest says that it was skipped.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod load_schema;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use flowlane_load::tcp::pattern;
+use flowlane_testnet::Namespace;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn load(arguments: &str) -> Output {
+    command(&format!("load tcp {arguments}")).output().unwrap()
+}
+
+/// A run that is right but for what a case changes.
+const BASE: &str = "10.11.2.1:7 --link pcap:,/dev/null --addr 10.11.2.2/24";
+
+#[test]
+fn bad_arguments_get_one_line_and_2() {
+    for (arguments, word) in [
+        ("--mode sing", "sing"),
+        ("--connections 0", "--connections"),
+        ("--connections 5M", "--connections"),
+        ("--connections 70k", "--clients"),
+        ("--size 0", "--size"),
+        ("--rate 0", "rate"),
+        ("--ramp 0", "rate"),
+        ("--duration 0s", "--duration"),
+        ("--timeout 0s", "--timeout"),
+        ("--total 0", "--total"),
+        ("--mode hold --total 5", "--total"),
+        ("--mode echo --verify", "--verify"),
+        ("--poisson", "--poisson"),
+        ("--mode connect --poisson", "--poisson"),
+        ("--workers 65", "--workers"),
+        ("--clients fd00::/64 --routed", "family"),
+        ("--clients fd00::/64 --routed --mode connect", "family"),
+        ("--clients 10.12.0.0/16", "--routed"),
+        ("--gateway 10.99.0.1", "--gateway"),
+        ("--buckets 0", "--target-key"),
+        ("--target-key microsoft --buckets 9", "bucket 9"),
+        ("--fail fast", "fast"),
+        ("--vlan 5000", "5000"),
+    ] {
+        let output = load(&format!("{BASE} {arguments}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+        assert!(stderr.contains(word), "{arguments:?}: '{word}' in {stderr}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn nobody_there_fails_the_run() {
+    let output = load(&format!("{BASE} --json --duration 100ms --timeout 100ms"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("does not answer"), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    load_schema::check("load-tcp", &report);
+    assert_eq!((&report["ok"], &report["counts"]["begun"]), (&false.into(), &16.into()));
+    assert_eq!(report["counts"]["timed-out"], 16);
+}
+
+/// Waits until the process catches ^C, which it does before it opens anything, and has had a moment of its run.
+fn interrupt(mut child: Child) -> Output {
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0").trim().to_owned();
+        // Workers run: signals are listened for before they are started.
+        let running = std::fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count) > 1;
+        running && u64::from_str_radix(&caught, 16).is_ok_and(|c| c & 2 != 0)
+    };
+    let begun = Instant::now();
+    while !caught() {
+        assert!(begun.elapsed() < PATIENCE, "it never listens for ^C");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let begun = Instant::now();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_end(&mut err).unwrap();
+    let status = child.wait().unwrap();
+    assert!(begun.elapsed() < PATIENCE, "it ends soon");
+    Output { status, stdout: out, stderr: err }
+}
+
+/// The run would last ten minutes; ^C ends it with the report so far, and the exit code is that of the report.
+#[test]
+fn ctrl_c_ends_a_run_with_the_report_so_far() {
+    for (run, schema, code) in [
+        ("udp 10.11.2.1:7 --discard --rate 1k", "load", 0),
+        ("tcp 10.11.2.1:7 --mode hold --timeout 200ms", "load-tcp", 1),
+        ("tcp 10.11.2.1:7 --mode connect --timeout 200ms --rate 100", "load-tcp", 1),
+    ] {
+        let line = format!("load {run} --link pcap:,/dev/null --addr 10.11.2.2/24 --duration 10m --json");
+        let child = command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = interrupt(child);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+        load_schema::check(schema, &report);
+        // A machine with other things to do may have made the generator late: then that is what the report says.
+        let late = report["slipped"] == true;
+        assert_eq!(report["ok"], code == 0 && !late, "{run}: {report}");
+        assert_eq!(output.status.code(), Some(i32::from(report["ok"] != true)), "{run}: {stderr}");
+        assert!(report["seconds"].as_f64().unwrap() < 30.0, "{run}");
+    }
+}
+
+/// What the kernel's side of a connection does.
+#[derive(Clone, Copy)]
+enum Peer {
+    Echo,
+    Sink,
+    Source,
+}
+
+/// A service of the kernel's TCP inside `namespace`; what it counted: connections, and bytes read that were right.
+struct KernelService {
+    port: u16,
+    connections: Arc<AtomicU64>,
+    right: Arc<AtomicU64>,
+}
+
+impl KernelService {
+    fn start(namespace: &Namespace, v6: bool, peer: Peer) -> Self {
+        let any: SocketAddr = if v6 { "[::]:0" } else { "0.0.0.0:0" }.parse().unwrap();
+        let listener = namespace.run(|| TcpListener::bind(any)).unwrap().unwrap();
+        let service = Self {
+            port: listener.local_addr().unwrap().port(),
+            connections: Arc::default(),
+            right: Arc::default(),
+        };
+        let (connections, right) = (service.connections.clone(), service.right.clone());
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                connections.fetch_add(1, Ordering::Relaxed);
+                let right = right.clone();
+                std::thread::spawn(move || {
+                    let _ = talk(&stream, peer, &right);
+                });
+            }
+        });
+        service
+    }
+}
+
+fn talk(mut stream: &TcpStream, peer: Peer, right: &AtomicU64) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = vec![0; 1 << 16];
+    if let Peer::Source = peer {
+        let mut at = 0;
+        loop {
+            stream.write_all(pattern::slice(at, 60_000))?;
+            at += 60_000;
+        }
+    }
+    // Where in the pattern this connection begins: at one of these.
+    let (mut at, mut phase) = (0, None);
+    loop {
+        let n = stream.read(&mut buffer)?;
+        if n == 0 {
+            return stream.shutdown(Shutdown::Write);
+        }
+        if let Peer::Echo = peer {
+            stream.write_all(&buffer[..n])?;
+        } else {
+            let begins = |p: &u64| pattern::matches(*p, &buffer[..n]);
+            let phase = *phase.get_or_insert_with(|| (0..64).map(|i| i * 7919).find(begins).unwrap_or(0));
+            if pattern::matches(phase + at, &buffer[..n]) {
+                right.fetch_add(n as u64, Ordering::Relaxed);
+            }
+            at += n as u64;
+        }
+    }
+}
+
+/// One kind of link, and the kernel behind it.
+struct Wire {
+    lab: Option<String>,
+    namespace: Namespace,
+    /// How the link is named, and what it needs.
+    link: String,
+}
+
+impl Wire {
+    /// `None`, having said why, where there can be none.
+    fn new(kind: &str, tag: &str) -> Option<Self> {
+        if let Err(why) = flowlane_testnet::requires() {
+            println!("{why}");
+            return None;
+        }
+        let name = format!("fl{tag}{}", std::process::id());
+        if kind == "tap" {
+            let namespace = Namespace::new(&name).unwrap();
+            // It stays when nobody holds it, and the kernel's side has its addresses before the run begins.
+            namespace.ip("tuntap add tap0 mode tap multi_queue vnet_hdr").unwrap();
+            namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
+            namespace.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
+            namespace.ip("link set tap0 up").unwrap();
+            return Some(Self { lab: None, namespace, link: "tap:tap0".into() });
+        }
+        let made = command(&format!("lab up --name {name}")).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut namespace = Namespace::adopt(&name);
+        namespace.keep();
+        Some(Self { link: format!("{kind}:{name}0 --key microsoft"), lab: Some(name), namespace })
+    }
+
+    /// Runs the generator on our side of it.
+    fn load(&self, arguments: &str) -> Value {
+        let ours = "--addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2";
+        let line = format!("load tcp {arguments} --link {} {ours} --json", self.link);
+        let mut command = command(&line);
+        if self.lab.is_none() {
+            let mut inside = Command::new("ip");
+            inside.args(["netns", "exec", self.namespace.name(), env!("CARGO_BIN_EXE_flowlane")]);
+            inside.args(line.split_whitespace()).stdin(Stdio::null());
+            command = inside;
+        }
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{line}: {e}: {stderr}"));
+        load_schema::check("load-tcp", &report);
+        // A machine with other things to do may make the generator late; nothing else may go wrong.
+        let slipped = report["slipped"] == true && report["failed"].as_array().unwrap().len() == 1;
+        assert!(output.status.success() || slipped, "{line}: {stderr}");
+        report
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if let Some(name) = &self.lab {
+            let _ = command(&format!("lab down --name {name}")).output();
+        }
+    }
+}
+
+/// Every mode against the kernel, over both families; each byte is compared at whichever end sees it.
+fn against_the_kernel(kind: &str, tag: &str) {
+    const EACH: u64 = 8 << 20;
+    let Some(wire) = Wire::new(kind, tag) else { return };
+    for v6 in [false, true] {
+        let target = |s: &KernelService| {
+            if v6 { format!("[fd00:11:2::2]:{}", s.port) } else { format!("10.11.2.2:{}", s.port) }
+        };
+        let clean = "--fail failed>0 --fail unfinished>0 --timeout 30s";
+        let count = |report: &Value, name: &str| report["counts"][name].as_u64().unwrap();
+
+        let echo = KernelService::start(&wire.namespace, v6, Peer::Echo);
+        let report = wire.load(&format!(
+            "{} --mode echo --connections 4 --total {EACH} --duration 60s {clean}",
+            target(&echo)
+        ));
+        assert_eq!((count(&report, "completed"), count(&report, "bytes-read")), (4, 4 * EACH), "{report}");
+
+        let sink = KernelService::start(&wire.namespace, v6, Peer::Sink);
+        let report = wire.load(&format!(
+            "{} --mode write --connections 4 --total {EACH} --duration 60s {clean}",
+            target(&sink)
+        ));
+        assert_eq!((count(&report, "completed"), count(&report, "bytes-written")), (4, 4 * EACH), "{report}");
+        assert_eq!(sink.right.load(Ordering::Relaxed), 4 * EACH, "the kernel got every byte in its place");
+
+        let source = KernelService::start(&wire.namespace, v6, Peer::Source);
+        let report = wire.load(&format!(
+            "{} --mode read --verify --connections 4 --total {EACH} --duration 60s {clean}",
+            target(&source)
+        ));
+        assert_eq!(count(&report, "completed"), 4, "{report}");
+        assert!(count(&report, "bytes-read") >= 4 * EACH, "{report}");
+
+        let report = wire.load(&format!(
+            "{} --mode hold --connections 200 --rate 2k --duration 500ms {clean}",
+            target(&echo)
+        ));
+        assert_eq!((count(&report, "standing"), count(&report, "completed")), (200, 200), "{report}");
+        assert!(count(&report, "answers") > 500, "{report}");
+    }
+}
+
+#[test]
+fn against_the_kernel_over_af_xdp() {
+    against_the_kernel("af-xdp", "lx");
+}
+
+#[test]
+fn against_the_kernel_over_af_packet() {
+    against_the_kernel("af-packet", "lp");
+}
+
+#[test]
+fn against_the_kernel_over_tap() {
+    against_the_kernel("tap", "lt");
+}
+
+/// Ten thousand connections from a range of addresses, each opened, answered and closed; none is lost.
+#[test]
+fn ten_thousand_short_connections() {
+    let Some(wire) = Wire::new("af-xdp", "ls") else { return };
+    let echo = KernelService::start(&wire.namespace, false, Peer::Echo);
+    let report = wire.load(&format!(
+        "10.11.2.2:{} --mode connect --rate 2k --connections 2k --duration 5s --timeout 20s --clients 10.11.2.64/26 \
+         --fail failed>0 --fail unfinished>0 --fail unsent>0",
+        echo.port
+    ));
+    assert_eq!(report["counts"]["completed"], 10_000, "{report}");
+    assert_eq!(echo.connections.load(Ordering::Relaxed), 10_000);
+    assert_eq!(report["latency-ns"]["count"], 10_000);
+}

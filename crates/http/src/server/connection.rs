@@ -1,0 +1,375 @@
+//! One HTTP/1 connection: when it reads, writes, waits and ends.
+//!
+//! A future written by hand. It reads and answers in the buffers that the worker's connections share, and keeps only
+//! what its peer would not take; while it keeps something it reads nothing. Its one timer is set anew only when it rings
+//! or a deadline is nearer, so that a request costs no timer.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flowlane::{Sleep, TcpStream, Time, sleep_until};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Lane;
+use super::counters::Counter;
+use super::exchange::{Exchange, Job};
+use super::scratch::{self, OUTPUT, Scratch};
+use crate::tls::Stream;
+
+/// How HTTP/2 begins when both sides know (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Rounds of one turn; then others are let in.
+const ROUNDS: u32 = 16;
+/// Bytes that are read from a peer whose connection is over, so that it can read our last answer.
+const LINGER_BYTES: u64 = 1 << 20;
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is over.
+    Closed,
+    /// The peer speaks HTTP/2.
+    Http2,
+}
+
+/// What a connection waits for, which says how long it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Idle,
+    /// More of a head; with the number of requests before it.
+    Head(u64),
+    Body,
+    Write,
+    /// The peer's end of a connection of which ours is over.
+    Linger,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    lane: Lane,
+    stream: Stream<TcpStream>,
+    exchange: Exchange,
+    /// What the peer would not take yet; the first `sent` bytes are gone.
+    kept: Vec<u8>,
+    sent: usize,
+    /// What came and could not be looked at yet.
+    unread: Vec<u8>,
+    /// TLS holds bytes back.
+    flushing: bool,
+    lingering: bool,
+    lingered: u64,
+    wait: Wait,
+    deadline: Time,
+    /// Bytes went either way since the deadline was set.
+    progress: bool,
+    timer: Sleep,
+    rings: Time,
+}
+
+impl Connection {
+    pub(crate) fn new(lane: Lane, stream: Stream<TcpStream>) -> Self {
+        Self {
+            exchange: Exchange::new(&lane),
+            lane,
+            stream,
+            kept: Vec::new(),
+            sent: 0,
+            unread: Vec::new(),
+            flushing: false,
+            lingering: false,
+            lingered: 0,
+            wait: Wait::Idle,
+            deadline: Time::ZERO,
+            progress: true,
+            timer: sleep_until(Time::MAX),
+            rings: Time::MAX,
+        }
+    }
+
+    /// The stream, and what was read from it.
+    pub(crate) fn into_parts(self) -> (Stream<TcpStream>, Vec<u8>) {
+        (self.stream, self.unread)
+    }
+
+    /// Does what can be done.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        // Outside a lane nothing can be done, and nobody polls.
+        let Ok(now) = flowlane::now() else { return Poll::Ready(Outcome::Closed) };
+        scratch::with(now, |scratch| {
+            scratch.output.clear();
+            let mut rounds = 0;
+            let outcome = loop {
+                rounds += 1;
+                if rounds > ROUNDS {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                match self.round(cx, now, scratch) {
+                    Ok(Step::Again) => {}
+                    Ok(Step::Wait) => return Poll::Pending,
+                    Ok(Step::End(outcome)) => break outcome,
+                    Err(_) => {
+                        self.lane.cells().add(Counter::Lost, 1);
+                        break Outcome::Closed;
+                    }
+                }
+            };
+            Poll::Ready(outcome)
+        })
+    }
+
+    /// One step; `scratch.output` is empty before and after.
+    #[inline]
+    fn round(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
+        if !self.kept.is_empty() || self.flushing {
+            return match self.write_kept(cx)? {
+                Poll::Ready(()) => Ok(Step::Again),
+                Poll::Pending => self.wait(cx, now, Wait::Write, scratch),
+            };
+        }
+        if !matches!(self.exchange.job(), Job::None) {
+            if self.work(cx, scratch)?.is_pending() {
+                return Ok(Step::Wait);
+            }
+        } else if self.exchange.is_closing() {
+            return self.close(cx, now, scratch);
+        } else if !self.unread.is_empty() || self.exchange.is_at_end() {
+            let unread = std::mem::take(&mut self.unread);
+            let used = self.exchange.input(&self.lane, &unread, &mut scratch.output, &scratch.prepared);
+            if used < unread.len() {
+                self.unread = unread;
+                self.unread.drain(..used);
+            }
+        } else {
+            let mut into = ReadBuf::new(&mut scratch.input);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut into)? {
+                Poll::Pending => {
+                    let wait = if self.exchange.is_idle() {
+                        Wait::Idle
+                    } else if self.exchange.is_in_body() {
+                        Wait::Body
+                    } else {
+                        Wait::Head(self.exchange.requests())
+                    };
+                    return self.wait(cx, now, wait, scratch);
+                }
+                Poll::Ready(()) if into.filled().is_empty() => {
+                    self.exchange.end_of_input(&self.lane, &mut scratch.output, &scratch.prepared);
+                }
+                Poll::Ready(()) => {
+                    let len = into.filled().len();
+                    self.progress = true;
+                    self.lane.cells().add(Counter::BytesIn, len as u64);
+                    if let Some(step) = self.arrived(now, len, scratch) {
+                        return Ok(step);
+                    }
+                }
+            }
+        }
+        self.send(cx, scratch)?;
+        Ok(Step::Again)
+    }
+
+    /// Looks at what was read, unless it must wait or is HTTP/2.
+    #[inline]
+    fn arrived(&mut self, now: Time, len: usize, scratch: &mut Scratch) -> Option<Step> {
+        let Scratch { input, output, prepared } = scratch;
+        let input = &input[..len];
+        if self.exchange.requests() == 0
+            && input[0] == b'P'
+            && self.exchange.is_idle()
+            && self.lane.options().http2
+        {
+            let same = len.min(PREFACE.len());
+            // No method that is answered begins with these three letters.
+            if input[..same] == PREFACE[..same] && same >= 3 {
+                self.unread = input.to_vec();
+                return Some(Step::End(Outcome::Http2));
+            }
+        }
+        if let Some(until) = self.lane.options().stall.and_then(|stall| stall.until(now)) {
+            self.lane.cells().add(Counter::Stalled, 1);
+            *self.exchange.job() = Job::Stall(Box::new(sleep_until(until)));
+            self.unread = input.to_vec();
+            return Some(Step::Again);
+        }
+        let used = self.exchange.input(&self.lane, input, output, prepared);
+        if used < len {
+            self.unread = input[used..].to_vec();
+        }
+        None
+    }
+
+    /// Does what stands before the next request.
+    fn work(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<Poll<()>> {
+        let Scratch { output, prepared, .. } = scratch;
+        match self.exchange.job() {
+            Job::None => {}
+            Job::Stall(sleep) => {
+                if Pin::new(sleep.as_mut()).poll(cx).is_pending() {
+                    return Ok(Poll::Pending);
+                }
+                *self.exchange.job() = Job::None;
+            }
+            Job::Delay(delay) => {
+                if Pin::new(&mut delay.0).poll(cx).is_pending() {
+                    return Ok(Poll::Pending);
+                }
+                if let Job::Delay(delay) = std::mem::replace(self.exchange.job(), Job::None) {
+                    let (_, reply, manner) = *delay;
+                    self.exchange.answer_now(&self.lane, (reply, manner), output, prepared);
+                }
+            }
+            Job::Send(sending) => match sending.more(output) {
+                Ok(true) => *self.exchange.job() = Job::None,
+                Ok(false) => {}
+                Err(e) => {
+                    self.lane.cells().add(Counter::FileFailed, 1);
+                    return Err(e);
+                }
+            },
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// Sends what was made, and keeps what the peer does not take.
+    #[inline]
+    fn send(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<()> {
+        let output = &mut scratch.output;
+        let mut at = 0;
+        while at < output.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &output[at..])? {
+                Poll::Ready(n) => at += n,
+                Poll::Pending => {
+                    self.kept.extend_from_slice(&output[at..]);
+                    self.sent = 0;
+                    break;
+                }
+            }
+        }
+        if at > 0 {
+            self.progress = true;
+            self.lane.cells().add(Counter::BytesOut, at as u64);
+            self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
+        }
+        output.clear();
+        if output.capacity() > 4 * OUTPUT {
+            output.shrink_to(2 * OUTPUT);
+        }
+        Ok(())
+    }
+
+    fn write_kept(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
+        while self.sent < self.kept.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.kept[self.sent..])? {
+                Poll::Ready(n) => {
+                    self.sent += n;
+                    self.progress = true;
+                    self.lane.cells().add(Counter::BytesOut, n as u64);
+                }
+                Poll::Pending => return Ok(Poll::Pending),
+            }
+        }
+        self.kept = Vec::new();
+        self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
+        Ok(if self.flushing { Poll::Pending } else { Poll::Ready(()) })
+    }
+
+    /// Ends our side; if the peer may still be sending, reads on for a while, since a connection that is closed with
+    /// bytes unread is reset, and the peer might never read our answer (RFC 9112 §9.6).
+    fn close(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
+        if !self.lingering {
+            if Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
+                return self.wait(cx, now, Wait::Write, scratch);
+            }
+            self.lingering = true;
+            if !self.exchange.is_unclean() && self.unread.is_empty() {
+                return Ok(Step::End(Outcome::Closed));
+            }
+        }
+        loop {
+            let mut into = ReadBuf::new(&mut scratch.input);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut into) {
+                Poll::Pending => return self.wait(cx, now, Wait::Linger, scratch),
+                Poll::Ready(Ok(())) if !into.filled().is_empty() && self.lingered < LINGER_BYTES => {
+                    self.lingered += into.filled().len() as u64;
+                }
+                // Nobody minds how a connection ends that is over.
+                Poll::Ready(_) => return Ok(Step::End(Outcome::Closed)),
+            }
+        }
+    }
+
+    /// Waits, and sees to it that the peer's time is limited.
+    #[inline]
+    fn wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Time,
+        wait: Wait,
+        scratch: &mut Scratch,
+    ) -> io::Result<Step> {
+        let slow_head = matches!(wait, Wait::Head(_));
+        if wait != self.wait || self.progress && !slow_head {
+            let timeouts = &self.lane.options().timeouts;
+            let time = match wait {
+                Wait::Idle => timeouts.idle,
+                Wait::Head(_) => timeouts.head,
+                Wait::Body | Wait::Linger => timeouts.body,
+                Wait::Write => timeouts.write,
+            };
+            (self.wait, self.deadline, self.progress) = (wait, now + time, false);
+        }
+        if now >= self.deadline {
+            return self.too_slow(cx, wait, scratch);
+        }
+        if self.rings > self.deadline || now >= self.rings {
+            self.timer = sleep_until(self.deadline);
+            self.rings = self.deadline;
+            if Pin::new(&mut self.timer).poll(cx).is_ready() {
+                return Ok(Step::Again);
+            }
+        }
+        Ok(Step::Wait)
+    }
+
+    #[cold]
+    fn too_slow(&mut self, cx: &mut Context<'_>, wait: Wait, scratch: &mut Scratch) -> io::Result<Step> {
+        let cells = self.lane.cells();
+        let counter = match wait {
+            Wait::Linger => return Ok(Step::End(Outcome::Closed)),
+            Wait::Idle => Counter::IdleTimeout,
+            Wait::Head(_) => Counter::HeadTimeout,
+            Wait::Body => Counter::BodyTimeout,
+            Wait::Write => Counter::WriteTimeout,
+        };
+        cells.add(counter, 1);
+        match wait {
+            Wait::Head(_) | Wait::Body => {
+                self.exchange.refuse(&self.lane, 408, &mut scratch.output, &scratch.prepared);
+                self.send(cx, scratch)?;
+                Ok(Step::Again)
+            }
+            Wait::Write => {
+                // What it did not read in all this time it shall not read later.
+                let _ = self.stream.get_ref().abort();
+                Ok(Step::End(Outcome::Closed))
+            }
+            Wait::Idle | Wait::Linger => {
+                // TLS says goodbye if it can.
+                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+                Ok(Step::End(Outcome::Closed))
+            }
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Again,
+    Wait,
+    End(Outcome),
+}

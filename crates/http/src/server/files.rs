@@ -1,0 +1,221 @@
+//! A directory of files.
+//!
+//! Nothing outside the directory is served: names with `..` are refused, and the kernel resolves the rest beneath the
+//! open directory (`openat2` with `RESOLVE_BENEATH`), so that a link which leads outside leads nowhere, whoever moves
+//! what while we look. Only plain files are served, `index.html` for a directory. Conditional requests (RFC 9110 §13)
+//! and single ranges (§14) are answered; several ranges at once get the whole file, as they may.
+//!
+//! Files are read in pieces as the peer takes them. What is not in the page cache is waited for by the whole lane.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
+use super::date;
+use super::reply::{BYTES, Body, Part, Reply};
+use super::route::Asked;
+
+/// The directory that is served, opened once.
+#[derive(Debug, Clone)]
+pub(crate) struct Dir(Arc<OwnedFd>);
+
+impl Dir {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(path, flags, Mode::empty())?;
+        // Says at the start what would otherwise be said to everybody who asks.
+        open_beneath(&dir, Path::new("."), OFlags::PATH)?;
+        Ok(Self(Arc::new(dir)))
+    }
+
+    /// Opens a file, or the index of a directory.
+    fn file(&self, path: &Path) -> io::Result<(File, Metadata, PathBuf)> {
+        // Not blocked by a pipe that nobody writes to.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let open = |path: &Path| -> io::Result<(File, Metadata)> {
+            let file = File::from(open_beneath(&self.0, path, flags)?);
+            let metadata = file.metadata()?;
+            Ok((file, metadata))
+        };
+        let mut path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
+        let (mut file, mut metadata) = open(&path)?;
+        if metadata.is_dir() {
+            path.push("index.html");
+            (file, metadata) = open(&path)?;
+        }
+        if metadata.is_file() { Ok((file, metadata, path)) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
+fn open_beneath(dir: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(dir, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Answers with a file.
+pub(crate) fn answer<'a, F>(dir: &Dir, path: &str, asked: &Asked<'a, F>) -> Reply
+where
+    F: Fn(&'static str) -> Option<&'a [u8]>,
+{
+    if !matches!(asked.method, "GET" | "HEAD") {
+        return Reply::status(405).with("Allow", "GET, HEAD");
+    }
+    let Some(path) = decode(path) else { return Reply::status(404) };
+    let (file, metadata, path) = match dir.file(&path) {
+        Ok(found) => found,
+        Err(e) => {
+            return Reply::status(match e.kind() {
+                io::ErrorKind::PermissionDenied => 403,
+                // Too many open files, and the like.
+                _ if matches!(e.raw_os_error(), Some(number) if TOO_MANY.contains(&number)) => 503,
+                _ => 404,
+            });
+        }
+    };
+    let modified = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.map_or(0, |d| d.as_secs());
+    let tag = format!("\"{modified:x}-{:x}\"", metadata.len());
+    let mut reply = if unchanged(asked, modified, &tag) {
+        Reply::status(304)
+    } else {
+        let whole = (0, metadata.len());
+        let same =
+            (asked.field)("if-range").is_none_or(|v| v == tag.as_bytes() || date::read(v) == Some(modified));
+        let range =
+            (asked.field)("range").filter(|_| same).map_or(Range::Whole, |r| range(r, metadata.len()));
+        let (at, len) = match range {
+            Range::Whole => whole,
+            Range::Part(at, len) => (at, len),
+            Range::Outside => {
+                return Reply::status(416).with("Content-Range", format!("bytes */{}", metadata.len()));
+            }
+        };
+        let mut reply = Reply::ok(mime(&path), Body::File(Part { file, at, len }));
+        if let Range::Part(at, len) = range {
+            reply.status = 206;
+            reply = reply.with("Content-Range", format!("bytes {at}-{}/{}", at + len - 1, metadata.len()));
+        }
+        reply.with("Accept-Ranges", "bytes")
+    };
+    reply.fields.push(("Last-Modified", date::write(modified)));
+    reply.with("ETag", tag)
+}
+
+/// `ENFILE`, `EMFILE`.
+const TOO_MANY: [i32; 2] = [23, 24];
+
+/// Whether the peer has it already (RFC 9110 §13.2.2).
+fn unchanged<'a, F>(asked: &Asked<'a, F>, modified: u64, tag: &str) -> bool
+where
+    F: Fn(&'static str) -> Option<&'a [u8]>,
+{
+    if let Some(tags) = (asked.field)("if-none-match") {
+        return tags
+            .split(|b| *b == b',')
+            .map(<[u8]>::trim_ascii)
+            .any(|t| t == b"*" || t.strip_prefix(b"W/").unwrap_or(t) == tag.as_bytes());
+    }
+    (asked.field)("if-modified-since").and_then(date::read).is_some_and(|since| modified <= since)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Range {
+    Whole,
+    /// From where, and how many bytes, at least one.
+    Part(u64, u64),
+    Outside,
+}
+
+/// RFC 9110 §14.1.2. What is not understood is ignored.
+fn range(value: &[u8], len: u64) -> Range {
+    let parsed = || {
+        let (first, last) = std::str::from_utf8(value).ok()?.strip_prefix("bytes=")?.split_once('-')?;
+        let number = |digits: &str| {
+            (digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty()).then(|| digits.parse::<u64>())
+        };
+        Some(match (number(first.trim()), number(last.trim())) {
+            (Some(first), None) if last.trim().is_empty() => (first.ok()?, len.saturating_sub(1)),
+            (Some(first), Some(last)) => {
+                let (first, last) = (first.ok()?, last.unwrap_or(u64::MAX));
+                if last < first {
+                    return None;
+                }
+                (first, last.min(len.saturating_sub(1)))
+            }
+            (None, Some(suffix)) if first.trim().is_empty() => match suffix.unwrap_or(u64::MAX) {
+                0 => (len, len),
+                suffix => (len.saturating_sub(suffix), len.saturating_sub(1)),
+            },
+            _ => return None,
+        })
+    };
+    match parsed() {
+        None => Range::Whole,
+        Some((first, _)) if first >= len => Range::Outside,
+        Some((first, last)) => Range::Part(first, last - first + 1),
+    }
+}
+
+/// The path below the directory that a target names; `None` if it cannot name one.
+fn decode(path: &str) -> Option<PathBuf> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? << 4 | digit()?).ok()?
+            }
+            b => b,
+        });
+    }
+    let decoded = String::from_utf8(decoded).ok()?;
+    let mut path = PathBuf::new();
+    for part in decoded.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." || part.contains('\0') {
+            return None;
+        }
+        path.push(part);
+    }
+    Some(path)
+}
+
+/// What a file holds, by its name.
+fn mime(path: &Path) -> &'static str {
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    match extension.as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "json" | "map" => "application/json",
+        "txt" | "md" | "log" => "text/plain; charset=utf-8",
+        "csv" => "text/csv; charset=utf-8",
+        "xml" => "application/xml",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "avif" => "image/avif",
+        "ico" => "image/x-icon",
+        "woff" => "font/woff",
+        "woff2" => "font/woff2",
+        "wasm" => "application/wasm",
+        "pdf" => "application/pdf",
+        "zip" => "application/zip",
+        "gz" => "application/gzip",
+        "tar" => "application/x-tar",
+        "mp3" => "audio/mpeg",
+        "mp4" => "video/mp4",
+        "webm" => "video/webm",
+        _ => BYTES,
+    }
+}
+
+#[cfg(test)]
+mod tests;

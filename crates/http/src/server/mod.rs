@@ -1,0 +1,242 @@
+//! A web server in every lane: its own listener, its own connections, its own counters.
+//!
+//! ```no_run
+//! use flowlane::TcpListener;
+//! use flowlane_http::server::{Options, Server};
+//!
+//! let server = Server::new(Options::default(), 16).unwrap();
+//! // The main of every lane:
+//! let main = move || {
+//!     let server = server.clone();
+//!     async move {
+//!         let Ok(listener) = TcpListener::bind(None, 80, Server::listen_options()) else { return };
+//!         let _ = server.serve(listener).await;
+//!     }
+//! };
+//! # let _ = main;
+//! ```
+//!
+//! HTTP/1 is answered by the code in this module and in [`crate::h1`]: a connection reads into a buffer that all
+//! connections of a worker share, answers every request that came, and sends all the answers with one write. What does
+//! not fit waits in the connection, which meanwhile reads nothing; so a connection that waits for a request holds no
+//! buffer at all, and one that waits for its peer holds a bounded one. HTTP/2 is hyper's, on the same streams.
+//!
+//! ```text
+//! accept ▸ TLS ▸ ALPN or preface ─ h2 ──▶ hyper ─────▶ route ▸ reply ▸ hyper
+//!                               └─ http/1 ▶ connection ▶ route ▸ reply ▸ respond ▸ write
+//! ```
+//!
+//! Read RFC 9110 and 9112. Always: whatever a peer sends is answered or ends its connection, under a name in
+//! [`Counts`]; whoever is slow is waited for as long as [`Timeouts`] say. Not done: upgrades, several ranges at once,
+//! compression, directory listings.
+
+mod connection;
+mod counters;
+mod date;
+mod exchange;
+mod files;
+mod http2;
+mod options;
+mod reply;
+mod respond;
+mod route;
+mod scratch;
+
+use std::future::poll_fn;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use flowlane::{ListenOptions, SocketError, SocketOptions, TcpListener, TcpStream};
+
+use crate::tls::{ServerTls, Stream};
+use connection::{Connection, Outcome};
+use counters::Cells;
+use files::Dir;
+
+pub use counters::{Counter, Counts};
+pub use options::{Options, Stall, Timeouts};
+
+/// The server could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetUpError {
+    /// The directory of files.
+    #[error("{}: {error}", path.display())]
+    Dir {
+        /// The directory.
+        path: PathBuf,
+        /// Why it cannot be served.
+        error: io::Error,
+    },
+}
+
+/// One server with all its lanes. Clones are the same server.
+#[derive(Debug, Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    site: Site,
+    lanes: Vec<Cells>,
+}
+
+/// What is served.
+#[derive(Debug)]
+pub(crate) struct Site {
+    dir: Option<Dir>,
+}
+
+/// What a connection needs to know of its server and lane.
+#[derive(Debug, Clone)]
+pub(crate) struct Lane {
+    server: Arc<Inner>,
+    index: usize,
+}
+
+impl Lane {
+    #[inline]
+    fn options(&self) -> &Options {
+        &self.server.options
+    }
+
+    #[inline]
+    fn site(&self) -> &Site {
+        &self.server.site
+    }
+
+    #[inline]
+    fn cells(&self) -> &Cells {
+        &self.server.lanes[self.index]
+    }
+}
+
+impl Server {
+    /// A server with this many lanes: buckets of the host that it will run on.
+    ///
+    /// # Errors
+    /// A directory that cannot be opened.
+    pub fn new(options: Options, lanes: usize) -> Result<Self, SetUpError> {
+        let dir = options
+            .dir
+            .as_ref()
+            .map(|path| Dir::open(path).map_err(|error| SetUpError::Dir { path: path.clone(), error }));
+        let site = Site { dir: dir.transpose()? };
+        let lanes = (0..lanes.max(1)).map(|_| Cells::new()).collect();
+        Ok(Self { inner: Arc::new(Inner { options, site, lanes }) })
+    }
+
+    /// How to listen for it: answers are sent at once, since they are written whole.
+    #[must_use]
+    pub fn listen_options() -> ListenOptions {
+        let socket = SocketOptions { nodelay: true, ..SocketOptions::default() };
+        ListenOptions { socket, ..ListenOptions::default() }
+    }
+
+    /// Serves what the listener hears, for ever; to be called in every lane with a listener of its own.
+    ///
+    /// # Errors
+    /// When the listener cannot accept.
+    pub async fn serve(&self, listener: TcpListener) -> Result<(), SocketError> {
+        self.serve_each(listener, |_| {}).await
+    }
+
+    /// As [`Server::serve`], and tells of each connection before it is served.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub async fn serve_each(
+        &self,
+        listener: TcpListener,
+        mut each: impl FnMut(&TcpStream) + Send,
+    ) -> Result<(), SocketError> {
+        let index = flowlane::current().map_or(0, |lane| usize::from(lane.bucket.0));
+        let lane = Lane { server: self.inner.clone(), index: index % self.inner.lanes.len() };
+        let limit = self.inner.options.connections_per_lane;
+        loop {
+            let stream = listener.accept().await?;
+            each(&stream);
+            let cells = lane.cells();
+            cells.add(Counter::Connections, 1);
+            if cells.open() > limit {
+                cells.add(Counter::TooMany, 1);
+                cells.add(Counter::Ended, 1);
+                continue;
+            }
+            let ended = Ended(lane.clone());
+            let served = if let Some(tls) = &self.inner.options.tls {
+                let tls = tls.clone();
+                flowlane::spawn(async move { Box::pin(encrypted(&ended.0, tls, stream)).await })
+            } else {
+                flowlane::spawn(async move { plain(&ended.0, Stream::Plain(stream)).await })
+            };
+            if served.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What each lane counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Vec<Counts> {
+        self.inner.lanes.iter().map(Cells::read).collect()
+    }
+
+    /// What all lanes counted so far.
+    #[must_use]
+    pub fn total(&self) -> Counts {
+        self.counts().iter().fold(Counts::default(), Counts::plus)
+    }
+}
+
+/// Counts the end of a connection, however it ends.
+struct Ended(Lane);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.cells().add(Counter::Ended, 1);
+    }
+}
+
+async fn encrypted(lane: &Lane, tls: ServerTls, stream: TcpStream) {
+    let cells = lane.cells();
+    let stream = match within(lane.options().timeouts.head, tls.accept(stream)).await {
+        None => return cells.add(Counter::HeadTimeout, 1),
+        Some(Err(_)) => return cells.add(Counter::HandshakeFailed, 1),
+        Some(Ok(stream)) => stream,
+    };
+    cells.add(Counter::Handshakes, 1);
+    let agreed = stream.handshake();
+    cells.add(Counter::Resumed, u64::from(agreed.is_some_and(|h| h.resumed)));
+    if agreed.is_some_and(|h| h.http2) {
+        http2::serve(lane, stream, Vec::new()).await;
+    } else {
+        plain(lane, stream).await;
+    }
+}
+
+/// HTTP/1, unless it turns out to be HTTP/2 with prior knowledge (RFC 9113 §3.3).
+async fn plain(lane: &Lane, stream: Stream<TcpStream>) {
+    let mut connection = Connection::new(lane.clone(), stream);
+    let outcome = poll_fn(|cx| connection.poll(cx)).await;
+    if outcome == Outcome::Http2 {
+        let (stream, begun) = connection.into_parts();
+        Box::pin(http2::serve(lane, stream, begun)).await;
+    }
+}
+
+/// What the future gives, if it does so in time.
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,284 @@
+//! Writing an answer in HTTP/1.
+
+use super::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern, reason};
+use super::scratch::Prepared;
+use crate::h1::Version;
+
+/// How to write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// The request was `HEAD`.
+    pub(crate) to_head: bool,
+    pub(crate) version: Version,
+    pub(crate) keep_alive: bool,
+    /// Length of the request's body, for an echo; `None` if it comes in chunks.
+    pub(crate) request_len: Option<u64>,
+}
+
+/// A body that is still to be sent.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    source: Source,
+    left: u64,
+    chunked: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Pattern,
+    Lines,
+    File(Part),
+}
+
+/// What comes after the head.
+#[derive(Debug)]
+pub(crate) enum After {
+    Nothing,
+    /// This body, piece by piece.
+    Send(Sending),
+    /// The request's body as it comes, in chunks or not.
+    Echo {
+        chunked: bool,
+    },
+}
+
+/// Bodies up to this size go out with their head.
+const SMALL: u64 = 16 << 10;
+
+/// Writes the head of an answer, and its body if that is small. The connection must be closed after it if
+/// `manner.keep_alive` is false on return: an HTTP/1.0 peer learns the end of what has no length in no other way.
+pub(crate) fn head(out: &mut Vec<u8>, prepared: &Prepared, reply: Reply, manner: &mut Manner) -> After {
+    let len = reply.len().or(manner.request_len);
+    let unsized_body = reply.chunked || len.is_none();
+    let chunked = unsized_body && manner.version == Version::Http11;
+    if unsized_body && !chunked && !manner.to_head {
+        manner.keep_alive = false;
+    }
+    if reply.status == 200 {
+        out.extend_from_slice(&prepared.ok);
+    } else {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        number(out, reply.status.into());
+        out.push(b' ');
+        out.extend_from_slice(reason(reply.status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&prepared.common);
+    }
+    for (name, value) in &reply.fields {
+        for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+    let body = has_body(reply.status);
+    if body {
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(reply.kind.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        match len {
+            _ if chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Some(len) if !unsized_body => {
+                out.extend_from_slice(b"Content-Length: ");
+                number(out, len);
+                out.extend_from_slice(b"\r\n");
+            }
+            _ => {}
+        }
+    }
+    match (manner.keep_alive, manner.version) {
+        (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
+        (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        (true, Version::Http11) => {}
+    }
+    out.extend_from_slice(b"\r\n");
+    if manner.to_head || !body {
+        return After::Nothing;
+    }
+    after(out, reply, chunked)
+}
+
+#[inline]
+fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool) -> After {
+    let (source, left) = match reply.body {
+        Body::Text(text) if !chunked => {
+            out.extend_from_slice(text.as_bytes());
+            return After::Nothing;
+        }
+        Body::Text(text) => {
+            chunk(out, text.as_bytes());
+            out.extend_from_slice(LAST_CHUNK);
+            return After::Nothing;
+        }
+        Body::Pattern(len) if len <= SMALL && !chunked => {
+            // The block is larger than what is small.
+            out.extend_from_slice(&pattern()[..len as usize]);
+            return After::Nothing;
+        }
+        Body::Echo => return After::Echo { chunked },
+        Body::Pattern(len) => (Source::Pattern, len),
+        Body::Lines(n) => (Source::Lines, n.into()),
+        Body::File(part) => {
+            let left = part.len;
+            (Source::File(part), left)
+        }
+    };
+    let mut sending = Sending { source, left, chunked };
+    // Small ones are whole after this.
+    match left <= SMALL && matches!(sending.source, Source::Pattern | Source::Lines) {
+        true if matches!(sending.more(out), Ok(true)) => After::Nothing,
+        _ => After::Send(sending),
+    }
+}
+
+impl Sending {
+    /// Writes the next piece, at most [`PATTERN`] bytes; `true` if it was the last.
+    ///
+    /// # Errors
+    /// A file could not be read, or became shorter. What is missing cannot be replaced: the connection must end.
+    pub(crate) fn more(&mut self, out: &mut Vec<u8>) -> std::io::Result<bool> {
+        match &mut self.source {
+            // Every line is a chunk, as in the original.
+            Source::Lines => {
+                for _ in 0..std::mem::take(&mut self.left) {
+                    if self.chunked {
+                        chunk(out, LINE.as_bytes());
+                    } else {
+                        out.extend_from_slice(LINE.as_bytes());
+                    }
+                }
+            }
+            Source::Pattern => {
+                let len = usize::try_from(self.left).map_or(PATTERN, |left| left.min(PATTERN));
+                if self.chunked && len > 0 {
+                    chunk(out, &pattern()[..len]);
+                } else {
+                    out.extend_from_slice(&pattern()[..len]);
+                }
+                self.left -= len as u64;
+            }
+            Source::File(part) => {
+                let len = usize::try_from(self.left).map_or(PATTERN, |left| left.min(PATTERN));
+                let begin = out.len();
+                out.resize(begin + len, 0);
+                let read = std::os::unix::fs::FileExt::read_exact_at(&part.file, &mut out[begin..], part.at);
+                if let Err(e) = read {
+                    out.truncate(begin);
+                    return Err(e);
+                }
+                part.at += len as u64;
+                self.left -= len as u64;
+            }
+        }
+        let last = self.left == 0;
+        if last && self.chunked {
+            out.extend_from_slice(LAST_CHUNK);
+        }
+        Ok(last)
+    }
+}
+
+/// The end of a body in chunks.
+pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// One chunk (RFC 9112 §7.1). Not of no bytes: that is the end.
+pub(crate) fn chunk(out: &mut Vec<u8>, data: &[u8]) {
+    if data.is_empty() {
+        return;
+    }
+    let digits = (usize::BITS - data.len().leading_zeros()).div_ceil(4);
+    for i in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[data.len() >> (4 * i) & 15]);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn number(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(reply: Reply, mut manner: Manner) -> (String, bool) {
+        let mut out = Vec::new();
+        match head(&mut out, &Prepared::for_tests(), reply, &mut manner) {
+            After::Send(mut sending) => while !sending.more(&mut out).unwrap() {},
+            After::Nothing => {}
+            After::Echo { chunked } => out.extend(format!("echo {chunked}").bytes()),
+        }
+        (String::from_utf8(out).unwrap(), manner.keep_alive)
+    }
+
+    const MANNER: Manner =
+        Manner { to_head: false, version: Version::Http11, keep_alive: true, request_len: Some(0) };
+
+    fn size(n: u64, chunked: bool) -> Reply {
+        Reply { chunked, ..Reply::ok("a/b", Body::Pattern(n)) }
+    }
+
+    #[test]
+    fn heads_and_small_bodies() {
+        let (text, kept) = write(size(3, false), MANNER);
+        assert_eq!(text, "HTTP/1.1 200 OK\r\nDate: x\r\nContent-Type: a/b\r\nContent-Length: 3\r\n\r\n012");
+        assert!(kept);
+        let (text, _) = write(Reply::status(404).with("A", "b"), Manner { keep_alive: false, ..MANNER });
+        assert!(text.starts_with("HTTP/1.1 404 Not Found\r\nDate: x\r\nA: b\r\n"), "{text}");
+        assert!(text.ends_with("Content-Length: 14\r\nConnection: close\r\n\r\n404 Not Found\n"), "{text}");
+        let (text, _) = write(Reply::status(204), MANNER);
+        assert_eq!(text, "HTTP/1.1 204 No Content\r\nDate: x\r\n\r\n");
+        let (text, _) = write(size(3, false), Manner { to_head: true, ..MANNER });
+        assert!(text.ends_with("Content-Length: 3\r\n\r\n"), "{text}");
+    }
+
+    #[test]
+    fn chunks() {
+        let (text, kept) = write(size(3, true), MANNER);
+        assert!(text.ends_with("Transfer-Encoding: chunked\r\n\r\n3\r\n012\r\n0\r\n\r\n"), "{text}");
+        assert!(kept);
+        let (text, _) = write(size(0, true), MANNER);
+        assert!(text.ends_with("\r\n\r\n0\r\n\r\n"), "{text}");
+        let (text, _) = write(Reply { chunked: true, ..Reply::ok("a/b", Body::Lines(2)) }, MANNER);
+        assert!(text.ends_with("\r\n\r\n8\r\nfoobar\r\n\r\n8\r\nfoobar\r\n\r\n0\r\n\r\n"), "{text}");
+        let (text, _) = write(size(PATTERN as u64 + 1, true), MANNER);
+        assert!(text.contains("\r\n\r\n10000\r\n") && text.ends_with("\r\n1\r\n0\r\n0\r\n\r\n"));
+    }
+
+    #[test]
+    fn old_peers_get_no_chunks() {
+        let old = Manner { version: Version::Http10, ..MANNER };
+        let (text, kept) = write(size(3, true), old);
+        assert!(text.ends_with("Connection: close\r\n\r\n012") && !text.contains("chunked"), "{text}");
+        assert!(!kept, "the end of the body is the end of the connection");
+        let (text, kept) = write(size(3, false), old);
+        assert!(text.contains("Connection: keep-alive") && kept, "{text}");
+    }
+
+    #[test]
+    fn large_bodies_come_in_pieces() {
+        let (text, _) = write(size(200_000, false), MANNER);
+        let body = text.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!(body.len(), 200_000);
+        assert_eq!(&body[PATTERN..PATTERN + 10], "0123456789");
+    }
+
+    #[test]
+    fn echoes_are_framed_like_the_request() {
+        let (text, _) = write(Reply::ok("a/b", Body::Echo), Manner { request_len: Some(7), ..MANNER });
+        assert!(text.ends_with("Content-Length: 7\r\n\r\necho false"), "{text}");
+        let (text, _) = write(Reply::ok("a/b", Body::Echo), Manner { request_len: None, ..MANNER });
+        assert!(text.ends_with("Transfer-Encoding: chunked\r\n\r\necho true"), "{text}");
+    }
+}

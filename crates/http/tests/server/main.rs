@@ -1,0 +1,9 @@
+//! The server over a link in memory: every endpoint, every kind of bad input, both versions of HTTP, with and without TLS.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod bad;
+mod endpoints;
+mod files;
+mod kit;
+mod others;
+mod slow;

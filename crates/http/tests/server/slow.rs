@@ -1,0 +1,133 @@
+//! Peers that are slow, or that only want to occupy us; and a server that stalls on purpose.
+
+use std::time::{Duration, Instant};
+
+use flowlane_http::server::{Counter, Options, Stall, Timeouts};
+
+use crate::kit::{Client, beside, get, status};
+
+fn impatient() -> Options {
+    let soon = Duration::from_millis(60);
+    let timeouts = Timeouts { head: soon, idle: 2 * soon, body: soon, write: soon };
+    Options { timeouts, ..Options::default() }
+}
+
+#[test]
+fn a_head_that_drips_in() {
+    let (took, counts) = beside(impatient(), || async {
+        let mut client = Client::connect().await;
+        client.write(get("/size/1")).await;
+        client.answer().await;
+        let began = Instant::now();
+        let drip = flowlane::spawn(async move {
+            let mut sent = 0;
+            for byte in get("/size/1").repeat(1000).bytes().filter(|b| *b != b'\n') {
+                if client.stream.write_all(&[byte]).await.is_err() {
+                    break;
+                }
+                sent += 1;
+                flowlane::sleep(Duration::from_millis(5)).await;
+                if matches!(client.stream.try_read(&mut [0; 12]), Ok(Some(_)) | Err(_)) {
+                    break;
+                }
+            }
+            sent
+        });
+        let sent = drip.unwrap().await;
+        assert!(sent > 2, "it was not ended by the first byte");
+        began.elapsed()
+    });
+    assert!(took < Duration::from_secs(5), "bytes do not buy time: {took:?}");
+    assert_eq!(counts.get(Counter::HeadTimeout), 1);
+    assert_eq!(counts.get(Counter::ClientError), 1, "408");
+}
+
+#[test]
+fn heads_bodies_and_silence_that_take_too_long() {
+    let (_, counts) = beside(impatient(), || async {
+        let mut client = Client::connect().await;
+        client.write("GET / HT").await;
+        assert_eq!(status(&client.rest().await), 408);
+
+        let mut client = Client::connect().await;
+        client.write("POST /size/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc").await;
+        assert_eq!(status(&client.rest().await), 408);
+
+        let mut client = Client::connect().await;
+        assert_eq!(client.rest().await, "", "said nothing, is told nothing");
+        let mut client = Client::connect().await;
+        client.write(get("/size/1")).await;
+        assert_eq!(status(&client.rest().await), 200);
+    });
+    assert_eq!(counts.get(Counter::HeadTimeout), 1);
+    assert_eq!(counts.get(Counter::BodyTimeout), 1);
+    assert_eq!(counts.get(Counter::IdleTimeout), 2);
+    assert_eq!(counts.errors(), 2);
+}
+
+#[test]
+fn a_peer_that_does_not_read() {
+    let (_, counts) = beside(impatient(), || async {
+        let client = Client::connect().await;
+        client.write(get("/size/100000000")).await;
+        // Reset once it has stopped reading for too long.
+        assert!(client.stream.closed().await.is_err());
+    });
+    assert_eq!(counts.get(Counter::WriteTimeout), 1);
+}
+
+#[test]
+fn slow_readers_are_waited_for_as_long_as_they_read() {
+    let (_, counts) = beside(impatient(), || async {
+        let mut client = Client::connect().await;
+        client.write(get("/size/3000000")).await;
+        let mut received = client.until("\r\n\r\n").await.len() * 0;
+        while received < 3_000_000 {
+            let n = client.got.len().max(1).min(3_000_000 - received);
+            received += client.exactly(n).await.len();
+            flowlane::sleep(Duration::from_millis(3)).await;
+        }
+        client.write(get("/size/1")).await;
+        assert_eq!(client.answer().await.1, b"0");
+    });
+    assert_eq!(counts.errors(), 0, "{counts:?}");
+}
+
+#[test]
+fn answers_to_whoever_writes_slowly() {
+    beside(Options::default(), || async {
+        let mut client = Client::connect().await;
+        for byte in "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello".bytes() {
+            client.write([byte]).await;
+            flowlane::yield_now().await;
+        }
+        assert_eq!(client.answer().await.1, b"hello");
+    });
+}
+
+#[test]
+fn a_stall_lasts_as_long_as_it_says() {
+    let stall = Stall { every: Duration::from_millis(200), length: Duration::from_millis(100) };
+    let options = Options { stall: Some(stall), ..Options::default() };
+    let (waits, counts) = beside(options, move || async move {
+        let mut client = Client::connect().await;
+        let mut waits = Vec::new();
+        let began = flowlane::now().unwrap();
+        while flowlane::now().unwrap() < began + Duration::from_secs(2) {
+            let asked = flowlane::precise_now().unwrap();
+            client.write(get("/size/1")).await;
+            client.answer().await;
+            waits.push((asked, flowlane::precise_now().unwrap()));
+        }
+        waits
+    });
+    // One client, one request after the other: one in each stall waits for all of it.
+    assert!((8..=12).contains(&counts.get(Counter::Stalled)), "{} stalled", counts.get(Counter::Stalled));
+    let long: Vec<_> =
+        waits.iter().filter(|(a, b)| b.saturating_duration_since(*a) > Duration::from_millis(80)).collect();
+    assert!((8..=12).contains(&long.len()), "{long:?}");
+    for (asked, answered) in long {
+        assert!(stall.until(*asked).is_some() || stall.until(*asked + Duration::from_millis(20)).is_some());
+        assert!(stall.until(*answered).is_none(), "answered when it is over");
+    }
+}

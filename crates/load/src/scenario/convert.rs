@@ -1,0 +1,273 @@
+//! From what is written to a plan; every mistake with its place.
+
+use std::path::Path;
+use std::time::Duration;
+
+use flowlane_http::tls::Trust;
+
+use super::BadScenario;
+use super::file::{self, KeepAlive, Text};
+use crate::http::{
+    Behaviour, Body, Checks, Pace, Phase, Plan, Pool, Request, Target, Think, Url, Version, check,
+};
+use crate::units;
+
+/// How a plan is made.
+pub(super) struct Wish<'a> {
+    /// In the place of all targets.
+    pub(super) urls: &'a [Url],
+    /// Names are resolved and files read.
+    pub(super) resolve: bool,
+    pub(super) seed: u64,
+    pub(super) directory: Option<&'a Path>,
+}
+
+type Result<T> = std::result::Result<T, BadScenario>;
+
+/// The text, for messages.
+struct Cx<'a> {
+    text: &'a str,
+    wish: &'a Wish<'a>,
+}
+
+impl Cx<'_> {
+    fn bad<T>(&self, span: std::ops::Range<usize>, what: impl std::fmt::Display) -> Result<T> {
+        Err(BadScenario::at(self.text, &span, what.to_string()))
+    }
+
+    /// A text that means something.
+    fn read<T, E: std::fmt::Display>(
+        &self,
+        text: &Text,
+        f: impl FnOnce(&str) -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        f(text.get_ref()).or_else(|e| self.bad(text.span(), e))
+    }
+
+    fn option<T, E: std::fmt::Display>(
+        &self,
+        text: Option<&Text>,
+        f: impl FnOnce(&str) -> std::result::Result<T, E>,
+    ) -> Result<Option<T>> {
+        text.map(|t| self.read(t, f)).transpose()
+    }
+}
+
+pub(super) fn plan(file: &file::File, text: &str, wish: &Wish<'_>) -> Result<Plan> {
+    let cx = Cx { text, wish };
+    let time = |t: Option<&Text>, default| Ok(cx.option(t, units::duration)?.unwrap_or(default));
+    let rate = cx.option(file.rate.as_ref(), units::rate)?;
+    let shares: f64 =
+        file.pool.get_ref().iter().filter_map(|p| p.get_ref().share.as_ref()).map(|s| *s.get_ref()).sum();
+    let mut pools = Vec::new();
+    for (i, pool) in file.pool.get_ref().iter().enumerate() {
+        pools.push(cx.pool(pool, i, rate, shares)?);
+    }
+    let phases = file.phase.iter().map(|p| cx.phase(p)).collect::<Result<Vec<_>>>()?;
+    let plan = Plan {
+        pools,
+        phases: if phases.is_empty() { vec![Phase::hold(Duration::from_secs(10))] } else { phases },
+        timeout: time(file.timeout.as_ref(), Duration::from_secs(5))?,
+        waiting: time(file.waiting.as_ref(), Duration::from_secs(5))?,
+        max_body: cx.option(file.max_body.as_ref(), units::size)?.map_or(1 << 30, |n| n as u64),
+        seed: wish.seed,
+    };
+    match plan.check() {
+        Ok(()) => Ok(plan),
+        // The pool it names is better found than the file's beginning.
+        Err(e) => {
+            let named =
+                plan.pools.iter().position(|p| e.to_string().starts_with(&format!("pool '{}'", p.name)));
+            let span =
+                named.and_then(|i| file.pool.get_ref().get(i)).map_or(file.pool.span(), toml::Spanned::span);
+            cx.bad(span, e)
+        }
+    }
+}
+
+impl Cx<'_> {
+    fn phase(&self, phase: &file::Phase) -> Result<Phase> {
+        let share = |s: Option<&toml::Spanned<f64>>, default: f64| match s {
+            None => Ok(default),
+            Some(s) if (0.0..=1000.0).contains(s.get_ref()) => Ok(*s.get_ref()),
+            Some(s) => self.bad(s.span(), "a share of the load is a number from 0 to 1000"),
+        };
+        let name = phase.name.clone().unwrap_or_else(|| "hold".into());
+        let from = share(phase.from.as_ref(), 1.0)?;
+        Ok(Phase {
+            duration: self.read(&phase.duration, units::duration)?,
+            from,
+            to: share(phase.to.as_ref(), from.max(if phase.from.is_some() { 0.0 } else { 1.0 }))?,
+            measured: phase.measured.unwrap_or(!matches!(name.as_str(), "warm-up" | "cool-down")),
+            name,
+        })
+    }
+
+    fn pool(
+        &self,
+        written: &toml::Spanned<file::Pool>,
+        i: usize,
+        rate: Option<u64>,
+        shares: f64,
+    ) -> Result<Pool> {
+        let pool = written.get_ref();
+        let name = pool.name.clone().unwrap_or_else(|| format!("pool {}", i + 1));
+        let pace = match (&pool.rate, &pool.share) {
+            (Some(_), Some(share)) => {
+                return self.bad(share.span(), "a pool has a rate or a share, not both");
+            }
+            (Some(rate), None) => Some(self.read(rate, units::rate)? as f64),
+            (None, Some(share)) => {
+                let Some(rate) = rate else {
+                    return self.bad(share.span(), "a share needs a rate of all: rate = \"...\" at the top");
+                };
+                if !share.get_ref().is_finite() || *share.get_ref() <= 0.0 {
+                    return self.bad(share.span(), "a share is a number above 0");
+                }
+                Some(rate as f64 * share.get_ref() / shares)
+            }
+            (None, None) => None,
+        };
+        let pace = pace.map_or(Pace::Closed, |per_second| Pace::Rate { per_second, poisson: pool.poisson });
+        let target = self.targets(pool, written.span())?;
+        let bytes = |t: &Option<Text>| Ok(self.option(t.as_ref(), units::size)?.map(|n| n as u64));
+        let version = match (&pool.pipeline, &pool.http2) {
+            (Some(_), Some(http2)) => {
+                return self.bad(http2.span(), "a pool pipelines or speaks HTTP/2, not both");
+            }
+            (Some(pipeline), None) => Version::Http1 { pipeline: *pipeline.get_ref() },
+            (None, Some(streams)) => Version::Http2 { streams: *streams.get_ref() },
+            (None, None) => Version::Http1 { pipeline: 1 },
+        };
+        let requests = pool.request.iter().map(|r| self.request(r)).collect::<Result<Vec<_>>>()?;
+        let first = Target { weight: 1.0, ..target[0].clone() };
+        Ok(Pool {
+            targets: target,
+            requests: if requests.is_empty() { vec![Request::default()] } else { requests },
+            pace,
+            connections: pool.connections.as_ref().map_or(100, |c| *c.get_ref() as usize),
+            burst: pool.burst.as_ref().map_or(1000, |c| *c.get_ref() as usize),
+            think: self.think(pool.think.as_ref())?,
+            requests_per_connection: match pool.keep_alive.as_ref().map(toml::Spanned::get_ref) {
+                None | Some(KeepAlive::Kept(true)) => None,
+                Some(KeepAlive::Kept(false)) => Some(1),
+                Some(KeepAlive::Requests(n)) => Some(*n),
+            },
+            total_requests: pool.requests.as_ref().map(|n| *n.get_ref()),
+            read_rate: bytes(&pool.read_rate)?,
+            write_rate: bytes(&pool.write_rate)?,
+            version,
+            trust: match (&pool.ca, pool.insecure) {
+                (_, true) => Trust::Anybody,
+                (Some(file), false) => Trust::File(self.path(file.get_ref())),
+                (None, false) => Trust::Native,
+            },
+            clients: pool.clients.iter().map(|c| self.read(c, str::parse)).collect::<Result<_>>()?,
+            behaviour: match &pool.behaviour {
+                None => Behaviour::Normal,
+                Some(text) => self.read(text, behaviour)?,
+            },
+            ..Pool::new(&name, first)
+        })
+    }
+
+    fn targets(&self, pool: &file::Pool, span: std::ops::Range<usize>) -> Result<Vec<Target>> {
+        let resolve = |url: &Url| {
+            if self.wish.resolve {
+                return url.resolve().map_err(|e| e.to_string());
+            }
+            // To be checked, not to be used.
+            Ok(vec![std::net::SocketAddr::from(([192, 0, 2, 1], url.port))])
+        };
+        if !self.wish.urls.is_empty() {
+            let target = |url: &Url| {
+                let addresses = resolve(url).or_else(|e| self.bad(span.clone(), e))?;
+                Ok(Target { url: url.clone(), addresses, weight: 1.0 })
+            };
+            return self.wish.urls.iter().map(target).collect();
+        }
+        if pool.target.is_empty() {
+            return self.bad(span, "this pool has no target: target = [{ url = \"http://...\" }]");
+        }
+        let target = |t: &file::Target| {
+            let url: Url = self.read(&t.url, str::parse)?;
+            let addresses = self.read(&t.url, |_| resolve(&url))?;
+            Ok(Target { url, addresses, weight: t.weight.as_ref().map_or(1.0, |w| *w.get_ref()) })
+        };
+        pool.target.iter().map(target).collect()
+    }
+
+    fn think(&self, think: Option<&toml::Spanned<toml::Value>>) -> Result<Think> {
+        let Some(written) = think else { return Ok(Think::None) };
+        let bad = |what: String| self.bad(written.span(), what);
+        let time = |value: &toml::Value| match value {
+            toml::Value::String(text) => units::duration(text).map_err(|e| e.to_string()),
+            other => Err(format!("{other} is not a time such as \"10ms\"")),
+        };
+        let think = match written.get_ref() {
+            toml::Value::Array(list) => {
+                list.iter().map(time).collect::<std::result::Result<_, _>>().map(Think::List)
+            }
+            toml::Value::Table(table) => match (table.len(), table.get("exponential")) {
+                (1, Some(mean)) => time(mean).map(Think::Exponential),
+                _ => Err("think is a time, a list of times, or { exponential = \"1s\" }".to_owned()),
+            },
+            other => time(other).map(Think::Constant),
+        };
+        think.or_else(bad)
+    }
+
+    fn request(&self, written: &toml::Spanned<file::Request>) -> Result<Request> {
+        let request = written.get_ref();
+        let bodies = [request.body.is_some(), request.body_size.is_some(), request.body_file.is_some()];
+        if bodies.iter().filter(|b| **b).count() > 1 {
+            return self.bad(written.span(), "a request has one of body, body-size and body-file");
+        }
+        let body = match (&request.body, &request.body_size, &request.body_file) {
+            (Some(text), ..) => Body::Bytes(text.as_bytes().into()),
+            (_, Some(size), _) => Body::Generated(self.read(size, units::size)? as u64),
+            (_, _, Some(file)) if self.wish.resolve => {
+                let path = self.path(file.get_ref());
+                Body::Bytes(
+                    self.read(file, |_| {
+                        std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))
+                    })?
+                    .into(),
+                )
+            }
+            _ => Body::None,
+        };
+        let checks = Checks {
+            status: self.option(request.status.as_ref(), check::statuses)?.unwrap_or_default(),
+            length: request.length,
+            sha256: self.option(request.sha256.as_ref(), check::sha256)?,
+            contains: request.contains.as_ref().map(|c| c.clone().into_bytes()),
+        };
+        let default = if body.is_empty() { "GET" } else { "POST" };
+        let weight = request.weight.as_ref().map_or(1.0, |w| *w.get_ref());
+        let made = Request {
+            method: request.method.clone().unwrap_or_else(|| default.into()),
+            path: request.path.clone(),
+            headers: request.headers.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
+            body,
+            checks,
+            weight,
+        };
+        made.check().or_else(|e| self.bad(written.span(), e))?;
+        Ok(made)
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        self.wish.directory.map_or_else(|| path.into(), |d| d.join(path))
+    }
+}
+
+/// What clients are like, by name.
+fn behaviour(text: &str) -> std::result::Result<Behaviour, String> {
+    match text {
+        "normal" => Ok(Behaviour::Normal),
+        "half-open" => Ok(Behaviour::HalfOpen),
+        "syn-only" => Ok(Behaviour::SynOnly),
+        _ => Err(format!("'{text}': clients are normal, half-open or syn-only")),
+    }
+}

@@ -1,0 +1,96 @@
+//! The shape of a scenario file, as it is written. Texts that mean something keep their place, for messages.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A text with its place.
+pub(super) type Text = Spanned<String>;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    pub(super) name: Option<String>,
+    pub(super) about: Option<String>,
+    /// Requests a second of all pools that have a share.
+    pub(super) rate: Option<Text>,
+    pub(super) timeout: Option<Text>,
+    pub(super) waiting: Option<Text>,
+    pub(super) max_body: Option<Text>,
+    #[serde(default)]
+    pub(super) phase: Vec<Phase>,
+    pub(super) pool: Spanned<Vec<Spanned<Pool>>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Phase {
+    pub(super) name: Option<String>,
+    pub(super) duration: Text,
+    pub(super) from: Option<Spanned<f64>>,
+    pub(super) to: Option<Spanned<f64>>,
+    pub(super) measured: Option<bool>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Pool {
+    pub(super) name: Option<String>,
+    pub(super) rate: Option<Text>,
+    pub(super) share: Option<Spanned<f64>>,
+    #[serde(default)]
+    pub(super) poisson: bool,
+    pub(super) connections: Option<Spanned<u64>>,
+    pub(super) burst: Option<Spanned<u64>>,
+    pub(super) keep_alive: Option<Spanned<KeepAlive>>,
+    pub(super) requests: Option<Spanned<u64>>,
+    /// A time, a list of times, or `{ exponential = TIME }`.
+    pub(super) think: Option<Spanned<toml::Value>>,
+    pub(super) read_rate: Option<Text>,
+    pub(super) write_rate: Option<Text>,
+    pub(super) pipeline: Option<Spanned<u16>>,
+    pub(super) http2: Option<Spanned<u16>>,
+    #[serde(default)]
+    pub(super) insecure: bool,
+    pub(super) ca: Option<Text>,
+    #[serde(default)]
+    pub(super) clients: Vec<Text>,
+    pub(super) behaviour: Option<Text>,
+    #[serde(default)]
+    pub(super) target: Vec<Target>,
+    #[serde(default)]
+    pub(super) request: Vec<Spanned<Request>>,
+}
+
+/// Whether, or for how many requests, a connection is kept.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum KeepAlive {
+    Kept(bool),
+    Requests(u64),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Target {
+    pub(super) url: Text,
+    pub(super) weight: Option<Spanned<f64>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Request {
+    pub(super) method: Option<String>,
+    pub(super) path: Option<String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) body: Option<String>,
+    pub(super) body_size: Option<Text>,
+    pub(super) body_file: Option<Text>,
+    pub(super) weight: Option<Spanned<f64>>,
+    pub(super) status: Option<Text>,
+    pub(super) length: Option<u64>,
+    pub(super) sha256: Option<Text>,
+    pub(super) contains: Option<String>,
+}

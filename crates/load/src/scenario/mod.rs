@@ -1,0 +1,103 @@
+//! Scenario files: pools of clients, what they ask and when, and the phases of a run, in TOML (docs/scenarios.md).
+//!
+//! ```
+//! use flowlane_load::scenario::Scenario;
+//!
+//! let scenario = Scenario::parse(r#"
+//!     name = "two kinds of clients"
+//!     rate = "1k"
+//!     phase = [{ name = "hold", duration = "10s" }]
+//!     [[pool]]
+//!     name = "pages"
+//!     share = 3
+//!     target = [{ url = "http://localhost:8080/" }]
+//!     [[pool]]
+//!     name = "uploads"
+//!     share = 1
+//!     target = [{ url = "http://localhost:8080/echo" }]
+//!     request = [{ method = "POST", body-size = "10k" }]
+//! "#).unwrap();
+//! assert_eq!(scenario.name, "two kinds of clients");
+//! assert!(Scenario::parse("name = 3").unwrap_err().to_string().starts_with("line 1, column 8: "));
+//! ```
+//!
+//! A mistake is said with its line and column. Values with units are strings, as on the command line: `"10k"`, `"200ms"`.
+
+mod convert;
+mod file;
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::http::{Plan, Url};
+
+/// What a scenario file says, checked.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    file: file::File,
+    text: String,
+}
+
+/// What is wrong with a scenario file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {what}")]
+pub struct BadScenario {
+    /// Line, from 1 on.
+    pub line: usize,
+    /// Column, in characters, from 1 on.
+    pub column: usize,
+    /// What.
+    pub what: String,
+}
+
+impl BadScenario {
+    fn at(text: &str, span: &Range<usize>, what: impl Into<String>) -> Self {
+        let before = text.get(..span.start.min(text.len())).unwrap_or(text);
+        let begin = before.rfind('\n').map_or(0, |i| i + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[begin..].chars().count() + 1,
+            what: what.into().replace('\n', " "),
+        }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario's text.
+    ///
+    /// # Errors
+    /// What is wrong, by line and column.
+    pub fn parse(text: &str) -> Result<Self, BadScenario> {
+        let file: file::File = toml::from_str(text)
+            .map_err(|e| BadScenario::at(text, &e.span().unwrap_or(0..0), e.message().trim().to_owned()))?;
+        let scenario = Self {
+            name: file.name.clone().unwrap_or_default(),
+            about: file.about.clone().unwrap_or_default(),
+            file,
+            text: text.to_owned(),
+        };
+        // All mistakes but names that cannot be resolved are found here.
+        convert::plan(
+            &scenario.file,
+            text,
+            &convert::Wish { urls: &[], resolve: false, seed: 0, directory: None },
+        )?;
+        Ok(scenario)
+    }
+
+    /// Makes the plan: names are resolved, and files with bodies read, from `directory` if their paths are relative.
+    /// `urls`, if there are any, stand in the place of all targets.
+    ///
+    /// # Errors
+    /// A name that cannot be resolved or a file that cannot be read, by line and column.
+    pub fn plan(&self, urls: &[Url], seed: u64, directory: Option<&Path>) -> Result<Plan, BadScenario> {
+        convert::plan(&self.file, &self.text, &convert::Wish { urls, resolve: true, seed, directory })
+    }
+}
+
+#[cfg(test)]
+mod tests;

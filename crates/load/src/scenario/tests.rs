@@ -1,0 +1,138 @@
+use std::time::Duration;
+
+use super::*;
+use crate::http::{Body, Pace, Think, Version};
+
+const WHOLE: &str = r#"
+name = "all there is"
+about = "every key"
+rate = "1k"
+timeout = "2s"
+waiting = "1s"
+max-body = "1Mi"
+
+[[phase]]
+name = "warm-up"
+duration = "1s"
+from = 0.0
+to = 1.0
+
+[[phase]]
+duration = "5s"
+
+[[pool]]
+name = "a"
+share = 3
+poisson = true
+connections = 10
+burst = 5
+keep-alive = 100
+think = { exponential = "1s" }
+read-rate = "10k"
+clients = ["10.64.0.0/10", "fd00:1::/64"]
+target = [{ url = "http://127.0.0.1:8080/a", weight = 2 }, { url = "http://127.0.0.1:8081/" }]
+request = [
+  { path = "/x", weight = 3, status = "2xx", length = 5, contains = "hello" },
+  { method = "PUT", body-size = "2k", headers = { X-A = "b" } },
+]
+
+[[pool]]
+share = 1
+keep-alive = false
+pipeline = 1
+target = [{ url = "127.0.0.1:8080" }]
+request = [{ body = "text" }]
+
+[[pool]]
+connections = 2
+requests = 50
+think = ["1s", "2s"]
+http2 = 10
+insecure = true
+target = [{ url = "https://127.0.0.1:8443" }]
+"#;
+
+#[test]
+fn everything_is_understood() {
+    let plan = Scenario::parse(WHOLE).unwrap().plan(&[], 3, None).unwrap();
+    let [a, b, c] = &plan.pools[..] else { panic!("three pools") };
+    assert_eq!(a.pace, Pace::Rate { per_second: 750.0, poisson: true });
+    assert_eq!(b.pace, Pace::Rate { per_second: 250.0, poisson: false });
+    assert_eq!(c.pace, Pace::Closed);
+    assert_eq!((a.connections, a.burst, a.requests_per_connection), (10, 5, Some(100)));
+    assert_eq!((b.requests_per_connection, c.total_requests), (Some(1), Some(50)));
+    assert_eq!(a.think, Think::Exponential(Duration::from_secs(1)));
+    assert_eq!(c.think, Think::List(vec![Duration::from_secs(1), Duration::from_secs(2)]));
+    assert_eq!((a.clients.len(), a.targets.len(), a.read_rate), (2, 2, Some(10_000)));
+    assert_eq!(a.targets[0].weight, 2.0);
+    assert_eq!(a.requests[1].body, Body::Generated(2000));
+    assert_eq!((a.requests[1].method.as_str(), b.requests[0].method.as_str()), ("PUT", "POST"));
+    assert_eq!(a.requests[0].checks.length, Some(5));
+    assert_eq!(c.version, Version::Http2 { streams: 10 });
+    assert_eq!((plan.timeout, plan.max_body), (Duration::from_secs(2), 1 << 20));
+    assert_eq!((plan.phases[0].from, plan.phases[0].to, plan.phases[0].measured), (0.0, 1.0, false));
+    assert_eq!((plan.phases[1].from, plan.phases[1].to, plan.phases[1].measured), (1.0, 1.0, true));
+    assert_eq!(plan.seed, 3);
+    // A URL of the command line stands in the place of all.
+    let url: Url = "http://127.0.0.1:99/".parse().unwrap();
+    let plan = Scenario::parse(WHOLE).unwrap().plan(&[url], 0, None).unwrap();
+    assert!(plan.pools.iter().all(|p| p.targets.len() == 1 && p.targets[0].url.port == 99));
+}
+
+#[test]
+fn mistakes_are_said_with_their_place() {
+    let pool = "[[pool]]\ntarget = [{ url = \"http://127.0.0.1/\" }]\n";
+    for (text, place, what) in [
+        ("", "line 1, column 1", "pool"),
+        ("x = 1\n[[pool]]", "line 1, column 1", "unknown field"),
+        ("name = [", "line 1, column 9", ""),
+        ("[[pool]]\nname = \"p\"", "line 1, column", "no target"),
+        ("[[pool]]\ntarget = [{ url = \"ftp://a\" }]", "line 2, column 19", "http"),
+        (&format!("{pool}rate = \"fast\""), "line 3, column 8", "rate"),
+        (&format!("{pool}share = 1"), "line 3, column 9", "rate"),
+        (&format!("{pool}clients = [\"10.0.0.0/8\", \"10.0.0.0/40\"]"), "line 3, column 26", "10.0.0.0/40"),
+        (&format!("{pool}connections = -1"), "line 3, column 15", ""),
+        (&format!("{pool}connections = 0"), "line 1, column", "connections"),
+        (&format!("{pool}think = \"long\""), "line 3, column 9", "time"),
+        (&format!("{pool}think = 5"), "line 3, column 9", ""),
+        (&format!("{pool}request = [{{ status = \"2\" }}]"), "line 3, column 24", "statuses"),
+        (&format!("{pool}request = [{{ path = \"x\" }}]"), "line 3, column 12", "path"),
+        (&format!("{pool}request = [{{ body = \"x\", body-size = \"1k\" }}]"), "line 3, column 12", "one of"),
+        (&format!("{pool}behaviour = \"odd\""), "line 3, column 13", "half-open"),
+        (&format!("phase = [{{ duration = \"0\" }}]\n{pool}"), "line 1, column 23", ""),
+        (&format!("phase = [{{ duration = \"1s\", from = -1.0 }}]\n{pool}"), "line 1, column 36", "share"),
+        (&format!("{pool}pipeline = 2\nhttp2 = 3"), "line 4, column 9", "not both"),
+    ] {
+        let error = Scenario::parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(place) && error.contains(what) && !error.contains('\n'), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn names_that_cannot_be_resolved_are_said_with_their_place() {
+    let text = "[[pool]]\ntarget = [{ url = \"http://no-such-host.invalid/\" }]";
+    let error = Scenario::parse(text).unwrap().plan(&[], 0, None).unwrap_err();
+    assert_eq!((error.line, error.column), (2, 19), "{error}");
+    let text =
+        "[[pool]]\ntarget = [{ url = \"http://127.0.0.1/\" }]\nrequest = [{ body-file = \"no-such-file\" }]";
+    let error = Scenario::parse(text).unwrap().plan(&[], 0, None).unwrap_err();
+    assert_eq!((error.line, error.column), (3, 26), "{error}");
+}
+
+#[test]
+fn the_ready_scenarios_are_right() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut found = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let scenario = Scenario::parse(&std::fs::read_to_string(&path).unwrap());
+        let scenario = scenario.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(!scenario.name.is_empty() && !scenario.about.is_empty(), "{}", path.display());
+        scenario.plan(&[], 1, None).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        found += 1;
+    }
+    assert!(found >= 5, "{found}");
+}

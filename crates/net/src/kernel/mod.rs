@@ -1,0 +1,163 @@
+//! The kernel's own sockets behind the socket types of a lane.
+//!
+//! A host made by [`Host::kernel`](crate::Host::kernel) has no interfaces and no stack of ours: its lanes hold sockets
+//! of the kernel. Everything else is as ever: one lane for each bucket, its tasks, timers and statistics, lanes that
+//! move.
+//!
+//! ```text
+//!   worker ── poller: one epoll ─ events ─▶ lane ─ slab of sockets: readable? writable? ─▶ wake the task
+//!   task ── TcpStream ─▶ lane ─▶ send, recv: only when the last event said that it will not be in vain
+//! ```
+//!
+//! * A socket is registered once, edge-triggered, with all it may ever want; what is ready is remembered in the slab.
+//!   Reading less than was asked for, or writing less than was given, means that the next event has to be waited for, so
+//!   nothing is tried in vain: a request costs one send and one receive.
+//! * A listener of a lane is a socket with `SO_REUSEPORT`: the kernel spreads connections over the lanes by a hash of
+//!   addresses and ports, as a card does, and a connection stays in the lane that accepted it.
+//! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
+
+mod errors;
+mod listen;
+mod options;
+mod poller;
+mod slab;
+mod stats;
+mod stream;
+
+pub(crate) use listen::Ports;
+pub(crate) use poller::Poller;
+pub(crate) use slab::SocketId;
+pub use stats::KernelStats;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::task::Waker;
+
+use flowlane_sys::kernel::epoll::{Epoll, Event};
+
+use crate::socket::SocketError;
+use slab::{Flags, Slab};
+
+/// The sockets of one lane.
+#[derive(Debug)]
+pub(crate) struct KernelLane {
+    /// Of the worker that holds the lane.
+    epoll: Arc<Epoll>,
+    /// Index of the lane, the upper part of its tokens.
+    lane: u16,
+    sockets: Slab,
+    /// Who wait for the end of a connection: few.
+    closed: HashMap<u32, Waker>,
+    /// What the host's lanes listen on.
+    ports: Arc<Ports>,
+    /// Given up for a moment to take a connection off the queue, and end it, when there are no descriptors left.
+    reserve: Option<OwnedFd>,
+    pub(crate) stats: KernelStats,
+}
+
+impl KernelLane {
+    pub(crate) fn new(epoll: Arc<Epoll>, lane: u16, ports: Arc<Ports>) -> Self {
+        Self {
+            epoll,
+            lane,
+            sockets: Slab::default(),
+            closed: HashMap::new(),
+            ports,
+            reserve: None,
+            stats: KernelStats::default(),
+        }
+    }
+
+    /// Connections open, those being made included.
+    pub(crate) fn connections(&self) -> usize {
+        self.sockets.iter().filter(|(_, s)| s.flags.has(Flags::STREAM)).count()
+    }
+
+    /// Registers a socket and takes it in.
+    fn insert(&mut self, fd: OwnedFd, flags: Flags) -> Result<SocketId, SocketError> {
+        let id = self.sockets.next_id();
+        if let Err(e) = self.epoll.add(fd.as_fd(), self.token(id)) {
+            self.stats.errors += 1;
+            return Err(errors::other(&e));
+        }
+        self.sockets.insert(fd, flags);
+        Ok(id)
+    }
+
+    /// What epoll says about a socket: lane, generation, slot.
+    fn token(&self, id: SocketId) -> u64 {
+        u64::from(self.lane) << 48 | u64::from(id.generation as u16) << 32 | u64::from(id.slot)
+    }
+
+    /// Something happened to a socket.
+    #[inline]
+    pub(crate) fn on_event(&mut self, event: Event) {
+        let (slot, generation) = (event.token as u32, (event.token >> 32) as u16);
+        let Some(socket) = self.sockets.at(slot, generation) else { return };
+        let mut now = Flags::empty();
+        if event.readable() {
+            now = now | Flags::READABLE;
+        }
+        if event.writable() {
+            now = now | Flags::WRITABLE;
+            socket.flags.clear(Flags::CONNECTING);
+        }
+        if event.ended() {
+            now = now | Flags::ENDED;
+        }
+        if event.over() {
+            now = now | Flags::OVER;
+        }
+        if event.failed() {
+            now = now | Flags::FAILED;
+        }
+        socket.flags.set(now);
+        socket.wake(now);
+        if now.has(Flags::OVER)
+            && !self.closed.is_empty()
+            && let Some(waker) = self.closed.remove(&slot)
+        {
+            waker.wake();
+        }
+    }
+
+    /// Closes a socket. One that is closed already stays so.
+    pub(crate) fn close(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.remove(id) else { return };
+        if socket.flags.has(Flags::LISTENER) {
+            self.ports.release(self.lane, id.slot);
+        } else if socket.flags.has(Flags::STREAM) {
+            self.stats.closed += 1;
+        }
+        let closed = if self.closed.is_empty() { None } else { self.closed.remove(&id.slot) };
+        // Wakers last: dropping one may drop a task, and with it other sockets.
+        drop((socket, closed));
+    }
+
+    /// The lane leaves its worker: no more events from there.
+    pub(crate) fn leave(&mut self) {
+        for (_, socket) in self.sockets.iter() {
+            // Nothing can be wrong with it but that it is gone already.
+            let _ = self.epoll.remove(socket.fd());
+        }
+    }
+
+    /// The lane has come to a worker. Registering reports what is ready now, so nothing is missed in between.
+    pub(crate) fn enter(&mut self, epoll: Arc<Epoll>) {
+        self.epoll = epoll;
+        let lane = self.lane;
+        for (id, socket) in self.sockets.iter() {
+            let token = u64::from(lane) << 48 | u64::from(id.generation as u16) << 32 | u64::from(id.slot);
+            if self.epoll.add(socket.fd(), token).is_err() {
+                self.stats.errors += 1;
+            }
+        }
+    }
+}
+
+impl Drop for KernelLane {
+    fn drop(&mut self) {
+        self.ports.release_all(self.lane);
+    }
+}

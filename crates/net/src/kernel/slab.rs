@@ -1,0 +1,231 @@
+//! Sockets of a lane by number. One that is closed leaves its place to another, under a new generation.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::Waker;
+
+use flowlane_stack::tcp::Failure;
+
+/// Names a socket of a lane. One that outlives its socket is an error, never another socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SocketId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// What is known of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Flags(u16);
+
+impl Flags {
+    /// A read is worth trying.
+    pub(super) const READABLE: Self = Self(1);
+    /// A write is worth trying.
+    pub(super) const WRITABLE: Self = Self(2);
+    /// The peer sends no more, or worse: reads are worth trying for ever.
+    pub(super) const ENDED: Self = Self(4);
+    /// Both directions are over.
+    pub(super) const OVER: Self = Self(8);
+    /// The kernel has an error to tell.
+    pub(super) const FAILED: Self = Self(16);
+    /// Not connected yet.
+    pub(super) const CONNECTING: Self = Self(32);
+    /// This side has been shut down.
+    pub(super) const WRITE_SHUT: Self = Self(64);
+    /// Listens.
+    pub(super) const LISTENER: Self = Self(128);
+    /// Somebody waits to read, or to accept.
+    pub(super) const READER: Self = Self(256);
+    /// Somebody waits to write.
+    pub(super) const WRITER: Self = Self(512);
+    /// An IPv4 socket.
+    pub(super) const V4: Self = Self(1024);
+    /// A connection.
+    pub(super) const STREAM: Self = Self(2048);
+
+    pub(super) const fn empty() -> Self {
+        Self(0)
+    }
+
+    /// Any of these.
+    #[inline]
+    pub(super) const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, flags: Self) {
+        self.0 |= flags.0;
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self, flags: Self) {
+        self.0 &= !flags.0;
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+
+    #[inline]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    pub(super) flags: Flags,
+    /// How the connection ended, once that has been told.
+    pub(super) failure: Option<Failure>,
+    /// Kept from one wait to the next: whether somebody waits, the flags say.
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Socket {
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Wakes who waits for what is there now.
+    #[inline]
+    pub(super) fn wake(&mut self, now: Flags) {
+        if now.has(Flags::READABLE) && self.flags.has(Flags::READER) {
+            self.flags.clear(Flags::READER);
+            if let Some(waker) = &self.reader {
+                waker.wake_by_ref();
+            }
+        }
+        if now.has(Flags::WRITABLE) && self.flags.has(Flags::WRITER) {
+            self.flags.clear(Flags::WRITER);
+            if let Some(waker) = &self.writer {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Wakes `waker` when a read is worth trying; at once if it is. One at a time waits.
+    #[inline]
+    pub(super) fn wait_to_read(&mut self, waker: &Waker) {
+        if self.flags.has(Flags::READABLE) {
+            return waker.wake_by_ref();
+        }
+        self.flags.set(Flags::READER);
+        keep(&mut self.reader, waker);
+    }
+
+    /// Wakes `waker` when a write is worth trying; at once if it is. One at a time waits.
+    #[inline]
+    pub(super) fn wait_to_write(&mut self, waker: &Waker) {
+        if self.flags.has(Flags::WRITABLE) {
+            return waker.wake_by_ref();
+        }
+        self.flags.set(Flags::WRITER);
+        keep(&mut self.writer, waker);
+    }
+}
+
+#[inline]
+fn keep(place: &mut Option<Waker>, waker: &Waker) {
+    if !place.as_ref().is_some_and(|old| old.will_wake(waker)) {
+        *place = Some(waker.clone());
+    }
+}
+
+/// A place for a socket.
+#[derive(Debug, Default)]
+struct Place {
+    socket: Option<Socket>,
+    generation: u32,
+}
+
+/// The sockets.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+impl Slab {
+    /// The name that the next socket will have.
+    pub(super) fn next_id(&mut self) -> SocketId {
+        if self.free.is_empty() {
+            self.free.push(self.places.len() as u32);
+            self.places.push(Place::default());
+        }
+        let slot = self.free.last().copied().unwrap_or_default();
+        SocketId { slot, generation: self.places[slot as usize].generation }
+    }
+
+    /// Takes a socket in under the name that was announced.
+    pub(super) fn insert(&mut self, fd: OwnedFd, flags: Flags) {
+        let id = self.next_id();
+        self.free.pop();
+        self.places[id.slot as usize].socket =
+            Some(Socket { fd, flags, failure: None, reader: None, writer: None });
+    }
+
+    pub(super) fn remove(&mut self, id: SocketId) -> Option<Socket> {
+        let place = self.places.get_mut(id.slot as usize).filter(|p| p.generation == id.generation)?;
+        let socket = place.socket.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        Some(socket)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: SocketId) -> Option<&Socket> {
+        self.places.get(id.slot as usize).filter(|p| p.generation == id.generation)?.socket.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.places.get_mut(id.slot as usize).filter(|p| p.generation == id.generation)?.socket.as_mut()
+    }
+
+    /// By slot and as much of the generation as a token holds.
+    #[inline]
+    pub(super) fn at(&mut self, slot: u32, generation: u16) -> Option<&mut Socket> {
+        self.places.get_mut(slot as usize).filter(|p| p.generation as u16 == generation)?.socket.as_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket)> {
+        self.places.iter().enumerate().filter_map(|(slot, place)| {
+            let socket = place.socket.as_ref()?;
+            Some((SocketId { slot: slot as u32, generation: place.generation }, socket))
+        })
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowlane_sys::kernel::socket;
+
+    #[test]
+    fn a_name_outlives_its_socket_in_vain() {
+        let mut slab = Slab::default();
+        let first = slab.next_id();
+        assert_eq!((first, slab.len()), (slab.next_id(), 0), "announced, not taken");
+        slab.insert(socket::tcp(true).unwrap(), Flags::V4);
+        assert_eq!(slab.len(), 1);
+        assert!(slab.remove(first).is_some() && slab.remove(first).is_none());
+        let second = slab.next_id();
+        slab.insert(socket::tcp(true).unwrap(), Flags::V4);
+        assert_eq!(second.slot, first.slot, "the place is used again");
+        assert!(slab.get(first).is_none() && slab.get_mut(first).is_none() && slab.get(second).is_some());
+        assert!(slab.at(first.slot, first.generation as u16).is_none());
+    }
+
+    #[test]
+    fn a_socket_is_small() {
+        assert!(size_of::<Place>() <= 48, "{} bytes", size_of::<Place>());
+    }
+}

@@ -1,0 +1,62 @@
+//! What a lane of kernel sockets counts.
+
+use flowlane_stack::stats::{Counter, Counters, LaneStats};
+use serde::Serialize;
+
+macro_rules! counters {
+    ($($field:ident: $slug:literal, $text:literal;)+) => {
+        /// Counters of a lane that uses the kernel's sockets.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub struct KernelStats {
+            $(#[doc = concat!($text, ".")] pub $field: u64,)+
+        }
+
+        impl Counters for KernelStats {
+            fn each(&self, f: &mut dyn FnMut(Counter)) {
+                $(f(Counter { name: $slug, text: $text, value: self.$field });)+
+            }
+
+            fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
+}
+
+counters! {
+    accepted: "accepted", "connections accepted";
+    connecting: "connecting", "connection attempts";
+    connected: "connected", "attempts that succeeded";
+    connect_failed: "connect-failed", "attempts that failed";
+    closed: "closed", "connections closed";
+    ended_badly: "ended-badly", "connections reset, timed out or cut off";
+    reads: "reads", "reads that brought bytes or the end of a stream";
+    read_bytes: "read-bytes", "bytes read";
+    reads_in_vain: "reads-in-vain", "reads that found nothing";
+    writes: "writes", "writes that took bytes";
+    written_bytes: "written-bytes", "bytes written";
+    writes_in_vain: "writes-in-vain", "writes that found no room";
+    datagrams_received: "datagrams-received", "datagrams received";
+    datagrams_sent: "datagrams-sent", "datagrams sent";
+    datagrams_dropped: "datagrams-dropped", "datagrams dropped because they could not be sent";
+    datagrams_cut: "datagrams-cut", "datagrams dropped because no frame was free for their end";
+    no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
+    errors: "errors", "system calls that failed otherwise";
+}
+
+impl KernelStats {
+    /// Puts what the stack's own counters have words for there too, so that whatever shows those shows these.
+    pub(crate) fn show_in(&self, stats: &mut LaneStats) {
+        let tcp = &mut stats.tcp;
+        tcp.connection_accepts += self.accepted;
+        tcp.connection_requests += self.connecting;
+        tcp.bad_attempts += self.connect_failed;
+        tcp.established += self.accepted + self.connected;
+        tcp.closed += self.closed;
+        tcp.in_sequence_bytes += self.read_bytes;
+        tcp.data_bytes_sent += self.written_bytes;
+        stats.udp.received += self.datagrams_received;
+        stats.udp.sent += self.datagrams_sent;
+    }
+}

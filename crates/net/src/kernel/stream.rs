@@ -1,0 +1,240 @@
+//! Connections: beginning, reading, writing, ending.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::task::{Poll, Waker};
+
+use flowlane_stack::Connect;
+use flowlane_stack::tcp::{ConnectError, Failure, Interest};
+use flowlane_sys::kernel::options::{self, Number};
+use flowlane_sys::kernel::socket;
+
+use super::slab::{Flags, Socket, SocketId};
+use super::{KernelLane, errors};
+use crate::socket::SocketError;
+
+impl KernelLane {
+    /// Begins a connection.
+    pub(crate) fn connect(&mut self, connect: &Connect) -> Result<SocketId, SocketError> {
+        self.stats.connecting += 1;
+        let begun = self.begin(connect);
+        self.stats.connect_failed += u64::from(begun.is_err());
+        begun
+    }
+
+    fn begin(&mut self, connect: &Connect) -> Result<SocketId, SocketError> {
+        let remote = SocketAddr::from(connect.remote);
+        let v4 = remote.is_ipv4();
+        if remote.port() == 0 || connect.local_ip.is_some_and(|ip| ip.is_ipv4() != v4) {
+            return Err(ConnectError::BadAddress.into());
+        }
+        let fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
+        super::options::apply(fd.as_fd(), v4, &connect.options)?;
+        let chosen = connect.local_port != 0;
+        if chosen || connect.local_ip.is_some() {
+            let any = SocketAddr::new(if v4 { [0; 4].into() } else { [0u8; 16].into() }, 0);
+            let ip = connect.local_ip.unwrap_or(any.ip());
+            // A port of ours may serve many connections, each to another peer.
+            let option = if chosen { Number::REUSE_ADDRESS } else { Number::BIND_ADDRESS_NO_PORT };
+            options::set(fd.as_fd(), option, 1).map_err(|e| errors::other(&e))?;
+            socket::bind(fd.as_fd(), SocketAddr::new(ip, connect.local_port))
+                .map_err(|e| errors::source(&e))?;
+        }
+        let connected = socket::connect(fd.as_fd(), remote).map_err(|e| errors::connect(&e, chosen))?;
+        let state = if connected { Flags::WRITABLE } else { Flags::CONNECTING };
+        let family = if v4 { Flags::V4 } else { Flags::empty() };
+        self.insert(fd, Flags::STREAM | state | family)
+    }
+
+    /// Whether a connection stands.
+    pub(crate) fn poll_connected(&mut self, id: SocketId, waker: &Waker) -> Poll<Result<(), SocketError>> {
+        let Some(socket) = self.sockets.get_mut(id) else { return Poll::Ready(Err(SocketError::Closed)) };
+        if socket.flags.has(Flags::CONNECTING) {
+            socket.wait_to_write(waker);
+            return Poll::Pending;
+        }
+        if socket.flags.has(Flags::FAILED | Flags::OVER)
+            && let Err(e) = waiting_error(socket)
+        {
+            self.stats.connect_failed += 1;
+            return Poll::Ready(Err(e));
+        }
+        self.stats.connected += 1;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads what is there; `None` if nothing is, 0 at the end of the stream.
+    #[inline]
+    pub(crate) fn recv(&mut self, id: SocketId, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        if !socket.flags.has(Flags::READABLE) {
+            return Ok(None);
+        }
+        if let Some(failure) = socket.failure {
+            return Err(failure.into());
+        }
+        if into.is_empty() {
+            return Ok(Some(0));
+        }
+        match socket::recv(socket.fd(), into) {
+            Ok(n) => {
+                // Less than there was room for is all there is; more is announced by an event. After the end there are
+                // no more events.
+                if n < into.len() && !socket.flags.has(Flags::ENDED) && n > 0 {
+                    socket.flags.clear(Flags::READABLE);
+                }
+                self.stats.reads += 1;
+                self.stats.read_bytes += n as u64;
+                Ok(Some(n))
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                socket.flags.clear(Flags::READABLE);
+                self.stats.reads_in_vain += 1;
+                Ok(None)
+            }
+            Err(e) => self.failed(id, &e),
+        }
+    }
+
+    /// Writes what there is room for; `None` if there is none.
+    #[inline]
+    pub(crate) fn send(&mut self, id: SocketId, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
+        self.write(id, bytes.len(), |socket| socket::send(socket.fd(), bytes))
+    }
+
+    /// As [`KernelLane::send`], for several slices by one system call.
+    pub(crate) fn send_slices(
+        &mut self,
+        id: SocketId,
+        slices: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, SocketError> {
+        let len = slices.iter().take(1024).map(|s| s.len()).sum();
+        self.write(id, len, |socket| socket::send_slices(socket.fd(), slices))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        id: SocketId,
+        len: usize,
+        call: impl FnOnce(&Socket) -> io::Result<usize>,
+    ) -> Result<Option<usize>, SocketError> {
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        if socket.flags.has(Flags::WRITE_SHUT | Flags::CONNECTING) {
+            let shut = socket.flags.has(Flags::WRITE_SHUT);
+            return if shut { Err(SocketError::ShutDown) } else { Ok(None) };
+        }
+        if let Some(failure) = socket.failure {
+            return Err(failure.into());
+        }
+        if len == 0 {
+            return Ok(Some(0));
+        }
+        if !socket.flags.has(Flags::WRITABLE) {
+            return Ok(None);
+        }
+        match call(socket) {
+            Ok(n) => {
+                if n < len && !socket.flags.has(Flags::OVER) {
+                    socket.flags.clear(Flags::WRITABLE);
+                }
+                self.stats.writes += 1;
+                self.stats.written_bytes += n as u64;
+                Ok(Some(n))
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                socket.flags.clear(Flags::WRITABLE);
+                self.stats.writes_in_vain += 1;
+                Ok(None)
+            }
+            Err(e) => self.failed(id, &e),
+        }
+    }
+
+    /// A connection has failed: the kernel says it once, so it is noted here.
+    #[cold]
+    fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
+        let error = errors::connection(e);
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        match error {
+            SocketError::Connection(failure) => {
+                socket.failure = Some(failure);
+                socket.flags.set(Flags::READABLE | Flags::WRITABLE | Flags::ENDED);
+                self.stats.ended_badly += 1;
+            }
+            _ => self.stats.errors += 1,
+        }
+        Err(error)
+    }
+
+    /// Wakes `waker` once when what is waited for may have come; at once if it has.
+    #[inline]
+    pub(crate) fn wake_on(&mut self, id: SocketId, what: Interest, waker: &Waker) -> Result<(), SocketError> {
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        match what {
+            Interest::Read => socket.wait_to_read(waker),
+            Interest::Write => socket.wait_to_write(waker),
+            _ if socket.flags.has(Flags::OVER) => waker.wake_by_ref(),
+            _ => drop(self.closed.insert(id.slot, waker.clone())),
+        }
+        Ok(())
+    }
+
+    /// Whether reading is worth trying.
+    pub(crate) fn is_readable(&self, id: SocketId) -> Result<bool, SocketError> {
+        Ok(self.sockets.get(id).ok_or(SocketError::Closed)?.flags.has(Flags::READABLE))
+    }
+
+    /// Whether the connection is over, both ways, and how, if badly.
+    pub(crate) fn is_over(&mut self, id: SocketId) -> Result<bool, SocketError> {
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        if let Some(failure) = socket.failure {
+            return Err(failure.into());
+        }
+        if socket.flags.has(Flags::FAILED) {
+            waiting_error(socket)?;
+        }
+        Ok(socket.flags.has(Flags::OVER))
+    }
+
+    /// Ends one direction or both.
+    pub(crate) fn shutdown(&mut self, id: SocketId, how: Shutdown) -> Result<(), SocketError> {
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        if matches!(how, Shutdown::Write | Shutdown::Both) {
+            if socket.flags.has(Flags::WRITE_SHUT) && how == Shutdown::Write {
+                return Ok(());
+            }
+            socket.flags.set(Flags::WRITE_SHUT | Flags::WRITABLE);
+            socket.wake(Flags::WRITABLE);
+        }
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            socket.flags.set(Flags::READABLE | Flags::ENDED);
+            socket.wake(Flags::READABLE);
+        }
+        match socket::shutdown(socket.fd(), how) {
+            // It is over already.
+            Err(e) if e.kind() == ErrorKind::NotConnected => Ok(()),
+            done => done.map_err(|e| errors::other(&e)),
+        }
+    }
+
+    /// Resets the connection.
+    pub(crate) fn abort(&mut self, id: SocketId) -> Result<(), SocketError> {
+        let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
+        options::set_reset_on_close(socket.fd(), true).map_err(|e| errors::other(&e))?;
+        self.close(id);
+        Ok(())
+    }
+}
+
+/// Takes the error that the kernel has for a socket, if any.
+fn waiting_error(socket: &mut Socket) -> Result<(), SocketError> {
+    let number = options::get(socket.fd(), Number::ERROR).map_err(|e| errors::other(&e))?;
+    if number == 0 {
+        return Ok(());
+    }
+    let failure: Option<Failure> = errors::failure(number);
+    socket.failure = failure;
+    Err(failure.map_or(SocketError::Kernel(number), Into::into))
+}

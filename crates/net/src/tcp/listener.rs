@@ -1,0 +1,159 @@
+//! Listeners: what the flow hash, or the kernel's, sends to their lane.
+
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use flowlane_rss::Bucket;
+use flowlane_stack::tcp::{ListenOptions, ListenerId};
+
+use super::stream::TcpStream;
+use super::{Id, close};
+use crate::context;
+use crate::runtime::lane_slot::LaneId;
+use crate::runtime::message::SocketHandle;
+use crate::runtime::shared::Shared;
+use crate::socket::SocketError;
+
+/// A listening socket of one lane.
+#[derive(Debug)]
+pub struct TcpListener {
+    lane: LaneId,
+    id: Id<ListenerId>,
+    shared: Arc<Shared>,
+}
+
+impl TcpListener {
+    /// Listens in the lane of the calling task on a port, of one address of ours or of all.
+    ///
+    /// On kernel sockets port 0 takes a free one, which [`TcpListener::local_addr`] tells; the other lanes can then
+    /// listen on that.
+    ///
+    /// # Errors
+    /// [`SocketError::Listen`], or [`SocketError::WrongLane`] outside a lane.
+    pub fn bind(local: Option<IpAddr>, port: u16, options: ListenOptions) -> Result<Self, SocketError> {
+        let (lane, id, shared) = context::with_current(|slot, _, shared| {
+            let id = match &mut slot.kernel {
+                Some(kernel) => Id::Kernel(kernel.listen(local, port, &options)?),
+                None => Id::Stack(slot.lane.tcp_listen(local, port, options)?),
+            };
+            Ok::<_, SocketError>((slot.id, id, shared.clone()))
+        })??;
+        Ok(Self { lane, id, shared })
+    }
+
+    /// Listens in the lane of the calling task if its bucket is one of `buckets`; `None` if it is not. Called in every
+    /// lane of a host, this is a listener bound to chosen buckets.
+    ///
+    /// A connection belongs to the bucket that its flow hash names, whoever listens: a SYN whose hash names another
+    /// bucket meets a lane in which nobody listens and is answered with a reset, like one to a closed port, and counted
+    /// as `no-connection`. It is not handed to a lane that does listen; peers are to be chosen, or the table steered, so
+    /// that they come to the right ones. On kernel sockets the kernel spreads all connections over the lanes that listen.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`]; [`SocketError::NoSuchBucket`] if the host has no such bucket.
+    pub fn bind_in(
+        buckets: &[Bucket],
+        local: Option<IpAddr>,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<Option<Self>, SocketError> {
+        let (here, count) =
+            context::with_current(|slot, _, _| (slot.lane.bucket(), slot.lane.rss().buckets.len()))?;
+        if let Some(beyond) = buckets.iter().find(|b| usize::from(b.0) >= count) {
+            return Err(SocketError::NoSuchBucket(*beyond));
+        }
+        if buckets.contains(&here) { Self::bind(local, port, options).map(Some) } else { Ok(None) }
+    }
+
+    /// Listens on `port` of all our addresses, with the usual options.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn on_port(port: u16) -> Result<Self, SocketError> {
+        Self::bind(None, port, ListenOptions::default())
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn try_accept(&self) -> Result<Option<TcpStream>, SocketError> {
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(id) => Ok(slot.lane.tcp_accept(id)?.map(|a| TcpStream {
+                lane: self.lane,
+                id: Id::Stack(a.id),
+                shared: self.shared.clone(),
+                local: OnceLock::from(a.local),
+                remote: a.remote,
+            })),
+            Id::Kernel(id) => Ok(slot.sockets()?.accept(id)?.map(|(id, remote)| TcpStream {
+                lane: self.lane,
+                id: Id::Kernel(id),
+                shared: self.shared.clone(),
+                local: OnceLock::new(),
+                remote,
+            })),
+        })?
+    }
+
+    /// The address and port listened on; the address is unspecified for a listener on all of ours.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn local_addr(&self) -> Result<SocketAddr, SocketError> {
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(id) => {
+                let (ip, port) = slot.lane.tcp_listens_on(id)?;
+                Ok(SocketAddr::new(ip.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port))
+            }
+            Id::Kernel(id) => slot.sockets()?.local_address(id),
+        })?
+    }
+
+    /// Waits for a connection. One task at a time waits on a listener.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub async fn accept(&self) -> Result<TcpStream, SocketError> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`TcpListener::accept`], for futures written by hand.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<TcpStream, SocketError>> {
+        if let Some(stream) = self.try_accept()? {
+            return Poll::Ready(Ok(stream));
+        }
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(id) => Ok(slot.lane.tcp_wake_on_accept(id, cx.waker())?),
+            Id::Kernel(id) => slot.sockets()?.wake_on_accept(id, cx.waker()),
+        })??;
+        Poll::Pending
+    }
+
+    /// How many connections wait to be accepted, and how many handshakes are under way; the kernel does not tell the
+    /// latter, and is taken to have none.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn backlog(&self) -> Result<(usize, usize), SocketError> {
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(id) => Ok(slot.lane.tcp_backlog(id)?),
+            Id::Kernel(id) => slot.sockets()?.backlog(id),
+        })?
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        let socket = match self.id {
+            Id::Stack(id) => SocketHandle::Listener(id),
+            Id::Kernel(id) => SocketHandle::Kernel(id),
+        };
+        close(self.lane, &self.shared, socket);
+    }
+}

@@ -1,0 +1,1 @@
+//! What only sockets of the kernel have.

@@ -1,0 +1,122 @@
+//! A server and a client in one runtime, joined by a wire in memory or by the loopback of the kernel.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use flowlane::{
+    BucketMap, Builder, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, Toeplitz,
+};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const SERVER: usize = 0;
+pub(crate) const CLIENT: usize = 1;
+/// Lanes of either host.
+pub(crate) const LANES: usize = 4;
+
+/// What joins client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Pair,
+    Kernel(IpAddr),
+}
+
+impl Over {
+    /// Everything there is on this machine.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = vec![Self::Pair, Self::Kernel([127, 0, 0, 1].into())];
+        if std::net::TcpListener::bind("[::1]:0").is_ok() {
+            all.push(Self::Kernel("::1".parse().unwrap()));
+        } else {
+            eprintln!("skipped IPv6, because ::1 cannot be bound");
+        }
+        all
+    }
+
+    /// Where the server is, on a port that nobody has.
+    pub(crate) fn server(self) -> SocketAddr {
+        match self {
+            Self::Pair => "10.0.0.1:7".parse().unwrap(),
+            Self::Kernel(ip) => SocketAddr::new(ip, free_port(ip)),
+        }
+    }
+}
+
+/// A port below those that the kernel gives away by itself.
+pub(crate) fn free_port(ip: IpAddr) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 11_000 + (std::process::id() % 1900) as u16 * 10;
+    for _ in 0..1000 {
+        let port = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)).clamp(1024, 32_000);
+        if std::net::TcpListener::bind((ip, port)).is_ok() && std::net::UdpSocket::bind((ip, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port");
+}
+
+/// Four lanes on so many workers.
+pub(crate) fn rss(workers: usize) -> Arc<Rss> {
+    let (table, map) = (Indirection::new(128, LANES).unwrap(), BucketMap::new(LANES, workers).unwrap());
+    Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, map))
+}
+
+fn on(address: &str) -> Interface {
+    Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
+}
+
+/// What a lane of the client says at its end.
+pub(crate) type Said = mpsc::Receiver<Result<u64, String>>;
+
+/// Runs `server` in every lane of one host and `client` in every lane of the other.
+pub(crate) fn start<S, SR, C, CR>(over: Over, workers: usize, server: S, client: C) -> (Runtime, Said)
+where
+    S: Fn() -> SR + Send + Sync + 'static,
+    SR: Future<Output = ()> + Send + 'static,
+    C: Fn() -> CR + Send + Sync + 'static,
+    CR: Future<Output = Result<u64, String>> + Send + 'static,
+{
+    let mut builder: Builder = Runtime::builder().workers(workers).pin(false).seed(7).frames(32_768);
+    let (say, said) = mpsc::channel();
+    let client = move || {
+        let (client, say) = (client(), say.clone());
+        async move {
+            let _ = say.send(client.await);
+        }
+    };
+    match over {
+        Over::Pair => {
+            builder.host(Host::new("server", rss(workers), server).interface(on("10.0.0.1/24")));
+            builder.host(Host::new("client", rss(workers), client).interface(on("10.0.0.2/24")));
+            builder.pair((SERVER, 0), (CLIENT, 0), PairConfig::default());
+        }
+        Over::Kernel(_) => {
+            builder.host(Host::kernel("server", rss(workers), server));
+            builder.host(Host::kernel("client", rss(workers), client));
+        }
+    }
+    (builder.start().unwrap(), said)
+}
+
+/// Waits until every lane of the client has said the same.
+pub(crate) fn finish(runtime: &Runtime, said: &Said, each: u64) {
+    for _ in 0..LANES {
+        match said.recv_timeout(PATIENCE) {
+            Ok(result) => assert_eq!(result, Ok(each)),
+            Err(e) => panic!("{e}\n{:#?}", runtime.handle().report()),
+        }
+    }
+}
+
+/// A stream of bytes that anyone can tell apart from any other order of them.
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl Bytes {
+    pub(crate) fn fill(&mut self, into: &mut [u8]) {
+        for b in into {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *b = (self.0 >> 56) as u8;
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The memory of a lane's buffers: who may have some, who waits for it, and who is told when there is some again.
+//!
+//! Send buffers are bytes of their own, receive buffers are the worker's frames. Two bounds hold, `max_memory` for both
+//! and a share of the frames for the latter, since a worker without frames cannot receive anything at all. A write that
+//! finds no memory waits for the event that frees some, in turn; it is not tried again before.
+
+use super::Tcp;
+use super::connection::Connection;
+use super::lane::Core;
+use super::table::ConnId;
+use crate::packet::Cx;
+
+/// Memory that must be free for one of those who wait: the smallest send buffer, and as much again.
+const PORTION: usize = 4096;
+
+impl Core {
+    /// Nothing may be promised any more: the buffers hold all they may, or so many of the worker's frames are in use that
+    /// what is left must keep the links going.
+    #[inline]
+    pub(crate) fn is_full(&self, cx: &Cx<'_>) -> bool {
+        self.memory >= self.config.max_memory || frames_left(cx, 8)
+    }
+
+    /// Buffers do not grow any more.
+    #[inline]
+    pub(crate) fn is_scarce(&self, cx: &Cx<'_>) -> bool {
+        self.memory >= self.config.max_memory / 2 || frames_left(cx, 2)
+    }
+
+    /// Waits for memory.
+    fn starve(&mut self, c: &mut Connection) {
+        self.stats.memory_waits += 1;
+        c.starved = true;
+        if !c.in_starved {
+            c.in_starved = true;
+            self.starved.push_back(c.id);
+        }
+    }
+}
+
+/// Whether less than one frame in `share` of the worker's is free.
+#[inline]
+fn frames_left(cx: &Cx<'_>, share: usize) -> bool {
+    let memory = cx.frames.memory();
+    cx.frames.free() * share * memory.homes() < memory.count()
+}
+
+impl Connection {
+    /// Puts as many bytes into the send buffer as the lane has memory for; how many.
+    pub(crate) fn take_for_sending(&mut self, core: &mut Core, bytes: &[u8]) -> usize {
+        if bytes.is_empty() {
+            return 0;
+        }
+        let mut tx = match self.tx.take() {
+            Some(tx) => tx,
+            None => core.flight(),
+        };
+        let most = core.config.max_memory;
+        let idle = tx.data.is_empty() && tx.sent.is_empty();
+        let mut taken = bytes.len();
+        if core.memory + tx.data.capacity_with(taken) - tx.data.capacity() > most {
+            // What fits without more.
+            taken =
+                if idle && core.memory > most { 0 } else { taken.min(tx.data.capacity() - tx.data.len()) };
+        }
+        if taken == 0 {
+            if idle {
+                core.give_flight(tx);
+            } else {
+                self.tx = Some(tx);
+            }
+            core.starve(self);
+            return 0;
+        }
+        core.memory += tx.data.capacity_with(taken) - tx.data.capacity();
+        tx.data.push(&bytes[..taken]);
+        self.tx = Some(tx);
+        self.starved = false;
+        self.push_seq = self.data_seq() + self.buffered();
+        taken
+    }
+}
+
+impl Tcp {
+    /// Wakes those who wait for memory, in turn, as far as there is some.
+    #[inline]
+    pub(crate) fn feed_starved(&mut self) {
+        if !self.core.starved.is_empty() {
+            self.feed();
+        }
+    }
+
+    #[cold]
+    fn feed(&mut self) {
+        let core = &mut self.core;
+        let most = core.config.max_memory;
+        let mut free = (most - most / 8).saturating_sub(core.memory);
+        // Those that have gone, or got room of their own meanwhile, leave the list when they come to its front, and when
+        // it has grown for their sake.
+        if core.starved.len() > 2 * self.connections.len() + 64 {
+            let connections = &self.connections;
+            core.starved.retain(|id: &ConnId| connections.get(*id).is_some());
+        }
+        while let Some(&id) = core.starved.front() {
+            if let Some(c) = self.connections.get_mut(id) {
+                if c.starved && free < PORTION {
+                    return;
+                }
+                c.in_starved = false;
+                if core::mem::take(&mut c.starved) {
+                    free -= PORTION;
+                    c.wake_write();
+                }
+            }
+            core.starved.pop_front();
+        }
+    }
+}

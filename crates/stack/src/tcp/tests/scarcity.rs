@@ -1,0 +1,93 @@
+//! Lanes whose buffers are full: who waits is woken by an event, in turn, and nobody is forgotten.
+
+use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Wake, Waker};
+
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Two connections; the first fills the lane's memory, and the peer acknowledges nothing.
+fn full_lane() -> (Scene, ConnId, ConnId) {
+    let config = TcpConfig { max_memory: 16 << 10, ..Scene::config() };
+    let mut s = Scene::established(config);
+    let first = s.id.unwrap();
+    s.peer_port += 1;
+    s.iss = None;
+    send!(s, 20, "S 0:0(0) win 65000 <mss 1000,sackOK,wscale 0>");
+    recv!(s, 20, "S. 0:0(0) ack 1");
+    send!(s, 30, ". 1:1(0) ack 1 win 65000");
+    s.accept();
+    let second = s.id.unwrap();
+    let mut taken = 0;
+    while let Ok(n) = s.with(|tcp, cx| tcp.send(cx, first, &[0; 1000])) {
+        taken += n;
+    }
+    assert_eq!(taken, 16 << 10, "the last write fills what there is");
+    assert_eq!(s.tcp.buffer_memory(), 16 << 10);
+    (s, first, second)
+}
+
+#[test]
+fn a_writer_without_memory_sleeps_until_there_is_some() {
+    let (mut s, first, second) = full_lane();
+    assert_eq!(s.with(|tcp, cx| tcp.send(cx, second, b"x")), Err(SendError::WouldBlock));
+    assert!(!s.tcp.readiness(second).unwrap().writable, "nothing to try for");
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(count.clone());
+    s.tcp.register(second, Interest::Write, &waker).unwrap();
+    // Whatever else happens to the lane, it sleeps.
+    for _ in 0..10 {
+        let _ = s.with(|tcp, cx| tcp.send(cx, first, b"x"));
+        s.now += Duration::from_millis(1);
+        s.with(Tcp::on_timer);
+    }
+    assert_eq!(count.0.load(Ordering::Relaxed), 0, "not retried every turn");
+    assert!(s.tcp.stats().memory_waits >= 2);
+    // The first gives its memory back.
+    s.with(|tcp, cx| tcp.abort(cx, first)).unwrap();
+    assert_eq!(count.0.load(Ordering::Relaxed), 1, "woken by that");
+    assert!(s.tcp.readiness(second).unwrap().writable);
+    assert_eq!(s.with(|tcp, cx| tcp.send(cx, second, b"x")), Ok(1));
+}
+
+/// A list of those who wait does not grow with the times that they wait, nor with those who left.
+#[test]
+fn waiting_again_and_leaving_cost_nothing() {
+    let (mut s, first, second) = full_lane();
+    for _ in 0..1000 {
+        assert_eq!(s.with(|tcp, cx| tcp.send(cx, second, b"x")), Err(SendError::WouldBlock));
+        let _ = s.with(|tcp, cx| tcp.send(cx, first, b"x"));
+    }
+    assert_eq!(s.tcp.starved_for_test(), 2);
+    s.with(|tcp, cx| tcp.abort(cx, second)).unwrap();
+    s.with(|tcp, cx| tcp.abort(cx, first)).unwrap();
+    assert_eq!((s.tcp.starved_for_test(), s.tcp.buffer_memory()), (0, 0));
+}
+
+/// Received data may not take the last frames of a worker: the window is not opened any more, and what comes early is
+/// dropped under its name.
+#[test]
+fn frames_are_kept_for_the_links() {
+    let mut s = Scene::established(Scene::config());
+    let hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
+    send!(s, 20, ". 5001:5101(100) ack 1");
+    assert_eq!(s.dropped(DropReason::LaneMemory), 1);
+    s.heard.clear();
+    let before = s.info();
+    send!(s, 21, ". 1:1001(1000) ack 1");
+    s.expect_read(1000);
+    // Windows are shown in units of 128 bytes here.
+    assert!(s.info().rcv_wnd < before.rcv_wnd - 1000 + 128, "what was promised holds, and no more");
+    drop(hoard);
+    s.heard.clear();
+    send!(s, 22, ". 5001:5101(100) ack 1");
+    assert_eq!(s.dropped(DropReason::LaneMemory), 1);
+}

@@ -1,0 +1,292 @@
+//! How a segment finds its connection: from a four-tuple to a slot.
+//!
+//! The table is made of cache lines of seven keys, so that finding a connection among a million costs one miss of the
+//! cache, not one for a tag and one for an entry. A key that finds its line full goes to the next, and every line counts
+//! the keys that went past it: a search ends at the first line that none did.
+//!
+//! ```text
+//!   hash ──▶ line  ┌ hash × 7 │ went past │ slot × 7 ┐ ──▶ next line, if any went past
+//! ```
+//!
+//! It keeps 32 bits of the hash beside the slot, so that growing does not touch the connections, and it is keyed with a
+//! secret of the lane, since the RSS key may be public. It grows a little with each insertion, never all at once: the old
+//! table is emptied line by line while both are searched.
+
+use super::table::Tuple;
+use core::hash::BuildHasher;
+use flowlane_sys::prefetch::{prefer_huge_pages, prefetch};
+use foldhash::fast::FixedState;
+
+/// What a four-tuple leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A connection's slot.
+    Connection(u32),
+    /// A TIME-WAIT record's slot.
+    TimeWait(u32),
+}
+
+/// The top bit of a kept slot says TIME-WAIT.
+const TIME_WAIT: u32 = 1 << 31;
+const EMPTY: u32 = u32::MAX;
+const KEYS: usize = 7;
+/// Lines of the old table emptied with each insertion: it is gone long before the new one is full.
+const MOVED: usize = 2;
+
+fn unpacked(slot: u32) -> Found {
+    if slot & TIME_WAIT == 0 { Found::Connection(slot) } else { Found::TimeWait(slot & !TIME_WAIT) }
+}
+
+fn packed(found: Found) -> u32 {
+    match found {
+        Found::Connection(slot) => slot,
+        Found::TimeWait(slot) => slot | TIME_WAIT,
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Line {
+    hashes: [u32; KEYS],
+    /// Keys that found this line full, or one before it, and went on.
+    past: u32,
+    slots: [u32; KEYS],
+}
+
+const NO_KEYS: Line = Line { hashes: [0; KEYS], past: 0, slots: [EMPTY; KEYS] };
+
+/// Lines, as many as a power of two, or none.
+#[derive(Debug, Default)]
+struct Lines {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl Lines {
+    fn new(lines: usize) -> Self {
+        let mut all = Vec::with_capacity(lines);
+        prefer_huge_pages(&mut all);
+        all.resize(lines, NO_KEYS);
+        Self { lines: all, len: 0 }
+    }
+
+    /// The line in which a search for `hash` begins. There is one.
+    #[inline]
+    fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.lines.len() - 1)
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, is: &mut impl FnMut(Found) -> bool) -> Option<Found> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut at = self.home(hash);
+        for _ in 0..self.lines.len() {
+            let line = &self.lines[at];
+            for (key, &slot) in line.hashes.iter().zip(&line.slots) {
+                if *key == hash && slot != EMPTY && is(unpacked(slot)) {
+                    return Some(unpacked(slot));
+                }
+            }
+            if line.past == 0 {
+                return None;
+            }
+            at = (at + 1) & (self.lines.len() - 1);
+        }
+        None
+    }
+
+    /// There is room.
+    fn insert(&mut self, hash: u32, slot: u32) {
+        let mut at = self.home(hash);
+        for _ in 0..self.lines.len() {
+            let line = &mut self.lines[at];
+            if let Some(free) = line.slots.iter().position(|slot| *slot == EMPTY) {
+                (line.hashes[free], line.slots[free]) = (hash, slot);
+                self.len += 1;
+                return;
+            }
+            line.past += 1;
+            at = (at + 1) & (self.lines.len() - 1);
+        }
+        debug_assert!(false, "a full table");
+    }
+
+    fn remove(&mut self, hash: u32, slot: u32) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let home = self.home(hash);
+        let mask = self.lines.len() - 1;
+        for distance in 0..self.lines.len() {
+            let line = &mut self.lines[(home + distance) & mask];
+            if let Some(n) = line.slots.iter().position(|s| *s == slot) {
+                line.slots[n] = EMPTY;
+                for passed in 0..distance {
+                    self.lines[(home + passed) & mask].past -= 1;
+                }
+                self.len -= 1;
+                return true;
+            }
+            if line.past == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Whether another key keeps searches short.
+    fn has_room(&self) -> bool {
+        self.len < self.lines.len() * KEYS * 3 / 4
+    }
+}
+
+/// From a four-tuple to a slot.
+#[derive(Debug)]
+pub(crate) struct TupleTable {
+    now: Lines,
+    /// What is left of the table before it grew, and how many of its lines, from the front, are empty.
+    old: Lines,
+    emptied: usize,
+    hasher: FixedState,
+}
+
+impl TupleTable {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { now: Lines::default(), old: Lines::default(), emptied: 0, hasher: FixedState::with_seed(seed) }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, tuple: &Tuple) -> u32 {
+        let hash = self.hasher.hash_one(tuple);
+        (hash ^ hash >> 32) as u32
+    }
+
+    /// Asks for the memory that a search for `hash` looks at first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        if let Some(line) = self.now.lines.get(self.now.lines.len().wrapping_sub(1) & hash as usize) {
+            prefetch(line);
+        }
+    }
+
+    /// Looks `hash` up; `is` says whether a candidate really is the one.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, mut is: impl FnMut(Found) -> bool) -> Option<Found> {
+        let found = self.now.find(hash, &mut is);
+        if found.is_none() && self.old.len > 0 { self.old.find(hash, &mut is) } else { found }
+    }
+
+    pub(crate) fn insert(&mut self, hash: u32, found: Found) {
+        if !self.now.has_room() {
+            self.grow();
+        }
+        self.move_some(MOVED);
+        self.now.insert(hash, packed(found));
+    }
+
+    pub(crate) fn remove(&mut self, hash: u32, found: Found) {
+        let slot = packed(found);
+        if !self.now.remove(hash, slot) {
+            self.old.remove(hash, slot);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        // Whatever is left of the one before.
+        self.move_some(usize::MAX);
+        let lines = (self.now.lines.len() * 2).max(1);
+        self.old = core::mem::replace(&mut self.now, Lines::new(lines));
+        self.emptied = 0;
+    }
+
+    /// Moves the keys of `lines` lines of the old table.
+    fn move_some(&mut self, lines: usize) {
+        for _ in 0..lines {
+            if self.old.len == 0 {
+                if !self.old.lines.is_empty() {
+                    self.old = Lines::default();
+                }
+                return;
+            }
+            let Some(line) = self.old.lines.get(self.emptied).copied() else { return };
+            for (hash, slot) in line.hashes.into_iter().zip(line.slots).filter(|(_, slot)| *slot != EMPTY) {
+                self.old.remove(hash, slot);
+                self.now.insert(hash, slot);
+            }
+            self.emptied += 1;
+        }
+    }
+
+    /// Bytes the table holds.
+    #[cfg(test)]
+    pub(crate) fn allocated(&self) -> usize {
+        (self.now.lines.capacity() + self.old.lines.capacity()) * size_of::<Line>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_line_is_a_line() {
+        assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
+    }
+
+    /// Insertions and removals at random, hashes that crowd into few lines, against a map.
+    #[test]
+    fn agrees_with_a_map() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let mut table = TupleTable::new(1);
+            let mut map: HashMap<u32, u32> = HashMap::new();
+            // From no collisions to all.
+            let mask = [u32::MAX, 0xffff, 0xff, 7][seed as usize % 4];
+            for round in 0..4000u32 {
+                let slot = rng.below(600);
+                let found = if slot % 3 == 0 { Found::TimeWait(slot) } else { Found::Connection(slot) };
+                match map.remove(&slot) {
+                    Some(hash) => table.remove(hash, found),
+                    None => {
+                        let hash = rng.next_u32() & mask;
+                        table.insert(hash, found);
+                        map.insert(slot, hash);
+                    }
+                }
+                assert_eq!(table.now.len + table.old.len, map.len(), "seed {seed}");
+                let slot = rng.below(600);
+                let wanted = if slot % 3 == 0 { Found::TimeWait(slot) } else { Found::Connection(slot) };
+                let hash = map.get(&slot).copied();
+                let got = table.find(hash.unwrap_or(round & mask), |found| found == wanted);
+                assert_eq!(got, hash.map(|_| wanted), "seed {seed}");
+            }
+            for (slot, hash) in map {
+                let found = if slot % 3 == 0 { Found::TimeWait(slot) } else { Found::Connection(slot) };
+                table.remove(hash, found);
+            }
+            assert_eq!(table.now.len + table.old.len, 0);
+            let past = |lines: &Lines| lines.lines.iter().map(|l| l.past).sum::<u32>();
+            assert_eq!(past(&table.now) + past(&table.old), 0, "nobody is past any more");
+        }
+    }
+
+    /// No single insertion moves more than a few lines.
+    #[test]
+    fn growing_is_spread_out() {
+        let mut table = TupleTable::new(1);
+        let mut rng = Rng::new(1);
+        for slot in 0..200_000 {
+            let before = table.old.len;
+            table.insert(rng.next_u32(), Found::Connection(slot));
+            let grew = before == 0;
+            assert!(grew || before - table.old.len <= MOVED * KEYS, "slot {slot}: {before}");
+        }
+        let each = table.allocated() as f64 / 200_000.0;
+        assert!(each < 26.0, "{each} bytes each");
+    }
+}

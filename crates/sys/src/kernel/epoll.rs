@@ -1,0 +1,231 @@
+//! Readiness by `epoll(7)`, edge-triggered: a socket is registered once with everything it may ever want.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// An epoll instance.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+/// What happened to one descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The number it was registered with.
+    pub token: u64,
+    bits: u32,
+}
+
+impl Event {
+    /// A read will not wait: data, a connection, the end of the stream or an error.
+    #[inline]
+    #[must_use]
+    pub fn readable(self) -> bool {
+        self.bits
+            & (libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32
+            != 0
+    }
+
+    /// A write will not wait: room, or an error.
+    #[inline]
+    #[must_use]
+    pub fn writable(self) -> bool {
+        self.bits & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// The peer sends no more, or the connection is over.
+    #[inline]
+    #[must_use]
+    pub fn ended(self) -> bool {
+        self.bits & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// Both directions are over.
+    #[inline]
+    #[must_use]
+    pub fn over(self) -> bool {
+        self.bits & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// There is an error to be asked for.
+    #[inline]
+    #[must_use]
+    pub fn failed(self) -> bool {
+        self.bits & libc::EPOLLERR as u32 != 0
+    }
+}
+
+/// Room for a batch of events.
+pub struct Events {
+    room: Vec<libc::epoll_event>,
+    filled: usize,
+}
+
+impl Events {
+    /// Room for `count` events, at least one.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self { room: vec![libc::epoll_event { events: 0, u64: 0 }; count.max(1)], filled: 0 }
+    }
+
+    /// How many the last wait brought.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Whether the last wait brought none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// One of them.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Event> {
+        let event = self.room.get(..self.filled)?.get(index)?;
+        Some(Event { token: event.u64, bits: event.events })
+    }
+
+    /// Forgets them.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.filled = 0;
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("room", &self.room.len()).field("filled", &self.filled).finish()
+    }
+}
+
+/// Seconds and nanoseconds, 64 bits each on every machine.
+#[repr(C)]
+struct KernelTimespec {
+    sec: i64,
+    nsec: i64,
+}
+
+impl Epoll {
+    /// A new instance.
+    ///
+    /// # Errors
+    /// Too many descriptors are open.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.
+        unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { fd: OwnedFd::from_raw_fd(fd) }) }
+        }
+    }
+
+    /// Registers a socket for everything, edge-triggered. What is ready now is reported by the next wait.
+    ///
+    /// # Errors
+    /// The kernel's: no memory, too many registrations (`/proc/sys/fs/epoll/max_user_watches`).
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let all = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.control(libc::EPOLL_CTL_ADD, fd, all as u32, token)
+    }
+
+    /// Registers a descriptor that makes itself heard for as long as it can be read.
+    ///
+    /// # Errors
+    /// As [`Epoll::add`].
+    pub fn add_level(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, token)
+    }
+
+    /// Takes a descriptor out. Closing it does as much.
+    ///
+    /// # Errors
+    /// It was not registered.
+    pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, 0)
+    }
+
+    fn control(&self, what: i32, fd: BorrowedFd<'_>, events: u32, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
+        // SAFETY: the event is valid for the call and only read.
+        let done = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd.as_raw_fd(), &raw mut event) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Waits for events, no longer than `timeout`, to the nanosecond where the kernel can (Linux 5.11); `None` waits for
+    /// ever. Returns how many came; a signal counts as a timeout.
+    ///
+    /// # Errors
+    /// None is expected of a valid instance.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
+        events.filled = 0;
+        let n = match timeout {
+            None => self.wait_millis(events, -1),
+            Some(Duration::ZERO) => self.wait_millis(events, 0),
+            Some(timeout) => self.wait_exactly(events, timeout),
+        };
+        match n {
+            Ok(n) => {
+                events.filled = n;
+                Ok(n)
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn wait_millis(&self, events: &mut Events, millis: i32) -> io::Result<usize> {
+        let room = &mut events.room;
+        // SAFETY: the kernel writes at most as many events as there is room for.
+        let n =
+            unsafe { libc::epoll_wait(self.fd.as_raw_fd(), room.as_mut_ptr(), room.len() as i32, millis) };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    }
+
+    fn wait_exactly(&self, events: &mut Events, timeout: Duration) -> io::Result<usize> {
+        static MISSING: AtomicBool = AtomicBool::new(false);
+        if !MISSING.load(Ordering::Relaxed) {
+            let time = KernelTimespec {
+                sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+                nsec: i64::from(timeout.subsec_nanos()),
+            };
+            let room = &mut events.room;
+            // SAFETY: the kernel writes at most as many events as there is room for, and reads the time; no signal mask.
+            let n = unsafe {
+                libc::syscall(
+                    libc::SYS_epoll_pwait2,
+                    self.fd.as_raw_fd(),
+                    room.as_mut_ptr(),
+                    room.len() as libc::c_int,
+                    &raw const time,
+                    std::ptr::null::<libc::sigset_t>(),
+                    0usize,
+                )
+            };
+            if n >= 0 {
+                return Ok(n as usize);
+            }
+            let e = io::Error::last_os_error();
+            if e.raw_os_error() != Some(libc::ENOSYS) {
+                return Err(e);
+            }
+            MISSING.store(true, Ordering::Relaxed);
+        }
+        // An older kernel: `ppoll` is as exact, at the price of a second call.
+        let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        crate::poll::wait_readable(&[self.fd.as_fd()], Some(ns))?;
+        self.wait_millis(events, 0)
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,240 @@
+//! Socket options whose value is a number, the few that are not, and `TCP_INFO`.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// An option whose value is a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number {
+    level: libc::c_int,
+    name: libc::c_int,
+}
+
+macro_rules! numbers {
+    ($($(#[doc = $doc:literal])+ $name:ident = $level:ident, $option:ident;)+) => {
+        impl Number {
+            $($(#[doc = $doc])+ pub const $name: Self = Self { level: libc::$level, name: libc::$option };)+
+        }
+    };
+}
+
+numbers! {
+    /// Several sockets may listen on one address.
+    REUSE_PORT = SOL_SOCKET, SO_REUSEPORT;
+    /// An address may be bound that was in use a moment ago.
+    REUSE_ADDRESS = SOL_SOCKET, SO_REUSEADDR;
+    /// An IPv6 socket does not serve IPv4.
+    V6_ONLY = IPPROTO_IPV6, IPV6_V6ONLY;
+    /// `bind` of an address leaves the port to `connect`, which then needs to differ in the peer only.
+    BIND_ADDRESS_NO_PORT = IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT;
+    /// The error that waits; asking takes it.
+    ERROR = SOL_SOCKET, SO_ERROR;
+    /// Silent peers are probed.
+    KEEPALIVE = SOL_SOCKET, SO_KEEPALIVE;
+    /// Bytes of receive buffer; the kernel doubles what it is given.
+    RECEIVE_BUFFER = SOL_SOCKET, SO_RCVBUF;
+    /// Bytes of send buffer; the kernel doubles what it is given.
+    SEND_BUFFER = SOL_SOCKET, SO_SNDBUF;
+    /// Small segments are sent at once.
+    NO_DELAY = IPPROTO_TCP, TCP_NODELAY;
+    /// Only full segments are sent.
+    CORK = IPPROTO_TCP, TCP_CORK;
+    /// Seconds of silence before the first probe.
+    KEEPALIVE_IDLE = IPPROTO_TCP, TCP_KEEPIDLE;
+    /// Seconds between probes.
+    KEEPALIVE_INTERVAL = IPPROTO_TCP, TCP_KEEPINTVL;
+    /// Unanswered probes before the end.
+    KEEPALIVE_PROBES = IPPROTO_TCP, TCP_KEEPCNT;
+    /// Milliseconds that data may stay unacknowledged.
+    USER_TIMEOUT = IPPROTO_TCP, TCP_USER_TIMEOUT;
+    /// Seconds in FIN-WAIT-2.
+    LINGER2 = IPPROTO_TCP, TCP_LINGER2;
+    /// Largest segment.
+    MAX_SEGMENT = IPPROTO_TCP, TCP_MAXSEG;
+    /// A SYN is sent again so often.
+    SYN_RETRIES = IPPROTO_TCP, TCP_SYNCNT;
+    /// Type of service of IPv4.
+    TOS = IPPROTO_IP, IP_TOS;
+    /// Traffic class of IPv6.
+    TRAFFIC_CLASS = IPPROTO_IPV6, IPV6_TCLASS;
+    /// The address a datagram came to is told, IPv4.
+    PACKET_INFO = IPPROTO_IP, IP_PKTINFO;
+    /// The address a datagram came to is told, IPv6.
+    PACKET_INFO_6 = IPPROTO_IPV6, IPV6_RECVPKTINFO;
+}
+
+/// Sets an option.
+///
+/// # Errors
+/// The kernel's.
+pub fn set(fd: BorrowedFd<'_>, option: Number, value: i32) -> io::Result<()> {
+    raw_set(fd, option.level, option.name, &value.to_ne_bytes())
+}
+
+/// Reads an option.
+///
+/// # Errors
+/// The kernel's.
+pub fn get(fd: BorrowedFd<'_>, option: Number) -> io::Result<i32> {
+    let mut value = [0; 4];
+    let len = raw_get(fd, option.level, option.name, &mut value)?;
+    // Some are a single byte if asked so; never shorter.
+    if len < 4 {
+        return Ok(i32::from(value[0]));
+    }
+    Ok(i32::from_ne_bytes(value))
+}
+
+/// Closing resets the connection instead of ending it (`SO_LINGER` of zero), or no more.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_reset_on_close(fd: BorrowedFd<'_>, reset: bool) -> io::Result<()> {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&i32::from(reset).to_ne_bytes());
+    raw_set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value)
+}
+
+/// Whether closing resets the connection.
+///
+/// # Errors
+/// The kernel's.
+pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut value = [0; 8];
+    raw_get(fd, libc::SOL_SOCKET, libc::SO_LINGER, &mut value)?;
+    Ok(value[..4] != [0; 4])
+}
+
+/// Chooses the congestion control by its name (`reno`, `cubic`).
+///
+/// # Errors
+/// The kernel's; `NotFound` if it has none of that name.
+pub fn set_congestion(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    raw_set(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// Name of the congestion control.
+///
+/// # Errors
+/// The kernel's.
+pub fn congestion(fd: BorrowedFd<'_>) -> io::Result<String> {
+    let mut name = [0; 16];
+    let len = raw_get(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+    let name = &name[..len.min(16)];
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+fn raw_set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    let len = value.len() as libc::socklen_t;
+    // SAFETY: the value is valid for the call and only read.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), len) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn raw_get(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::Result<usize> {
+    let mut len = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes.
+    let done =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
+}
+
+/// A connection as the kernel sees it (`TCP_INFO`). Times are in microseconds; what an old kernel does not tell is zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// State, by the kernel's number: 1 is ESTABLISHED.
+    pub state: u8,
+    /// Probes that were not answered.
+    pub probes: u8,
+    /// Timeouts in a row.
+    pub backoff: u8,
+    /// Agreed options: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN.
+    pub options: u8,
+    /// Shift of the windows the peer sends, and of ours.
+    pub scales: (u8, u8),
+    /// Retransmission timeout.
+    pub rto: u32,
+    /// Segment size we send.
+    pub snd_mss: u32,
+    /// Segment size we receive.
+    pub rcv_mss: u32,
+    /// Segments not acknowledged; of a listener, connections waiting to be accepted.
+    pub unacked: u32,
+    /// Segments selectively acknowledged; of a listener, its backlog.
+    pub sacked: u32,
+    /// Segments deemed lost.
+    pub lost: u32,
+    /// Segments sent again and not acknowledged.
+    pub retrans: u32,
+    /// Path MTU.
+    pub pmtu: u32,
+    /// Smoothed round-trip time.
+    pub rtt: u32,
+    /// Its variance.
+    pub rtt_var: u32,
+    /// Slow-start threshold, segments.
+    pub ssthresh: u32,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// Receive buffer as it tuned itself, bytes.
+    pub rcv_space: u32,
+    /// Segments sent again since the beginning.
+    pub total_retrans: u32,
+    /// Bytes written and not sent.
+    pub not_sent: u32,
+    /// Least round-trip time of the last minutes.
+    pub min_rtt: u32,
+    /// The peer's window, bytes.
+    pub snd_wnd: u32,
+    /// Congestion state: 3 and above repair losses.
+    pub ca_state: u8,
+}
+
+/// Offsets in the kernel's structure (`linux/tcp.h`), which only ever grows.
+mod at {
+    pub(super) const FIRST_WORD: usize = 8;
+    pub(super) const NOT_SENT: usize = 144;
+    pub(super) const MIN_RTT: usize = 148;
+    pub(super) const SND_WND: usize = 228;
+    pub(super) const END: usize = 232;
+}
+
+/// Asks for a connection's state.
+///
+/// # Errors
+/// The kernel's.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut bytes = [0u8; at::END];
+    raw_get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    let at = |i: usize| u32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+    let word = |i: usize| at(at::FIRST_WORD + 4 * i);
+    // Two bit fields of four; which comes first follows the byte order.
+    let (low, high) = (bytes[6] & 15, bytes[6] >> 4);
+    let scales = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
+    Ok(TcpInfo {
+        state: bytes[0],
+        ca_state: bytes[1],
+        probes: bytes[3],
+        backoff: bytes[4],
+        options: bytes[5],
+        scales,
+        rto: word(0),
+        snd_mss: word(2),
+        rcv_mss: word(3),
+        unacked: word(4),
+        sacked: word(5),
+        lost: word(6),
+        retrans: word(7),
+        pmtu: word(13),
+        rtt: word(15),
+        rtt_var: word(16),
+        ssthresh: word(17),
+        cwnd: word(18),
+        rcv_space: word(22),
+        total_retrans: word(23),
+        not_sent: at(at::NOT_SENT),
+        min_rtt: at(at::MIN_RTT),
+        snd_wnd: at(at::SND_WND),
+    })
+}

@@ -1,0 +1,163 @@
+//! Sockets that never block: one function for each system call.
+
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::address::Address;
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn length(result: isize) -> io::Result<usize> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+fn open(v4: bool, kind: i32) -> io::Result<OwnedFd> {
+    let family = if v4 { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.
+    unsafe {
+        let fd = libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// A TCP socket of a family.
+///
+/// # Errors
+/// The kernel's.
+pub fn tcp(v4: bool) -> io::Result<OwnedFd> {
+    open(v4, libc::SOCK_STREAM)
+}
+
+/// A UDP socket of a family.
+///
+/// # Errors
+/// The kernel's.
+pub fn udp(v4: bool) -> io::Result<OwnedFd> {
+    open(v4, libc::SOCK_DGRAM)
+}
+
+/// Gives a socket its local address.
+///
+/// # Errors
+/// The kernel's.
+pub fn bind(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let address = Address::new(address);
+    // SAFETY: the address is valid for the call and only read.
+    check(unsafe { libc::bind(fd.as_raw_fd(), address.as_ptr(), address.len()) })
+}
+
+/// Makes a socket listen. The kernel has an upper bound of its own for `backlog` (`net.core.somaxconn`).
+///
+/// # Errors
+/// The kernel's.
+pub fn listen(fd: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::listen(fd.as_raw_fd(), i32::try_from(backlog).unwrap_or(i32::MAX)) })
+}
+
+/// Takes the next connection of a listening socket, and the address of its peer.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` if there is none.
+pub fn accept(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let mut peer = Address::room();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let address = peer.as_mut_ptr();
+    let len: *mut libc::socklen_t = peer.len_mut();
+    // SAFETY: the kernel writes at most `len` bytes of address; a non-negative result is a descriptor that is ours alone.
+    unsafe {
+        let new = libc::accept4(fd.as_raw_fd(), address, len, flags);
+        if new < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(new), peer.get()))
+    }
+}
+
+/// Begins to connect. `true`: it is connected already; `false`: it will be known when the socket is writable.
+///
+/// # Errors
+/// The kernel's.
+pub fn connect(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<bool> {
+    let address = Address::new(address);
+    // SAFETY: the address is valid for the call and only read.
+    match check(unsafe { libc::connect(fd.as_raw_fd(), address.as_ptr(), address.len()) }) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// The address a socket is bound to.
+///
+/// # Errors
+/// The kernel's.
+pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut address = Address::room();
+    let (room, len) = (address.as_mut_ptr(), &raw mut *address.len_mut());
+    // SAFETY: the kernel writes at most `len` bytes of address.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), room, len) })?;
+    Ok(address.get())
+}
+
+/// Sends bytes; how many were taken. Never raises `SIGPIPE`.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` if there is no room.
+#[inline]
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the bytes are valid for the call and only read.
+    length(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
+}
+
+/// Sends several slices, in order, by one call; how many bytes were taken.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_slices(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    // What one call takes at most (`UIO_MAXIOV`).
+    let slices = &slices[..slices.len().min(1024)];
+    // SAFETY: all zeros is a valid value of this plain C structure.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = slices.as_ptr().cast_mut().cast();
+    header.msg_iovlen = slices.len() as _;
+    // SAFETY: an `IoSlice` is laid out as an `iovec`, as its documentation promises; the kernel only reads.
+    length(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })
+}
+
+/// Receives bytes; 0 is the end of the stream.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` if there are none.
+#[inline]
+pub fn recv(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most as many bytes as `into` holds.
+    length(unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) })
+}
+
+/// Ends one direction or both.
+///
+/// # Errors
+/// The kernel's; `NotConnected` when the connection is over.
+pub fn shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
+    let how = match how {
+        Shutdown::Read => libc::SHUT_RD,
+        Shutdown::Write => libc::SHUT_WR,
+        Shutdown::Both => libc::SHUT_RDWR,
+    };
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::shutdown(fd.as_raw_fd(), how) })
+}
+
+/// The errors that sockets are known by.
+#[allow(missing_docs, reason = "the names are the kernel's, described in errno(3)")]
+pub mod errno {
+    pub use libc::{
+        EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, ECONNABORTED, ECONNREFUSED, ECONNRESET,
+        EHOSTDOWN, EHOSTUNREACH, EINTR, EINVAL, EMFILE, EMSGSIZE, ENETDOWN, ENETUNREACH, ENFILE, ENOBUFS,
+        ENOTCONN, EPERM, EPIPE, EPROTO, ETIMEDOUT,
+    };
+}
