@@ -373,3 +373,16 @@ enum Step {
     Wait,
     End(Outcome),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // And it has nothing on the heap: its buffers are empty and its job is none.
+        let size = size_of::<Connection>();
+        println!("{size} bytes");
+        assert!(size <= 512, "{size} bytes");
+    }
+}

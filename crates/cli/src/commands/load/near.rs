@@ -18,6 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::link::{LinkSpec, give_up_privileges};
+use crate::reassembly::Limits;
 use crate::steering;
 use crate::tunnel::TunnelSpec;
 
@@ -38,6 +39,9 @@ pub(super) struct Near {
     /// addr (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
+    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    #[arg(long, value_name = "LIMITS")]
+    reassembly: Option<Limits>,
     /// Where traffic comes from: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<ClientRange>,
@@ -195,7 +199,10 @@ impl Near {
         let ours: Vec<Prefix> =
             self.addr.iter().map(|a| Prefix::host(a.address())).chain(claimed.iter().copied()).collect();
         let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
-        let mut host = Host::new("load", rss.clone(), main).interface(interface).tcp(tcp);
+        let mut host = Host::new("load", rss.clone(), main)
+            .interface(interface)
+            .tcp(tcp)
+            .reassembly(self.reassembly.unwrap_or_default().0);
         for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
             let claimed = if through == Some(i) { inside.clone() } else { Vec::new() };
             host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });

@@ -137,3 +137,18 @@ fn of_blind_guesses() {
     send!(s, 20, "P. 1:101(100) ack 1");
     s.expect_read(100);
 }
+
+/// A full queue of answers to strangers stands in nobody's way, even on a link with room for little.
+#[test]
+fn answers_and_connections_take_turns() {
+    let mut s = Scene::established(Scene::config());
+    let id = s.id.unwrap();
+    for n in 0..1000 {
+        s.stranger(TcpFlags::ACK, n);
+    }
+    let bytes: Vec<u8> = (0..5000).map(byte).collect();
+    assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, &bytes)), Ok(5000));
+    let first: Vec<_> = (0..8).filter_map(|_| s.with(Tcp::poll_output)).map(|out| out.dst == PEER).collect();
+    assert_eq!(first.iter().filter(|ours| **ours).count(), 4, "{first:?}");
+    s.to_strangers();
+}
