@@ -1,7 +1,7 @@
 //! A worker's report: copies of its counters, taken between two turns.
 
 use super::worker::Worker;
-use crate::stats::{LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
+use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
 
 impl Worker {
     /// Everything this worker counted so far.
@@ -46,6 +46,7 @@ impl Worker {
         let mut stats = slot.lane.stats();
         if let Some(kernel) = &slot.kernel {
             connections += kernel.connections();
+            socket_count += kernel.udp_sockets();
             kernel.stats.show_in(&mut stats);
         }
         LaneReport {
@@ -63,6 +64,7 @@ impl Worker {
             socket_count,
             connections,
             time_waits,
+            tcp: slot.lane.tcp_look(SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT),
         }
     }
 }

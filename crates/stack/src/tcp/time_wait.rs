@@ -58,6 +58,11 @@ impl TimeWaits {
         self.records.len()
     }
 
+    /// Those among the first so many places.
+    pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = &Record> {
+        self.records.first(slots)
+    }
+
     pub(crate) fn get(&self, slot: u32) -> Option<&Record> {
         self.records.get_slot(slot)
     }
