@@ -29,7 +29,7 @@ pub(super) struct Near {
     #[arg(long)]
     pub(super) link: LinkSpec,
     /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
-    #[arg(long, value_delimiter = ',', required = true)]
+    #[arg(long, value_delimiter = ',')]
     addr: Vec<Prefix>,
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
@@ -116,6 +116,12 @@ impl Near {
     pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
         ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
         ensure!(target.port() != 0, "{target}: port 0 is nobody's");
+        ensure!(
+            !self.link.is_kernel(),
+            "--link kernel: this load makes packets of its own and needs a link (tap:, af-packet:, af-xdp:); over kernel \
+             sockets there is 'load http'"
+        );
+        ensure!(!self.addr.is_empty(), "--addr: {} needs addresses of our own, as 10.11.2.2/24", self.link);
         let target = target.ip();
         let all = || self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses));
         let near = |ip: IpAddr| all().any(|a| a.contains(ip));
