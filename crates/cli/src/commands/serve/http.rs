@@ -59,7 +59,7 @@ pub(crate) struct HttpArguments {
     #[arg(long, value_name = "N", help_heading = "HTTP", default_value_t = 100)]
     max_fields: u16,
     /// Bytes of a request's body.
-    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1Gi", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1024Mi", value_parser = units::size)]
     max_body: usize,
     /// Time for a head, and for a TLS handshake.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "10s", value_parser = units::duration)]
