@@ -245,7 +245,7 @@ impl Engine {
         conn.since = now;
         (conn.first_byte, conn.written, conn.content) = (0, 0, 0);
         conn.state = State::Writing;
-        pool.book.sent(due, now, prepared.len(conn.last));
+        pool.book.sent(intended, due, now, prepared.len(conn.last));
         self.write(c);
         if self.pools[p].pipeline() > 1 {
             self.ask_behind(c);
@@ -276,7 +276,7 @@ impl Engine {
             let prepared = &plan.prepared[at];
             bytes.extend_from_slice(prepared.first(conn.last));
             let sent = self.now;
-            pool.book.sent(intended.max(conn.since), sent, prepared.len(conn.last));
+            pool.book.sent(intended, intended.max(conn.since), sent, prepared.len(conn.last));
             conn.extra().behind.push_back(Asked { intended, sent, request });
             self.take_moment(p);
         }
