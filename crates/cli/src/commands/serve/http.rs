@@ -22,7 +22,7 @@ use std::time::Duration;
 #[command(after_help = "\
 Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
 With --dir every other path names a file.")]
-pub(crate) struct Arguments {
+pub(crate) struct HttpArguments {
     #[command(flatten)]
     tcp: plan::TcpArguments,
     /// Serve HTTPS with a certificate made now, which nobody vouches for.
@@ -98,7 +98,7 @@ pub(super) struct Http {
 }
 
 /// The plan, and the server that belongs to it.
-pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
+pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     let a = arguments;
     if a.keepalive == Some(0) {
         bail!("--keepalive 0: a connection must carry at least one request");
@@ -162,15 +162,16 @@ pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
 impl Http {
     /// The host that serves.
     pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-        let (port, listen, server) = (plan.port, plan.listen.clone(), self.server.clone());
+        let (bind, port) = (plan.bind(), plan.port);
+        let (listen, server) = (plan.listen.clone(), self.server.clone());
         plan.host(move || {
             let (flows, events) = (flows.clone(), events.clone());
             let (listen, server) = (listen.clone(), server.clone());
             async move {
                 let options = Server::listen_options();
                 let listener = match &listen {
-                    None => TcpListener::bind(None, port, options).map(Some),
-                    Some(buckets) => TcpListener::bind_in(buckets, None, port, options),
+                    None => TcpListener::bind(bind, port, options).map(Some),
+                    Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
                 };
                 let listener = match listener {
                     Ok(listener) => listener,
