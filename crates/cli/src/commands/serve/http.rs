@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// Arguments of the web server.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 #[command(after_help = "\
 Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
 With --dir every other path names a file.")]
