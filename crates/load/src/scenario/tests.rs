@@ -95,7 +95,7 @@ fn mistakes_are_said_with_their_place() {
         (&format!("{pool}connections = 0"), "line 1, column", "connections"),
         (&format!("{pool}think = \"long\""), "line 3, column 9", "time"),
         (&format!("{pool}think = 5"), "line 3, column 9", ""),
-        (&format!("{pool}request = [{{ status = \"2\" }}]"), "line 3, column 24", "statuses"),
+        (&format!("{pool}request = [{{ status = \"2\" }}]"), "line 3, column 23", "statuses"),
         (&format!("{pool}request = [{{ path = \"x\" }}]"), "line 3, column 12", "path"),
         (&format!("{pool}request = [{{ body = \"x\", body-size = \"1k\" }}]"), "line 3, column 12", "one of"),
         (&format!("{pool}behaviour = \"odd\""), "line 3, column 13", "half-open"),
