@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both kinds of client meet the plain server, and both kinds of server the plain client, with 100 bytes there and back, on
-//! one core each. Then 10,000 connections are opened that say nothing, and the memory of the process is printed.
+//! one core each. Then 9,900 connections are opened that say nothing, and the memory of the process is printed.
 #![expect(clippy::unwrap_used, missing_docs, reason = "a measurement that cannot go on may stop")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -260,7 +260,7 @@ fn idle(connections: usize) {
 
 fn main() {
     let rounds = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(5);
-    idle(10_000);
+    idle(9_900);
     for connections in [1, 100, 1000] {
         compare("client", connections.max(2), rounds, |own| {
             let (_server, at) = plain(None, None, 0);
