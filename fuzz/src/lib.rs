@@ -6,6 +6,7 @@
 
 pub mod bytes;
 pub mod classify;
+pub mod http1;
 pub mod lane;
 pub mod reassembly;
 pub mod rss_key_hex;
@@ -17,11 +18,12 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
     ("reassembly", reassembly::run),
     ("tcp", tcp::run),
     ("rss_key_hex", rss_key_hex::run),
+    ("http1", http1::run),
 ];

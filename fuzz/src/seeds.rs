@@ -394,8 +394,34 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "reassembly" => reassembly_inputs(),
         "tcp" => tcp_inputs(),
         "rss_key_hex" => key_inputs(),
+        "http1" => http1_inputs(),
         _ => Vec::new(),
     }
+}
+
+/// Conversations of both sides, with every framing, whole and with each kind of fault.
+fn http1_inputs() -> Vec<Vec<u8>> {
+    let requests = [
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /a?b HTTP/1.0\r\nConnection: keep-alive, x\r\n\r\n",
+        "\r\nPOST /a HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbodyHEAD / HTTP/1.1\r\n\r\n",
+        "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0A;x=\"y\"\r\n0123456789\r\n0\r\nT: t\r\n\r\n",
+        "GET / HTTP/1.1\nA: b\nC:\t d \n\nx",
+        "POST / HTTP/1.1\r\nContent-Length: 5, 5\r\nContent-Length: 6\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    let responses = [
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbodyHTTP/1.1 204 \r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\nHTTP/1.0 200\r\n\r\nuntil the end",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\nHTTP/1.1 101 Switching\r\n\r\n",
+    ];
+    let with = |side: u8, text: &str| [&[side, 2, 7, 30], text.as_bytes()].concat();
+    let sides = |texts: &[&str], sides: &[u8]| -> Vec<Vec<u8>> {
+        texts.iter().flat_map(|text| sides.iter().map(move |side| with(*side, text))).collect()
+    };
+    [sides(&requests, &[0, 2]), sides(&responses, &[1, 3, 5])].concat()
 }
 
 /// A connection with data both ways and its end, under several configurations; packets lost, doubled, late, changed and
@@ -478,6 +504,10 @@ fn lane_inputs() -> Vec<Vec<u8>> {
     let count = packets(<[Vec<u8>]>::len) as u8;
     let mut all = Vec::new();
     for number in 0..count {
+        // Through tunnels, there and back.
+        let through = [vec![8], socket(0x30), op(Op::Packet, &[number]), op(Op::Packet, &[number])].concat();
+        let answer = [op(Op::Send, &[6 | 64 | number << 3, 0, 200]), op(Op::Reflect, &[])].concat();
+        all.push([through, answer, op(Op::Receive, &[]), op(Op::Output, &[])].concat());
         // Bare, and with sockets in both lanes, time passing and an answer.
         all.push([vec![0], op(Op::Packet, &[number]), op(Op::Output, &[])].concat());
         let lane_1 = [vec![Op::Bind as u8 | 0x10], vec![0x30, 0, PORT as u8]].concat();

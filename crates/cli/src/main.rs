@@ -9,9 +9,9 @@ mod drops;
 mod exit;
 mod interrupt;
 mod link;
-#[allow(dead_code, unused_imports, reason = "the load commands that are being written use it")]
 mod output;
 mod progress;
+mod reassembly;
 mod steering;
 mod tunnel;
 mod units;

@@ -330,3 +330,248 @@ fn ten_thousand_short_connections() {
     assert_eq!(echo.connections.load(Ordering::Relaxed), 10_000);
     assert_eq!(report["latency-ns"]["count"], 10_000);
 }
+
+fn tool(namespace: &Namespace, line: &str) -> Output {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace.name()]).args(words.by_ref()).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// Which of these programs is not there.
+fn missing(programs: &[&str]) -> Option<String> {
+    let is_there = |name: &&&str| {
+        let path = std::env::var("PATH").unwrap_or_default();
+        !path.split(':').any(|dir| std::path::Path::new(dir).join(name).exists())
+    };
+    programs.iter().find(is_there).map(|p| format!("skipped, because there is no {p}"))
+}
+
+/// Two ends and a router between them, all in namespaces: `va` in `near`, `vb` in `far`.
+struct Routed {
+    near: Namespace,
+    router: Namespace,
+    far: Namespace,
+}
+
+impl Routed {
+    fn new() -> Self {
+        let make = |end: &str| Namespace::new(&format!("flr{}{end}", std::process::id())).unwrap();
+        let routed = Self { near: make("a"), router: make("r"), far: make("b") };
+        let (near, router, far) = (routed.near.name(), routed.router.name(), routed.far.name());
+        flowlane_testnet::ip(&format!("link add va netns {near} type veth peer name ra netns {router}"))
+            .unwrap();
+        flowlane_testnet::ip(&format!("link add vb netns {far} type veth peer name rb netns {router}"))
+            .unwrap();
+        for (namespace, interface) in
+            [(&routed.near, "va"), (&routed.router, "ra"), (&routed.router, "rb"), (&routed.far, "vb")]
+        {
+            namespace.ip(&format!("link set {interface} up")).unwrap();
+            // Checksums are in the packets, as on a wire, so that whoever looks at them on the way finds them right.
+            let off = tool(namespace, &format!("ethtool -K {interface} tx off tso off gso off gro off"));
+            assert!(off.status.success(), "{off:?}");
+        }
+        routed.router.ip("addr add 10.11.2.254/24 dev ra").unwrap();
+        routed.router.ip("addr add 10.11.3.254/24 dev rb").unwrap();
+        routed.far.ip("addr add 10.11.3.2/24 dev vb").unwrap();
+        routed.far.ip("route add default via 10.11.3.254").unwrap();
+        for setting in ["net.ipv4.ip_forward=1", "net.netfilter.nf_conntrack_tcp_be_liberal=0"] {
+            let set = tool(&routed.router, &format!("sysctl -w {setting}"));
+            assert!(set.status.success(), "{set:?}");
+        }
+        routed
+    }
+
+    /// Runs the generator behind the gateway.
+    fn load(&self, arguments: &str) -> Value {
+        let line = format!(
+            "load tcp {arguments} --link af-packet:va --addr 10.11.2.1/24 --gateway 10.11.2.254 --clients \
+             10.11.2.64/26 --json"
+        );
+        let output = tool(&self.near, &format!("{} {line}", env!("CARGO_BIN_EXE_flowlane")));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
+        assert_eq!(
+            (&report["failed-connections"], &report["counts"]["unfinished"]),
+            (&0.into(), &0.into()),
+            "{report}"
+        );
+        report
+    }
+}
+
+/// A router that tracks connections finds none of our packets invalid, and a capture on the way holds no damaged and no
+/// malformed one: streams, short connections, and connections ended by resets.
+#[test]
+fn a_router_and_a_capture_find_nothing_wrong() {
+    let needed = missing(&["nft", "ethtool", "tcpdump", "tshark", "sysctl"]);
+    if let Some(why) = flowlane_testnet::requires().err().or(needed) {
+        println!("{why}");
+        return;
+    }
+    let net = Routed::new();
+    for rule in ["add table ip t", "add chain ip t f { type filter hook forward priority 0; }"] {
+        let added = tool(&net.router, &format!("nft {rule}"));
+        assert!(added.status.success(), "{added:?}");
+    }
+    let rules = ["add rule ip t f ct state invalid counter", "add rule ip t f ct state established counter"];
+    for rule in rules {
+        let added = tool(&net.router, &format!("nft {rule}"));
+        assert!(added.status.success(), "{added:?}");
+    }
+    let capture = std::env::temp_dir().join(format!("flowlane-router-{}.pcap", std::process::id()));
+    let mut tcpdump = Command::new("ip")
+        .args([
+            "netns",
+            "exec",
+            net.router.name(),
+            "tcpdump",
+            "-i",
+            "ra",
+            "-s",
+            "0",
+            "-B",
+            "65536",
+            "-U",
+            "-w",
+        ])
+        .arg(&capture)
+        .arg("tcp")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufRead::lines(std::io::BufReader::new(tcpdump.stderr.take().unwrap()));
+    assert!(said.by_ref().map_while(Result::ok).any(|line| line.contains("listening on")), "tcpdump listens");
+
+    let echo = KernelService::start(&net.far, false, Peer::Echo);
+    let target = format!("10.11.3.2:{}", echo.port);
+    let report =
+        net.load(&format!("{target} --mode echo --connections 4 --total 2Mi --duration 60s --timeout 30s"));
+    assert_eq!(report["counts"]["completed"], 4, "{report}");
+    let short = "--mode connect --connections 32 --duration 500ms --timeout 20s";
+    net.load(&format!("{target} {short}"));
+    net.load(&format!("{target} {short} --reset"));
+
+    kill_process(Pid::from_child(&tcpdump), Signal::INT).unwrap();
+    tcpdump.wait().unwrap();
+    let counted = tool(&net.router, "nft list ruleset");
+    let counted = String::from_utf8_lossy(&counted.stdout).into_owned();
+    let packets = |state: &str| -> u64 {
+        let line = counted.lines().find(|l| l.contains(&format!("ct state {state}"))).unwrap();
+        line.split("packets ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(packets("established") > 10_000, "{counted}");
+    assert_eq!(packets("invalid"), 0, "{counted}");
+
+    let read = |filter: &str| {
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-r"]).arg(&capture);
+        let output = tshark.args(["-Y", filter]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // That it does look at checksums.
+    assert!(read("tcp.checksum.status == \"Good\" && ip.src == 10.11.2.0/24").lines().count() > 1000);
+    let wrong = read("_ws.malformed || tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\"");
+    assert!(wrong.is_empty(), "{wrong}");
+    let _ = std::fs::remove_file(&capture);
+}
+
+/// A service and a generator on a VLAN: tagged they talk, with another tag or none they do not.
+#[test]
+fn on_a_vlan() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let make = |end: &str| Namespace::new(&format!("flv{}{end}", std::process::id())).unwrap();
+    let (a, b) = (make("a"), make("b"));
+    flowlane_testnet::ip(&format!(
+        "link add va netns {} type veth peer name vb netns {}",
+        a.name(),
+        b.name()
+    ))
+    .unwrap();
+    a.ip("link set va up").unwrap();
+    b.ip("link set vb up").unwrap();
+    let mut serve = Command::new("ip")
+        .args(["netns", "exec", b.name(), env!("CARGO_BIN_EXE_flowlane"), "serve", "tcp-source", "--link"])
+        .args([
+            "af-packet:vb",
+            "--addr",
+            "10.11.2.2/24",
+            "--port",
+            "7",
+            "--vlan",
+            "5",
+            "--no-pin",
+            "--total",
+            "1Mi",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufRead::lines(std::io::BufReader::new(serve.stderr.take().unwrap()));
+    assert!(said.next().unwrap().unwrap().contains("tcp-source on 10.11.2.2"));
+    let load = |vlan: &str, seconds: &str| {
+        let line = format!(
+            "{} load tcp 10.11.2.2:7 --link af-packet:va --addr 10.11.2.1/24 --mode read --verify --total 1Mi {vlan} \
+             --json --duration {seconds} --timeout {seconds}",
+            env!("CARGO_BIN_EXE_flowlane")
+        );
+        serde_json::from_slice::<Value>(&tool(&a, &line).stdout).unwrap()
+    };
+    let report = load("--vlan 5", "20s");
+    assert_eq!(
+        (&report["counts"]["completed"], &report["counts"]["bytes-read"]),
+        (&16.into(), &(16 << 20).into())
+    );
+    for other in ["--vlan 6", ""] {
+        assert_eq!(load(other, "200ms")["counts"]["connected"], 0, "{other}");
+    }
+    kill_process(Pid::from_child(&serve), Signal::INT).unwrap();
+    serve.wait().unwrap();
+}
+
+/// A listener of chosen buckets takes their connections; to the others the port is closed.
+#[test]
+fn a_service_in_chosen_buckets() {
+    let Some(wire) = Wire::new("af-xdp", "lb") else { return };
+    let name = wire.lab.as_deref().unwrap();
+    let mut serve = command(&format!(
+        "serve tcp-echo --link af-xdp:{name}0 --addr 10.11.2.1/24 --port 7 --workers 2 --no-pin --key microsoft \
+         --listen-buckets 1,2"
+    ))
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut said = std::io::BufRead::lines(std::io::BufReader::new(serve.stderr.take().unwrap()));
+    assert!(said.next().unwrap().unwrap().contains("tcp-echo on 10.11.2.1"));
+    let (mut taken, mut refused) = (0, 0);
+    wire.namespace
+        .run(|| {
+            for _ in 0..64 {
+                match TcpStream::connect("10.11.2.1:7") {
+                    Ok(mut stream) => {
+                        stream.write_all(b"hello").unwrap();
+                        stream.read_exact(&mut [0; 5]).unwrap();
+                        taken += 1;
+                    }
+                    Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => refused += 1,
+                    Err(e) => panic!("{e}"),
+                }
+            }
+        })
+        .unwrap();
+    assert!(taken > 8 && refused > 8 && taken + refused == 64, "{taken} taken, {refused} refused");
+    kill_process(Pid::from_child(&serve), Signal::INT).unwrap();
+    let mut summary = String::new();
+    serve.stdout.take().unwrap().read_to_string(&mut summary).unwrap();
+    serve.wait().unwrap();
+    assert!(summary.contains(&format!("connections: {taken}\n")), "{summary}");
+}

@@ -369,10 +369,13 @@ fn talk_to(service: Service, control: &str, inside: impl Fn(&(dyn Fn() + Sync)))
         inside(&|| assert!(TcpStream::connect(to.replace("8080", "8081")).is_err()));
     }
     let stat = text(&format!("stat -s -s -p tcp --control {control}"));
-    for bad in ["dropped-bad-checksum", "dropped-bad-header-length"] {
+    for bad in ["bad checksums", "bad header offset"] {
         assert!(!stat.contains(bad), "{stat}");
     }
-    assert!(stat.contains("\t202 connections accepted\n"), "{stat}");
+    assert!(stat.contains("\t202 connection accepts\n"), "{stat}");
+    let table = text(&format!("stat -a -p tcp --control {control}"));
+    assert_eq!(table.lines().filter(|l| l.contains("*.8080") && l.contains("LISTEN")).count(), 4, "{table}");
+    assert!(table.contains("TCP by state: ") && table.contains("4 LISTEN"), "{table}");
     let printed = service.interrupt();
     has_the_shape(&last_json(&printed, "interval"), "TcpInterval");
     let summary = last_json(&printed, "summary");

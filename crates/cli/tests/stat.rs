@@ -1,7 +1,9 @@
 //! `flowlane stat` against an instance in this process, and the documents against their schema: no privileges needed.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, UdpSocket, control};
+use flowlane::{
+    Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, control, spawn,
+};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,6 +28,14 @@ impl Running {
         let mut builder = Runtime::builder().pin(false);
         let server = builder.host(
             Host::new("server", rss.clone(), || async {
+                let listener = TcpListener::on_port(80).unwrap();
+                let accept = async move {
+                    let mut kept = Vec::new();
+                    while let Ok(stream) = listener.accept().await {
+                        kept.push(stream);
+                    }
+                };
+                spawn(accept).unwrap();
                 let socket = UdpSocket::on_port(7).unwrap();
                 let mut batch = Vec::new();
                 while socket.recv_batch(&mut batch, 64).await.is_ok() {
@@ -43,8 +53,11 @@ impl Running {
                     socket.send(b"hello").await.unwrap();
                     socket.recv().await.unwrap();
                 }
+                let stream = TcpStream::connect("10.0.0.1:80".parse().unwrap()).await.unwrap();
+                // Nobody reads it: it waits on the other side.
+                stream.write_all(&[7; 1234]).await.unwrap();
                 done.send(()).unwrap();
-                // The socket stays, to be listed.
+                // The sockets stay, to be listed.
                 std::future::pending::<()>().await;
             }
         });
@@ -108,11 +121,55 @@ fn what_netstat_would_say() {
     assert_eq!(sockets.lines().filter(|l| l.contains("10.0.0.1.7")).count(), 1, "the client: {sockets}");
     let flows = running.stat("-R");
     let report: Value = serde_json::from_str(&running.stat("--json")).unwrap();
-    let client =
-        report["sockets"]["sockets"].as_array().unwrap().iter().find(|s| s["connected"] == true).unwrap();
+    let client = report["sockets"]["sockets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|s| s["connected"] == true && s["proto"] == "udp4")
+        .unwrap();
     let flowid = format!("{:08x}", client["flowid"].as_u64().unwrap());
     assert!(flows.contains(&flowid) && client["flowtype"] == 0x81, "{flows}");
     assert!(running.stat("").contains("alignment 100.0 %"));
+}
+
+#[test]
+fn connections_are_listed_with_their_states_and_flows() {
+    let running = Running::start("tcp");
+    // The last acknowledgement and the data may be on their way still.
+    let begun = std::time::Instant::now();
+    let table = loop {
+        let table = running.stat("-a -p tcp");
+        let read = table.lines().any(|l| l.starts_with("tcp4    1234      0  10.0.0.1.80 "));
+        if read && table.contains("2 LISTEN, 2 ESTABLISHED") {
+            break table;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{table}");
+    };
+    assert!(table.contains("(state)"), "{table}");
+    assert_eq!(
+        table.lines().filter(|l| l.starts_with("tcp46") && l.contains("LISTEN")).count(),
+        2,
+        "{table}"
+    );
+    assert_eq!(
+        table.lines().filter(|l| l.contains("ESTABLISHED") && l.starts_with("tcp4 ")).count(),
+        2,
+        "{table}"
+    );
+    assert!(!table.contains("udp"), "{table}");
+    let report: Value = serde_json::from_str(&running.stat("-a --json")).unwrap();
+    let sockets = &report["sockets"];
+    assert_eq!(sockets["tcp-states"]["ESTABLISHED"], 2);
+    let end = |local: &str| {
+        let rows = sockets["sockets"].as_array().unwrap();
+        rows.iter().find(|s| s["local"] == local && s["state"] == "ESTABLISHED").unwrap().clone()
+    };
+    let server = end("10.0.0.1.80");
+    assert_eq!((&server["receive-queue"], &server["flowtype"]), (&1234.into(), &0x82.into()), "{server}");
+    let flow = format!("{:08x}", server["flowid"].as_u64().unwrap());
+    assert!(running.stat("-R").contains(&flow));
+    let counters = running.stat("-s -s -p tcp");
+    assert!(counters.contains("\t1 connection requests\n") && counters.contains("\t1 connection accepts\n"));
 }
 
 #[test]

@@ -169,10 +169,8 @@ impl SharedObject for Shim {
 
     fn close(&self, fd: i32) -> Answer<()> {
         let ((nonblocking, _), now) = self.gate.call(|w| (w.patience(fd, true), w.now()));
-        if !nonblocking {
-            if let Some(limit) = self.gate.call(|w| w.linger_of(fd)) {
-                let _ = self.gate.wait(Some(now + limit), |w| w.has_arrived(fd));
-            }
+        if !nonblocking && let Some(limit) = self.gate.call(|w| w.linger_of(fd)) {
+            let _ = self.gate.wait(Some(now + limit), |w| w.has_arrived(fd));
         }
         self.gate.call(|w| w.close(fd))
     }

@@ -6,5 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod h1;
+#[cfg(feature = "net")]
 pub mod server;
+#[cfg(feature = "net")]
 pub mod tls;

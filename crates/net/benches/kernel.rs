@@ -7,7 +7,7 @@
 //!
 //! Both kinds of client meet the plain server, and both kinds of server the plain client, with 100 bytes there and back, on
 //! one core each. Then 9,900 connections are opened that say nothing, and the memory of the process is printed.
-#![expect(clippy::unwrap_used, missing_docs, reason = "a measurement that cannot go on may stop")]
+#![expect(clippy::unwrap_used, reason = "a measurement that cannot go on may stop")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};

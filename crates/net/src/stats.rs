@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use flowlane_stack::stats::{Counters, LaneStats};
+use flowlane_stack::tcp::TcpLook;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
 
@@ -113,10 +114,15 @@ pub struct LaneReport {
     pub connections: usize,
     /// Its TCP connections in TIME-WAIT.
     pub time_waits: usize,
+    /// Its TCP listeners and connections, at most [`SOCKETS_SHOWN`], and how many there are in which state.
+    pub tcp: TcpLook,
 }
 
 /// Sockets listed in one lane's report.
 pub const SOCKETS_SHOWN: usize = 1024;
+
+/// TCP connections of one lane looked at for a report: a lane with very many does not stop for longer.
+pub const CONNECTIONS_LOOKED_AT: usize = 16_384;
 
 /// One queue of a link as its worker reports it.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@
 //! ends; each counts as one. `segment`: 64 bytes one way and 64 back on connections picked at random among few and among
 //! very many; with the last acknowledgement that makes three segments. Up to 32 of them (8 of 10) are under way at once and
 //! cross in bursts, as they do through a worker, which looks ahead in a burst; in `segment_alone` it is one at a time.
+//! `flood`: one SYN answered with a cookie, and one acknowledgement answered with a reset, each from another stranger.
 //!
 //! Time is the processor time of this thread, not the clock's, so that figures from a busy machine mean something too.
 
@@ -17,8 +18,9 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput, criterion_main};
 use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
 use flowlane_stack::rng::Rng;
-use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenOptions, ListenerId, Tcp, TcpConfig};
+use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenOptions, ListenerId, SynCookies, Tcp, TcpConfig};
 use flowlane_stack::time::Time;
+use flowlane_stack::wire::{IpProtocol, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -189,6 +191,46 @@ impl Pair {
         self.pump();
     }
 
+    /// A segment from nobody, and its answer.
+    fn stranger(&mut self, from: SocketAddr, flags: TcpFlags) {
+        let header = TcpHeader {
+            src_port: from.port(),
+            dst_port: 80,
+            seq: SeqNum(self.next),
+            ack: SeqNum(self.next),
+            flags,
+            window: 65_000,
+            urgent: 0,
+        };
+        let syn = flags == TcpFlags::SYN;
+        let options = TcpOptions {
+            mss: syn.then_some(1460),
+            window_scale: syn.then_some(7),
+            sack_permitted: syn,
+            timestamps: syn.then_some(Timestamps { value: 1, echo: 0 }),
+            ..TcpOptions::default()
+        };
+        let mut frame = self.pool.alloc().expect("a frame");
+        let room = frame.push_back(tcp::HEADER_LEN + options.len()).expect("room");
+        header.emit(&options, room);
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (from.ip(), SERVER) else { unreachable!("IPv4 only") };
+        tcp::fill_checksum(Sum::pseudo_v4(src, dst, IpProtocol::TCP, frame.len() as u16), frame.data_mut());
+        let ip = IpMeta {
+            src: from.ip(),
+            dst: SERVER,
+            protocol: 6,
+            hop_limit: 64,
+            traffic_class: 0,
+            header_len: 20,
+            interface: 0,
+            mtu: 1500,
+            unicast: true,
+        };
+        self.on(1, |tcp, cx| tcp.input(cx, IpInput { frame, ip }));
+        let answer = self.on(1, Tcp::poll_output);
+        assert!(answer.is_some(), "a cookie or a reset");
+    }
+
     /// As `exchange`, for several connections at once.
     fn exchanges(&mut self, all: &[[ConnId; 2]]) {
         let mut buffer = [0; 64];
@@ -296,15 +338,45 @@ fn connection(c: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
+/// Bytes of this process in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    text.split(' ').nth(1).and_then(|n| n.parse::<usize>().ok()).expect("a number") * 4096
+}
+
 /// So many connections, each used once.
 fn many(count: usize) -> (Pair, Vec<[ConnId; 2]>) {
     let config = TcpConfig { delayed_ack: Duration::ZERO, ..TcpConfig::default() };
     let mut pair = Pair::with(Offload::default(), &config);
-    let ids: Vec<_> = (0..count).map(|_| pair.connect()).collect();
+    let mut ids = vec![pair.connect(); count];
+    let before = resident();
+    for ids in &mut ids[1..] {
+        *ids = pair.connect();
+    }
     for ids in &ids {
         pair.exchange(*ids);
     }
+    if count >= 100_000 {
+        let grown = resident() - before;
+        println!("{count} connections, both ends: {} MiB, {} bytes an end", grown >> 20, grown / count / 2);
+    }
     (pair, ids)
+}
+
+fn flood(c: &mut Criterion<CpuTime>) {
+    let mut group = c.benchmark_group("flood");
+    group.throughput(Throughput::Elements(1));
+    for (name, flags) in [("syn_with_cookie", TcpFlags::SYN), ("ack", TcpFlags::ACK)] {
+        let config = TcpConfig { syn_cookies: SynCookies::Always, ..TcpConfig::default() };
+        let mut pair = Pair::with(Offload::default(), &config);
+        group.bench_function(name, |bench| {
+            bench.iter(|| {
+                let from = pair.fresh();
+                pair.stranger(from, flags);
+            });
+        });
+    }
+    group.finish();
 }
 
 fn segment(c: &mut Criterion<CpuTime>) {
@@ -340,11 +412,11 @@ fn segment(c: &mut Criterion<CpuTime>) {
 
 #[allow(missing_docs, reason = "made by the macro")]
 mod group {
-    use super::{bulk, connection, segment};
+    use super::{bulk, connection, flood, segment};
     criterion::criterion_group! {
         name = benches;
         config = criterion::Criterion::default().with_measurement(super::CpuTime(super::WallTime));
-        targets = bulk, connection, segment
+        targets = bulk, connection, flood, segment
     }
 }
 use group::benches;

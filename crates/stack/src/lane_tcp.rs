@@ -15,7 +15,7 @@ use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
     Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, Interest, ListenError, ListenOptions,
-    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig, TcpInfo,
+    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig, TcpInfo, TcpLook,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -110,6 +110,18 @@ impl Lane {
     /// If there is no such listener.
     pub fn tcp_close_listener(&mut self, now: Time, frames: &Pool, id: ListenerId) -> Result<(), StaleError> {
         self.with_tcp(now, frames, |tcp, cx| tcp.close_listener(cx, id))
+    }
+
+    /// Changes the options of the connections that a listener makes from now on.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_set_listen_options(
+        &mut self,
+        id: ListenerId,
+        socket: SocketOptions,
+    ) -> Result<(), StaleError> {
+        self.tcp.set_listen_options(id, socket)
     }
 
     /// The next connection of a listener.
@@ -367,6 +379,12 @@ impl Lane {
     /// what new connections offer follow.
     pub fn tcp_configure(&mut self, config: TcpConfig) {
         self.tcp.configure(config);
+    }
+
+    /// A look at listeners and connections: no more than `scan` of them are looked at, and at most `rows` shown.
+    #[must_use]
+    pub fn tcp_look(&self, rows: usize, scan: usize) -> TcpLook {
+        self.tcp.look(rows, scan)
     }
 
     /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.

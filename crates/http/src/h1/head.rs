@@ -63,6 +63,13 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Empty lines before a head are no part of it (RFC 9112 §2.2).
+    #[inline]
+    fn of(head: &'a [u8]) -> Self {
+        let begin = head.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(head.len());
+        Self { rest: &head[begin..], first: true }
+    }
+
     /// The value of the first field with this name, in whatever case.
     #[must_use]
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
@@ -110,7 +117,7 @@ pub fn request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'
         framing,
         keep_alive: seen.keep_alive(version),
         expects_continue: seen.expects_continue && version == Version::Http11 && framing != Framing::None,
-        fields: Fields { rest: &bytes[..len], first: true },
+        fields: Fields::of(&bytes[..len]),
     };
     Ok(Some((head, len)))
 }
@@ -135,7 +142,7 @@ pub fn response<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Response
         version,
         framing,
         keep_alive: framing != Framing::UntilClose && !seen.both() && seen.keep_alive(version),
-        fields: Fields { rest: &bytes[..len], first: true },
+        fields: Fields::of(&bytes[..len]),
     };
     Ok(Some((head, len)))
 }

@@ -232,3 +232,17 @@ impl Conn {
         self.extra.get_or_insert_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_small() {
+        let conn = std::mem::size_of::<Conn>();
+        assert!(conn <= 400, "{conn} bytes");
+        let connect = flowlane::Connect::to("10.0.0.1:80".parse::<std::net::SocketAddr>().unwrap().into());
+        let opening = std::mem::size_of_val(&super::super::open::open(connect, None));
+        assert!(opening <= 1000, "{opening} bytes");
+    }
+}

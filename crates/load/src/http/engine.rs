@@ -17,16 +17,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use flowlane::{Sleep, Time};
 use flowlane_stack::rng::Rng;
 
 use super::clock;
-use super::conn::{Conn, State};
+use super::conn::Conn;
+use super::h2;
 use super::plan::{Behaviour, Pace};
 use super::pool::{BURST_EVERY, PoolState};
-use super::ready::Ready;
+use super::ready::{Bell, Ready};
 use super::run::{Common, LaneResult};
 use crate::report::{Recorder, Span};
 
@@ -67,6 +68,8 @@ pub(super) struct Engine {
     pub(super) pools: Vec<PoolState>,
     pub(super) conns: Vec<Conn>,
     ready: Arc<Ready>,
+    /// Rung by what is no connection of the engine's: looked at when the engine is.
+    bell: Waker,
     batch: Vec<u32>,
     /// When connections want to be looked at, ring or not.
     pub(super) timers: BinaryHeap<Reverse<(u64, u32)>>,
@@ -111,6 +114,7 @@ impl Engine {
             bucket,
             pools,
             conns,
+            bell: Waker::from(Bell::new(u32::MAX, &ready)),
             ready,
             batch: Vec::new(),
             timers: BinaryHeap::new(),
@@ -144,7 +148,7 @@ impl Engine {
         self.look();
         let mut batch = std::mem::take(&mut self.batch);
         self.ready.take(&mut batch);
-        for conn in batch.drain(..) {
+        for conn in batch.drain(..).filter(|c| *c != u32::MAX) {
             self.conns[conn as usize].bell.answered();
             self.rang(conn);
         }
@@ -189,9 +193,7 @@ impl Engine {
             }
             next = next.min(self.fill(p));
             let pool = &self.pools[p];
-            let range = pool.first as usize..(pool.first + pool.count) as usize;
-            let failed = pool.hold > self.now;
-            let opening = self.conns[range].iter().any(|c| c.state == State::Opening);
+            let (failed, opening) = (pool.hold > self.now, pool.opening > 0);
             waiting |= opening || (!pool.vacant.is_empty() && pool.needs_more() && !failed);
             // Somebody refuses: the run begins with those that stand, if any do.
             waiting |= failed && !pool.book.ever_opened;
@@ -243,7 +245,12 @@ impl Engine {
         let end = start + self.common.plan.duration().as_nanos() as u64;
         self.stage = Stage::Run(end);
         for p in 0..self.pools.len() {
-            self.first_requests(p);
+            if self.pools[p].speaks_http2() {
+                let shared = h2::Shared::start(&self.common, &mut self.pools[p], end, &mut self.rng);
+                self.pools[p].h2 = Some(shared);
+            } else {
+                self.first_requests(p);
+            }
         }
         self.run(end)
     }
@@ -278,6 +285,10 @@ impl Engine {
         let mut over = true;
         for p in 0..self.pools.len() {
             let pool = &self.pools[p];
+            if let Some(shared) = &pool.h2 {
+                over &= shared.is_done(&self.bell);
+                continue;
+            }
             if pool.exhausted() {
                 let range = pool.first as usize..(pool.first + pool.count) as usize;
                 over &= !self.conns[range].iter().any(Conn::busy);
@@ -431,7 +442,10 @@ impl Engine {
 
     /// Waits for what is on its way.
     fn drain(&mut self, limit: u64) -> u64 {
-        let busy = self.conns.iter().any(Conn::busy);
+        let mut busy = self.conns.iter().any(Conn::busy);
+        for shared in self.pools.iter().filter_map(|p| p.h2.as_ref()) {
+            busy |= !shared.is_done(&self.bell);
+        }
         if busy && self.now < limit {
             return limit.min(self.now + TICK);
         }
@@ -444,6 +458,11 @@ impl Engine {
         for conn in 0..self.conns.len() as u32 {
             self.abandon(conn);
         }
+        for pool in &mut self.pools {
+            if let Some(shared) = pool.h2.take() {
+                pool.book = shared.take_book();
+            }
+        }
         let now = self.now;
         let records = self.pools.iter_mut().filter_map(|pool| pool.book.finish(now)).collect();
         self.stage = Stage::Done;
@@ -454,7 +473,10 @@ impl Engine {
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         for pool in &mut self.pools {
-            pool.book.tick(self.now);
+            match &pool.h2 {
+                Some(shared) => shared.tick(self.now),
+                None => pool.book.tick(self.now),
+            }
         }
         // Every connection is looked at eight times in a timeout, or once a second, but never more than once a tick.
         let round = (self.common.plan.timeout.as_nanos() as u64 / 8).clamp(TICK, 1_000_000_000);
@@ -463,7 +485,9 @@ impl Engine {
             self.swept = if self.swept + 1 < self.conns.len() { self.swept + 1 } else { 0 };
             self.timed(self.swept as u32);
         }
-        if self.pools.iter().all(|p| !p.book.ever_opened) && matches!(self.stage, Stage::Run(_)) {
+        if self.pools.iter().all(|p| !p.book.ever_opened && p.h2.is_none())
+            && matches!(self.stage, Stage::Run(_))
+        {
             let since = self.now.saturating_sub(self.begun);
             if since > NOBODY && !self.anybody() {
                 self.failure = self.pools.iter().find_map(|p| p.book.first_error.clone());

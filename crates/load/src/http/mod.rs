@@ -13,6 +13,8 @@
 //! The rooms: [`plan`] (what), [`url`], [`check`] (what answers must be), `moments` (when), `open` (from where), `engine`
 //! and `exchange` (the lane's task and what one connection does), `book` (what is written down), [`run`].
 //!
+//! HTTP/2 is hyper's, in `h2`: pools that speak it run beside the engine, with the same moments and books.
+//!
 //! Not done: decoding of content, redirects (counted as 302 and the like), cookies, proxies.
 
 mod book;
@@ -21,6 +23,7 @@ mod choice;
 mod conn;
 mod engine;
 mod exchange;
+mod h2;
 mod moments;
 mod open;
 pub mod plan;

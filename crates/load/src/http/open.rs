@@ -62,7 +62,8 @@ pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Ope
     let Some(secure) = secure else {
         return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
     };
-    match secure.tls.connect(tcp, secure.name).await {
+    // A handshake's state is kilobytes, which connections without TLS need not carry.
+    match Box::pin(secure.tls.connect(tcp, secure.name)).await {
         Ok(tls::Stream::Plain(tcp)) => {
             Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
         }

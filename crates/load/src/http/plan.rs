@@ -368,6 +368,12 @@ impl Pool {
             Version::Http2 { .. } if self.read_rate.is_some() || self.write_rate.is_some() => {
                 return bad("slow readers and writers speak HTTP/1.1");
             }
+            Version::Http2 { .. } if self.behaviour != Behaviour::Normal => {
+                return bad("clients that do not ask do not speak HTTP/2");
+            }
+            Version::Http2 { .. } if self.requests_per_connection.is_some() => {
+                return bad("with HTTP/2 connections are kept");
+            }
             _ => {}
         }
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {

@@ -43,6 +43,8 @@ pub(super) struct PoolState {
     /// Connections with nothing to do, longest first; and numbers without a connection.
     pub(super) idle: VecDeque<u32>,
     pub(super) vacant: Vec<u32>,
+    /// The tasks that speak HTTP/2, for a pool that does, while the run lasts.
+    pub(super) h2: Option<Arc<super::h2::Shared>>,
     /// When requests are due, in an open loop.
     pub(super) moments: Option<Moments>,
     /// Something due waits for a connection; since when it has been counted.
@@ -85,6 +87,7 @@ impl PoolState {
             count,
             idle: VecDeque::new(),
             vacant: (first..first + count).rev().collect(),
+            h2: None,
             moments: None,
             blocked: None,
             requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),
@@ -104,7 +107,12 @@ impl PoolState {
     /// Whether all connections stand before the first request; not when each request has its own.
     pub(super) fn connects_first(&self) -> bool {
         let pool = &self.plan.pool;
-        pool.behaviour == Behaviour::Normal && pool.requests_per_connection != Some(1)
+        pool.behaviour == Behaviour::Normal && pool.requests_per_connection != Some(1) && !self.speaks_http2()
+    }
+
+    /// Whether the engine leaves it to the tasks of [`super::h2`].
+    pub(super) fn speaks_http2(&self) -> bool {
+        matches!(self.plan.pool.version, Version::Http2 { .. })
     }
 
     /// Fixes when its requests are due.

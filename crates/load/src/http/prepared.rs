@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use hyper::body::Bytes;
+
 use super::plan::{BadPlan, Body, Pool, Request, Target};
 
 /// Bodies up to this length lie right behind their heads, so that one write sends both.
@@ -21,8 +23,6 @@ pub(super) struct Prepared {
     body: Body,
     /// Whether the answer has no body (HEAD).
     pub(super) to_head: bool,
-    /// Path, for HTTP/2.
-    pub(super) path: Arc<str>,
 }
 
 impl Prepared {
@@ -46,8 +46,31 @@ impl Prepared {
             last: bytes(true),
             body: if small.is_some() { Body::None } else { request.body.clone() },
             to_head: request.method == "HEAD",
-            path: path.into(),
         })
+    }
+
+    /// The same for HTTP/2, as hyper wants it.
+    pub(super) fn http2(
+        &self,
+        target: &Target,
+        request: &Request,
+    ) -> Result<hyper::Request<http_body_util::Full<Bytes>>, String> {
+        let path = request.path.as_deref().unwrap_or(&target.url.path);
+        let scheme = if target.url.https { "https" } else { "http" };
+        let mut builder = hyper::Request::builder()
+            .method(request.method.as_str())
+            .uri(format!("{scheme}://{}{path}", target.url.authority()))
+            .version(hyper::Version::HTTP_2)
+            .header("user-agent", "flowlane");
+        for (name, value) in request.headers.iter().filter(|(n, _)| !n.eq_ignore_ascii_case("host")) {
+            builder = builder.header(name, value);
+        }
+        let body = match &request.body {
+            Body::None => Bytes::new(),
+            Body::Bytes(bytes) => Bytes::copy_from_slice(bytes),
+            Body::Generated(length) => (0..*length).map(|i| pattern_at(i as usize)).collect(),
+        };
+        builder.body(http_body_util::Full::new(body)).map_err(|e| e.to_string())
     }
 
     /// Its length on the wire.

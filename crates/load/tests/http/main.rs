@@ -3,6 +3,7 @@
 
 mod counts;
 mod faults;
+mod h2;
 mod kit;
 mod options;
 mod stall;

@@ -199,3 +199,57 @@ fn a_burst_bounds_new_connections() {
     let span = at.iter().max().unwrap() - at.iter().min().unwrap();
     assert!(span >= 35_000_000, "{span}");
 }
+
+#[test]
+fn connections_hit_the_buckets_that_are_aimed_at() {
+    use flowlane::{Key, Rss};
+    use flowlane_load::http::{AimLaw, HttpAim};
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
+    let n = rss.buckets.len();
+    for law in [AimLaw::One(1), AimLaw::Even, AimLaw::Zipf(2.0), AimLaw::Moving(ms(40))] {
+        let heard = Arc::new(Heard::default());
+        let hits: Arc<Vec<std::sync::atomic::AtomicU64>> = Arc::new((0..n).map(|_| 0.into()).collect());
+        let server = {
+            let (hits, hello) = (hits.clone(), hello(&heard));
+            serve(move |stream| {
+                let (_, _, bucket) = stream.flow().unwrap();
+                hits[usize::from(bucket.0)].fetch_add(1, Ordering::Relaxed);
+                hello(stream)
+            })
+        };
+        let pool = Pool {
+            clients: vec!["10.64.0.0/16".parse().unwrap()],
+            aim: Some(HttpAim { rss: rss.clone(), home: Some(rss.clone()), law: law.clone() }),
+            connections: 8,
+            requests_per_connection: Some(1),
+            pace: rate(2000.0),
+            ..pool()
+        };
+        let ran = crate::kit::run_on(2, plan(pool, ms(300)), &server);
+        assert_eq!(ran.counts().failed, 0, "{law:?}: {:?}", ran.counts());
+        let hits: Vec<u64> = hits.iter().map(|h| h.load(Ordering::Relaxed)).collect();
+        let all: u64 = hits.iter().sum();
+        assert!(all > 300, "{law:?}: {hits:?}");
+        match law {
+            AimLaw::One(bucket) => assert_eq!(hits[usize::from(bucket)], all, "{hits:?}"),
+            AimLaw::Even | AimLaw::Moving(_) => {
+                assert!(hits.iter().all(|h| *h > all / n as u64 / 3), "{law:?}: {hits:?}");
+            }
+            AimLaw::Zipf(_) => assert!(hits[0] > all / 2 && hits[0] < all, "{hits:?}"),
+        }
+    }
+}
+
+#[test]
+fn clients_that_do_not_ask() {
+    use flowlane_load::http::Behaviour;
+    let heard = Arc::new(Heard::default());
+    let half_open = Pool { behaviour: Behaviour::HalfOpen, connections: 10, ..pool() };
+    let ran = run(plan(half_open, ms(200)), &hello(&heard));
+    let c = ran.counts();
+    assert_eq!((heard.connections(), heard.requests(), c.connections_opened), (10, 0, 10), "{c:?}");
+    let syn_only = Pool { behaviour: Behaviour::SynOnly, pace: rate(500.0), connections: 100, ..pool() };
+    let ran = run(plan(syn_only, ms(200)), &hello(&heard));
+    assert_eq!(heard.requests(), 0);
+    assert_eq!(ran.counts().sent, 0, "{:?}", ran.counts());
+}

@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flowlane_rss::{Bucket, HashType};
 use flowlane_stack::stats::Counters;
+use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
 use crate::stats::{LaneReport, Misdirected, Report, WorkerReport, counter_groups};
@@ -114,24 +115,48 @@ fn bound_cpu(worker: usize) -> Option<u32> {
 }
 
 fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
-    let mut rows = Vec::new();
-    let mut left_out = 0;
+    let mut view = SocketsView {
+        version: VERSION,
+        sockets: Vec::new(),
+        left_out: 0,
+        tcp_states: BTreeMap::new(),
+        tcp_states_left_out: 0,
+    };
     for (h, info) in hosts.iter().enumerate() {
         for lane in report.lanes(h) {
-            left_out += lane.socket_count - lane.sockets.len();
-            rows.extend(lane.sockets.iter().map(|s| socket(info, lane, s)));
+            view.left_out += lane.socket_count - lane.sockets.len();
+            view.sockets.extend(lane.sockets.iter().map(|s| udp_socket(info, lane, s)));
+            let tcp = &lane.tcp;
+            view.left_out += (tcp.connections + tcp.listeners).saturating_sub(tcp.rows.len());
+            view.sockets.extend(tcp.rows.iter().map(|r| tcp_socket(info, lane, r)));
+            let mut count = |state: &str, n: usize| {
+                if n > 0 {
+                    *view.tcp_states.entry(state.to_owned()).or_default() += n as u64;
+                }
+            };
+            count("LISTEN", tcp.listeners);
+            State::ALL.iter().for_each(|s| count(s.netstat(), tcp.states[s.index()]));
+            view.tcp_states_left_out += tcp.connections - tcp.states.iter().sum::<usize>();
         }
     }
-    SocketsView { version: VERSION, sockets: rows, left_out }
+    view
 }
 
-fn socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> SocketRow {
-    let star = |port: u16| if port == 0 { "*".to_owned() } else { port.to_string() };
-    let ip = s.local_ip.or(s.remote.map(|r| r.ip));
+fn star(port: u16) -> String {
+    if port == 0 { "*".to_owned() } else { port.to_string() }
+}
+
+fn proto(name: &str, ip: Option<std::net::IpAddr>) -> String {
+    let family = ip.map_or("46", |ip| if ip.is_ipv4() { "4" } else { "6" });
+    format!("{name}{family}")
+}
+
+fn udp_socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> SocketRow {
     let local = s.local_ip.map_or("*".to_owned(), |ip| ip.to_string());
     let foreign = s.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip, r.port));
     SocketRow {
-        proto: ip.map_or("udp46", |ip| if ip.is_ipv4() { "udp4" } else { "udp6" }).into(),
+        proto: proto("udp", s.local_ip.or(s.remote.map(|r| r.ip))),
+        state: String::new(),
         host: info.name.clone(),
         bucket: lane.bucket,
         worker: lane.worker,
@@ -146,6 +171,29 @@ fn socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> SocketRo
         flowid: s.hash,
         flowtype: s.hash_type,
         flowtype_name: HashType::from_u8(s.hash_type).unwrap_or(HashType::None).name().into(),
+    }
+}
+
+fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
+    let local = r.local_ip.map_or("*".to_owned(), |ip| ip.to_string());
+    let foreign = r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port()));
+    SocketRow {
+        proto: proto("tcp", r.local_ip),
+        state: r.state.map_or("LISTEN", State::netstat).into(),
+        host: info.name.clone(),
+        bucket: lane.bucket,
+        worker: lane.worker,
+        receive_queue: r.recv_queue as usize,
+        send_queue: r.send_queue as usize,
+        local: format!("{local}.{}", star(r.local_port)),
+        foreign,
+        connected: r.remote.is_some(),
+        received: 0,
+        dropped: 0,
+        sent: 0,
+        flowid: r.hash,
+        flowtype: r.hash_type,
+        flowtype_name: HashType::from_u8(r.hash_type).unwrap_or(HashType::None).name().into(),
     }
 }
 
@@ -226,6 +274,7 @@ fn lane(l: &LaneReport) -> LaneView {
         panics: l.panics,
         moves: l.moves,
         sockets: l.socket_count,
+        connections: l.connections,
         delivered: l.stats.udp.delivered,
         sent: l.stats.udp.sent,
         dropped: l.stats.drops.total(),

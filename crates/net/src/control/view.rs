@@ -161,23 +161,30 @@ document! {
         sockets: Vec<SocketRow>,
         /// Sockets that are not listed because there are too many.
         left_out: usize,
+        /// TCP listeners, connections and TIME-WAIT records by state.
+        tcp_states: BTreeMap<String, u64>,
+        /// TCP connections that were not looked at for that, because a lane has too many; they are in no state above.
+        tcp_states_left_out: usize,
     }
 }
 
 document! {
     /// One socket.
     SocketRow {
-        /// `udp4`, `udp6`, or `udp46` for a wildcard.
+        /// `udp4`, `udp6`, or `udp46` for a wildcard; `tcp4`, `tcp6` or `tcp46`.
         proto: String,
+        /// State of TCP, as `netstat` names it; empty for UDP.
+        state: String,
         /// The host.
         host: String,
         /// Its lane's bucket.
         bucket: u16,
         /// The worker that holds the lane.
         worker: usize,
-        /// Datagrams waiting to be read.
+        /// Datagrams waiting to be read; TCP: bytes, and of a listener connections to be accepted.
         receive_queue: usize,
-        /// Datagrams waiting to be sent: none wait in a socket.
+        /// Datagrams waiting to be sent: none wait in a socket; TCP: bytes not acknowledged, and of a listener how many
+        /// connections may wait.
         send_queue: usize,
         /// Our end: `*.7` for a wildcard.
         local: String,
@@ -185,13 +192,13 @@ document! {
         foreign: String,
         /// Whether it has a peer.
         connected: bool,
-        /// Datagrams received.
+        /// Datagrams received; 0 for TCP.
         received: u64,
-        /// Datagrams dropped because the queue was full.
+        /// Datagrams dropped because the queue was full; 0 for TCP.
         dropped: u64,
-        /// Datagrams sent.
+        /// Datagrams sent; 0 for TCP.
         sent: u64,
-        /// Flow hash of the last datagram received.
+        /// Flow hash of the last datagram received; TCP: of what the connection receives.
         flowid: u32,
         /// Number of its hash type.
         flowtype: u8,
@@ -327,8 +334,10 @@ document! {
         panics: u64,
         /// Times it moved.
         moves: u64,
-        /// Sockets.
+        /// Sockets of UDP.
         sockets: usize,
+        /// Connections of TCP, TIME-WAIT records not counted.
+        connections: usize,
         /// Datagrams delivered to sockets.
         delivered: u64,
         /// Datagrams sent.

@@ -1,7 +1,7 @@
 //! A worker's report: copies of its counters, taken between two turns.
 
 use super::worker::Worker;
-use crate::stats::{LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
+use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
 
 impl Worker {
     /// Everything this worker counted so far.
@@ -64,6 +64,7 @@ impl Worker {
             socket_count,
             connections,
             time_waits,
+            tcp: slot.lane.tcp_look(SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT),
         }
     }
 }

@@ -6,4 +6,5 @@ mod http;
 mod moving;
 mod quirks;
 mod tcp;
+mod tls;
 mod traffic;

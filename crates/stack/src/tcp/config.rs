@@ -157,9 +157,9 @@ impl Default for TcpConfig {
 /// Keep-alive of one socket (RFC 9293 §3.8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first probe.
+    /// Silence before the first probe; at least 10 ms.
     pub idle: Duration,
-    /// Between probes.
+    /// Between probes; at least 10 ms.
     pub interval: Duration,
     /// Unanswered probes after which the connection is dropped.
     pub probes: u8,

@@ -296,6 +296,9 @@ pub(crate) struct Rare {
     pub(crate) mss_lowered_secs: u32,
 }
 
+/// Keep-alive does not probe more often than this: without any pause its timer would be due again at once, for ever.
+const SHORTEST_SILENCE: Duration = Duration::from_millis(10);
+
 /// No timer.
 pub(crate) const NEVER: Time = Time::MAX;
 
@@ -366,7 +369,9 @@ impl Connection {
     }
 
     pub(crate) fn keepalive(&self) -> Keepalive {
-        self.options().and_then(|o| o.keepalive).unwrap_or_default()
+        let told = self.options().and_then(|o| o.keepalive).unwrap_or_default();
+        let at_least = |time: Duration| time.max(SHORTEST_SILENCE);
+        Keepalive { idle: at_least(told.idle), interval: at_least(told.interval), ..told }
     }
 
     pub(crate) fn user_timeout(&self) -> Option<Duration> {

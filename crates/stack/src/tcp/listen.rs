@@ -87,6 +87,14 @@ impl Listeners {
         Self { by_port: HashMap::with_hasher(FixedState::with_seed(seed)), all: Slab::new() }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.all.iter()
+    }
+
     pub(crate) fn add(
         &mut self,
         local: Option<IpAddr>,

@@ -30,6 +30,7 @@ mod info;
 mod input;
 mod lane;
 mod listen;
+mod look;
 mod memory;
 mod output;
 mod pmtu;
@@ -60,6 +61,7 @@ pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use expect::Expected;
 pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
+pub use look::{TcpLook, TcpRow};
 pub use stats::{DropReason, TcpStats};
 pub use table::ConnId;
 
@@ -84,13 +86,15 @@ const TIMERS_AT_ONCE: usize = 16;
 pub struct Tcp {
     connections: Slab<Connection>,
     core: Core,
+    /// Answers to strangers were asked first the last time.
+    replies_turn: bool,
 }
 
 impl Tcp {
     /// An empty TCP. `secret` keys sequence numbers, cookies and tables; it must be unpredictable to others.
     #[must_use]
     pub fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
-        Self { connections: Slab::new(), core: Core::new(config, secret) }
+        Self { connections: Slab::new(), core: Core::new(config, secret), replies_turn: false }
     }
 
     /// Changes what it was told at start; what connections have agreed on stays.
@@ -185,11 +189,18 @@ impl Tcp {
         }
     }
 
-    /// The next packet to send, if any. Connections take turns.
+    /// The next packet to send, if any. Connections take turns with one another, and all of them with what is answered to
+    /// strangers: a flood of these holds nobody up.
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
-        if let Some(out) = self.core.replies.pop_front() {
-            return Some(out);
+        self.replies_turn = !self.replies_turn;
+        if self.replies_turn {
+            self.core.replies.pop_front().or_else(|| self.poll_connections(cx))
+        } else {
+            self.poll_connections(cx).or_else(|| self.core.replies.pop_front())
         }
+    }
+
+    fn poll_connections(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
         while let Some(slot) = self.core.ready.pop_front() {
             if let Some(next) = self.core.ready.front() {
                 self.connections.prefetch(*next);

@@ -178,6 +178,7 @@ impl Connection {
     /// Sends what was planned and notes it.
     fn send_new(&mut self, core: &mut Core, cx: &mut Cx<'_>, plan: Plan) -> Result<IpOutput, NoFrame> {
         let (fin, now) = (plan.flags.contains(TcpFlags::FIN), cx.now);
+        let answers = self.rcv_nxt != self.last_ack_sent;
         let out = self.build(core, cx, &plan)?;
         let mut tx = match self.tx.take() {
             Some(tx) => tx,
@@ -199,16 +200,21 @@ impl Connection {
         if first {
             tx.since = Some(now);
         }
+        let end = plan.seq + len;
+        let outstanding = end.since(self.snd_una);
+        if self.snd_una >= tx.peak_end || outstanding > tx.peak {
+            (tx.peak, tx.peak_end) = (outstanding, end);
+        }
         self.tx = Some(tx);
-        self.snd_nxt = plan.seq + len;
+        self.snd_nxt = end;
         if plan.len > 0 {
             core.stats.data_packets_sent += u64::from(plan.len.div_ceil(plan.segment_size.max(1)));
             core.stats.data_bytes_sent += u64::from(plan.len);
             if plan.len < self.effective_mss() {
                 self.snd_sml = self.snd_nxt;
             }
-            // An answer within the time of a delayed acknowledgement: the two sides converse.
-            if now.saturating_duration_since(self.heard_at) < core.config.delayed_ack {
+            // An answer to data within the time of a delayed acknowledgement: the two sides converse.
+            if answers && now.saturating_duration_since(self.heard_at) < core.config.delayed_ack {
                 self.set(Flags::INTERACTIVE);
             }
             self.sent_ms = now.as_millis() as u32;
@@ -439,8 +445,15 @@ impl Connection {
         };
         core.stats.resets_sent += 1;
         core.stats.control_sent += 1;
+        // RFC 7323 §3.2: a reset should carry timestamps too.
+        let timestamps = self.has(Flags::TIMESTAMPS) && self.state != State::SynSent;
+        let options = TcpOptions {
+            timestamps: timestamps
+                .then(|| Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent }),
+            ..TcpOptions::default()
+        };
         let tuple = self.tuple;
-        core.reply(cx, &tuple, &header, &TcpOptions::default(), self.reply_meta());
+        core.reply(cx, &tuple, &header, &options, self.reply_meta());
     }
 }
 

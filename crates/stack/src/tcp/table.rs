@@ -235,6 +235,11 @@ impl<T> Slab<T> {
     }
 
     /// All values; for statistics, not for packets.
+    /// Those among the first `slots` places: bounded also when most are empty.
+    pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = &T> {
+        self.pages.iter().flatten().take(slots).filter_map(|entry| entry.value.as_ref())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten().filter_map(|entry| entry.value.as_ref())
     }

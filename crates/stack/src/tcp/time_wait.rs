@@ -58,6 +58,11 @@ impl TimeWaits {
         self.records.len()
     }
 
+    /// Those among the first so many places.
+    pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = &Record> {
+        self.records.first(slots)
+    }
+
     pub(crate) fn get(&self, slot: u32) -> Option<&Record> {
         self.records.get_slot(slot)
     }
@@ -132,6 +137,10 @@ impl Core {
                 self.reuse_time_wait(slot);
                 return Verdict::Reuse(record.snd_nxt);
             }
+        }
+        // RFC 9293 §3.10.7.4, fifth step: "if the ACK bit is off, drop the segment".
+        if !seg.is(TcpFlags::ACK) && !seg.is(TcpFlags::SYN) {
+            return Verdict::Done;
         }
         // RFC 9293 §3.10.7.4: only a retransmitted FIN is expected; acknowledge it and wait anew.
         let old = seg.sequence_len() > 0 || seg.seq != record.rcv_nxt;

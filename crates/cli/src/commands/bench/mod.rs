@@ -4,10 +4,13 @@
 //! counts is the ratio to the peer. JSON holds every round.
 
 mod hash;
+mod many;
 mod netisr;
 mod pool;
+mod reassembly;
 mod source;
 mod table;
+mod tcp;
 mod udp;
 
 use std::time::Duration;
@@ -56,8 +59,20 @@ enum What {
         #[command(flatten)]
         options: udp::Options,
     },
+    /// TCP in memory, both ends on one core: streams, connections a second, and what many connections cost.
+    Tcp {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        options: tcp::Options,
+    },
     /// Frames handed from one worker to another.
     Netisr {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Fragments put together: with few and many datagrams pending, beside whole packets, and in a flood.
+    Reassembly {
         #[command(flatten)]
         common: Common,
     },
@@ -76,7 +91,9 @@ impl Bench {
                 Some(packets) => return udp::exactly(&options, packets),
                 None => (common.clone(), udp::run(&common, &options)?),
             },
+            What::Tcp { common, options } => (common.clone(), tcp::run(&common, &options)?),
             What::Netisr { common } => (common.clone(), netisr::run(&common)?),
+            What::Reassembly { common } => (common.clone(), reassembly::run(&common)?),
             What::Pool { common } => (common.clone(), pool::run(&common)?),
         };
         report.print(common.json)

@@ -18,6 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::link::{LinkSpec, give_up_privileges};
+use crate::reassembly::Limits;
 use crate::steering;
 use crate::tunnel::TunnelSpec;
 
@@ -38,6 +39,9 @@ pub(super) struct Near {
     /// addr (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
+    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    #[arg(long, value_name = "LIMITS")]
+    reassembly: Option<Limits>,
     /// Where traffic comes from: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<ClientRange>,
@@ -59,6 +63,21 @@ pub(super) struct Near {
     /// Make keys, flows and moments repeat from run to run.
     #[arg(long)]
     seed: Option<u64>,
+}
+
+/// What a host of the generator needs to be started.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// Where traffic goes.
+    pub(super) target: SocketAddr,
+    /// How our side is steered.
+    pub(super) rss: &'a Arc<Rss>,
+    /// Where it comes from.
+    pub(super) clients: &'a [ClientRange],
+    /// Limits of TCP.
+    pub(super) tcp: TcpConfig,
+    /// Frames of each worker, if not as many as usual.
+    pub(super) frames: Option<usize>,
 }
 
 /// The target's buckets.
@@ -176,17 +195,14 @@ impl Near {
     /// `check` looks at the link before anything is sent.
     pub(super) fn start<F>(
         &self,
-        target: SocketAddr,
-        rss: &Arc<Rss>,
-        clients: &[ClientRange],
-        tcp: TcpConfig,
-        frames: Option<usize>,
+        run: Run<'_>,
         main: F,
         check: impl FnOnce(OpenLink) -> OpenLink,
     ) -> anyhow::Result<(Runtime, usize)>
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
+        let Run { target, rss, clients, tcp, frames } = run;
         let idle = if self.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() };
         let mut builder = Runtime::builder().workers(self.workers).idle(idle);
         if let Some(seed) = self.seed {
@@ -201,7 +217,10 @@ impl Near {
         let ours: Vec<Prefix> =
             self.addr.iter().map(|a| Prefix::host(a.address())).chain(claimed.iter().copied()).collect();
         let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
-        let mut host = Host::new("load", rss.clone(), main).interface(interface).tcp(tcp);
+        let mut host = Host::new("load", rss.clone(), main)
+            .interface(interface)
+            .tcp(tcp)
+            .reassembly(self.reassembly.unwrap_or_default().0);
         for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
             let claimed = if through == Some(i) { inside.clone() } else { Vec::new() };
             host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });

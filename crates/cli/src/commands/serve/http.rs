@@ -21,7 +21,7 @@ use std::time::Duration;
 #[command(after_help = "\
 Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
 With --dir every other path names a file.")]
-pub(crate) struct Arguments {
+pub(crate) struct HttpArguments {
     #[command(flatten)]
     tcp: plan::TcpArguments,
     /// Serve HTTPS with a certificate made now, which nobody vouches for.
@@ -97,7 +97,7 @@ pub(super) struct Http {
 }
 
 /// The plan, and the server that belongs to it.
-pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
+pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     let a = arguments;
     if a.keepalive == Some(0) {
         bail!("--keepalive 0: a connection must carry at least one request");

@@ -43,7 +43,7 @@ pub(crate) enum Serve {
     /// Writes to every connection as fast as it can; what the peer sends is not read.
     TcpSource(plan::SourceArguments),
     /// A web server: HTTP/1.1, HTTP/2, HTTPS, endpoints for tests, a directory of files.
-    Http(Box<http::Arguments>),
+    Http(Box<http::HttpArguments>),
 }
 
 /// What a service does with what it receives.

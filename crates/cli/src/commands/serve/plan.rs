@@ -3,10 +3,11 @@
 use super::Service;
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::link::LinkSpec;
+use crate::reassembly::Limits;
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail};
-use flowlane::{Bucket, Host, Idle, Interface, Prefix, Rss, TunnelConfig};
+use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     /// with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
+    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    #[arg(long, value_name = "LIMITS")]
+    reassembly: Option<Limits>,
     #[command(flatten)]
     steering: Steering,
     /// Buckets, a power of two; at least two a worker by default.
@@ -98,6 +102,7 @@ pub(super) struct Plan {
     pub(super) link: LinkSpec,
     pub(super) addresses: Vec<Prefix>,
     pub(super) tunnels: Vec<TunnelConfig>,
+    pub(super) reassembly: ReassemblyConfig,
     pub(super) gateways: Vec<IpAddr>,
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
@@ -144,6 +149,7 @@ impl Plan {
             link: a.link,
             addresses: a.addr,
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
+            reassembly: a.reassembly.unwrap_or_default().0,
             gateways: a.gateway,
             port: a.port,
             vlan: a.vlan,
@@ -189,7 +195,8 @@ impl Plan {
         }
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
-        let host = Host::new("server", self.rss.clone(), main).interface(interface);
+        let host =
+            Host::new("server", self.rss.clone(), main).interface(interface).reassembly(self.reassembly);
         let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
     }

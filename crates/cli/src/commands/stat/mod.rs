@@ -5,6 +5,7 @@
 //! `netstat`: `-s` protocols, `-Q` netisr, `-a` sockets, `-R` their flows; none of them shows who is running and how the
 //! work is shared out.
 
+mod tcp_words;
 mod text;
 
 use crate::units;
@@ -24,10 +25,10 @@ pub(crate) struct Stat {
     /// Hand-over of frames between workers.
     #[arg(short = 'Q')]
     netisr: bool,
-    /// Sockets, those without a peer included.
+    /// Sockets and connections with their state, those without a peer included.
     #[arg(short = 'a')]
     all: bool,
-    /// Sockets with flow hash, hash type, bucket and worker of what they last received.
+    /// Sockets and connections with flow hash, hash type, bucket and worker of what they receive.
     #[arg(short = 'R')]
     flows: bool,
     /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp or drops.

@@ -1,5 +1,6 @@
 //! Reports as text, in the columns and words of `netstat` where it has them.
 
+use super::tcp_words;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
 use flowlane::stack_stats::{CountersRef, LaneStats};
 use std::collections::BTreeMap;
@@ -39,6 +40,10 @@ pub(super) fn protocols(
         for (group, counters) in words.iter().filter(|(group, _)| only.is_none_or(|only| only == *group)) {
             let values = host.protocols.get(*group).unwrap_or(&none);
             writeln!(out, "{group}:")?;
+            if *group == "tcp" {
+                tcp_words::print(&mut out, values, counters, hide_zeros)?;
+                continue;
+            }
             let known = counters.iter().filter_map(|(name, text)| Some((*text, *values.get(*name)?)));
             // A newer instance may count what we have no words for.
             let unknown = values
@@ -115,7 +120,8 @@ pub(super) fn sockets(
         "{:<5} {:>6} {:>6}  {:<26} {:<26}",
         "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address"
     )?;
-    let head = if flows { " flowid   ftype bucket worker" } else { " bucket" };
+    // As netstat has it: flows stand in the place of the state.
+    let head = if flows { " flowid   ftype bucket worker" } else { " (state)      bucket" };
     writeln!(out, "{head}")?;
     for s in rows {
         write!(
@@ -126,11 +132,46 @@ pub(super) fn sockets(
         if flows {
             writeln!(out, " {:08x} {:>5} {:>6} {:>6}", s.flowid, s.flowtype, s.bucket, s.worker)?;
         } else {
-            writeln!(out, " {:>6}", s.bucket)?;
+            writeln!(out, " {:<12} {:>5}", s.state, s.bucket)?;
         }
     }
     if sockets.left_out > 0 {
-        writeln!(out, "and {} more", sockets.left_out)?;
+        writeln!(
+            out,
+            "and {} more: at most 1024 of UDP and of TCP are listed for each lane",
+            sockets.left_out
+        )?;
+    }
+    if only.is_none_or(|p| p == "tcp") && !sockets.tcp_states.is_empty() {
+        states(&mut out, sockets)?;
+    }
+    Ok(())
+}
+
+/// TCP by state, in the order of a connection's life.
+fn states(out: &mut impl Write, sockets: &SocketsView) -> io::Result<()> {
+    const LIFE: [&str; 11] = [
+        "CLOSED",
+        "LISTEN",
+        "SYN_SENT",
+        "SYN_RCVD",
+        "ESTABLISHED",
+        "CLOSE_WAIT",
+        "FIN_WAIT_1",
+        "CLOSING",
+        "LAST_ACK",
+        "FIN_WAIT_2",
+        "TIME_WAIT",
+    ];
+    let counted = LIFE.iter().filter_map(|state| Some((state, sockets.tcp_states.get(*state)?)));
+    let counts: Vec<String> = counted.map(|(state, n)| format!("{n} {state}")).collect();
+    writeln!(out, "TCP by state: {}", counts.join(", "))?;
+    if sockets.tcp_states_left_out > 0 {
+        let n = sockets.tcp_states_left_out;
+        writeln!(
+            out,
+            "and {n} connections whose state was not looked at: a lane is not held up for so many"
+        )?;
     }
     Ok(())
 }

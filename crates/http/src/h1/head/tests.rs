@@ -26,6 +26,12 @@ fn a_request_and_its_fields() {
 }
 
 #[test]
+fn empty_lines_before_a_head() {
+    let head = ask("\r\n\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(head.fields.collect::<Vec<_>>(), [("Host", &b"x"[..])]);
+}
+
+#[test]
 fn whether_the_connection_is_kept() {
     let kept = |text: &str| ask(text).unwrap().keep_alive;
     assert!(kept("GET / HTTP/1.1\r\n\r\n"));

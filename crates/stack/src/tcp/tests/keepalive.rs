@@ -52,3 +52,19 @@ fn probes_are_answered() {
     s.until(20_000);
     assert_eq!(s.heard.len(), 1);
 }
+
+/// No pause at all between probes would be a timer that is always due.
+#[test]
+fn probes_without_a_pause_have_one() {
+    let mut s = Scene::established(Scene::config());
+    let none = Keepalive { idle: Duration::ZERO, interval: Duration::ZERO, probes: 3 };
+    s.set(|options| options.keepalive = Some(none));
+    s.write(100);
+    recv!(s, 10, "P. 1:101(100) ack 1");
+    send!(s, 15, ". 1:1(0) ack 101");
+    for at in [25, 35, 45] {
+        recv!(s, at, ". 100:100(0) ack 1");
+    }
+    recv!(s, 55, "R. 101:101(0) ack 1");
+    assert_eq!(s.state(), State::Closed);
+}

@@ -10,7 +10,7 @@ mod plan;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Args;
 use flowlane_load::http::{Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
 use flowlane_load::report::model::{Ended, Phase, Setup};

@@ -188,7 +188,11 @@ impl Place {
         let claimed: Vec<Prefix> =
             plan.pools.iter().flat_map(|p| &p.clients).flat_map(ClientRange::prefixes).collect();
         let host = match &self.link {
-            LinkKind::Kernel => builder.host(Host::kernel("load", rss.clone(), load.main())),
+            LinkKind::Kernel => {
+                // The kernel has its own.
+                builder = builder.frames(FEW_FRAMES);
+                builder.host(Host::kernel("load", rss.clone(), load.main()))
+            }
             LinkKind::Pair => {
                 builder = builder.frames(frames(connections, self.workers));
                 let ports = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
@@ -226,6 +230,9 @@ impl Place {
         Ok((builder.start()?, host))
     }
 }
+
+/// Frames where none are needed.
+const FEW_FRAMES: usize = 64;
 
 /// Frames for what many connections have on their way.
 fn frames(connections: usize, workers: usize) -> usize {

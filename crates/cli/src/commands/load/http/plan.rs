@@ -92,7 +92,7 @@ pub(super) struct Asked {
     #[arg(long, value_name = "TEXT", conflicts_with = "scenario")]
     expect_contains: Option<String>,
     /// Longest content; what is longer is given up.
-    #[arg(long, default_value = "1Gi", value_parser = units::size, conflicts_with = "scenario")]
+    #[arg(long, default_value = "1024Mi", value_parser = units::size, conflicts_with = "scenario")]
     max_body: usize,
     /// Requests on their way at once on a connection.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "scenario")]

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Streams with the kernel as the peer, the long form of crates/cli/tests/load_tcp.rs: over TAP, AF_PACKET and AF_XDP, IPv4
+# and IPv6, SIZE bytes each way (echoed ones compared byte by byte), ten thousand short connections, and curl downloading from the
+# hyper example. Every line says what came of it; the exit code is that of the worst.
+#
+#   benches/tcp/peers.sh [SIZE]        1Gi by default
+#
+# Needs root, iproute2, python3 and curl.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+size=${1:-1Gi}
+[ "$(id -u)" = 0 ] || { echo "peers: needs root for network namespaces" >&2; exit 2; }
+cargo build --quiet --release
+cargo build --quiet --release -p flowlane --example http
+target=${CARGO_TARGET_DIR:-target}/release
+flowlane=$target/flowlane
+ns=flpeers
+pids=()
+clean() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    "$flowlane" lab down --name $ns >/dev/null 2>&1 || true
+    ip netns del $ns-tap 2>/dev/null || true
+}
+trap clean EXIT
+clean
+"$flowlane" lab up --name $ns >/dev/null
+ip netns add $ns-tap
+ip -n $ns-tap link set lo up
+ip -n $ns-tap tuntap add tap0 mode tap multi_queue vnet_hdr
+ip -n $ns-tap addr add 10.11.2.2/24 dev tap0
+ip -n $ns-tap addr add fd00:11:2::2/64 dev tap0 nodad
+ip -n $ns-tap link set tap0 up
+worst=0
+report=$(mktemp)
+
+# The kernel's echo, sink and source in a namespace, both families.
+for where in $ns $ns-tap; do
+    for role in echo:7000 sink:7001 source:7002; do
+        ip netns exec $where python3 benches/tcp/peer.py "${role%:*}" :: "${role#*:}" &
+        pids+=($!)
+    done
+done
+for where in $ns $ns-tap; do
+    until [ "$(ip netns exec $where ss -Hltn 'sport >= 7000 and sport <= 7002' | wc -l)" -ge 3 ]; do sleep 0.2; done
+done
+
+say() {
+    python3 - "$report" "$@" <<'P'
+import json, sys
+d = json.load(open(sys.argv[1]))
+c, link, target = d["counts"], *sys.argv[2:]
+if d["mode"] == "connect":
+    print(f"{link:10} {target:22} short  {c['completed']} of {c['begun']} connections completed")
+else:
+    rate = max(d["written-bits-per-second"], d["read-bits-per-second"]) / 1e9
+    print(f"{link:10} {target:22} {d['mode']:6} {c['bytes-written']:>12} written {c['bytes-read']:>12} read "
+          f"{rate:6.2f} Gbit/s {d['segments']['retransmitted']:>6} resent")
+P
+}
+
+# Name of the link, namespace of ours, how the link is named.
+check() {
+    local link=$1 inside=$2 spec=$3 v target
+    for v in 10.11.2.2 '[fd00:11:2::2]'; do
+        for mode in "echo 7000" "write 7001" "read 7002"; do
+            read -r kind port <<<"$mode"
+            target="$v:$port"
+            if $inside "$flowlane" load tcp "$target" --mode "$kind" --connections 1 --total "$size" --duration 10m \
+                --timeout 60s --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet \
+                --fail 'failed > 0' --fail 'unfinished > 0' --fail 'completed < 1' --json >"$report"; then
+                say "$link" "$target"
+            else
+                echo "$link $target $kind: FAILED"
+                worst=1
+            fi
+        done
+        if $inside "$flowlane" load tcp "$v:7000" --mode connect --rate 1k --connections 5k --duration 10s --timeout 20s \
+            --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet --fail 'failed > 0' \
+            --fail 'unfinished > 0' --fail 'completed < 10000' --json >"$report" ||
+            grep -q '"slipped": true' "$report"; then
+            say "$link" "$v"
+        else
+            echo "$link $v short connections: FAILED"
+            worst=1
+        fi
+    done
+}
+
+check tap "ip netns exec $ns-tap" tap:tap0
+check af-packet "" af-packet:${ns}0
+check af-xdp "" af-xdp:${ns}0
+
+# curl from the hyper example over a TAP of its own.
+ip netns exec $ns-tap "$target/examples/http" web0 10.11.9.1/24 2>/dev/null &
+pids+=($!)
+for _ in $(seq 50); do ip -n $ns-tap link show web0 >/dev/null 2>&1 && break; sleep 0.1; done
+ip -n $ns-tap addr add 10.11.9.2/24 dev web0
+ip -n $ns-tap link set web0 up
+got=$(ip netns exec $ns-tap curl -s --max-time 20 http://10.11.9.1/hello)
+case $got in
+    "/hello from bucket "*) echo "curl        $got" ;;
+    *) echo "curl: FAILED: $got"; worst=1 ;;
+esac
+rm -f "$report"
+exit $worst

@@ -1,0 +1,192 @@
+//! What many connections cost: memory of an idle one, and a segment among few and among many of them.
+//!
+//! Two TCP engines back to back, without links, lanes and tasks, so that nothing but the connections is measured.
+//! Memory is what the process grew by, both ends counted. A segment is timed over exchanges on connections picked at
+//! random: 64 bytes there, 64 back, and the last acknowledgement, which are three.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use flowlane::{ListenOptions, TcpConfig, Time};
+use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
+use flowlane_stack::rng::Rng;
+use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenerId, Tcp};
+use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
+
+use super::Common;
+use super::table::Report;
+use super::tcp::thread_time;
+
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const PORT: u16 = 80;
+/// Connections of the small case.
+const FEW: usize = 10;
+/// Bytes there and back.
+const SIZE: usize = 64;
+
+/// Two engines, and the connections between them.
+struct Pair {
+    ends: [Tcp; 2],
+    rng: Rng,
+    pool: Pool,
+    now: Time,
+    listener: ListenerId,
+    ids: Vec<[ConnId; 2]>,
+    burst: VecDeque<IpOutput>,
+}
+
+impl Pair {
+    fn new(connections: usize) -> anyhow::Result<Self> {
+        let memory = MemoryConfig {
+            frames_per_home: 4096,
+            frame_size: 2048,
+            homes: 1,
+            huge_pages: false,
+            lock: false,
+        };
+        let pool = FrameMemory::new(&memory)?.attach(0)?;
+        let config = TcpConfig {
+            max_connections: connections + 1,
+            delayed_ack: Duration::ZERO,
+            ..TcpConfig::default()
+        };
+        let mut ends = [Tcp::new(config.clone(), [1, 2, 3]), Tcp::new(config, [4, 5, 6])];
+        let listener = ends[1].listen(None, PORT, ListenOptions::default())?;
+        let ids = Vec::with_capacity(connections);
+        Ok(Self {
+            ends,
+            rng: Rng::new(1),
+            pool,
+            now: Time::from_secs(10),
+            listener,
+            ids,
+            burst: VecDeque::new(),
+        })
+    }
+
+    fn on<R>(&mut self, end: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
+        let offload = Offload::default();
+        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload };
+        what(&mut self.ends[end], &mut cx)
+    }
+
+    /// Hands over what one end has to send; whether there was anything.
+    fn deliver(&mut self, from: usize) -> bool {
+        let mut burst = std::mem::take(&mut self.burst);
+        self.on(from, |tcp, cx| {
+            while let Some(out) = tcp.poll_output(cx) {
+                burst.push_back(out);
+            }
+        });
+        let any = !burst.is_empty();
+        while let Some(out) = burst.pop_front() {
+            let ip = meta(&out);
+            self.on(1 - from, |tcp, cx| tcp.input(cx, IpInput { frame: out.frame, ip }));
+        }
+        self.burst = burst;
+        any
+    }
+
+    fn pump(&mut self) {
+        while self.deliver(0) | self.deliver(1) {}
+    }
+
+    fn connect(&mut self) -> anyhow::Result<()> {
+        let n = self.ids.len() as u32;
+        let ip = Ipv4Addr::from(0x0b00_0000 + n / 50_000);
+        let local = SocketAddr::new(ip.into(), 10_000 + (n % 50_000) as u16);
+        let options = ConnectOptions::default();
+        let a = self.on(0, |tcp, cx| tcp.connect(cx, local, SocketAddr::new(SERVER, PORT), &options))?;
+        self.pump();
+        let b = self.ends[1].accept(self.listener)?.context("the connection did not come")?;
+        self.ids.push([a, b.id]);
+        Ok(())
+    }
+
+    /// Request, answer, and the answer's acknowledgement: three segments.
+    fn exchange(&mut self, [a, b]: [ConnId; 2]) -> anyhow::Result<()> {
+        let mut buffer = [1; SIZE];
+        self.on(0, |tcp, cx| tcp.send(cx, a, &buffer))?;
+        self.deliver(0);
+        self.on(1, |tcp, cx| tcp.recv(cx, b, &mut buffer))?;
+        self.on(1, |tcp, cx| tcp.send(cx, b, &buffer))?;
+        self.pump();
+        self.on(0, |tcp, cx| tcp.recv(cx, a, &mut buffer))?;
+        self.now += Duration::from_micros(10);
+        for end in 0..2 {
+            self.on(end, Tcp::on_timer);
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Nanoseconds of processor time a segment, over exchanges on connections picked at random.
+    fn segment(&mut self, time: Duration) -> anyhow::Result<f64> {
+        let (begin, used, mut n) = (Instant::now(), thread_time(), 0u32);
+        while begin.elapsed() < time {
+            for _ in 0..100 {
+                let at = self.rng.below(self.ids.len() as u32) as usize;
+                self.exchange(self.ids[at])?;
+            }
+            n += 100;
+        }
+        Ok((thread_time() - used) * 1e9 / f64::from(n) / 3.0)
+    }
+}
+
+fn meta(out: &IpOutput) -> IpMeta {
+    IpMeta {
+        src: out.src,
+        dst: out.dst,
+        protocol: out.protocol,
+        hop_limit: out.hop_limit,
+        traffic_class: out.traffic_class,
+        header_len: 20,
+        interface: 0,
+        mtu: 1500,
+        unicast: true,
+    }
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = status.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+/// Measures, and adds the rows.
+pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow::Result<()> {
+    let mut few = Pair::new(FEW)?;
+    let mut all = Pair::new(many)?;
+    for _ in 0..FEW {
+        few.connect()?;
+    }
+    // What an engine takes by itself, and its frames, are there before.
+    all.connect()?;
+    let id = all.ids[0];
+    all.exchange(id)?;
+    let before = resident()?;
+    for _ in 1..many {
+        all.connect()?;
+    }
+    for i in 0..many {
+        all.exchange(all.ids[i])?;
+    }
+    let grown = resident()?.saturating_sub(before);
+    ensure!(all.ends.iter().all(|e| e.connections() == many), "a connection was lost");
+    let handles = std::mem::size_of::<[ConnId; 2]>() * many;
+    let each = (grown as f64 - handles as f64) / (2 * many) as f64;
+    report.row(format!("idle connection among {many}, one end"), "bytes", &[each], None);
+    let (mut of_few, mut of_many) = (Vec::new(), Vec::new());
+    for _ in 0..common.rounds {
+        of_few.push(few.segment(common.round())?);
+        of_many.push(all.segment(common.round())?);
+    }
+    let name = format!("a segment on a random one of {many} connections");
+    report.row(name, "ns", &of_many, Some(("ten", &of_few)));
+    report.row(format!("a segment on a random one of {FEW} connections"), "ns", &of_few, None);
+    Ok(())
+}

@@ -1,0 +1,297 @@
+//! `bench tcp`: streams and connections between two hosts in one process, on one core, beside the kernel over loopback.
+//!
+//! Ours: one worker with both hosts on a pair link: Ethernet, IP, TCP, sockets and tasks of both ends, the generator of
+//! `load tcp` included. The kernel: two threads over loopback, which has no checksums and cuts nothing, so its peer is
+//! the line with offload. Figures are for each second of processor time, ours that of the process and the kernel's that
+//! of both threads, so that they are of one core and hold on a machine with other things to do.
+//!
+//! What many connections cost is measured on two engines without links and tasks ([`super::many`]).
+
+use std::io::{Read, Write};
+use std::net::{TcpListener as KernelListener, TcpStream as KernelStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use flowlane::{
+    Endpoint, Host, Interface, Key, PairConfig, Protocol, Rss, Runtime, TcpConfig, TcpListener, spawn,
+};
+use flowlane_load::tcp::{Mode, Sources, TcpProgress, service};
+use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, flows};
+
+use rustix::time::ClockId;
+
+use super::table::Report;
+use super::{Common, many};
+use crate::drops;
+
+const PORT: u16 = 7;
+/// Bytes written at once.
+const CHUNK: usize = 1 << 16;
+/// Bytes of a request and of its answer.
+const REQUEST: usize = 64;
+
+#[derive(Debug, Args, Clone)]
+pub(super) struct Options {
+    /// Connections at once when connections a second are measured.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    connections: u32,
+    /// Connections that stand when the cost of many is measured.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(10..=1_500_000))]
+    many: u32,
+    /// Also so many connections at once that all echo data, through whole lanes: 70000.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    active: Option<u32>,
+}
+
+/// What is run between two hosts.
+struct Wanted {
+    mode: Mode,
+    connections: usize,
+    size: usize,
+    rate: Option<u64>,
+    pair: PairConfig,
+    duration: Duration,
+}
+
+fn clients() -> anyhow::Result<ClientRange> {
+    Ok("10.77.128.0/17".parse()?)
+}
+
+/// How far a run was at two of its moments, and what processor time had been used by then, seconds.
+#[derive(Debug, Default)]
+struct Seen {
+    first: Option<(TcpProgress, f64)>,
+    last: Option<(TcpProgress, f64)>,
+}
+
+impl Seen {
+    fn look(&mut self, progress: TcpProgress) {
+        let known = self.last.or(self.first).map(|(p, _)| p).unwrap_or_default();
+        // Lanes tell how far they are every 50 ms: only then is there anything to be seen.
+        if progress != known && progress.answers > 0 {
+            let place = if self.first.is_none() { &mut self.first } else { &mut self.last };
+            *place = Some((progress, cpu_time(ClockId::ProcessCPUTime)));
+        }
+    }
+
+    /// What was counted in between, for each second of processor time.
+    fn rate(&self, what: impl Fn(&TcpProgress) -> u64) -> anyhow::Result<f64> {
+        let (Some((first, from)), Some((last, to))) = (&self.first, &self.last) else {
+            anyhow::bail!("the round was too short to see anything: give a longer --round-ms");
+        };
+        Ok((what(last) - what(first)) as f64 / (to - from).max(1e-9))
+    }
+}
+
+/// Runs it on one worker.
+fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let target = Endpoint::new([10, 77, 0, 1].into(), PORT);
+    let ranges = [clients()?];
+    let sources = if wanted.mode == Mode::Connect {
+        Sources::Addresses { clients: ranges.to_vec(), lanes: rss.buckets.len() }
+    } else {
+        let n = wanted.connections;
+        let wish =
+            FlowWish { target, clients: &ranges, flows: n, protocol: Protocol::TCP, rss: &rss, aim: None };
+        Sources::Flows(flows::choose(&wish)?)
+    };
+    let load = TcpLoad::new(TcpLoadConfig {
+        target,
+        mode: wanted.mode,
+        sources,
+        connections: wanted.connections,
+        rate: wanted.rate,
+        poisson: false,
+        size: wanted.size,
+        total: None,
+        ramp: 20_000,
+        duration: wanted.duration,
+        timeout: Duration::from_secs(20),
+        nodelay: true,
+        verify: false,
+        reset: false,
+        seed: 1,
+    })?;
+    let echo = wanted.mode.needs_echo();
+    let server = Host::new("server", rss.clone(), move || async move {
+        let Ok(listener) = TcpListener::on_port(PORT) else { return };
+        while let Ok(stream) = listener.accept().await {
+            let serve = async move {
+                let _ = if echo { service::echo(&stream).await } else { service::discard(&stream).await };
+            };
+            if spawn(serve).is_err() {
+                return;
+            }
+        }
+    });
+    let interface = |address: &str, claimed: &[ClientRange]| -> anyhow::Result<Interface> {
+        let claimed = claimed.iter().flat_map(ClientRange::prefixes).collect();
+        Ok(Interface { addresses: vec![address.parse()?], claimed, vlan: None })
+    };
+    // Connections that come and go leave many records behind.
+    let tcp = TcpConfig { max_time_wait: 1 << 18, ..TcpConfig::default() };
+    let frames = (wanted.connections * 2).clamp(1 << 15, 1 << 18);
+    let mut builder = Runtime::builder().workers(1).frames(frames);
+    let server = builder.host(server.interface(interface("10.77.0.1/16", &[])?).tcp(tcp.clone()));
+    let client = Host::new("client", rss, load.main());
+    let client = builder.host(client.interface(interface("10.77.0.2/16", &ranges)?).tcp(tcp));
+    builder.pair((server, 0), (client, 0), wanted.pair.clone());
+    let runtime = builder.start()?;
+    let mut seen = Seen::default();
+    let outcome = load.wait(Duration::from_millis(5), |progress| {
+        seen.look(progress);
+        true
+    });
+    let counted = runtime.stop();
+    if let Some(failure) = &outcome.failure {
+        anyhow::bail!("{failure}");
+    }
+    let c = &outcome.counts;
+    ensure!(
+        c.failed() == 0,
+        "{} of {} connections failed: {c:?}, {:?}",
+        c.failed(),
+        c.begun,
+        drops::by_reason(&counted, &[("server", server), ("client", client)])
+    );
+    Ok((outcome, seen))
+}
+
+fn bulk(common: &Common, pair: PairConfig) -> anyhow::Result<f64> {
+    let wanted =
+        Wanted { mode: Mode::Write, connections: 1, size: CHUNK, rate: None, pair, duration: common.round() };
+    Ok(run_load(&wanted)?.1.rate(|p| p.written)? * 8.0 / 1e9)
+}
+
+fn connections(common: &Common, options: &Options) -> anyhow::Result<f64> {
+    let wanted = Wanted {
+        mode: Mode::Connect,
+        connections: options.connections as usize,
+        size: REQUEST,
+        rate: None,
+        pair: PairConfig::default(),
+        duration: common.round(),
+    };
+    Ok(run_load(&wanted)?.1.rate(|p| p.answers)? / 1e3)
+}
+
+/// Processor time of this thread or process, seconds.
+fn cpu_time(clock: ClockId) -> f64 {
+    let t = rustix::time::clock_gettime(clock);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+pub(super) fn thread_time() -> f64 {
+    cpu_time(ClockId::ThreadCPUTime)
+}
+
+/// The kernel's bulk rate over loopback, Gbit/s for each second of processor time of both ends.
+fn kernel_bulk(time: Duration) -> anyhow::Result<f64> {
+    let listener = KernelListener::bind("127.0.0.1:0")?;
+    let mut out = KernelStream::connect(listener.local_addr()?)?;
+    let (mut inward, _) = listener.accept()?;
+    let reader = std::thread::spawn(move || {
+        let (mut buffer, mut bytes) = (vec![0; CHUNK], 0);
+        while let Ok(n @ 1..) = inward.read(&mut buffer) {
+            bytes += n;
+        }
+        (bytes, thread_time())
+    });
+    let begin = (Instant::now(), thread_time());
+    let data = vec![7; CHUNK];
+    while begin.0.elapsed() < time {
+        out.write_all(&data)?;
+    }
+    drop(out);
+    let (bytes, theirs) = reader.join().ok().context("the reading thread")?;
+    Ok(bytes as f64 * 8.0 / 1e9 / (thread_time() - begin.1 + theirs))
+}
+
+/// The kernel's short connections over loopback, thousands for each second of processor time of both ends.
+fn kernel_connections(time: Duration) -> anyhow::Result<f64> {
+    let listener = KernelListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let server = std::thread::spawn(move || {
+        let mut buffer = [0; REQUEST];
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { break };
+            match stream.read_exact(&mut buffer) {
+                Ok(()) => drop(stream.write_all(&buffer)),
+                // The last one says nothing.
+                Err(_) => break,
+            }
+        }
+        thread_time()
+    });
+    let begin = (Instant::now(), thread_time());
+    let (mut n, mut buffer) = (0u64, [7; REQUEST]);
+    while begin.0.elapsed() < time {
+        let mut stream = KernelStream::connect(address)?;
+        stream.write_all(&buffer)?;
+        stream.read_exact(&mut buffer)?;
+        n += 1;
+    }
+    drop(KernelStream::connect(address)?);
+    let theirs = server.join().ok().context("the serving thread")?;
+    Ok(n as f64 / 1e3 / (thread_time() - begin.1 + theirs))
+}
+
+pub(super) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> {
+    let mut report = Report::new("tcp");
+    let (mut plain, mut offloaded, mut kernel) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut short, mut kernel_short) = (Vec::new(), Vec::new());
+    let offload = PairConfig { checksum_offload: true, segmentation_offload: true, ..PairConfig::default() };
+    for _ in 0..common.rounds {
+        plain.push(bulk(common, PairConfig::default())?);
+        offloaded.push(bulk(common, offload.clone())?);
+        kernel.push(kernel_bulk(common.round())?);
+        short.push(connections(common, options)?);
+        kernel_short.push(kernel_connections(common.round())?);
+    }
+    report.row("one stream, MSS 1460, checksums", "Gbit/s", &plain, Some(("the kernel", &kernel)));
+    report.row(
+        "one stream, checksums and segmentation offloaded",
+        "Gbit/s",
+        &offloaded,
+        Some(("the kernel", &kernel)),
+    );
+    report.row("kernel over loopback", "Gbit/s", &kernel, None);
+    let name = format!("connections with {REQUEST} bytes there and back, {} at once", options.connections);
+    report.row(name, "k/s", &short, Some(("the kernel", &kernel_short)));
+    report.row("kernel over loopback, one at a time", "k/s", &kernel_short, None);
+    many::rows(&mut report, common, options.many as usize)?;
+    if let Some(n) = options.active {
+        active(&mut report, n as usize)?;
+    }
+    report.note("rates are for each second of processor time, of both ends together, so of one core");
+    Ok(report)
+}
+
+/// So many connections at once, each of which sends and gets back ten messages a minute and more.
+fn active(report: &mut Report, connections: usize) -> anyhow::Result<()> {
+    let wanted = Wanted {
+        mode: Mode::Hold,
+        connections,
+        size: 1000,
+        rate: Some(connections as u64 / 2),
+        pair: PairConfig::default(),
+        duration: Duration::from_secs(10),
+    };
+    let (outcome, _) = run_load(&wanted)?;
+    let c = &outcome.counts;
+    ensure!(
+        c.standing == connections as u64 && c.completed == connections as u64,
+        "{} of {connections} stood until the end, {} completed",
+        c.standing,
+        c.completed
+    );
+    let ms = |q: f64| outcome.times.latency.value_at_quantile(q) as f64 / 1e6;
+    let name = format!("{connections} connections, all echoing 1000 bytes every 2 s: answers");
+    report.row(name, "k/s", &[outcome.answer_rate() / 1e3], None);
+    report.row("their latency, p50", "ms", &[ms(0.5)], None);
+    report.row("their latency, p99.9", "ms", &[ms(0.999)], None);
+    Ok(())
+}

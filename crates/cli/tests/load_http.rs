@@ -1,0 +1,217 @@
+//! `flowlane load http`: what it refuses, and runs over kernel sockets and over the pair link.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod load_schema;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(["load", "http"]).args(arguments);
+    command
+}
+
+fn load(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn refused(arguments: &[&str], word: &str) {
+    let output = load(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    assert!(stderr.contains(word), "{arguments:?}: '{word}' in {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+/// A server on the kernel's loopback, a thread for each connection: how many requests it heard.
+fn server() -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = heard.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (count, stream) = (count.clone(), stream.unwrap());
+            std::thread::spawn(move || answer(stream, &count));
+        }
+    });
+    (address, heard)
+}
+
+fn answer(mut stream: TcpStream, heard: &AtomicU64) {
+    stream.set_nodelay(true).unwrap();
+    let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(n) if n > 0 => held.extend_from_slice(&buffer[..n]),
+            _ => return,
+        }
+        while let Some(end) = held.windows(4).position(|w| w == b"\r\n\r\n") {
+            let close = String::from_utf8_lossy(&held[..end]).contains("Connection: close");
+            held.drain(..end + 4);
+            heard.fetch_add(1, Ordering::Relaxed);
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() || close {
+                return;
+            }
+        }
+    }
+}
+
+fn report(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    load_schema::check("load-run", &report);
+    report
+}
+
+#[test]
+fn bad_arguments_get_one_line_and_2() {
+    let url = "http://127.0.0.1:9/";
+    for (arguments, word) in [
+        (&["ftp://a/"][..], "http://"),
+        (&["http://no-such-host.invalid/"], "resolved"),
+        (&[url, "-c", "0"], "at least 1"),
+        (&[url, "--rate", "0"], "rate"),
+        (&[url, "--poisson"], "--rate"),
+        (&[url, "--duration", "0s"], "time"),
+        (&[url, "--timeout", "0s"], "timeout"),
+        (&[url, "--think", "soon"], "soon"),
+        (&[url, "--think", "1s", "--rate", "5"], "--think"),
+        (&[url, "-H", "nonsense"], "Name: value"),
+        (&[url, "-H", "a b: c"], "no header"),
+        (&[url, "-X", "GE T"], "no method"),
+        (&[url, "--body-file", "/no/such/file"], "/no/such/file"),
+        (&[url, "--expect-status", "20"], "statuses"),
+        (&[url, "--expect-sha256", "abc"], "SHA-256"),
+        (&[url, "--pipeline", "0"], "0"),
+        (&[url, "--pipeline", "4", "--body", "x"], "without a body"),
+        (&[url, "--http2", "10", "--read-rate", "5"], "HTTP/1.1"),
+        (&[url, "--syn-only", "--rate", "10"], "link of ours"),
+        (&[url, "--addr", "10.0.0.1/8"], "--link"),
+        (&[url, "--link", "wifi:x"], "wifi"),
+        (&[url, "--link", "tap:x"], "--addr"),
+        (&["http://10.9.0.1/", "--link", "tap:x", "--addr", "10.8.0.1/16"], "--gateway"),
+        (&["http://10.8.0.1/", "--link", "tap:x", "--addr", "10.8.0.1/16"], "our own"),
+        (
+            &["http://10.8.0.2/", "--link", "tap:x", "--addr", "10.8.0.1/16", "--clients", "10.8.0.0/24"],
+            "target",
+        ),
+        (
+            &["http://10.8.0.2/", "--link", "tap:x", "--addr", "10.8.0.1/16", "--clients", "10.9.0.0/24"],
+            "--routed",
+        ),
+        (&[url, "--clients", "fd00::/64"], "family"),
+        (&[url, "--aim", "even"], "--target-key"),
+        (&[url, "--aim", "odd", "--target-key", "microsoft"], "zipf"),
+        (&[url, "--aim", "one:9", "--target-key", "microsoft"], "8 buckets"),
+        (&[url, "--target-key", "microsoft", "--target-buckets", "3"], "--target-buckets"),
+        (&[url, "--workers", "0"], "--workers"),
+        (&[url, "--fail", "speed > 3"], "speed"),
+        (&[url, "--save", "/no/such/dir/x.json"], "/no/such/dir"),
+        (&["--scenario", "/no/such/file"], "/no/such/file"),
+        (&[url, "--scenario", "x", "--rate", "5"], "--rate"),
+        (&["https://127.0.0.1/", "--ca", "/no/such/file"], "/no/such/file"),
+    ] {
+        refused(arguments, word);
+    }
+}
+
+#[test]
+fn a_run_over_kernel_sockets_agrees_with_the_server() {
+    for more in
+        [&["-c", "5"][..], &["-c", "5", "--rate", "500"], &["-c", "5", "--no-keepalive", "--rate", "200"]]
+    {
+        let (address, heard) = server();
+        let url = format!("http://{address}/");
+        let fixed = [&url[..], "-d", "500ms", "--json", "-q", "--no-pin"];
+        let report = report(&load(&[&fixed[..], more].concat()));
+        let counts = &report["total"]["counts"];
+        assert_eq!(counts["sent"], heard.load(Ordering::Relaxed), "{counts}");
+        assert_eq!(counts["answered"], counts["sent"]);
+        assert_eq!(counts["codes"]["200"], counts["sent"]);
+        assert!(counts["sent"].as_u64().unwrap() >= 90, "{counts}");
+        assert_eq!(report["setup"]["link"], "kernel");
+        assert_eq!(report["ok"], true);
+    }
+}
+
+#[test]
+fn a_run_in_one_process() {
+    let arguments =
+        ["http://10.0.0.1/", "--link", "pair", "-c", "20", "-d", "300ms", "--json", "-q", "--no-pin"];
+    let many = ["--clients", "10.64.0.0/10", "--no-keepalive"];
+    for more in [&[][..], &["--pipeline", "4"], &many] {
+        let report = report(&load(&[&arguments[..], more].concat()));
+        let counts = &report["total"]["counts"];
+        assert!(counts["answered"].as_u64().unwrap() > 100, "{counts}");
+        assert_eq!(counts["failed"], 0, "{counts}");
+    }
+}
+
+#[test]
+fn a_scenario_file_with_another_target() {
+    let (address, heard) = server();
+    let file = format!("{}/../../scenarios/quick.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(file).unwrap().replace("10s", "300ms").replace("1s", "100ms");
+    let path = std::env::temp_dir().join(format!("flowlane-scenario-{}.toml", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let url = format!("http://{address}/");
+    let named = path.to_str().unwrap();
+    let output = load(&["--scenario", named, &url, "--json", "-q", "--no-pin", "--fail", "slip-p99.9 > 10s"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let both = |name: &str| {
+        let part = &report["total"];
+        part["counts"][name].as_u64().unwrap() + part["unmeasured"][name].as_u64().unwrap()
+    };
+    assert_eq!(both("answered"), heard.load(Ordering::Relaxed));
+    assert_eq!(report["pools"][0]["name"], "clients");
+    std::fs::write(&path, "[[pool]]\nrate = 5\n").unwrap();
+    refused(&["--scenario", named], "line 2, column 8");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn nobody_there_fails_and_a_threshold_too() {
+    // A port that was free a moment ago.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = load(&[&format!("http://{free}/"), "-q", "--no-pin"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("refused"), "{stderr}");
+    let (address, _) = server();
+    let url = format!("http://{address}/");
+    let output = load(&[&url, "-c", "2", "-d", "200ms", "-q", "--no-pin", "--fail", "p50 > 1ns"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("p50 > 1ns"));
+}
+
+#[test]
+fn an_interrupt_ends_it_with_the_report_so_far() {
+    let (address, heard) = server();
+    let url = format!("http://{address}/");
+    let mut child = command(&[&url, "-c", "2", "-d", "60s", "--json", "-q", "--no-pin"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while heard.load(Ordering::Relaxed) < 100 {
+        assert!(std::time::Instant::now() < deadline, "nothing is asked");
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["ended"], "interrupted");
+    assert_eq!(report["total"]["counts"]["sent"], heard.load(Ordering::Relaxed));
+}

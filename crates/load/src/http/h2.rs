@@ -1,0 +1,363 @@
+//! Pools that speak HTTP/2: hyper's client on the same streams, the same moments and the same books.
+//!
+//! A connection is a task that makes it and keeps it, and as many *slots* as streams may be open on it at once. A slot is a
+//! loop: take the next moment of the schedule, wait for it, ask, read the answer, write it down. Moments are taken in
+//! order by whichever slot is free, so one that comes late keeps its moment, and latency counts from there, as in the
+//! engine. This is the comfortable way, with allocations for each request, and not the fast one.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use flowlane::Time;
+use flowlane_stack::rng::Rng;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use super::check::Checker;
+use super::clock;
+use super::conn::Stream;
+use super::moments::Moments;
+use super::open::{Routes, open};
+use super::plan::Version;
+use super::pool::{PoolPlan, PoolState};
+use super::run::Common;
+use crate::report::{ErrorKind, Sample};
+
+type Asked = hyper::Request<Full<Bytes>>;
+
+/// No connection is begun for so long after one that failed.
+const HOLD: Duration = Duration::from_millis(10);
+
+/// Runs hyper's own tasks in the lane.
+#[derive(Clone, Copy, Debug)]
+struct InLane;
+
+impl<F> hyper::rt::Executor<F> for InLane
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        // A lane that is gone needs no tasks.
+        let _ = flowlane::spawn(future);
+    }
+}
+
+/// What a pool's tasks in one lane share.
+pub(super) struct Shared {
+    common: Arc<Common>,
+    plan: Arc<PoolPlan>,
+    inner: Mutex<Inner>,
+    /// When the schedule ends.
+    end: u64,
+}
+
+struct Inner {
+    book: super::book::Book,
+    routes: Routes,
+    moments: Option<Moments>,
+    requests_left: u64,
+    connections_left: u64,
+    rng: Rng,
+    /// Slots that are still at work, and who waits for the last of them.
+    slots: usize,
+    waiting: Option<Waker>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Begins a pool's tasks in this lane. The pool gives its books away until [`Shared::take_book`].
+    pub(super) fn start(common: &Arc<Common>, pool: &mut PoolState, end: u64, rng: &mut Rng) -> Arc<Self> {
+        let streams = match pool.plan.pool.version {
+            Version::Http2 { streams } => usize::from(streams),
+            Version::Http1 { .. } => 1,
+        };
+        let inner = Inner {
+            book: std::mem::replace(&mut pool.book, super::book::Book::new()),
+            routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, 1)),
+            moments: pool.moments.take(),
+            requests_left: pool.requests_left,
+            connections_left: pool.connections_left,
+            rng: Rng::new(rng.next_u64()),
+            slots: pool.count as usize,
+            waiting: None,
+        };
+        let shared =
+            Arc::new(Self { common: common.clone(), plan: pool.plan.clone(), inner: inner.into(), end });
+        for _ in 0..pool.count {
+            // A lane that is gone has no run to make.
+            let _ = flowlane::spawn(connection(shared.clone(), streams));
+        }
+        shared
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all its connections are done; wakes who asks when they are.
+    pub(super) fn is_done(&self, waker: &Waker) -> bool {
+        let mut inner = self.lock();
+        if inner.waiting.is_none() {
+            inner.waiting = Some(waker.clone());
+        }
+        inner.slots == 0
+    }
+
+    pub(super) fn tick(&self, now: u64) {
+        self.lock().book.tick(now);
+    }
+
+    /// The books, at the end. What was due and never sent is in them.
+    pub(super) fn take_book(&self) -> super::book::Book {
+        let now = clock();
+        let mut inner = self.lock();
+        let end = self.end.min(now);
+        while let Some(moment) = inner.moments.as_ref().and_then(Moments::peek).filter(|m| *m < end) {
+            if inner.requests_left == 0 {
+                break;
+            }
+            inner.requests_left -= 1;
+            inner.book.unsent(moment, now, false);
+            if let Some(moments) = &mut inner.moments {
+                moments.advance();
+            }
+        }
+        std::mem::replace(&mut inner.book, super::book::Book::new())
+    }
+
+    fn over(&self) -> bool {
+        self.common.stopped() || clock() >= self.end
+    }
+
+    /// The next moment for a slot that is free; `None` if there are no more.
+    fn next(&self) -> Option<u64> {
+        if self.over() {
+            return None;
+        }
+        let mut inner = self.lock();
+        if inner.requests_left == 0 {
+            return None;
+        }
+        let moment = match &mut inner.moments {
+            None => clock(),
+            Some(moments) => {
+                let moment = moments.peek().filter(|m| *m < self.end)?;
+                moments.advance();
+                moment
+            }
+        };
+        inner.requests_left -= 1;
+        Some(moment)
+    }
+}
+
+/// A connection after the other, until the run is over.
+async fn connection(shared: Arc<Shared>, streams: usize) {
+    while !shared.over() {
+        let (begun, route) = {
+            let mut inner = shared.lock();
+            if inner.connections_left == 0 || inner.requests_left == 0 {
+                break;
+            }
+            inner.connections_left -= 1;
+            let now = clock();
+            let Inner { routes, rng, .. } = &mut *inner;
+            (now, routes.next(now, rng))
+        };
+        let made = match route {
+            Ok((target, connect)) => {
+                let secure = shared.plan.secure[usize::from(target)].clone();
+                let limit = shared.common.plan.timeout;
+                within(limit, open(connect, secure)).await.map(|opened| opened.map(|o| (target, o)))
+            }
+            Err(unopened) => Some(Err(unopened)),
+        };
+        let now = clock();
+        let (target, opened) = match made {
+            Some(Ok(made)) => made,
+            failed => {
+                let (kind, why) = match failed {
+                    Some(Err(unopened)) => (unopened.kind, unopened.why),
+                    _ => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
+                };
+                shared.lock().book.not_connected(now, kind, why);
+                flowlane::sleep(HOLD).await;
+                continue;
+            }
+        };
+        let tls = matches!(opened.stream, Stream::Tls(_)).then(|| opened.secured - opened.connected);
+        shared.lock().book.connected(now, opened.connected - begun, tls);
+        let done = match opened.stream {
+            Stream::Plain(tcp) => speak(&shared, target, TokioIo::new(tcp), streams).await,
+            Stream::Tls(tls) => speak(&shared, target, TokioIo::new(*tls), streams).await,
+            Stream::None | Stream::Opening(_) => Ok(()),
+        };
+        let now = clock();
+        let mut inner = shared.lock();
+        inner.book.closed(now);
+        if let Err(why) = done {
+            inner.book.error(now, now, ErrorKind::Http2, || why);
+        }
+    }
+    let mut inner = shared.lock();
+    inner.slots -= 1;
+    if inner.slots == 0 {
+        if let Some(waker) = inner.waiting.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// All the slots of one connection, until there is nothing more to ask or the connection ends.
+async fn speak<S>(shared: &Arc<Shared>, target: u16, io: S, streams: usize) -> Result<(), String>
+where
+    S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let mut builder = http2::Builder::new(InLane);
+    builder.max_concurrent_reset_streams(streams).initial_max_send_streams(streams);
+    let (sender, driver) = builder.handshake(io).await.map_err(|e| format!("HTTP/2 handshake: {e}"))?;
+    // The driver ends when the last sender is gone; why it ended early, the requests say.
+    let _ = flowlane::spawn(async move { drop(driver.await) });
+    let slots: Vec<_> =
+        (0..streams).map(|_| flowlane::spawn(slot(shared.clone(), target, sender.clone()))).collect();
+    drop(sender);
+    for slot in slots.into_iter().flatten() {
+        slot.await;
+    }
+    Ok(())
+}
+
+/// One request after the other.
+async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Bytes>>) {
+    let pool = shared.plan.clone();
+    let (checks_all, think) = (&pool.pool.requests, &pool.pool.think);
+    let mut n = 0;
+    while !sender.is_closed() {
+        let Some(intended) = shared.next() else { return };
+        let free = clock();
+        if intended > free {
+            flowlane::sleep_until(Time::from_nanos(intended)).await;
+        }
+        let request = pool.requests.pick(&mut shared.lock().rng);
+        let wanted = &checks_all[request];
+        let prepared = &pool.prepared[usize::from(target) * checks_all.len() + request];
+        let asked = match prepared.http2(&pool.pool.targets[usize::from(target)], wanted) {
+            Ok(asked) => asked,
+            Err(why) => {
+                let now = clock();
+                shared.lock().book.error(intended, now, ErrorKind::Local, || why);
+                return;
+            }
+        };
+        let sent = clock();
+        shared.lock().book.sent(intended.max(free), sent, prepared.len(false));
+        let limit = (sent + shared.common.plan.timeout.as_nanos() as u64)
+            .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
+        let answer = exchange(&shared, &mut sender, asked, wanted);
+        let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;
+        let done = clock();
+        let pause = {
+            let mut inner = shared.lock();
+            match answer {
+                None => {
+                    inner.book.error(intended, done, ErrorKind::Timeout, || "no answer in time".to_owned())
+                }
+                Some(Err((kind, why))) => inner.book.error(intended, done, kind, || why),
+                Some(Ok(answer)) => {
+                    let code = answer.code;
+                    inner.book.answered(&Sample {
+                        intended,
+                        sent,
+                        first_byte: answer.first_byte,
+                        done,
+                        code,
+                    });
+                    if let Err(wrong) = answer.verdict {
+                        inner.book.error(intended, done, wrong.0, || wrong.1);
+                    }
+                }
+            }
+            think.nanos(n, &mut inner.rng)
+        };
+        n += 1;
+        if pause > 0 {
+            flowlane::sleep(Duration::from_nanos(pause)).await;
+        }
+    }
+}
+
+struct Answer {
+    code: u16,
+    first_byte: u64,
+    verdict: Result<(), super::check::Wrong>,
+}
+
+async fn exchange(
+    shared: &Arc<Shared>,
+    sender: &mut SendRequest<Full<Bytes>>,
+    asked: Asked,
+    wanted: &super::plan::Request,
+) -> Result<Answer, (ErrorKind, String)> {
+    let broken = |e: hyper::Error| (ErrorKind::Http2, error_chain(&e));
+    sender.ready().await.map_err(broken)?;
+    let response = sender.send_request(asked).await.map_err(broken)?;
+    let first_byte = clock();
+    let code = response.status().as_u16();
+    let mut body = response.into_body();
+    let (mut content, mut checker) = (0u64, wanted.checks.content().then(Checker::new));
+    if let Some(checker) = &mut checker {
+        checker.begin(&wanted.checks);
+    }
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(broken)?;
+        let Some(data) = frame.data_ref() else { continue };
+        content += data.len() as u64;
+        let now = clock();
+        shared.lock().book.received(now, data.len() as u64);
+        if let Some(checker) = &mut checker {
+            checker.data(&wanted.checks, data);
+        }
+        if content > shared.common.plan.max_body {
+            let most = shared.common.plan.max_body;
+            return Err((ErrorKind::TooLong, format!("content of more than {most} bytes")));
+        }
+    }
+    let mut verdict = wanted.checks.judge(code, content);
+    if verdict.is_ok() {
+        if let Some(checker) = &mut checker {
+            verdict = checker.end(&wanted.checks);
+        }
+    }
+    Ok(Answer { code, first_byte, verdict })
+}
+
+/// An error with its causes: hyper says what happened in the cause.
+fn error_chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut cause = e.source();
+    while let Some(e) = cause {
+        text = format!("{text}: {e}");
+        cause = e.source();
+    }
+    text
+}
+
+/// What a future comes to, if it does in time.
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
+    std::future::poll_fn(move |cx: &mut Context<'_>| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

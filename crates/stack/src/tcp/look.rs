@@ -1,0 +1,140 @@
+//! The table of a lane's listeners and connections, for showing, at a bounded cost.
+
+use super::Tcp;
+use super::connection::State;
+use super::table::Tuple;
+use core::net::{IpAddr, SocketAddr};
+
+/// One line of a lane's table of TCP, as `netstat -a` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpRow {
+    /// State; `None` for a listener.
+    pub state: Option<State>,
+    /// Our address; `None` for all.
+    pub local_ip: Option<IpAddr>,
+    /// Our port.
+    pub local_port: u16,
+    /// The peer; `None` for a listener.
+    pub remote: Option<SocketAddr>,
+    /// Bytes waiting to be read; connections waiting to be accepted, for a listener.
+    pub recv_queue: u32,
+    /// Bytes written and not acknowledged; for a listener, how many may wait to be accepted.
+    pub send_queue: u32,
+    /// Flow hash of what is received.
+    pub hash: u32,
+    /// Its type.
+    pub hash_type: u8,
+}
+
+/// A look at a lane's listeners and connections that costs no more than it is told to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpLook {
+    /// Listeners first, then connections, then what waits in TIME-WAIT.
+    pub rows: Vec<TcpRow>,
+    /// Connections and TIME-WAIT records there are in all.
+    pub connections: usize,
+    /// Listeners there are in all.
+    pub listeners: usize,
+    /// Connections by state, by [`State::index`], among the first that were looked at; TIME-WAIT is exact.
+    pub states: [usize; State::COUNT],
+    /// Whether all were looked at.
+    pub all: bool,
+}
+
+impl State {
+    /// States there are.
+    pub const COUNT: usize = 10;
+
+    /// A number from 0 for each.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name that `netstat` has for it.
+    #[must_use]
+    pub const fn netstat(self) -> &'static str {
+        match self {
+            State::Closed => "CLOSED",
+            State::SynSent => "SYN_SENT",
+            State::SynReceived => "SYN_RCVD",
+            State::Established => "ESTABLISHED",
+            State::FinWait1 => "FIN_WAIT_1",
+            State::FinWait2 => "FIN_WAIT_2",
+            State::CloseWait => "CLOSE_WAIT",
+            State::Closing => "CLOSING",
+            State::LastAck => "LAST_ACK",
+            State::TimeWait => "TIME_WAIT",
+        }
+    }
+
+    /// All of them, by number.
+    pub const ALL: [State; State::COUNT] = [
+        State::Closed,
+        State::SynSent,
+        State::SynReceived,
+        State::Established,
+        State::FinWait1,
+        State::FinWait2,
+        State::CloseWait,
+        State::Closing,
+        State::LastAck,
+        State::TimeWait,
+    ];
+}
+
+impl Tcp {
+    /// A look at all there is, at no more than `scan` connections and records, with at most `rows` rows.
+    #[must_use]
+    pub fn look(&self, rows: usize, scan: usize) -> TcpLook {
+        let mut look = TcpLook {
+            connections: self.connections.len() + self.core.time_wait.len(),
+            listeners: self.core.listeners.len(),
+            ..TcpLook::default()
+        };
+        for l in self.core.listeners.iter().take(rows) {
+            look.rows.push(TcpRow {
+                state: None,
+                local_ip: l.local,
+                local_port: l.port,
+                remote: None,
+                recv_queue: l.queue.len() as u32,
+                send_queue: l.options.backlog,
+                hash: 0,
+                hash_type: 0,
+            });
+        }
+        let mut seen = 0;
+        for c in self.connections.first(scan) {
+            seen += 1;
+            look.states[c.state.index()] += 1;
+            if look.rows.len() < rows {
+                let queues = (c.readable(), c.buffered());
+                look.rows.push(row(c.state, &c.tuple, queues, (c.hash, c.hash_type)));
+            }
+        }
+        look.all = seen == self.connections.len();
+        look.states[State::TimeWait.index()] += self.core.time_wait.len();
+        let room = rows.saturating_sub(look.rows.len());
+        for record in self.core.time_wait.first(scan).take(room) {
+            let flow = (record.meta.hash, record.meta.hash_type);
+            look.rows.push(row(State::TimeWait, &record.tuple, (0, 0), flow));
+        }
+        look
+    }
+}
+
+fn row(state: State, tuple: &Tuple, queues: (u32, u32), flow: (u32, u8)) -> TcpRow {
+    TcpRow {
+        state: Some(state),
+        local_ip: Some(tuple.local),
+        local_port: tuple.local_port,
+        remote: Some(SocketAddr::new(tuple.remote, tuple.remote_port)),
+        recv_queue: queues.0,
+        send_queue: queues.1,
+        hash: flow.0,
+        hash_type: flow.1,
+    }
+}
