@@ -41,7 +41,9 @@ for where in $ns $ns-tap; do
         pids+=($!)
     done
 done
-sleep 1
+for where in $ns $ns-tap; do
+    until [ "$(ip netns exec $where ss -Hltn 'sport >= 7000 and sport <= 7002' | wc -l)" -ge 3 ]; do sleep 0.2; done
+done
 
 say() {
     python3 - "$report" "$@" <<'P'
@@ -73,7 +75,7 @@ check() {
                 worst=1
             fi
         done
-        if $inside "$flowlane" load tcp "$v:7000" --mode connect --rate 2k --connections 5k --duration 5s --timeout 20s \
+        if $inside "$flowlane" load tcp "$v:7000" --mode connect --rate 1k --connections 5k --duration 10s --timeout 20s \
             --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet --fail 'failed > 0' \
             --fail 'unfinished > 0' --fail 'completed < 10000' --json >"$report" ||
             grep -q '"slipped": true' "$report"; then

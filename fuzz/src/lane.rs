@@ -21,6 +21,7 @@ use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::stats::LaneStats;
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
+use flowlane_stack::tunnel::{MAX_LEVEL, TunnelConfig, TunnelKind};
 use flowlane_stack::udp::{Bind, UdpConfig, UdpHandle};
 use flowlane_stack::wire::{
     ArpPacket, EtherType, EthernetHeader, Icmpv4Message, Icmpv6Message, IpProtocol, Ipv4Header, Ipv6Header,
@@ -119,6 +120,7 @@ fn outcomes(s: &LaneStats) -> u64 {
         + s.arp.replies_received
         + s.icmp.received
         + s.icmp6.received
+        + s.tunnel.received
 }
 
 impl Host {
@@ -152,7 +154,7 @@ impl Host {
                 rss: rss.clone(),
                 interfaces: vec![interface.clone()],
                 routes: vec![],
-                tunnels: vec![],
+                tunnels: if choice & 8 == 0 { vec![] } else { tunnels() },
                 udp: UdpConfig::default(),
                 tcp: Default::default(),
                 reassembly: ReassemblyConfig { datagrams: 8, fragments: 32, ..ReassemblyConfig::default() },
@@ -264,16 +266,22 @@ impl Host {
         let bytes = frame.data().to_vec();
         lane.input(self.now, pool, frame, class);
         let counted = outcomes(&lane.stats()) > before || is_igmp(&bytes, class);
-        let redirect = lane.poll_redirect();
+        let mut redirect = lane.poll_redirect();
         assert!(counted || redirect.is_some(), "a frame without an outcome: {bytes:02x?}");
-        if let Some(r) = redirect {
+        let mut times = 0;
+        while let Some(r) = redirect {
+            times += 1;
             let other = usize::from(r.bucket.0);
             assert!(other < 2);
             let before = outcomes(&self.lanes[other].stats());
+            let igmp = is_igmp(r.frame.data(), r.class);
             self.lanes[other].input(self.now, pool, r.frame, r.class);
-            assert!(outcomes(&self.lanes[other].stats()) > before, "a redirected frame without an outcome");
-            assert!(self.lanes[other].poll_redirect().is_none(), "redirected twice");
+            redirect = self.lanes[other].poll_redirect();
+            let counted = outcomes(&self.lanes[other].stats()) > before || igmp;
+            assert!(counted || redirect.is_some(), "a redirected frame without an outcome");
         }
+        // Out of fragments, out of a tunnel, out of fragments within it, out of a tunnel within it, ...
+        assert!(times <= 1 + 2 * usize::from(MAX_LEVEL), "redirected {times} times");
     }
 
     /// What one lane learnt is told to the other.
@@ -354,6 +362,7 @@ impl Host {
             3 => Ipv4Addr::BROADCAST.into(),
             4 => Ipv4Addr::new(239, 0, 0, 1).into(),
             5 => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into(),
+            6 if to & 64 != 0 => Ipv4Addr::new(10, 0, 20 + (to >> 3 & 7), 9).into(),
             6 => Ipv4Addr::new(8, 8, 8, 8).into(),
             _ => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, to.into()).into(),
         };
@@ -402,8 +411,12 @@ fn frame(pool: &Pool, bytes: &[u8]) -> Option<Frame> {
 /// IGMP has no counters of its own: what is read is answered or ignored, and only IP has counted it.
 fn is_igmp(bytes: &[u8], class: Class) -> bool {
     let packet = match (class, EthernetHeader::parse(bytes)) {
-        (Class::Ethernet, Ok((header, payload))) if header.ethertype == EtherType::IPV4 => &bytes[payload],
-        (Class::IpDirect, _) => bytes,
+        (Class::Ethernet | Class::InnerEthernet, Ok((header, payload)))
+            if header.ethertype == EtherType::IPV4 =>
+        {
+            &bytes[payload]
+        }
+        (Class::IpDirect | Class::InnerIp, _) => bytes,
         _ => return false,
     };
     Ipv4Header::parse_trusted(packet).is_ok_and(|(ip, _)| ip.protocol == IpProtocol::IGMP)
@@ -423,6 +436,37 @@ fn changed(bytes: &mut Bytes<'_>, changes: usize) -> Vec<u8> {
     packet
 }
 
+/// A tunnel of every kind to the peer, and one within another. Inside we have our own addresses once more.
+fn tunnels() -> Vec<TunnelConfig> {
+    let v4 = |kind| TunnelConfig::new(kind, US_V4.into(), PEER_V4.into());
+    let within = |n: u8| -> (IpAddr, IpAddr) {
+        (Ipv4Addr::new(10, 0, n, 2).into(), Ipv4Addr::new(10, 0, n, 1).into())
+    };
+    let (local, remote) = within(22);
+    let all = [
+        v4(TunnelKind::IpInIp),
+        TunnelConfig::new(TunnelKind::IpInIp, US_V6.into(), PEER_V6.into()),
+        TunnelConfig {
+            checksum: Some(true),
+            mtu: Some(1500),
+            ..v4(TunnelKind::Gre { key: Some(1), ethernet: false })
+        },
+        v4(TunnelKind::vxlan(5)),
+        TunnelConfig::new(TunnelKind::geneve(5), US_V6.into(), PEER_V6.into()),
+        TunnelConfig::new(TunnelKind::Gre { key: None, ethernet: true }, local, remote),
+    ];
+    let inside = |(i, t): (usize, TunnelConfig)| {
+        let own = Ipv4Addr::new(10, 0, 20 + i as u8, 2);
+        TunnelConfig {
+            mac: Some(OUR_MAC),
+            addresses: Prefix::new(own.into(), 24).into_iter().collect(),
+            claimed: vec![Prefix::host(US_V4.into()), Prefix::host(US_V6.into())],
+            ..t
+        }
+    };
+    all.into_iter().enumerate().map(inside).collect()
+}
+
 fn check_output(bytes: &[u8], vlan: Option<u16>) {
     let Ok((ethernet, payload)) = EthernetHeader::parse(bytes) else { panic!("sent {bytes:02x?}") };
     assert_eq!(ethernet.vlan.map(|t| t.vid()), vlan);
@@ -439,6 +483,8 @@ fn check_output(bytes: &[u8], vlan: Option<u16>) {
             let payload = &packet[range];
             let pseudo = ip.pseudo_sum(payload.len() as u16);
             match ip.protocol {
+                // A tunnel's, without checksum (RFC 7348 section 5).
+                IpProtocol::UDP if payload[2..4] == [0x12, 0xb5] && payload[6..8] == [0, 0] => {}
                 IpProtocol::UDP => assert!(udp::intact(pseudo, payload), "sent {packet:02x?}"),
                 IpProtocol::TCP => assert!(tcp::intact(pseudo, payload), "sent {packet:02x?}"),
                 IpProtocol::ICMP => assert!(Icmpv4Message::parse(payload).is_ok(), "sent {packet:02x?}"),

@@ -504,6 +504,10 @@ fn lane_inputs() -> Vec<Vec<u8>> {
     let count = packets(<[Vec<u8>]>::len) as u8;
     let mut all = Vec::new();
     for number in 0..count {
+        // Through tunnels, there and back.
+        let through = [vec![8], socket(0x30), op(Op::Packet, &[number]), op(Op::Packet, &[number])].concat();
+        let answer = [op(Op::Send, &[6 | 64 | number << 3, 0, 200]), op(Op::Reflect, &[])].concat();
+        all.push([through, answer, op(Op::Receive, &[]), op(Op::Output, &[])].concat());
         // Bare, and with sockets in both lanes, time passing and an answer.
         all.push([vec![0], op(Op::Packet, &[number]), op(Op::Output, &[])].concat());
         let lane_1 = [vec![Op::Bind as u8 | 0x10], vec![0x30, 0, PORT as u8]].concat();

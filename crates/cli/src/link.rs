@@ -1,5 +1,5 @@
 //! Links as the command line names them: `tap:NAME`, `af-packet:NAME`, `af-xdp:NAME[,zero-copy|,copy]`,
-//! `pcap:IN,OUT`; and the opening of one for a host.
+//! `pcap:IN,OUT`, and `kernel` for no link but the kernel's own sockets; and the opening of one for a host.
 //!
 //! A text becomes a [`LinkSpec`] while arguments are parsed, so a mistake in it is reported before anything is opened.
 //! [`LinkSpec::open`] makes what the runtime's builder takes: the link is opened when the runtime starts, since only
@@ -18,12 +18,12 @@ use flowlane::link::pcap::PcapOptions;
 use flowlane::link::tap::TapOptions;
 use flowlane::link::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
 use flowlane::wire::MacAddr;
-use flowlane::{OpenLink, Prefix, Rss, StartError, Worker};
+use flowlane::{Builder, OpenLink, Prefix, Rss, StartError, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::xdp::CopyMode;
 
 /// What can be named, for messages.
-const KINDS: &str = "tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT";
+const KINDS: &str = "kernel, tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT";
 /// Longest name of an interface in Linux.
 const NAME: usize = 15;
 
@@ -38,6 +38,8 @@ pub(crate) enum LinkSpec {
     AfXdp(String, CopyMode),
     /// Capture files: input and output.
     Pcap(Option<PathBuf>, Option<PathBuf>),
+    /// No link: sockets of the kernel, with its addresses and routes.
+    Kernel,
 }
 
 /// Why a text names no link.
@@ -56,6 +58,9 @@ impl FromStr for LinkSpec {
     type Err = BadLink;
 
     fn from_str(text: &str) -> Result<Self, BadLink> {
+        if text == "kernel" {
+            return Ok(Self::Kernel);
+        }
         let unknown = || BadLink(format!("'{text}' is no link: give {KINDS}"));
         let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
         match kind {
@@ -106,11 +111,24 @@ impl std::fmt::Display for LinkSpec {
             Self::AfPacket(name) => write!(f, "af-packet:{name}"),
             Self::AfXdp(name, _) => write!(f, "af-xdp:{name}"),
             Self::Pcap(input, output) => write!(f, "pcap:{},{}", show(input), show(output)),
+            Self::Kernel => f.write_str("kernel sockets"),
         }
     }
 }
 
 impl LinkSpec {
+    /// Whether there is no link, but sockets of the kernel.
+    pub(crate) fn is_kernel(&self) -> bool {
+        *self == Self::Kernel
+    }
+
+    /// Joins the first interface of a host to the link; a host on kernel sockets ([`flowlane::Host::kernel`]) needs none.
+    pub(crate) fn join(self, builder: &mut Builder, host: usize, ours: &[Prefix], rss: &Rss) {
+        if !self.is_kernel() {
+            builder.link(host, 0, self.open(ours, rss));
+        }
+    }
+
     /// Makes what [`flowlane::Builder::link`] takes. `ours` are the addresses to take packets for, `rss` steers where
     /// there is no card that does.
     pub(crate) fn open(self, ours: &[Prefix], rss: &Rss) -> OpenLink {
@@ -135,6 +153,10 @@ impl LinkSpec {
                     let mac = MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, 0x0c]);
                     let options = PcapOptions { input, output, mac, mtu: 1500, clock: since_1970 };
                     pcap::open(&options, workers)
+                }
+                Self::Kernel => {
+                    let what = "kernel sockets are no link that could be opened".into();
+                    Err(OpenError::Option { link: "kernel".into(), what })
                 }
             };
             opened.map_err(StartError::Link)
@@ -182,6 +204,7 @@ mod tests {
         assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into())));
         assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto)));
         assert_eq!(parse("af-xdp:eth0,zero-copy"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy)));
+        assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel));
         assert_eq!(parse("pcap:a,b"), Ok(LinkSpec::Pcap(Some("a".into()), Some("b".into()))));
         assert_eq!(parse("pcap:,b"), Ok(LinkSpec::Pcap(None, Some("b".into()))));
     }
@@ -196,6 +219,7 @@ mod tests {
             "tap:a b",
             "af-packet:much-too-long-name",
             "pcap:",
+            "kernel:eth0",
             "af-xdp:e,fast",
         ] {
             let error = text.parse::<LinkSpec>().unwrap_err().to_string();

@@ -11,6 +11,7 @@ mod interrupt;
 mod link;
 mod output;
 mod progress;
+mod reassembly;
 mod steering;
 mod tunnel;
 mod units;

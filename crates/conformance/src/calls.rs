@@ -293,10 +293,10 @@ impl World {
 
     pub(crate) fn close(&mut self, fd: i32) -> Answer<()> {
         let descriptor = self.descriptors.remove(&fd).ok_or(Errno(libc::EBADF))?;
-        if let Descriptor::Socket(socket) = descriptor {
-            if self.has_lane() {
-                self.give_up(socket.role, false);
-            }
+        if let Descriptor::Socket(socket) = descriptor
+            && self.has_lane()
+        {
+            self.give_up(socket.role, false);
         }
         for other in self.descriptors.values_mut() {
             if let Descriptor::Epoll(epoll) = other {
@@ -319,7 +319,7 @@ impl World {
             Role::Listener(id) if read => {
                 socket.role = Role::Idle;
                 self.give_up(Role::Listener(id), false);
-                return Ok(());
+                Ok(())
             }
             Role::Connection(id) => {
                 let (lane, now, pool) = self.lane();

@@ -49,12 +49,16 @@ impl World {
                 Err(Errno(libc::EAGAIN)) => None,
                 Err(errno) => Some(Err(errno)),
                 Ok(len) => {
-                    if flags & libc::MSG_PEEK == 0 {
-                        if let Ok(socket) = self.socket_mut(fd) {
-                            socket.consumed += len as u64;
-                        }
+                    if flags & libc::MSG_PEEK == 0
+                        && let Ok(socket) = self.socket_mut(fd)
+                    {
+                        socket.consumed += len as u64;
                     }
-                    let left = self.lane().0.tcp_info(id).map_or(0, |info| info.readable);
+                    let (lane, ..) = self.lane();
+                    let left = lane.tcp_info(id).map_or(0, |info| info.readable);
+                    // As in Linux, the end of the stream counts as a byte that is left.
+                    let ended = lane.tcp_readiness(id).is_ok_and(|ready| ready.read_closed);
+                    let left = left.max(u32::from(ended));
                     let told = ControlMessage {
                         level: libc::SOL_TCP,
                         kind: TCP_INQ,
@@ -153,10 +157,11 @@ impl World {
         match role {
             Role::Connection(id) => {
                 let sent = self.send_stream(id, bytes, flags);
-                if !matches!(sent, Some(Err(_))) && !matches!(sent, Some(Ok(n)) if n == bytes.len()) {
-                    if let Ok(socket) = self.socket_mut(fd) {
-                        socket.starved += 1;
-                    }
+                if !matches!(sent, Some(Err(_)))
+                    && !matches!(sent, Some(Ok(n)) if n == bytes.len())
+                    && let Ok(socket) = self.socket_mut(fd)
+                {
+                    socket.starved += 1;
                 }
                 sent
             }

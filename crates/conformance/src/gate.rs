@@ -180,7 +180,8 @@ impl Gate {
         }
     }
 
-    /// The time; each look takes the driver a microsecond.
+    /// The time; each look takes a microsecond, except the first after a call that waited. Before a call that is expected
+    /// to wait, the second thread looks at the clock until the call is due.
     pub(crate) fn now(&self) -> Time {
         let mut guard = self.lock();
         let me = thread::current().id();
@@ -189,9 +190,9 @@ impl Gate {
             self.changed.notify_all();
             return guard.world.now();
         }
-        if me == self.driver {
-            guard = self.settle_returning(guard);
-            let end = guard.world.now() + Duration::from_micros(1);
+        guard = self.settle_returning(guard);
+        let end = guard.world.now() + Duration::from_micros(1);
+        while guard.world.now() < end {
             guard = self.step(guard, end);
         }
         guard.world.now()

@@ -11,6 +11,7 @@
 //! The one line of this crate that is not safe Rust is the macro that exports the table's C function; its text is in
 //! `flowlane-sys`.
 #![deny(unsafe_code)]
+#![allow(clippy::unnecessary_cast, reason = "how wide C's integers are depends on the machine")]
 
 mod calls;
 mod data;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flowlane_stack::tcp::State;
+use flowlane_stack::tcp::{SocketOptions, State};
 use flowlane_sys::packetdrill::{Answer, Errno};
 
 use crate::calls::errno_of;
@@ -74,10 +74,21 @@ impl World {
         }
         options.tcp.keepalive = options.keepalive_on.then(|| options.keepalive.unwrap_or(keepalive));
         let tcp = options.tcp;
-        if let Role::Connection(id) = role {
-            let (lane, now, pool) = self.lane();
-            let pool = &*pool;
-            let _ = lane.tcp_set_options(now, pool, id, &tcp);
+        let (lane, now, pool) = self.lane();
+        let pool = &*pool;
+        match role {
+            Role::Connection(id) => {
+                if (level, name) == (libc::IPPROTO_TCP, libc::TCP_NODELAY) && tcp.nodelay {
+                    // Linux pushes out what waits, whether it was on before or not.
+                    let off = SocketOptions { nodelay: false, ..tcp };
+                    let _ = lane.tcp_set_options(now, pool, id, &off);
+                }
+                let _ = lane.tcp_set_options(now, pool, id, &tcp);
+            }
+            Role::Listener(id) => {
+                let _ = lane.tcp_set_listen_options(id, tcp);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -137,11 +148,8 @@ impl World {
                 lane.tcp_take_failure(id).ok().flatten().map_or(0, |failure| errno_of(failure).0)
             }
             Role::Datagrams(handle) => {
-                if lane.udp_take_error(handle).is_some() {
-                    libc::ECONNREFUSED
-                } else {
-                    0
-                }
+                let met = lane.udp_take_error(handle).is_some();
+                i32::from(met) * libc::ECONNREFUSED
             }
             _ => 0,
         })
@@ -191,7 +199,6 @@ impl World {
     }
 
     fn plain_option(&mut self, fd: i32, level: i32, name: i32) -> Answer<Vec<u8>> {
-        let lowat = self.settings.notsent_lowat;
         let socket = self.socket_mut(fd)?;
         if let Some(value) = socket.options.others.get(&(level, name)) {
             return Ok(value.clone());
@@ -202,7 +209,7 @@ impl World {
                 libc::TCP_NODELAY => socket.options.tcp.nodelay.into(),
                 libc::TCP_CORK => socket.options.tcp.cork.into(),
                 TCP_INQ => socket.options.inq.into(),
-                libc::TCP_NOTSENT_LOWAT => socket.options.notsent_lowat.unwrap_or(lowat) as i32,
+                libc::TCP_NOTSENT_LOWAT => socket.options.notsent_lowat.unwrap_or(0) as i32,
                 libc::TCP_USER_TIMEOUT => socket.options.tcp.user_timeout.map_or(0, |t| t.as_millis() as i32),
                 libc::TCP_QUICKACK => 1,
                 libc::TCP_DEFER_ACCEPT | libc::TCP_WINDOW_CLAMP | libc::TCP_FASTOPEN => 0,
@@ -241,7 +248,8 @@ fn set_socket(options: &mut Options, name: i32, value: &[u8]) -> Answer<()> {
         libc::SO_SNDBUF => {
             let size = (int(value)?.clamp(0, 1 << 28) as u32 * 2).max(LEAST_BUFFER);
             options.sndbuf = Some(size);
-            options.tcp.send_buffer = Some(size / 2);
+            // What Linux keeps for bookkeeping is next to nothing of a large write.
+            options.tcp.send_buffer = Some(size);
         }
         libc::SO_RCVBUF => {
             let size = (int(value)?.clamp(0, 1 << 28) as u32 * 2).max(LEAST_BUFFER / 2);
@@ -332,7 +340,8 @@ fn set_tcp(
         options.congestion = Some(name);
         return Ok(());
     }
-    if matches!(name, libc::TCP_MD5SIG | libc::TCP_FASTOPEN | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY) {
+    // A listener that takes no data on a SYN is what a client without cookie meets; asking for one is not done.
+    if matches!(name, libc::TCP_MD5SIG | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY) {
         return Err(Errno(libc::ENOPROTOOPT));
     }
     let number = int(value)?;

@@ -34,7 +34,8 @@ impl World {
             }
             Some(Descriptor::Socket(socket)) => {
                 let (role, stream, read_shut) = (socket.role, socket.stream, socket.read_shut);
-                let lowat = socket.options.notsent_lowat.unwrap_or(self.settings.notsent_lowat);
+                let lowat =
+                    socket.options.notsent_lowat.filter(|n| *n > 0).unwrap_or(self.settings.notsent_lowat);
                 match role {
                     Role::Idle => {
                         if stream {

@@ -28,6 +28,8 @@ pub(crate) struct World {
     source: Source,
     pub(crate) settings: Settings,
     memory: FrameMemory,
+    /// Frames for packets that do not fit into the usual ones: scripts send what a link would not carry.
+    large: FrameMemory,
     lane: Option<Lane>,
     now: Time,
     /// Packets that have left, and when.
@@ -40,7 +42,13 @@ pub(crate) struct World {
 /// The lane's clock starts here, so that no difference to an earlier time is negative.
 const START: Time = Time::from_secs(1000);
 /// Frames of the pool. packetdrill locks all memory, so there are few; a script sends some hundred packets.
-const FRAMES: usize = 2048;
+const FRAMES: usize = 1024;
+const FRAME: usize = 2048;
+/// Enough for any IP packet but the very largest.
+const LARGE_FRAMES: usize = 32;
+const LARGE_FRAME: usize = 65_536;
+/// Longest packet that fits a usual frame, Ethernet header and headroom taken off.
+const FITS: usize = FRAME - 256;
 /// Threads that may call, each with frames of its own. packetdrill has two.
 const THREADS: usize = 4;
 /// Packets that may wait to be looked at.
@@ -49,20 +57,19 @@ const OUTBOX: usize = 16_384;
 impl World {
     /// A world without sockets.
     pub(crate) fn new(network: Network, source: Source) -> Result<Self, String> {
-        let config = MemoryConfig {
-            frames_per_home: FRAMES,
-            frame_size: 2048,
-            homes: THREADS,
-            huge_pages: false,
-            lock: false,
+        let frames = |frames_per_home, frame_size| {
+            let config =
+                MemoryConfig { frames_per_home, frame_size, homes: THREADS, huge_pages: false, lock: false };
+            FrameMemory::new(&config).map_err(|e| e.to_string())
         };
-        let memory = FrameMemory::new(&config).map_err(|e| e.to_string())?;
+        let (memory, large) = (frames(FRAMES, FRAME)?, frames(LARGE_FRAMES, LARGE_FRAME)?);
         let settings = source.read();
         Ok(Self {
             network,
             source,
             settings,
             memory,
+            large,
             lane: None,
             now: START,
             outbox: VecDeque::new(),
@@ -130,9 +137,11 @@ impl World {
 
     /// An IP packet arrives.
     pub(crate) fn input(&mut self, packet: &[u8]) -> bool {
+        let from = if packet.len() <= FITS { &self.memory } else { &self.large };
+        let frame = link::wrap(&pool_of(from), packet);
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
-        let Some(frame) = link::wrap(pool, packet) else { return false };
+        let Some(frame) = frame else { return false };
         lane.input(now, pool, frame, Class::Ethernet);
         self.flush();
         true
@@ -159,10 +168,10 @@ impl World {
             if let Some(lane) = &mut self.lane {
                 lane.input(self.now, pool, answer, Class::Ethernet);
             }
-        } else if let Some(packet) = link::unwrap(&bytes) {
-            if self.outbox.len() < OUTBOX {
-                self.outbox.push_back((packet.to_vec(), self.now));
-            }
+        } else if let Some(packet) = link::unwrap(&bytes)
+            && self.outbox.len() < OUTBOX
+        {
+            self.outbox.push_back((packet.to_vec(), self.now));
         }
     }
 
@@ -222,7 +231,7 @@ fn new_lane(network: &Network, settings: &Settings) -> Lane {
 
 /// Everything belongs to the one lane.
 fn one_bucket() -> Arc<Rss> {
-    let table = Indirection::new(1, 1).expect("one slot, one bucket");
+    let table = Indirection::new(128, 1).expect("a power of two of slots, one bucket");
     let map = BucketMap::new(1, 1).expect("one bucket, one worker");
     Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, map))
 }

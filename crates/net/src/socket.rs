@@ -18,6 +18,7 @@ use flowlane_stack::udp::{Bind, BindError, Datagram, UdpHandle};
 use flowlane_stack::{SendError, Unsent};
 
 use crate::context::{self, NotHere};
+use crate::kernel::SocketId;
 use crate::runtime::lane_slot::LaneId;
 use crate::runtime::message::{Message, SocketHandle};
 use crate::runtime::shared::Shared;
@@ -100,11 +101,18 @@ impl From<SocketError> for io::Error {
     }
 }
 
+/// A socket of the stack's, or one of the kernel's.
+#[derive(Debug, Clone, Copy)]
+enum Id {
+    Stack(UdpHandle),
+    Kernel(SocketId),
+}
+
 /// A UDP socket of one lane.
 #[derive(Debug)]
 pub struct UdpSocket {
     lane: LaneId,
-    handle: UdpHandle,
+    id: Id,
     shared: Arc<Shared>,
 }
 
@@ -114,14 +122,14 @@ impl UdpSocket {
     /// # Errors
     /// [`SocketError::Bind`], or [`SocketError::WrongLane`] outside a lane.
     pub fn bind(bind: Bind) -> Result<Self, SocketError> {
-        let (lane, handle, shared) = context::with_current(|slot, _, shared| {
-            if slot.kernel.is_some() {
-                return Err(SocketError::Unsupported("send datagrams yet"));
-            }
-            let bound = slot.lane.udp_bind(bind)?;
-            Ok((slot.id, bound, shared.clone()))
+        let (lane, id, shared) = context::with_current(|slot, _, shared| {
+            let id = match &mut slot.kernel {
+                Some(kernel) => Id::Kernel(kernel.udp_bind(&bind)?),
+                None => Id::Stack(slot.lane.udp_bind(bind)?),
+            };
+            Ok::<_, SocketError>((slot.id, id, shared.clone()))
         })??;
-        Ok(Self { lane, handle, shared })
+        Ok(Self { lane, id, shared })
     }
 
     /// A wildcard socket on `port`: what the flow hash sends to this lane. Bind it in every lane to get all.
@@ -145,8 +153,10 @@ impl UdpSocket {
     /// # Errors
     /// On another lane, or closed.
     pub fn local(&self) -> Result<(Option<IpAddr>, u16), SocketError> {
-        context::with_lane(self.lane, |slot, _, _| slot.lane.udp_local(self.handle))?
-            .ok_or(SocketError::Closed)
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(handle) => slot.lane.udp_local(handle).ok_or(SocketError::Closed),
+            Id::Kernel(id) => slot.sockets()?.udp_local(id),
+        })?
     }
 
     /// Appends up to `max` datagrams that wait to `into`; returns how many, perhaps none.
@@ -155,15 +165,22 @@ impl UdpSocket {
     /// On another lane, closed, or what the network reported about a connected socket.
     #[inline]
     pub fn try_recv_batch(&self, into: &mut Vec<Datagram>, max: usize) -> Result<usize, SocketError> {
-        context::with_lane(self.lane, |slot, _, _| {
-            let n = slot.lane.udp_receive_batch(self.handle, into, max);
+        context::with_lane(self.lane, |slot, _, frames| {
+            let handle = match self.id {
+                Id::Stack(handle) => handle,
+                Id::Kernel(id) => {
+                    let (stack, kernel) = slot.both()?;
+                    return kernel.udp_receive(id, frames, stack, into, max);
+                }
+            };
+            let n = slot.lane.udp_receive_batch(handle, into, max);
             if n > 0 {
                 return Ok(n);
             }
-            if let Some(error) = slot.lane.udp_take_error(self.handle) {
+            if let Some(error) = slot.lane.udp_take_error(handle) {
                 return Err(SocketError::Network(error));
             }
-            if slot.lane.udp_is_open(self.handle) { Ok(0) } else { Err(SocketError::Closed) }
+            if slot.lane.udp_is_open(handle) { Ok(0) } else { Err(SocketError::Closed) }
         })?
     }
 
@@ -185,12 +202,14 @@ impl UdpSocket {
             Ok(0) => {}
             other => return Poll::Ready(other),
         }
-        match context::with_lane(self.lane, |slot, _, _| {
-            slot.lane.udp_wake_on_receive(self.handle, cx.waker());
-        }) {
-            Ok(()) => Poll::Pending,
-            Err(e) => Poll::Ready(Err(e.into())),
-        }
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(handle) => {
+                slot.lane.udp_wake_on_receive(handle, cx.waker());
+                Ok(())
+            }
+            Id::Kernel(id) => slot.sockets()?.wake_on_datagram(id, cx.waker()),
+        })??;
+        Poll::Pending
     }
 
     /// Waits for one datagram.
@@ -228,10 +247,10 @@ impl UdpSocket {
         source: Option<Endpoint>,
         destination: Option<Endpoint>,
     ) -> Result<(), SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| {
-            slot.lane.udp_send(now, frames, self.handle, payload, source, destination)
+        context::with_lane(self.lane, |slot, now, frames| match self.id {
+            Id::Stack(handle) => Ok(slot.lane.udp_send(now, frames, handle, payload, source, destination)?),
+            Id::Kernel(id) => slot.sockets()?.udp_send(id, payload, source, destination),
         })?
-        .map_err(SocketError::Send)
     }
 
     /// Sends `payload` to `destination`, waiting for room.
@@ -264,10 +283,14 @@ impl UdpSocket {
     }
 
     fn wait_for_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
-        match context::with_lane(self.lane, |slot, _, _| slot.lane.wake_on_room(cx.waker())) {
-            Ok(()) => Poll::Pending,
-            Err(e) => Poll::Ready(Err(e.into())),
-        }
+        context::with_lane(self.lane, |slot, _, _| match self.id {
+            Id::Stack(_) => {
+                slot.lane.wake_on_room(cx.waker());
+                Ok(())
+            }
+            Id::Kernel(id) => slot.sockets()?.wake_on_room(id, cx.waker()),
+        })??;
+        Poll::Pending
     }
 
     /// Sends every datagram of `batch`, its payload as it stands now, back to whoever sent it, in its own frame and in
@@ -276,13 +299,17 @@ impl UdpSocket {
     /// # Errors
     /// On another lane.
     pub async fn reply_batch(&self, batch: &mut Vec<Datagram>) -> Result<usize, SocketError> {
+        let handle = match self.id {
+            Id::Stack(handle) => handle,
+            Id::Kernel(id) => return self.reply_by_kernel(id, batch).await,
+        };
         let mut waiting = batch.drain(..);
         let mut held: Option<Datagram> = None;
         let mut sent = 0;
         poll_fn(|cx| {
             let done = context::with_lane(self.lane, |slot, now, frames| {
                 while let Some(datagram) = held.take().or_else(|| waiting.next()) {
-                    match slot.lane.udp_reply(now, frames, self.handle, datagram) {
+                    match slot.lane.udp_reply(now, frames, handle, datagram) {
                         Ok(()) => sent += 1,
                         Err(Unsent { returned: Some(datagram), .. }) => {
                             held = Some(datagram);
@@ -303,33 +330,65 @@ impl UdpSocket {
         .await
     }
 
+    async fn reply_by_kernel(&self, id: SocketId, batch: &mut Vec<Datagram>) -> Result<usize, SocketError> {
+        let (mut done, mut sent) = (0, 0);
+        let end = poll_fn(|cx| {
+            let polled = context::with_lane(self.lane, |slot, _, _| {
+                let kernel = slot.sockets()?;
+                sent += kernel.udp_reply(id, batch, &mut done)?;
+                if done < batch.len() {
+                    kernel.wake_on_room(id, cx.waker())?;
+                    return Ok(Poll::Pending);
+                }
+                Ok(Poll::Ready(()))
+            })?;
+            polled.map_or_else(|e: SocketError| Poll::Ready(Err(e)), |ready| ready.map(Ok))
+        })
+        .await;
+        batch.clear();
+        end.map(|()| sent)
+    }
+
     /// Which bucket answers to a datagram from `local` to `remote` come to.
     ///
     /// # Errors
-    /// On another lane.
+    /// On another lane; for kernel sockets, whose answers come to whichever lane the kernel chooses.
     pub fn reply_bucket(
         &self,
         local: Endpoint,
         remote: Endpoint,
     ) -> Result<flowlane_rss::Bucket, SocketError> {
+        self.handle("tell the bucket of an answer")?;
         Ok(context::with_lane(self.lane, |slot, _, _| slot.lane.reply_bucket(local, remote))?)
     }
 
     /// Joins a multicast group on an interface of the host.
     ///
     /// # Errors
-    /// On another lane.
+    /// On another lane; for kernel sockets.
     pub fn join(&self, interface: u8, group: IpAddr) -> Result<bool, SocketError> {
+        self.handle("join multicast groups")?;
         Ok(context::with_lane(self.lane, |slot, now, frames| slot.lane.join(now, frames, interface, group))?)
+    }
+
+    /// The stack's handle; kernel sockets cannot do this.
+    fn handle(&self, what: &'static str) -> Result<UdpHandle, SocketError> {
+        match self.id {
+            Id::Stack(handle) => Ok(handle),
+            Id::Kernel(_) => Err(SocketError::Unsupported(what)),
+        }
     }
 }
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {
-        let closed = context::with_lane(self.lane, |slot, _, _| slot.lane.udp_close(self.handle));
+        let socket = match self.id {
+            Id::Stack(handle) => SocketHandle::Udp(handle),
+            Id::Kernel(id) => SocketHandle::Kernel(id),
+        };
+        let closed = context::with_lane(self.lane, |slot, now, frames| slot.close(now, frames, socket));
         if closed.is_err() {
             let owner = self.shared.owner_of(self.lane.index);
-            let socket = SocketHandle::Udp(self.handle);
             self.shared.send(owner, Message::Close { lane: self.lane.index, socket });
         }
     }

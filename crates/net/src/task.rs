@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use async_task::{Builder, Runnable, Task};
+use async_task::{Builder, FallibleTask, Runnable};
 use flowlane_rss::Bucket;
 use flowlane_stack::time::Time;
 
@@ -27,7 +27,7 @@ pub(crate) type Ready = Runnable<LaneId>;
 /// Waits for a task's result. Dropping it lets the task go on by itself.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
-    task: Option<Task<Option<T>, LaneId>>,
+    task: Option<FallibleTask<T, LaneId>>,
 }
 
 impl<T> JoinHandle<T> {
@@ -89,9 +89,10 @@ where
     F::Output: Send + 'static,
 {
     let schedule = move |ready: Ready| schedule(&shared, ready);
-    let (ready, task) = Builder::new().metadata(id).spawn(|_| async { Some(future.await) }, schedule);
+    // The future itself, in no wrapper: one that awaits it would hold it twice.
+    let (ready, task) = Builder::new().metadata(id).spawn(|_| future, schedule);
     ready.schedule();
-    JoinHandle { task: Some(task) }
+    JoinHandle { task: Some(task.fallible()) }
 }
 
 /// Puts a task where its worker will find it.

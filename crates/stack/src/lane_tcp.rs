@@ -112,6 +112,18 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.close_listener(cx, id))
     }
 
+    /// Changes the options of the connections that a listener makes from now on.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_set_listen_options(
+        &mut self,
+        id: ListenerId,
+        socket: SocketOptions,
+    ) -> Result<(), StaleError> {
+        self.tcp.set_listen_options(id, socket)
+    }
+
     /// The next connection of a listener.
     ///
     /// # Errors

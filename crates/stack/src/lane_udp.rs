@@ -111,6 +111,12 @@ impl Lane {
         self.udp.each(f);
     }
 
+    /// Flow hash, and its type, of what `local` receives from `remote`.
+    #[must_use]
+    pub fn udp_hash(&self, local: Endpoint, remote: Endpoint) -> (u32, HashType) {
+        self.rss().transmit_hash(&flow(IpProtocol::UDP, local, remote))
+    }
+
     /// Sends `payload` from a socket, in fragments if it is longer than the MTU allows. `destination` defaults to the socket's peer, `source` to what the socket is
     /// bound to and the routes prefer; a source given must be an address of ours.
     ///

@@ -10,6 +10,7 @@ use flowlane_rss::{Bucket, Key, Rss};
 use flowlane_stack::packet::Offload;
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
+use flowlane_stack::tunnel::{TunnelConfig, TunnelKind};
 use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
 use flowlane_stack::wire::MacAddr;
 use flowlane_stack::{Class, InterfaceConfig, Lane, LaneConfig};
@@ -32,12 +33,24 @@ fn lane(mac: u8, addresses: &[&str]) -> Lane {
         rss: Arc::new(Rss::new(Key::MICROSOFT, 1)),
         interfaces: vec![interface],
         routes: vec![],
-        tunnels: Vec::new(),
+        tunnels: tunnels(mac),
         udp: UdpConfig::default(),
         tcp: Default::default(),
         reassembly: Default::default(),
         seed: [1, 2, 3, mac.into()],
     })
+}
+
+/// Tunnels of two kinds to the other lane, as lane `me` has them.
+fn tunnels(me: u8) -> Vec<TunnelConfig> {
+    let kinds = [TunnelKind::vxlan(5), TunnelKind::Gre { key: Some(5), ethernet: false }];
+    let make = |(i, kind): (usize, TunnelKind)| {
+        let outside = |n: u8| IpAddr::from([10, 0, 0, n]);
+        let mut t = TunnelConfig::new(kind, outside(me), outside(3 - me));
+        t.addresses.push(format!("10.{}.0.{me}/24", 8 + i).parse().unwrap());
+        t
+    };
+    kinds.into_iter().enumerate().map(make).collect()
 }
 
 /// Carries what one lane puts out to the other.
@@ -100,7 +113,8 @@ fn a_warm_lane_allocates_nothing() {
         frames: Vec::with_capacity(256),
         batch: Vec::with_capacity(256),
     };
-    for ip in ["10.0.0.2", "fd00::2"] {
+    // On the link, and through the tunnels.
+    for ip in ["10.0.0.2", "fd00::2", "10.8.0.2", "10.9.0.2"] {
         let to = SocketAddr::new(ip.parse::<IpAddr>().unwrap(), 7);
         let now = Time::from_secs(1);
         // Neighbours are found and queues reach their size.

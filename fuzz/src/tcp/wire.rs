@@ -261,7 +261,11 @@ impl Net<'_> {
             for host in 0..2 {
                 self.accept(host);
                 for n in 0..self.hosts[host].ends.len() {
-                    self.read(host, n, 20_000);
+                    let end = &self.hosts[host].ends[n];
+                    let ready = self.hosts[host].tcp.readiness(end.id).is_ok_and(|ready| ready.readable);
+                    if ready && !end.over && !end.failed {
+                        self.read(host, n, 20_000);
+                    }
                 }
             }
             self.transmit();

@@ -130,8 +130,9 @@ impl Connection {
             };
         }
         if !matches!(self.exchange.job(), Job::None) {
-            if self.work(cx, scratch)?.is_pending() {
-                return Ok(Step::Wait);
+            match self.work(cx, scratch) {
+                Step::Again => {}
+                step => return Ok(step),
             }
         } else if self.exchange.is_closing() {
             return self.close(cx, now, scratch);
@@ -203,19 +204,19 @@ impl Connection {
     }
 
     /// Does what stands before the next request.
-    fn work(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<Poll<()>> {
+    fn work(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Step {
         let Scratch { output, prepared, .. } = scratch;
         match self.exchange.job() {
             Job::None => {}
             Job::Stall(sleep) => {
                 if Pin::new(sleep.as_mut()).poll(cx).is_pending() {
-                    return Ok(Poll::Pending);
+                    return Step::Wait;
                 }
                 *self.exchange.job() = Job::None;
             }
             Job::Delay(delay) => {
                 if Pin::new(&mut delay.0).poll(cx).is_pending() {
-                    return Ok(Poll::Pending);
+                    return Step::Wait;
                 }
                 if let Job::Delay(delay) = std::mem::replace(self.exchange.job(), Job::None) {
                     let (_, reply, manner) = *delay;
@@ -225,13 +226,14 @@ impl Connection {
             Job::Send(sending) => match sending.more(output) {
                 Ok(true) => *self.exchange.job() = Job::None,
                 Ok(false) => {}
-                Err(e) => {
+                Err(_) => {
+                    // The peer sees by the length, or the chunk that is missing, that it has not got everything.
                     self.lane.cells().add(Counter::FileFailed, 1);
-                    return Err(e);
+                    return Step::End(Outcome::Closed);
                 }
             },
         }
-        Ok(Poll::Ready(()))
+        Step::Again
     }
 
     /// Sends what was made, and keeps what the peer does not take.

@@ -17,10 +17,10 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Lane;
 use super::counters::Counter;
 use super::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern};
 use super::route::{self, Asked};
+use super::{Lane, within};
 use crate::tls::Stream;
 
 /// Requests of one connection that are answered at once.
@@ -46,13 +46,18 @@ pub(super) async fn serve(lane: &Lane, stream: Stream<TcpStream>, begun: Vec<u8>
     let mut connection = pin!(builder.serve_connection(TokioIo::new(counted), service));
     let (mut before, mut idle) = (u64::MAX, pin!(flowlane::sleep(timeouts.idle)));
     let mut leaving = false;
+    // Looked at once in an idle time: nothing asked and nothing sent since the last look, and nothing being prepared.
     let ended = poll_fn(|cx| {
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
             return Poll::Ready(Some(ended));
         }
         while idle.as_mut().poll(cx).is_ready() {
-            let now = activity.requests.load(Relaxed);
-            if activity.open.load(Relaxed) == 0 && before == now {
+            let now = activity.progress.load(Relaxed);
+            if activity.preparing.load(Relaxed) == 0 && before == now {
+                if activity.sending.load(Relaxed) > 0 {
+                    lane.cells().add(Counter::WriteTimeout, 1);
+                    return Poll::Ready(None);
+                }
                 if leaving {
                     return Poll::Ready(None);
                 }
@@ -75,24 +80,39 @@ pub(super) async fn serve(lane: &Lane, stream: Stream<TcpStream>, begun: Vec<u8>
 /// What tells an idle connection from others. Only tasks of one lane touch it, so nobody waits for these cells.
 #[derive(Debug, Default)]
 struct Activity {
-    requests: AtomicU64,
-    open: AtomicU64,
+    /// Requests, and pieces of answers.
+    progress: AtomicU64,
+    /// Requests that are not answered yet.
+    preparing: AtomicU64,
+    /// Answers that are not sent yet.
+    sending: AtomicU64,
 }
 
-/// Counts an answer under way.
-struct Open(Arc<Activity>);
+/// One request, prepared and then sent.
+struct Open {
+    activity: Arc<Activity>,
+    sending: bool,
+}
 
 impl Open {
     fn new(activity: Arc<Activity>) -> Self {
-        activity.requests.fetch_add(1, Relaxed);
-        activity.open.fetch_add(1, Relaxed);
-        Self(activity)
+        activity.progress.fetch_add(1, Relaxed);
+        activity.preparing.fetch_add(1, Relaxed);
+        Self { activity, sending: false }
+    }
+
+    fn send(mut self) -> Self {
+        self.activity.sending.fetch_add(1, Relaxed);
+        self.activity.preparing.fetch_sub(1, Relaxed);
+        self.sending = true;
+        self
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
+        let count = if self.sending { &self.activity.sending } else { &self.activity.preparing };
+        count.fetch_sub(1, Relaxed);
     }
 }
 
@@ -116,22 +136,25 @@ async fn answer(
     let mut rest = Source::None;
     if matches!(reply.body, Body::Echo) && head.method != hyper::Method::HEAD {
         rest = Source::Echo(Box::new(body));
-    } else if let Err(too_long) = discard(&lane, &mut body).await {
-        if too_long {
-            cells.add(Counter::BodyTooLong, 1);
-            reply = Reply::status(413);
-        } else {
-            cells.add(Counter::Lost, 1);
-            reply = Reply::status(400);
-        }
+    } else if let Err(why) = discard(&lane, &mut body).await {
+        cells.add(why, 1);
+        reply = Reply::status(match why {
+            Counter::BodyTooLong => 413,
+            Counter::BodyTimeout => 408,
+            _ => 400,
+        });
     }
     if !reply.delay.is_zero() {
         flowlane::sleep(reply.delay).await;
     }
     cells.answer(reply.status);
     let no_body = head.method == hyper::Method::HEAD || !has_body(reply.status);
-    let mut response =
-        Response::new(Answer { source: Source::None, left: 0, unsized_body: reply.chunked, _open: open });
+    let mut response = Response::new(Answer {
+        source: Source::None,
+        left: 0,
+        unsized_body: reply.chunked,
+        open: open.send(),
+    });
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(SERVER, HeaderValue::from_static("flowlane"));
@@ -161,14 +184,17 @@ async fn answer(
     Ok(response)
 }
 
-/// Reads a body to its end; `Err(true)`: it is too long, `Err(false)`: it ended badly.
-async fn discard(lane: &Lane, body: &mut Incoming) -> Result<(), bool> {
+/// Reads a body to its end, or says what was wrong with it.
+async fn discard(lane: &Lane, body: &mut Incoming) -> Result<(), Counter> {
     let mut received = 0;
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-        let frame = frame.map_err(|_| false)?;
+    while !body.is_end_stream() {
+        let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
+        let frame = within(lane.options().timeouts.body, frame).await.ok_or(Counter::BodyTimeout)?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|_| Counter::Lost)?;
         received += frame.data_ref().map_or(0, Bytes::len) as u64;
         if received > lane.options().max_body {
-            return Err(true);
+            return Err(Counter::BodyTooLong);
         }
     }
     Ok(())
@@ -180,7 +206,7 @@ struct Answer {
     left: u64,
     /// Leave the length out.
     unsized_body: bool,
-    _open: Open,
+    open: Open,
 }
 
 enum Source {
@@ -199,6 +225,7 @@ impl hyper::body::Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.open.activity.progress.fetch_add(1, Relaxed);
         let len = usize::try_from(self.left).map_or(PATTERN, |left| left.min(PATTERN));
         let data = match &mut self.source {
             Source::Echo(body) => {

@@ -47,3 +47,24 @@ fn files_whole_in_part_and_not_at_all() {
     assert_eq!(counts.get(Counter::Requests), 9);
     fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn a_file_that_becomes_shorter_meanwhile() {
+    let dir = std::env::temp_dir().join(format!("flowlane-shorter-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("file");
+    fs::write(&file, vec![b'x'; 20_000_000]).unwrap();
+    let options = Options { dir: Some(dir.clone()), ..Options::default() };
+    let (received, counts) = beside(options, move || async move {
+        let mut client = Client::connect().await;
+        client.write(get("/file")).await;
+        let head = client.until("\r\n\r\n").await;
+        assert_eq!(field(&head, "content-length"), Some("20000000"));
+        // More than all buffers on the way is not sent yet.
+        fs::write(&file, "short").unwrap();
+        client.rest().await.len()
+    });
+    assert!(received < 20_000_000, "{received}");
+    assert_eq!((counts.get(Counter::FileFailed), counts.errors()), (1, 1));
+    fs::remove_dir_all(&dir).unwrap();
+}

@@ -194,6 +194,19 @@ fn idle_http2_connections_and_slow_handshakes_are_ended() {
     });
     assert_eq!(counts.get(Counter::IdleTimeout), 1);
     assert_eq!(counts.errors(), 0, "{counts:?}");
+    // One that asks and gives no room for the answer,.
+    let (_, counts) = beside(Options { timeouts, ..Options::default() }, || async {
+        let stream = TokioIo::new(connect(None).await);
+        let mut builder = http2::Builder::new(InLane);
+        let (mut requests, connection) =
+            builder.initial_stream_window_size(1).handshake(stream).await.unwrap();
+        let ended = spawn(async { connection.await.is_err() }).unwrap();
+        let request = Request::get("http://x/size/100000").body(Full::new(Bytes::new())).unwrap();
+        let answer = requests.send_request(request).await.unwrap();
+        ended.await;
+        drop(answer);
+    });
+    assert_eq!(counts.get(Counter::WriteTimeout), 1);
     let (server, _) = tls();
     let (_, counts) = beside(Options { timeouts, tls: Some(server), ..Options::default() }, || async {
         Client::connect().await.gone().await;

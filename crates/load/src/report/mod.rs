@@ -16,6 +16,7 @@
 
 pub mod base64;
 pub mod build;
+pub mod compare;
 pub mod files;
 pub mod html;
 pub mod kinds;

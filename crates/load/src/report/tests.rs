@@ -214,3 +214,39 @@ fn json_gives_the_run_back() {
     }
     assert_eq!(back, run);
 }
+
+/// The example of docs/report.md: a server that answers in 1 ms stands still once for 500 ms in 10 s.
+#[test]
+fn a_stall_shows_in_as_many_latencies_as_it_lasted() {
+    const MS: u64 = 1_000_000;
+    let (stall, stalled) = (4_000 * MS, 500 * MS);
+    let answer =
+        |sent: u64| if (stall..stall + stalled).contains(&sent) { stall + stalled } else { sent + MS };
+    // One request after the other.
+    let mut closed = Recorder::new(0, 0, 1, Span::all(0));
+    let mut now = 0;
+    while now < 10_000 * MS {
+        let done = answer(now);
+        closed.sent(now, now, 1);
+        closed.answered(&Sample { intended: now, sent: now, first_byte: done, done, code: 0 });
+        now = done;
+    }
+    // A thousand a second, whatever happens.
+    let mut open = Recorder::new(0, 0, 1, Span::all(0));
+    let mut events: Vec<(u64, u64)> = (0..10_000).map(|n| (answer(n * MS), n * MS)).collect();
+    events.sort_unstable();
+    for (done, intended) in events {
+        open.sent(intended, intended, 1);
+        open.answered(&Sample { intended, sent: intended, first_byte: done, done, code: 0 });
+    }
+    let at = |recorder: Recorder| {
+        let run = join(about(10), &[recorder.finish(10_500 * MS)]);
+        let times = &run.total.latency;
+        [times.at(0.5), times.at(0.99), times.at(0.999), times.max()].map(|nanos| nanos as f64 / MS as f64)
+    };
+    for (found, expected) in [(at(closed), [1.0, 1.0, 1.0, 500.0]), (at(open), [1.0, 400.0, 490.0, 500.0])] {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found / expected - 1.0).abs() < 0.005, "{found} ms, expected {expected}");
+        }
+    }
+}

@@ -19,6 +19,7 @@ use super::lane::Lane;
 use super::outcome::{TcpLaneOutcome, Trouble};
 use super::talk::{Slots, Talk, Task};
 use super::{LaneProgress, Mode, Sources, TcpLoadConfig};
+use crate::clients::ClientRange;
 use crate::gate::Gate;
 use crate::lane::clock;
 use crate::schedule::Schedule;
@@ -29,6 +30,8 @@ const TICK: u64 = 50_000_000;
 const BATCH: usize = 32;
 /// So near to a moment the worker stays awake: the kernel wakes a sleeper up to this late.
 const NEAR: u64 = 80_000;
+/// How long a generator that is behind goes on after the end of the schedule.
+const GRACE: u64 = 1_000_000_000;
 /// A lane that cannot begin a connection tries again after this.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -201,9 +204,13 @@ impl Opener {
             Schedule::constant(start + nth * 1_000_000_000 / mine / lanes.max(1), mine)
         };
         let mut in_batch = 0;
+        let stopped = || common.gate.stopped();
         while schedule.peek() < self.lane.end {
             let due = schedule.peek();
-            if !self.until(due).await {
+            let now = clock();
+            let go =
+                if due > now { self.until(due).await } else { now < self.lane.end + GRACE && !stopped() };
+            if !go {
                 break;
             }
             if self.lane.inner().live as u64 >= most {
@@ -308,8 +315,8 @@ impl Opener {
 }
 
 /// Address `nth` of all ranges, counted around.
-fn pick(clients: &[crate::clients::ClientRange], nth: u128) -> IpAddr {
-    let all = clients.iter().map(|c| c.count()).fold(0, u128::saturating_add).max(1);
+fn pick(clients: &[ClientRange], nth: u128) -> IpAddr {
+    let all = clients.iter().map(ClientRange::count).fold(0, u128::saturating_add).max(1);
     let mut nth = nth % all;
     for range in clients {
         if nth < range.count() {

@@ -2,7 +2,10 @@
 
 use std::io;
 
+use flowlane_stack::SendError;
+use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::tcp::{ConnectError, Failure, ListenError};
+use flowlane_stack::udp::BindError;
 use flowlane_sys::kernel::socket::errno;
 
 use crate::socket::SocketError;
@@ -59,6 +62,30 @@ pub(super) fn listen(e: &io::Error) -> SocketError {
     match e.raw_os_error().unwrap_or(0) {
         errno::EADDRINUSE => ListenError::InUse.into(),
         errno::EADDRNOTAVAIL => ListenError::NotOurAddress.into(),
+        _ => other(e),
+    }
+}
+
+/// Of `bind` and `connect` of a UDP socket.
+pub(super) fn bind(e: &io::Error) -> SocketError {
+    match e.raw_os_error().unwrap_or(0) {
+        errno::EADDRINUSE => BindError::InUse.into(),
+        errno::EADDRNOTAVAIL => BindError::NotOurAddress.into(),
+        errno::ENETUNREACH | errno::EHOSTUNREACH => BindError::NoRoute.into(),
+        errno::EAGAIN => BindError::NoPort.into(),
+        _ => other(e),
+    }
+}
+
+/// Of a datagram that was to be sent or received; the kernel also tells here what the network said about an earlier one.
+pub(super) fn datagram(e: &io::Error) -> SocketError {
+    match e.raw_os_error().unwrap_or(0) {
+        errno::ECONNREFUSED => SocketError::Network(IcmpErrorKind::PortUnreachable),
+        errno::EHOSTUNREACH | errno::EHOSTDOWN => SocketError::Network(IcmpErrorKind::HostUnreachable),
+        errno::ENETUNREACH | errno::ENETDOWN => SendError::NoRoute.into(),
+        errno::EADDRNOTAVAIL | errno::EINVAL => SendError::NoSource.into(),
+        errno::EMSGSIZE => SendError::TooLong.into(),
+        errno::EDESTADDRREQ | errno::ENOTCONN => SendError::NoDestination.into(),
         _ => other(e),
     }
 }

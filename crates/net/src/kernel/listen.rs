@@ -18,17 +18,27 @@ use crate::socket::SocketError;
 /// What the lanes of a host listen on, so that they share a port with each other and with nobody else:
 /// `SO_REUSEPORT` alone would share it with every process of the same user.
 #[derive(Debug, Default)]
-pub(crate) struct Ports(Mutex<HashMap<SocketAddr, Vec<Listening>>>);
+pub(crate) struct Ports(Mutex<HashMap<(Kind, SocketAddr), Vec<Bound>>>);
 
-/// A lane's listener: the lane, its socket, whether datagrams.
+/// Of connections or of datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Tcp,
+    Udp,
+}
+
+/// A lane's socket on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Listening {
+struct Bound {
     lane: u16,
     slot: u32,
 }
 
+/// The ports, held.
+type Taken<'a> = MutexGuard<'a, HashMap<(Kind, SocketAddr), Vec<Bound>>>;
+
 impl Ports {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<Listening>>> {
+    fn lock(&self) -> Taken<'_> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,14 +84,7 @@ impl KernelLane {
     fn listen_on(&mut self, address: SocketAddr, options: &ListenOptions) -> Result<SocketId, SocketError> {
         let ports = self.ports.clone();
         let mut ports = ports.lock();
-        match ports.get(&address).filter(|_| address.port() != 0) {
-            Some(lanes) if lanes.iter().any(|l| l.lane == self.lane) => return Err(ListenError::InUse.into()),
-            Some(_) => {}
-            // The first of the host's lanes finds out whether the port is somebody else's.
-            None if address.port() != 0 => drop(bound(address, false).map_err(|e| errors::listen(&e))?),
-            None => {}
-        }
-        let fd = bound(address, true).map_err(|e| errors::listen(&e))?;
+        let fd = self.shared(&ports, Kind::Tcp, address).map_err(|e| errors::listen(&e))?;
         super::options::apply(fd.as_fd(), address.is_ipv4(), &options.socket)?;
         socket::listen(fd.as_fd(), options.backlog).map_err(|e| errors::listen(&e))?;
         let address = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
@@ -90,8 +93,40 @@ impl KernelLane {
         }
         let family = if address.is_ipv4() { Flags::V4 } else { Flags::empty() };
         let id = self.insert(fd, Flags::LISTENER | family)?;
-        ports.entry(address).or_default().push(Listening { lane: self.lane, slot: id.slot });
+        ports.entry((Kind::Tcp, address)).or_default().push(Bound { lane: self.lane, slot: id.slot });
         Ok(id)
+    }
+
+    /// A socket on an address that the host's other lanes may have too, and nobody else.
+    fn shared(&self, ports: &Taken<'_>, kind: Kind, address: SocketAddr) -> io::Result<OwnedFd> {
+        if address.port() != 0 {
+            match ports.get(&(kind, address)) {
+                Some(lanes) if lanes.iter().any(|l| l.lane == self.lane) => {
+                    return Err(io::Error::from_raw_os_error(errno::EADDRINUSE));
+                }
+                Some(_) => {}
+                // The first of the host's lanes finds out whether the port is somebody else's.
+                None => drop(bound(kind, address, false)?),
+            }
+        }
+        bound(kind, address, true)
+    }
+
+    /// A UDP socket on a port that the host's other lanes may have too, and its address.
+    pub(super) fn bind_shared(
+        &mut self,
+        address: SocketAddr,
+        flags: Flags,
+        prepare: impl FnOnce(&OwnedFd) -> io::Result<()>,
+    ) -> Result<(SocketId, SocketAddr), SocketError> {
+        let ports = self.ports.clone();
+        let mut ports = ports.lock();
+        let fd = self.shared(&ports, Kind::Udp, address).map_err(|e| errors::bind(&e))?;
+        prepare(&fd).map_err(|e| errors::bind(&e))?;
+        let address = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
+        let id = self.insert(fd, flags)?;
+        ports.entry((Kind::Udp, address)).or_default().push(Bound { lane: self.lane, slot: id.slot });
+        Ok((id, address))
     }
 
     /// The address of a listener.
@@ -178,13 +213,20 @@ impl KernelLane {
 }
 
 /// A socket bound to an address, alone or with others of its kind.
-fn bound(address: SocketAddr, shared: bool) -> io::Result<OwnedFd> {
-    let fd = socket::tcp(address.is_ipv4())?;
-    options::set(fd.as_fd(), Number::REUSE_ADDRESS, 1)?;
+fn bound(kind: Kind, address: SocketAddr, shared: bool) -> io::Result<OwnedFd> {
+    let v4 = address.is_ipv4();
+    let fd = match kind {
+        Kind::Tcp => socket::tcp(v4)?,
+        Kind::Udp => socket::udp(v4)?,
+    };
+    if kind == Kind::Tcp {
+        // Connections that ended a moment ago are no obstacle. Among datagrams this would share the port with strangers.
+        options::set(fd.as_fd(), Number::REUSE_ADDRESS, 1)?;
+    }
     if shared {
         options::set(fd.as_fd(), Number::REUSE_PORT, 1)?;
     }
-    if address.is_ipv6() {
+    if !v4 {
         let only = !address.ip().is_unspecified();
         options::set(fd.as_fd(), Number::V6_ONLY, i32::from(only))?;
     }

@@ -16,6 +16,7 @@
 //!   addresses and ports, as a card does, and a connection stays in the lane that accepted it.
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
 
+mod datagrams;
 mod errors;
 mod listen;
 mod options;
@@ -49,6 +50,7 @@ pub(crate) struct KernelLane {
     sockets: Slab,
     /// Who wait for the end of a connection: few.
     closed: HashMap<u32, Waker>,
+    udp: datagrams::Udp,
     /// What the host's lanes listen on.
     ports: Arc<Ports>,
     /// Given up for a moment to take a connection off the queue, and end it, when there are no descriptors left.
@@ -63,6 +65,7 @@ impl KernelLane {
             lane,
             sockets: Slab::default(),
             closed: HashMap::new(),
+            udp: datagrams::Udp::default(),
             ports,
             reserve: None,
             stats: KernelStats::default(),
@@ -72,6 +75,11 @@ impl KernelLane {
     /// Connections open, those being made included.
     pub(crate) fn connections(&self) -> usize {
         self.sockets.iter().filter(|(_, s)| s.flags.has(Flags::STREAM)).count()
+    }
+
+    /// UDP sockets open.
+    pub(crate) fn udp_sockets(&self) -> usize {
+        self.udp.len()
     }
 
     /// Registers a socket and takes it in.
@@ -125,10 +133,11 @@ impl KernelLane {
     /// Closes a socket. One that is closed already stays so.
     pub(crate) fn close(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.remove(id) else { return };
-        if socket.flags.has(Flags::LISTENER) {
-            self.ports.release(self.lane, id.slot);
-        } else if socket.flags.has(Flags::STREAM) {
+        if socket.flags.has(Flags::STREAM) {
             self.stats.closed += 1;
+        } else {
+            self.ports.release(self.lane, id.slot);
+            self.udp.forget(id.slot);
         }
         let closed = if self.closed.is_empty() { None } else { self.closed.remove(&id.slot) };
         // Wakers last: dropping one may drop a task, and with it other sockets.

@@ -42,6 +42,9 @@ impl Flags {
     /// A connection.
     pub(super) const STREAM: Self = Self(2048);
 
+    /// A UDP socket that tells where datagrams came to, and may be told where they come from.
+    pub(super) const TELLS: Self = Self(4096);
+
     pub(super) const fn empty() -> Self {
         Self(0)
     }

@@ -225,6 +225,10 @@ impl Builder {
             .collect::<Result<_, _>>()
             .map_err(StartError::Thread)?;
         let links = self.open_links(&memory, &wakes)?;
+        if self.hosts.iter().any(|h| h.kernel) {
+            // As many as this process may have. Running out of them is told when it happens.
+            let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
+        }
         if let Some(f) = self.before_start.take() {
             f()?;
         }
@@ -342,8 +346,6 @@ impl Builder {
             infos.insert((host, link), info);
         }
         if self.hosts.iter().any(|h| h.kernel) {
-            // As many as this process may have; whoever needs to know how many asks for them.
-            let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
             for (plan, post) in plans.iter_mut().zip(&shared.posts) {
                 plan.poller = Some(Poller::new(post.wake.fd()).map_err(StartError::Thread)?);
             }

@@ -77,6 +77,11 @@ impl LaneSlot {
         }
     }
 
+    /// The kernel's sockets, and the stack, which knows how the host is steered.
+    pub(crate) fn both(&mut self) -> Result<(&Lane, &mut KernelLane), SocketError> {
+        Ok((&self.lane, self.kernel.as_deref_mut().ok_or(SocketError::Closed)?))
+    }
+
     /// The kernel's sockets, for a handle of one of them.
     #[inline]
     pub(crate) fn sockets(&mut self) -> Result<&mut KernelLane, SocketError> {

@@ -46,6 +46,7 @@ impl Worker {
         let mut stats = slot.lane.stats();
         if let Some(kernel) = &slot.kernel {
             connections += kernel.connections();
+            socket_count += kernel.udp_sockets();
             kernel.stats.show_in(&mut stats);
         }
         LaneReport {

@@ -1,1 +1,258 @@
-//! What only sockets of the kernel have.
+//! What only sockets of the kernel have: the machine's own limits, and what they cost.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use flowlane::{
+    Bucket, Connect, Failure, Host, Idle, ListenError, ListenOptions, Runtime, SocketError, TcpListener,
+    TcpStream, now, sleep_until,
+};
+use flowlane_sys::kernel::socket;
+
+use crate::bodies::{echo, one_echo, there_and_back, wait_until_closed};
+use crate::kit::{CLIENT, LANES, Over, PATIENCE, SERVER, finish, rss, start};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// One send and one receive for each message, in client and server: nothing is tried in vain.
+#[test]
+fn a_request_costs_one_read_and_one_write() {
+    const EACH: u64 = 500;
+    let over = Over::Kernel(LOOPBACK);
+    let server = over.server();
+    let (runtime, said) = start(
+        over,
+        1,
+        move || echo(server),
+        move || async move {
+            let stream = TcpStream::connect(server).await.map_err(|e| e.to_string())?;
+            stream.set_nodelay(true).map_err(|e| e.to_string())?;
+            let mut buffer = [0; 1000];
+            for _ in 0..EACH {
+                assert_eq!(stream.write(&[7; 100]).await, Ok(100));
+                assert_eq!(stream.read(&mut buffer).await, Ok(100));
+            }
+            Ok(EACH)
+        },
+    );
+    finish(&runtime, &said, EACH);
+    wait_until_closed(&runtime.handle());
+    let report = runtime.stop();
+    let messages = EACH * LANES as u64;
+    for (host, ends) in [(SERVER, LANES as u64), (CLIENT, 0)] {
+        let kernel = report.kernel(host).unwrap();
+        assert_eq!((kernel.writes, kernel.writes_in_vain), (messages, 0), "{kernel:?}");
+        // The server also reads the end of each connection.
+        assert_eq!((kernel.reads, kernel.reads_in_vain), (messages + ends, 0), "{kernel:?}");
+    }
+    let worker = &report.workers[0];
+    // Each message takes one wait for its sender and one for its receiver at most, and a few for the beginning and the end.
+    assert!(worker.sleeps <= 2 * messages + 200, "{} waits for {messages} messages", worker.sleeps);
+}
+
+/// A worker with nothing to do does nothing.
+#[test]
+fn an_idle_worker_sleeps() {
+    let mut builder = Runtime::builder().pin(false);
+    let host = Host::kernel("idle", rss(1), || async {
+        let _listener = TcpListener::bind(Some(LOOPBACK), 0, ListenOptions::default()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    builder.host(host);
+    let runtime = builder.start().unwrap();
+    let first = runtime.handle().report().workers[0].turns;
+    for _ in 0..10 {
+        let _ = runtime.handle().report();
+    }
+    let turns = runtime.handle().report().workers[0].turns - first;
+    // Each report is a message that wakes it.
+    assert!(turns <= 40, "{turns} turns for 11 messages");
+}
+
+/// A sleeping worker wakes when a sleeper is due, not when the kernel finds it convenient.
+#[test]
+fn sleepers_are_woken_on_time() {
+    for idle in [Idle::default(), Idle::Spin] {
+        let (say, said) = mpsc::channel();
+        let mut builder = Runtime::builder().pin(false).idle(idle);
+        builder.host(Host::kernel("sleeper", rss(1), move || {
+            let say = say.clone();
+            async move {
+                let mut best = Duration::MAX;
+                for _ in 0..50 {
+                    let due = now().unwrap() + Duration::from_micros(700);
+                    sleep_until(due).await;
+                    let woken = flowlane::precise_now().unwrap();
+                    assert!(woken >= due, "too early");
+                    // The best of several, since other processes want the processor too.
+                    best = best.min(woken.saturating_duration_since(due));
+                }
+                let _ = say.send(best);
+            }
+        }));
+        let runtime = builder.start().unwrap();
+        for _ in 0..LANES {
+            let best = said.recv_timeout(PATIENCE).unwrap();
+            assert!(best < Duration::from_micros(200), "{best:?} late");
+        }
+        drop(runtime);
+    }
+}
+
+#[test]
+fn lanes_move_under_load_and_no_byte_is_lost() {
+    const EACH: usize = 10_000_000;
+    let over = Over::Kernel(LOOPBACK);
+    let server = over.server();
+    let (runtime, said) = start(over, 2, move || echo(server), move || there_and_back(server, EACH));
+    let handle = runtime.handle();
+    let (mut moves, mut done) = (0u32, 0);
+    let mut random = 0x1234_5678_9abc_def1u64;
+    while done < LANES {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let host = if random >> 63 == 0 { SERVER } else { CLIENT };
+        let bucket = Bucket((random >> 40) as u16 % LANES as u16);
+        handle.move_lane(host, bucket, 1 - handle.worker_of(host, bucket).unwrap()).unwrap();
+        moves += 1;
+        while let Ok(result) = said.try_recv() {
+            assert_eq!(result, Ok(EACH as u64));
+            done += 1;
+        }
+    }
+    println!("{moves} moves");
+    assert!(moves > 10, "only {moves} moves");
+    let kernel = runtime.stop().kernel(SERVER).unwrap();
+    assert_eq!((kernel.errors, kernel.ended_badly), (0, 0));
+}
+
+/// What another process listens on is not shared with it, though both would allow it.
+#[test]
+fn a_port_of_somebody_else_is_refused() {
+    let over = Over::Kernel(LOOPBACK);
+    let mine = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let taken = mine.local_addr().unwrap();
+    let (runtime, said) = start(
+        over,
+        1,
+        || async {},
+        move || async move {
+            let listen = |port| TcpListener::bind(Some(LOOPBACK), port, ListenOptions::default());
+            assert!(matches!(listen(taken.port()), Err(SocketError::Listen(ListenError::InUse))));
+            let foreign = TcpListener::bind(Some([192, 0, 2, 1].into()), 0, ListenOptions::default());
+            assert!(matches!(foreign, Err(SocketError::Listen(ListenError::NotOurAddress))));
+            // Port 0 takes a free one, and tells which.
+            let any = listen(0).map_err(|e| e.to_string())?;
+            let at = any.local_addr().map_err(|e| e.to_string())?;
+            assert!(at.port() != 0 && at.ip() == LOOPBACK);
+            assert!(TcpStream::connect(at).await.is_ok());
+            Ok(0)
+        },
+    );
+    finish(&runtime, &said, 0);
+}
+
+/// Connections from chosen addresses and ports: many addresses need nothing but to be ours.
+#[test]
+fn source_addresses_are_chosen() {
+    let over = Over::Kernel(LOOPBACK);
+    let server = over.server();
+    let (runtime, said) = start(
+        over,
+        2,
+        move || echo(server),
+        move || async move {
+            for last in 1..100u8 {
+                let ip = IpAddr::from([127, 3, 2, last]);
+                let from = Connect { local_ip: Some(ip), ..Connect::to(server.into()) };
+                let stream = TcpStream::connect_with(from, None).await.map_err(|e| e.to_string())?;
+                assert_eq!(stream.local_addr().ip(), ip);
+                assert_eq!(stream.peer_addr(), server);
+            }
+            let lane = flowlane::current().unwrap().bucket.0;
+            let chosen = Connect { local_port: server.port() + 10 + lane, ..Connect::to(server.into()) };
+            let stream = TcpStream::connect_with(chosen, None).await.map_err(|e| e.to_string())?;
+            assert_eq!(stream.local_addr(), SocketAddr::new(LOOPBACK, server.port() + 10 + lane));
+            let again = TcpStream::connect_with(chosen, None).await.map(|_| ());
+            assert!(matches!(again, Err(SocketError::Connect(flowlane::ConnectError::InUse))), "{again:?}");
+            let foreign = Connect { local_ip: Some([192, 0, 2, 1].into()), ..Connect::to(server.into()) };
+            let refused = TcpStream::connect_with(foreign, None).await.map(|_| ());
+            assert_eq!(refused, Err(SocketError::Connect(flowlane::ConnectError::NotOurAddress)));
+            Ok(0)
+        },
+    );
+    finish(&runtime, &said, 0);
+}
+
+/// A server whose queue is full does not answer; whoever connects loses patience after the time he gave.
+#[test]
+fn a_connection_that_nobody_answers_times_out() {
+    let deaf = socket::tcp(true).unwrap();
+    socket::bind(deaf.as_fd(), SocketAddr::new(LOOPBACK, 0)).unwrap();
+    socket::listen(deaf.as_fd(), 0).unwrap();
+    let server = socket::local_address(deaf.as_fd()).unwrap();
+    let over = Over::Kernel(LOOPBACK);
+    let (runtime, said) = start(
+        over,
+        1,
+        || async {},
+        move || async move {
+            let mut held = Vec::new();
+            loop {
+                let patience = Some(Duration::from_millis(50));
+                match TcpStream::connect_with(Connect::to(server.into()), patience).await {
+                    Ok(stream) if held.len() < 100 => held.push(stream),
+                    Ok(_) => return Err("a hundred connections that nobody accepts".into()),
+                    Err(e) => {
+                        assert_eq!(e, SocketError::Connection(Failure::TimedOut));
+                        return Ok(0);
+                    }
+                }
+            }
+        },
+    );
+    finish(&runtime, &said, 0);
+    let report = runtime.stop();
+    assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0), "given up is closed");
+}
+
+/// A host on kernel sockets and one on a link of ours, on the same workers.
+#[test]
+fn both_backends_share_workers() {
+    let over = Over::Pair;
+    let (at, by_kernel) = (over.server(), Over::Kernel(LOOPBACK).server());
+    // The client of the pair reaches its server by the wire, and a kernel host in the same process runs beside it.
+    let (say, said_too) = mpsc::channel();
+    let (runtime, said) = crate::kit::start_with(
+        over,
+        2,
+        move || echo(at),
+        move || async move {
+            for n in 0..50u8 {
+                one_echo(at, &[n; 100]).await?;
+            }
+            Ok(50)
+        },
+        |builder| {
+            builder.host(Host::kernel("kernel", rss(2), move || {
+                let say = say.clone();
+                async move {
+                    flowlane::spawn(echo(by_kernel)).unwrap();
+                    flowlane::yield_now().await;
+                    let mut result = Ok(50);
+                    for n in 0..50u8 {
+                        if let Err(e) = one_echo(by_kernel, &[n; 100]).await {
+                            result = Err(e);
+                        }
+                    }
+                    let _ = say.send(result);
+                }
+            }));
+        },
+    );
+    finish(&runtime, &said, 50);
+    for _ in 0..LANES {
+        assert_eq!(said_too.recv_timeout(PATIENCE).unwrap(), Ok(50));
+    }
+}

@@ -77,6 +77,23 @@ where
     C: Fn() -> CR + Send + Sync + 'static,
     CR: Future<Output = Result<u64, String>> + Send + 'static,
 {
+    start_with(over, workers, server, client, |_| {})
+}
+
+/// As [`start`], with more hosts.
+pub(crate) fn start_with<S, SR, C, CR>(
+    over: Over,
+    workers: usize,
+    server: S,
+    client: C,
+    more: impl FnOnce(&mut Builder),
+) -> (Runtime, Said)
+where
+    S: Fn() -> SR + Send + Sync + 'static,
+    SR: Future<Output = ()> + Send + 'static,
+    C: Fn() -> CR + Send + Sync + 'static,
+    CR: Future<Output = Result<u64, String>> + Send + 'static,
+{
     let mut builder: Builder = Runtime::builder().workers(workers).pin(false).seed(7).frames(32_768);
     let (say, said) = mpsc::channel();
     let client = move || {
@@ -96,6 +113,7 @@ where
             builder.host(Host::kernel("client", rss(workers), client));
         }
     }
+    more(&mut builder);
     (builder.start().unwrap(), said)
 }
 

@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
 mod bodies;
+mod datagrams;
 mod kernel;
 mod kit;

@@ -23,9 +23,13 @@
 //! more than half: networks that have finished a datagram lately, or all others. So senders of nothing but beginnings,
 //! from however many invented addresses, push out one another.
 //!
+//! **Work.** Pushing one another out is work, too. While there is no room, new datagrams of networks that are not proven are
+//! taken in at a bounded rate, and the rest goes at a glance ([`ReassemblyConfig::strangers`]).
+//!
 //! What always holds: the totals are what is in the slabs; a datagram's pieces do not overlap and lie before its end;
 //! no path from here sends anything.
 
+mod budget;
 mod header;
 mod key;
 mod list;
@@ -43,6 +47,7 @@ use hashbrown::HashTable;
 
 use crate::stats::{DropReason, IpStats, LaneStats};
 use crate::time::Time;
+use budget::Budget;
 use header::{Unfit, restore};
 use list::{Link, List};
 use pieces::{PieceSlab, Pieces, Place};
@@ -64,10 +69,12 @@ pub struct ReassemblyConfig {
     pub timeout_v4: Duration,
     /// The same for IPv6 (RFC 8200 section 4.5: 60 seconds).
     pub timeout_v6: Duration,
+    /// While there is no room: new datagrams a second of networks that are not proven. What goes beyond is dropped at a glance.
+    pub strangers: u32,
 }
 
 impl Default for ReassemblyConfig {
-    /// 1024 datagrams, 1024 fragments, 4 MiB; 64 fragments a datagram; 30 and 60 seconds.
+    /// 1024 datagrams, 1024 fragments, 4 MiB; 64 fragments a datagram; 30 and 60 seconds; 100 000 strangers a second.
     fn default() -> Self {
         Self {
             datagrams: 1024,
@@ -76,6 +83,7 @@ impl Default for ReassemblyConfig {
             per_datagram: 64,
             timeout_v4: Duration::from_secs(30),
             timeout_v6: Duration::from_secs(60),
+            strangers: 100_000,
         }
     }
 }
@@ -176,6 +184,7 @@ pub struct Reassembly {
     held: [Held; 2],
     pieces: PieceSlab,
     sources: Sources,
+    budget: Budget,
 }
 
 impl Reassembly {
@@ -193,6 +202,7 @@ impl Reassembly {
             held: [Held::default(); 2],
             pieces: PieceSlab::new(),
             sources: Sources::new(seed.rotate_left(32)),
+            budget: Budget::new(config.strangers),
         }
     }
 
@@ -202,6 +212,9 @@ impl Reassembly {
         let hash = fragment.key.hash(&self.hasher);
         let place = self.table.find_bucket_index(hash, |&i| self.entries[i as usize].key == fragment.key);
         let found = place.and_then(|place| self.table.get_bucket(place)).copied();
+        if found.is_none() && self.is_full() && self.is_flood(now, fragment.key) {
+            return dropped(stats, fragment.key.is_v6(), DropReason::FragmentFlood);
+        }
         let Some(at) = found.or_else(|| self.open(now, hash, fragment.key, stats)) else {
             return dropped(stats, fragment.key.is_v6(), DropReason::FragmentNoRoom);
         };

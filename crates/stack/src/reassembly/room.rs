@@ -37,6 +37,20 @@ fn of_source(entry: &mut Entry) -> &mut Link {
 }
 
 impl Reassembly {
+    /// Whether one datagram more would cost another.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        let [a, b] = &self.held;
+        a.datagrams + b.datagrams >= self.config.datagrams
+            || a.fragments + b.fragments >= self.config.fragments
+    }
+
+    /// Whether a new datagram is one stranger's too many.
+    #[inline]
+    pub(super) fn is_flood(&mut self, now: Time, key: Key) -> bool {
+        !self.sources.is_proven(now, key.source()) && !self.budget.take(now)
+    }
+
     /// Makes a datagram, at the cost of another when there are too many. `None` if fragments are refused.
     #[inline]
     pub(super) fn open(&mut self, now: Time, hash: u64, key: Key, stats: &mut LaneStats) -> Option<u32> {

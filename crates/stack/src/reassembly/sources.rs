@@ -68,6 +68,13 @@ impl Sources {
         &mut self.slab[at as usize]
     }
 
+    /// Whether the network finished a datagram lately.
+    #[inline]
+    pub(super) fn is_proven(&self, now: Time, prefix: u64) -> bool {
+        let found = self.table.find(hash(&self.hasher, prefix), |&i| self.slab[i as usize].prefix == prefix);
+        found.is_some_and(|&i| now < self.slab[i as usize].proven_until)
+    }
+
     /// Counts a new datagram of the network and says where the record is, and whether it is proven.
     #[inline]
     pub(super) fn open(&mut self, now: Time, prefix: u64) -> (u32, bool) {

@@ -71,6 +71,8 @@ reasons! {
     FragmentSourceFull = "fragment-source-full", "fragments dropped because their network had more than its share";
     /// Fragments that made room for others.
     FragmentEvicted = "fragment-evicted", "fragments dropped to make room for others";
+    /// A new datagram of a network that never finished one, while there is no room and too many such came.
+    FragmentFlood = "fragment-flood", "fragments of unknown networks beyond what is handled while there is no room";
     /// A fragment for which no room could be made.
     FragmentNoRoom = "fragment-no-room", "fragments that found no room";
     /// Fragments whose datagram did not complete in time.

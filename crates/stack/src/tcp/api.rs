@@ -108,6 +108,15 @@ impl Tcp {
         Ok(())
     }
 
+    /// Changes the options of the connections that a listener makes from now on.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn set_listen_options(&mut self, id: ListenerId, socket: SocketOptions) -> Result<(), StaleError> {
+        self.core.listeners.get_mut(id).ok_or(StaleError)?.options.socket = socket;
+        Ok(())
+    }
+
     /// The next connection of a listener.
     ///
     /// # Errors
@@ -478,7 +487,7 @@ impl Tcp {
         c.apply(options);
         if uncorked {
             c.clear(Flags::MORE);
-            c.set(Flags::FORCE);
+            c.put(Flags::FORCE, c.unsent() > 0);
         }
         if c.state.is_synchronized() {
             if options.keepalive.is_some() {

@@ -72,6 +72,11 @@ pub(crate) struct Flight {
     pub(crate) tlp_end: Option<Seq>,
     /// The probe was a retransmission.
     pub(crate) tlp_is_retrans: bool,
+    /// Most bytes that were outstanding in the round that ends at `peak_end`.
+    pub(crate) peak: u32,
+    pub(crate) peak_end: Seq,
+    /// Segments of new data sent in a row, without a pause.
+    pub(crate) burst: u32,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
     pub(crate) since: Option<Time>,
 }

@@ -51,6 +51,7 @@ impl Connection {
         if bytes.is_empty() {
             return 0;
         }
+        let paused = self.unsent() == 0;
         let mut tx = match self.tx.take() {
             Some(tx) => tx,
             None => core.flight(),
@@ -71,6 +72,9 @@ impl Connection {
             }
             core.starve(self);
             return 0;
+        }
+        if paused {
+            tx.burst = 0;
         }
         core.memory += tx.data.capacity_with(taken) - tx.data.capacity();
         tx.data.push(&bytes[..taken]);

@@ -135,10 +135,10 @@ impl Connection {
         } else {
             self.rtx_at
         };
-        if at < bound {
-            self.rtx_kind = RtxTimer::Tlp;
-            self.rtx_at = at;
-        }
+        // "If the RTO would fire first, the probe goes out in its place" (RFC 8985 §7.2).
+        self.rtx_kind = RtxTimer::Tlp;
+        self.rtx_at = at.min(bound);
+        self.heed_user_timeout();
     }
 
     /// RFC 8985 §7.3: the probe timer fired.

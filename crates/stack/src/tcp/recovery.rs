@@ -20,13 +20,16 @@ impl Connection {
     /// An acknowledgement while data was outstanding.
     pub(crate) fn recover(&mut self, core: &mut Core, now: Time, report: &AckReport) {
         let lost_before = self.tx.as_ref().map_or(0, |tx| tx.sent.lost);
+        // Without SACK, duplicates have told of some of it before.
+        let told = self.tx.as_ref().map_or(0, |tx| tx.reno_sacked);
         if self.has(Flags::SACK) {
             self.rack_update(core, now, report);
         } else {
             self.count_duplicates(report);
         }
         // What is echoed in the acknowledgement that ends an episode was marked before it (RFC 3168 §6.1.2).
-        let marked = report.ece && !self.leave_recovery(report);
+        let left = self.leave_recovery(report);
+        let marked = report.ece && !left;
         self.enter_recovery(core, report, marked);
         let mss = self.effective_mss();
         let outstanding = self.outstanding();
@@ -42,9 +45,12 @@ impl Connection {
                 self.congestion.cwnd = (in_flight + more).max(mss);
             }
             Phase::Open | Phase::Loss => {
-                let used = self.has(Flags::CWND_LIMITED) || report.prior_in_flight >= self.congestion.cwnd;
+                // In slow start a window used by half still counts as used: it doubles in one round.
+                let half =
+                    self.congestion.in_slow_start() && tx.peak.saturating_mul(2) > self.congestion.cwnd;
+                let used = self.has(Flags::CWND_LIMITED) || half;
                 if una_advanced && used {
-                    let bytes = report.delivered.bytes;
+                    let bytes = report.delivered.bytes.saturating_sub(told).max(mss.min(report.acked));
                     self.congestion.on_ack(&Acked { bytes, mss, srtt_us: self.rtt.srtt, now });
                 }
             }
@@ -211,10 +217,7 @@ impl Prr {
                 (u64::from(self.delivered) * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs.max(1)));
             (target.min(u64::from(u32::MAX)) as u32).saturating_sub(self.out)
         } else {
-            let mut limit = self.delivered.saturating_sub(self.out);
-            if safe {
-                limit = limit.max(delivered) + mss;
-            }
+            let limit = self.delivered.saturating_sub(self.out).max(delivered) + if safe { mss } else { 0 };
             limit.min(ssthresh - in_flight)
         };
         // The first retransmission goes out at once.

@@ -16,6 +16,36 @@ const MAX_BATCH: u32 = 65_535 - 120;
 impl Connection {
     /// The next segment of new data, or our FIN.
     pub(crate) fn plan_new(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
+        let mut plan = self.plan_next(core, cx);
+        let Some(plan) = &mut plan else {
+            if let Some(tx) = &mut self.tx {
+                tx.burst = 0;
+            }
+            return None;
+        };
+        if plan.len > 0 {
+            self.end_burst(plan);
+        }
+        Some(*plan)
+    }
+
+    /// PSH at the end of a burst of several segments: where nothing follows until the peer has answered, or half of the
+    /// congestion window is out. The peer need not wait for more before it delivers and acknowledges, and a receiver that
+    /// coalesces passes the burst on.
+    fn end_burst(&mut self, plan: &mut Plan) {
+        let mss = self.effective_mss();
+        let half = (self.congestion.cwnd / mss.max(1) / 2).max(1);
+        let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
+        let Some(tx) = &mut self.tx else { return };
+        let segments = tx.burst.saturating_add(plan.len.div_ceil(mss.max(1)));
+        let over = plan.last || segments >= half;
+        if over && segments > 1 && !more {
+            plan.push = true;
+        }
+        tx.burst = if over { 0 } else { segments };
+    }
+
+    fn plan_next(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
         let unsent = self.unsent();
         let fin = self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT);
         if unsent == 0 {
@@ -57,7 +87,13 @@ impl Connection {
             self.persist_if_stuck(core, cx.now);
             return None;
         }
-        Some(self.plan(len, fin && len == unsent, mss))
+        let mut plan = self.plan(len, fin && len == unsent, mss);
+        let left = (unsent - len).min(usable - len);
+        let follows = left > 0
+            && congestion - len.min(congestion) >= left.min(mss)
+            && (left >= mss || self.small_may_go(left, unsent - len, fin));
+        plan.last = !follows;
+        Some(plan)
     }
 
     fn plan(&mut self, len: u32, fin: bool, segment_size: u32) -> Plan {
@@ -67,11 +103,21 @@ impl Connection {
             flags |= TcpFlags::FIN;
         }
         // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended and where the buffer ran empty.
+        // Not where the application says that more is coming.
+        let more = self.has(Flags::MORE) && !self.has(Flags::FORCE) && !fin;
         let written = self.push_seq > self.snd_nxt && self.push_seq <= end;
-        if len > 0 && (written || len == self.unsent()) {
+        if len > 0 && !more && (written || len == self.unsent()) {
             flags |= TcpFlags::PSH;
         }
-        Plan { seq: self.snd_nxt, offset: self.snd_nxt.since(self.data_seq()), len, flags, segment_size }
+        Plan {
+            seq: self.snd_nxt,
+            offset: self.snd_nxt.since(self.data_seq()),
+            len,
+            flags,
+            segment_size,
+            last: false,
+            push: false,
+        }
     }
 
     /// RFC 9293 §3.8.6.2.1, MUST-38, with Nagle: may a segment of `len` bytes, less than a full one, be sent?
@@ -102,10 +148,7 @@ impl Connection {
     }
 
     fn note_limited(&mut self, by_cwnd: bool) {
-        // In slow start a window used by half still counts as used: it doubles in one round.
-        let outstanding = self.outstanding();
-        let half = self.congestion.in_slow_start() && outstanding.saturating_mul(2) >= self.congestion.cwnd;
-        self.put(Flags::CWND_LIMITED, by_cwnd || half);
+        self.put(Flags::CWND_LIMITED, by_cwnd);
     }
 
     /// RFC 5681 §4.1: after an idle retransmission timeout the old window says nothing about the path.
@@ -163,7 +206,9 @@ impl Connection {
         if !self.state.may_receive() || core.is_full(cx) {
             return;
         }
-        let free = self.recv_limit.saturating_sub(self.readable());
+        // What the header cannot show is not worth a segment.
+        let most = 0xffff_u32 << self.rcv_scale;
+        let free = self.recv_limit.saturating_sub(self.readable()).min(most);
         let right = self.rcv_nxt + free;
         let opened = if right > self.rcv_adv { right.since(self.rcv_adv) } else { 0 };
         let shown = self.rcv_wnd();

@@ -138,6 +138,10 @@ impl Core {
                 return Verdict::Reuse(record.snd_nxt);
             }
         }
+        // RFC 9293 §3.10.7.4, fifth step: "if the ACK bit is off, drop the segment".
+        if !seg.is(TcpFlags::ACK) && !seg.is(TcpFlags::SYN) {
+            return Verdict::Done;
+        }
         // RFC 9293 §3.10.7.4: only a retransmitted FIN is expected; acknowledge it and wait anew.
         let old = seg.sequence_len() > 0 || seg.seq != record.rcv_nxt;
         if !old {

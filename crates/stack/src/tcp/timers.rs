@@ -21,7 +21,7 @@ impl Connection {
     }
 
     /// The timer fires no later than the user timeout ends.
-    fn heed_user_timeout(&mut self) {
+    pub(crate) fn heed_user_timeout(&mut self) {
         if let (Some(limit), Some(since)) = (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.since)) {
             self.rtx_at = self.rtx_at.min(since + limit);
         }

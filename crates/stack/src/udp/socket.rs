@@ -101,6 +101,18 @@ pub struct Datagram {
 }
 
 impl Datagram {
+    /// A datagram that came by another way than a lane's UDP: its payload is all of the frame.
+    #[must_use]
+    pub fn new(frame: Frame, source: Endpoint, destination: Endpoint) -> Self {
+        Self { frame, source, destination, traffic_class: 0, interface: 0 }
+    }
+
+    /// The frame, its data the payload, with the others of its chain.
+    #[must_use]
+    pub fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
     /// The payload of a datagram that came whole; of one that came in fragments only the first part. Which it is,
     /// [`is_chained`](Datagram::is_chained) says.
     #[inline]

@@ -625,5 +625,8 @@ fn a_flood_of_fragments_does_not_keep_others_out() {
     }
     let stats = net.b.lanes[0].stats();
     assert_eq!(stats.ip.fragments_overflow, stats.drops.get(DropReason::FragmentEvicted));
-    assert!(stats.ip.fragments_overflow > 80_000);
+    // Most of it goes at a glance, once there is no room.
+    let glanced = stats.drops.get(DropReason::FragmentFlood);
+    assert!(glanced > 40_000, "{glanced}");
+    assert!(stats.ip.fragments_overflow + glanced > 80_000);
 }

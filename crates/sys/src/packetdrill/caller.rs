@@ -3,11 +3,10 @@
 use std::ffi::CString;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use super::place::last_error;
 use super::table::PollFd;
-use super::{Address, Answer, Errno, SharedObject, Table, address};
+use super::{Address, Answer, Errno, Make, Table, address};
 
 /// A filled table. Calls may be made from several threads.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ fn checked<N: Copy + PartialOrd + From<i8>>(n: N) -> Answer<N> {
 impl Caller {
     /// Has [`init`](super::init) fill a table for what `make` makes.
     #[must_use]
-    pub fn new(make: fn(Option<&str>) -> Result<Arc<dyn SharedObject>, String>, flags: &str) -> Self {
+    pub fn new(make: Make, flags: &str) -> Self {
         let flags = CString::new(flags).unwrap_or_default();
         let mut table = Table::empty();
         // SAFETY: a C string and a table of our own.

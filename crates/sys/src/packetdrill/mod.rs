@@ -5,26 +5,30 @@
 //! every panic at the boundary, and answer null pointers with `EFAULT`.
 //!
 //! ```text
-//!   packetdrill ─▶ Table ─▶ entry.rs (pointers, errno, panics) ─▶ dyn SharedObject   (the stack: no unsafe line)
+//!   packetdrill ─▶ Table ─▶ entry, data, wait (pointers, errno, panics) ─▶ dyn SharedObject   (the stack: no unsafe line)
 //!   a test      ─▶ Caller ──┘                                                         through the same table
 //! ```
 //!
 //! The layout of the table is packetdrill's ABI, written down from its description.
+#![allow(clippy::unnecessary_cast, reason = "how wide C's integers are depends on the machine")]
 
 mod address;
 mod caller;
+mod data;
 mod entry;
 mod object;
 mod place;
 mod table;
+mod wait;
 
 pub use caller::Caller;
-pub use entry::{get_option_of_any, init};
+pub use entry::init;
 pub use object::{
-    Address, Answer, ControlMessage, Errno, Interest, PollEntry, Received, SendCall, SharedObject,
+    Address, Answer, ControlMessage, Errno, Interest, Make, PollEntry, Received, SendCall, SharedObject,
 };
 pub use place::{close_place, open_pipe_places, open_place};
 pub use table::Table;
+pub use wait::get_option_of_any;
 
 /// Defines the functions that packetdrill, and a program that preloads the library, look for. `$make` is a function from
 /// the text of `--so_flags`, if any, to an object or a line that says what is wrong with the text.

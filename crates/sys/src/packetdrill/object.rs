@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// An error number of the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,9 @@ pub struct Interest {
     /// The caller's.
     pub data: u64,
 }
+
+/// Makes an object from the text of `--so_flags`, or says on one line what is wrong with it.
+pub type Make = fn(Option<&str>) -> Result<Arc<dyn SharedObject>, String>;
 
 /// A stack behind packetdrill's table. Called by two threads; a call that has to wait sleeps.
 ///

@@ -7,6 +7,7 @@ mod hash;
 mod many;
 mod netisr;
 mod pool;
+mod reassembly;
 mod source;
 mod table;
 mod tcp;
@@ -70,6 +71,11 @@ enum What {
         #[command(flatten)]
         common: Common,
     },
+    /// Fragments put together: with few and many datagrams pending, beside whole packets, and in a flood.
+    Reassembly {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Frames taken from and given back to a pool, here and from another worker.
     Pool {
         #[command(flatten)]
@@ -87,6 +93,7 @@ impl Bench {
             },
             What::Tcp { common, options } => (common.clone(), tcp::run(&common, &options)?),
             What::Netisr { common } => (common.clone(), netisr::run(&common)?),
+            What::Reassembly { common } => (common.clone(), reassembly::run(&common)?),
             What::Pool { common } => (common.clone(), pool::run(&common)?),
         };
         report.print(common.json)

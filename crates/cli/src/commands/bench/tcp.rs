@@ -2,8 +2,8 @@
 //!
 //! Ours: one worker with both hosts on a pair link: Ethernet, IP, TCP, sockets and tasks of both ends, the generator of
 //! `load tcp` included. The kernel: two threads over loopback, which has no checksums and cuts nothing, so its peer is
-//! the line with offload; its ends run on two cores where there are two, and its figure is divided by the processor
-//! time that they took, to be of one core too.
+//! the line with offload. Figures are for each second of processor time, ours that of the process and the kernel's that
+//! of both threads, so that they are of one core and hold on a machine with other things to do.
 //!
 //! What many connections cost is measured on two engines without links and tasks ([`super::many`]).
 
@@ -17,11 +17,14 @@ use clap::Args;
 use flowlane::{
     Endpoint, Host, Interface, Key, PairConfig, Protocol, Rss, Runtime, TcpConfig, TcpListener, spawn,
 };
-use flowlane_load::tcp::{Mode, Sources, service};
+use flowlane_load::tcp::{Mode, Sources, TcpProgress, service};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, flows};
+
+use rustix::time::ClockId;
 
 use super::table::Report;
 use super::{Common, many};
+use crate::drops;
 
 const PORT: u16 = 7;
 /// Bytes written at once.
@@ -56,8 +59,34 @@ fn clients() -> anyhow::Result<ClientRange> {
     Ok("10.77.128.0/17".parse()?)
 }
 
+/// How far a run was at two of its moments, and what processor time had been used by then, seconds.
+#[derive(Debug, Default)]
+struct Seen {
+    first: Option<(TcpProgress, f64)>,
+    last: Option<(TcpProgress, f64)>,
+}
+
+impl Seen {
+    fn look(&mut self, progress: TcpProgress) {
+        let known = self.last.or(self.first).map(|(p, _)| p).unwrap_or_default();
+        // Lanes tell how far they are every 50 ms: only then is there anything to be seen.
+        if progress != known && progress.answers > 0 {
+            let place = if self.first.is_none() { &mut self.first } else { &mut self.last };
+            *place = Some((progress, cpu_time(ClockId::ProcessCPUTime)));
+        }
+    }
+
+    /// What was counted in between, for each second of processor time.
+    fn rate(&self, what: impl Fn(&TcpProgress) -> u64) -> anyhow::Result<f64> {
+        let (Some((first, from)), Some((last, to))) = (&self.first, &self.last) else {
+            anyhow::bail!("the round was too short to see anything: give a longer --round-ms");
+        };
+        Ok((what(last) - what(first)) as f64 / (to - from).max(1e-9))
+    }
+}
+
 /// Runs it on one worker.
-fn run_load(wanted: &Wanted) -> anyhow::Result<TcpOutcome> {
+fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let target = Endpoint::new([10, 77, 0, 1].into(), PORT);
     let ranges = [clients()?];
@@ -78,7 +107,7 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<TcpOutcome> {
         poisson: false,
         size: wanted.size,
         total: None,
-        ramp: 100_000,
+        ramp: 20_000,
         duration: wanted.duration,
         timeout: Duration::from_secs(20),
         nodelay: true,
@@ -111,20 +140,30 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<TcpOutcome> {
     let client = builder.host(client.interface(interface("10.77.0.2/16", &ranges)?).tcp(tcp));
     builder.pair((server, 0), (client, 0), wanted.pair.clone());
     let runtime = builder.start()?;
-    let outcome = load.wait(Duration::from_millis(100), |_| true);
-    drop(runtime.stop());
+    let mut seen = Seen::default();
+    let outcome = load.wait(Duration::from_millis(5), |progress| {
+        seen.look(progress);
+        true
+    });
+    let counted = runtime.stop();
     if let Some(failure) = &outcome.failure {
         anyhow::bail!("{failure}");
     }
     let c = &outcome.counts;
-    ensure!(c.failed() == 0, "{} of {} connections failed: {c:?}", c.failed(), c.begun);
-    Ok(outcome)
+    ensure!(
+        c.failed() == 0,
+        "{} of {} connections failed: {c:?}, {:?}",
+        c.failed(),
+        c.begun,
+        drops::by_reason(&counted, &[("server", server), ("client", client)])
+    );
+    Ok((outcome, seen))
 }
 
 fn bulk(common: &Common, pair: PairConfig) -> anyhow::Result<f64> {
     let wanted =
         Wanted { mode: Mode::Write, connections: 1, size: CHUNK, rate: None, pair, duration: common.round() };
-    Ok(run_load(&wanted)?.bits_per_second().0 / 1e9)
+    Ok(run_load(&wanted)?.1.rate(|p| p.written)? * 8.0 / 1e9)
 }
 
 fn connections(common: &Common, options: &Options) -> anyhow::Result<f64> {
@@ -136,13 +175,17 @@ fn connections(common: &Common, options: &Options) -> anyhow::Result<f64> {
         pair: PairConfig::default(),
         duration: common.round(),
     };
-    Ok(run_load(&wanted)?.answer_rate() / 1e3)
+    Ok(run_load(&wanted)?.1.rate(|p| p.answers)? / 1e3)
 }
 
-/// Processor time of the calling thread, seconds.
-fn thread_time() -> f64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+/// Processor time of this thread or process, seconds.
+fn cpu_time(clock: ClockId) -> f64 {
+    let t = rustix::time::clock_gettime(clock);
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+pub(super) fn thread_time() -> f64 {
+    cpu_time(ClockId::ThreadCPUTime)
 }
 
 /// The kernel's bulk rate over loopback, Gbit/s for each second of processor time of both ends.
@@ -215,15 +258,15 @@ pub(super) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> 
         &offloaded,
         Some(("the kernel", &kernel)),
     );
-    report.row("kernel over loopback, for each core", "Gbit/s", &kernel, None);
+    report.row("kernel over loopback", "Gbit/s", &kernel, None);
     let name = format!("connections with {REQUEST} bytes there and back, {} at once", options.connections);
     report.row(name, "k/s", &short, Some(("the kernel", &kernel_short)));
-    report.row("kernel over loopback, one at a time, for each core", "k/s", &kernel_short, None);
+    report.row("kernel over loopback, one at a time", "k/s", &kernel_short, None);
     many::rows(&mut report, common, options.many as usize)?;
     if let Some(n) = options.active {
         active(&mut report, n as usize)?;
     }
-    report.note("ours is one core for both ends with all of their tasks; the kernel's is divided by the processor time of both threads");
+    report.note("rates are for each second of processor time, of both ends together, so of one core");
     Ok(report)
 }
 
@@ -237,7 +280,7 @@ fn active(report: &mut Report, connections: usize) -> anyhow::Result<()> {
         pair: PairConfig::default(),
         duration: Duration::from_secs(10),
     };
-    let outcome = run_load(&wanted)?;
+    let (outcome, _) = run_load(&wanted)?;
     let c = &outcome.counts;
     ensure!(
         c.standing == connections as u64 && c.completed == connections as u64,

@@ -1,5 +1,6 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies one can trust.
 
+mod compare;
 mod http;
 mod near;
 mod report;
@@ -18,6 +19,7 @@ pub(crate) enum Load {
     Udp(Box<udp::Udp>),
     /// TCP connections to an echo, a sink or a source.
     Tcp(Box<tcp::Tcp>),
+    Compare(compare::Compare),
 }
 
 impl Load {
@@ -27,6 +29,7 @@ impl Load {
             Self::Http(http) => http.run(),
             Self::Udp(udp) => udp.run(),
             Self::Tcp(tcp) => tcp.run(),
+            Self::Compare(compare) => compare.run(),
         }
     }
 }

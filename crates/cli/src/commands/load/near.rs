@@ -18,6 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::link::{LinkSpec, give_up_privileges};
+use crate::reassembly::Limits;
 use crate::steering;
 use crate::tunnel::TunnelSpec;
 
@@ -28,7 +29,7 @@ pub(super) struct Near {
     #[arg(long)]
     pub(super) link: LinkSpec,
     /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
-    #[arg(long, value_delimiter = ',', required = true)]
+    #[arg(long, value_delimiter = ',')]
     addr: Vec<Prefix>,
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
@@ -38,6 +39,9 @@ pub(super) struct Near {
     /// addr (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
+    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    #[arg(long, value_name = "LIMITS")]
+    reassembly: Option<Limits>,
     /// Where traffic comes from: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<ClientRange>,
@@ -59,6 +63,21 @@ pub(super) struct Near {
     /// Make keys, flows and moments repeat from run to run.
     #[arg(long)]
     seed: Option<u64>,
+}
+
+/// What a host of the generator needs to be started.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// Where traffic goes.
+    pub(super) target: SocketAddr,
+    /// How our side is steered.
+    pub(super) rss: &'a Arc<Rss>,
+    /// Where it comes from.
+    pub(super) clients: &'a [ClientRange],
+    /// Limits of TCP.
+    pub(super) tcp: TcpConfig,
+    /// Frames of each worker, if not as many as usual.
+    pub(super) frames: Option<usize>,
 }
 
 /// The target's buckets.
@@ -97,6 +116,12 @@ impl Near {
     pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
         ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
         ensure!(target.port() != 0, "{target}: port 0 is nobody's");
+        ensure!(
+            !self.link.is_kernel(),
+            "--link kernel: this load makes packets of its own and needs a link (tap:, af-packet:, af-xdp:); over kernel \
+             sockets there is 'load http'"
+        );
+        ensure!(!self.addr.is_empty(), "--addr: {} needs addresses of our own, as 10.11.2.2/24", self.link);
         let target = target.ip();
         let all = || self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses));
         let near = |ip: IpAddr| all().any(|a| a.contains(ip));
@@ -170,17 +195,14 @@ impl Near {
     /// `check` looks at the link before anything is sent.
     pub(super) fn start<F>(
         &self,
-        target: SocketAddr,
-        rss: &Arc<Rss>,
-        clients: &[ClientRange],
-        tcp: TcpConfig,
-        frames: Option<usize>,
+        run: Run<'_>,
         main: F,
         check: impl FnOnce(OpenLink) -> OpenLink,
     ) -> anyhow::Result<(Runtime, usize)>
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
+        let Run { target, rss, clients, tcp, frames } = run;
         let idle = if self.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() };
         let mut builder = Runtime::builder().workers(self.workers).idle(idle);
         if let Some(seed) = self.seed {
@@ -195,7 +217,10 @@ impl Near {
         let ours: Vec<Prefix> =
             self.addr.iter().map(|a| Prefix::host(a.address())).chain(claimed.iter().copied()).collect();
         let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
-        let mut host = Host::new("load", rss.clone(), main).interface(interface).tcp(tcp);
+        let mut host = Host::new("load", rss.clone(), main)
+            .interface(interface)
+            .tcp(tcp)
+            .reassembly(self.reassembly.unwrap_or_default().0);
         for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
             let claimed = if through == Some(i) { inside.clone() } else { Vec::new() };
             host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });

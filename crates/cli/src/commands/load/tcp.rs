@@ -10,7 +10,7 @@ use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::tcp::{Mode, Sources};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpThreshold, flows};
 
-use super::near::{AimOptions, Near, aim};
+use super::near::{AimOptions, Near, Run, aim};
 use super::tcp_report::Report;
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
@@ -127,8 +127,9 @@ impl Tcp {
         let limits = limits(connections);
         // Frames for what many connections have on their way: data waits in frames until it is read.
         let frames = (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17);
-        let (runtime, host) =
-            self.near.start(self.target, &rss, &clients, limits, Some(frames), load.main(), |open| open)?;
+        let run =
+            Run { target: self.target, rss: &rss, clients: &clients, tcp: limits, frames: Some(frames) };
+        let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
         let outcome = progress::watch_tcp(&load, &interrupt, self.quiet);
         let counted = runtime.stop();
 

@@ -13,7 +13,7 @@ use clap::Args;
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Threshold, flows};
 
-use super::near::{AimOptions, Near, aim, fits};
+use super::near::{AimOptions, Near, Run, aim, fits};
 use super::report::Report;
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
@@ -89,8 +89,9 @@ impl Udp {
         let headers = if self.target.is_ipv4() { 28 } else { 48 } + self.near.overhead(self.target.ip());
         let size = self.size;
         let check = |open| fits(open, size, headers);
-        let (runtime, host) =
-            self.near.start(self.target, &rss, &clients, TcpConfig::default(), None, load.main(), check)?;
+        let (target, tcp) = (self.target, TcpConfig::default());
+        let run = Run { target, rss: &rss, clients: &clients, tcp, frames: None };
+        let (runtime, host) = self.near.start(run, load.main(), check)?;
         let outcome = progress::watch(&load, self.duration, &interrupt, self.quiet);
         let counted = runtime.stop();
 

@@ -11,6 +11,7 @@ use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::{Alpn, Identity, ServerTls};
 use serde_json::{Value, json};
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::Sender;
@@ -18,10 +19,11 @@ use std::time::Duration;
 
 /// Arguments of the web server.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 #[command(after_help = "\
 Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
 With --dir every other path names a file.")]
-pub(crate) struct Arguments {
+pub(crate) struct HttpArguments {
     #[command(flatten)]
     tcp: plan::TcpArguments,
     /// Serve HTTPS with a certificate made now, which nobody vouches for.
@@ -58,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", help_heading = "HTTP", default_value_t = 100)]
     max_fields: u16,
     /// Bytes of a request's body.
-    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1Gi", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1024Mi", value_parser = units::size)]
     max_body: usize,
     /// Time for a head, and for a TLS handshake.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "10s", value_parser = units::duration)]
@@ -97,7 +99,7 @@ pub(super) struct Http {
 }
 
 /// The plan, and the server that belongs to it.
-pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
+pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     let a = arguments;
     if a.keepalive == Some(0) {
         bail!("--keepalive 0: a connection must carry at least one request");
@@ -124,7 +126,9 @@ pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
     let identity = match (a.cert, a.key_file) {
         (Some(certificates), Some(key)) => Some(Identity::Files { certificates, key }),
         _ if a.tls => {
-            let addresses: Vec<_> = plan.addresses.iter().map(flowlane::Prefix::address).collect();
+            let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            let addresses: Vec<IpAddr> =
+                plan.addresses.iter().map(flowlane::Prefix::address).chain(loopback).collect();
             Some(Identity::for_addresses(&addresses))
         }
         _ => None,
@@ -161,15 +165,16 @@ pub(super) fn plan(arguments: Arguments) -> anyhow::Result<(Plan, Http)> {
 impl Http {
     /// The host that serves.
     pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-        let (port, listen, server) = (plan.port, plan.listen.clone(), self.server.clone());
+        let (bind, port) = (plan.bind(), plan.port);
+        let (listen, server) = (plan.listen.clone(), self.server.clone());
         plan.host(move || {
             let (flows, events) = (flows.clone(), events.clone());
             let (listen, server) = (listen.clone(), server.clone());
             async move {
                 let options = Server::listen_options();
                 let listener = match &listen {
-                    None => TcpListener::bind(None, port, options).map(Some),
-                    Some(buckets) => TcpListener::bind_in(buckets, None, port, options),
+                    None => TcpListener::bind(bind, port, options).map(Some),
+                    Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
                 };
                 let listener = match listener {
                     Ok(listener) => listener,

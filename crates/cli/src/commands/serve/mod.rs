@@ -43,7 +43,7 @@ pub(crate) enum Serve {
     /// Writes to every connection as fast as it can; what the peer sends is not read.
     TcpSource(plan::SourceArguments),
     /// A web server: HTTP/1.1, HTTP/2, HTTPS, endpoints for tests, a directory of files.
-    Http(Box<http::Arguments>),
+    Http(Box<http::HttpArguments>),
 }
 
 /// What a service does with what it receives.
@@ -115,8 +115,10 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None => udp::host(plan, own, more),
     };
     let host = builder.host(host);
-    builder.link(host, 0, plan.link.clone().open(&plan.ours(), &plan.rss));
-    builder.before_start(give_up_privileges);
+    plan.link.clone().join(&mut builder, host, &plan.ours(), &plan.rss);
+    if !plan.keeps_privileges() {
+        builder.before_start(give_up_privileges);
+    }
     let runtime = builder.start()?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
@@ -161,8 +163,11 @@ fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bo
 /// Says that packets are answered from now on, and how.
 fn announce(plan: &Plan, control: Option<&Control>) {
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
-    let addresses: Vec<String> =
+    let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
+    if addresses.is_empty() {
+        addresses.push("all addresses".into());
+    }
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
     eprintln!(
         "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",

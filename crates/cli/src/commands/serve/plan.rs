@@ -3,10 +3,11 @@
 use super::Service;
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::link::LinkSpec;
+use crate::reassembly::Limits;
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail};
-use flowlane::{Bucket, Host, Idle, Interface, Prefix, Rss, TunnelConfig};
+use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,11 +17,12 @@ use std::time::Duration;
 /// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Link: tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT.
+    /// Link: kernel (ordinary sockets), tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: LinkSpec,
-    /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64.
-    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', required = true)]
+    /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets one of the
+    /// machine's addresses, or nothing for all of them.
+    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',')]
     addr: Vec<Prefix>,
     /// Router to everywhere else, one for each family.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
@@ -35,6 +37,9 @@ pub(crate) struct Arguments {
     /// with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
+    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    #[arg(long, value_name = "LIMITS")]
+    reassembly: Option<Limits>,
     #[command(flatten)]
     steering: Steering,
     /// Buckets, a power of two; at least two a worker by default.
@@ -97,6 +102,7 @@ pub(super) struct Plan {
     pub(super) link: LinkSpec,
     pub(super) addresses: Vec<Prefix>,
     pub(super) tunnels: Vec<TunnelConfig>,
+    pub(super) reassembly: ReassemblyConfig,
     pub(super) gateways: Vec<IpAddr>,
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
@@ -116,11 +122,18 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
         let a = arguments;
-        check_addresses(&a.addr)?;
-        let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
-        let all: Vec<Prefix> = a.addr.iter().chain(inside).copied().collect();
-        check_tunnels(&a.tunnel, &all)?;
-        check_gateways(&a.gateway, &all)?;
+        if a.link.is_kernel() {
+            check_kernel(&a)?;
+        } else {
+            if a.addr.is_empty() {
+                bail!("--addr: {} needs addresses of our own, as 10.11.2.1/24", a.link);
+            }
+            check_addresses(&a.addr)?;
+            let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
+            let all: Vec<Prefix> = a.addr.iter().chain(inside).copied().collect();
+            check_tunnels(&a.tunnel, &all)?;
+            check_gateways(&a.gateway, &all)?;
+        }
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
         }
@@ -136,6 +149,7 @@ impl Plan {
             link: a.link,
             addresses: a.addr,
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
+            reassembly: a.reassembly.unwrap_or_default().0,
             gateways: a.gateway,
             port: a.port,
             vlan: a.vlan,
@@ -176,17 +190,51 @@ impl Plan {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
+        if self.link.is_kernel() {
+            return Host::kernel("server", self.rss.clone(), main);
+        }
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
-        let host = Host::new("server", self.rss.clone(), main).interface(interface);
+        let host =
+            Host::new("server", self.rss.clone(), main).interface(interface).reassembly(self.reassembly);
         let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
+    }
+
+    /// The address to bind to; `None` for all of ours.
+    pub(super) fn bind(&self) -> Option<IpAddr> {
+        self.addresses.first().filter(|_| self.link.is_kernel()).map(Prefix::address)
+    }
+
+    /// Whether privileges are needed after the start: the kernel's sockets are bound by the lanes.
+    pub(super) fn keeps_privileges(&self) -> bool {
+        self.link.is_kernel() && self.port < 1024
     }
 
     /// Our addresses alone, without their networks: what to take from a link.
     pub(super) fn ours(&self) -> Vec<Prefix> {
         self.addresses.iter().map(|a| Prefix::host(a.address())).collect()
     }
+}
+
+/// What kernel sockets do not need or know.
+fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
+    if let [_, second, ..] = a.addr[..] {
+        bail!("--addr {second}: with kernel sockets one address, or none for all the machine has");
+    }
+    if let Some(addr) = a.addr.iter().find(|addr| addr.address().is_multicast()) {
+        bail!("--addr {addr}: a multicast address");
+    }
+    if let Some(gateway) = a.gateway.first() {
+        bail!("--gateway {gateway}: with kernel sockets the kernel's routes are used");
+    }
+    if let Some(vlan) = a.vlan {
+        bail!("--vlan {vlan}: with kernel sockets the kernel's interfaces are used");
+    }
+    if !a.tunnel.is_empty() {
+        bail!("--tunnel: with kernel sockets the kernel's tunnels are used (ip link add ... type gre)");
+    }
+    Ok(())
 }
 
 fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {

@@ -9,14 +9,14 @@ use std::sync::mpsc::Sender;
 
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-    let (port, service, listen) = (plan.port, plan.service, plan.listen.clone());
+    let (bind, port, service, listen) = (plan.bind(), plan.port, plan.service, plan.listen.clone());
     plan.host(move || {
         let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {
             let options = ListenOptions::default();
             let listener = match &listen {
-                None => TcpListener::bind(None, port, options).map(Some),
-                Some(buckets) => TcpListener::bind_in(buckets, None, port, options),
+                None => TcpListener::bind(bind, port, options).map(Some),
+                Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
             };
             let listener = match listener {
                 Ok(listener) => listener,

@@ -3,7 +3,7 @@
 use super::flows::Flows;
 use super::plan::Plan;
 use super::{Event, Service};
-use flowlane::{Host, SocketError, UdpSocket};
+use flowlane::{Bind, Host, SocketError, UdpSocket};
 use std::sync::mpsc::Sender;
 
 /// Datagrams handled at once.
@@ -11,11 +11,11 @@ const BATCH: usize = 64;
 
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-    let (port, service) = (plan.port, plan.service);
+    let (bind, service) = (Bind { local_ip: plan.bind(), ..Bind::port(plan.port) }, plan.service);
     plan.host(move || {
         let (flows, events) = (flows.clone(), events.clone());
         async move {
-            let socket = match UdpSocket::on_port(port) {
+            let socket = match UdpSocket::bind(bind) {
                 Ok(socket) => socket,
                 Err(e) => {
                     let _ = events.send(Event::Failed(e));

@@ -45,7 +45,10 @@ impl Connection {
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
         if seg.ack < self.snd_una {
-            // Old, but its payload may be new.
+            // Old, but its payload may be new, and so may what it says was received: it was overtaken on its way.
+            if self.has(Flags::SACK) && !seg.options.sack.is_empty() && self.outstanding() > 0 {
+                self.acknowledge(core, cx, seg, 0, self.snd_wnd);
+            }
             return Ok(());
         }
         let old_window = self.snd_wnd;
@@ -109,6 +112,7 @@ impl Connection {
     fn acknowledge(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment, acked: u32, old_window: u32) {
         let Some(mut tx) = self.tx.take() else { return };
         let outstanding = self.outstanding();
+        tx.burst = 0;
         let clock = AckClock {
             now: cx.now,
             min_rtt_us: if self.rtt.min == u32::MAX { 0 } else { self.rtt.min },

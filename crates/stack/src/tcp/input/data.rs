@@ -5,6 +5,7 @@ use super::super::lane::Core;
 use super::super::recv_buffer::Inflow;
 use super::super::segment::Segment;
 use super::super::stats::DropReason;
+use super::syn_sent::refuse;
 use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::wire::TcpFlags;
@@ -33,8 +34,9 @@ impl Connection {
         }
         if self.has(Flags::DETACHED) && seg.len > 0 {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
+            // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
-            self.send_reset(core, cx);
+            refuse(core, cx, &self.tuple, seg, self.reply_meta());
             core.kill(self, None);
             return Err(Stop::Drop(DropReason::AfterClose));
         }

@@ -44,7 +44,6 @@ impl Connection {
     pub(super) fn check_sequence(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         let right = self.rcv_adv.max(self.rcv_nxt);
         if seg.end() >= self.last_ack_sent.min(self.rcv_nxt) && seg.seq <= right {
-            self.update_ts_recent(cx, seg);
             return Ok(());
         }
         if seg.is(TcpFlags::RST) {
@@ -73,8 +72,9 @@ impl Connection {
         Err(Stop::Drop(if old { DropReason::Duplicate } else { DropReason::OutOfWindow }))
     }
 
-    /// RFC 7323 §4.3: which timestamp is echoed.
-    fn update_ts_recent(&mut self, cx: &Cx<'_>, seg: &Segment) {
+    /// RFC 7323 §4.3: which timestamp is echoed. After the acknowledgement has been checked, so that a forger must know our
+    /// sequence numbers too before PAWS can be turned against the peer.
+    pub(super) fn update_ts_recent(&mut self, cx: &Cx<'_>, seg: &Segment) {
         if let (true, Some(ts)) = (self.has(Flags::TIMESTAMPS), seg.options.timestamps) {
             if seg.seq <= self.last_ack_sent && (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
                 self.ts_recent = ts.value;
@@ -109,7 +109,8 @@ impl Connection {
             self.was_reset(core);
             return Err(Stop::Done);
         }
-        if seg.seq > self.rcv_nxt {
+        // Only within the window; at its right edge it is outside, where `check_sequence` is generous.
+        if seg.seq > self.rcv_nxt && seg.seq < self.rcv_adv {
             self.challenge(core, cx);
         }
         Err(Stop::Drop(DropReason::ResetNotExact))

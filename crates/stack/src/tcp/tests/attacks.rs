@@ -19,6 +19,18 @@ fn resets_must_be_exact() {
     assert_eq!(s.dropped(DropReason::OutOfWindow), 2);
 }
 
+/// RFC 5961 §3.2: SEG.SEQ = RCV.NXT + RCV.WND is outside the window already, and a reset there is not even challenged.
+#[test]
+fn a_reset_at_the_right_edge_is_outside() {
+    let config = TcpConfig { window_scaling: false, ..Scene::config() };
+    let mut s = Scene::established(config);
+    send!(s, 20, "R 65536:65536(0)");
+    s.quiet(30);
+    send!(s, 600, "R 65535:65535(0)");
+    recv!(s, 600, ". 1:1(0) ack 1");
+    assert_eq!(s.state(), State::Established);
+}
+
 /// RFC 5961 §4.2: a SYN, wherever it lies, is challenged.
 #[test]
 fn syns_are_challenged() {

@@ -116,9 +116,36 @@ fn data_after_close_resets() {
     recv!(s, 10, "F. 1:1(0) ack 1");
     send!(s, 20, ". 1:1(0) ack 2");
     send!(s, 30, "P. 1:101(100) ack 2");
-    recv!(s, 30, "R. 2:2(0) ack 1");
+    recv!(s, 30, "R 2:2(0)");
     assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 0));
     assert_eq!(s.dropped(DropReason::AfterClose), 1);
+}
+
+/// The same when our FIN was lost: the reset stands where the peer expects it, so that RFC 5961 believes it.
+#[test]
+fn data_after_close_resets_where_the_peer_is() {
+    let mut s = Scene::established(Scene::config());
+    s.close();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    send!(s, 20, "P. 1:101(100) ack 1");
+    recv!(s, 20, "R 1:1(0)");
+    assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 0));
+}
+
+/// RFC 7323 §3.2: a reset of a connection with timestamps carries one.
+#[test]
+fn a_reset_carries_timestamps() {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK,TS 700 0>");
+    s.until(0);
+    s.heard.clear();
+    send!(s, 10, ". 1:1(0) ack 1 win 65000 <TS 710 0>");
+    s.accept();
+    s.set(|o| o.linger = Some(Duration::ZERO));
+    s.close();
+    s.until(10);
+    let (_, text, _) = s.heard.pop_front().expect("a reset");
+    assert!(text.starts_with("R. 1:1(0) ack 1") && text.contains("TS ") && text.contains(" 710>"), "{text}");
 }
 
 /// A closed socket does not stay in FIN-WAIT-2 for ever; half-closed with its handle it does.

@@ -59,15 +59,77 @@ fn a_write_is_cut_into_segments() {
 fn initial_window_and_slow_start() {
     let mut s = Scene::established(Scene::config());
     s.write(30_000);
+    // PSH at each half of the window, and where it ends the burst: the peer need not wait for more.
     for n in 0..10 {
-        recv!(s, 10, &format!(". {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
+        let push = if n % 5 == 4 { "P" } else { "" };
+        recv!(s, 10, &format!("{push}. {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
     }
     s.quiet(15);
     send!(s, 20, ". 1:1(0) ack 2001");
     for n in 10..14 {
-        recv!(s, 20, &format!(". {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
+        let push = if n == 13 { "P" } else { "" };
+        recv!(s, 20, &format!("{push}. {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
     }
     s.quiet(21);
+}
+
+/// RFC 9438 §5.8, RFC 7661: a window that is not used does not grow; in slow start half of it is use enough.
+#[test]
+fn an_unused_window_does_not_grow() {
+    let mut s = Scene::established(Scene::config());
+    s.write(6000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 2001");
+    assert_eq!(s.info().cwnd, 12_000);
+    send!(s, 20, ". 1:1(0) ack 4001");
+    send!(s, 20, ". 1:1(0) ack 6001");
+    assert_eq!(s.info().cwnd, 12_000, "six segments are not more than half of twelve");
+}
+
+/// RFC 7323 §2: without window scaling a window above 65535 cannot be shown, and reading makes no updates of it.
+#[test]
+fn reading_is_not_announced_when_it_cannot_be_shown() {
+    let config = TcpConfig {
+        recv_buffer: BufferSize { initial: 270_000, max: 1 << 20 },
+        window_scaling: false,
+        ..Scene::config()
+    };
+    let mut s = Scene::established(config);
+    send!(s, 20, "P. 1:1001(1000) ack 1");
+    recv!(s, 20, ". 1:1(0) ack 1001 win 65535");
+    s.expect_read(1000);
+    s.quiet(500);
+}
+
+/// RFC 7323 §4.3, §5.3: a segment whose acknowledgement is refused does not move TS.Recent, or one forged segment would make
+/// PAWS drop all that the peer sends.
+#[test]
+fn refused_segments_do_not_move_the_timestamp() {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK,TS 700 0>");
+    send!(s, 10, ". 1:1(0) ack 1 win 65000 <TS 710 0>");
+    s.accept();
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 9999 win 65000 <TS 200000 0>");
+    s.until(20);
+    s.heard.clear();
+    send!(s, 30, "P. 1:101(100) ack 1 win 65000 <TS 720 0>");
+    s.until(30);
+    let (_, text, _) = s.heard.pop_front().expect("an acknowledgement");
+    assert!(text.contains("ack 101") && text.contains(" 720>"), "{text}");
+    s.expect_read(100);
+}
+
+/// A request that begins a conversation is no answer: acknowledgements stay quick.
+#[test]
+fn a_request_does_not_end_quick_acknowledgements() {
+    let mut s = Scene::established(Scene::config());
+    s.write(500);
+    recv!(s, 10, "P. 1:501(500) ack 1");
+    send!(s, 20, ". 1:1(0) ack 501");
+    send!(s, 20, "P. 1:101(100) ack 501");
+    recv!(s, 20, ". 501:501(0) ack 101");
 }
 
 /// RFC 9293 §3.10.7.4, seventh step; RFC 2018 §4: holes are reported, newest range first, and closed.

@@ -37,7 +37,7 @@ impl Scene {
     }
 
     /// What goes out is thrown away, except to the peer: how many segments that were.
-    fn to_strangers(&mut self) -> usize {
+    fn answer_strangers(&mut self) -> usize {
         let mut count = 0;
         while let Some(out) = self.with(Tcp::poll_output) {
             if out.dst == PEER {
@@ -59,18 +59,18 @@ fn flood(config: TcpConfig, flags: TcpFlags) -> Scene {
         for n in 0..500 {
             s.stranger(flags, round * 500 + n);
         }
-        answers += s.to_strangers();
+        answers += s.answer_strangers();
         // The established connection goes on as if nothing were: a segment each way a round.
         at += 10;
         let seq = 1 + round * 100;
         s.now = Time::from_millis(100_000 + at);
         while s.tcp.next_deadline().is_some_and(|due| due <= s.now) {
             s.with(Tcp::on_timer);
-            answers += s.to_strangers();
+            answers += s.answer_strangers();
         }
         let ack = 1 + round * 100;
         s.speak(at, &format!("P. {seq}:{}(100) ack {ack}", seq + 100));
-        s.to_strangers();
+        s.answer_strangers();
         s.heard.clear();
         s.read = u64::from(seq) - 1;
         let id = s.id.unwrap();
@@ -79,7 +79,7 @@ fn flood(config: TcpConfig, flags: TcpFlags) -> Scene {
         let bytes: Vec<u8> = (s.written..s.written + 100).map(byte).collect();
         assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, &bytes)), Ok(100));
         s.written += 100;
-        s.to_strangers();
+        s.answer_strangers();
         assert!(!s.heard.is_empty(), "the answer goes out in its round");
         s.heard.clear();
         most = most.max(s.tcp.connections());
@@ -150,5 +150,5 @@ fn answers_and_connections_take_turns() {
     assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, &bytes)), Ok(5000));
     let first: Vec<_> = (0..8).filter_map(|_| s.with(Tcp::poll_output)).map(|out| out.dst == PEER).collect();
     assert_eq!(first.iter().filter(|ours| **ours).count(), 4, "{first:?}");
-    s.to_strangers();
+    s.answer_strangers();
 }

@@ -124,6 +124,69 @@ fn a_lost_retransmission_is_found_by_rack() {
     assert_eq!(s.tcp.stats().retransmit_timeouts, 0);
 }
 
+/// RFC 6675 §5: recovery is over when all is acknowledged that was out when it began, with ECN or without; then the window
+/// grows again (RFC 5681 §3.1).
+#[test]
+fn recovery_ends() {
+    let mut s = Scene::established(TcpConfig { congestion: Algorithm::NewReno, ..config() });
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:4001>");
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    assert_eq!(s.info().loss_state, LossState::Recovery);
+    send!(s, 30, ". 1:1(0) ack 10001");
+    let info = s.info();
+    assert_eq!((info.loss_state, info.cwnd), (LossState::Open, 5000));
+    // All of the window at once, because it is idle, and it grows as it is used.
+    s.write(30_000);
+    s.until(30);
+    assert_eq!(s.heard.len(), 5);
+    s.heard.clear();
+    for n in 1..=5 {
+        send!(s, 40, &format!(". 1:1(0) ack {}", 10_001 + n * 1000));
+    }
+    assert_eq!(s.info().cwnd, 6000);
+}
+
+/// The same after a timeout.
+#[test]
+fn the_state_of_loss_ends() {
+    let mut s = Scene::established(TcpConfig { sack: false, ..config() });
+    s.write(1000);
+    recv!(s, 10, "P. 1:1001(1000) ack 1");
+    recv!(s, 220, "P. 1:1001(1000) ack 1");
+    s.write(1000);
+    assert_eq!(s.info().loss_state, LossState::Loss);
+    send!(s, 230, ". 1:1(0) ack 1001");
+    assert_eq!(s.info().loss_state, LossState::Open);
+}
+
+/// RFC 2018 §4: what an overtaken acknowledgement says was received is news all the same.
+#[test]
+fn an_old_acknowledgement_brings_its_blocks() {
+    let mut s = Scene::established(config());
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 4001");
+    send!(s, 21, ". 1:1(0) ack 3001 <sack 5001:7001>");
+    assert_eq!(s.info().segments.sacked, 2);
+}
+
+/// RFC 8985 §7.2: where the timeout would come before the probe, the probe takes its place.
+#[test]
+fn a_probe_in_place_of_the_timeout() {
+    let mut s = Scene::established(config());
+    s.write(1000);
+    recv!(s, 10, "P. 1:1001(1000) ack 1");
+    // SRTT 10 ms: the timeout is 210 ms, the probe's own time 220 ms for a lone segment.
+    recv!(s, 220, "P. 1:1001(1000) ack 1");
+    assert_eq!((s.tcp.stats().tail_loss_probes, s.tcp.stats().retransmit_timeouts), (1, 0));
+    recv!(s, 430, "P. 1:1001(1000) ack 1");
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 1);
+}
+
 /// RFC 8985 §6.2: once reordering has been seen, a segment gets a quarter of the least round trip.
 #[test]
 fn reordering_gets_time() {

@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// Switching Nagle off while nothing waits leaves nothing behind: `MSG_MORE` still holds what comes next.
+#[test]
+fn nodelay_forces_only_what_waits() {
+    let mut s = Scene::established(Scene::config());
+    s.set(|o| o.nodelay = true);
+    let id = s.id.unwrap();
+    let bytes: Vec<u8> = (0..40).map(byte).collect();
+    assert_eq!(s.with(|tcp, cx| tcp.send_with(cx, id, &bytes, true)), Ok(40));
+    s.written += 40;
+    s.drain();
+    s.quiet(200);
+    recv!(s, 210, "P. 1:41(40) ack 1");
+}
+
 /// A small segment waits while another small one is unacknowledged.
 #[test]
 fn small_writes_are_joined() {

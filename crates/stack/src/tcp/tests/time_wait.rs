@@ -24,6 +24,15 @@ fn a_repeated_fin() {
     assert_eq!(s.tcp.time_waits(), 0);
 }
 
+/// RFC 9293 §3.10.7.4, fifth step: what acknowledges nothing is dropped.
+#[test]
+fn a_segment_without_acknowledgement_is_dropped() {
+    let mut s = waiting(Scene::config());
+    send!(s, 30, "F 2:2(0)");
+    s.quiet(40);
+    assert_eq!(s.tcp.time_waits(), 1);
+}
+
 /// RFC 1337: resets do not end it.
 #[test]
 fn resets_are_ignored() {

@@ -1,0 +1,217 @@
+//! `flowlane load compare`: whether one set of runs is better than another, and how sure that is.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use flowlane_load::report::compare::{Compared, Finding, Method, Metric, Wish, compare};
+use flowlane_load::report::text::plain;
+use flowlane_load::report::{Run, files};
+use serde::Serialize;
+
+use crate::exit::Missed;
+use crate::units::{show_count, show_nanos};
+
+/// Largest report that is read, bytes: reports are some hundred kilobytes.
+const LARGEST: u64 = 256 << 20;
+
+/// Compare runs by their JSON reports: A.json B.json, or A1.json A2.json -- B1.json B2.json.
+///
+/// Exit code 0 if B is nowhere shown to be worse, 1 if it is.
+#[derive(Debug, Args)]
+#[command(override_usage = "flowlane load compare [OPTIONS] A.json B.json\n       \
+    flowlane load compare [OPTIONS] A1.json A2.json ... -- B1.json B2.json ...")]
+pub(crate) struct Compare {
+    /// Reports of A, the runs to compare with; with one of them, the second is B.
+    #[arg(required = true)]
+    a: Vec<PathBuf>,
+    /// Reports of B.
+    #[arg(last = true)]
+    b: Vec<PathBuf>,
+    /// Compare these only: p50, p99, p99.9, mean, rate, cpu.
+    #[arg(long, value_delimiter = ',', value_parser = metric)]
+    metric: Vec<Metric>,
+    /// Confidence of the intervals, percent.
+    #[arg(long, default_value = "95", value_parser = confidence)]
+    confidence: f64,
+    /// A difference of so many percent may be neglected.
+    #[arg(long, default_value = "0", value_parser = neglect)]
+    neglect: f64,
+    /// For what is drawn by chance: the same gives the same answer.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn metric(text: &str) -> Result<Metric, String> {
+    let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
+    Metric::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
+fn percent(text: &str) -> Option<f64> {
+    text.trim().trim_end_matches('%').parse().ok()
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    let percent = percent(text).filter(|p| (50.0..=99.9).contains(p));
+    percent.map(|p| p / 100.0).ok_or_else(|| "a share from 50 to 99.9 percent".to_owned())
+}
+
+fn neglect(text: &str) -> Result<f64, String> {
+    let percent = percent(text).filter(|p| (0.0..=1000.0).contains(p));
+    percent.map(|p| p / 100.0).ok_or_else(|| "a share from 0 to 1000 percent".to_owned())
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Answer<'a> {
+    version: u32,
+    runs_a: usize,
+    runs_b: usize,
+    confidence: f64,
+    neglect: f64,
+    compared: &'a [Compared],
+    warnings: &'a [String],
+    worse: bool,
+}
+
+impl Compare {
+    /// Compares.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let (a, b) = match (&self.a[..], &self.b[..]) {
+            ([a, b], []) => (std::slice::from_ref(a), std::slice::from_ref(b)),
+            (_, []) => bail!(
+                "what is to be compared with what? A.json B.json, or A1.json A2.json -- B1.json B2.json"
+            ),
+            (a, b) => (a, b),
+        };
+        let (a, b) = (read_all(a)?, read_all(b)?);
+        let wish =
+            Wish { confidence: self.confidence, neglect: self.neglect, seed: self.seed, ..Wish::default() };
+        let metrics = if self.metric.is_empty() { &Metric::ALL[..] } else { &self.metric[..] };
+        let compared: Vec<Compared> = metrics.iter().filter_map(|m| compare(*m, &a, &b, &wish)).collect();
+        ensure!(
+            !compared.is_empty(),
+            "nothing was measured in both, for at least 8 s where there is one run of each"
+        );
+        let warnings = warnings(&a, &b, &compared);
+        let worse: Vec<&str> =
+            compared.iter().filter(|c| c.finding == Finding::Worse).map(|c| c.metric.name()).collect();
+        let mut out = io::stdout().lock();
+        if self.json {
+            let answer = Answer {
+                version: 1,
+                runs_a: a.len(),
+                runs_b: b.len(),
+                confidence: wish.confidence,
+                neglect: wish.neglect,
+                compared: &compared,
+                warnings: &warnings,
+                worse: !worse.is_empty(),
+            };
+            serde_json::to_writer_pretty(&mut out, &answer)?;
+            writeln!(out)?;
+        } else {
+            self.print(&mut out, &compared, &warnings, (a.len(), b.len()))?;
+        }
+        out.flush()?;
+        if worse.is_empty() { Ok(()) } else { bail!(Missed(format!("B is worse: {}", worse.join(", ")))) }
+    }
+
+    fn print(
+        &self,
+        out: &mut impl Write,
+        compared: &[Compared],
+        warnings: &[String],
+        (a, b): (usize, usize),
+    ) -> io::Result<()> {
+        let how = match compared.first().map(|c| c.method) {
+            Some(Method::Paired) => "in pairs",
+            Some(Method::Independent) => "as independent samples",
+            _ => "by their seconds",
+        };
+        writeln!(out, "{a} of A, {b} of B, compared {how}; intervals at {} %", self.confidence * 100.0)?;
+        writeln!(out, "{:<6} {:>11} {:>11} {:>8}  {:<18} B is", "", "A", "B", "B / A", "between")?;
+        for c in compared {
+            let finding = match (c.finding, c.metric) {
+                (Finding::NoDifferenceShown, _) => "no difference shown",
+                (Finding::Better, Metric::Cpu) => "cheaper",
+                (Finding::Worse, Metric::Cpu) => "dearer",
+                (Finding::Better, _) => "faster",
+                (Finding::Worse, _) => "slower",
+            };
+            writeln!(
+                out,
+                "{:<6} {:>11} {:>11} {:>8.3}  {:<18} {finding}",
+                c.metric.name(),
+                shown(c.metric, c.a),
+                shown(c.metric, c.b),
+                c.ratio,
+                format!("{:.3} and {:.3}", c.low, c.high)
+            )?;
+        }
+        for warning in warnings {
+            writeln!(out, "note: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::Rate => format!("{}/s", show_count(value.round() as u64)),
+        _ => show_nanos(value.round() as u64),
+    }
+}
+
+fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for path in paths {
+        runs.extend(read(path).with_context(|| path.display().to_string())?);
+    }
+    Ok(runs)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= LARGEST, "larger than any report");
+    files::runs_from_json(&text).map_err(anyhow::Error::msg)
+}
+
+/// What makes the comparison weaker than it looks.
+fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if compared.iter().any(|c| c.method == Method::WithinRuns) {
+        warnings.push(
+            "one run on a side shows how much the figures waver within it, not how much the next run would differ: \
+             compare several, taken in turns"
+                .to_owned(),
+        );
+    }
+    let late = a.iter().chain(b).filter(|r| !r.slip.kept).count();
+    if late > 0 {
+        warnings.push(format!("in {late} of the runs the generator did not keep its schedule"));
+    }
+    let failing = |runs: &[Run]| {
+        let (failed, sent) =
+            runs.iter().fold((0, 0), |(f, s), r| (f + r.total.counts.failed, s + r.total.counts.sent));
+        if sent == 0 { 0.0 } else { failed as f64 / sent as f64 }
+    };
+    let (errors_a, errors_b) = (failing(a), failing(b));
+    if (errors_a - errors_b).abs() > 0.001 {
+        warnings.push(format!("errors: {:.3} % in A, {:.3} % in B", errors_a * 100.0, errors_b * 100.0));
+    }
+    let what = |r: &Run| (r.setup.command.clone(), r.setup.schedule.clone(), r.setup.link.clone());
+    if let Some(first) = a.first()
+        && let Some(other) = a.iter().chain(b).find(|r| what(r) != what(first))
+    {
+        let say = |r: &Run| plain(&format!("{}, {}, {}", r.setup.command, r.setup.schedule, r.setup.link));
+        warnings.push(format!("not all runs are of the same kind: {} and {}", say(first), say(other)));
+    }
+    warnings
+}

@@ -1,0 +1,114 @@
+//! `flowlane load compare`: what it finds, what it refuses, and its exit codes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../../load/tests/report/fixture.rs"]
+mod fixture;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use flowlane_load::report::files;
+use serde_json::Value;
+
+/// A directory of this test's own, removed at the end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowlane-compare-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A report whose service times are `scale` times as long.
+    fn report(&self, name: &str, seed: u64, scale: f64) -> String {
+        let path = self.0.join(name);
+        let mut out = std::fs::File::create(&path).unwrap();
+        files::json(&fixture::run_scaled(fixture::HOSTILE, seed, scale), &mut out).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn compare(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowlane")).args(["load", "compare"]).args(arguments).output().unwrap()
+}
+
+#[test]
+fn slower_faster_and_no_difference_are_told_apart() {
+    let dir = Dir::new("verdict");
+    let a: Vec<String> = (0..4).map(|i| dir.report(&format!("a{i}.json"), i, 1.0)).collect();
+    let b: Vec<String> = (0..4).map(|i| dir.report(&format!("b{i}.json"), 10 + i, 1.3)).collect();
+    let c: Vec<String> = (0..4).map(|i| dir.report(&format!("c{i}.json"), 20 + i, 1.0)).collect();
+    let ask = |a: &[String], b: &[String]| {
+        let mut arguments: Vec<&str> = vec!["--json", "--metric", "p50", "--neglect", "3"];
+        arguments.extend(a.iter().map(String::as_str));
+        arguments.push("--");
+        arguments.extend(b.iter().map(String::as_str));
+        let output = compare(&arguments);
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), answer["compared"][0].clone())
+    };
+    let (code, slower) = ask(&a, &b);
+    assert_eq!((code, &slower["finding"]), (Some(1), &Value::from("worse")), "{slower}");
+    assert_eq!(slower["method"], "paired");
+    let ratio = slower["ratio"].as_f64().unwrap();
+    assert!((1.2..1.4).contains(&ratio), "{slower}");
+    let (code, faster) = ask(&b, &a);
+    assert_eq!((code, &faster["finding"]), (Some(0), &Value::from("better")), "{faster}");
+    let (code, same) = ask(&a, &c);
+    assert_eq!((code, &same["finding"]), (Some(0), &Value::from("no-difference-shown")), "{same}");
+    let (_, independent) = ask(&a, &b[..3]);
+    assert_eq!(independent["method"], "independent");
+    assert_eq!(independent["finding"], "worse");
+}
+
+#[test]
+fn people_get_a_table_without_strangers_control_characters() {
+    let dir = Dir::new("table");
+    let (a, b) = (dir.report("a.json", 1, 1.0), dir.report("b.json", 2, 2.0));
+    // One of each: eight seconds, of which seven count, are too few to draw from.
+    let output = compare(&[&a, &b]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = compare(&[&a, &a, "--", &b, &b]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for word in ["2 of A, 2 of B", "p99.9", "slower", "rate"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("B is worse"));
+}
+
+#[test]
+fn what_is_no_report_is_refused_in_one_line() {
+    let dir = Dir::new("refused");
+    let good = dir.report("good.json", 1, 1.0);
+    let good = good.as_str();
+    let bad = dir.0.join("bad.json");
+    std::fs::write(&bad, "{\"version\": 7}").unwrap();
+    let bad = bad.to_str().unwrap();
+    for (arguments, word) in [
+        (&[][..], "A"),
+        (&[good], "what is to be compared"),
+        (&[good, good, good], "what is to be compared"),
+        (&[good, bad], "version 1"),
+        (&[good, "/no/such/file.json"], "/no/such/file.json"),
+        (&["--metric", "speed", good, good], "p99.9"),
+        (&["--confidence", "100", good, good], "99.9"),
+        (&["--neglect", "5000", good, good], "neglect"),
+    ] {
+        let output = compare(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(word), "{arguments:?}: '{word}' in {stderr}");
+        if !arguments.is_empty() {
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        }
+    }
+}
