@@ -99,7 +99,7 @@ fn mistakes_are_said_with_their_place() {
         (&format!("{pool}request = [{{ path = \"x\" }}]"), "line 3, column 12", "path"),
         (&format!("{pool}request = [{{ body = \"x\", body-size = \"1k\" }}]"), "line 3, column 12", "one of"),
         (&format!("{pool}behaviour = \"odd\""), "line 3, column 13", "half-open"),
-        (&format!("phase = [{{ duration = \"0\" }}]\n{pool}"), "line 1, column 23", ""),
+        (&format!("phase = [{{ duration = \"soon\" }}]\n{pool}"), "line 1, column 23", "soon"),
         (&format!("phase = [{{ duration = \"1s\", from = -1.0 }}]\n{pool}"), "line 1, column 36", "share"),
         (&format!("{pool}pipeline = 2\nhttp2 = 3"), "line 4, column 9", "not both"),
     ] {
