@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use flowlane::stats::Report;
 use flowlane::{
-    Bucket, Connect, Failure, Host, Interface, Key, PairConfig, Quirk, Quirks, Runtime, SocketError,
-    TcpListener, TcpStream, UdpFields, current, spawn,
+    Bucket, Connect, Failure, Host, Interface, Key, ListenOptions, PairConfig, Quirk, Quirks, Runtime,
+    SocketError, TcpListener, TcpStream, UdpFields, current, spawn,
 };
 use flowlane_stack::tcp::DropReason;
 
@@ -354,6 +354,14 @@ fn what_cannot_be_reached_says_so() {
         assert_eq!(late, Err(SocketError::Connection(Failure::TimedOut)));
         let listener = TcpListener::on_port(7).unwrap();
         assert!(TcpListener::on_port(7).is_err(), "once in each lane");
+        let listen = |buckets: &[u16]| {
+            let buckets: Vec<Bucket> = buckets.iter().copied().map(Bucket).collect();
+            TcpListener::bind_in(&buckets, None, 8, ListenOptions::default()).map(|l| l.is_some())
+        };
+        let here = current().unwrap().bucket.0;
+        assert_eq!(listen(&[here]), Ok(true));
+        assert_eq!(listen(&[(here + 1) % BUCKETS as u16]), Ok(false));
+        assert_eq!(listen(&[here, BUCKETS as u16]), Err(SocketError::NoSuchBucket(Bucket(BUCKETS as u16))));
         drop(listener);
         TcpListener::on_port(7).map(|_| 0).map_err(|e| e.to_string())
     });
