@@ -66,9 +66,12 @@ fn answer(mut stream: TcpStream, heard: &AtomicU64) {
 
 fn report(output: &Output) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    // A machine with other things to do makes the generator late, and it says so.
+    let late = stderr.lines().count() == 1 && stderr.contains("did not keep its schedule");
+    assert!(output.status.success() || (output.status.code() == Some(1) && late), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     load_schema::check("load-run", &report);
+    assert_eq!(report["ok"], output.status.success());
     report
 }
 
@@ -139,7 +142,6 @@ fn a_run_over_kernel_sockets_agrees_with_the_server() {
         assert_eq!(counts["codes"]["200"], counts["sent"]);
         assert!(counts["sent"].as_u64().unwrap() >= 90, "{counts}");
         assert_eq!(report["setup"]["link"], "kernel");
-        assert_eq!(report["ok"], true);
     }
 }
 

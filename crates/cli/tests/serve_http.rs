@@ -95,7 +95,7 @@ fn served(tag: &str, more: &str, ask: impl Fn(&dyn Fn(&str) -> String)) -> Optio
     namespace.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
     namespace.ip("link set tap0 up").unwrap();
     ask(&|arguments| {
-        let output = inside("curl", &format!("-sS -m 20 {arguments}")).output().unwrap();
+        let output = inside("curl", &format!("-sS -g -m 20 {arguments}")).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "curl {arguments}: {said}");
         String::from_utf8(output.stdout).unwrap()

@@ -248,7 +248,8 @@ fn set_socket(options: &mut Options, name: i32, value: &[u8]) -> Answer<()> {
         libc::SO_SNDBUF => {
             let size = (int(value)?.clamp(0, 1 << 28) as u32 * 2).max(LEAST_BUFFER);
             options.sndbuf = Some(size);
-            options.tcp.send_buffer = Some(size / 2);
+            // What Linux keeps for bookkeeping is next to nothing of a large write.
+            options.tcp.send_buffer = Some(size);
         }
         libc::SO_RCVBUF => {
             let size = (int(value)?.clamp(0, 1 << 28) as u32 * 2).max(LEAST_BUFFER / 2);
@@ -339,7 +340,8 @@ fn set_tcp(
         options.congestion = Some(name);
         return Ok(());
     }
-    if matches!(name, libc::TCP_MD5SIG | libc::TCP_FASTOPEN | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY) {
+    // A listener that takes no data on a SYN is what a client without cookie meets; asking for one is not done.
+    if matches!(name, libc::TCP_MD5SIG | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY) {
         return Err(Errno(libc::ENOPROTOOPT));
     }
     let number = int(value)?;

@@ -21,8 +21,17 @@ use crate::world::{World, after_ms, of_day};
 /// # Errors
 /// One line that says what is wrong with the flags.
 pub fn make(flags: Option<&str>) -> Result<Arc<dyn SharedObject>, String> {
-    let world = World::new(Network::parse(flags)?, Source::default())?;
+    let mut network = Network::parse(flags)?;
+    if let Some(mtu) = mtu_of(std::env::args_os().filter_map(|arg| arg.into_string().ok())) {
+        network.mtu = mtu;
+    }
+    let world = World::new(network, Source::default())?;
     Ok(Arc::new(Shim { gate: Gate::new(world) }))
+}
+
+/// `--mtu` of packetdrill's own command line, which packetdrill keeps to itself.
+fn mtu_of(arguments: impl Iterator<Item = String>) -> Option<u16> {
+    arguments.filter_map(|arg| arg.strip_prefix("--mtu=")?.parse().ok()).filter(|mtu| *mtu >= 68).last()
 }
 
 #[derive(Debug)]
@@ -124,12 +133,19 @@ impl SharedObject for Shim {
     fn send(&self, fd: i32, call: SendCall<'_>) -> Answer<usize> {
         let bytes: Vec<u8> = call.data.iter().flat_map(|piece: &IoSlice<'_>| piece.iter().copied()).collect();
         let dont_wait = call.flags & libc::MSG_DONTWAIT != 0 || self.gate.call(|w| w.patience(fd, true)).0;
-        let mut sent = 0;
+        let (mut sent, mut full) = (0, false);
         let result = self.wait_on(fd, dont_wait, true, |w| {
+            // A writer that found no room goes on when there is room worth having, as `poll` says it.
+            if full && w.readiness(fd) & libc::POLLOUT as u32 == 0 {
+                return None;
+            }
             loop {
                 match w.send(fd, &bytes[sent..], call.flags, call.destination) {
                     None if dont_wait && sent > 0 => return Some(Ok(())),
-                    None => return None,
+                    None => {
+                        full = true;
+                        return None;
+                    }
                     Some(Ok(n)) => sent += n,
                     Some(Err(errno)) => return Some(if sent > 0 { Ok(()) } else { Err(errno) }),
                 }
@@ -248,5 +264,18 @@ impl SharedObject for Shim {
 
     fn owns(&self, fd: i32) -> bool {
         self.gate.call(|w| w.descriptors.contains_key(&fd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mtu_of;
+
+    #[test]
+    fn the_mtu_of_the_command_line() {
+        let mtu = |line: &str| mtu_of(line.split(' ').map(str::to_owned));
+        assert_eq!(mtu("packetdrill --ip_version=ipv6 --mtu=1520 a.pkt"), Some(1520));
+        assert_eq!(mtu("packetdrill --mtu=10 --mtu=x a.pkt"), None);
+        assert_eq!(mtu("packetdrill a.pkt"), None);
     }
 }

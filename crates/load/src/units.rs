@@ -74,8 +74,10 @@ pub fn size(text: &str) -> Result<usize, BadUnit> {
         "" => 1.0,
         "k" => 1e3,
         "M" => 1e6,
+        "G" => 1e9,
         "Ki" => 1024.0,
         "Mi" => 1_048_576.0,
+        "Gi" => 1_073_741_824.0,
         _ => return Err(bad(text, SIZE)),
     };
     scale(number, by).and_then(|n| usize::try_from(n).ok()).ok_or_else(|| bad(text, SIZE))
@@ -138,6 +140,7 @@ mod tests {
         assert_eq!(rate("100k/s"), Ok(100_000));
         assert_eq!(size("2Ki"), Ok(2048));
         assert_eq!(size("510B"), Ok(510));
+        assert_eq!(size("1Gi"), Ok(1 << 30));
         assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(duration("1.5us"), Ok(Duration::from_nanos(1500)));

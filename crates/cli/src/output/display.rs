@@ -158,7 +158,7 @@ fn sparkline(
     let newest = &values[values.len().saturating_sub(usize::from(area.width))..];
     let most = newest.iter().copied().max().unwrap_or(0);
     let now = newest.last().copied().unwrap_or(0);
-    let title = format!("{name}: {} now, {} at most", show(now), show(most));
+    let title = format!("{name}: {} now, {} at most ", show(now), show(most));
     let block = Block::new().borders(Borders::TOP).title(title);
     f.render_widget(Sparkline::default().block(block).data(newest).max(most.max(1)).style(style), area);
 }
@@ -189,7 +189,7 @@ fn bars(f: &mut ratatui::Frame, shares: &[u64], frame: &Frame, area: Rect) {
     let (least, most) =
         (shares.iter().copied().min().unwrap_or(0), shares.iter().copied().max().unwrap_or(0));
     let title = format!(
-        "{} buckets, answers a second in each: {} to {}",
+        "{} buckets, answers a second in each: {} to {} ",
         frame.buckets.len(),
         show_count(least),
         show_count(most)

@@ -20,8 +20,6 @@ use flowlane_load::report::{Run, files, html, text};
 
 use crate::exit::Missed;
 
-pub(crate) use watch::Watch;
-
 /// Where a report goes and what is to be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Outputs {

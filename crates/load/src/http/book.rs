@@ -14,6 +14,8 @@ const EARLY_ERRORS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Book {
     recorder: Option<Recorder>,
+    /// What is measured, once there is a recorder.
+    measured: std::ops::Range<u64>,
     opened: Vec<(u64, Option<u64>)>,
     errors: Vec<(ErrorKind, String)>,
     closed: u64,
@@ -28,6 +30,7 @@ impl Book {
     pub(super) fn new() -> Self {
         Self {
             recorder: None,
+            measured: 0..0,
             opened: Vec::new(),
             errors: Vec::new(),
             closed: 0,
@@ -58,6 +61,7 @@ impl Book {
             recorder.closed(at);
         }
         recorder.concurrency(span.start, self.open);
+        self.measured = span.measured.clone();
         self.recorder = Some(recorder);
     }
 
@@ -110,12 +114,17 @@ impl Book {
         }
     }
 
-    /// A request was sent whose moment was `due`: as intended, or when a connection became free for it.
+    /// A request was sent that could be at `due`: when it was intended, or when a connection became free for it. It
+    /// belongs to the part of the run in which it was intended.
     #[inline]
-    pub(super) fn sent(&mut self, due: u64, now: u64, bytes: u64) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.sent(due, now, bytes);
-        }
+    pub(super) fn sent(&mut self, intended: u64, due: u64, now: u64, bytes: u64) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let due = match &self.measured {
+            m if intended < m.start => due.min(m.start - 1),
+            m if intended < m.end => due.min(m.end - 1),
+            _ => due,
+        };
+        recorder.sent(due, now, bytes);
     }
 
     #[inline]

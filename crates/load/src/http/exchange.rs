@@ -28,7 +28,7 @@ const SYN_GONE: u64 = 1_000_000;
 const HOLD: u64 = 10_000_000;
 
 impl Engine {
-    fn conn_pool(&self, c: u32) -> usize {
+    pub(super) fn conn_pool(&self, c: u32) -> usize {
         usize::from(self.conns[c as usize].pool)
     }
 
@@ -245,62 +245,11 @@ impl Engine {
         conn.since = now;
         (conn.first_byte, conn.written, conn.content) = (0, 0, 0);
         conn.state = State::Writing;
-        pool.book.sent(due, now, prepared.len(conn.last));
+        pool.book.sent(intended, due, now, prepared.len(conn.last));
         self.write(c);
         if self.pools[p].pipeline() > 1 {
             self.ask_behind(c);
         }
-    }
-
-    /// Pipelining: more requests behind the first, while there are any to send.
-    fn ask_behind(&mut self, c: u32) {
-        let p = self.conn_pool(c);
-        let Stage::Run(end) = self.stage else { return };
-        let mut bytes = std::mem::take(&mut self.conns[c as usize].extra().unsent);
-        loop {
-            let pool = &mut self.pools[p];
-            let conn = &mut self.conns[c as usize];
-            if conn.state != State::Reading || conn.last || conn.on_their_way() >= pool.pipeline() {
-                break;
-            }
-            let due = match &pool.moments {
-                None => Some(self.now),
-                Some(moments) => moments.peek().filter(|m| *m <= self.now && *m < end),
-            };
-            let Some(intended) = due.filter(|_| pool.requests_left > 0) else { break };
-            let plan = pool.plan.clone();
-            let request = plan.requests.pick(&mut self.rng) as u16;
-            conn.served += 1;
-            conn.last = plan.pool.requests_per_connection.is_some_and(|most| u64::from(conn.served) >= most);
-            let at = usize::from(conn.target) * plan.pool.requests.len() + usize::from(request);
-            let prepared = &plan.prepared[at];
-            bytes.extend_from_slice(prepared.first(conn.last));
-            let sent = self.now;
-            pool.book.sent(intended.max(conn.since), sent, prepared.len(conn.last));
-            conn.extra().behind.push_back(Asked { intended, sent, request });
-            self.take_moment(p);
-        }
-        self.conns[c as usize].extra().unsent = bytes;
-        self.push_unsent(c);
-    }
-
-    /// Writes what pipelining has left over.
-    fn push_unsent(&mut self, c: u32) {
-        let conn = &mut self.conns[c as usize];
-        let mut bytes = std::mem::take(&mut conn.extra().unsent);
-        let mut done = 0;
-        while done < bytes.len() {
-            match conn.write(&bytes[done..]) {
-                Poll::Ready(Ok(0)) | Poll::Pending => break,
-                Poll::Ready(Ok(n)) => done += n,
-                // Reading will say the same, after the answers that came before it.
-                Poll::Ready(Err(_)) => {
-                    done = bytes.len();
-                }
-            }
-        }
-        bytes.drain(..done);
-        conn.extra().unsent = bytes;
     }
 
     /// Goes on sending.
@@ -478,29 +427,6 @@ impl Engine {
         }
     }
 
-    /// Pipelining: the answer to the next request follows.
-    fn next_behind(&mut self, c: u32) {
-        let p = self.conn_pool(c);
-        let now = self.now;
-        let conn = &mut self.conns[c as usize];
-        let Some(asked) = conn.extra().behind.pop_front() else { return };
-        conn.asked = asked;
-        (conn.first_byte, conn.content, conn.since) = (0, 0, now);
-        let plan = self.pools[p].plan.clone();
-        let at = usize::from(conn.target) * plan.pool.requests.len() + usize::from(asked.request);
-        if plan.prepared[at].to_head {
-            conn.reader.expect_no_body();
-        }
-        let checks = &plan.pool.requests[usize::from(asked.request)].checks;
-        if checks.content() {
-            conn.extra().checker.get_or_insert_with(Checker::new).begin(checks);
-        }
-        // Half the pipeline is free: worth a write.
-        if conn.on_their_way() * 2 <= self.pools[p].pipeline() {
-            self.ask_behind(c);
-        }
-    }
-
     /// What comes after an answer that nothing else is on its way behind.
     fn after(&mut self, c: u32, surplus: bool) {
         let p = self.conn_pool(c);
@@ -527,18 +453,6 @@ impl Engine {
             return;
         }
         self.free(c);
-    }
-
-    /// Requests behind the first are lost with the connection.
-    fn lose_behind(&mut self, c: u32, kind: ErrorKind, why: &str) {
-        let p = self.conn_pool(c);
-        let now = self.now;
-        let conn = &mut self.conns[c as usize];
-        let Some(extra) = &mut conn.extra else { return };
-        for asked in extra.behind.drain(..) {
-            self.pools[p].book.error(asked.intended, now, kind, || why.to_owned());
-        }
-        extra.unsent.clear();
     }
 
     /// The server ended the stream.

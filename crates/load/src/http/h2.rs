@@ -166,7 +166,9 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
     while !shared.over() {
         let (begun, route) = {
             let mut inner = shared.lock();
-            if inner.connections_left == 0 || inner.requests_left == 0 {
+            let nothing_due =
+                inner.moments.as_ref().is_some_and(|m| m.peek().is_none_or(|m| m >= shared.end));
+            if inner.connections_left == 0 || inner.requests_left == 0 || nothing_due {
                 break;
             }
             inner.connections_left -= 1;
@@ -260,7 +262,7 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
             }
         };
         let sent = clock();
-        shared.lock().book.sent(intended.max(free), sent, prepared.len(false));
+        shared.lock().book.sent(intended, intended.max(free), sent, prepared.len(false));
         let limit = (sent + shared.common.plan.timeout.as_nanos() as u64)
             .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
         let answer = exchange(&shared, &mut sender, asked, wanted);

@@ -26,6 +26,7 @@ mod exchange;
 mod h2;
 mod moments;
 mod open;
+mod pipeline;
 pub mod plan;
 mod pool;
 mod prepared;

@@ -139,6 +139,10 @@ impl PoolState {
         if now < self.hold {
             return Err(self.hold);
         }
+        // So many at once are enough: a server or link that is slow is not to be flooded with handshakes.
+        if u64::from(self.opening) >= self.burst.max(16) {
+            return Err(now + BURST_EVERY);
+        }
         if now >= self.refill {
             self.refill = now + BURST_EVERY;
             self.burst_left = self.burst;

@@ -95,11 +95,11 @@ fn mistakes_are_said_with_their_place() {
         (&format!("{pool}connections = 0"), "line 1, column", "connections"),
         (&format!("{pool}think = \"long\""), "line 3, column 9", "time"),
         (&format!("{pool}think = 5"), "line 3, column 9", ""),
-        (&format!("{pool}request = [{{ status = \"2\" }}]"), "line 3, column 24", "statuses"),
+        (&format!("{pool}request = [{{ status = \"2\" }}]"), "line 3, column 23", "statuses"),
         (&format!("{pool}request = [{{ path = \"x\" }}]"), "line 3, column 12", "path"),
         (&format!("{pool}request = [{{ body = \"x\", body-size = \"1k\" }}]"), "line 3, column 12", "one of"),
         (&format!("{pool}behaviour = \"odd\""), "line 3, column 13", "half-open"),
-        (&format!("phase = [{{ duration = \"0\" }}]\n{pool}"), "line 1, column 23", ""),
+        (&format!("phase = [{{ duration = \"soon\" }}]\n{pool}"), "line 1, column 23", "soon"),
         (&format!("phase = [{{ duration = \"1s\", from = -1.0 }}]\n{pool}"), "line 1, column 36", "share"),
         (&format!("{pool}pipeline = 2\nhttp2 = 3"), "line 4, column 9", "not both"),
     ] {

@@ -7,9 +7,7 @@ use flowlane_load::http::{Checks, Plan, Pool, Request, Target};
 use crate::kit::{Heard, Ran, hello, ms, ok, plan, pool, rate, run, says, serve};
 
 fn quick(pool: Pool) -> Plan {
-    let mut plan = plan(pool, ms(200));
-    (plan.timeout, plan.waiting) = (ms(100), ms(300));
-    plan
+    plan(pool, ms(200))
 }
 
 /// Every request comes to nothing, in this way.
@@ -52,7 +50,9 @@ fn garbage_half_answers_and_nothing_at_all() {
 #[test]
 fn silence_and_half_an_answer_time_out() {
     for bytes in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel"] {
-        let ran = run(quick(Pool { connections: 2, ..pool() }), &says(bytes, false));
+        let mut plan = quick(Pool { connections: 2, ..pool() });
+        (plan.timeout, plan.waiting) = (ms(100), ms(300));
+        let ran = run(plan, &says(bytes, false));
         only(&ran, "timeout");
         // What was given up waited at least as long as the timeout, and is in the latencies.
         assert!(ran.run.total.latency.at(0.5) >= 90_000_000);

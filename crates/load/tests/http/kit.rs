@@ -45,8 +45,9 @@ pub(crate) fn plan(pool: Pool, duration: Duration) -> Plan {
     Plan {
         pools: vec![pool],
         phases: vec![Phase::hold(duration)],
-        timeout: ms(500),
-        waiting: ms(1000),
+        // Machines have moods: only tests of timeouts have short ones.
+        timeout: ms(5000),
+        waiting: ms(5000),
         max_body: 1 << 30,
         seed: 7,
     }

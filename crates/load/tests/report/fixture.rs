@@ -16,12 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 const START: u64 = 5 * SECOND;
 const SECONDS: u64 = 8;
 
-/// The run; `strange` is what strangers said.
-pub(crate) fn run(strange: &str, seed: u64) -> Run {
-    run_scaled(strange, seed, 1.0)
-}
-
-/// The same with all service times so much longer.
+/// The run; `strange` is what strangers said, and all service times are `scale` times as long.
 pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
     let span = Span { start: START, measured: START + SECOND..START + SECONDS * SECOND };
     let mut records: Vec<LaneRecord> = Vec::new();

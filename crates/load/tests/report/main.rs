@@ -5,11 +5,16 @@ mod fixture;
 mod markup;
 mod schema;
 
-use flowlane_load::report::{files, html, text};
+use flowlane_load::report::{Run, files, html, text};
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::Value;
 
 use fixture::HOSTILE;
+
+/// The run of fixed numbers.
+fn run(strange: &str, seed: u64) -> Run {
+    fixture::run_scaled(strange, seed, 1.0)
+}
 
 fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut bytes = Vec::new();
@@ -20,7 +25,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
 #[test]
 fn json_fits_its_schema_and_comes_back() {
     for strange in ["", HOSTILE] {
-        let run = fixture::run(strange, 1);
+        let run = run(strange, 1);
         let text = written(|out| files::json(&run, out));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(schema::faults("load-run", &value), Vec::<String>::new());
@@ -32,7 +37,7 @@ fn json_fits_its_schema_and_comes_back() {
 
 #[test]
 fn the_schema_refuses_what_is_wrong() {
-    let run = fixture::run("", 1);
+    let run = run("", 1);
     let value = serde_json::to_value(&run).unwrap();
     let faulty = |change: fn(&mut Value)| {
         let mut value = value.clone();
@@ -67,7 +72,7 @@ fn reports_that_are_none_are_refused_in_one_line() {
 
 #[test]
 fn csv_has_a_line_for_each_interval_and_as_many_fields_as_its_head() {
-    let run = fixture::run(HOSTILE, 1);
+    let run = run(HOSTILE, 1);
     let text = written(|out| files::csv(&run, out));
     let records = csv_records(&text);
     assert_eq!(records.len(), 1 + 3 * 8);
@@ -100,7 +105,7 @@ fn csv_records(text: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn the_hdr_log_is_read_by_hdrhistogram_and_holds_every_answer() {
-    let run = fixture::run(HOSTILE, 1);
+    let run = run(HOSTILE, 1);
     let text = written(|out| files::hdr_log(&run, out));
     let (mut total, mut tagged, mut lines) = (0, 0, 0);
     for entry in IntervalLogIterator::new(text.as_bytes()) {
@@ -125,7 +130,7 @@ fn the_hdr_log_is_read_by_hdrhistogram_and_holds_every_answer() {
 
 #[test]
 fn the_table_shows_no_strangers_control_characters() {
-    let run = fixture::run(HOSTILE, 1);
+    let run = run(HOSTILE, 1);
     let table = written(|out| text::table(&run, out));
     assert!(table.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}')), "{table}");
     for word in
@@ -139,8 +144,8 @@ fn the_table_shows_no_strangers_control_characters() {
 
 #[test]
 fn the_page_is_well_formed_whatever_strangers_say() {
-    let plain = markup::elements(&written(|out| html::page(&fixture::run("", 1), out))).unwrap();
-    let page = written(|out| html::page(&fixture::run(HOSTILE, 1), out));
+    let plain = markup::elements(&written(|out| html::page(&run("", 1), out))).unwrap();
+    let page = written(|out| html::page(&run(HOSTILE, 1), out));
     assert_eq!(markup::elements(&page), Ok(plain.clone()), "strangers add no element");
     for forbidden in ["script", "img", "link", "iframe", "object", "a"] {
         assert!(!plain.iter().any(|e| e == forbidden), "{forbidden}");
@@ -202,7 +207,7 @@ fn golden(name: &str, now: &str) {
 
 #[test]
 fn reports_change_only_on_purpose() {
-    let run = fixture::run(HOSTILE, 1);
+    let run = run(HOSTILE, 1);
     golden("table.txt", &written(|out| text::table(&run, out)));
     golden("series.csv", &written(|out| files::csv(&run, out)));
     golden("page.html", &written(|out| html::page(&run, out)));

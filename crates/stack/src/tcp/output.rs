@@ -27,6 +27,10 @@ pub(crate) struct Plan {
     pub(crate) flags: TcpFlags,
     /// Payload of one segment, if the link is to cut.
     pub(crate) segment_size: u32,
+    /// New data of which no more goes out now.
+    pub(crate) last: bool,
+    /// It ends a burst: PSH, but not when it is sent again.
+    pub(crate) push: bool,
 }
 
 /// RFC 1191 §3: path MTU discovery needs DF on IPv4; IPv6 has no other way.
@@ -163,7 +167,15 @@ impl Connection {
         if record.is(sent::PUSH) && len > 0 {
             flags |= TcpFlags::PSH;
         }
-        let plan = Plan { seq: record.seq, offset: record.seq.since(data_seq), len, flags, segment_size: 0 };
+        let plan = Plan {
+            seq: record.seq,
+            offset: record.seq.since(data_seq),
+            len,
+            flags,
+            segment_size: 0,
+            last: false,
+            push: false,
+        };
         let out = self.build(core, cx, &plan)?;
         if let Some(tx) = &mut self.tx {
             tx.sent.retransmitted(index, cx.now);
@@ -179,7 +191,8 @@ impl Connection {
     fn send_new(&mut self, core: &mut Core, cx: &mut Cx<'_>, plan: Plan) -> Result<IpOutput, NoFrame> {
         let (fin, now) = (plan.flags.contains(TcpFlags::FIN), cx.now);
         let answers = self.rcv_nxt != self.last_ack_sent;
-        let out = self.build(core, cx, &plan)?;
+        let push = if plan.push { TcpFlags::PSH } else { TcpFlags::default() };
+        let out = self.build(core, cx, &Plan { flags: plan.flags | push, ..plan })?;
         let mut tx = match self.tx.take() {
             Some(tx) => tx,
             None => core.flight(),
@@ -260,7 +273,15 @@ impl Connection {
     /// A probe with an old sequence number and no data: whatever the peer's window, it must answer. Used for a closed
     /// window (RFC 9293 §3.8.6.1, MUST-35) and for keep-alive (§3.8.4).
     fn send_probe(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<IpOutput, NoFrame> {
-        let plan = Plan { seq: self.snd_una - 1, offset: 0, len: 0, flags: TcpFlags::ACK, segment_size: 0 };
+        let plan = Plan {
+            seq: self.snd_una - 1,
+            offset: 0,
+            len: 0,
+            flags: TcpFlags::ACK,
+            segment_size: 0,
+            last: false,
+            push: false,
+        };
         let out = self.build(core, cx, &plan)?;
         if self.has(Flags::PROBE_WINDOW) {
             core.stats.window_probes_sent += 1;
@@ -276,7 +297,15 @@ impl Connection {
         let old_adv = self.rcv_adv;
         let nothing_new = self.rcv_nxt == self.last_ack_sent;
         let delayed = self.has(Flags::ACK_WAS_DELAYED);
-        let plan = Plan { seq: self.snd_nxt, offset: 0, len: 0, flags: TcpFlags::ACK, segment_size: 0 };
+        let plan = Plan {
+            seq: self.snd_nxt,
+            offset: 0,
+            len: 0,
+            flags: TcpFlags::ACK,
+            segment_size: 0,
+            last: false,
+            push: false,
+        };
         let out = self.build(core, cx, &plan)?;
         core.stats.ack_only_sent += 1;
         core.stats.delayed_acks_sent += u64::from(delayed);

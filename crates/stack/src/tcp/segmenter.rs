@@ -16,11 +16,33 @@ const MAX_BATCH: u32 = 65_535 - 120;
 impl Connection {
     /// The next segment of new data, or our FIN.
     pub(crate) fn plan_new(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
-        let plan = self.plan_next(core, cx);
-        if let Some(tx) = &mut self.tx {
-            tx.burst = if plan.is_some() { tx.burst.saturating_add(1) } else { 0 };
+        let mut plan = self.plan_next(core, cx);
+        let Some(plan) = &mut plan else {
+            if let Some(tx) = &mut self.tx {
+                tx.burst = 0;
+            }
+            return None;
+        };
+        if plan.len > 0 {
+            self.end_burst(plan);
         }
-        plan
+        Some(*plan)
+    }
+
+    /// PSH at the end of a burst of several segments: where nothing follows until the peer has answered, or half of the
+    /// congestion window is out. The peer need not wait for more before it delivers and acknowledges, and a receiver that
+    /// coalesces passes the burst on.
+    fn end_burst(&mut self, plan: &mut Plan) {
+        let mss = self.effective_mss();
+        let half = (self.congestion.cwnd / mss.max(1) / 2).max(1);
+        let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
+        let Some(tx) = &mut self.tx else { return };
+        let segments = tx.burst.saturating_add(plan.len.div_ceil(mss.max(1)));
+        let over = plan.last || segments >= half;
+        if over && segments > 1 && !more {
+            plan.push = true;
+        }
+        tx.burst = if over { 0 } else { segments };
     }
 
     fn plan_next(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
@@ -66,16 +88,11 @@ impl Connection {
             return None;
         }
         let mut plan = self.plan(len, fin && len == unsent, mss);
-        // Nothing follows until the peer has answered: it need not wait for more before it delivers, and a receiver that
-        // coalesces passes the burst on.
         let left = (unsent - len).min(usable - len);
         let follows = left > 0
             && congestion - len.min(congestion) >= left.min(mss)
             && (left >= mss || self.small_may_go(left, unsent - len, fin));
-        let more = self.has(Flags::MORE | Flags::CORK) && !fin;
-        if !follows && !more && (len > mss || self.tx.as_ref().is_some_and(|tx| tx.burst > 0)) {
-            plan.flags |= TcpFlags::PSH;
-        }
+        plan.last = !follows;
         Some(plan)
     }
 
@@ -87,12 +104,20 @@ impl Connection {
         }
         // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended and where the buffer ran empty.
         // Not where the application says that more is coming.
-        let more = self.has(Flags::MORE) && !fin;
+        let more = self.has(Flags::MORE) && !self.has(Flags::FORCE) && !fin;
         let written = self.push_seq > self.snd_nxt && self.push_seq <= end;
         if len > 0 && !more && (written || len == self.unsent()) {
             flags |= TcpFlags::PSH;
         }
-        Plan { seq: self.snd_nxt, offset: self.snd_nxt.since(self.data_seq()), len, flags, segment_size }
+        Plan {
+            seq: self.snd_nxt,
+            offset: self.snd_nxt.since(self.data_seq()),
+            len,
+            flags,
+            segment_size,
+            last: false,
+            push: false,
+        }
     }
 
     /// RFC 9293 §3.8.6.2.1, MUST-38, with Nagle: may a segment of `len` bytes, less than a full one, be sent?

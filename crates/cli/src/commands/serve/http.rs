@@ -11,6 +11,7 @@ use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::{Alpn, Identity, ServerTls};
 use serde_json::{Value, json};
 use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::Sender;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 /// Arguments of the web server.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 #[command(after_help = "\
 Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
 With --dir every other path names a file.")]
@@ -58,7 +60,7 @@ pub(crate) struct HttpArguments {
     #[arg(long, value_name = "N", help_heading = "HTTP", default_value_t = 100)]
     max_fields: u16,
     /// Bytes of a request's body.
-    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1Gi", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1024Mi", value_parser = units::size)]
     max_body: usize,
     /// Time for a head, and for a TLS handshake.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "10s", value_parser = units::duration)]
@@ -124,7 +126,9 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     let identity = match (a.cert, a.key_file) {
         (Some(certificates), Some(key)) => Some(Identity::Files { certificates, key }),
         _ if a.tls => {
-            let addresses: Vec<_> = plan.addresses.iter().map(flowlane::Prefix::address).collect();
+            let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            let addresses: Vec<IpAddr> =
+                plan.addresses.iter().map(flowlane::Prefix::address).chain(loopback).collect();
             Some(Identity::for_addresses(&addresses))
         }
         _ => None,

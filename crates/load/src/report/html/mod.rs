@@ -55,10 +55,11 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "<p>{} over {}, {} workers, begun {}, {:.1} s{how}</p>",
+        "<p>{} over {}, {} {}, begun {}, {:.1} s{how}</p>",
         escape(&run.setup.schedule),
         escape(&run.setup.link),
         run.setup.workers,
+        if run.setup.workers == 1 { "worker" } else { "workers" },
         escape(&run.started),
         run.seconds
     )?;
@@ -105,7 +106,7 @@ fn cards(run: &Run, out: &mut impl Write) -> io::Result<()> {
 /// A heading, a sentence and a plot; nothing if there is no plot.
 fn figure(out: &mut impl Write, heading: &str, note: &str, plot: Option<String>) -> io::Result<()> {
     let Some(plot) = plot else { return Ok(()) };
-    writeln!(out, "<h2>{heading}</h2>\n<p class=\"note\">{note}</p>\n{plot}")
+    writeln!(out, "<section><h2>{heading}</h2>\n<p class=\"note\">{note}</p>\n{plot}</section>")
 }
 
 fn latency(run: &Run, out: &mut impl Write) -> io::Result<()> {

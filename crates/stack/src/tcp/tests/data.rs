@@ -59,9 +59,9 @@ fn a_write_is_cut_into_segments() {
 fn initial_window_and_slow_start() {
     let mut s = Scene::established(Scene::config());
     s.write(30_000);
-    // PSH where the window ends a burst: nothing follows that the peer could wait for.
+    // PSH at each half of the window, and where it ends the burst: the peer need not wait for more.
     for n in 0..10 {
-        let push = if n == 9 { "P" } else { "" };
+        let push = if n % 5 == 4 { "P" } else { "" };
         recv!(s, 10, &format!("{push}. {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
     }
     s.quiet(15);

@@ -13,7 +13,7 @@ fn nodelay_forces_only_what_waits() {
     s.written += 40;
     s.drain();
     s.quiet(200);
-    recv!(s, 210, ". 1:41(40) ack 1");
+    recv!(s, 210, "P. 1:41(40) ack 1");
 }
 
 /// A small segment waits while another small one is unacknowledged.

@@ -1,0 +1,159 @@
+//! What load commands write: `flowlane load http` against a small server of this test's own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../../load/tests/report/markup.rs"]
+mod markup;
+#[path = "../../load/tests/report/schema.rs"]
+mod schema;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Answers every request on every connection with two bytes, as long as the test runs.
+fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut seen = Vec::new();
+                let mut buffer = [0; 4096];
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    seen.extend_from_slice(&buffer[..n]);
+                    while let Some(end) = seen.windows(4).position(|w| w == b"\r\n\r\n") {
+                        seen.drain(..end + 4);
+                        if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+fn command(url: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(["load", "http", url, "-c", "4", "-r", "200", "-d", "2s"]).args(more).stdin(Stdio::null());
+    command
+}
+
+fn load(url: &str, more: &[&str]) -> Output {
+    command(url, more).output().unwrap()
+}
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowlane-outputs-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn every_file_is_written_and_says_the_same() {
+    let (dir, url) = (Dir::new("files"), server());
+    let [json, page, csv, log] = ["run.json", "run.html", "run.csv", "run.hlog"].map(|n| dir.file(n));
+    // What was there before, and longer, goes.
+    std::fs::write(&csv, "x".repeat(1 << 20)).unwrap();
+    let files = ["--save", &json, "--html", &page, "--csv", &csv, "--hdr", &log, "--lines", "--json"];
+    let output = load(&url, &files);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // A busy machine may miss the slip budget: the run is reported all the same.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{stderr}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(schema::faults("load-run", &printed), Vec::<String>::new());
+    let saved: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(saved, printed);
+    let counts = &printed["total"]["counts"];
+    assert_eq!(counts["codes"]["200"], counts["answered"]);
+    assert!(counts["sent"].as_u64().unwrap() > 100, "{counts}");
+    markup::elements(&std::fs::read_to_string(&page).unwrap()).unwrap();
+    let lines = std::fs::read_to_string(&csv).unwrap();
+    assert_eq!(lines.lines().count(), 1 + printed["total"]["series"].as_array().unwrap().len());
+    assert!(lines.lines().skip(1).all(|l| l.starts_with("total,")), "{lines}");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("HISTF"));
+    assert!(stderr.contains("answered/s"), "lines: {stderr}");
+    assert_eq!(printed["ok"], output.status.code().unwrap() == 0);
+}
+
+#[test]
+fn thresholds_decide_the_exit_code() {
+    let url = server();
+    let output = load(&url, &["--quiet", "--fail", "rate > 1", "--fail", "errors > 99%"]);
+    let (text, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(text.contains("FAILED: rate > 1") && text.contains("passed: errors > 99%"), "{text}");
+    assert!(stderr.contains("rate > 1: it was"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn what_could_not_be_written_or_judged_is_said_before_the_run() {
+    let dir = Dir::new("refused");
+    let same = dir.file("same");
+    for (arguments, word) in [
+        (&["--html", "/no/such/dir/run.html"][..], "/no/such/dir/run.html"),
+        (&["--csv", "/"], "--csv"),
+        (&["--save", &same, "--html", &same], "both write"),
+        (&["--fail", "pool=nobody p99 > 1s"], "nobody"),
+        (&["--fail", "speed > 1s"], "speed"),
+        (&["--quiet", "--tui"], "--tui"),
+    ] {
+        // Nobody listens there: it must not even be tried.
+        let output = load("http://127.0.0.1:9/", arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(word), "{arguments:?}: '{word}' in {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}
+
+#[test]
+fn a_display_without_a_terminal_is_lines() {
+    let output = load(&server(), &["--tui"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("answered/s") && !stderr.contains('\u{1b}'), "{stderr}");
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_a_display() {
+    if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        println!("skipped, because the program script, which makes a terminal, is not there");
+        return;
+    }
+    let inner = command(&server(), &["--tui"]);
+    let words: Vec<String> = std::iter::once(inner.get_program())
+        .chain(inner.get_args())
+        .map(|w| format!("'{}'", w.to_str().unwrap()))
+        .collect();
+    let output = Command::new("script")
+        .args(["-qec", &words.join(" "), "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (enter, leave) = (text.find("\u{1b}[?1049h"), text.find("\u{1b}[?1049l"));
+    assert!(enter.is_some() && enter < leave, "{text:?}");
+    assert!(text.rfind("\u{1b}[?25h") > text.rfind("\u{1b}[?25l"), "the cursor is shown again: {text:?}");
+    assert!(text[leave.unwrap()..].contains("latency"), "the table follows: {text:?}");
+}
