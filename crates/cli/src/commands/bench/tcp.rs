@@ -77,12 +77,21 @@ impl Seen {
     }
 
     /// What was counted in between, for each second of processor time.
-    fn rate(&self, what: impl Fn(&TcpProgress) -> u64) -> anyhow::Result<f64> {
-        let (Some((first, from)), Some((last, to))) = (&self.first, &self.last) else {
-            anyhow::bail!("the round was too short to see anything: give a longer --round-ms");
-        };
-        Ok((what(last) - what(first)) as f64 / (to - from).max(1e-9))
+    fn rate(&self, what: impl Fn(&TcpProgress) -> u64) -> Option<f64> {
+        let ((first, from), (last, to)) = (self.first.as_ref()?, self.last.as_ref()?);
+        Some((what(last) - what(first)) as f64 / (to - from).max(1e-9))
     }
+}
+
+/// Runs it until enough was seen: on a machine with other things to do a round may be too short for that.
+fn rate(mut wanted: Wanted, what: impl Fn(&TcpProgress) -> u64) -> anyhow::Result<f64> {
+    for _ in 0..6 {
+        if let Some(rate) = run_load(&wanted)?.1.rate(&what) {
+            return Ok(rate);
+        }
+        wanted.duration *= 2;
+    }
+    anyhow::bail!("nothing was to be seen in {:?}: give a longer --round-ms", wanted.duration / 2)
 }
 
 /// Runs it on one worker.
@@ -163,7 +172,7 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
 fn bulk(common: &Common, pair: PairConfig) -> anyhow::Result<f64> {
     let wanted =
         Wanted { mode: Mode::Write, connections: 1, size: CHUNK, rate: None, pair, duration: common.round() };
-    Ok(run_load(&wanted)?.1.rate(|p| p.written)? * 8.0 / 1e9)
+    Ok(rate(wanted, |p| p.written)? * 8.0 / 1e9)
 }
 
 fn connections(common: &Common, options: &Options) -> anyhow::Result<f64> {
@@ -175,7 +184,7 @@ fn connections(common: &Common, options: &Options) -> anyhow::Result<f64> {
         pair: PairConfig::default(),
         duration: common.round(),
     };
-    Ok(run_load(&wanted)?.1.rate(|p| p.answers)? / 1e3)
+    Ok(rate(wanted, |p| p.answers)? / 1e3)
 }
 
 /// Processor time of this thread or process, seconds.
