@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flowlane_rss::{Bucket, HashType};
+use flowlane_stack::stats::Counters;
 use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
@@ -47,12 +48,16 @@ impl ReportView {
 
 fn stats(hosts: &[HostInfo], report: &Report) -> StatsView {
     let owned = |map: BTreeMap<&str, u64>| map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
-    let host = |(h, info): (usize, &HostInfo)| StatsHost {
-        host: info.name.clone(),
-        protocols: counter_groups(&report.total(h))
-            .into_iter()
-            .map(|(k, g)| (k.to_owned(), owned(g)))
-            .collect(),
+    let host = |(h, info): (usize, &HostInfo)| {
+        let mut protocols: BTreeMap<String, BTreeMap<String, u64>> =
+            counter_groups(&report.total(h)).into_iter().map(|(k, g)| (k.to_owned(), owned(g))).collect();
+        if let Some(kernel) = report.kernel(h) {
+            let counters = protocols.entry("kernel".to_owned()).or_default();
+            Counters::each(&kernel, &mut |c| {
+                counters.insert(c.name.to_owned(), c.value);
+            });
+        }
+        StatsHost { host: info.name.clone(), protocols }
     };
     StatsView { version: VERSION, hosts: hosts.iter().enumerate().map(host).collect() }
 }

@@ -146,7 +146,7 @@ impl KernelLane {
         if n < room {
             socket.flags.clear(Flags::READABLE);
         }
-        self.stats.reads += 1;
+        self.stats.datagram_reads += 1;
         let before = into.len();
         for (i, mut frame) in empty.drain(..n).enumerate() {
             let Some(received) = batch.received(i, frame.len()) else { break };
@@ -154,7 +154,6 @@ impl KernelLane {
                 self.stats.datagrams_cut += 1;
                 continue;
             }
-            self.stats.read_bytes += frame.chain_len() as u64;
             let ours = SocketAddr::new(received.destination.unwrap_or(local.ip()), local.port());
             let (ours, peer) = (Endpoint::from(ours), Endpoint::from(received.source));
             let (hash, kind) = stack.udp_hash(ours, peer);
@@ -194,9 +193,8 @@ impl KernelLane {
         let destination = destination.map(SocketAddr::from);
         match Batch::send_one(socket.fd(), socket.flags.has(Flags::V4), payload, destination, source) {
             Ok(()) => {
-                self.stats.writes += 1;
+                self.stats.datagram_writes += 1;
                 self.stats.datagrams_sent += 1;
-                self.stats.written_bytes += payload.len() as u64;
                 Ok(())
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -239,9 +237,8 @@ impl KernelLane {
             };
             match headers.send(socket.fd(), socket.flags.has(Flags::V4), rest.len(), outgoing) {
                 Ok(n) => {
-                    self.stats.writes += 1;
+                    self.stats.datagram_writes += 1;
                     self.stats.datagrams_sent += n as u64;
-                    self.stats.written_bytes += rest[..n].iter().map(|d| d.len() as u64).sum::<u64>();
                     sent += n;
                     *done += n;
                 }

@@ -157,7 +157,11 @@ impl KernelLane {
                     listener.flags.clear(Flags::READABLE);
                     return Ok(None);
                 }
-                errno::EMFILE | errno::ENFILE if self.refuse_one(id) => {}
+                errno::EMFILE | errno::ENFILE => {
+                    if !self.refuse_one(id)? {
+                        return Ok(None);
+                    }
+                }
                 // The kernel hands over errors of the connection itself; and a signal is no reason to stop.
                 errno::ECONNABORTED
                 | errno::EINTR
@@ -179,23 +183,44 @@ impl KernelLane {
     }
 
     /// Without descriptors a connection would wait in the queue until its peer loses patience. Rather it is taken by the
-    /// descriptor held in reserve, and ended. `false` if that was of no use.
-    fn refuse_one(&mut self, id: SocketId) -> bool {
-        let Some(listener) = self.sockets.get(id) else { return false };
-        if self.reserve.take().is_none() {
-            return false;
-        }
-        let taken = match socket::accept(listener.fd()) {
+    /// descriptor held in reserve, and reset. `false` if none waits, or if not even that one is to be had: then the next
+    /// socket that this lane closes, or the next connection, is the occasion to look again.
+    fn refuse_one(&mut self, id: SocketId) -> Result<bool, SocketError> {
+        let listener = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        // The kernel asks for a descriptor before it looks whether a connection waits.
+        let taken = match self.reserve.take() {
+            Some(reserve) => {
+                drop(reserve);
+                socket::accept(listener.fd())
+            }
+            None => Err(io::Error::from_raw_os_error(errno::EMFILE)),
+        };
+        let refused = taken.is_ok();
+        match taken {
             Ok((fd, _)) => {
                 let _ = options::set_reset_on_close(fd.as_fd(), true);
-                true
+                self.stats.no_descriptor += 1;
             }
-            // Nothing waits any more: as good.
-            Err(e) => e.raw_os_error() == Some(errno::EAGAIN),
-        };
-        self.stats.no_descriptor += u64::from(taken);
+            Err(e) => {
+                listener.flags.clear(Flags::READABLE);
+                self.starved |= e.raw_os_error() != Some(errno::EAGAIN);
+            }
+        }
         self.reserve = self.epoll.as_fd().try_clone_to_owned().ok();
-        taken
+        Ok(refused)
+    }
+
+    /// A descriptor is free again: whoever went without looks again.
+    #[cold]
+    pub(super) fn fed(&mut self) {
+        self.starved = false;
+        if self.reserve.is_none() {
+            self.reserve = self.epoll.as_fd().try_clone_to_owned().ok();
+        }
+        for socket in self.sockets.iter_mut().filter(|s| s.flags.has(Flags::LISTENER)) {
+            socket.flags.set(Flags::READABLE);
+            socket.wake(Flags::READABLE);
+        }
     }
 
     /// Wakes `waker` when a connection waits to be accepted.

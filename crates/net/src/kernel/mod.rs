@@ -55,6 +55,8 @@ pub(crate) struct KernelLane {
     ports: Arc<Ports>,
     /// Given up for a moment to take a connection off the queue, and end it, when there are no descriptors left.
     reserve: Option<OwnedFd>,
+    /// Not even the reserve was there: connections may wait until a descriptor is free.
+    starved: bool,
     pub(crate) stats: KernelStats,
 }
 
@@ -68,6 +70,7 @@ impl KernelLane {
             udp: datagrams::Udp::default(),
             ports,
             reserve: None,
+            starved: false,
             stats: KernelStats::default(),
         }
     }
@@ -142,6 +145,9 @@ impl KernelLane {
         let closed = if self.closed.is_empty() { None } else { self.closed.remove(&id.slot) };
         // Wakers last: dropping one may drop a task, and with it other sockets.
         drop((socket, closed));
+        if self.starved {
+            self.fed();
+        }
     }
 
     /// The lane leaves its worker: no more events from there.

@@ -201,6 +201,10 @@ impl Slab {
         })
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Socket> {
+        self.places.iter_mut().filter_map(|place| place.socket.as_mut())
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.places.len() - self.free.len()

@@ -37,6 +37,8 @@ counters! {
     writes: "writes", "writes that took bytes";
     written_bytes: "written-bytes", "bytes written";
     writes_in_vain: "writes-in-vain", "writes that found no room";
+    datagram_reads: "datagram-reads", "reads that brought datagrams";
+    datagram_writes: "datagram-writes", "writes that took datagrams";
     datagrams_received: "datagrams-received", "datagrams received";
     datagrams_sent: "datagrams-sent", "datagrams sent";
     datagrams_dropped: "datagrams-dropped", "datagrams dropped because they could not be sent";
@@ -46,7 +48,8 @@ counters! {
 }
 
 impl KernelStats {
-    /// Puts what the stack's own counters have words for there too, so that whatever shows those shows these.
+    /// Puts what the stack's own counters have words for there too, so that whatever shows those shows these. Where
+    /// segments are counted, these are reads and writes: the segments the kernel keeps to itself.
     pub(crate) fn show_in(&self, stats: &mut LaneStats) {
         let tcp = &mut stats.tcp;
         tcp.connection_accepts += self.accepted;
@@ -54,9 +57,12 @@ impl KernelStats {
         tcp.bad_attempts += self.connect_failed;
         tcp.established += self.accepted + self.connected;
         tcp.closed += self.closed;
+        tcp.packets_received += self.reads;
+        tcp.packets_sent += self.writes;
         tcp.in_sequence_bytes += self.read_bytes;
         tcp.data_bytes_sent += self.written_bytes;
         stats.udp.received += self.datagrams_received;
+        stats.udp.delivered += self.datagrams_received;
         stats.udp.sent += self.datagrams_sent;
     }
 }

@@ -127,7 +127,8 @@ fn limits_of_zero_refuse_everything_and_of_one_still_work() {
 /// All of them complete, and memory stays where it was.
 #[test]
 fn a_flood_from_everywhere_pushes_out_only_itself() {
-    let config = ReassemblyConfig::default();
+    // Time stands still here: no budget for strangers would come back.
+    let config = ReassemblyConfig { strangers: u32::MAX, ..ReassemblyConfig::default() };
     let mut b = Bench::new(config, 2048);
     let mut rng = Rng::new(5);
     let data = pattern(2000, 3);
@@ -164,6 +165,37 @@ fn a_flood_from_everywhere_pushes_out_only_itself() {
     b.put(who, 0, &data[..1000], true);
     flood(&mut b, 200_000);
     assert_eq!(b.put(who, 1000, &data[1000..], false), None);
+    b.check();
+}
+
+/// While there is no room, strangers come in by their budget and the rest goes at a glance; whoever finished one datagram
+/// is no stranger any more.
+#[test]
+fn strangers_have_a_budget_while_there_is_no_room() {
+    let mut b = Bench::new(ReassemblyConfig { strangers: 50_000, ..Default::default() }, 2048);
+    let mut rng = Rng::new(5);
+    let data = pattern(2000, 3);
+    let mut got = Vec::new();
+    for ms in 0..400u16 {
+        b.now += Duration::from_millis(1);
+        // An honest newcomer among a thousand a millisecond of whom fifty come in, at any place.
+        let place = rng.below(1000);
+        let who = Name { v6: false, host: 5 << 8, id: ms };
+        for n in 0..1000 {
+            // Once there is no room.
+            if n == place && ms > 4 {
+                b.put(who, 0, &data[..1000], true);
+                got.push(b.put(who, 1000, &data[1000..], false).is_some());
+            }
+            let host = rng.next_u32() >> 8 | 1 << 23;
+            b.put(Name { v6: false, host, id: ms }, 0, &data[..8], true);
+        }
+    }
+    let first = got.iter().position(|g| *g).expect("it comes in at last");
+    assert!(first > 0, "not at once, among so many");
+    assert!(got[first..].iter().all(|g| *g), "and is never refused again");
+    let glanced = b.stats.drops.get(DropReason::FragmentFlood);
+    assert!((350_000..=385_000).contains(&glanced), "{glanced}");
     b.check();
 }
 

@@ -167,7 +167,7 @@ fn through_a_lane(common: &Common, pool: &Pool, report: &mut Report) -> anyhow::
     for _ in 0..common.rounds {
         rows[0].push(lane.round(pool, common.round(), |_| Packet::Whole)?);
         rows[1].push(lane.round(pool, common.round(), |i| Packet::Half(i % 2))?);
-        let mixed = |i: usize| if i % 2 == 0 { Packet::Invented } else { Packet::Whole };
+        let mixed = |i: usize| if i.is_multiple_of(2) { Packet::Invented } else { Packet::Whole };
         rows[2].push(lane.round(pool, common.round(), mixed)?);
     }
     let [whole, halves, mixed] = rows;

@@ -10,7 +10,7 @@ const LINES: &[&str] = &[
     "\t{packets-retransmitted} data packets ({bytes-retransmitted} bytes) retransmitted",
     "\t{unnecessary-retransmits} data packets unnecessarily retransmitted",
     "\t{mtu-resends} resends initiated by MTU discovery",
-    "\t{acks-sent} ack-only packets ({delayed-acks-sent} delayed)",
+    "\t{ack-only-sent} ack-only packets ({delayed-acks-sent} delayed)",
     "\t{window-probes-sent} window probe packets",
     "\t{window-updates-sent} window update packets",
     "\t{control-sent} control packets",
