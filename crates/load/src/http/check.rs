@@ -152,10 +152,10 @@ impl Checker {
 
     /// The answer is whole.
     pub(super) fn end(&mut self, checks: &Checks) -> Result<(), Wrong> {
-        if let (Some(digest), Some(expected)) = (self.digest.take(), &checks.sha256) {
-            if digest.finish().as_ref() != expected {
-                return Err(Wrong(ErrorKind::Content, "another digest than expected".into()));
-            }
+        if let (Some(digest), Some(expected)) = (self.digest.take(), &checks.sha256)
+            && digest.finish().as_ref() != expected
+        {
+            return Err(Wrong(ErrorKind::Content, "another digest than expected".into()));
         }
         match &checks.contains {
             Some(wanted) if !wanted.is_empty() && !self.found => Err(Wrong(

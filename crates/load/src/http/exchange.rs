@@ -279,13 +279,13 @@ impl Engine {
                 Poll::Ready(Ok(n)) => {
                     conn.written += n as u64;
                     conn.since = self.now;
-                    if let Some(rate) = pool.plan.pool.write_rate {
-                        if conn.written < prepared.len(conn.last) {
-                            conn.state = State::WritePause;
-                            let pause = (n as u64 * 1_000_000_000).div_ceil(rate);
-                            self.at(self.now + pause, c);
-                            return;
-                        }
+                    if let Some(rate) = pool.plan.pool.write_rate
+                        && conn.written < prepared.len(conn.last)
+                    {
+                        conn.state = State::WritePause;
+                        let pause = (n as u64 * 1_000_000_000).div_ceil(rate);
+                        self.at(self.now + pause, c);
+                        return;
                     }
                 }
                 Poll::Ready(Err(e)) => {
@@ -381,10 +381,10 @@ impl Engine {
                 }
                 Some(Event::Data(data)) => {
                     conn.content += data.len() as u64;
-                    if checks.content() {
-                        if let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut()) {
-                            checker.data(checks, data);
-                        }
+                    if checks.content()
+                        && let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut())
+                    {
+                        checker.data(checks, data);
                     }
                     if conn.content > self.common.plan.max_body {
                         let most = self.common.plan.max_body;
@@ -417,10 +417,11 @@ impl Engine {
         pool.book.answered(&Sample { intended, sent, first_byte, done: now, code: conn.status });
         let checks = &pool.plan.pool.requests[usize::from(request)].checks;
         let mut verdict = checks.judge(conn.status, conn.content);
-        if verdict.is_ok() && checks.content() {
-            if let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut()) {
-                verdict = checker.end(checks);
-            }
+        if verdict.is_ok()
+            && checks.content()
+            && let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut())
+        {
+            verdict = checker.end(checks);
         }
         if let Err(wrong) = verdict {
             pool.book.error(intended, now, wrong.0, || wrong.1);
@@ -538,10 +539,8 @@ impl Engine {
             // Kept connections are kept ready; others are made when they are needed.
             Pace::Rate { .. } => false,
         };
-        if again {
-            if let Some(c) = pool.vacant.pop() {
-                self.open(c, None);
-            }
+        if again && let Some(c) = pool.vacant.pop() {
+            self.open(c, None);
         }
     }
 

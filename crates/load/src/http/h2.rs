@@ -213,10 +213,10 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
     }
     let mut inner = shared.lock();
     inner.slots -= 1;
-    if inner.slots == 0 {
-        if let Some(waker) = inner.waiting.take() {
-            waker.wake();
-        }
+    if inner.slots == 0
+        && let Some(waker) = inner.waiting.take()
+    {
+        waker.wake();
     }
 }
 
@@ -272,7 +272,7 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
             let mut inner = shared.lock();
             match answer {
                 None => {
-                    inner.book.error(intended, done, ErrorKind::Timeout, || "no answer in time".to_owned())
+                    inner.book.error(intended, done, ErrorKind::Timeout, || "no answer in time".to_owned());
                 }
                 Some(Err((kind, why))) => inner.book.error(intended, done, kind, || why),
                 Some(Ok(answer)) => {
@@ -335,10 +335,10 @@ async fn exchange(
         }
     }
     let mut verdict = wanted.checks.judge(code, content);
-    if verdict.is_ok() {
-        if let Some(checker) = &mut checker {
-            verdict = checker.end(&wanted.checks);
-        }
+    if verdict.is_ok()
+        && let Some(checker) = &mut checker
+    {
+        verdict = checker.end(&wanted.checks);
     }
     Ok(Answer { code, first_byte, verdict })
 }

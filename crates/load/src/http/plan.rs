@@ -267,10 +267,10 @@ impl Request {
         if !token(&request.method) {
             return Err(BadPlan(format!("'{}' is no method: GET, HEAD, POST, PUT, ...", request.method)));
         }
-        if let Some(path) = &request.path {
-            if !path.starts_with('/') || path.bytes().any(|b| b <= b' ' || b == 0x7f) {
-                return Err(BadPlan(format!("'{path}' is no path: it begins with / and has no spaces")));
-            }
+        if let Some(path) = &request.path
+            && (!path.starts_with('/') || path.bytes().any(|b| b <= b' ' || b == 0x7f))
+        {
+            return Err(BadPlan(format!("'{path}' is no path: it begins with / and has no spaces")));
         }
         for (name, value) in &request.headers {
             if !token(name) || value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
@@ -345,10 +345,10 @@ impl Pool {
         if self.burst == 0 {
             return bad("a burst of 0 opens no connection: at least 1");
         }
-        if let Pace::Rate { per_second, .. } = self.pace {
-            if !(per_second.is_finite() && per_second > 0.0 && per_second <= 1e9) {
-                return bad("a rate is more than 0 and at most 1G a second");
-            }
+        if let Pace::Rate { per_second, .. } = self.pace
+            && !(per_second.is_finite() && per_second > 0.0 && per_second <= 1e9)
+        {
+            return bad("a rate is more than 0 and at most 1G a second");
         }
         if self.requests_per_connection == Some(0) || self.total_requests == Some(0) {
             return bad("at least one request must be allowed");

@@ -83,7 +83,8 @@ pub(crate) fn run(plan: Plan, server: &Serve) -> Ran {
 /// The same; `go_on` is asked twenty times a second, with the number of the question.
 pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl Fn(u64) -> bool) -> Ran {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
-    let claimed = plan.pools.iter().flat_map(|p| &p.clients).flat_map(|c| c.prefixes()).collect();
+    let claimed =
+        plan.pools.iter().flat_map(|p| &p.clients).flat_map(flowlane_load::ClientRange::prefixes).collect();
     let load =
         HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
