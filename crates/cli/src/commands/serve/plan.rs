@@ -17,9 +17,10 @@ use std::time::Duration;
 /// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Link: kernel (ordinary sockets), tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT.
+    /// Link: kernel (ordinary sockets; what http takes without this), tap:NAME, af-packet:NAME,
+    /// af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
-    link: LinkSpec,
+    link: Option<LinkSpec>,
     /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets one of the
     /// machine's addresses, or nothing for all of them.
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',')]
@@ -122,11 +123,19 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
         let a = arguments;
-        if a.link.is_kernel() {
+        let link = match a.link.clone() {
+            Some(link) => link,
+            // What a user of any web server expects.
+            None if service == Service::Http => LinkSpec::Kernel,
+            None => bail!(
+                "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
+            ),
+        };
+        if link.is_kernel() {
             check_kernel(&a)?;
         } else {
             if a.addr.is_empty() {
-                bail!("--addr: {} needs addresses of our own, as 10.11.2.1/24", a.link);
+                bail!("--addr: {link} needs addresses of our own, as 10.11.2.1/24");
             }
             check_addresses(&a.addr)?;
             let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
@@ -146,7 +155,7 @@ impl Plan {
         let rss = a.steering.build(a.buckets, DefaultKey::Random, true)?;
         Ok(Self {
             service,
-            link: a.link,
+            link,
             addresses: a.addr,
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             reassembly: a.reassembly.unwrap_or_default().0,
