@@ -194,7 +194,7 @@ mod tests {
             (&format!("ipip,vni=7,{ends},addr=10.9.0.1/24"), "vni: ipip has none"),
             (&format!("gre,ip,{ends},addr=10.9.0.1/24"), "ip: gre has none"),
             (&format!("gre,{ends}"), "addr= is missing"),
-            (&format!("gre,{ends},addr=10.9.0.1"), "addr=10.9.0.1"),
+            (&format!("gre,{ends},addr=10.9.0.1/33"), "addr=10.9.0.1/33"),
             ("gre,local=10.0.0.1,addr=10.9.0.1/24", "remote= is missing"),
             (&format!("gre,{ends},{ends},addr=10.9.0.1/24"), "local is given twice"),
             (&format!("gre,{ends},fast,addr=10.9.0.1/24"), "'fast'"),

@@ -42,7 +42,13 @@ impl Core {
 #[inline]
 fn frames_left(cx: &Cx<'_>, share: usize) -> bool {
     let memory = cx.frames.memory();
-    cx.frames.free() * share * memory.homes() < memory.count()
+    let few = |free: usize| free * share * memory.homes() < memory.count();
+    few(cx.frames.free()) && {
+        // Those that other workers sent home count as well; without this look a lane that takes no frames would shut its
+        // windows for good.
+        cx.frames.gather();
+        few(cx.frames.free())
+    }
 }
 
 impl Connection {

@@ -146,6 +146,12 @@ impl Pool {
         self.inner.free_len.get() as usize
     }
 
+    /// Takes what other threads have sent home. Taking a frame does so only when none is left here, so whoever judges by
+    /// [`Pool::free`] that there are few asks for these first.
+    pub fn gather(&self) {
+        self.inner.collect();
+    }
+
     /// The memory this pool draws from.
     #[must_use]
     pub fn memory(&self) -> &FrameMemory {
