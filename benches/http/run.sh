@@ -2,7 +2,8 @@
 # Compares the HTTP generator with wrk against the same nginx: processor time for each request, memory, rates.
 #
 # nginx has one worker on processor 1, the generators take turns on processor 0, so that each pair of figures comes from
-# the same minute. Needs nginx and wrk; h2load and oha are asked too if they are there.
+# the same minute. Needs nginx and wrk, which are installed from the distribution when we are root; h2load and oha are asked
+# too if they are there.
 #
 #   benches/http/run.sh [path to flowlane] [seconds of a run] [rounds]
 set -eu
@@ -14,6 +15,9 @@ scratch=$(mktemp -d)
 port=18080
 url=http://127.0.0.1:$port/b.txt
 
+if ! { command -v nginx && command -v wrk; } >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get install -y -q nginx-light wrk nghttp2-client >/dev/null
+fi
 for tool in nginx wrk taskset python3; do
     command -v "$tool" >/dev/null || { echo "skipped, because $tool is not installed"; exit 0; }
 done
@@ -57,7 +61,7 @@ PY
 # Requests that a tool's output tells of.
 requests() {
     case $1 in
-        flowlane*) python3 -c 'import json,sys; c=json.load(open(sys.argv[1]))["total"]["counts"]; print(c["answered"])' "$2" ;;
+        flowlane*) python3 -c 'import json,sys; c=json.JSONDecoder().raw_decode(open(sys.argv[1]).read())[0]["total"]["counts"]; print(c["answered"])' "$2" ;;
         wrk) awk '/requests in/ {print $1}' "$2" ;;
         h2load) awk -F'[ ,]+' '/^requests:/ {print $8}' "$2" ;;
         oha) awk '/\[200\]/ {print $2}' "$2" ;;

@@ -284,7 +284,7 @@ impl<'a> Net<'a> {
             (end.id, end.key, end.written)
         };
         let bytes: Vec<u8> = (from..from + len as u64).map(|n| byte(host, key, n)).collect();
-        let result = self.on(host, |tcp, cx| tcp.send_with(cx, id, &bytes, len % 7 == 0));
+        let result = self.on(host, |tcp, cx| tcp.send_with(cx, id, &bytes, len.is_multiple_of(7)));
         let end = &mut self.hosts[host].ends[at];
         match result {
             Ok(n) => end.written += n as u64,
