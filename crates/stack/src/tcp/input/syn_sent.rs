@@ -1,5 +1,7 @@
 //! A segment in SYN-SENT (RFC 9293 §3.10.7.3).
 
+use core::time::Duration;
+
 use super::super::connection::{Connection, Flags, State};
 use super::super::lane::{Core, ReplyMeta};
 use super::super::segment::Segment;
@@ -10,6 +12,9 @@ use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions};
 
+/// From a reset that answers the acknowledgement of an earlier connection to the next SYN: time for it to arrive.
+const AFTER_RESET: Duration = Duration::from_millis(2);
+
 impl Connection {
     pub(super) fn input_syn_sent(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // First: the ACK bit. Only our SYN can have been acknowledged.
@@ -18,6 +23,11 @@ impl Connection {
             core.stats.acks_for_unsent += 1;
             if !seg.is(TcpFlags::RST) {
                 refuse(core, cx, &self.tuple, seg, self.reply_meta());
+                // The reset ends what the peer remembers of an earlier connection, so our SYN may come again soon; once,
+                // since nobody knows who says so.
+                if self.backoff == 0 {
+                    self.rtx_at = self.rtx_at.min(cx.now + AFTER_RESET);
+                }
             }
             return Err(Stop::Drop(DropReason::BadSynAck));
         }

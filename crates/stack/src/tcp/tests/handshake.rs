@@ -83,8 +83,13 @@ fn an_old_connection_answers_our_syn() {
     recv!(s, 0, "S 0:0(0)");
     send!(s, 5, ". 300:300(0) ack 100");
     recv!(s, 5, "R 100:100(0)");
-    send!(s, 10, "S. 0:0(0) ack 1 <mss 1000>");
-    recv!(s, 10, ". 1:1(0) ack 1");
+    // The peer has forgotten now: the SYN comes again without its second of waiting, but once only.
+    recv!(s, 7, "S 0:0(0)");
+    send!(s, 8, ". 300:300(0) ack 100");
+    recv!(s, 8, "R 100:100(0)");
+    s.quiet(1500);
+    send!(s, 1510, "S. 0:0(0) ack 1 <mss 1000>");
+    recv!(s, 1510, ". 1:1(0) ack 1");
 }
 
 /// RFC 6298 §2.1, §5.5: one second, doubling; gives up after the configured number.
