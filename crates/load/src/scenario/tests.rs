@@ -1,3 +1,5 @@
+//! Scenario files: what is understood, and mistakes with their place.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tunnels as they are configured: lookup, levels, mistakes.
+
 use super::*;
 use crate::route::Route;
 

@@ -2,10 +2,10 @@
 
 use super::flows::Flows;
 use super::plan::{self, Plan};
-use super::{Event, Service};
+use super::{Event, Service, tcp};
 use crate::units;
 use anyhow::{Context, bail};
-use flowlane::{Host, TcpListener};
+use flowlane::Host;
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::{Alpn, Identity, ServerTls};
@@ -172,18 +172,7 @@ impl Http {
             let (listen, server) = (listen.clone(), server.clone());
             async move {
                 let options = Server::listen_options();
-                let listener = match &listen {
-                    None => TcpListener::bind(bind, port, options).map(Some),
-                    Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
-                };
-                let listener = match listener {
-                    Ok(listener) => listener,
-                    Err(e) => {
-                        let _ = events.send(Event::Failed(e));
-                        return;
-                    }
-                };
-                let _ = events.send(Event::Ready);
+                let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
                 drop(events);
                 let Some(listener) = listener else { return };
                 // Ends when the runtime does.

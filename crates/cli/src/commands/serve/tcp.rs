@@ -3,8 +3,9 @@
 use super::flows::Flows;
 use super::plan::Plan;
 use super::{Event, Service};
-use flowlane::{Host, ListenOptions, SocketError, TcpListener};
+use flowlane::{Bucket, Host, ListenOptions, SocketError, TcpListener};
 use flowlane_load::tcp::service;
+use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 
 /// The host that serves.
@@ -14,18 +15,7 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
         let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {
             let options = ListenOptions::default();
-            let listener = match &listen {
-                None => TcpListener::bind(bind, port, options).map(Some),
-                Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
-            };
-            let listener = match listener {
-                Ok(listener) => listener,
-                Err(e) => {
-                    let _ = events.send(Event::Failed(e));
-                    return;
-                }
-            };
-            let _ = events.send(Event::Ready);
+            let listener = open(listen.as_deref(), bind, port, options, &events);
             drop(events);
             if let Some(listener) = listener {
                 // Ends when the runtime does.
@@ -51,6 +41,30 @@ async fn lane(listener: TcpListener, service: Service, flows: Option<Flows>) -> 
         };
         if flowlane::spawn(serve).is_err() {
             return Ok(());
+        }
+    }
+}
+
+/// The listener of this lane, if it is to have one; says how that went.
+pub(super) fn open(
+    buckets: Option<&[Bucket]>,
+    bind: Option<IpAddr>,
+    port: u16,
+    options: ListenOptions,
+    events: &Sender<Event>,
+) -> Option<TcpListener> {
+    let listener = match buckets {
+        None => TcpListener::bind(bind, port, options).map(Some),
+        Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
+    };
+    match listener {
+        Ok(listener) => {
+            let _ = events.send(Event::Ready);
+            listener
+        }
+        Err(e) => {
+            let _ = events.send(Event::Failed(e));
+            None
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Heads of messages: what is read, and each fault by its name.
+
 use super::*;
 
 fn ask(text: &str) -> Result<Request<'_>, Fault> {

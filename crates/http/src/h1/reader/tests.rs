@@ -1,3 +1,5 @@
+//! Whole messages in any cutting of their bytes.
+
 use super::*;
 use crate::h1::{RequestReader, ResponseReader};
 

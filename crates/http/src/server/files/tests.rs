@@ -1,3 +1,5 @@
+//! Files beneath a directory, and nothing outside it.
+
 use super::*;
 use std::collections::HashMap;
 use std::fs;
