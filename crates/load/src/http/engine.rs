@@ -43,7 +43,7 @@ const NEAR: u64 = 30_000;
 const NOBODY: u64 = 3_000_000_000;
 /// How long a generator that is behind goes on after the end of the schedule.
 const GRACE: u64 = 1_000_000_000;
-/// Wait for answers after somebody asked for the end.
+/// Wait for answers after somebody asked for the end, and for handshakes that were under way at the end.
 const HURRY: u64 = 300_000_000;
 
 /// Where a run stands in this lane.
@@ -55,8 +55,8 @@ pub(super) enum Stage {
     Line,
     /// Requests are sent, until this moment.
     Run(u64),
-    /// Answers are waited for, until this moment.
-    Drain(u64),
+    /// Answers are waited for, until this moment; handshakes until the other.
+    Drain(u64, u64),
     /// Over.
     Done,
 }
@@ -161,7 +161,7 @@ impl Engine {
             Stage::Connect => self.connect(),
             Stage::Line => self.line(),
             Stage::Run(end) => self.run(end),
-            Stage::Drain(limit) => self.drain(limit),
+            Stage::Drain(limit, handshakes) => self.drain(limit, handshakes),
             Stage::Done => return u64::MAX,
         };
         let timer = self.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
@@ -436,13 +436,15 @@ impl Engine {
         if self.common.stopped() {
             waiting = waiting.min(HURRY);
         }
-        self.stage = Stage::Drain(now + waiting);
-        self.drain(now + waiting)
+        let (limit, handshakes) = (now + waiting, now + waiting.min(HURRY));
+        self.stage = Stage::Drain(limit, handshakes);
+        self.drain(limit, handshakes)
     }
 
-    /// Waits for what is on its way.
-    fn drain(&mut self, limit: u64) -> u64 {
+    /// Waits for what is on its way: answers, and connections that the server may already count as made.
+    fn drain(&mut self, limit: u64, handshakes: u64) -> u64 {
         let mut busy = self.conns.iter().any(Conn::busy);
+        busy |= self.now < handshakes && self.pools.iter().any(PoolState::shakes_hands);
         for shared in self.pools.iter().filter_map(|p| p.h2.as_ref()) {
             busy |= !shared.is_done(&self.bell);
         }

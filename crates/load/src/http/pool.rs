@@ -164,6 +164,11 @@ impl PoolState {
         u64::from(self.opening) + (self.idle.len() as u64) < self.requests_left && self.connections_left > 0
     }
 
+    /// Whether connections are being made that are to stand.
+    pub(super) fn shakes_hands(&self) -> bool {
+        self.opening > 0 && self.plan.pool.behaviour == Behaviour::Normal
+    }
+
     /// Connections that stand or are being made.
     pub(super) fn active(&self) -> u32 {
         self.count - self.vacant.len() as u32
