@@ -10,7 +10,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// One packet, the last that fits one, the first in two, several, and nearly the longest there is.
 const SIZES: [usize; 8] = [1, 1400, 1472, 1473, 3000, 9000, 60_000, 65_000];
 

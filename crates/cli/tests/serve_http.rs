@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn refused(more: &str) -> String {
     let usual = "serve http --link tap:flnone0 --addr 10.11.2.1/24 --no-pin ";

@@ -10,7 +10,7 @@ use flowlane::{
 use flowlane_http::server::{Counts, Options, Server};
 
 pub(crate) const SERVER: &str = "10.0.0.1:80";
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LANES: usize = 4;
 
 /// Runs `body` in a lane of a host beside the server; its result, and what the server counted.

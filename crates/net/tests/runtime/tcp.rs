@@ -12,7 +12,7 @@ use flowlane::{
 };
 use flowlane_stack::tcp::DropReason;
 
-use crate::traffic::{CLIENT, PATIENCE, SERVER, rss};
+use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, SERVER, rss};
 
 const BUCKETS: usize = 4;
 
@@ -318,7 +318,7 @@ fn a_thousand_moves_of_lanes_full_of_connections() {
     let mut random = 0x1234_5678_9abc_def1u64;
     let begin = Instant::now();
     for moves in 0..1000 {
-        assert!(begin.elapsed() < PATIENCE, "{moves} moves\n{:#?}", handle.report());
+        assert!(begin.elapsed() < PATIENCE_FOR_MOVES, "{moves} moves\n{:#?}", handle.report());
         assert!(told.try_recv().is_err(), "nobody stops before the last move");
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let host = if random >> 63 == 0 { SERVER } else { CLIENT };

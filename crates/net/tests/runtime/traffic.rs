@@ -11,7 +11,10 @@ use flowlane::{
 };
 
 /// No test waits longer than this for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// A move waits for two threads to be given a processor, which takes 10 ms where they are alone and 150 where a dozen
+/// others want it.
+pub(crate) const PATIENCE_FOR_MOVES: Duration = Duration::from_secs(600);
 
 pub(crate) const SERVER: usize = 0;
 pub(crate) const CLIENT: usize = 1;
@@ -122,22 +125,26 @@ impl Net {
     /// Waits until every client lane is done; the flows of all.
     pub(crate) fn finish(&self) -> Flows {
         let mut all = Flows::new();
-        for _ in 0..self.lanes {
-            match self.results.recv_timeout(PATIENCE) {
-                Ok(flows) => all.extend(flows),
-                Err(e) => panic!("a client lane did not finish: {e}\n{:#?}", self.runtime.handle().report()),
-            }
-        }
+        self.wait(&mut all, 0);
         all
     }
 
-    /// Whether every client lane has reported, without waiting.
-    pub(crate) fn finished(&self, into: &mut Flows, reported: &mut usize) -> bool {
+    /// Waits for the client lanes that are not among the `reported` ones.
+    pub(crate) fn wait(&self, into: &mut Flows, reported: usize) {
+        for _ in reported..self.lanes {
+            match self.results.recv_timeout(PATIENCE) {
+                Ok(flows) => into.extend(flows),
+                Err(e) => panic!("a client lane did not finish: {e}\n{:#?}", self.runtime.handle().report()),
+            }
+        }
+    }
+
+    /// Takes what client lanes have reported, without waiting.
+    pub(crate) fn collect(&self, into: &mut Flows, reported: &mut usize) {
         while let Ok(flows) = self.results.try_recv() {
             into.extend(flows);
             *reported += 1;
         }
-        *reported == self.lanes
     }
 }
 

@@ -9,7 +9,7 @@ use flowlane::{
     BucketMap, Builder, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, Toeplitz,
 };
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const SERVER: usize = 0;
 pub(crate) const CLIENT: usize = 1;
 /// Lanes of either host.
