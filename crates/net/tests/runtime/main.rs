@@ -5,6 +5,8 @@ mod basics;
 mod http;
 mod moving;
 mod quirks;
+#[path = "../common/streams.rs"]
+mod streams;
 mod tcp;
 mod tls;
 mod traffic;

@@ -12,41 +12,13 @@ use flowlane::{
 };
 use flowlane_stack::tcp::DropReason;
 
+use crate::streams::{echo, stream_of, there_and_back};
 use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, SERVER, rss};
 
 const BUCKETS: usize = 4;
 
-/// A stream of bytes that anyone can tell apart from any other order of them.
-struct Bytes(u64);
-
-impl Bytes {
-    fn fill(&mut self, into: &mut [u8]) {
-        for b in into {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *b = (self.0 >> 56) as u8;
-        }
-    }
-}
-
 fn on(address: &str) -> Interface {
     Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
-}
-
-/// Echoes on port 7 until the peer is done.
-async fn echo() {
-    let listener = TcpListener::on_port(7).unwrap();
-    while let Ok(stream) = listener.accept().await {
-        spawn(async move {
-            let mut buffer = vec![0; 1 << 14];
-            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-                if stream.write_all(&buffer[..n]).await.is_err() {
-                    return;
-                }
-            }
-            let _ = stream.shutdown(Shutdown::Write);
-        })
-        .unwrap();
-    }
 }
 
 /// Two hosts on a wire; `client` runs in every lane of the second, and what it returns comes out of the channel.
@@ -56,7 +28,7 @@ where
     R: Future<Output = Result<u64, String>> + Send + 'static,
 {
     let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(32_768);
-    let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), echo);
+    let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), || echo(server()));
     assert_eq!(builder.host(server.interface(on("10.0.0.1/24"))), SERVER);
     let (say, said) = mpsc::channel();
     let client = Host::new("client", rss(Key::symmetric(), BUCKETS, 2, UdpFields::Two), move || {
@@ -74,41 +46,6 @@ where
 
 fn server() -> std::net::SocketAddr {
     "10.0.0.1:7".parse().unwrap()
-}
-
-/// Sends `total` bytes, reads them back, and compares; how many came.
-async fn there_and_back(total: usize) -> Result<u64, String> {
-    stream_of(u64::from(current().unwrap().bucket.0) + 1, total).await
-}
-
-/// As [`there_and_back`], with bytes of its own for each seed.
-async fn stream_of(seed: u64, total: usize) -> Result<u64, String> {
-    let stream = TcpStream::connect(server()).await.map_err(|e| format!("connect: {e}"))?;
-    let (reader, writer) = stream.into_split();
-    spawn(async move {
-        let (mut bytes, mut chunk, mut left) = (Bytes(seed), vec![0; 50_000], total);
-        while left > 0 {
-            let n = left.min(chunk.len());
-            bytes.fill(&mut chunk[..n]);
-            if writer.as_ref().write_all(&chunk[..n]).await.is_err() {
-                return;
-            }
-            left -= n;
-        }
-    })
-    .unwrap();
-    let (mut bytes, mut got, mut want, mut count) = (Bytes(seed), vec![0; 1 << 16], vec![0; 1 << 16], 0);
-    loop {
-        let n = reader.as_ref().read(&mut got).await.map_err(|e| format!("after {count} bytes: {e}"))?;
-        if n == 0 {
-            return Ok(count);
-        }
-        bytes.fill(&mut want[..n]);
-        if got[..n] != want[..n] {
-            return Err(format!("wrong bytes after {count}"));
-        }
-        count += n as u64;
-    }
 }
 
 fn finish(runtime: &Runtime, said: &mpsc::Receiver<Result<u64, String>>, each: u64) {
@@ -139,7 +76,7 @@ fn ten_megabytes_there_and_back_in_every_lane() {
         const EACH: usize = 10_000_000;
         let pair = PairConfig { checksum_offload, segmentation_offload, ..PairConfig::default() };
         let begin = Instant::now();
-        let (runtime, said) = start(pair, false, || there_and_back(EACH));
+        let (runtime, said) = start(pair, false, || there_and_back(server(), EACH));
         finish(&runtime, &said, EACH as u64);
         let seconds = begin.elapsed().as_secs_f64();
         println!("{:.2} Gbit/s each way", (8 * BUCKETS * EACH) as f64 / seconds / 1e9);
@@ -177,7 +114,7 @@ fn large_packets_over_a_bad_wire() {
             quirks,
             ..PairConfig::default()
         };
-        let (runtime, said) = start(pair, false, || there_and_back(EACH));
+        let (runtime, said) = start(pair, false, || there_and_back(server(), EACH));
         finish(&runtime, &said, EACH as u64);
         let report = runtime.stop();
         let hit: u64 = report.queues(CLIENT).filter_map(|q| q.quirks).map(|q| q.get(quirk)).sum();
@@ -259,7 +196,7 @@ fn every_byte_once_and_in_order_over_a_bad_wire() {
     {
         for swap in [false, true] {
             let pair = PairConfig { quirks: Quirks::new(5).with(quirk, 50), ..PairConfig::default() };
-            let (runtime, said) = start(pair, swap, || there_and_back(EACH));
+            let (runtime, said) = start(pair, swap, || there_and_back(server(), EACH));
             finish(&runtime, &said, EACH as u64);
             let report = runtime.stop();
             let hit: u64 = report
@@ -301,7 +238,7 @@ fn a_thousand_moves_of_lanes_full_of_connections() {
                     let (mut seed, mut total) = (u64::from(current().unwrap().bucket.0) << 32 | n << 16, 0);
                     while !enough.load(Ordering::Relaxed) {
                         seed += 1;
-                        match stream_of(seed, EACH).await {
+                        match stream_of(server(), seed, EACH).await {
                             Ok(n) if n == EACH as u64 => total += 1,
                             Ok(n) => return tell.send(Err(format!("{n} of {EACH} bytes"))),
                             Err(e) => return tell.send(Err(e)),
@@ -375,7 +312,7 @@ fn what_cannot_be_reached_says_so() {
 #[test]
 fn what_nobody_reads_does_not_take_all_frames() {
     let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(1024);
-    let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), || async {
+    let host = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), || async {
         let silent = TcpListener::on_port(9).unwrap();
         spawn(async move {
             let mut kept = Vec::new();
@@ -384,9 +321,9 @@ fn what_nobody_reads_does_not_take_all_frames() {
             }
         })
         .unwrap();
-        echo().await;
+        echo(server()).await;
     });
-    assert_eq!(builder.host(server.interface(on("10.0.0.1/24"))), SERVER);
+    assert_eq!(builder.host(host.interface(on("10.0.0.1/24"))), SERVER);
     let (say, said) = mpsc::channel();
     let client = Host::new("client", rss(Key::symmetric(), BUCKETS, 2, UdpFields::Two), move || {
         let say = say.clone();
@@ -400,7 +337,7 @@ fn what_nobody_reads_does_not_take_all_frames() {
                 }
                 kept.push(stream);
             }
-            let _ = say.send(there_and_back(100_000).await);
+            let _ = say.send(there_and_back(server(), 100_000).await);
             drop(kept);
         }
     });

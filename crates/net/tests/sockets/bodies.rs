@@ -14,24 +14,8 @@ use flowlane::{
 
 use tokio::io::AsyncWrite;
 
-use crate::kit::{Bytes, CLIENT, LANES, Over, PATIENCE, SERVER, finish, start};
-
-/// Echoes until the peer is done, then says so.
-pub(crate) async fn echo(at: SocketAddr) {
-    let listener = TcpListener::bind(Some(at.ip()), at.port(), ListenOptions::default()).unwrap();
-    while let Ok(stream) = listener.accept().await {
-        spawn(async move {
-            let mut buffer = vec![0; 1 << 16];
-            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-                if stream.write_all(&buffer[..n]).await.is_err() {
-                    return;
-                }
-            }
-            let _ = stream.shutdown(Shutdown::Write);
-        })
-        .unwrap();
-    }
-}
+use crate::kit::{CLIENT, LANES, Over, PATIENCE, SERVER, finish, start};
+use crate::streams::{echo, there_and_back};
 
 /// Sends, ends its own direction, and reads until the server ends the other.
 pub(crate) async fn one_echo(server: SocketAddr, payload: &[u8]) -> Result<(), String> {
@@ -44,37 +28,6 @@ pub(crate) async fn one_echo(server: SocketAddr, payload: &[u8]) -> Result<(), S
         got.extend_from_slice(&buffer[..n]);
     }
     if got == payload { Ok(()) } else { Err(format!("{} bytes of {}", got.len(), payload.len())) }
-}
-
-/// Sends `total` bytes, reads them back, and compares; how many came.
-pub(crate) async fn there_and_back(server: SocketAddr, total: usize) -> Result<u64, String> {
-    let seed = u64::from(current().unwrap().bucket.0) + 1;
-    let stream = TcpStream::connect(server).await.map_err(|e| format!("connect: {e}"))?;
-    let (reader, writer) = stream.into_split();
-    spawn(async move {
-        let (mut bytes, mut chunk, mut left) = (Bytes(seed), vec![0; 50_000], total);
-        while left > 0 {
-            let n = left.min(chunk.len());
-            bytes.fill(&mut chunk[..n]);
-            if writer.as_ref().write_all(&chunk[..n]).await.is_err() {
-                return;
-            }
-            left -= n;
-        }
-    })
-    .unwrap();
-    let (mut bytes, mut got, mut want, mut count) = (Bytes(seed), vec![0; 1 << 16], vec![0; 1 << 16], 0);
-    loop {
-        let n = reader.as_ref().read(&mut got).await.map_err(|e| format!("after {count} bytes: {e}"))?;
-        if n == 0 {
-            return Ok(count);
-        }
-        bytes.fill(&mut want[..n]);
-        if got[..n] != want[..n] {
-            return Err(format!("wrong bytes after {count}"));
-        }
-        count += n as u64;
-    }
 }
 
 /// Waits for the hosts to have no connection left.

@@ -11,8 +11,9 @@ use flowlane::{
 };
 use flowlane_sys::kernel::socket;
 
-use crate::bodies::{echo, one_echo, there_and_back, wait_until_closed};
+use crate::bodies::{one_echo, wait_until_closed};
 use crate::kit::{CLIENT, LANES, Over, PATIENCE, SERVER, finish, rss, start};
+use crate::streams::{echo, there_and_back};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -126,15 +126,3 @@ pub(crate) fn finish(runtime: &Runtime, said: &Said, each: u64) {
         }
     }
 }
-
-/// A stream of bytes that anyone can tell apart from any other order of them.
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl Bytes {
-    pub(crate) fn fill(&mut self, into: &mut [u8]) {
-        for b in into {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *b = (self.0 >> 56) as u8;
-        }
-    }
-}

@@ -6,3 +6,5 @@ mod bodies;
 mod datagrams;
 mod kernel;
 mod kit;
+#[path = "../common/streams.rs"]
+mod streams;
