@@ -21,10 +21,12 @@ use flowlane_stack::{Class, InterfaceConfig, Lane, LaneConfig};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 
 use super::Common;
+use super::kernel_fragments::KernelFragments;
 use super::table::Report;
 
 const BATCH: usize = 256;
 const PAYLOAD: usize = 64;
+const UNIT: &str = "million fragments a second";
 const PENDING: [u32; 2] = [10, 100_000];
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -34,24 +36,19 @@ pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
     let config = MemoryConfig { frames_per_home: 110_000, lock: false, ..Default::default() };
     let pool = FrameMemory::new(&config)?.attach(0)?;
     for v6 in [false, true] {
-        let mut few = Vec::new();
-        for pending in PENDING {
-            let mut pile = Pile::new(&pool, v6, pending)?;
-            let rounds: Vec<f64> = (0..common.rounds)
-                .map(|_| pile.round(&pool, common.round()))
-                .collect::<anyhow::Result<_>>()?;
-            let rate: Vec<f64> = rounds.iter().map(|ns| 1e3 / ns).collect();
-            let name = format!("IPv{}, {pending} pending", if v6 { 6 } else { 4 });
-            let peer = if few.is_empty() { None } else { Some(("with 10", &few[..])) };
-            report.row(name, "million fragments a second", &rate, peer);
-            if few.is_empty() {
-                few = rate;
-            } else {
-                let each = pile.r.footprint() as f64 / f64::from(pending);
-                report.row("bookkeeping for each of them", "bytes a pending datagram", &[each], None);
-            }
+        let [mut few, mut many] = [Pile::new(&pool, v6, PENDING[0])?, Pile::new(&pool, v6, PENDING[1])?];
+        let mut rates: [Vec<f64>; 2] = Default::default();
+        for _ in 0..common.rounds {
+            rates[0].push(1e3 / few.round(&pool, common.round())?);
+            rates[1].push(1e3 / many.round(&pool, common.round())?);
         }
+        let name = |pending| format!("IPv{}, {pending} pending", if v6 { 6 } else { 4 });
+        report.row(name(PENDING[0]), UNIT, &rates[0], None);
+        report.row(name(PENDING[1]), UNIT, &rates[1], Some(("with 10", &rates[0])));
+        let each = many.r.footprint() as f64 / f64::from(PENDING[1]);
+        report.row("bookkeeping for each of them", "bytes a pending datagram", &[each], None);
     }
+    beside_the_kernel(common, &pool, &mut report)?;
     through_a_lane(common, &pool, &mut report)?;
     report.note("a fragment is timed from its parsed header to the finished chain; a lane's packets from Ethernet to the socket");
     report.note("a flood fragment's cost is what a whole packet costs more when one comes before each");
@@ -141,6 +138,29 @@ fn header(frame: &mut Frame, v6: bool) {
     }
     // It was put there a moment ago.
     let _ = frame.trim_front(len);
+}
+
+/// The same datagrams through the kernel, taking turns with ours.
+fn beside_the_kernel(common: &Common, pool: &Pool, report: &mut Report) -> anyhow::Result<()> {
+    let Some(mut kernel) = KernelFragments::open(2 * PAYLOAD)? else {
+        report.note("the kernel was not measured: a raw socket takes CAP_NET_RAW");
+        return Ok(());
+    };
+    let mut pile = Pile::new(pool, false, PENDING[0])?;
+    let mut rows: [Vec<f64>; 3] = Default::default();
+    for _ in 0..common.rounds {
+        rows[0].push(1e3 / pile.round(pool, common.round())?);
+        rows[1].push(1e3 / kernel.round(2, common.round())?);
+        rows[2].push(1e3 / kernel.round(1, common.round())?);
+    }
+    let [ours, fragments, whole] = rows;
+    report.row("IPv4, 10 pending, in turn with the kernel", UNIT, &ours, Some(("the kernel", &fragments)));
+    report.row("the kernel, over loopback", UNIT, &fragments, None);
+    report.row("the kernel, datagrams in one packet", "million packets a second", &whole, None);
+    report.note(
+        "the kernel's figures hold a system call and loopback for every packet, and the receiver's read",
+    );
+    Ok(())
 }
 
 /// What a packet of the lane is.
