@@ -116,6 +116,8 @@ pub(crate) struct Worker {
     pub(crate) misdirected: Vec<Misdirected>,
     pub(crate) burst: Vec<Frame>,
     pub(crate) parcels: Vec<Parcel>,
+    /// More frames of a burst follow: lanes may hold segments until its end.
+    pub(crate) in_burst: bool,
     pub(crate) stopping: bool,
     /// Where there are sockets of the kernel.
     pub(crate) poller: Option<Poller>,
@@ -183,9 +185,11 @@ impl Worker {
             if n > 1 && self.hosts[host].crowded {
                 self.look_ahead(host, &mut burst);
             }
+            self.in_burst = n > 1;
             for frame in burst.drain(..) {
                 self.classify(host, link, queue, frame);
             }
+            self.end_burst();
             self.burst = burst;
         }
         busy
@@ -288,7 +292,11 @@ impl Worker {
         *counter += 1;
         self.netisr.stats.handled += 1;
         self.netisr.stats.dispatched += u64::from(aligned);
-        slot.lane.input(self.now, &self.frames, frame, class);
+        if self.in_burst {
+            slot.lane.input_in_burst(self.now, &self.frames, frame, class);
+        } else {
+            slot.lane.input(self.now, &self.frames, frame, class);
+        }
         if !slot.touched {
             slot.touched = true;
             self.touched.push(lane);
@@ -308,6 +316,7 @@ impl Worker {
             let mut parcels = std::mem::take(&mut self.parcels);
             self.netisr.receive(from, &mut parcels);
             busy |= !parcels.is_empty();
+            self.in_burst = parcels.len() > 1;
             for parcel in parcels.drain(..) {
                 match parcel {
                     Parcel::Frame { lane, class, frame } => self.deliver(lane, from, class, frame, false),
@@ -315,9 +324,22 @@ impl Worker {
                     Parcel::Marker { lane, from: marked } => self.marker(lane, marked),
                 }
             }
+            self.end_burst();
             self.parcels = parcels;
         }
         busy
+    }
+
+    /// A burst has been given in: what lanes held of it is handled.
+    #[inline]
+    fn end_burst(&mut self) {
+        if std::mem::take(&mut self.in_burst) {
+            for &lane in &self.touched {
+                if let Some(slot) = &mut self.lanes[lane as usize] {
+                    slot.lane.end_burst(self.now, &self.frames);
+                }
+            }
+        }
     }
 
     /// Messages: only those that are there now.
