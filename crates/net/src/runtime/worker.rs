@@ -31,6 +31,8 @@ use crate::stats::{Misdirected, SteeringStats};
 
 /// Frames taken from one queue in one turn.
 const BURST: usize = 64;
+/// Tasks that run in the turn in which they were begun.
+const FRESH: usize = 1024;
 /// Examples kept of frames on a wrong queue.
 const EXAMPLES: usize = 8;
 
@@ -392,12 +394,22 @@ impl Worker {
         }
     }
 
-    /// Runs each task that is ready now once.
+    /// Runs each task that is ready now once, and then those that they begin.
     pub(crate) fn run_tasks(&mut self) -> bool {
         let n = context::ready_len();
+        let (mut left, mut fresh) = (n, FRESH);
         let mut lent: Option<u32> = None;
-        for _ in 0..n {
-            let Some(ready) = context::pop_ready() else { break };
+        loop {
+            let ready = if left > 0 {
+                left -= 1;
+                context::pop_ready()
+            } else if fresh > 0 {
+                fresh -= 1;
+                context::pop_fresh()
+            } else {
+                None
+            };
+            let Some(ready) = ready else { break };
             let lane = ready.metadata().index;
             if lent != Some(lane) {
                 self.take_back(lent);
@@ -426,6 +438,7 @@ impl Worker {
             }
         }
         self.take_back(lent);
+        context::defer_fresh();
         n > 0
     }
 

@@ -4,6 +4,7 @@
 //! counts is the ratio to the peer. JSON holds every round.
 
 mod hash;
+mod idle;
 mod many;
 mod netisr;
 mod pool;
