@@ -106,13 +106,10 @@ impl Run {
 }
 
 impl Connection {
-    /// Whether a run may begin with `seg`.
+    /// Whether a run may begin with `seg`, which is plain data.
     #[inline]
     fn may_begin(&self, seg: &Segment) -> bool {
-        is_plain(seg)
-            && !seg.is(TcpFlags::PSH | TcpFlags::FIN)
-            && seg.len > 0
-            && seg.len < MAX_BYTES / 2
+        seg.len < MAX_BYTES / 2
             && seg.seq == self.rcv_nxt
             && seg.end() <= self.rcv_adv
             && matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
@@ -154,7 +151,9 @@ impl Tcp {
     /// The connection of a segment with which a run may begin.
     #[inline]
     fn run_for(&self, hash: u32, tuple: &Tuple, seg: &Segment) -> Option<ConnId> {
-        if !is_plain(seg) || seg.len == 0 || self.runs.runs.len() >= MAX_RUNS {
+        // Most segments that cannot begin one say so themselves, and need not be looked up twice.
+        let can = is_plain(seg) && !seg.is(TcpFlags::PSH | TcpFlags::FIN) && seg.len > 0;
+        if !can || self.runs.runs.len() >= MAX_RUNS {
             return None;
         }
         let slot = self.find_hashed(hash, tuple)?;
