@@ -27,6 +27,8 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
     static WORKER: Cell<Option<(u32, usize)>> = const { Cell::new(None) };
     static READY: RefCell<VecDeque<Ready>> = const { RefCell::new(VecDeque::new()) };
+    /// Tasks begun in this turn, which have not run yet.
+    static FRESH: RefCell<VecDeque<Ready>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// The lane is not the one whose task is running here.
@@ -110,6 +112,27 @@ pub(crate) fn with_current<R>(f: impl FnOnce(&mut LaneSlot, Time, &Arc<Shared>) 
 #[inline]
 pub(crate) fn push_ready(ready: Ready) {
     READY.with_borrow_mut(|queue| queue.push_back(ready));
+}
+
+/// Puts a task that was begun by one which is running now where it runs in the same turn.
+#[inline]
+pub(crate) fn push_fresh(ready: Ready) {
+    FRESH.with_borrow_mut(|queue| queue.push_back(ready));
+}
+
+/// The next task begun in this turn.
+#[inline]
+pub(crate) fn pop_fresh() -> Option<Ready> {
+    FRESH.with_borrow_mut(VecDeque::pop_front)
+}
+
+/// Puts tasks begun in this turn that did not get to run behind those of the next.
+pub(crate) fn defer_fresh() {
+    FRESH.with_borrow_mut(|fresh| {
+        if !fresh.is_empty() {
+            READY.with_borrow_mut(|queue| queue.append(fresh));
+        }
+    });
 }
 
 /// The next task of this thread.

@@ -79,7 +79,10 @@ where
     F::Output: Send + 'static,
 {
     let (id, shared) = context::with_current(|lane, _, shared| (lane.id, shared.clone()))?;
-    Ok(spawn_in(id, shared, future))
+    let (ready, handle) = task_in(id, shared, future);
+    // It runs in this turn, so that what it has to say goes out with what this turn sends.
+    context::push_fresh(ready);
+    Ok(handle)
 }
 
 /// Starts a task in a lane.
@@ -88,11 +91,21 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    let (ready, handle) = task_in(id, shared, future);
+    ready.schedule();
+    handle
+}
+
+/// Makes a task that has still to be put where it will run.
+fn task_in<F>(id: LaneId, shared: Arc<Shared>, future: F) -> (Ready, JoinHandle<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     let schedule = move |ready: Ready| schedule(&shared, ready);
     // The future itself, in no wrapper: one that awaits it would hold it twice.
     let (ready, task) = Builder::new().metadata(id).spawn(|_| future, schedule);
-    ready.schedule();
-    JoinHandle { task: Some(task.fallible()) }
+    (ready, JoinHandle { task: Some(task.fallible()) })
 }
 
 /// Puts a task where its worker will find it.

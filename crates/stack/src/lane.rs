@@ -103,6 +103,8 @@ pub struct Lane {
     redirects: VecDeque<Redirect>,
     /// TCP is asked next, before what stands in IP's output queue.
     tcp_turn: bool,
+    /// What comes in now is part of a burst.
+    in_burst: bool,
     /// Who waits for room in the output queue.
     pub(crate) senders: Vec<Waker>,
     /// Which local ports' answers come here; made when first asked.
@@ -134,6 +136,7 @@ impl Lane {
             offload: offload.unwrap_or_default(),
             redirects: VecDeque::new(),
             tcp_turn: false,
+            in_burst: false,
             senders: Vec::new(),
             home: None,
         }
@@ -197,6 +200,22 @@ impl Lane {
         }
     }
 
+    /// As [`Lane::input`], for a frame of a burst whose end [`Lane::end_burst`] will tell: until then TCP may hold segments, to
+    /// join those of one flow. In between the lane is to be given frames only.
+    #[inline]
+    pub fn input_in_burst(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
+        self.in_burst = true;
+        self.input(now, frames, frame, class);
+        self.in_burst = false;
+    }
+
+    /// Handles what was held of a burst. Without effect, and cheap, if nothing was.
+    #[inline]
+    pub fn end_burst(&mut self, now: Time, frames: &Pool) {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        self.tcp.end_burst(&mut cx);
+    }
+
     /// A packet put together from its fragments: now its ports can be seen and it goes to the lane of its flow.
     fn whole(&mut self, now: Time, frames: &Pool, mut packet: Frame) {
         let (bucket, _) = steer_ip(&self.rss, &mut packet);
@@ -235,7 +254,11 @@ impl Lane {
         } else {
             // IP lets nothing else through.
             let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
-            self.tcp.input(&mut cx, packet);
+            if self.in_burst {
+                self.tcp.input_in_burst(&mut cx, packet);
+            } else {
+                self.tcp.input(&mut cx, packet);
+            }
         }
     }
 

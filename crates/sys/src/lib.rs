@@ -8,7 +8,8 @@
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
 //! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
-//! * [`toeplitz`]: vector forms of the RSS hash; [`prefetch`]: memory asked for before it is needed.
+//! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
+//! * [`prefetch`]: memory asked for before it is needed.
 //!
 //! For conformance tests: `packetdrill`, a table of C functions in front of a stack (feature `packetdrill`).
 //!
@@ -20,6 +21,7 @@
 
 pub mod affinity;
 pub mod bpf;
+pub mod checksum;
 pub mod doorbell;
 pub mod error;
 pub mod frame;

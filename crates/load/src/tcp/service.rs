@@ -1,7 +1,9 @@
 //! The far sides that load needs, for one connection each: an echo, a sink and a source.
 //!
-//! A connection holds a buffer only while there is something to read or write: idle connections are many.
+//! All connections of a thread read into one buffer, and hold none of their own but for what the peer has no room for: idle
+//! connections are many, and short ones not worth an allocation.
 
+use std::cell::RefCell;
 use std::net::Shutdown;
 
 use flowlane::{SocketError, TcpStream};
@@ -10,6 +12,11 @@ use super::pattern;
 
 /// Bytes read at once.
 const BUFFER: usize = 1 << 16;
+
+thread_local! {
+    /// Where bytes are read to, between two waits.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
+}
 
 /// Sends every byte back, and ends when the peer does.
 ///
@@ -30,16 +37,23 @@ pub async fn discard(stream: &TcpStream) -> Result<(), SocketError> {
 async fn each(stream: &TcpStream, back: bool) -> Result<(), SocketError> {
     loop {
         stream.readable().await?;
-        let mut buffer = vec![0; BUFFER];
-        while let Some(n) = stream.try_read(&mut buffer)? {
+        // What finds no room at once waits in a buffer of its own.
+        while let Some((n, rest)) = SCRATCH.with_borrow_mut(|scratch| pass(stream, scratch, back))? {
             if n == 0 {
                 return stream.shutdown(Shutdown::Write);
             }
-            if back {
-                stream.write_all(&buffer[..n]).await?;
+            if !rest.is_empty() {
+                stream.write_all(&rest).await?;
             }
         }
     }
+}
+
+/// Reads once and writes back what there is room for: how much was read, and what is still to be written.
+fn pass(stream: &TcpStream, scratch: &mut [u8], back: bool) -> Result<Option<(usize, Vec<u8>)>, SocketError> {
+    let Some(n) = stream.try_read(scratch)? else { return Ok(None) };
+    let written = if back && n > 0 { stream.try_write(&scratch[..n])?.unwrap_or(0) } else { n };
+    Ok(Some((n, scratch[written..n].to_vec())))
 }
 
 /// Writes the [`pattern`] in pieces of `size` bytes, `total` bytes in all or for ever, ends the stream, and waits for

@@ -554,6 +554,7 @@ fn work(
         misdirected: Vec::new(),
         burst: Vec::with_capacity(256),
         parcels: Vec::with_capacity(256),
+        in_burst: false,
         stopping: false,
         idle_turn: true,
         poller: plan.poller,

@@ -31,6 +31,8 @@ use crate::stats::{Misdirected, SteeringStats};
 
 /// Frames taken from one queue in one turn.
 const BURST: usize = 64;
+/// Tasks that run in the turn in which they were begun.
+const FRESH: usize = 1024;
 /// Examples kept of frames on a wrong queue.
 const EXAMPLES: usize = 8;
 
@@ -116,6 +118,8 @@ pub(crate) struct Worker {
     pub(crate) misdirected: Vec<Misdirected>,
     pub(crate) burst: Vec<Frame>,
     pub(crate) parcels: Vec<Parcel>,
+    /// More frames of a burst follow: lanes may hold segments until its end.
+    pub(crate) in_burst: bool,
     pub(crate) stopping: bool,
     /// Where there are sockets of the kernel.
     pub(crate) poller: Option<Poller>,
@@ -183,9 +187,11 @@ impl Worker {
             if n > 1 && self.hosts[host].crowded {
                 self.look_ahead(host, &mut burst);
             }
+            self.in_burst = n > 1;
             for frame in burst.drain(..) {
                 self.classify(host, link, queue, frame);
             }
+            self.end_burst();
             self.burst = burst;
         }
         busy
@@ -288,7 +294,11 @@ impl Worker {
         *counter += 1;
         self.netisr.stats.handled += 1;
         self.netisr.stats.dispatched += u64::from(aligned);
-        slot.lane.input(self.now, &self.frames, frame, class);
+        if self.in_burst {
+            slot.lane.input_in_burst(self.now, &self.frames, frame, class);
+        } else {
+            slot.lane.input(self.now, &self.frames, frame, class);
+        }
         if !slot.touched {
             slot.touched = true;
             self.touched.push(lane);
@@ -308,6 +318,7 @@ impl Worker {
             let mut parcels = std::mem::take(&mut self.parcels);
             self.netisr.receive(from, &mut parcels);
             busy |= !parcels.is_empty();
+            self.in_burst = parcels.len() > 1;
             for parcel in parcels.drain(..) {
                 match parcel {
                     Parcel::Frame { lane, class, frame } => self.deliver(lane, from, class, frame, false),
@@ -315,9 +326,22 @@ impl Worker {
                     Parcel::Marker { lane, from: marked } => self.marker(lane, marked),
                 }
             }
+            self.end_burst();
             self.parcels = parcels;
         }
         busy
+    }
+
+    /// A burst has been given in: what lanes held of it is handled.
+    #[inline]
+    fn end_burst(&mut self) {
+        if std::mem::take(&mut self.in_burst) {
+            for &lane in &self.touched {
+                if let Some(slot) = &mut self.lanes[lane as usize] {
+                    slot.lane.end_burst(self.now, &self.frames);
+                }
+            }
+        }
     }
 
     /// Messages: only those that are there now.
@@ -370,12 +394,22 @@ impl Worker {
         }
     }
 
-    /// Runs each task that is ready now once.
+    /// Runs each task that is ready now once, and then those that they begin.
     pub(crate) fn run_tasks(&mut self) -> bool {
         let n = context::ready_len();
+        let (mut left, mut fresh) = (n, FRESH);
         let mut lent: Option<u32> = None;
-        for _ in 0..n {
-            let Some(ready) = context::pop_ready() else { break };
+        loop {
+            let ready = if left > 0 {
+                left -= 1;
+                context::pop_ready()
+            } else if fresh > 0 {
+                fresh -= 1;
+                context::pop_fresh()
+            } else {
+                None
+            };
+            let Some(ready) = ready else { break };
             let lane = ready.metadata().index;
             if lent != Some(lane) {
                 self.take_back(lent);
@@ -404,6 +438,7 @@ impl Worker {
             }
         }
         self.take_back(lent);
+        context::defer_fresh();
         n > 0
     }
 

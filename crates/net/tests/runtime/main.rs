@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
 mod basics;
+mod crowd;
 mod http;
 mod moving;
 mod quirks;

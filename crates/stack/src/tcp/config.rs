@@ -77,6 +77,9 @@ pub struct TcpConfig {
     pub min_rto: Duration,
     /// Greatest retransmission timeout (RFC 6298 §2.5: at least a minute).
     pub max_rto: Duration,
+    /// Join segments of one flow that follow one another in one burst before they are handled; each such run gets one
+    /// acknowledgement.
+    pub coalesce: bool,
     /// How long an acknowledgement may wait for company (RFC 9293 §3.8.6.3: below half a second).
     pub delayed_ack: Duration,
     /// SYNs sent again before a connection attempt is given up.
@@ -132,6 +135,7 @@ impl Default for TcpConfig {
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(120),
+            coalesce: true,
             delayed_ack: Duration::from_millis(40),
             syn_retries: 6,
             synack_retries: 5,

@@ -11,7 +11,7 @@ use super::tuple_table::Found;
 use core::net::SocketAddr;
 
 /// Connections from which on it pays: fewer stay in the caches by themselves.
-const CROWDED: usize = 4096;
+pub(super) const CROWDED: usize = 4096;
 
 /// A segment whose place in the table was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

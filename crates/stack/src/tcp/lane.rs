@@ -3,6 +3,7 @@
 use super::challenge::ChallengeBudget;
 use super::config::TcpConfig;
 use super::connection::{Connection, Flags, NEVER, State};
+use super::expect::CROWDED;
 use super::flight::Flight;
 use super::listen::Listeners;
 use super::recv_buffer::{Holds, Inflow};
@@ -157,6 +158,12 @@ impl Core {
                 c.timer = Some(self.wheel.arm(next, c.id.slot));
             }
             c.armed_at = next;
+        } else if next == NEVER && c.armed_at != NEVER && self.table.len() >= CROWDED {
+            // Among very many connections, an entry that fires for nothing finds its connection cold.
+            if let Some(id) = c.timer.take() {
+                self.wheel.cancel(id);
+            }
+            c.armed_at = NEVER;
         }
     }
 

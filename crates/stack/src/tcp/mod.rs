@@ -19,6 +19,7 @@
 mod api;
 mod challenge;
 mod close;
+mod coalesce;
 mod config;
 mod congestion;
 mod connection;
@@ -86,6 +87,8 @@ const TIMERS_AT_ONCE: usize = 16;
 pub struct Tcp {
     connections: Slab<Connection>,
     core: Core,
+    /// What is held of the burst that is being given in.
+    runs: coalesce::Runs,
     /// Answers to strangers were asked first the last time.
     replies_turn: bool,
 }
@@ -94,7 +97,12 @@ impl Tcp {
     /// An empty TCP. `secret` keys sequence numbers, cookies and tables; it must be unpredictable to others.
     #[must_use]
     pub fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
-        Self { connections: Slab::new(), core: Core::new(config, secret), replies_turn: false }
+        Self {
+            connections: Slab::new(),
+            core: Core::new(config, secret),
+            runs: coalesce::Runs::default(),
+            replies_turn: false,
+        }
     }
 
     /// Changes what it was told at start; what connections have agreed on stays.
@@ -102,18 +110,34 @@ impl Tcp {
         self.core.config = config;
     }
 
-    /// Takes a received packet.
+    /// Takes a received packet, behind all that was given in before.
     pub fn input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
+        self.end_burst(cx);
+        let Some((tuple, seg)) = self.parse(packet) else { return };
+        let hash = self.core.table.hash(&tuple);
+        self.segment_input(cx, hash, tuple, seg);
+    }
+
+    /// Reads and checks a packet, and counts it.
+    #[inline]
+    fn parse(&mut self, packet: IpInput) -> Option<(Tuple, Segment)> {
         self.core.stats.packets_received += 1;
-        let (tuple, seg) = match Segment::parse(packet) {
-            Ok(parsed) => parsed,
+        match Segment::parse(packet) {
+            Ok(parsed) => {
+                self.core.stats.merged_received += u64::from(parsed.1.merged - 1);
+                Some(parsed)
+            }
             Err(reason) => {
                 self.core.stats.drop(reason);
-                return;
+                None
             }
-        };
+        }
+    }
+
+    /// A segment whose tuple has this hash.
+    fn segment_input(&mut self, cx: &mut Cx<'_>, hash: u32, tuple: Tuple, seg: Segment) {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
-        let found = self.core.table.find(self.core.table.hash(&tuple), |found| match found {
+        let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => {
                 connections.prefetch(slot);
                 connections.get_slot(slot).is_some_and(|c| c.tuple == tuple)
@@ -268,6 +292,7 @@ impl Tcp {
 
     /// Takes an ICMP error about a segment of ours (RFC 5927). `false` if it is about no connection.
     pub fn icmp_error(&mut self, cx: &mut Cx<'_>, error: &IcmpError) -> bool {
+        self.end_burst(cx);
         let q = &error.quoted;
         let tuple = Tuple {
             local: error.local,
@@ -288,7 +313,11 @@ impl Tcp {
     }
 
     fn find(&self, tuple: &Tuple) -> Option<u32> {
-        let found = self.core.table.find(self.core.table.hash(tuple), |found| match found {
+        self.find_hashed(self.core.table.hash(tuple), tuple)
+    }
+
+    fn find_hashed(&self, hash: u32, tuple: &Tuple) -> Option<u32> {
+        let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => self.connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple),
             Found::TimeWait(_) => false,
         });

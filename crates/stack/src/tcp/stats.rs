@@ -138,6 +138,8 @@ counters! {
     packets_received,
     /// Segments merged into others before they came here.
     merged_received,
+    /// Segments joined to the one before them in their burst.
+    coalesced_received,
     /// Acknowledgements of something new.
     acks_received,
     /// Bytes they acknowledged.

@@ -220,6 +220,12 @@ impl TupleTable {
         }
     }
 
+    /// Keys in the table.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.now.len + self.old.len
+    }
+
     /// Bytes the table holds.
     #[cfg(test)]
     pub(crate) fn allocated(&self) -> usize {

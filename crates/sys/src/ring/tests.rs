@@ -107,6 +107,7 @@ fn mpsc_follows_its_model() {
                 0..=3 => {
                     let wanted = (random >> 50) as usize % 7;
                     let room = capacity - model.len() - unreleased;
+                    assert_eq!(tx.room(), room, "seed {seed}");
                     let pushed = tx.push_from(wanted, || {
                         next += 1;
                         next

@@ -1,8 +1,10 @@
 //! What many connections cost: memory of an idle one, and a segment among few and among many of them.
 //!
 //! Two TCP engines back to back, without links, lanes and tasks, so that nothing but the connections is measured.
-//! Memory is what the process grew by, both ends counted. A segment is timed over exchanges on connections picked at
-//! random: 64 bytes there, 64 back, and the last acknowledgement, which are three.
+//! Memory is what the process grew by, both ends counted ([`super::idle`] counts sockets and tasks too). A segment is timed over
+//! exchanges on connections picked at random: 64 bytes there, 64 back, and the last acknowledgement, which are three. One
+//! exchange at a time, each segment handled before the next one is known; and many at once, so that segments come in bursts
+//! as a card delivers them, over which a worker looks ahead.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,6 +27,8 @@ const PORT: u16 = 80;
 const FEW: usize = 10;
 /// Bytes there and back.
 const SIZE: usize = 64;
+/// Exchanges under way at once: what a worker takes from a queue in one turn.
+const BURST: usize = 64;
 
 /// Two engines, and the connections between them.
 struct Pair {
@@ -81,10 +85,14 @@ impl Pair {
             }
         });
         let any = !burst.is_empty();
+        if burst.len() > 1 && self.ends[1 - from].is_crowded() {
+            look_ahead(&self.ends[1 - from], &burst);
+        }
         while let Some(out) = burst.pop_front() {
             let ip = meta(&out);
-            self.on(1 - from, |tcp, cx| tcp.input(cx, IpInput { frame: out.frame, ip }));
+            self.on(1 - from, |tcp, cx| tcp.input_in_burst(cx, IpInput { frame: out.frame, ip }));
         }
+        self.on(1 - from, Tcp::end_burst);
         self.burst = burst;
         any
     }
@@ -122,6 +130,54 @@ impl Pair {
         Ok(())
     }
 
+    /// As `exchange`, for different connections at once, of which applications know before they use them.
+    fn exchanges(&mut self, all: &[[ConnId; 2]]) -> anyhow::Result<()> {
+        let mut buffer = [1; SIZE];
+        for end in 0..2 {
+            for ids in all {
+                self.ends[end].expect_id(ids[end]);
+            }
+            for ids in all {
+                let id = ids[end];
+                if end > 0 {
+                    self.on(end, |tcp, cx| tcp.recv(cx, id, &mut buffer))?;
+                }
+                self.on(end, |tcp, cx| tcp.send(cx, id, &buffer))?;
+            }
+            self.pump();
+        }
+        for [a, _] in all {
+            self.on(0, |tcp, cx| tcp.recv(cx, *a, &mut buffer))?;
+        }
+        self.now += Duration::from_micros(10 * all.len() as u64);
+        for end in 0..2 {
+            self.on(end, Tcp::on_timer);
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Nanoseconds of processor time a segment, over exchanges in bursts on connections picked at random.
+    fn segment_in_bursts(&mut self, time: Duration) -> anyhow::Result<f64> {
+        let (begin, used, mut n) = (Instant::now(), thread_time(), 0u32);
+        let at_once = self.ids.len().min(BURST);
+        let mut picked = Vec::with_capacity(at_once);
+        while begin.elapsed() < time {
+            for _ in 0..4 {
+                // Different ones: those picked are swapped to the front.
+                picked.clear();
+                for front in 0..at_once {
+                    let at = front + self.rng.below((self.ids.len() - front) as u32) as usize;
+                    self.ids.swap(front, at);
+                    picked.push(self.ids[front]);
+                }
+                self.exchanges(&picked)?;
+                n += at_once as u32;
+            }
+        }
+        Ok((thread_time() - used) * 1e9 / f64::from(n) / 3.0)
+    }
+
     /// Nanoseconds of processor time a segment, over exchanges on connections picked at random.
     fn segment(&mut self, time: Duration) -> anyhow::Result<f64> {
         let (begin, used, mut n) = (Instant::now(), thread_time(), 0u32);
@@ -133,6 +189,21 @@ impl Pair {
             n += 100;
         }
         Ok((thread_time() - used) * 1e9 / f64::from(n) / 3.0)
+    }
+}
+
+/// What a worker does with a burst before it hands it to a lane of very many connections.
+fn look_ahead(tcp: &Tcp, burst: &VecDeque<IpOutput>) {
+    let expected: Vec<_> = burst
+        .iter()
+        .map(|out| {
+            let header = out.frame.data();
+            let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+            tcp.expect(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0)))
+        })
+        .collect();
+    for expected in expected {
+        tcp.expect_connection(expected);
     }
 }
 
@@ -151,7 +222,7 @@ fn meta(out: &IpOutput) -> IpMeta {
 }
 
 /// Resident memory of this process, bytes.
-fn resident() -> anyhow::Result<u64> {
+pub(super) fn resident() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = status.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
@@ -179,14 +250,26 @@ pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow:
     ensure!(all.ends.iter().all(|e| e.connections() == many), "a connection was lost");
     let handles = std::mem::size_of::<[ConnId; 2]>() * many;
     let each = (grown as f64 - handles as f64) / (2 * many) as f64;
-    report.row(format!("idle connection among {many}, one end"), "bytes", &[each], None);
-    let (mut of_few, mut of_many) = (Vec::new(), Vec::new());
+    report.row(format!("idle connection among {many}, one end, engine alone"), "bytes", &[each], None);
+    let (mut alone_few, mut alone_many) = (Vec::new(), Vec::new());
+    let (mut burst_few, mut burst_many) = (Vec::new(), Vec::new());
     for _ in 0..common.rounds {
-        of_few.push(few.segment(common.round())?);
-        of_many.push(all.segment(common.round())?);
+        alone_few.push(few.segment(common.round())?);
+        alone_many.push(all.segment(common.round())?);
+        burst_few.push(few.segment_in_bursts(common.round())?);
+        burst_many.push(all.segment_in_bursts(common.round())?);
     }
-    let name = format!("a segment on a random one of {many} connections");
-    report.row(name, "ns", &of_many, Some(("ten", &of_few)));
-    report.row(format!("a segment on a random one of {FEW} connections"), "ns", &of_few, None);
+    let row = |how: &str, n: usize| format!("a segment on a random one of {n} connections, {how}");
+    let ways =
+        [("in bursts", burst_many, burst_few, many.min(BURST)), ("one at a time", alone_many, alone_few, 1)];
+    for (how, of_many, of_few, at_once) in ways {
+        report.row(row(how, many), "ns", &of_many, Some(("ten", &of_few)));
+        report.row(row(how, FEW), "ns", &of_few, None);
+        if at_once > 1 {
+            report.note(format!(
+                "bursts are of {at_once} exchanges at once among {many}, of {FEW} among {FEW}"
+            ));
+        }
+    }
     Ok(())
 }

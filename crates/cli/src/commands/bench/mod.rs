@@ -4,6 +4,7 @@
 //! counts is the ratio to the peer. JSON holds every round.
 
 mod hash;
+mod idle;
 mod kernel_fragments;
 mod many;
 mod netisr;

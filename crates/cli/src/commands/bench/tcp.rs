@@ -8,12 +8,12 @@
 //! What many connections cost is measured on two engines without links and tasks ([`super::many`]).
 
 use std::io::{Read, Write};
-use std::net::{TcpListener as KernelListener, TcpStream as KernelStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener as KernelListener, TcpStream as KernelStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use flowlane::{
     Endpoint, Host, Interface, Key, PairConfig, Protocol, Rss, Runtime, TcpConfig, TcpListener, spawn,
 };
@@ -23,10 +23,12 @@ use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, f
 use rustix::time::ClockId;
 
 use super::table::Report;
-use super::{Common, many};
+use super::{Common, idle, many};
 use crate::drops;
 
 const PORT: u16 = 7;
+/// The client host is a router to its clients' addresses: otherwise the server would ask for each of them by ARP.
+pub(super) const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 /// Bytes written at once.
 const CHUNK: usize = 1 << 16;
 /// Bytes of a request and of its answer.
@@ -43,6 +45,33 @@ pub(super) struct Options {
     /// Also so many connections at once that all echo data, through whole lanes: 70000.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     active: Option<u32>,
+    /// Connections that stand when the memory of all that belongs to one is measured.
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
+    idle: u32,
+    /// Only these parts.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+}
+
+impl Options {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+}
+
+/// What can be measured by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One stream.
+    Bulk,
+    /// Connections a second.
+    Connections,
+    /// Memory and cost of many connections, in two engines.
+    Many,
+    /// Memory of idle connections with their sockets and tasks.
+    Idle,
+    /// Many connections at work at once: needs --active.
+    Active,
 }
 
 /// What is run between two hosts.
@@ -144,9 +173,10 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
     let tcp = TcpConfig { max_time_wait: 1 << 18, ..TcpConfig::default() };
     let frames = (wanted.connections * 2).clamp(1 << 15, 1 << 18);
     let mut builder = Runtime::builder().workers(1).frames(frames);
-    let server = builder.host(server.interface(interface("10.77.0.1/16", &[])?).tcp(tcp.clone()));
+    let server =
+        builder.host(server.interface(interface("10.77.0.1/24", &[])?).gateway(GATEWAY).tcp(tcp.clone()));
     let client = Host::new("client", rss, load.main());
-    let client = builder.host(client.interface(interface("10.77.0.2/16", &ranges)?).tcp(tcp));
+    let client = builder.host(client.interface(interface("10.77.0.2/24", &ranges)?).tcp(tcp));
     builder.pair((server, 0), (client, 0), wanted.pair.clone());
     let runtime = builder.start()?;
     let mut seen = Seen::default();
@@ -250,33 +280,50 @@ fn kernel_connections(time: Duration) -> anyhow::Result<f64> {
 
 pub(super) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> {
     let mut report = Report::new("tcp");
+    if options.wants(Part::Bulk) {
+        bulk_rows(&mut report, common)?;
+    }
+    if options.wants(Part::Connections) {
+        connection_rows(&mut report, common, options)?;
+    }
+    if options.wants(Part::Many) {
+        many::rows(&mut report, common, options.many as usize)?;
+    }
+    if options.wants(Part::Idle) {
+        idle::row(&mut report, options.idle as usize)?;
+    }
+    if let (Some(n), true) = (options.active, options.wants(Part::Active)) {
+        active(&mut report, n as usize)?;
+    }
+    report.note("rates are for each second of processor time, of both ends together, so of one core");
+    Ok(report)
+}
+
+fn bulk_rows(report: &mut Report, common: &Common) -> anyhow::Result<()> {
     let (mut plain, mut offloaded, mut kernel) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut short, mut kernel_short) = (Vec::new(), Vec::new());
     let offload = PairConfig { checksum_offload: true, segmentation_offload: true, ..PairConfig::default() };
     for _ in 0..common.rounds {
         plain.push(bulk(common, PairConfig::default())?);
         offloaded.push(bulk(common, offload.clone())?);
         kernel.push(kernel_bulk(common.round())?);
+    }
+    let peer = Some(("the kernel", &kernel[..]));
+    report.row("one stream, MSS 1460, checksums", "Gbit/s", &plain, peer);
+    report.row("one stream, checksums and segmentation offloaded", "Gbit/s", &offloaded, peer);
+    report.row("kernel over loopback", "Gbit/s", &kernel, None);
+    Ok(())
+}
+
+fn connection_rows(report: &mut Report, common: &Common, options: &Options) -> anyhow::Result<()> {
+    let (mut short, mut kernel_short) = (Vec::new(), Vec::new());
+    for _ in 0..common.rounds {
         short.push(connections(common, options)?);
         kernel_short.push(kernel_connections(common.round())?);
     }
-    report.row("one stream, MSS 1460, checksums", "Gbit/s", &plain, Some(("the kernel", &kernel)));
-    report.row(
-        "one stream, checksums and segmentation offloaded",
-        "Gbit/s",
-        &offloaded,
-        Some(("the kernel", &kernel)),
-    );
-    report.row("kernel over loopback", "Gbit/s", &kernel, None);
     let name = format!("connections with {REQUEST} bytes there and back, {} at once", options.connections);
     report.row(name, "k/s", &short, Some(("the kernel", &kernel_short)));
     report.row("kernel over loopback, one at a time", "k/s", &kernel_short, None);
-    many::rows(&mut report, common, options.many as usize)?;
-    if let Some(n) = options.active {
-        active(&mut report, n as usize)?;
-    }
-    report.note("rates are for each second of processor time, of both ends together, so of one core");
-    Ok(report)
+    Ok(())
 }
 
 /// So many connections at once, each of which sends and gets back ten messages a minute and more.

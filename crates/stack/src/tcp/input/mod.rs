@@ -41,12 +41,11 @@ impl Connection {
     /// A segment for this connection.
     pub(crate) fn input(&mut self, core: &mut Core, cx: &mut Cx<'_>, mut seg: Segment) {
         match seg.ecn {
-            1 => core.stats.ecn_ect1 += 1,
-            2 => core.stats.ecn_ect0 += 1,
-            3 => core.stats.ecn_ce += 1,
+            1 => core.stats.ecn_ect1 += u64::from(seg.merged),
+            2 => core.stats.ecn_ect0 += u64::from(seg.merged),
+            3 => core.stats.ecn_ce += u64::from(seg.merged),
             _ => {}
         }
-        core.stats.merged_received += u64::from(seg.merged - 1);
         let result = match self.state {
             State::Closed => Err(Stop::Drop(DropReason::AfterClose)),
             State::SynSent => self.input_syn_sent(core, cx, &mut seg),

@@ -162,6 +162,22 @@ impl Scene {
     /// The peer speaks.
     pub(super) fn speak(&mut self, ms: u64, text: &str) {
         self.until(ms);
+        let frame = self.frame(text);
+        self.give(frame);
+    }
+
+    /// The peer says several things at once.
+    pub(super) fn burst(&mut self, ms: u64, texts: &[&str]) {
+        self.until(ms);
+        for text in texts {
+            let packet = IpInput { frame: self.frame(text), ip: self.meta() };
+            self.with(|tcp, cx| tcp.input_in_burst(cx, packet));
+        }
+        self.with(super::super::Tcp::end_burst);
+    }
+
+    /// The packet that a line describes.
+    pub(super) fn frame(&mut self, text: &str) -> flowlane_sys::frame::Frame {
         let (header, options, len) = self.parse(text);
         let mut frame = self.pool.alloc().expect("a frame");
         let room = frame.push_back(tcp::HEADER_LEN + options.len()).unwrap();
@@ -173,11 +189,16 @@ impl Scene {
         let sum = Sum::pseudo_v4(src, dst, TCP, frame.len() as u16);
         tcp::fill_checksum(sum, frame.data_mut());
         (frame.meta_mut().hash, frame.meta_mut().hash_type) = (0xabcd, 2);
-        self.give(frame);
+        frame
     }
 
     pub(super) fn give(&mut self, frame: flowlane_sys::frame::Frame) {
-        let ip = IpMeta {
+        let ip = self.meta();
+        self.with(|tcp, cx| tcp.input(cx, IpInput { frame, ip }));
+    }
+
+    pub(super) fn meta(&self) -> IpMeta {
+        IpMeta {
             src: PEER,
             dst: US,
             protocol: TCP.0,
@@ -187,8 +208,7 @@ impl Scene {
             interface: 0,
             mtu: 1500,
             unicast: true,
-        };
-        self.with(|tcp, cx| tcp.input(cx, IpInput { frame, ip }));
+        }
     }
 
     pub(super) fn parse(&self, text: &str) -> (TcpHeader, TcpOptions, u32) {

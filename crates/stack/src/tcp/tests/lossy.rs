@@ -173,9 +173,10 @@ impl Net {
             self.wire.pop();
             let (frame, ip) = self.packets.remove(&n).unwrap();
             assert_eq!(ip.dst, self.hosts[to].ip);
-            self.on(to, |tcp, cx| tcp.input(cx, IpInput { frame, ip }));
+            self.on(to, |tcp, cx| tcp.input_in_burst(cx, IpInput { frame, ip }));
         }
         for host in 0..2 {
+            self.on(host, super::super::Tcp::end_burst);
             self.on(host, super::super::Tcp::on_timer);
         }
         true
@@ -435,6 +436,7 @@ fn random_config(rng: &mut Rng) -> TcpConfig {
             &[BufferSize { initial: 4000, max: 4000 }, BufferSize { initial: 64 << 10, max: 4 << 20 }],
         ),
         syn_cookies: pick(rng, &[SynCookies::WhenFull, SynCookies::WhenFull, SynCookies::Always]),
+        coalesce: rng.below(3) > 0,
         retries: 40,
         syn_retries: 20,
         synack_retries: 20,

@@ -13,6 +13,7 @@
 
 mod attacks;
 mod close;
+mod coalesce;
 mod cookies;
 mod data;
 mod ecn;

@@ -1,0 +1,148 @@
+//! What a connection that stands idle costs with all that belongs to it: engine, socket, and a task that waits to read, at
+//! both ends, over a pair link on one worker.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use flowlane::{
+    Connect, Endpoint, Host, Interface, Key, PairConfig, Protocol, Rss, Runtime, TcpConfig, TcpListener,
+    TcpStream, spawn, yield_now,
+};
+use flowlane_load::{ClientRange, FlowWish, flows};
+
+use super::many::resident;
+use super::table::Report;
+use super::tcp::GATEWAY;
+
+const PORT: u16 = 7;
+/// Connections begun before those before them stand.
+const BATCH: usize = 64;
+/// As long as a connection may take to be made.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Holds a connection until the peer ends it, without a buffer.
+fn hold(stream: TcpStream) {
+    let wait = async move {
+        let _ = stream.readable().await;
+    };
+    let _ = spawn(wait);
+}
+
+/// What the lanes of a run have in common.
+#[derive(Debug, Default)]
+struct Run {
+    /// Go on behind the first batch.
+    go: AtomicBool,
+    /// Connections that the server has accepted.
+    served: AtomicUsize,
+}
+
+/// Makes a lane's connections, one batch after the other; tells when the first stands, and when all do.
+async fn begin(flows: Arc<Vec<Endpoint>>, target: Endpoint, told: mpsc::Sender<usize>, run: Arc<Run>) {
+    let standing = Arc::new(AtomicUsize::new(0));
+    let mut begun = 0;
+    for batch in flows.chunks(BATCH) {
+        for from in batch {
+            let standing = standing.clone();
+            let connect = Connect { local_ip: Some(from.ip), local_port: from.port, ..Connect::to(target) };
+            let connected = async move {
+                let Ok(stream) = TcpStream::connect_with(connect, Some(PATIENCE)).await else { return };
+                standing.fetch_add(1, Ordering::Relaxed);
+                hold(stream);
+            };
+            let _ = spawn(connected);
+        }
+        let first = begun == 0;
+        begun += batch.len();
+        while standing.load(Ordering::Relaxed) < begun {
+            yield_now().await;
+        }
+        if first {
+            let _ = told.send(begun);
+            while !run.go.load(Ordering::Relaxed) {
+                yield_now().await;
+            }
+        }
+    }
+    let _ = told.send(begun);
+}
+
+/// Measures, and adds the row.
+pub(super) fn row(report: &mut Report, connections: usize) -> anyhow::Result<()> {
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let target = Endpoint::new([10, 77, 0, 1].into(), PORT);
+    let ranges: [ClientRange; 1] = ["10.77.128.0/17".parse()?];
+    let wish = FlowWish {
+        target,
+        clients: &ranges,
+        flows: connections,
+        protocol: Protocol::TCP,
+        rss: &rss,
+        aim: None,
+    };
+    let by_lane: Vec<_> = flows::choose(&wish)?.into_iter().map(Arc::new).collect();
+    let lanes = by_lane.iter().filter(|flows| !flows.is_empty()).count();
+    let (told, seen) = mpsc::channel();
+    let run = Arc::new(Run::default());
+    let counted = run.clone();
+    let server = Host::new("server", rss.clone(), move || {
+        let run = counted.clone();
+        async move {
+            let Ok(listener) = TcpListener::on_port(PORT) else { return };
+            while let Ok(stream) = listener.accept().await {
+                run.served.fetch_add(1, Ordering::Relaxed);
+                hold(stream);
+            }
+        }
+    });
+    let by_bucket = (by_lane, told, run.clone());
+    let client = Host::new("client", rss, move || {
+        let (by_lane, told, run) = by_bucket.clone();
+        async move {
+            let Ok(here) = flowlane::current() else { return };
+            let mine = by_lane[usize::from(here.bucket.0)].clone();
+            if !mine.is_empty() {
+                begin(mine, target, told, run).await;
+            }
+        }
+    });
+    let interface = |address: &str, claimed: &[ClientRange]| -> anyhow::Result<Interface> {
+        let claimed = claimed.iter().flat_map(ClientRange::prefixes).collect();
+        Ok(Interface { addresses: vec![address.parse()?], claimed, vlan: None })
+    };
+    let tcp = TcpConfig { max_connections: connections + 1, ..TcpConfig::default() };
+    let mut builder = Runtime::builder().workers(1).frames(1 << 14);
+    let server =
+        builder.host(server.interface(interface("10.77.0.1/24", &[])?).gateway(GATEWAY).tcp(tcp.clone()));
+    let client = builder.host(client.interface(interface("10.77.0.2/24", &ranges)?).tcp(tcp));
+    builder.pair((server, 0), (client, 0), PairConfig::default());
+    let runtime = builder.start()?;
+    let told = || seen.recv_timeout(PATIENCE).context("a connection could not be made");
+    let mut first = 0;
+    for _ in 0..lanes {
+        first += told()?;
+    }
+    let before = resident()?;
+    run.go.store(true, Ordering::Relaxed);
+    let mut all = 0;
+    for _ in 0..lanes {
+        all += told()?;
+    }
+    let begin = Instant::now();
+    while run.served.load(Ordering::Relaxed) < all && begin.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
+    ensure!(run.served.load(Ordering::Relaxed) == all, "the server lacks connections");
+    let grown = resident()?.saturating_sub(before);
+    runtime.stop();
+    let each = grown as f64 / (2 * (all - first)) as f64;
+    report.row(
+        format!("idle connection among {all}, one end, with its socket and a task that waits"),
+        "bytes",
+        &[each],
+        None,
+    );
+    Ok(())
+}

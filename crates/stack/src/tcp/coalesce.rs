@@ -1,0 +1,189 @@
+//! Joining segments of one flow that came in one burst, as receive offloads of cards and kernels do (LRO, GRO).
+//!
+//! A link hands over bursts, and in a burst the segments of a bulk transfer follow one another. They are joined before input
+//! processing, so that one pass through its steps, one acknowledgement and one wake-up serve all of them.
+//!
+//! ```text
+//!   parse, checksum ──▶ next of a run? ── yes ──▶ joined ──┐ the run ends: PSH, FIN, 64 KiB, end of the burst,
+//!                            │ no                          │ or a segment of its flow that does not follow
+//!                            ├─ begins one ──▶ held ───────┤
+//!                            └─ neither ──▶ input ◀────────┘
+//! ```
+//!
+//! **What is joined.** Payload that is exactly what its connection waits for next, nothing out of order before or behind it,
+//! inside the window; with the same acknowledgement, window, timestamps and ECN marks and no flag but ACK. PSH and FIN may
+//! stand on the last one. All else goes its way alone, so duplicate acknowledgements, SACK, resets, challenges and window
+//! probes are what they would be without this. Checksums have been verified for each segment before.
+//!
+//! **Acknowledgements.** RFC 9293 §3.8.6.3 and RFC 5681 §4.2 want one for at least every second full segment. A joined run is
+//! acknowledged once, as Linux does after GRO: what came in one burst would be answered in one burst too, each answer overtaken
+//! by the next before the sender has seen the first. Senders that count bytes (RFC 3465, ours and Linux's) grow as before. A run
+//! is at most [`MAX_BYTES`] long, so that an acknowledgement is at most so far away.
+//!
+//! **Bounds.** At most [`MAX_RUNS`] flows at once, each of the segments of one burst; nothing outlives [`Tcp::end_burst`].
+
+use super::connection::{Connection, Flags, State};
+use super::segment::Segment;
+use super::table::{ConnId, Tuple};
+use super::{Seq, Tcp};
+use crate::packet::{Cx, IpInput};
+use crate::wire::TcpFlags;
+use flowlane_sys::frame::Frame;
+
+/// Flows with a run at once: a burst holds segments of few flows, or few segments of many.
+const MAX_RUNS: usize = 8;
+/// Payload bytes of a run: what the largest batch of a link holds too.
+const MAX_BYTES: u32 = 1 << 16;
+
+/// Segments of one flow, joined.
+#[derive(Debug)]
+struct Run {
+    hash: u32,
+    id: ConnId,
+    tuple: Tuple,
+    /// The first of them, with the length of all and the flags of the last.
+    seg: Segment,
+    /// Payload of the others, in order.
+    more: Vec<Frame>,
+    /// The right edge of the connection's window.
+    right: Seq,
+}
+
+/// The runs of a burst.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    runs: Vec<Run>,
+    /// Lists for further runs, so that none is allocated twice.
+    spare: Vec<Vec<Frame>>,
+}
+
+impl Runs {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+}
+
+/// Nothing in the header keeps a segment from being one of a run.
+#[inline]
+fn is_plain(seg: &Segment) -> bool {
+    seg.flags.without(TcpFlags::PSH | TcpFlags::FIN) == TcpFlags::ACK && seg.options.sack.is_empty()
+}
+
+impl Run {
+    /// Whether `seg` follows what has been joined.
+    #[inline]
+    fn is_followed_by(&self, seg: &Segment) -> bool {
+        let first = &self.seg;
+        is_plain(seg)
+            && seg.seq == first.seq + first.len
+            && (seg.len > 0 || seg.is(TcpFlags::FIN))
+            && seg.ack == first.ack
+            && seg.window == first.window
+            && seg.ecn == first.ecn
+            && seg.options.timestamps == first.options.timestamps
+            && first.len + seg.len <= MAX_BYTES
+            && seg.end() <= self.right
+    }
+
+    #[inline]
+    fn join(&mut self, seg: Segment) {
+        let first = &mut self.seg;
+        first.len += seg.len;
+        first.merged += seg.merged;
+        first.largest = first.largest.max(seg.largest);
+        first.flags = seg.flags;
+        if seg.len > 0 {
+            self.more.extend(seg.frame);
+        }
+    }
+
+    /// No further segment may be joined.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.seg.is(TcpFlags::PSH | TcpFlags::FIN) || self.seg.len + self.seg.largest > MAX_BYTES
+    }
+}
+
+impl Connection {
+    /// Whether a run may begin with `seg`, which is plain data.
+    #[inline]
+    fn may_begin(&self, seg: &Segment) -> bool {
+        seg.len < MAX_BYTES / 2
+            && seg.seq == self.rcv_nxt
+            && seg.end() <= self.rcv_adv
+            && matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+            && !self.has(Flags::DETACHED | Flags::READ_SHUT)
+            && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty() && rx.fin.is_none())
+    }
+}
+
+impl Tcp {
+    /// Takes a packet of a burst, whose end is told by [`Tcp::end_burst`]. Until then it may be held to be joined with what
+    /// follows; nothing else may be done with this TCP in between.
+    pub fn input_in_burst(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
+        if !self.core.config.coalesce {
+            return self.input(cx, packet);
+        }
+        let Some((tuple, seg)) = self.parse(packet) else { return };
+        let hash = self.core.table.hash(&tuple);
+        let run = self.runs.runs.iter().position(|run| run.hash == hash && run.tuple == tuple);
+        if let Some(at) = run {
+            let run = &mut self.runs.runs[at];
+            if run.is_followed_by(&seg) {
+                run.join(seg);
+                self.core.stats.coalesced_received += 1;
+                if run.is_over() {
+                    self.end_run(cx, at);
+                }
+                return;
+            }
+            self.end_run(cx, at);
+        }
+        let Some(id) = self.run_for(hash, &tuple, &seg) else {
+            return self.segment_input(cx, hash, tuple, seg);
+        };
+        let right = self.connections.get(id).map_or(seg.seq, |c| c.rcv_adv);
+        let more = self.runs.spare.pop().unwrap_or_default();
+        self.runs.runs.push(Run { hash, id, tuple, seg, more, right });
+    }
+
+    /// The connection of a segment with which a run may begin.
+    #[inline]
+    fn run_for(&self, hash: u32, tuple: &Tuple, seg: &Segment) -> Option<ConnId> {
+        // Most segments that cannot begin one say so themselves, and need not be looked up twice.
+        let can = is_plain(seg) && !seg.is(TcpFlags::PSH | TcpFlags::FIN) && seg.len > 0;
+        if !can || self.runs.runs.len() >= MAX_RUNS {
+            return None;
+        }
+        let slot = self.find_hashed(hash, tuple)?;
+        let c = self.connections.get_slot(slot)?;
+        c.may_begin(seg).then_some(c.id)
+    }
+
+    /// Handles what was held: to be called when the last packet of a burst was given in.
+    #[inline]
+    pub fn end_burst(&mut self, cx: &mut Cx<'_>) {
+        while !self.runs.is_empty() {
+            self.end_run(cx, 0);
+        }
+    }
+
+    fn end_run(&mut self, cx: &mut Cx<'_>, at: usize) {
+        let Run { hash, id, tuple, mut seg, mut more, .. } = self.runs.runs.remove(at);
+        // From the last to the first, because appending to a single frame is cheap.
+        let chain = more.drain(..).rev().reduce(|tail, mut frame| {
+            frame.append(tail);
+            frame
+        });
+        self.runs.spare.push(more);
+        if let (Some(chain), Some(frame)) = (chain, &mut seg.frame) {
+            frame.append(chain);
+        }
+        if self.connections.get(id).is_some() {
+            self.connection_input(cx, id.slot, seg);
+        } else {
+            self.segment_input(cx, hash, tuple, seg);
+        }
+    }
+}
