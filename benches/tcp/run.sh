@@ -3,6 +3,8 @@
 #
 #   TAP, checksum and segmentation offload     beside   kernel to kernel, offloads on   (iperf3)
 #   AF_XDP on a veth without any offload       beside   kernel to kernel, offloads off  (iperf3)
+#   AF_XDP and AF_PACKET, segmentation left    beside   the same: the veth cuts nothing, so the kernel does, just before it,
+#   to the interface (",offload")                       as it does for its own TCP
 #
 # both ways, in turn in every round; prints Gbit/s of payload, and the ratios with their spread.
 #
@@ -92,10 +94,14 @@ for ((r = 1; r <= rounds; r++)); do
     ip -n $a addr flush dev va
     note "AF_XDP without offload, sending" $r "$(ours write 10.11.2.2 af-xdp:va 10.11.2.1/24)"
     note "AF_XDP without offload, receiving" $r "$(ours read 10.11.2.2 af-xdp:va 10.11.2.1/24)"
+    note "AF_XDP with offload, sending" $r "$(ours write 10.11.2.2 af-xdp:va,offload 10.11.2.1/24)"
+    note "AF_PACKET with offload, sending" $r "$(ours write 10.11.2.2 af-packet:va,offload 10.11.2.1/24)"
 done
 for way in sending receiving; do
-    for pair in "TAP with offload:kernel, offloads on" "AF_XDP without offload:kernel, offloads off"; do
+    for pair in "TAP with offload:kernel, offloads on" "AF_XDP without offload:kernel, offloads off" \
+        "AF_XDP with offload:kernel, offloads off" "AF_PACKET with offload:kernel, offloads off"; do
         ours=${pair%%:*} theirs=${pair#*:}
+        [ -n "${got[$ours, $way]:-}" ] || continue
         python3 - "$ours, $way" "${got[$ours, $way]}" "${got[$theirs, $way]}" <<'P'
 import sys
 name, ours, theirs = sys.argv[1], *([float(x) for x in a.split()] for a in sys.argv[2:])

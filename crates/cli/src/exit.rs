@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::lost;
+
 /// The command ran, and what was to be reached or shown was not.
 #[derive(Debug)]
 pub(crate) struct Missed(pub(crate) String);
@@ -18,6 +20,10 @@ impl std::error::Error for Missed {}
 
 /// Turns a command's result into its exit code, saying what was wrong in one line.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
+    if let Some(lost) = lost::link() {
+        eprintln!("flowlane: {lost}");
+        return ExitCode::from(1);
+    }
     let Err(error) = result else { return ExitCode::SUCCESS };
     if let Some(e) = error.downcast_ref::<io::Error>() {
         // Whoever reads us has read enough.

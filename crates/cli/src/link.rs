@@ -1,4 +1,4 @@
-//! Links as the command line names them: `tap:NAME`, `af-packet:NAME`, `af-xdp:NAME[,zero-copy|,copy]`,
+//! Links as the command line names them: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`,
 //! `pcap:IN,OUT`, and `kernel` for no link but the kernel's own sockets; and the opening of one for a host.
 //!
 //! A text becomes a [`LinkSpec`] while arguments are parsed, so a mistake in it is reported before anything is opened.
@@ -22,8 +22,11 @@ use flowlane::{Builder, OpenLink, Prefix, Rss, StartError, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::xdp::CopyMode;
 
+use crate::lost;
+
 /// What can be named, for messages.
-const KINDS: &str = "kernel, tap:NAME, af-packet:NAME, af-xdp:NAME[,zero-copy|,copy] or pcap:IN,OUT";
+const KINDS: &str =
+    "kernel, tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
 /// Longest name of an interface in Linux.
 const NAME: usize = 15;
 
@@ -32,10 +35,10 @@ const NAME: usize = 15;
 pub(crate) enum LinkSpec {
     /// The other side of an interface of the kernel.
     Tap(String),
-    /// Packet sockets on an interface.
-    AfPacket(String),
-    /// The queues of a card.
-    AfXdp(String, CopyMode),
+    /// Packet sockets on an interface; whether checksum and segmentation are left to it.
+    AfPacket(String, bool),
+    /// The queues of a card; whether checksum and segmentation are left to it.
+    AfXdp(String, CopyMode, bool),
     /// Capture files: input and output.
     Pcap(Option<PathBuf>, Option<PathBuf>),
     /// No link: sockets of the kernel, with its addresses and routes.
@@ -65,18 +68,28 @@ impl FromStr for LinkSpec {
         let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
         match kind {
             "tap" => Ok(Self::Tap(interface(rest)?)),
-            "af-packet" => Ok(Self::AfPacket(interface(rest)?)),
+            "af-packet" => match rest.split_once(',') {
+                None => Ok(Self::AfPacket(interface(rest)?, false)),
+                Some((name, "offload")) => Ok(Self::AfPacket(interface(name)?, true)),
+                Some((_, other)) => Err(BadLink(format!("'{other}' is no option of af-packet: offload"))),
+            },
             "af-xdp" => {
-                let (name, option) = rest.split_once(',').map_or((rest, None), |(n, o)| (n, Some(o)));
-                let copy = match option {
-                    None => CopyMode::Auto,
-                    Some("zero-copy") => CopyMode::ZeroCopy,
-                    Some("copy") => CopyMode::Copy,
-                    Some(other) => {
-                        return Err(BadLink(format!("'{other}' is no option of af-xdp: zero-copy or copy")));
+                let mut parts = rest.split(',');
+                let name = interface(parts.next().unwrap_or_default())?;
+                let (mut copy, mut offload) = (CopyMode::Auto, false);
+                for option in parts {
+                    match option {
+                        "zero-copy" => copy = CopyMode::ZeroCopy,
+                        "copy" => copy = CopyMode::Copy,
+                        "offload" => offload = true,
+                        other => {
+                            let what =
+                                format!("'{other}' is no option of af-xdp: zero-copy, copy or offload");
+                            return Err(BadLink(what));
+                        }
                     }
-                };
-                Ok(Self::AfXdp(interface(name)?, copy))
+                }
+                Ok(Self::AfXdp(name, copy, offload))
             }
             "pcap" => {
                 let (input, output) = rest.split_once(',').unwrap_or((rest, ""));
@@ -108,8 +121,8 @@ impl std::fmt::Display for LinkSpec {
         let show = |p: &Option<PathBuf>| p.as_ref().map_or(String::new(), |p| p.display().to_string());
         match self {
             Self::Tap(name) => write!(f, "tap:{name}"),
-            Self::AfPacket(name) => write!(f, "af-packet:{name}"),
-            Self::AfXdp(name, _) => write!(f, "af-xdp:{name}"),
+            Self::AfPacket(name, _) => write!(f, "af-packet:{name}"),
+            Self::AfXdp(name, ..) => write!(f, "af-xdp:{name}"),
             Self::Pcap(input, output) => write!(f, "pcap:{},{}", show(input), show(output)),
             Self::Kernel => f.write_str("kernel sockets"),
         }
@@ -140,13 +153,13 @@ impl LinkSpec {
                     let options = TapOptions { steering: Some(steering), ..TapOptions::new(&name) };
                     tap::open(&options, memory, workers)
                 }
-                Self::AfPacket(name) => {
-                    let options =
-                        AfPacketOptions { steering: Some(steering), ..AfPacketOptions::new(&name, claim) };
+                Self::AfPacket(name, offload) => {
+                    let usual = AfPacketOptions::new(&name, claim);
+                    let options = AfPacketOptions { steering: Some(steering), offload, ..usual };
                     af_packet::open(&options, memory, workers)
                 }
-                Self::AfXdp(name, copy) => {
-                    let options = AfXdpOptions { copy, ..AfXdpOptions::new(&name, claim) };
+                Self::AfXdp(name, copy, offload) => {
+                    let options = AfXdpOptions { copy, offload, ..AfXdpOptions::new(&name, claim) };
                     af_xdp::open(&options, memory, workers)
                 }
                 Self::Pcap(input, output) => {
@@ -159,7 +172,9 @@ impl LinkSpec {
                     Err(OpenError::Option { link: "kernel".into(), what })
                 }
             };
-            opened.map_err(StartError::Link)
+            let opened = opened.map_err(StartError::Link)?;
+            lost::watch(&opened.0);
+            Ok(opened)
         })
     }
 }
@@ -201,9 +216,15 @@ mod tests {
     fn links_are_understood() {
         let parse = |s: &str| s.parse::<LinkSpec>();
         assert_eq!(parse("tap:t0"), Ok(LinkSpec::Tap("t0".into())));
-        assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into())));
-        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto)));
-        assert_eq!(parse("af-xdp:eth0,zero-copy"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy)));
+        assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into(), false)));
+        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false)));
+        assert_eq!(
+            parse("af-xdp:eth0,zero-copy"),
+            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy, false))
+        );
+        let both = LinkSpec::AfXdp("eth0".into(), CopyMode::Copy, true);
+        assert_eq!(parse("af-xdp:eth0,copy,offload"), Ok(both));
+        assert_eq!(parse("af-packet:eth0,offload"), Ok(LinkSpec::AfPacket("eth0".into(), true)));
         assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel));
         assert_eq!(parse("pcap:a,b"), Ok(LinkSpec::Pcap(Some("a".into()), Some("b".into()))));
         assert_eq!(parse("pcap:,b"), Ok(LinkSpec::Pcap(None, Some("b".into()))));
@@ -221,6 +242,7 @@ mod tests {
             "pcap:",
             "kernel:eth0",
             "af-xdp:e,fast",
+            "af-packet:e,copy",
         ] {
             let error = text.parse::<LinkSpec>().unwrap_err().to_string();
             assert!(!error.contains('\n'), "{text}");

@@ -9,6 +9,7 @@ mod drops;
 mod exit;
 mod interrupt;
 mod link;
+mod lost;
 mod output;
 mod progress;
 mod reassembly;

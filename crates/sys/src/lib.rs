@@ -2,7 +2,7 @@
 //!
 //! The rooms, in the order a packet meets them:
 //!
-//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP.
+//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP; [`queue`]: what they have in common.
 //! * [`kernel`]: the kernel's own sockets, where there is no link.
 //! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
@@ -38,10 +38,14 @@ pub mod packetdrill;
 pub mod poll;
 pub mod prefetch;
 pub mod privilege;
+#[cfg(not(loom))]
+pub mod queue;
 pub mod ring;
 mod sync;
 pub mod toeplitz;
 #[cfg(not(loom))]
 pub mod tun;
+#[cfg(not(loom))]
+mod vnet;
 #[cfg(not(loom))]
 pub mod xdp;

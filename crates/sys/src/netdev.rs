@@ -3,6 +3,8 @@
 //! Everything is of the network namespace that the calling thread is in. Reading needs no privilege; changing needs
 //! `CAP_NET_ADMIN` there.
 
+pub mod watch;
+
 use crate::error::{Error, Result};
 use std::ffi::c_int;
 use std::io;

@@ -38,6 +38,18 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> io::Res
     }
 }
 
+/// Takes the error that a socket has to report (`SO_ERROR`), after which it reports none. `false` if `fd` is no socket.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> bool {
+    let mut error: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: at most `len` bytes are written to `error`.
+    let result = unsafe {
+        let to = (&raw mut error).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, to, &raw mut len)
+    };
+    result == 0
+}
+
 /// A descriptor that any thread can make readable: the signal behind a [`Doorbell`](crate::doorbell::Doorbell).
 #[derive(Debug)]
 pub struct WakeFd {

@@ -9,49 +9,15 @@
 //! `--shared` leaves AF_PACKET's copies to the kernel's stack too; `--wait` sleeps in `poll` instead of spinning.
 
 use flowlane_sys::bpf::XdpMode;
-use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
-use flowlane_sys::packet::{PacketOptions, PacketQueue};
-use flowlane_sys::tun::{TapOptions, TapQueue};
-use flowlane_sys::xdp::{XdpOptions, XdpQueue};
+use flowlane_sys::frame::{FrameMemory, MemoryConfig};
+use flowlane_sys::packet::PacketOptions;
+use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::tun::TapOptions;
+use flowlane_sys::xdp::XdpOptions;
 use flowlane_sys::{affinity, packet, poll, tun, xdp};
 use std::error::Error;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-
-enum Any {
-    Xdp(Box<XdpQueue>),
-    Packet(PacketQueue),
-    Tap(TapQueue),
-}
-
-macro_rules! each {
-    ($any:expr, $q:ident => $what:expr) => {
-        match $any {
-            Any::Xdp($q) => $what,
-            Any::Packet($q) => $what,
-            Any::Tap($q) => $what,
-        }
-    };
-}
-
-impl Any {
-    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
-        each!(self, q => q.receive(pool, into, max))
-    }
-    fn send(&mut self, frames: &mut Vec<Frame>) -> bool {
-        each!(self, q => { q.transmit(frames); q.flush() })
-    }
-    fn ready(&mut self) -> bool {
-        each!(self, q => q.ready())
-    }
-    fn fd(&self) -> BorrowedFd<'_> {
-        each!(self, q => q.as_fd())
-    }
-    fn system_calls(&self) -> u64 {
-        each!(self, q => q.stats().system_calls)
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -65,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     affinity::pin_to(number("--cpu", 1) as usize)?;
     let memory = FrameMemory::new(&MemoryConfig::default())?;
     let claims = vec![(IpAddr::from([0; 4]), 0), (IpAddr::from([0; 16]), 0)];
-    let mut queue = match kind.as_str() {
+    let mut queue: Box<dyn LinkQueue> = match kind.as_str() {
         "af-xdp" => {
             let mut options = XdpOptions::new(interface, 1, claims);
             options.ring_size = if ring > 0 { ring } else { options.ring_size };
@@ -77,15 +43,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             let queue = xdp::open(&options, &memory)?.remove(0);
             eprintln!("{:?}", queue.device().mode());
-            Any::Xdp(Box::new(queue))
+            Box::new(queue)
         }
         "af-packet" => {
             let mut options = PacketOptions::new(interface, 1, claims);
             options.ring_size = if ring > 0 { ring } else { options.ring_size };
             options.exclusive = !flag("--shared");
-            Any::Packet(packet::open(&options)?.remove(0))
+            Box::new(packet::open(&options)?.remove(0))
         }
-        "tap" => Any::Tap(tun::open(&TapOptions::new(interface, 1), &memory)?.remove(0)),
+        "tap" => Box::new(tun::open(&TapOptions::new(interface, 1), &memory)?.remove(0)),
         other => return Err(format!("no such link: {other}").into()),
     };
     let pool = memory.attach(0)?;
@@ -101,14 +67,15 @@ fn main() -> Result<(), Box<dyn Error>> {
                     a.swap_with_slice(b);
                 }
             }
-            let sent = queue.send(&mut frames);
+            queue.transmit(&mut frames);
+            let sent = queue.flush();
             total += n as u64;
             if n == 0 && sent && flag("--wait") && !queue.ready() {
-                poll::wait_readable(&[queue.fd()], Some(100_000_000))?;
+                poll::wait_readable(&[queue.as_fd()], Some(100_000_000))?;
             }
         }
         if Instant::now() >= next {
-            let calls = queue.system_calls();
+            let calls = queue.stats().system_calls;
             println!("{} packets, {} system calls", total - mark.0, calls - mark.1);
             mark = (total, calls);
             next += Duration::from_secs(1);

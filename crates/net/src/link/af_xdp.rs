@@ -6,14 +6,13 @@
 //! The steering is the card's own: its key and indirection table decide which queue a packet comes to. A card with
 //! more queues than workers would send packets where nobody listens, so that is refused unless the queues are named.
 
-use super::{Claim, LinkInfo, OpenError, Queue, QueueStats};
+use super::{Claim, LinkInfo, OpenError, Queue, real};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
-use flowlane_sys::frame::{Frame, FrameMemory, Pool};
+use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::xdp::{self, CopyMode, XdpOptions, XdpQueue};
-use std::os::fd::{AsFd, BorrowedFd};
 
 /// How to open an AF_XDP link.
 #[derive(Debug, Clone)]
@@ -34,6 +33,9 @@ pub struct AfXdpOptions {
     pub busy_poll: Option<u32>,
     /// Ask the driver for its flow hash.
     pub hash: bool,
+    /// Leave checksum and segmentation of TCP to the interface or, where it has neither, to the kernel. Not for a virtual
+    /// interface that hands packets on without their sums, unless the far end does not mind.
+    pub offload: bool,
 }
 
 impl AfXdpOptions {
@@ -49,6 +51,7 @@ impl AfXdpOptions {
             ring_size: 2048,
             busy_poll: None,
             hash: false,
+            offload: false,
         }
     }
 }
@@ -67,19 +70,22 @@ pub fn open(
     let Some(first) = queues.first() else {
         return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
-    let interface = first.device().interface();
+    let interface = first.device().interface().clone();
     let describe = || Ok((interface.mac()?, interface.mtu()?));
     let (mac, mtu) = describe().map_err(OpenError::device(name.clone()))?;
+    let delivers_hash = first.device().delivers_hash();
+    let (life, boxed) = real::boxed(interface, queues);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
         mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
-        queues: queues.len(),
-        checksum_offload: false,
-        segmentation: 0,
-        delivers_hash: first.device().delivers_hash(),
+        queues: boxed.len(),
+        checksum_offload: options.offload,
+        segmentation: if options.offload { 65_535 } else { 0 },
+        delivers_hash,
+        life: Some(life),
     };
-    Ok((info, queues.into_iter().map(|q| Box::new(q) as Box<dyn Queue>).collect()))
+    Ok((info, boxed))
 }
 
 fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> Result<Vec<XdpQueue>, Error> {
@@ -102,6 +108,7 @@ fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> 
     xdp.ring_size = options.ring_size;
     xdp.busy_poll = options.busy_poll;
     xdp.hash_type = options.hash.then_some(hash_type as fn(u32) -> u8);
+    xdp.offload = options.offload;
     xdp::open(&xdp, memory)
 }
 
@@ -127,48 +134,6 @@ fn hash_type(kernel: u32) -> u8 {
         k if k == IPV6 | UDP => 0x89,
         k if k == IPV6 | EXTENSIONS | UDP => 0x8a,
         _ => 0xbf,
-    }
-}
-
-impl Queue for XdpQueue {
-    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
-        self.receive(pool, into, max)
-    }
-
-    fn room(&mut self) -> usize {
-        self.room()
-    }
-
-    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        self.transmit(frames)
-    }
-
-    fn flush(&mut self) -> bool {
-        self.flush()
-    }
-
-    fn ready(&mut self) -> bool {
-        self.ready()
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
-    }
-
-    fn stats(&self) -> QueueStats {
-        let s = self.stats();
-        QueueStats {
-            rx_frames: s.rx_frames,
-            rx_bytes: s.rx_bytes,
-            rx_no_frame: s.rx_no_frame,
-            rx_ring_full: s.rx_ring_full,
-            rx_bad: s.rx_bad,
-            tx_frames: s.tx_frames,
-            tx_bytes: s.tx_bytes,
-            tx_far_full: 0,
-            tx_failed: s.tx_failed,
-            system_calls: s.system_calls,
-        }
     }
 }
 

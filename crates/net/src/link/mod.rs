@@ -10,12 +10,15 @@ pub mod af_packet;
 pub mod af_xdp;
 mod claim;
 mod error;
+mod life;
 pub mod pair;
 pub mod pcap;
+mod real;
 pub mod tap;
 
 pub use claim::Claim;
 pub use error::OpenError;
+pub use life::{Life, LinkState, News};
 
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, Pool};
@@ -38,6 +41,8 @@ pub struct LinkInfo {
     pub segmentation: usize,
     /// Received frames come with a flow hash and its type.
     pub delivers_hash: bool,
+    /// The interface of this machine under it, with news of it; `None` where there is none.
+    pub life: Option<Life>,
 }
 
 /// One queue pair of a link.
@@ -62,6 +67,12 @@ pub trait Queue: Send {
 
     /// What to wait on for reading; `None` for links in memory, which ring the worker's doorbell instead.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Takes note of an error that the descriptor reports. `false` if it will report one for ever, so that waiting for it
+    /// makes no sense any more.
+    fn clear_error(&mut self) -> bool {
+        true
+    }
 
     /// Counters since opening.
     fn stats(&self) -> QueueStats;

@@ -3,13 +3,12 @@
 //! One descriptor a worker, packets steered to them as RSS with our key and table would. The work is done in
 //! [`flowlane_sys::tun`].
 
-use super::{LinkInfo, OpenError, Queue, QueueStats};
+use super::{LinkInfo, OpenError, Queue, real};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::steer::SteeringRules;
-use flowlane_sys::frame::{Frame, FrameMemory, Pool};
-use flowlane_sys::tun::{self, TapOptions as SysOptions, TapQueue};
+use flowlane_sys::frame::FrameMemory;
+use flowlane_sys::tun::{self, TapOptions as SysOptions};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 
 /// How to open a TAP link.
 #[derive(Debug, Clone)]
@@ -63,56 +62,17 @@ pub fn open(
     let Some(first) = queues.first() else {
         return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
+    let (mac, mtu, interface) = (first.tap().mac(), first.tap().mtu(), first.tap().interface().clone());
+    let (life, boxed) = real::boxed(interface, queues);
     let info = LinkInfo {
         name,
-        mac: MacAddr(first.tap().mac()),
-        mtu: u16::try_from(first.tap().mtu()).unwrap_or(u16::MAX),
-        queues: queues.len(),
+        mac: MacAddr(mac),
+        mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+        queues: boxed.len(),
         checksum_offload: tap.checksum_offload,
         segmentation: if tap.segmentation { 65_535 } else { 0 },
         delivers_hash: false,
+        life: Some(life),
     };
-    Ok((info, queues.into_iter().map(|q| Box::new(q) as Box<dyn Queue>).collect()))
-}
-
-impl Queue for TapQueue {
-    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
-        self.receive(pool, into, max)
-    }
-
-    fn room(&mut self) -> usize {
-        self.room()
-    }
-
-    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        self.transmit(frames)
-    }
-
-    fn flush(&mut self) -> bool {
-        self.flush()
-    }
-
-    fn ready(&mut self) -> bool {
-        self.ready()
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
-    }
-
-    fn stats(&self) -> QueueStats {
-        let s = self.stats();
-        QueueStats {
-            rx_frames: s.rx_frames,
-            rx_bytes: s.rx_bytes,
-            rx_no_frame: s.rx_no_frame,
-            rx_ring_full: 0,
-            rx_bad: s.rx_bad,
-            tx_frames: s.tx_frames,
-            tx_bytes: s.tx_bytes,
-            tx_far_full: 0,
-            tx_failed: s.tx_failed,
-            system_calls: s.system_calls,
-        }
-    }
+    Ok((info, boxed))
 }

@@ -17,6 +17,7 @@ use flowlane_sys::frame::{FrameMemory, MemoryConfig, MemoryError};
 
 use super::handle::Runtime;
 use super::host::Host;
+use super::idle::Patience;
 use super::lane_slot::{LaneCounters, LaneId, LaneSlot};
 use super::moving::Moves;
 use super::netisr::Netisr;
@@ -340,7 +341,15 @@ impl Builder {
         for ((host, link), (info, queues)) in links {
             for (q, queue) in queues.into_iter().enumerate() {
                 let index = q as u16;
-                let port = Port { queue, host, link, index, output: Vec::with_capacity(256), room: 0 };
+                let port = Port {
+                    queue,
+                    host,
+                    link,
+                    index,
+                    output: Vec::with_capacity(256),
+                    room: 0,
+                    broken: false,
+                };
                 plans[q % self.workers].ports.push(port);
             }
             infos.insert((host, link), info);
@@ -549,6 +558,7 @@ fn work(
         netisr: plan.netisr,
         moves: Moves::default(),
         idle: plan.idle,
+        patience: Patience::default(),
         now: Time::ZERO,
         turns: Turns::default(),
         misdirected: Vec::new(),

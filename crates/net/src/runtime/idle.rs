@@ -6,13 +6,65 @@
 //! that alone, and what ended its sleep is what it does next.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::worker::{Idle, Worker};
 use flowlane_stack::time::Time;
 
+/// About what going to sleep and being woken costs: who looks again for longer than that had better slept.
+const PAYS: Duration = Duration::from_micros(10);
+/// How sure one can be.
+const SURE: i8 = 8;
+/// Of so many waits in which a worker would sleep at once, it looks again in one, to see whether it has begun to pay.
+const TRY: u32 = 8;
+
+/// Whether looking again pays, learnt from how it went lately.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// From `-SURE` (never) to `SURE` (always).
+    pays: i8,
+    sleeps: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { pays: SURE, sleeps: 0 }
+    }
+}
+
+impl Patience {
+    /// How long to look again this time, where `most` is the most.
+    pub(super) fn limit(&self, most: Duration) -> Duration {
+        match self.pays {
+            1.. => most,
+            _ if self.sleeps % TRY == 0 => most.min(2 * PAYS),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// There was work after `waited` of looking.
+    pub(super) fn worked(&mut self, waited: Duration) {
+        let step = if waited <= PAYS { 1 } else { -1 };
+        self.pays = (self.pays + step).clamp(-SURE, SURE);
+    }
+
+    /// There was none, and the worker goes to sleep.
+    pub(super) fn slept(&mut self) {
+        if !self.limit(Duration::MAX).is_zero() {
+            self.pays = (self.pays - 1).max(-SURE);
+        }
+        self.sleeps = self.sleeps.wrapping_add(1);
+    }
+}
+
 impl Worker {
+    /// Whether something falls due so soon that a sleep would be too coarse.
+    pub(super) fn is_due_within(&self, time: Duration) -> bool {
+        self.next_deadline <= self.now + time
+    }
+
     /// Sleeps until there is work, or the next deadline.
     pub(super) fn sleep(&mut self) {
         let shared = self.shared.clone();
@@ -37,7 +89,8 @@ impl Worker {
             return;
         }
         let timeout = self.timeout();
-        let links: Vec<BorrowedFd<'_>> = self.ports.iter().filter_map(|p| p.queue.fd()).collect();
+        let links: Vec<BorrowedFd<'_>> =
+            self.ports.iter().filter(|p| !p.broken).filter_map(|p| p.queue.fd()).collect();
         let mut fds = Vec::with_capacity(links.len() + 1);
         fds.push(PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
         fds.extend(links.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -46,10 +99,29 @@ impl Worker {
         }
         // Interrupted or not: the loop looks at everything anyway.
         let _ = poll(&mut fds, timeout.as_ref());
+        let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let polled = fds.iter().skip(1).enumerate();
+        let failed: Vec<usize> =
+            polled.filter(|(_, fd)| fd.revents().intersects(bad)).map(|(i, _)| i).collect();
         drop(fds);
         wake.woke();
+        if !failed.is_empty() {
+            self.clear_errors(&failed);
+        }
         // What the kernel's sockets have to say comes first.
         self.idle_turn = true;
+    }
+
+    /// Links' descriptors report errors, an interface is down or gone: that must not end every sleep from now on.
+    /// `failed` counts the ports that were waited for.
+    #[cold]
+    fn clear_errors(&mut self, failed: &[usize]) {
+        let waited_for = self.ports.iter_mut().filter(|p| !p.broken && p.queue.fd().is_some());
+        for (i, port) in waited_for.enumerate() {
+            if failed.contains(&i) {
+                port.broken = !port.queue.clear_error();
+            }
+        }
     }
 
     /// Whether there is nothing to gain from looking again before sleep.
@@ -67,5 +139,48 @@ impl Worker {
             tv_sec: left.as_secs().min(3600) as i64,
             tv_nsec: i64::from(left.subsec_nanos()) as _,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_micros(50);
+    const SOON: Duration = Duration::from_micros(3);
+    const LATE: Duration = Duration::from_micros(20);
+
+    #[test]
+    fn who_waits_in_vain_learns_to_sleep_and_who_would_not_learns_to_look() {
+        let mut patience = Patience::default();
+        for _ in 0..SURE {
+            assert_eq!(patience.limit(MOST), MOST);
+            patience.worked(LATE);
+        }
+        // Now and then it is tried, no longer than it can pay.
+        let limits = |patience: &mut Patience| -> Vec<Duration> {
+            (0..TRY)
+                .map(|_| {
+                    let limit = patience.limit(MOST);
+                    patience.slept();
+                    limit
+                })
+                .collect()
+        };
+        let limits = limits(&mut patience);
+        assert_eq!(limits.iter().filter(|l| l.is_zero()).count(), TRY as usize - 1, "{limits:?}");
+        assert_eq!(limits.iter().max(), Some(&(2 * PAYS)));
+        for _ in 0..2 * SURE {
+            patience.worked(SOON);
+        }
+        assert_eq!(patience.limit(MOST), MOST);
+        // A slow one among many quick ones changes nothing.
+        patience.worked(LATE);
+        assert_eq!(patience.limit(MOST), MOST);
+        for _ in 0..SURE {
+            patience.slept();
+        }
+        assert!(patience.limit(MOST) < MOST);
+        assert_eq!(Patience::default().limit(Duration::ZERO), Duration::ZERO);
     }
 }

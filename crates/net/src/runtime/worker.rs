@@ -19,6 +19,7 @@ use flowlane_stack::time::Time;
 use flowlane_stack::{Class, LaneEvent};
 use flowlane_sys::frame::{Frame, Pool};
 
+use super::idle::Patience;
 use super::lane_slot::LaneSlot;
 use super::message::Message;
 use super::moving::Moves;
@@ -44,7 +45,8 @@ const EXAMPLES: usize = 8;
 pub enum Idle {
     /// Looks again at once, for ever: the shortest latency, at the price of the core.
     Spin,
-    /// Looks again for this long, then sleeps until something happens.
+    /// Looks again for this long at most, then sleeps until something happens. Where looking has not paid lately, since
+    /// what came took longer than going to sleep costs, it sleeps at once.
     Adaptive(Duration),
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct Port {
     /// Frames to be sent.
     pub(crate) output: Vec<Frame>,
     pub(crate) room: usize,
+    /// Its descriptor is not worth waiting for any more.
+    pub(crate) broken: bool,
 }
 
 /// A host as one worker sees it.
@@ -111,6 +115,7 @@ pub(crate) struct Worker {
     pub(crate) netisr: Netisr,
     pub(crate) moves: Moves,
     pub(crate) idle: Idle,
+    pub(crate) patience: Patience,
     /// The last turn found nothing to do.
     pub(crate) idle_turn: bool,
     pub(crate) now: Time,
@@ -142,12 +147,15 @@ impl Worker {
             }
             self.idle_turn = !busy;
             if busy {
-                idle_since = None;
+                if let Some(since) = idle_since.take() {
+                    self.patience.worked(self.now.saturating_duration_since(since));
+                }
                 continue;
             }
-            let since = *idle_since.get_or_insert(self.now);
+            let waited = self.now.saturating_duration_since(*idle_since.get_or_insert(self.now));
             match self.idle {
-                Idle::Adaptive(spin) if self.now.saturating_duration_since(since) >= spin => {
+                Idle::Adaptive(most) if waited >= self.patience.limit(most) && !self.is_due_within(most) => {
+                    self.patience.slept();
                     self.sleep();
                     idle_since = None;
                 }

@@ -10,11 +10,13 @@
 //!
 //! Sending goes past the queueing disciplines of the interface, straight to the driver.
 
+mod offload;
 mod queue;
 mod ring;
 mod tag;
 
-pub use queue::{PacketQueue, PacketStats};
+pub(crate) use offload::OffloadSocket;
+pub use queue::PacketQueue;
 
 use crate::bpf::asm::Assembler;
 use crate::bpf::claim::Claims;
@@ -45,6 +47,8 @@ pub struct PacketOptions {
     pub exclusive: bool,
     /// Send past the interface's queueing discipline.
     pub bypass_qdisc: bool,
+    /// Take packets whose checksum and segmentation are left to the interface, or else to the kernel.
+    pub offload: bool,
 }
 
 impl PacketOptions {
@@ -59,6 +63,7 @@ impl PacketOptions {
             ring_size: 2048,
             exclusive: true,
             bypass_qdisc: true,
+            offload: false,
         }
     }
 }
@@ -118,6 +123,7 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     let nothing = Program::load(ProgramKind::SocketFilter, "nothing", nothing)?;
     // Ethernet header and two tags.
     let shape = Shape::for_packets(options.ring_size, interface.mtu()? + 22);
+    let offload = || options.offload.then(|| OffloadSocket::open(&interface)).transpose();
     let mut opened: Vec<(OwnedFd, Rings)> = Vec::new();
     let mut group = None;
     for _ in 0..options.queues {
@@ -126,7 +132,7 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
             .map_err(|e| Error::from_io(e, "setting up AF_PACKET", "CAP_NET_RAW"))?;
         filter(socket.as_fd(), &nothing)?;
         let rings = Rings::new(socket.as_fd(), shape, shape)?;
-        bind(socket.as_fd(), &interface)?;
+        bind(socket.as_fd(), &interface, libc::ETH_P_ALL)?;
         if options.queues > 1 {
             group = Some(join(socket.as_fd(), group, options.steering.is_some()).map_err(|e| {
                 Error::from_io(e, format!("{}: joining the fanout group", options.interface), "CAP_NET_RAW")
@@ -155,11 +161,9 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
         None
     };
     let shared = Arc::new(Shared { claims, steering, exclusive });
-    Ok(opened
-        .into_iter()
-        .enumerate()
-        .map(|(i, (socket, rings))| PacketQueue::new(socket, rings, i as u16, shared.clone()))
-        .collect())
+    let queue =
+        |(i, (socket, rings))| Ok(PacketQueue::new(socket, rings, i as u16, offload()?, shared.clone()));
+    opened.into_iter().enumerate().map(queue).collect()
 }
 
 fn socket() -> Result<OwnedFd> {
@@ -186,11 +190,11 @@ fn prepare(socket: BorrowedFd<'_>, options: &PacketOptions) -> io::Result<()> {
     Ok(())
 }
 
-fn bind(socket: BorrowedFd<'_>, interface: &Interface) -> Result<()> {
+fn bind(socket: BorrowedFd<'_>, interface: &Interface, protocol: i32) -> Result<()> {
     // SAFETY: `sockaddr_ll` is plain data for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = (protocol as u16).to_be();
     address.sll_ifindex = interface.index() as i32;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address is readable for its length.

@@ -1,36 +1,15 @@
 //! One queue of an AF_PACKET link: what happens for every packet.
 
-use super::Shared;
 use super::ring::Rings;
+use super::{OffloadSocket, Shared};
 use crate::frame::{Checksum, Frame, Meta, Pool};
+use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
+use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// The tag protocol of 802.1Q, the one kept outside the data.
 const VLAN: u16 = 0x8100;
-
-/// Counters of one queue since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PacketStats {
-    /// Packets received.
-    pub rx_frames: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Times that a packet had to wait in the ring because there was no free frame. It is lost only if the ring fills.
-    pub rx_no_frame: u64,
-    /// Packets that found the ring full, dropped by the kernel.
-    pub rx_ring_full: u64,
-    /// Packets longer than a slot or a frame.
-    pub rx_bad: u64,
-    /// Packets sent.
-    pub tx_frames: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets too long for a slot, or refused by the kernel.
-    pub tx_failed: u64,
-    /// System calls made.
-    pub system_calls: u64,
-}
 
 /// One packet socket with its rings.
 #[derive(Debug)]
@@ -45,13 +24,20 @@ pub struct PacketQueue {
     done: u32,
     looked: u32,
     filled: u32,
-    stats: PacketStats,
+    stats: QueueStats,
+    offload: Option<OffloadSocket>,
     /// The kernel clears its counter when it is read.
     kernel_drops: std::sync::atomic::AtomicU64,
 }
 
 impl PacketQueue {
-    pub(super) fn new(socket: OwnedFd, rings: Rings, queue: u16, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        socket: OwnedFd,
+        rings: Rings,
+        queue: u16,
+        offload: Option<OffloadSocket>,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
             rings,
             socket,
@@ -61,13 +47,75 @@ impl PacketQueue {
             done: 0,
             looked: 0,
             filled: 0,
-            stats: PacketStats::default(),
+            stats: QueueStats::default(),
+            offload,
             kernel_drops: Default::default(),
         }
     }
 
-    /// Copies up to `max` packets into frames of `pool`, appends them to `into`, and returns how many.
-    pub fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+    /// Copies packets from the front of `frames` into the ring, at most `limit` and as many as there is room for.
+    fn put(&mut self, frames: &mut Vec<Frame>, limit: usize) -> usize {
+        let limit = limit.min(frames.len());
+        let known = (self.rings.send_slots() - self.filled.wrapping_sub(self.done)) as usize;
+        let room = if known < limit { self.room() } else { known };
+        let count = room.min(limit);
+        for mut frame in frames.drain(..count) {
+            if let Some(tag) = frame.meta().vlan {
+                frame.insert_tag(VLAN, tag);
+            }
+            let whole = vnet::complete_checksum(&mut frame);
+            let len = frame.chain_len();
+            let Some(buffer) = self.rings.send_buffer(self.filled, len).filter(|_| len > 0 && whole) else {
+                self.stats.tx_failed += 1;
+                continue;
+            };
+            if frame.is_chained() {
+                let mut at = 0;
+                for chunk in frame.chunks() {
+                    buffer[at..at + chunk.len()].copy_from_slice(chunk);
+                    at += chunk.len();
+                }
+            } else {
+                buffer.copy_from_slice(frame.data());
+            }
+            self.rings.submit(self.filled);
+            self.filled = self.filled.wrapping_add(1);
+            self.stats.tx_frames += 1;
+            self.stats.tx_bytes += len as u64;
+        }
+        count
+    }
+
+    /// Moves past the slots that the kernel has given back.
+    fn reclaim(&mut self) {
+        while self.done != self.filled {
+            match self.rings.send_status(self.done) {
+                libc::TP_STATUS_AVAILABLE => {}
+                libc::TP_STATUS_WRONG_FORMAT => {
+                    self.rings.reset_send(self.done);
+                    self.stats.tx_failed += 1;
+                }
+                _ => break,
+            }
+            self.done = self.done.wrapping_add(1);
+        }
+    }
+
+    /// Number of this queue in its fanout group.
+    #[must_use]
+    pub fn queue(&self) -> u16 {
+        self.queue
+    }
+
+    /// What was opened together with this queue.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl LinkQueue for PacketQueue {
+    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut count = 0;
         while count < max {
             let Some(packet) = self.rings.received(self.next) else { break };
@@ -108,46 +156,20 @@ impl PacketQueue {
         count
     }
 
-    /// How many packets [`PacketQueue::transmit`] would take now.
-    pub fn room(&mut self) -> usize {
+    fn room(&mut self) -> usize {
         self.reclaim();
         (self.rings.send_slots() - self.filled.wrapping_sub(self.done)) as usize
     }
 
-    /// Copies packets from the front of `frames` into the ring while there is room; returns how many.
-    /// [`PacketQueue::flush`] sends them.
-    pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        let known = (self.rings.send_slots() - self.filled.wrapping_sub(self.done)) as usize;
-        let room = if known < frames.len() { self.room() } else { known };
-        let count = room.min(frames.len());
-        for mut frame in frames.drain(..count) {
-            if let Some(tag) = frame.meta().vlan {
-                frame.insert_tag(VLAN, tag);
-            }
-            let len = frame.chain_len();
-            let Some(buffer) = self.rings.send_buffer(self.filled, len).filter(|_| len > 0) else {
-                self.stats.tx_failed += 1;
-                continue;
-            };
-            if frame.is_chained() {
-                let mut at = 0;
-                for chunk in frame.chunks() {
-                    buffer[at..at + chunk.len()].copy_from_slice(chunk);
-                    at += chunk.len();
-                }
-            } else {
-                buffer.copy_from_slice(frame.data());
-            }
-            self.rings.submit(self.filled);
-            self.filled = self.filled.wrapping_add(1);
-            self.stats.tx_frames += 1;
-            self.stats.tx_bytes += len as u64;
-        }
-        count
+    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        let Some(offload) = self.offload.take() else { return self.put(frames, usize::MAX) };
+        let done =
+            transmit_in_order(self, frames, Self::put, |queue, frame| offload.send(frame, &mut queue.stats));
+        self.offload = Some(offload);
+        done
     }
 
-    /// Sends everything taken. `true` when nothing is left to hand over.
-    pub fn flush(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         if self.looked != self.filled {
             self.stats.system_calls += 1;
             // SAFETY: no data and no address are passed: the kernel sends what the ring holds.
@@ -171,35 +193,11 @@ impl PacketQueue {
         self.looked == self.filled
     }
 
-    /// Moves past the slots that the kernel has given back.
-    fn reclaim(&mut self) {
-        while self.done != self.filled {
-            match self.rings.send_status(self.done) {
-                libc::TP_STATUS_AVAILABLE => {}
-                libc::TP_STATUS_WRONG_FORMAT => {
-                    self.rings.reset_send(self.done);
-                    self.stats.tx_failed += 1;
-                }
-                _ => break,
-            }
-            self.done = self.done.wrapping_add(1);
-        }
-    }
-
-    /// Whether packets wait.
-    pub fn ready(&mut self) -> bool {
+    fn ready(&mut self) -> bool {
         self.rings.is_received(self.next)
     }
 
-    /// Number of this queue in its fanout group.
-    #[must_use]
-    pub fn queue(&self) -> u16 {
-        self.queue
-    }
-
-    /// Counters since opening; asks the kernel for its own.
-    #[must_use]
-    pub fn stats(&self) -> PacketStats {
+    fn stats(&self) -> QueueStats {
         use std::sync::atomic::Ordering::Relaxed;
         let mut kernel = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -216,13 +214,7 @@ impl PacketQueue {
         if result == 0 {
             self.kernel_drops.fetch_add(u64::from(kernel.tp_drops), Relaxed);
         }
-        PacketStats { rx_ring_full: self.kernel_drops.load(Relaxed), ..self.stats }
-    }
-
-    /// What was opened together with this queue.
-    #[must_use]
-    pub fn shared(&self) -> &Shared {
-        &self.shared
+        QueueStats { rx_ring_full: self.kernel_drops.load(Relaxed), ..self.stats }
     }
 }
 

@@ -9,14 +9,14 @@
 //! interface that an administrator has made for the user; else it needs `CAP_NET_ADMIN`.
 
 mod queue;
-mod vnet;
 
-pub use queue::{TapQueue, TapStats};
+pub use queue::TapQueue;
 
 use crate::bpf::steer::{Steering, SteeringRules};
 use crate::error::{Error, Result};
 use crate::frame::{FrameMemory, HEADROOM};
 use crate::netdev::{self, Interface};
+use crate::vnet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::IpAddr;

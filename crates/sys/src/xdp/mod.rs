@@ -19,20 +19,21 @@
 //! What always holds: a frame is the kernel's or ours (`held.rs`); the program is gone when the last queue is, however
 //! the process ends; a queue without socket leaves its packets to the kernel.
 //!
-//! Traps. In copy mode nothing leaves without a system call ([`XdpQueue::flush`] makes it), and one call may send 32
+//! Traps. In copy mode nothing leaves without a system call ([`LinkQueue::flush`](crate::queue::LinkQueue::flush) makes it), and one call may send 32
 //! packets only. Two programs cannot share an interface. See `docs/links.md` for those of particular drivers.
 
 mod held;
 mod queue;
 mod rings;
 
-pub use queue::{XdpQueue, XdpStats};
+pub use queue::XdpQueue;
 
 use crate::bpf::claim::{ClaimCounters, Claims};
 use crate::bpf::{self, Link, Map, MapKind, Program, XdpMode};
 use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
 use crate::netdev::Interface;
+use crate::packet::OffloadSocket;
 use held::Held;
 use queue::Settings;
 use rings::{Rings, get_option, set_option};
@@ -80,6 +81,8 @@ pub struct XdpOptions {
     /// Ask the driver for the hash it computed, and name its kind (`enum xdp_rss_hash_type`) as
     /// [`Meta::hash_type`](crate::frame::Meta) wants it. Ignored where driver or mode have none.
     pub hash_type: Option<fn(u32) -> u8>,
+    /// Take packets whose checksum and segmentation are left to the interface, or else to the kernel.
+    pub offload: bool,
 }
 
 impl XdpOptions {
@@ -98,6 +101,7 @@ impl XdpOptions {
             send_budget: 1024,
             busy_poll: None,
             hash_type: None,
+            offload: false,
         }
     }
 }
@@ -216,7 +220,8 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         let held = Held::new(memory, zero_copy.then(|| (device.clone(), queue)));
         // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
         let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
-        let mut opened = XdpQueue::new(socket, rings, held, fill, queue, settings, device.clone());
+        let offload = options.offload.then(|| OffloadSocket::open(&device.interface)).transpose()?;
+        let mut opened = XdpQueue::new(socket, rings, held, fill, queue, settings, offload, device.clone());
         // Ready from the first packet on, if the worker's frames are not in its hands yet.
         if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
             opened.refill(&pool);

@@ -5,37 +5,17 @@ use super::held::Held;
 use super::rings::{Rings, get_option, put, take};
 use crate::bpf::claim::{METADATA_LEN, NO_HASH};
 use crate::frame::{Frame, Meta, Pool};
+use crate::packet::OffloadSocket;
+use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
+use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Kicks of one [`XdpQueue::flush`] at most: each sends at least 32 packets.
+/// Kicks of one [`flush`](LinkQueue::flush) at most: each sends at least 32 packets.
 const MAX_KICKS: u32 = 64;
 /// `XDP_PKT_CONTD`: the packet goes on in the next descriptor.
 const CONTINUED: u32 = libc::XDP_PKT_CONTD;
-
-/// Counters of one queue since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct XdpStats {
-    /// Packets received.
-    pub rx_frames: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Packets that came while the kernel had no free frame of ours.
-    pub rx_no_frame: u64,
-    /// Packets that came while the receive ring was full.
-    pub rx_ring_full: u64,
-    /// Packets that the kernel could not deliver (too long for a frame), and descriptors that made no sense.
-    pub rx_bad: u64,
-    /// Packets sent.
-    pub tx_frames: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets refused for good: empty, of another memory, or chained where the socket takes no chains.
-    pub tx_failed: u64,
-    /// System calls made.
-    pub system_calls: u64,
-}
 
 /// One AF_XDP socket with its rings. Closing it gives every frame back.
 #[derive(Debug)]
@@ -50,7 +30,9 @@ pub struct XdpQueue {
     filled: u32,
     /// The head of a packet whose last buffer has not come yet.
     partial: Option<Frame>,
-    stats: XdpStats,
+    stats: QueueStats,
+    /// For packets that are to be cut on their way.
+    offload: Option<OffloadSocket>,
     queue: u32,
     settings: Settings,
     device: Arc<Device>,
@@ -73,6 +55,7 @@ impl XdpQueue {
         fill_target: u32,
         queue: u32,
         settings: Settings,
+        offload: Option<OffloadSocket>,
         device: Arc<Device>,
     ) -> Self {
         Self {
@@ -82,34 +65,12 @@ impl XdpQueue {
             fill_target,
             filled: 0,
             partial: None,
-            stats: XdpStats::default(),
+            stats: QueueStats::default(),
+            offload,
             queue,
             settings,
             device,
         }
-    }
-
-    /// Appends up to `max` packets to `into`, returns how many, and gives the kernel frames of `pool` in their place.
-    pub fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
-        let wanted = max.min(u32::MAX as usize) as u32;
-        let mut ready = self.rings.receive.ready(wanted).min(wanted);
-        if ready == 0 && self.settings.busy_poll {
-            self.poll_device();
-            ready = self.rings.receive.ready(wanted).min(wanted);
-        }
-        let mut packets = 0;
-        for _ in 0..ready {
-            let descriptor = take(&mut self.rings.receive);
-            packets += usize::from(self.accept(descriptor, into));
-        }
-        if ready > 0 {
-            self.rings.receive.release();
-            self.filled -= ready.min(self.filled);
-        }
-        if self.filled < self.fill_target {
-            self.refill(pool);
-        }
-        packets
     }
 
     /// Turns one descriptor into a frame; `true` when that completes a packet.
@@ -170,16 +131,12 @@ impl XdpQueue {
         }
     }
 
-    /// How many packets of one frame [`XdpQueue::transmit`] would take now.
-    pub fn room(&mut self) -> usize {
-        self.rings.transmit.room(u32::MAX) as usize
-    }
-
-    /// Takes packets from the front of `frames` while there is room; returns how many. [`XdpQueue::flush`] sends them.
-    pub fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        let mut room = self.rings.transmit.room(frames.len() as u32) as usize;
+    /// Puts packets from the front of `frames` into the ring, at most `limit` and as many as there is room for.
+    fn put(&mut self, frames: &mut Vec<Frame>, limit: usize) -> usize {
+        let limit = limit.min(frames.len());
+        let mut room = self.rings.transmit.room(limit as u32) as usize;
         let mut count = 0;
-        for frame in frames.iter() {
+        for frame in frames.iter().take(limit) {
             let needs = if frame.is_chained() { frame.chunks().count() } else { 1 };
             if needs > room {
                 break;
@@ -191,7 +148,9 @@ impl XdpQueue {
             if let Some(tag) = frame.meta().vlan {
                 frame.insert_tag(0x8100, tag);
             }
-            if frame.is_chained() {
+            if !vnet::complete_checksum(&mut frame) {
+                self.stats.tx_failed += 1;
+            } else if frame.is_chained() {
                 self.put_chain(frame);
             } else if frame.is_empty() {
                 self.stats.tx_failed += 1;
@@ -229,26 +188,6 @@ impl XdpQueue {
             next = frame.take_next();
             self.put_packet(frame, if next.is_some() { CONTINUED } else { 0 });
         }
-    }
-
-    /// Sends everything taken and frees what was sent. `true` when nothing is left to hand over.
-    pub fn flush(&mut self) -> bool {
-        self.rings.transmit.publish();
-        let mut pending = self.rings.transmit.pending();
-        for _ in 0..MAX_KICKS {
-            if pending == 0 || self.settings.need_wakeup && !self.rings.transmit.positions().needs_wakeup() {
-                break;
-            }
-            let again = self.kick();
-            self.reclaim();
-            let before = std::mem::replace(&mut pending, self.rings.transmit.pending());
-            // "Again" means that the kernel's budget for one call is spent, if it took any.
-            if !again || pending == before {
-                break;
-            }
-        }
-        self.reclaim();
-        pending == 0
     }
 
     /// Asks the kernel to look at the transmit ring; `true` if it may have more to do.
@@ -295,11 +234,6 @@ impl XdpQueue {
         }
     }
 
-    /// Whether packets wait.
-    pub fn ready(&mut self) -> bool {
-        self.rings.receive.ready(1) > 0
-    }
-
     /// The receive queue of the interface that this is.
     #[must_use]
     pub fn queue(&self) -> u32 {
@@ -312,9 +246,72 @@ impl XdpQueue {
         self.held.count()
     }
 
-    /// Counters since opening; asks the kernel for its own.
+    /// What was opened together with this queue.
     #[must_use]
-    pub fn stats(&self) -> XdpStats {
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl LinkQueue for XdpQueue {
+    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
+        let wanted = max.min(u32::MAX as usize) as u32;
+        let mut ready = self.rings.receive.ready(wanted).min(wanted);
+        if ready == 0 && self.settings.busy_poll {
+            self.poll_device();
+            ready = self.rings.receive.ready(wanted).min(wanted);
+        }
+        let mut packets = 0;
+        for _ in 0..ready {
+            let descriptor = take(&mut self.rings.receive);
+            packets += usize::from(self.accept(descriptor, into));
+        }
+        if ready > 0 {
+            self.rings.receive.release();
+            self.filled -= ready.min(self.filled);
+        }
+        if self.filled < self.fill_target {
+            self.refill(pool);
+        }
+        packets
+    }
+
+    fn room(&mut self) -> usize {
+        self.rings.transmit.room(u32::MAX) as usize
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
+        let Some(offload) = self.offload.take() else { return self.put(frames, usize::MAX) };
+        let done =
+            transmit_in_order(self, frames, Self::put, |queue, frame| offload.send(frame, &mut queue.stats));
+        self.offload = Some(offload);
+        done
+    }
+
+    fn flush(&mut self) -> bool {
+        self.rings.transmit.publish();
+        let mut pending = self.rings.transmit.pending();
+        for _ in 0..MAX_KICKS {
+            if pending == 0 || self.settings.need_wakeup && !self.rings.transmit.positions().needs_wakeup() {
+                break;
+            }
+            let again = self.kick();
+            self.reclaim();
+            let before = std::mem::replace(&mut pending, self.rings.transmit.pending());
+            // "Again" means that the kernel's budget for one call is spent, if it took any.
+            if !again || pending == before {
+                break;
+            }
+        }
+        self.reclaim();
+        pending == 0
+    }
+
+    fn ready(&mut self) -> bool {
+        self.rings.receive.ready(1) > 0
+    }
+
+    fn stats(&self) -> QueueStats {
         let mut stats = self.stats;
         // SAFETY: the statistics are plain numbers.
         let kernel: Result<libc::xdp_statistics, _> =
@@ -327,12 +324,6 @@ impl XdpQueue {
             stats.tx_failed += kernel.tx_invalid_descs;
         }
         stats
-    }
-
-    /// What was opened together with this queue.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        &self.device
     }
 }
 

@@ -1,49 +1,14 @@
 //! The exchange that every link is tested with: kernel sockets send datagrams of many flows, each queue sends every
 //! packet back with addresses and ports swapped, and the sockets count what returns.
 
-use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
-use flowlane_sys::packet::PacketQueue;
+use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 use flowlane_sys::poll::wait_readable;
-use flowlane_sys::tun::TapQueue;
-use flowlane_sys::xdp::XdpQueue;
+use flowlane_sys::queue::LinkQueue;
 use flowlane_testnet::{Card, MICROSOFT_KEY};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// What the tests need of a queue; the `Queue` trait of the crate above looks the same.
-pub(crate) trait TestQueue: Send {
-    fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize;
-    fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize;
-    fn flush(&mut self) -> bool;
-    fn ready(&mut self) -> bool;
-    fn fd(&self) -> BorrowedFd<'_>;
-}
-
-macro_rules! test_queue {
-    ($($queue:ty),*) => {$(
-        impl TestQueue for $queue {
-            fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
-                self.receive(pool, into, max)
-            }
-            fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-                self.transmit(frames)
-            }
-            fn flush(&mut self) -> bool {
-                self.flush()
-            }
-            fn ready(&mut self) -> bool {
-                self.ready()
-            }
-            fn fd(&self) -> BorrowedFd<'_> {
-                self.as_fd()
-            }
-        }
-    )*};
-}
-test_queue!(XdpQueue, PacketQueue, TapQueue);
 
 /// Says why and returns `true` when the test cannot run here.
 pub(crate) fn skip() -> bool {
@@ -117,7 +82,7 @@ pub(crate) struct Reflected {
 
 /// Sends everything back until `stop`, sleeping in `poll` whenever there is nothing to do.
 pub(crate) fn reflect(
-    queue: &mut dyn TestQueue,
+    queue: &mut dyn LinkQueue,
     pool: &Pool,
     number: u16,
     queues: u16,
@@ -139,7 +104,7 @@ pub(crate) fn reflect(
         let flushed = queue.flush();
         pool.flush();
         if flushed && out.is_empty() && !queue.ready() {
-            wait_readable(&[queue.fd()], Some(2_000_000)).unwrap();
+            wait_readable(&[queue.as_fd()], Some(2_000_000)).unwrap();
         }
     }
     done
@@ -174,7 +139,7 @@ fn exchange(card_far: &flowlane_testnet::Namespace, target: IpAddr, flows: usize
 
 /// Opens queues on `card`, sends them datagrams of both families, and checks that all came back, on the right queues,
 /// and that every frame is home afterwards.
-pub(crate) fn reflect_and_check<Q: TestQueue>(
+pub(crate) fn reflect_and_check<Q: LinkQueue>(
     card: &Card,
     queues: u16,
     open: impl FnOnce(&FrameMemory) -> Vec<Q> + Send,
@@ -188,7 +153,7 @@ pub(crate) fn reflect_and_check<Q: TestQueue>(
 }
 
 /// As [`reflect_and_check`], with queues opened before.
-pub(crate) fn check<Q: TestQueue>(far: &flowlane_testnet::Namespace, opened: Vec<Q>, memory: &FrameMemory) {
+pub(crate) fn check<Q: LinkQueue>(far: &flowlane_testnet::Namespace, opened: Vec<Q>, memory: &FrameMemory) {
     const FLOWS: usize = 24;
     const EACH: usize = 60;
     let queues = opened.len() as u16;

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
+mod faults;
+mod offload;
 mod packet;
 mod tap;
 mod tap_tcp;

@@ -4,6 +4,7 @@ use crate::common::*;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::error::Error;
 use flowlane_sys::packet::{self, PacketOptions};
+use flowlane_sys::queue::LinkQueue;
 use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY};
 use std::time::{Duration, Instant};
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 const US: [&str; 2] = ["10.11.5.2:7", "[fd00:11:5::2]:7"];
 
 /// Echoes on port 7 until the peer is done.
-async fn echo() {
+pub(crate) async fn echo() {
     let Ok(listener) = TcpListener::on_port(7) else { return };
     while let Ok(stream) = listener.accept().await {
         let serve = async move {
@@ -77,7 +77,7 @@ fn fill(state: &mut u64, into: &mut [u8]) {
 }
 
 /// Sends `total` bytes from a kernel socket and reads them back.
-fn there_and_back(from: &Namespace, to: &str, total: usize) {
+pub(crate) fn there_and_back(from: &Namespace, to: &str, total: usize) {
     let to: SocketAddr = to.parse().unwrap();
     let exchange = || {
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(10)).unwrap();
@@ -111,7 +111,7 @@ fn there_and_back(from: &Namespace, to: &str, total: usize) {
 }
 
 /// Segments that the kernel of a namespace found damaged.
-fn bad_checksums(namespace: &Namespace) -> u64 {
+pub(crate) fn bad_checksums(namespace: &Namespace) -> u64 {
     let text = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
     let mut lines = text.lines().filter_map(|l| l.strip_prefix("Tcp: "));
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
@@ -194,7 +194,7 @@ fn captured(far: &Namespace, work: impl FnOnce()) -> Option<(usize, usize)> {
     result
 }
 
-fn queues(runtime: &Runtime) -> QueueStats {
+pub(crate) fn queues(runtime: &Runtime) -> QueueStats {
     runtime.handle().report().queues(0).next().unwrap().stats
 }
 

@@ -3,6 +3,7 @@
 use crate::common::*;
 use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
+use flowlane_sys::queue::LinkQueue;
 use flowlane_sys::xdp::{self, XdpOptions};
 use flowlane_testnet::{Card, CardConfig};
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,37 @@
+//! What happens to a run when the interface under its link goes away.
+//!
+//! A thread listens to the kernel's news of the interface. That it is down, and that it is up again, is said in a line, and
+//! the run goes on: every link recovers by itself. An interface that is gone does not come back, so the run is ended as ^C
+//! would end it, with the report so far; the last line says why, and the exit code is 1.
+
+use std::sync::OnceLock;
+
+use flowlane::link::{LinkInfo, LinkState};
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level::raise;
+
+/// The first link that was lost.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Listens to news of a link's interface from now on. Where the kernel gives none, a run is as it would be without this.
+pub(crate) fn watch(link: &LinkInfo) {
+    let Some(Ok(mut news)) = link.life.as_ref().map(|life| life.watch()) else { return };
+    let name = link.name.clone();
+    let listen = move || {
+        while let Some(state) = news.wait() {
+            if state == LinkState::Gone {
+                let _ = LOST.set(format!("{name}: the interface is gone"));
+                // The way in which every command ends well.
+                let _ = raise(SIGTERM);
+            } else {
+                eprintln!("flowlane: {name}: the interface {state}");
+            }
+        }
+    };
+    let _ = std::thread::Builder::new().name("flowlane-link".into()).spawn(listen);
+}
+
+/// What was lost, if anything.
+pub(crate) fn link() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
+}

@@ -1,0 +1,220 @@
+//! What becomes of a run when the interface under its link goes down, comes back, or vanishes: over every link, with the
+//! kernel as the peer, and without privileges, which `serve` and `load` have given up by then.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use flowlane_testnet::{Card, CardConfig, Namespace};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::UdpSocket;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where a link is and where its peer is: on a veth in two namespaces, on a TAP in one.
+enum Place {
+    Veth(Card),
+    Tap(Namespace),
+}
+
+/// A name that no other test of this process has.
+fn label() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("flt{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Place {
+    /// `None`, having said why, where there can be none.
+    fn new(kind: &str) -> Option<Self> {
+        if let Err(why) = flowlane_testnet::requires() {
+            println!("{why}");
+            return None;
+        }
+        if kind != "tap" {
+            return Some(Self::Veth(Card::new(&CardConfig::for_test(&label(), 1)).unwrap()));
+        }
+        let namespace = Namespace::new(&format!("{}{}", label(), std::process::id())).unwrap();
+        namespace.ip("tuntap add dev near0 mode tap vnet_hdr").unwrap();
+        namespace.ip("addr add 10.11.2.1/24 dev near0").unwrap();
+        namespace.ip("link set near0 up").unwrap();
+        Some(Self::Tap(namespace))
+    }
+
+    fn near(&self) -> &Namespace {
+        match self {
+            Self::Veth(card) => card.near().unwrap(),
+            Self::Tap(namespace) => namespace,
+        }
+    }
+
+    fn far(&self) -> &Namespace {
+        match self {
+            Self::Veth(card) => card.far(),
+            Self::Tap(namespace) => namespace,
+        }
+    }
+
+    /// Starts `flowlane` at the near end.
+    fn start(&self, arguments: &str) -> Run {
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", self.near().name(), env!("CARGO_BIN_EXE_flowlane")])
+            .args(arguments.split_whitespace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (say, said) = channel();
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
+        Run { child, said }
+    }
+
+    fn serve(&self, kind: &str) -> Run {
+        let run = self.start(&format!(
+            "serve udp-echo --link {kind}:near0 --addr 10.11.2.2/24 --port 7 --workers 1 --no-pin --json"
+        ));
+        run.hear("udp-echo on");
+        run
+    }
+
+    /// Asks until there is an answer: what is sent while a link comes up may be lost.
+    fn echo(&self) {
+        self.far()
+            .run(|| {
+                let socket = UdpSocket::bind("10.11.2.1:0").unwrap();
+                socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+                let deadline = Instant::now() + PATIENCE;
+                loop {
+                    let sent = socket.send_to(b"there?", "10.11.2.2:7");
+                    match sent.and_then(|_| socket.recv(&mut [0; 16])) {
+                        Ok(n) => return assert_eq!(n, 6),
+                        Err(e) => assert!(Instant::now() < deadline, "no answer: {e}"),
+                    }
+                }
+            })
+            .unwrap();
+    }
+}
+
+/// A running `flowlane`.
+struct Run {
+    child: Child,
+    said: Receiver<String>,
+}
+
+impl Run {
+    /// Waits for a line with these words.
+    fn hear(&self, words: &str) {
+        loop {
+            let line = self.said.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("'{words}': {e}"));
+            if line.contains(words) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for its end; what it printed, and what it complained of since it was last listened to.
+    fn end(mut self) -> (ExitStatus, String, Vec<String>) {
+        let printed = std::io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
+        (self.child.wait().unwrap(), printed, self.said.iter().collect())
+    }
+}
+
+fn comes_back(kind: &str) {
+    let Some(place) = Place::new(kind) else { return };
+    let run = place.serve(kind);
+    place.echo();
+    for _ in 0..2 {
+        place.near().ip("link set near0 down").unwrap();
+        run.hear(&format!("{kind}:near0: the interface is down"));
+        place.near().ip("link set near0 up").unwrap();
+        run.hear(&format!("{kind}:near0: the interface is up again"));
+        place.echo();
+    }
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    let (status, printed, _) = run.end();
+    assert!(status.success());
+    let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert!(summary.is_object(), "{printed}");
+}
+
+fn is_gone(kind: &str) {
+    let Some(place) = Place::new(kind) else { return };
+    let run = place.serve(kind);
+    place.echo();
+    place.near().ip("link del near0").unwrap();
+    let (status, printed, complaints) = run.end();
+    assert_eq!(status.code(), Some(1), "{complaints:?}");
+    let gone = format!("flowlane: {kind}:near0: the interface is gone");
+    assert_eq!(complaints.last(), Some(&gone), "{complaints:?}");
+    let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert!(summary.is_object(), "it says what there was until then: {printed}");
+}
+
+#[test]
+fn af_packet_goes_on_when_its_interface_is_up_again() {
+    comes_back("af-packet");
+}
+
+#[test]
+fn af_xdp_goes_on_when_its_interface_is_up_again() {
+    comes_back("af-xdp");
+}
+
+#[test]
+fn tap_goes_on_when_its_interface_is_up_again() {
+    comes_back("tap");
+}
+
+#[test]
+fn af_packet_ends_when_its_interface_is_gone() {
+    is_gone("af-packet");
+}
+
+#[test]
+fn af_xdp_ends_when_its_interface_is_gone() {
+    is_gone("af-xdp");
+}
+
+#[test]
+fn tap_ends_when_its_interface_is_gone() {
+    is_gone("tap");
+}
+
+#[test]
+fn a_load_ends_with_its_report_when_its_interface_is_gone() {
+    let Some(place) = Place::new("af-xdp") else { return };
+    let server = place.far().run(|| UdpSocket::bind("10.11.2.1:7").unwrap()).unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let run = place.start(
+        "load udp 10.11.2.1:7 --link af-xdp:near0 --addr 10.11.2.2/24 --rate 1k --duration 10m --workers 1 --quiet --json",
+    );
+    match server.recv(&mut [0; 2048]) {
+        Err(e) if e.kind() == ErrorKind::WouldBlock => panic!("nothing came: {:?}", run.end()),
+        other => assert!(other.unwrap() > 0),
+    }
+    place.near().ip("link del near0").unwrap();
+    let (status, printed, complaints) = run.end();
+    assert_eq!(status.code(), Some(1), "{complaints:?}");
+    assert!(complaints.last().is_some_and(|l| l.ends_with("the interface is gone")), "{complaints:?}");
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert!(report.is_object());
+}
+
+#[test]
+fn closing_a_tap_that_was_made_for_us_is_no_loss() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let place = Place::Tap(Namespace::new(&format!("{}{}", label(), std::process::id())).unwrap());
+    let run = place.serve("tap");
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    let (status, _, complaints) = run.end();
+    assert!(status.success(), "{complaints:?}");
+    assert!(!complaints.iter().any(|l| l.contains("gone")), "{complaints:?}");
+}

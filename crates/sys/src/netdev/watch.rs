@@ -1,0 +1,217 @@
+//! News of one interface: it went down, lost its carrier, came back, is gone.
+//!
+//! The kernel tells everybody who asks, without privilege, on a netlink socket (rtnetlink(7), group `RTMGRP_LINK`). Only
+//! the first 32 bytes of each message are looked at: `nlmsghdr`, then `ifinfomsg`.
+//!
+//! ```text
+//!    0        4      6       8     12    16          20        24      28
+//!    ├────────┼──────┼───────┼─────┼─────┼───────────┼─────────┼───────┼───────┤
+//!    │ length │ type │ flags │ seq │ pid │ family .. │ index   │ flags │ change│    numbers in machine order
+//! ```
+
+use super::Interface;
+use crate::error::{Error, Result};
+use crate::poll::wait_readable;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What can be said of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// Packets pass.
+    Up,
+    /// Somebody took it down (`ip link set ... down`): nothing passes until it is set up again.
+    Down,
+    /// It is up, but nothing is at the other end: no cable, or the far end of a veth is down.
+    NoCarrier,
+    /// It was removed, or moved to another network namespace. That is final: another interface of the same name is
+    /// another interface.
+    Gone,
+}
+
+impl std::fmt::Display for LinkState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Up => "is up again",
+            Self::Down => "is down: nothing is sent or received until it is up again",
+            Self::NoCarrier => "has no carrier: nothing is sent or received until it has",
+            Self::Gone => "is gone",
+        })
+    }
+}
+
+/// Tells of changes of one interface's state.
+#[derive(Debug)]
+pub struct LinkWatch {
+    socket: OwnedFd,
+    index: u32,
+    state: LinkState,
+}
+
+impl LinkWatch {
+    /// Watches an interface of the calling thread's network namespace from now on. It is taken to be up, so if it is
+    /// not, that is the first news.
+    ///
+    /// # Errors
+    /// No socket is to be had.
+    pub fn new(interface: &Interface) -> Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+        if fd < 0 {
+            return Err(Error::last("a socket for news of interfaces", "none"));
+        }
+        // SAFETY: a non-negative result is a descriptor that is ours alone.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: `sockaddr_nl` is plain data for which all zeros is a value.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = libc::RTMGRP_LINK as u32;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: the address is readable for its length.
+        if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } < 0 {
+            return Err(Error::last("asking for news of interfaces", "none"));
+        }
+        let watch = Self { socket, index: interface.index(), state: LinkState::Up };
+        watch.ask();
+        Ok(watch)
+    }
+
+    /// Waits until the state changes, and returns the new one; `None` after `timeout_ns` nanoseconds without change, and
+    /// at once when the interface is gone, which was told before.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) -> Option<LinkState> {
+        while self.state != LinkState::Gone {
+            while let Some(told) = self.read() {
+                if told.is_some_and(|state| state != self.state) {
+                    self.state = told?;
+                    return told;
+                }
+            }
+            // A signal ends the wait, too: whoever calls with a limit looks around then.
+            let ready = wait_readable(&[self.socket.as_fd()], timeout_ns).unwrap_or(0);
+            if ready == 0 && timeout_ns.is_some() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Asks for the state as it is: news may have been lost, or have come before we listened.
+    fn ask(&self) {
+        const LEN: usize = 32;
+        let mut request = [0; LEN];
+        request[0..4].copy_from_slice(&(LEN as u32).to_ne_bytes());
+        request[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
+        request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        request[20..24].copy_from_slice(&self.index.to_ne_bytes());
+        // SAFETY: the request is readable for its length. Should it fail, there is only less news.
+        unsafe { libc::send(self.socket.as_raw_fd(), request.as_ptr().cast(), LEN, 0) };
+    }
+
+    /// Reads one batch of messages: the last that was said of our interface in it, if anything. `None`: nothing to read.
+    fn read(&self) -> Option<Option<LinkState>> {
+        let mut buffer = [0u8; 16384];
+        // SAFETY: at most its length is written into the buffer.
+        let n = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        match usize::try_from(n) {
+            Ok(n) => Some(said(&buffer[..n], self.index)),
+            // More happened than the kernel would keep for us.
+            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS) => {
+                self.ask();
+                Some(None)
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl AsFd for LinkWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What a batch of messages says last of an interface.
+fn said(mut batch: &[u8], index: u32) -> Option<LinkState> {
+    let mut state = None;
+    while let Some(header) = batch.first_chunk::<16>() {
+        let word = |bytes: &[u8], at: usize| -> Option<u32> {
+            Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        };
+        let len = word(header, 0)? as usize;
+        let kind = u16::from_ne_bytes([header[4], header[5]]);
+        let body = &batch[16..];
+        let about_us = word(body, 4) == Some(index);
+        if kind == libc::RTM_DELLINK && about_us {
+            state = Some(LinkState::Gone);
+        } else if kind == libc::RTM_NEWLINK && about_us {
+            let flags = word(body, 8)? as i32;
+            state = Some(match (flags & libc::IFF_UP != 0, flags & libc::IFF_LOWER_UP != 0) {
+                (false, _) => LinkState::Down,
+                (true, false) => LinkState::NoCarrier,
+                (true, true) => LinkState::Up,
+            });
+        } else if i32::from(kind) == libc::NLMSG_ERROR && word(body, 0)? as i32 == -libc::ENODEV {
+            state = Some(LinkState::Gone);
+        }
+        // Each begins at a multiple of four.
+        batch = batch.get(len.clamp(16, 1 << 20).next_multiple_of(4)..).unwrap_or_default();
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, index: u32, flags: i32) -> Vec<u8> {
+        let mut bytes = vec![0; 32];
+        bytes[0..4].copy_from_slice(&32u32.to_ne_bytes());
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[20..24].copy_from_slice(&index.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&flags.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_last_word_about_our_interface_counts() {
+        let up = libc::IFF_UP | libc::IFF_LOWER_UP;
+        let one = |kind, flags| said(&message(kind, 7, flags), 7);
+        assert_eq!(one(libc::RTM_NEWLINK, up), Some(LinkState::Up));
+        assert_eq!(one(libc::RTM_NEWLINK, libc::IFF_UP), Some(LinkState::NoCarrier));
+        assert_eq!(one(libc::RTM_NEWLINK, 0), Some(LinkState::Down));
+        assert_eq!(one(libc::RTM_DELLINK, 0), Some(LinkState::Gone));
+        assert_eq!(said(&message(libc::RTM_DELLINK, 8, 0), 7), None, "another's");
+        let mut error = message(libc::NLMSG_ERROR as u16, 0, 0);
+        error[16..20].copy_from_slice(&(-libc::ENODEV).to_ne_bytes());
+        assert_eq!(said(&error, 7), Some(LinkState::Gone));
+        let batch = [
+            message(libc::RTM_NEWLINK, 7, up),
+            message(libc::RTM_NEWLINK, 9, 0),
+            message(libc::RTM_NEWLINK, 7, 0),
+        ];
+        assert_eq!(said(&batch.concat(), 7), Some(LinkState::Down));
+        for cut in 0..96 {
+            let _ = said(&batch.concat()[..cut], 7); // must not panic
+        }
+        let mut endless = message(libc::RTM_NEWLINK, 7, up);
+        endless[0..4].copy_from_slice(&0u32.to_ne_bytes());
+        assert_eq!(said(&endless, 7), Some(LinkState::Up), "a length of nothing does not keep us for ever");
+        endless[0..4].copy_from_slice(&u32::MAX.to_ne_bytes());
+        let _ = said(&endless, 7);
+    }
+
+    #[test]
+    fn an_interface_that_stays_as_it_is_is_no_news() {
+        let Ok(lo) = Interface::find("lo") else { return };
+        if !lo.is_up().unwrap() {
+            return;
+        }
+        let mut watch = LinkWatch::new(&lo).unwrap();
+        assert_eq!(watch.wait(Some(1_000_000)), None);
+        let none = Interface { name: "none".into(), index: u32::MAX >> 1 };
+        let mut watch = LinkWatch::new(&none).unwrap();
+        assert_eq!(watch.wait(Some(5_000_000_000)), Some(LinkState::Gone), "there never was one");
+        assert_eq!(watch.wait(None), None);
+    }
+}

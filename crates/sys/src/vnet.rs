@@ -1,0 +1,260 @@
+//! The virtio-net header in front of a packet of a TAP queue or a packet socket: what is left to do about checksum and
+//! segmentation. And the checksum done here, for packets that go where no such header does.
+//!
+//! ```text
+//!    0       1          2          4          6            8              10
+//!    ├───────┼──────────┼──────────┼──────────┼────────────┼──────────────┤
+//!    │ flags │ gso type │ hdr_len  │ gso_size │ csum_start │ csum_offset  │   numbers in machine order
+//! ```
+
+use crate::frame::{Checksum, Frame, Meta, Segmentation};
+use std::io::{Error, ErrorKind, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Bytes of the header.
+pub(crate) const LEN: usize = 10;
+/// Pieces of one packet at most, its header included: 64 KiB in the smallest frames, and some.
+pub(crate) const PIECES: usize = 48;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+const GSO_TCP_V4: u8 = 1;
+const GSO_TCP_V6: u8 = 4;
+const GSO_UDP: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// Puts what the header says into `meta`. `false` for a kind of segmentation that was not agreed upon.
+pub(crate) fn read(header: [u8; LEN], meta: &mut Meta) -> bool {
+    meta.checksum = if header[0] & NEEDS_CHECKSUM != 0 {
+        Checksum::Partial
+    } else if header[0] & DATA_VALID != 0 {
+        Checksum::Verified
+    } else {
+        Checksum::InPacket
+    };
+    meta.segmentation = match header[1] & !GSO_ECN {
+        0 => return true,
+        GSO_TCP_V4 => Segmentation::TcpV4,
+        GSO_TCP_V6 => Segmentation::TcpV6,
+        GSO_UDP => Segmentation::Udp,
+        _ => return false,
+    };
+    meta.segment_size = u16::from_ne_bytes([header[4], header[5]]);
+    true
+}
+
+/// The header for `frame`; `None` if it asks for what its headers do not allow.
+pub(crate) fn write(frame: &Frame) -> Option<[u8; LEN]> {
+    let mut header = [0; LEN];
+    let meta = frame.meta();
+    if meta.checksum != Checksum::Partial && meta.segmentation == Segmentation::None {
+        if meta.checksum == Checksum::Verified {
+            header[0] = DATA_VALID;
+        }
+        return Some(header);
+    }
+    let (start, protocol) = transport(frame.data())?;
+    let offset: u16 = match protocol {
+        TCP => 16,
+        UDP => 6,
+        _ => return None,
+    };
+    header[0] = NEEDS_CHECKSUM;
+    header[6..8].copy_from_slice(&(start as u16).to_ne_bytes());
+    header[8..10].copy_from_slice(&offset.to_ne_bytes());
+    let (kind, transport_len) = match (meta.segmentation, protocol) {
+        (Segmentation::None, _) => return Some(header),
+        (Segmentation::TcpV4, TCP) => (GSO_TCP_V4, tcp_len(frame.data(), start)?),
+        (Segmentation::TcpV6, TCP) => (GSO_TCP_V6, tcp_len(frame.data(), start)?),
+        (Segmentation::Udp, UDP) => (GSO_UDP, 8),
+        _ => return None,
+    };
+    header[1] = kind;
+    header[2..4].copy_from_slice(&((start + transport_len) as u16).to_ne_bytes());
+    header[4..6].copy_from_slice(&meta.segment_size.to_ne_bytes());
+    Some(header)
+}
+
+/// Writes a packet with its header to a descriptor that takes both, in one call. Returns the packet's bytes.
+pub(crate) fn send(fd: BorrowedFd<'_>, frame: &Frame) -> std::io::Result<usize> {
+    let header = write(frame).ok_or(ErrorKind::InvalidInput)?;
+    let mut chunks = frame.chunks();
+    let (slices, pieces): ([IoSlice<'_>; PIECES], usize) = if frame.is_chained() {
+        let slices = std::array::from_fn(|i| {
+            IoSlice::new(if i == 0 { &header } else { chunks.next().unwrap_or_default() })
+        });
+        if chunks.next().is_some() {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        (slices, frame.chunks().count() + 1)
+    } else {
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        (slices[0], slices[1]) = (IoSlice::new(&header), IoSlice::new(frame.data()));
+        (slices, 2)
+    };
+    // SAFETY: an `IoSlice` is an `iovec`, and each is readable for its length; `pieces` is at most their number.
+    let written = unsafe { libc::writev(fd.as_raw_fd(), slices.as_ptr().cast(), pieces as libc::c_int) };
+    match usize::try_from(written) {
+        Ok(n) => Ok(n.saturating_sub(LEN)),
+        Err(_) => Err(Error::last_os_error()),
+    }
+}
+
+/// Puts the checksum that was left out into a packet that is to leave as it is. `false` if its headers make no sense.
+pub(crate) fn complete_checksum(frame: &mut Frame) -> bool {
+    if frame.meta().checksum != Checksum::Partial {
+        return true;
+    }
+    let Some((start, protocol)) = transport(frame.data()) else { return false };
+    let offset = match protocol {
+        TCP => start + 16,
+        UDP => start + 6,
+        _ => return false,
+    };
+    if frame.len() < offset + 2 {
+        return false;
+    }
+    // The field holds the pseudo-header's sum already.
+    let (mut sum, mut odd, mut skip) = (0u64, false, start);
+    for chunk in frame.chunks() {
+        let bytes = &chunk[skip.min(chunk.len())..];
+        skip -= skip.min(chunk.len());
+        let part = fold(sum_of(bytes));
+        sum += u64::from(if odd { part.swap_bytes() } else { part });
+        odd ^= bytes.len() % 2 == 1;
+    }
+    // Zero means "none" in UDP, and all ones are the same number.
+    let value = match !fold(sum) {
+        0 if protocol == UDP => u16::MAX,
+        value => value,
+    };
+    frame.data_mut()[offset..offset + 2].copy_from_slice(&value.to_ne_bytes());
+    frame.meta_mut().checksum = Checksum::InPacket;
+    true
+}
+
+/// Sum of words in machine order, which is as good as any other as long as it goes back in the same (RFC 1071).
+fn sum_of(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(4);
+    let rest = words.remainder();
+    let mut sum: u64 = words.map(|w| u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]))).sum();
+    let pairs = rest.chunks_exact(2);
+    let last = pairs.remainder();
+    sum += pairs.map(|p| u64::from(u16::from_ne_bytes([p[0], p[1]]))).sum::<u64>();
+    sum + last.first().map_or(0, |b| u64::from(u16::from_ne_bytes([*b, 0])))
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+fn tcp_len(frame: &[u8], start: usize) -> Option<usize> {
+    Some(usize::from(frame.get(start + 12)? >> 4) * 4)
+}
+
+/// Where the transport header starts, and its protocol. Through VLAN tags; not through IPv6 extension headers, which
+/// the stack does not send.
+fn transport(frame: &[u8]) -> Option<(usize, u8)> {
+    let mut at = 12;
+    while matches!(frame.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
+        at += 4;
+    }
+    let kind = [frame[at], frame[at + 1]];
+    let ip = frame.get(at + 2..)?;
+    match kind {
+        [0x08, 0x00] => Some((at + 2 + usize::from(ip.first()? & 15) * 4, *ip.get(9)?)),
+        [0x86, 0xdd] => Some((at + 42, *ip.get(6)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{FrameMemory, MemoryConfig};
+
+    #[test]
+    fn headers_say_where_the_sum_belongs() {
+        let config =
+            MemoryConfig { frames_per_home: 2, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
+        let mut frame = pool.alloc().unwrap();
+        let mut bytes = [0u8; 74];
+        bytes[12..18].copy_from_slice(&[0x81, 0, 0, 5, 8, 0]);
+        (bytes[18], bytes[27], bytes[38 + 12]) = (0x45, TCP, 0x80);
+        assert!(frame.extend_from_slice(&bytes));
+        assert_eq!(write(&frame), Some([0; LEN]));
+        frame.meta_mut().checksum = Checksum::Partial;
+        let plain = write(&frame).unwrap();
+        assert_eq!(
+            (plain[0], plain[6..8].to_vec(), plain[8..].to_vec()),
+            (1, 38u16.to_ne_bytes().to_vec(), 16u16.to_ne_bytes().to_vec())
+        );
+        frame.meta_mut().segmentation = Segmentation::TcpV4;
+        frame.meta_mut().segment_size = 1400;
+        let mut back = Meta::default();
+        let header = write(&frame).unwrap();
+        assert_eq!(header[2..4], 70u16.to_ne_bytes());
+        assert!(read(header, &mut back));
+        assert_eq!(
+            (back.checksum, back.segmentation, back.segment_size),
+            (Checksum::Partial, Segmentation::TcpV4, 1400)
+        );
+        frame.meta_mut().segmentation = Segmentation::Udp;
+        assert_eq!(write(&frame), None, "a TCP packet is not cut as UDP");
+        for cut in 0..74 {
+            frame.truncate(73 - cut);
+            let _ = write(&frame); // must not panic
+        }
+        assert!(!read([0, 3, 0, 0, 0, 0, 0, 0, 0, 0], &mut back));
+    }
+
+    #[test]
+    fn a_checksum_that_was_left_out_is_the_one_of_rfc_1071() {
+        let config =
+            MemoryConfig { frames_per_home: 4, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
+        for (protocol, at) in [(TCP, 50), (UDP, 40)] {
+            for len in [0usize, 1, 2, 3, 7, 400, 1001] {
+                let mut bytes: Vec<u8> = (0..54 + len).map(|i| (i * 37 % 251) as u8).collect();
+                (bytes[12], bytes[13], bytes[14], bytes[23]) = (8, 0, 0x45, protocol);
+                let words = |bytes: &[u8]| {
+                    let word = |w: &[u8]| u64::from(w[0]) << 8 | w.get(1).map_or(0, |b| u64::from(*b));
+                    bytes.chunks(2).map(word).sum::<u64>()
+                };
+                let mut slow = words(&bytes[34..]);
+                while slow > 0xffff {
+                    slow = (slow & 0xffff) + (slow >> 16);
+                }
+                // Whole, and cut in two at an odd place.
+                for cut in [0, 53] {
+                    let mut frame = pool.alloc().unwrap();
+                    assert!(frame.extend_from_slice(&bytes[..bytes.len() - cut.min(len)]));
+                    if cut.min(len) > 0 {
+                        let mut second = pool.alloc().unwrap();
+                        assert!(second.extend_from_slice(&bytes[bytes.len() - cut.min(len)..]));
+                        frame.append(second);
+                    }
+                    frame.meta_mut().checksum = Checksum::Partial;
+                    assert!(complete_checksum(&mut frame));
+                    assert_eq!(
+                        frame.data()[at..at + 2],
+                        (!(slow as u16)).to_be_bytes(),
+                        "{protocol} {len} {cut}"
+                    );
+                    assert_eq!(frame.meta().checksum, Checksum::InPacket);
+                }
+            }
+        }
+        let mut frame = pool.alloc().unwrap();
+        assert!(frame.extend_from_slice(&[0; 60]));
+        frame.meta_mut().checksum = Checksum::Partial;
+        assert!(!complete_checksum(&mut frame), "no IP");
+    }
+}
