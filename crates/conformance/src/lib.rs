@@ -16,11 +16,13 @@
 mod calls;
 mod data;
 mod descriptor;
+mod errqueue;
 mod flags;
 mod gate;
 mod info;
 mod link;
 mod options;
+mod queue;
 mod ready;
 mod shim;
 mod sysctl;

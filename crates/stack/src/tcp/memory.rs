@@ -4,10 +4,10 @@
 //! and a share of the frames for the latter, since a worker without frames cannot receive anything at all. A write that
 //! finds no memory waits for the event that frees some, in turn; it is not tried again before.
 
-use super::Tcp;
 use super::connection::Connection;
 use super::lane::Core;
 use super::table::ConnId;
+use super::{Seq, Tcp};
 use crate::packet::Cx;
 
 /// Memory that must be free for one of those who wait: the smallest send buffer, and as much again.
@@ -86,10 +86,31 @@ impl Connection {
         tx.data.push(&bytes[..taken]);
         self.tx = Some(tx);
         self.starved = false;
-        self.push_seq = self.data_seq() + self.buffered();
+        self.end_write(self.data_seq() + self.buffered());
         taken
     }
 }
+
+impl Connection {
+    /// A write ends at `end`: PSH goes there. Where the one before it ended is forgotten if both make one burst, of up to half
+    /// of the peer's largest window.
+    #[inline]
+    fn end_write(&mut self, end: Seq) {
+        let old = core::mem::replace(&mut self.push_seq, end);
+        let burst = (self.max_snd_wnd / 2).min(64 << 10);
+        if old > self.snd_nxt && end.since(self.snd_nxt) > burst {
+            if let Some(tx) = &mut self.tx {
+                let from = tx.pushes.back().map_or(self.snd_nxt, |last| self.snd_nxt.max(*last));
+                if end.since(from) > burst && tx.pushes.len() < MAX_PUSHES {
+                    tx.pushes.push_back(old);
+                }
+            }
+        }
+    }
+}
+
+/// Ends of writes that are remembered, beside the last.
+const MAX_PUSHES: usize = 256;
 
 impl Tcp {
     /// Wakes those who wait for memory, in turn, as far as there is some.
