@@ -223,7 +223,8 @@ impl World {
             return;
         }
         if let Ok(socket) = self.socket_mut(fd) {
-            socket.queue.follow(&info, &bounds, now);
+            let consumed = socket.consumed;
+            socket.queue.follow(&info, &bounds, consumed, now);
         }
     }
 

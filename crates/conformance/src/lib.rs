@@ -14,6 +14,7 @@
 #![allow(clippy::unnecessary_cast, reason = "how wide C's integers are depends on the machine")]
 
 mod calls;
+mod chrono;
 mod data;
 mod descriptor;
 mod errqueue;

@@ -163,7 +163,11 @@ impl World {
     fn info(&mut self, fd: i32) -> Answer<Vec<u8>> {
         Ok(match self.socket_mut(fd)?.role {
             Role::Connection(id) => match self.lane().0.tcp_info(id) {
-                Ok(found) => info::connection(&found),
+                Ok(found) => {
+                    self.follow(fd);
+                    let now = self.now();
+                    info::connection(&found, &self.socket_mut(fd)?.queue.chrono, now)
+                }
                 Err(_) => info::idle(),
             },
             Role::Listener(id) => {

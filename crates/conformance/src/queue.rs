@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use flowlane_stack::tcp::TcpInfo;
 use flowlane_stack::time::Time;
 
+use crate::chrono::{Chrono, Limit};
 use crate::errqueue::{Errors, Stamp};
 
 /// What a socket buffer costs beside its bytes (`SKB_TRUESIZE` of an empty one).
@@ -55,14 +56,18 @@ pub(crate) struct Queue {
     /// A write found no room (`SOCK_NOSPACE`).
     wanting: bool,
     max_window: u32,
+    /// Bytes that the application has read or can read.
+    received: u64,
+    pub(crate) chrono: Chrono,
     /// What is told of sends afterwards.
     pub(crate) errors: Errors,
 }
 
 impl Queue {
-    /// Follows the connection.
-    pub(crate) fn follow(&mut self, info: &TcpInfo, bounds: &Bounds, now: Time) {
+    /// Follows the connection. `consumed`: bytes that the application has read.
+    pub(crate) fn follow(&mut self, info: &TcpInfo, bounds: &Bounds, consumed: u64, now: Time) {
         self.max_window = self.max_window.max(info.snd_wnd);
+        let sent_before = self.sent;
         let acked = self.written.saturating_sub(u64::from(info.unacknowledged));
         let progress = acked > self.acked;
         self.acked = self.acked.max(acked);
@@ -82,6 +87,15 @@ impl Queue {
             self.wanting = false;
         }
         self.errors.progress(self.sent, self.acked, now);
+        self.chrono.turn(Limit::of(info, self.wanting), now);
+        if self.sent > sent_before || self.chrono.sent_at.is_none() {
+            self.chrono.sent_at = Some(now);
+        }
+        let received = consumed + u64::from(info.readable);
+        if received > self.received || self.chrono.received_at.is_none() {
+            self.received = received;
+            self.chrono.received_at = Some(now);
+        }
     }
 
     /// What is sent of a piece becomes a piece of its own.

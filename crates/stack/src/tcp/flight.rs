@@ -49,6 +49,8 @@ pub(crate) struct Rack {
 pub(crate) struct Reordering {
     /// RACK.reordering_seen.
     pub(crate) seen: bool,
+    /// The furthest a segment came behind later ones, segments.
+    pub(crate) degree: u8,
     /// RACK.reo_wnd_mult - 1.
     pub(crate) more: u8,
     /// RACK.reo_wnd_persist.

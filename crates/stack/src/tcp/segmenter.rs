@@ -69,13 +69,13 @@ impl Connection {
             return if fin { Some(self.plan(0, true, 0)) } else { None };
         }
         let outstanding = self.outstanding();
-        if outstanding == 0 {
+        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+        let usable = if outstanding > self.snd_wnd { 0 } else { window };
+        if outstanding == 0 && usable > 0 {
             self.restart_after_idle(core, cx);
         }
         let mss = self.effective_mss();
         let in_flight = self.tx.as_ref().map_or(0, |tx| tx.in_flight(outstanding));
-        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
-        let usable = if outstanding > self.snd_wnd { 0 } else { window };
         let congestion = self.congestion.cwnd.saturating_sub(in_flight);
         // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3); and with nothing in flight one
         // may always go, even if segments have grown since the window was set.
