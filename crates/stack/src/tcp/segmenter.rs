@@ -230,8 +230,12 @@ impl Connection {
     }
 
     /// After the application has read: is the window worth announcing anew?
-    pub(crate) fn window_opened(&mut self, core: &Core, cx: &Cx<'_>) {
-        if !self.state.may_receive() || core.is_full(cx) {
+    pub(crate) fn window_opened(&mut self, core: &mut Core, cx: &Cx<'_>) {
+        if !self.state.may_receive() {
+            return;
+        }
+        if core.is_full(cx) {
+            core.look_again(self, cx.now);
             return;
         }
         // What the header cannot show is not worth a segment.
