@@ -115,11 +115,13 @@ fn a_window_reopens_when_memory_returns() {
     s.heard.clear();
     assert_eq!(s.tcp.next_deadline(), None, "nothing is left to be looked at");
     // A connection that goes while it is on the list is forgotten.
-    let _hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
+    let hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
     send!(s, 5200, &format!(". {seq}:{}(1000) ack 1", seq + 1000));
     s.expect_read(1000);
     let id = s.id.unwrap();
     s.with(|tcp, cx| tcp.abort(cx, id)).unwrap();
     s.until(6000);
+    drop(hoard);
+    s.until(6100);
     assert_eq!(s.tcp.next_deadline(), None);
 }
