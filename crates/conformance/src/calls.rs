@@ -10,6 +10,7 @@ use flowlane_stack::udp::Bind;
 use flowlane_sys::packetdrill::{Address, Answer, Errno, close_place, open_place};
 
 use crate::descriptor::{Descriptor, Role, Socket, plain};
+use crate::queue::Queue;
 use crate::world::World;
 
 /// Why a connection ended, as `errno`.
@@ -225,6 +226,7 @@ impl World {
         let socket = self.socket_mut(fd)?;
         socket.role = Role::Idle;
         socket.read_shut = false;
+        socket.queue = Queue::default();
         Ok(())
     }
 

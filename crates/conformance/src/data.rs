@@ -14,7 +14,8 @@ use flowlane_sys::packetdrill::{
 };
 
 use crate::calls::errno_of;
-use crate::descriptor::{Descriptor, Pipe, Role, plain};
+use crate::descriptor::{Descriptor, Pipe, Role, Socket, plain};
+use crate::queue::Bounds;
 use crate::world::World;
 
 /// Bytes a pipe holds.
@@ -40,7 +41,8 @@ impl World {
             Err(errno) => return Some(Err(errno)),
         };
         if flags & libc::MSG_ERRQUEUE != 0 {
-            return Some(Err(Errno(libc::EAGAIN)));
+            let v6 = socket.v6;
+            return Some(socket.queue.errors.take(v6).ok_or(Errno(libc::EAGAIN)));
         }
         let (role, read_shut, inq) = (socket.role, socket.read_shut, socket.options.inq);
         match role {
@@ -156,18 +158,82 @@ impl World {
         };
         match role {
             Role::Connection(id) => {
-                let sent = self.send_stream(id, bytes, flags);
-                if !matches!(sent, Some(Err(_)))
-                    && !matches!(sent, Some(Ok(n)) if n == bytes.len())
+                let sent = self.send_piece(fd, id, bytes, flags);
+                if sent.is_none()
                     && let Ok(socket) = self.socket_mut(fd)
                 {
                     socket.starved += 1;
+                    socket.queue.want();
                 }
                 sent
             }
             Role::Datagrams(handle) => Some(self.send_datagram(handle, bytes, destination)),
             Role::Idle => Some(self.send_unbound(fd, bytes, destination)),
             Role::Listener(_) => Some(Err(Errno(libc::EPIPE))),
+        }
+    }
+
+    /// Writes what fits into one of the kernel's buffers.
+    fn send_piece(&mut self, fd: i32, id: ConnId, bytes: &[u8], flags: i32) -> Option<Answer<usize>> {
+        let Ok(info) = self.lane().0.tcp_info(id) else { return self.send_stream(id, bytes, flags) };
+        if !matches!(info.state, State::Established | State::CloseWait) {
+            return self.send_stream(id, bytes, flags);
+        }
+        self.follow(fd);
+        let bounds = self.bounds(fd);
+        let socket = self.socket_mut(fd).ok()?;
+        let room = socket.queue.room(&info, &bounds).min(bytes.len());
+        if room == 0 && !bytes.is_empty() {
+            return None;
+        }
+        let last = room == bytes.len();
+        // That a write is not over yet is the kernel's business, not the application's.
+        let sent = self.send_stream(id, &bytes[..room], if last { flags } else { flags & !libc::MSG_EOR });
+        if let Some(Ok(n)) = &sent
+            && let Ok(socket) = self.socket_mut(fd)
+        {
+            socket.queue.put(*n, &info);
+            if last && *n == room && flags & libc::MSG_EOR != 0 {
+                socket.queue.close_piece();
+            }
+        }
+        sent
+    }
+
+    /// What bounds the send side of a socket now.
+    pub(crate) fn bounds(&mut self, fd: i32) -> Bounds {
+        let wmem = (self.settings.sndbuf, self.settings.sndbuf_max);
+        let default = self.settings.notsent_lowat;
+        let options = self.socket_mut(fd).ok().map(|socket| &socket.options);
+        Bounds {
+            fixed: options.and_then(|o| o.sndbuf),
+            wmem,
+            lowat: options.and_then(|o| o.notsent_lowat).filter(|n| *n > 0).unwrap_or(default),
+        }
+    }
+
+    /// Brings what the kernel would know of a socket's send side up to date.
+    pub(crate) fn follow(&mut self, fd: i32) {
+        let Ok(Socket { role: Role::Connection(id), .. }) = self.socket_mut(fd) else { return };
+        let id = *id;
+        let bounds = self.bounds(fd);
+        let (lane, now, _) = self.lane();
+        let Ok(info) = lane.tcp_info(id) else { return };
+        if matches!(info.state, State::SynSent | State::SynReceived) {
+            return;
+        }
+        if let Ok(socket) = self.socket_mut(fd) {
+            let consumed = socket.consumed;
+            socket.queue.follow(&info, &bounds, consumed, now);
+        }
+    }
+
+    /// A write is over: what is to be told of it later.
+    pub(crate) fn written(&mut self, fd: i32, flags: i32) {
+        if let Ok(socket) = self.socket_mut(fd) {
+            let zerocopy = flags & libc::MSG_ZEROCOPY != 0 && socket.options.zerocopy;
+            let stamp = socket.options.stamp;
+            socket.queue.written(zerocopy, stamp);
         }
     }
 
@@ -179,7 +245,12 @@ impl World {
         let result =
             if more { lane.tcp_send_more(now, pool, id, piece) } else { lane.tcp_send(now, pool, id, piece) };
         match result {
-            Ok(n) => Some(Ok(n)),
+            Ok(n) => {
+                if n == bytes.len() && flags & libc::MSG_EOR != 0 {
+                    let _ = lane.tcp_end_record(id);
+                }
+                Some(Ok(n))
+            }
             Err(SendError::WouldBlock) => None,
             Err(SendError::Failed(failure)) => {
                 let _ = lane.tcp_take_failure(id);

@@ -9,6 +9,9 @@ use flowlane_stack::tcp::{ConnId, Keepalive, ListenerId, SocketOptions};
 use flowlane_stack::udp::UdpHandle;
 use flowlane_sys::packetdrill::Interest;
 
+use crate::errqueue::Stamp;
+use crate::queue::Queue;
+
 /// A descriptor.
 #[derive(Debug)]
 pub(crate) enum Descriptor {
@@ -38,6 +41,8 @@ pub(crate) struct Socket {
     /// Bytes read and connections accepted so far, and how often there was no room to write: what `EPOLLET` counts.
     pub(crate) consumed: u64,
     pub(crate) starved: u64,
+    /// What is written, once something is.
+    pub(crate) queue: Queue,
 }
 
 /// What the socket has become.
@@ -62,6 +67,10 @@ pub(crate) struct Options {
     pub(crate) notsent_lowat: Option<u32>,
     /// `TCP_INQ`: how much is left to read is told with every `recvmsg`.
     pub(crate) inq: bool,
+    /// `SO_ZEROCOPY`.
+    pub(crate) zerocopy: bool,
+    /// `SO_TIMESTAMPING`.
+    pub(crate) stamp: Option<Stamp>,
     pub(crate) rcvbuf: Option<u32>,
     pub(crate) sndbuf: Option<u32>,
     pub(crate) congestion: Option<String>,
@@ -80,6 +89,8 @@ impl Options {
             linger: None,
             notsent_lowat: None,
             inq: false,
+            zerocopy: false,
+            stamp: None,
             rcvbuf: None,
             sndbuf: None,
             congestion: None,
@@ -117,6 +128,7 @@ impl Socket {
             connecting: false,
             consumed: 0,
             starved: 0,
+            queue: Queue::default(),
         }
     }
 

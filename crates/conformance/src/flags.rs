@@ -65,9 +65,6 @@ impl Network {
         if gateway.is_ipv4() != local.address().is_ipv4() {
             return Err(wrong("gateway", "not of the local address's family".into()));
         }
-        if gateway == local.address() {
-            return Err(wrong("gateway", "the same as the local address".into()));
-        }
         for part in parts {
             if let Some(mtu) = part.strip_prefix("mtu=") {
                 network.mtu = mtu.parse().ok().filter(|mtu| *mtu >= LEAST_MTU).ok_or_else(|| {
@@ -86,8 +83,26 @@ impl Network {
         network.local.retain(|p| p.address().is_ipv4() != gateway.is_ipv4());
         network.local.insert(0, local);
         network.gateways.retain(|g| g.is_ipv4() != gateway.is_ipv4());
+        // packetdrill's own runner names our address as the gateway too; any other will do.
+        let gateway = if gateway == local.address() { beside(gateway) } else { gateway };
         network.gateways.insert(0, gateway);
         Ok(network)
+    }
+}
+
+/// The address next to one.
+fn beside(address: IpAddr) -> IpAddr {
+    let next = |last: u8| if last < 254 { last + 1 } else { last - 1 };
+    match address {
+        IpAddr::V4(a) => {
+            let [a, b, c, d] = a.octets();
+            [a, b, c, next(d)].into()
+        }
+        IpAddr::V6(a) => {
+            let mut octets = a.octets();
+            octets[15] = next(octets[15]);
+            octets.into()
+        }
     }
 }
 
@@ -104,6 +119,8 @@ mod tests {
         let n = Network::parse(Some("fd00::1/64|fd00::2|2001:db8::/32")).unwrap();
         assert_eq!(n.local[0], "fd00::1/64".parse().unwrap());
         assert_eq!(n.mtu, 1500);
+        let n = Network::parse(Some("192.168.0.1/16|192.168.0.1|192.0.2.0/24")).unwrap();
+        assert_eq!(n.gateways[0], "192.168.0.2".parse::<IpAddr>().unwrap(), "not ourselves");
         assert_eq!(Network::parse(None).unwrap(), Network::default());
         assert_eq!(Network::parse(Some(" ")).unwrap(), Network::default());
     }
@@ -115,7 +132,6 @@ mod tests {
             ("192.168.0.1/99|192.168.0.2", "local address"),
             ("192.168.0.1/16", "gateway"),
             ("192.168.0.1/16|fd00::1", "gateway"),
-            ("192.168.0.1/16|192.168.0.1", "gateway"),
             ("192.168.0.1/16|192.168.0.2|nowhere", "remote network"),
             ("192.168.0.1/16|192.168.0.2|fd00::/8", "remote network"),
             ("192.168.0.1/16|192.168.0.2|192.0.2.0/24|mtu=40", "mtu"),

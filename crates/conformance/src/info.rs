@@ -3,6 +3,9 @@
 //! packetdrill's code blocks look at some of it; what a lane does not keep stays zero.
 
 use flowlane_stack::tcp::{LossState, State, TcpInfo};
+use flowlane_stack::time::Time;
+
+use crate::chrono::Chrono;
 
 /// Bytes; longer than any that packetdrill knows, so that it always fills what it is given.
 const LEN: usize = 320;
@@ -56,7 +59,7 @@ fn put_long(bytes: &mut [u8], at: usize, value: u64) {
 }
 
 /// What a connection says.
-pub(crate) fn connection(info: &TcpInfo) -> Vec<u8> {
+pub(crate) fn connection(info: &TcpInfo, chrono: &Chrono, now: Time) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     let micros = |d: core::time::Duration| d.as_micros().min(u128::from(u32::MAX)) as u32;
     bytes[0] = state_number(info.state);
@@ -95,7 +98,7 @@ pub(crate) fn connection(info: &TcpInfo) -> Vec<u8> {
         (76, ssthresh),
         (80, info.cwnd / mss),
         (84, u32::from(info.rcv_mss)),
-        (88, 3),
+        (88, u32::from(info.reordering).max(3)),
         (100, info.retransmits),
         (144, info.unsent),
         (148, info.min_rtt.map_or(u32::MAX, micros)),
@@ -103,6 +106,12 @@ pub(crate) fn connection(info: &TcpInfo) -> Vec<u8> {
         (232, info.rcv_wnd),
     ] {
         put(&mut bytes, at, value);
+    }
+    let ago = |at: Option<Time>| at.map_or(0, |at| now.saturating_duration_since(at).as_millis() as u32);
+    put(&mut bytes, 44, ago(chrono.sent_at));
+    put(&mut bytes, 52, ago(chrono.received_at));
+    for (at, spent) in [168, 176, 184].into_iter().zip(chrono.spent()) {
+        put_long(&mut bytes, at, spent);
     }
     // Not paced.
     put_long(&mut bytes, 112, u64::MAX);

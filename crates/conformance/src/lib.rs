@@ -14,13 +14,16 @@
 #![allow(clippy::unnecessary_cast, reason = "how wide C's integers are depends on the machine")]
 
 mod calls;
+mod chrono;
 mod data;
 mod descriptor;
+mod errqueue;
 mod flags;
 mod gate;
 mod info;
 mod link;
 mod options;
+mod queue;
 mod ready;
 mod shim;
 mod sysctl;

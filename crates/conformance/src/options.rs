@@ -8,6 +8,7 @@ use flowlane_sys::packetdrill::{Answer, Errno};
 use crate::calls::errno_of;
 use crate::data::TCP_INQ;
 use crate::descriptor::{Options, Role, Socket};
+use crate::errqueue::Stamp;
 use crate::info;
 use crate::sysctl::algorithm;
 use crate::world::World;
@@ -15,6 +16,7 @@ use crate::world::World;
 // Of `linux/tcp.h` and `asm/socket.h`, as far as the C library's bindings lack them.
 const TCP_CC_INFO: i32 = 26;
 const SO_MEMINFO: i32 = 55;
+const SO_ZEROCOPY: i32 = 60;
 
 /// Sizes below these are raised to them (Linux's `SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const LEAST_BUFFER: u32 = 4608;
@@ -71,6 +73,9 @@ impl World {
             libc::IPPROTO_IP | libc::IPPROTO_IPV6 => set_ip(options, level, name, value)?,
             libc::IPPROTO_TCP if stream => set_tcp(options, name, value, role, keepalive)?,
             _ => return Err(Errno(libc::ENOPROTOOPT)),
+        }
+        if let (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, Some(stamp)) = (level, name, &mut options.stamp) {
+            stamp.base = socket.queue.acked();
         }
         options.tcp.keepalive = options.keepalive_on.then(|| options.keepalive.unwrap_or(keepalive));
         let tcp = options.tcp;
@@ -158,7 +163,11 @@ impl World {
     fn info(&mut self, fd: i32) -> Answer<Vec<u8>> {
         Ok(match self.socket_mut(fd)?.role {
             Role::Connection(id) => match self.lane().0.tcp_info(id) {
-                Ok(found) => info::connection(&found),
+                Ok(found) => {
+                    self.follow(fd);
+                    let now = self.now();
+                    info::connection(&found, &self.socket_mut(fd)?.queue.chrono, now)
+                }
                 Err(_) => info::idle(),
             },
             Role::Listener(id) => {
@@ -248,14 +257,20 @@ fn set_socket(options: &mut Options, name: i32, value: &[u8]) -> Answer<()> {
         libc::SO_SNDBUF => {
             let size = (int(value)?.clamp(0, 1 << 28) as u32 * 2).max(LEAST_BUFFER);
             options.sndbuf = Some(size);
-            // What Linux keeps for bookkeeping is next to nothing of a large write.
-            options.tcp.send_buffer = Some(size);
         }
         libc::SO_RCVBUF => {
             let size = (int(value)?.clamp(0, 1 << 28) as u32 * 2).max(LEAST_BUFFER / 2);
             options.rcvbuf = Some(size);
             options.tcp.recv_buffer = Some(size / 2);
         }
+        SO_ZEROCOPY => {
+            let number = int(value)?;
+            if !(0..=1).contains(&number) {
+                return Err(Errno(libc::EINVAL));
+            }
+            options.zerocopy = number != 0;
+        }
+        libc::SO_TIMESTAMPING => options.stamp = Some(Stamp { flags: int(value)? as u32, base: 0 }),
         libc::SO_RCVTIMEO => options.receive_timeout = time(value)?,
         libc::SO_SNDTIMEO => options.send_timeout = time(value)?,
         libc::SO_TYPE | libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_ERROR | libc::SO_ACCEPTCONN => {
@@ -307,6 +322,8 @@ fn get_socket(socket: &Socket, name: i32) -> Answer<Vec<u8>> {
         libc::SO_SNDTIMEO => return Ok(of_time(options.send_timeout)),
         libc::SO_RCVLOWAT => 1,
         libc::SO_BINDTODEVICE => return Ok(Vec::new()),
+        SO_ZEROCOPY => options.zerocopy.into(),
+        libc::SO_TIMESTAMPING => options.stamp.map_or(0, |stamp| stamp.flags as i32),
         _ => 0,
     }))
 }

@@ -34,8 +34,6 @@ impl World {
             }
             Some(Descriptor::Socket(socket)) => {
                 let (role, stream, read_shut) = (socket.role, socket.stream, socket.read_shut);
-                let lowat =
-                    socket.options.notsent_lowat.filter(|n| *n > 0).unwrap_or(self.settings.notsent_lowat);
                 match role {
                     Role::Idle => {
                         if stream {
@@ -48,7 +46,7 @@ impl World {
                         Ok((waiting, _)) if waiting > 0 => IN,
                         _ => 0,
                     },
-                    Role::Connection(id) => self.connection_readiness(id, read_shut, lowat),
+                    Role::Connection(id) => self.connection_readiness(fd, id, read_shut),
                     Role::Datagrams(handle) => {
                         let mut waiting = 0;
                         self.lane().0.udp_sockets(&mut |info| {
@@ -63,7 +61,11 @@ impl World {
         }
     }
 
-    fn connection_readiness(&mut self, id: ConnId, read_shut: bool, lowat: u32) -> u32 {
+    fn connection_readiness(&mut self, fd: i32, id: ConnId, read_shut: bool) -> u32 {
+        self.follow(fd);
+        let bounds = self.bounds(fd);
+        let Ok(socket) = self.socket_mut(fd) else { return INVALID };
+        let (room, told) = (socket.queue.has_room(&bounds), !socket.queue.errors.is_empty());
         let (lane, ..) = self.lane();
         let (Ok(ready), Ok(info)) = (lane.tcp_readiness(id), lane.tcp_info(id)) else { return ERR | HUP };
         let mut mask = 0;
@@ -74,15 +76,18 @@ impl World {
         if read_closed {
             mask |= IN | RDHUP;
         }
-        if ready.failure.is_some() {
+        if ready.failure.is_some() || told {
             mask |= ERR;
         }
         if !matches!(info.state, State::SynSent | State::SynReceived) {
             if ready.readable {
                 mask |= IN;
             }
-            if ready.write_closed || ready.writable && info.unsent < lowat {
+            if ready.write_closed || ready.writable && room {
                 mask |= OUT;
+            } else if let Ok(socket) = self.socket_mut(fd) {
+                // Who asks for room and finds none wants it.
+                socket.queue.want();
             }
         }
         mask
@@ -174,7 +179,7 @@ impl World {
                 Some((old, old_received, old_starved)) if edge => {
                     mask & !old != 0
                         || received > old_received && mask & IN != 0
-                        || starved > old_starved && mask & OUT != 0
+                        || starved > old_starved && mask & (OUT | ERR) != 0
                 }
                 _ => true,
             };
@@ -199,7 +204,8 @@ impl World {
     /// What has ever come, and how often there was no room.
     fn activity(&mut self, fd: i32) -> (u64, u64) {
         let Ok(socket) = self.socket_mut(fd) else { return (0, 0) };
-        let (role, consumed, starved) = (socket.role, socket.consumed, socket.starved);
+        let (role, consumed) = (socket.role, socket.consumed);
+        let starved = socket.starved + socket.queue.errors.made;
         let waiting = match role {
             Role::Connection(id) => self.lane().0.tcp_info(id).map_or(0, |info| u64::from(info.readable)),
             Role::Listener(id) => self.lane().0.tcp_backlog(id).map_or(0, |(waiting, _)| waiting as u64),

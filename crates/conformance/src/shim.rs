@@ -141,7 +141,10 @@ impl SharedObject for Shim {
             }
             loop {
                 match w.send(fd, &bytes[sent..], call.flags, call.destination) {
-                    None if dont_wait && sent > 0 => return Some(Ok(())),
+                    None if dont_wait && sent > 0 => {
+                        w.written(fd, call.flags);
+                        return Some(Ok(()));
+                    }
                     None => {
                         full = true;
                         return None;
@@ -150,6 +153,7 @@ impl SharedObject for Shim {
                     Some(Err(errno)) => return Some(if sent > 0 { Ok(()) } else { Err(errno) }),
                 }
                 if sent >= bytes.len() {
+                    w.written(fd, call.flags);
                     return Some(Ok(()));
                 }
                 w.flush();

@@ -22,9 +22,14 @@ pub(crate) struct Settings {
     /// `tcp_rmem` and `tcp_wmem`, middle value: what `SO_RCVBUF` and `SO_SNDBUF` say first.
     pub(crate) rcvbuf: u32,
     pub(crate) sndbuf: u32,
+    /// `tcp_wmem`, last value.
+    pub(crate) sndbuf_max: u32,
     /// Name of the congestion control.
     pub(crate) congestion: String,
 }
+
+/// Bytes that the lane itself takes from one connection.
+const LANE_SEND_BUFFER: u32 = 16 << 20;
 
 /// Where the settings are.
 #[derive(Debug, Clone)]
@@ -95,10 +100,12 @@ impl Source {
             slow_start_after_idle: self.is_on("ipv4/tcp_slow_start_after_idle", true),
             // Linux gives half of the memory to bookkeeping (`tcp_adv_win_scale` of 1).
             recv_buffer: BufferSize { initial: (rmem[1] / 2).max(65_535), max: rmem[2] },
-            send_buffer: BufferSize { initial: wmem[1].max(64 << 10), max: wmem[2].max(64 << 10) },
+            // How much a write takes is modelled in `queue`; the lane takes all that it lets through.
+            send_buffer: BufferSize { initial: LANE_SEND_BUFFER, max: LANE_SEND_BUFFER },
             syn_retries: self.small("ipv4/tcp_syn_retries", 6),
             synack_retries: self.small("ipv4/tcp_synack_retries", 5),
             retries: self.small("ipv4/tcp_retries2", 15),
+            least_burst: self.small("ipv4/tcp_min_tso_segs", 2),
             fin_wait_2: self.seconds("ipv4/tcp_fin_timeout", 60),
             syn_cookies: match self.number("ipv4/tcp_syncookies").unwrap_or(1) {
                 0 => SynCookies::Off,
@@ -123,6 +130,7 @@ impl Source {
             somaxconn: self.number("core/somaxconn").map_or(4096, |n| n.min(65_535) as u32),
             rcvbuf: rmem[1],
             sndbuf: wmem[1],
+            sndbuf_max: wmem[2],
             congestion,
         }
     }

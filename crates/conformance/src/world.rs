@@ -149,6 +149,22 @@ impl World {
 
     /// Takes what the lane wants to send. Questions for Ethernet addresses are answered on the spot.
     pub(crate) fn flush(&mut self) {
+        self.flush_lane();
+        self.follow_all();
+    }
+
+    /// Every socket's send side knows what has been sent and acknowledged.
+    fn follow_all(&mut self) {
+        if self.lane.is_none() {
+            return;
+        }
+        let sockets: Vec<i32> = self.descriptors.keys().copied().collect();
+        for fd in sockets {
+            self.follow(fd);
+        }
+    }
+
+    fn flush_lane(&mut self) {
         if !self.lane.as_ref().is_some_and(Lane::has_output) {
             return;
         }

@@ -249,6 +249,15 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.send_with(cx, id, bytes, true))
     }
 
+    /// Ends a record (`MSG_EOR`): what is written from now on shares no segment with what was written before. At most 4096
+    /// ends of a connection are remembered.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
+        self.tcp.end_record(id)
+    }
+
     /// Reads bytes; 0 at the end of the stream.
     ///
     /// # Errors

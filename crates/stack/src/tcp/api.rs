@@ -79,6 +79,9 @@ pub struct Readiness {
     pub failure: Option<Failure>,
 }
 
+/// Ends of records that a connection remembers; beyond it they are as if nothing had been said.
+const MAX_RECORDS: usize = 4096;
+
 impl Tcp {
     /// Listens on a port of one address, or of all.
     ///
@@ -303,6 +306,21 @@ impl Tcp {
         let _ = cx;
         self.core.settle(c);
         Ok(taken)
+    }
+
+    /// Ends a record (`MSG_EOR`): what is written from now on shares no segment with what was written before.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
+        let c = self.connections.get_mut(id).ok_or(StaleError)?;
+        let end = c.push_seq;
+        if let Some(tx) = c.tx.as_mut().filter(|tx| tx.records.len() < MAX_RECORDS) {
+            if end > c.snd_nxt && tx.records.back() != Some(&end) {
+                tx.records.push_back(end);
+            }
+        }
+        Ok(())
     }
 
     /// Reads bytes (RFC 9293 §3.10.3); 0 at the end of the stream.

@@ -65,6 +65,8 @@ pub struct TcpConfig {
     pub hystart: bool,
     /// Initial window in segments (RFC 6928).
     pub initial_window: u8,
+    /// Least number of segments of new data that make a burst, which ends with PSH; half of the congestion window is enough.
+    pub least_burst: u8,
     /// Reduce the window after an idle time (RFC 5681 §4.1).
     pub slow_start_after_idle: bool,
     /// Receive buffer; its maximum decides the window scale.
@@ -129,6 +131,7 @@ impl Default for TcpConfig {
             congestion: Algorithm::default(),
             hystart: true,
             initial_window: 10,
+            least_burst: 2,
             slow_start_after_idle: true,
             recv_buffer: BufferSize { initial: 128 << 10, max: 6 << 20 },
             send_buffer: BufferSize { initial: 64 << 10, max: 4 << 20 },

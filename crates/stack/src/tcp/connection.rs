@@ -280,6 +280,8 @@ pub(crate) struct Connection {
     pub(crate) starved: bool,
     /// In the lane's list of those.
     pub(crate) in_starved: bool,
+    /// In the lane's list of those whose window is looked at again.
+    pub(crate) in_narrowed: bool,
     pub(crate) failure: Option<Failure>,
     /// An ICMP error that may be the reason if the connection times out.
     pub(crate) soft_failure: Option<Failure>,

@@ -6,6 +6,7 @@ use super::Seq;
 use super::send_buffer::SendBuffer;
 use super::sent::SentQueue;
 use crate::time::Time;
+use std::collections::VecDeque;
 
 /// What the sender is doing about losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +49,8 @@ pub(crate) struct Rack {
 pub(crate) struct Reordering {
     /// RACK.reordering_seen.
     pub(crate) seen: bool,
+    /// The furthest a segment came behind later ones, segments.
+    pub(crate) degree: u8,
     /// RACK.reo_wnd_mult - 1.
     pub(crate) more: u8,
     /// RACK.reo_wnd_persist.
@@ -77,6 +80,10 @@ pub(crate) struct Flight {
     pub(crate) peak_end: Seq,
     /// Segments of new data sent in a row, without a pause.
     pub(crate) burst: u32,
+    /// Where writes end, those not yet sent, but for the last.
+    pub(crate) pushes: VecDeque<Seq>,
+    /// Where records end that no segment may reach across, those not yet sent.
+    pub(crate) records: VecDeque<Seq>,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
     pub(crate) since: Option<Time>,
 }

@@ -110,6 +110,7 @@ pub(crate) fn connection(
         established: false,
         starved: false,
         in_starved: false,
+        in_narrowed: false,
         recv_copied: 0,
         recv_round_us: 0,
         failure: None,

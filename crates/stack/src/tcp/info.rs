@@ -95,6 +95,8 @@ pub struct TcpInfo {
     pub pmtu: u16,
     /// Segments sent again.
     pub retransmits: u32,
+    /// The furthest a segment was seen to arrive behind later ones, in segments; 0 if none was.
+    pub reordering: u8,
     /// Bytes waiting to be read.
     pub readable: u32,
     /// Bytes written and not acknowledged.
@@ -143,6 +145,7 @@ impl TcpInfo {
             rcv_mss: 0,
             pmtu: 0,
             retransmits: 0,
+            reordering: 0,
             readable: 0,
             unacknowledged: 0,
             unsent: 0,
@@ -194,6 +197,7 @@ impl Connection {
             rcv_mss: self.rcv_mss,
             pmtu: self.pmtu,
             retransmits: self.retransmits,
+            reordering: self.reordering.degree,
             readable: self.readable(),
             unacknowledged: self.buffered(),
             unsent: self.unsent(),

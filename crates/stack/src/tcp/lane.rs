@@ -50,6 +50,9 @@ pub(crate) struct Core {
     pub(crate) established: usize,
     /// Connections whose writers wait for memory, in turn.
     pub(crate) starved: VecDeque<ConnId>,
+    /// Connections whose windows could not be opened for lack of memory, and when to look again.
+    pub(crate) narrowed: VecDeque<ConnId>,
+    pub(crate) narrowed_at: Time,
 }
 
 /// Spare boxes a lane keeps.
@@ -81,6 +84,8 @@ impl Core {
             inflows: Vec::new(),
             established: 0,
             starved: VecDeque::new(),
+            narrowed: VecDeque::new(),
+            narrowed_at: NEVER,
             config,
         }
     }

@@ -4,14 +4,19 @@
 //! and a share of the frames for the latter, since a worker without frames cannot receive anything at all. A write that
 //! finds no memory waits for the event that frees some, in turn; it is not tried again before.
 
-use super::Tcp;
-use super::connection::Connection;
+use super::connection::{Connection, NEVER};
 use super::lane::Core;
 use super::table::ConnId;
+use super::{Seq, Tcp};
 use crate::packet::Cx;
+use crate::time::Time;
+use core::time::Duration;
 
 /// Memory that must be free for one of those who wait: the smallest send buffer, and as much again.
 const PORTION: usize = 4096;
+
+/// How soon windows are looked at again that lack of memory kept shut.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Core {
     /// Nothing may be promised any more: the buffers hold all they may, or so many of the worker's frames are in use that
@@ -25,6 +30,17 @@ impl Core {
     #[inline]
     pub(crate) fn is_scarce(&self, cx: &Cx<'_>) -> bool {
         self.memory >= self.config.max_memory / 2 || frames_left(cx, 2)
+    }
+
+    /// The window of a connection could not be opened although its application has read: it is looked at again soon. The
+    /// memory may be other lanes', or frames in other hands, so no event of this lane tells when it is back.
+    #[cold]
+    pub(crate) fn look_again(&mut self, c: &mut Connection, now: Time) {
+        if !c.in_narrowed {
+            c.in_narrowed = true;
+            self.narrowed.push_back(c.id);
+            self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
+        }
     }
 
     /// Waits for memory.
@@ -86,12 +102,57 @@ impl Connection {
         tx.data.push(&bytes[..taken]);
         self.tx = Some(tx);
         self.starved = false;
-        self.push_seq = self.data_seq() + self.buffered();
+        self.end_write(self.data_seq() + self.buffered());
         taken
     }
 }
 
+impl Connection {
+    /// A write ends at `end`: PSH goes there. Where the one before it ended is forgotten if both make one burst, of up to half
+    /// of the peer's largest window.
+    #[inline]
+    fn end_write(&mut self, end: Seq) {
+        let old = core::mem::replace(&mut self.push_seq, end);
+        let burst = (self.max_snd_wnd / 2).min(64 << 10);
+        if old > self.snd_nxt && end.since(self.snd_nxt) > burst {
+            if let Some(tx) = &mut self.tx {
+                let from = tx.pushes.back().map_or(self.snd_nxt, |last| self.snd_nxt.max(*last));
+                if end.since(from) > burst && tx.pushes.len() < MAX_PUSHES {
+                    tx.pushes.push_back(old);
+                }
+            }
+        }
+    }
+}
+
+/// Ends of writes that are remembered, beside the last.
+const MAX_PUSHES: usize = 256;
+
 impl Tcp {
+    /// Opens the windows that had to stay shut, as far as there is memory now: nobody else will, if the peers do not probe.
+    #[cold]
+    pub(crate) fn open_windows(&mut self, cx: &Cx<'_>) {
+        if self.core.is_full(cx) {
+            self.core.narrowed_at = cx.now + LOOK_AGAIN;
+            if self.core.narrowed.len() > 2 * self.connections.len() + 64 {
+                let connections = &self.connections;
+                self.core.narrowed.retain(|id| connections.get(*id).is_some());
+            }
+            return;
+        }
+        self.core.narrowed_at = NEVER;
+        for _ in 0..self.core.narrowed.len() {
+            let Some(id) = self.core.narrowed.pop_front() else { return };
+            let Some(c) = self.connections.get_mut(id) else { continue };
+            c.in_narrowed = false;
+            // Where there is still no memory it goes back on the list.
+            c.window_opened(&mut self.core, cx);
+            if c.linked {
+                self.core.settle(c);
+            }
+        }
+    }
+
     /// Wakes those who wait for memory, in turn, as far as there is some.
     #[inline]
     pub(crate) fn feed_starved(&mut self) {

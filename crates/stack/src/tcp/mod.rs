@@ -257,15 +257,22 @@ impl Tcp {
     /// When `on_timer` wants to be called next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        match (self.core.wheel.next_deadline(), self.core.time_wait.next_deadline()) {
+        let next = match (self.core.wheel.next_deadline(), self.core.time_wait.next_deadline()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        };
+        if self.core.narrowed_at == NEVER {
+            return next;
         }
+        Some(next.map_or(self.core.narrowed_at, |next| next.min(self.core.narrowed_at)))
     }
 
     /// Does what time demands.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.core.expire_time_wait(cx.now);
+        if self.core.narrowed_at <= cx.now {
+            self.open_windows(cx);
+        }
         // Several at a time, so that their connections' memory is waited for together. What is done to one connection
         // neither ends nor replaces another.
         let mut due = [0; TIMERS_AT_ONCE];

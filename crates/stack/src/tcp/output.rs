@@ -214,6 +214,12 @@ impl Connection {
             tx.since = Some(now);
         }
         let end = plan.seq + len;
+        if tx.records.front().is_some_and(|record| *record <= end) {
+            tx.records.pop_front();
+        }
+        while tx.pushes.front().is_some_and(|push| *push <= end) {
+            tx.pushes.pop_front();
+        }
         let outstanding = end.since(self.snd_una);
         if self.snd_una >= tx.peak_end || outstanding > tx.peak {
             (tx.peak, tx.peak_end) = (outstanding, end);

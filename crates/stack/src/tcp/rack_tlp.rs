@@ -15,7 +15,7 @@ use core::time::Duration;
 impl Connection {
     /// RFC 8985 §6.2, steps 1 to 5, on an acknowledgement.
     pub(crate) fn rack_update(&mut self, core: &mut Core, now: Time, report: &AckReport) {
-        let (una, nxt) = (self.snd_una, self.snd_nxt);
+        let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         // Steps 1 and 2: the most recently sent segment that has been delivered. Which measurements are to be believed was
         // decided when it was taken off the scoreboard.
@@ -28,7 +28,11 @@ impl Connection {
             }
         }
         // Step 3: reordering.
-        self.reordering.seen |= report.delivered.reordered;
+        if report.delivered.reordered {
+            self.reordering.seen = true;
+            let segments = report.delivered.reach.div_ceil(mss.max(1)).min(255);
+            self.reordering.degree = self.reordering.degree.max(segments as u8);
+        }
         // Step 4: the reordering window follows D-SACKs, once a round.
         if tx.rack.dsack_round.is_some_and(|round| una >= round) {
             tx.rack.dsack_round = None;

@@ -24,25 +24,40 @@ impl Connection {
             return None;
         };
         if plan.len > 0 {
-            self.end_burst(plan);
+            self.end_burst(core, plan);
         }
         Some(*plan)
     }
 
-    /// PSH at the end of a burst of several segments: where nothing follows until the peer has answered, or half of the
-    /// congestion window is out. The peer need not wait for more before it delivers and acknowledges, and a receiver that
-    /// coalesces passes the burst on.
-    fn end_burst(&mut self, plan: &mut Plan) {
-        let mss = self.effective_mss();
-        let half = (self.congestion.cwnd / mss.max(1) / 2).max(1);
+    /// PSH at the end of a burst of several segments: where nothing follows until the peer has answered, or where half of the
+    /// congestion window or a millisecond's worth of the rate is out. The peer need not wait for more before it delivers and
+    /// acknowledges, and a receiver that coalesces passes the burst on.
+    fn end_burst(&mut self, core: &Core, plan: &mut Plan) {
+        let mss = self.effective_mss().max(1);
+        let half = (self.congestion.cwnd / mss / 2).max(1);
         let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
+        let millisecond = self.rate_is_out(mss);
         let Some(tx) = &mut self.tx else { return };
-        let segments = tx.burst.saturating_add(plan.len.div_ceil(mss.max(1)));
-        let over = plan.last || segments >= half;
+        let segments = tx.burst.saturating_add(plan.len.div_ceil(mss));
+        let enough = segments >= u32::from(core.config.least_burst) && millisecond(segments);
+        let over = plan.last || segments >= half || enough;
         if over && segments > 1 && !more {
             plan.push = true;
         }
         tx.burst = if over { 0 } else { segments };
+    }
+
+    /// Whether so many segments are what the window lets out in a millisecond (twice that in slow start), and what shares the
+    /// shortest round trips: the measure by which Linux cuts its bursts.
+    fn rate_is_out(&self, mss: u32) -> impl Fn(u32) -> bool + use<> {
+        let srtt = u64::from(self.rtt.srtt);
+        let cwnd = u64::from(self.congestion.cwnd);
+        let early = self.congestion.cwnd < self.congestion.ssthresh / 2;
+        let window = cwnd * if early { 2_000_000 } else { 1_200_000 } / 1024;
+        let near = if self.rtt.min < 32 << 9 { u64::from(MAX_BATCH >> (self.rtt.min >> 9)) } else { 0 };
+        move |segments| {
+            srtt > 0 && (u64::from(segments + 1) * u64::from(mss)).saturating_sub(near) * srtt > window
+        }
     }
 
     fn plan_next(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
@@ -54,19 +69,20 @@ impl Connection {
             return if fin { Some(self.plan(0, true, 0)) } else { None };
         }
         let outstanding = self.outstanding();
-        if outstanding == 0 {
+        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
+        let usable = if outstanding > self.snd_wnd { 0 } else { window };
+        if outstanding == 0 && usable > 0 {
             self.restart_after_idle(core, cx);
         }
         let mss = self.effective_mss();
         let in_flight = self.tx.as_ref().map_or(0, |tx| tx.in_flight(outstanding));
-        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
-        let usable = if outstanding > self.snd_wnd { 0 } else { window };
         let congestion = self.congestion.cwnd.saturating_sub(in_flight);
         // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3); and with nothing in flight one
         // may always go, even if segments have grown since the window was set.
         let one = self.has(Flags::PROBE_TAIL) || in_flight == 0;
         let congestion = if one { congestion.max(mss) } else { congestion };
-        let len = unsent.min(usable);
+        let record = self.record_ahead();
+        let len = unsent.min(usable).min(record);
         if len == 0 {
             self.note_limited(false);
             self.persist_if_stuck(core, cx.now);
@@ -105,8 +121,9 @@ impl Connection {
         // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended and where the buffer ran empty.
         // Not where the application says that more is coming.
         let more = self.has(Flags::MORE) && !self.has(Flags::FORCE) && !fin;
-        let written = self.push_seq > self.snd_nxt && self.push_seq <= end;
-        if len > 0 && !more && (written || len == self.unsent()) {
+        let written = self.push_seq > self.snd_nxt && self.push_seq <= end || len == self.record_ahead();
+        let earlier = self.tx.as_ref().and_then(|tx| tx.pushes.front()).is_some_and(|push| *push <= end);
+        if len > 0 && (!more && (written || len == self.unsent()) || earlier) {
             flags |= TcpFlags::PSH;
         }
         Plan {
@@ -138,8 +155,19 @@ impl Connection {
             }
             return false;
         }
+        // A record ends here, and more is written behind it: nothing will be added to this segment.
+        if len == self.record_ahead() {
+            return true;
+        }
         // The window is what limits it: half the largest window ever seen is worth a segment.
         len >= self.max_snd_wnd / 2
+    }
+
+    /// Bytes up to the end of the record that is being sent (`MSG_EOR`).
+    #[inline]
+    fn record_ahead(&self) -> u32 {
+        let end = self.tx.as_ref().and_then(|tx| tx.records.front());
+        end.map_or(u32::MAX, |end| end.since(self.snd_nxt))
     }
 
     fn batch_limit(&self, cx: &Cx<'_>, mss: u32) -> u32 {
@@ -202,8 +230,12 @@ impl Connection {
     }
 
     /// After the application has read: is the window worth announcing anew?
-    pub(crate) fn window_opened(&mut self, core: &Core, cx: &Cx<'_>) {
-        if !self.state.may_receive() || core.is_full(cx) {
+    pub(crate) fn window_opened(&mut self, core: &mut Core, cx: &Cx<'_>) {
+        if !self.state.may_receive() {
+            return;
+        }
+        if core.is_full(cx) {
+            core.look_again(self, cx.now);
             return;
         }
         // What the header cannot show is not worth a segment.

@@ -63,6 +63,8 @@ pub(crate) struct Delivered {
     pub(crate) rtt_from: Option<Time>,
     /// A segment sent once was delivered after later ones.
     pub(crate) reordered: bool,
+    /// How far before the highest delivered byte such a segment began.
+    pub(crate) reach: u32,
     /// Something delivered had been retransmitted.
     pub(crate) retransmitted: bool,
 }
@@ -95,7 +97,10 @@ impl Delivered {
             }
         } else {
             self.rtt_from = Some(self.rtt_from.map_or(sent.at, |at| at.max(sent.at)));
-            self.reordered |= sent.end() < fack;
+            if sent.end() < fack {
+                self.reordered = true;
+                self.reach = self.reach.max(fack.since(sent.seq));
+            }
         }
         let newer = self.newest.is_none_or(|(at, end)| sent.at > at || sent.at == at && sent.end() > end);
         if newer {

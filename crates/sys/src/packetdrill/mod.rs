@@ -16,6 +16,7 @@ mod address;
 mod caller;
 mod data;
 mod entry;
+mod linkage;
 mod object;
 mod place;
 mod table;
@@ -23,6 +24,7 @@ mod wait;
 
 pub use caller::Caller;
 pub use entry::init;
+pub use linkage::divert_calls_of_the_program;
 pub use object::{
     Address, Answer, ControlMessage, Errno, Interest, Make, PollEntry, Received, SendCall, SharedObject,
 };
@@ -44,8 +46,11 @@ macro_rules! export_packetdrill {
             flags: *const ::std::ffi::c_char,
             table: *mut $crate::packetdrill::Table,
         ) {
-            // SAFETY: as the caller promises.
-            unsafe { $crate::packetdrill::init(flags, table, $make) }
+            // SAFETY: as the caller promises; packetdrill has one thread when it loads the library.
+            unsafe {
+                let _ = $crate::packetdrill::divert_calls_of_the_program();
+                $crate::packetdrill::init(flags, table, $make);
+            }
         }
 
         /// `getsockopt(2)` for programs that preload this library: packetdrill's code blocks (`%{ }%`) ask the C library

@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn getsockopt(
 ///
 /// # Safety
 /// As for the C library's function.
-pub unsafe fn get_option_of_any(
+pub unsafe extern "C" fn get_option_of_any(
     fd: c_int,
     level: c_int,
     name: c_int,

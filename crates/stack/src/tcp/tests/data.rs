@@ -47,7 +47,7 @@ fn a_write_is_cut_into_segments() {
     let mut s = Scene::established(Scene::config());
     s.write(2500);
     recv!(s, 10, ". 1:1001(1000) ack 1");
-    recv!(s, 10, ". 1001:2001(1000) ack 1");
+    recv!(s, 10, "P. 1001:2001(1000) ack 1");
     recv!(s, 10, "P. 2001:2501(500) ack 1");
     send!(s, 20, ". 1:1(0) ack 2501");
     assert_eq!(s.info().unacknowledged, 0);
@@ -59,15 +59,15 @@ fn a_write_is_cut_into_segments() {
 fn initial_window_and_slow_start() {
     let mut s = Scene::established(Scene::config());
     s.write(30_000);
-    // PSH at each half of the window, and where it ends the burst: the peer need not wait for more.
+    // PSH where a millisecond's worth is out, and where it ends the burst: the peer need not wait for more.
     for n in 0..10 {
-        let push = if n % 5 == 4 { "P" } else { "" };
+        let push = if n % 2 == 1 { "P" } else { "" };
         recv!(s, 10, &format!("{push}. {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
     }
     s.quiet(15);
     send!(s, 20, ". 1:1(0) ack 2001");
     for n in 10..14 {
-        let push = if n == 13 { "P" } else { "" };
+        let push = if n % 2 == 1 { "P" } else { "" };
         recv!(s, 20, &format!("{push}. {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
     }
     s.quiet(21);
@@ -292,4 +292,71 @@ fn timestamps_echo_and_protect() {
     assert_eq!(s.dropped(DropReason::Paws), 1);
     s.write(2000);
     recv!(s, 20, &format!(". 1:1001(1000) ack 101 <TS {} 1010>", ts.wrapping_add(20)));
+}
+
+/// Writes without a look at the output in between; `true`: a record ends (`MSG_EOR`).
+fn write_at_once(s: &mut Scene, writes: &[(u64, bool)]) {
+    let id = s.id.unwrap();
+    for &(n, ends) in writes {
+        let bytes: Vec<u8> = (s.written..s.written + n).map(byte).collect();
+        s.written += n;
+        s.with(|tcp, cx| {
+            assert_eq!(tcp.send(cx, id, &bytes), Ok(n as usize));
+            if ends {
+                tcp.end_record(id).unwrap();
+            }
+        });
+    }
+    s.drain();
+}
+
+/// What is written behind the end of a record shares no segment with what was before it, and no segment within waits for more;
+/// sent again it is the same segment.
+#[test]
+fn records_share_no_segment() {
+    let mut s = Scene::established(Scene::config());
+    write_at_once(&mut s, &[(400, true), (400, true), (400, true), (1000, false)]);
+    for n in 0..3 {
+        recv!(s, 10, &format!("P. {}:{}(400) ack 1", 1 + n * 400, 401 + n * 400));
+    }
+    recv!(s, 10, "P. 1201:2201(1000) ack 1");
+    s.quiet(15);
+    send!(s, 20, ". 1:1(0) ack 401 <sack 801:2201>");
+    s.until(100);
+    assert_eq!(s.texts().len(), 1);
+    assert!(s.heard[0].1.starts_with("P. 401:801(400)"), "{:?}", s.texts());
+}
+
+/// The last segment of a record with nothing behind it obeys Nagle: it may be the last of all.
+#[test]
+fn an_open_end_obeys_nagle() {
+    let mut s = Scene::established(Scene::config());
+    write_at_once(&mut s, &[(400, true)]);
+    recv!(s, 10, "P. 1:401(400) ack 1");
+    write_at_once(&mut s, &[(300, true)]);
+    s.quiet(12);
+    write_at_once(&mut s, &[(100, false)]);
+    recv!(s, 12, "P. 401:701(300) ack 1");
+    s.quiet(15);
+    send!(s, 20, ". 1:1(0) ack 701");
+    recv!(s, 20, "P. 701:801(100) ack 1");
+}
+
+/// PSH ends every write that is worth a burst, of half of the peer's window, not only the last one.
+#[test]
+fn large_writes_end_with_push() {
+    let config = TcpConfig { send_buffer: BufferSize { initial: 1 << 20, max: 1 << 20 }, ..Scene::config() };
+    let mut s = Scene::established(config);
+    write_at_once(&mut s, &[(33_500, false), (100, false), (33_000, false)]);
+    let mut pushed = Vec::new();
+    for round in 2..8 {
+        let texts: Vec<String> = s.heard.drain(..).map(|(_, text, _)| text).collect();
+        for text in texts {
+            let end: u32 = text.split([':', '(']).nth(1).unwrap().parse().unwrap();
+            pushed.extend(text.starts_with('P').then_some(end));
+            send!(s, round * 10, &format!(". 1:1(0) ack {end}"));
+        }
+    }
+    assert!(pushed.contains(&34_001), "the segment with the end of the second write: {pushed:?}");
+    assert_eq!(pushed.last(), Some(&66_601));
 }

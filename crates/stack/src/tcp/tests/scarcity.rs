@@ -91,3 +91,37 @@ fn frames_are_kept_for_the_links() {
     send!(s, 22, ". 5001:5101(100) ack 1");
     assert_eq!(s.dropped(DropReason::LaneMemory), 1);
 }
+
+/// A window that lack of memory shut is opened by us when memory is back, although the peer says nothing more: its probes may
+/// be minutes apart.
+#[test]
+fn a_window_reopens_when_memory_returns() {
+    let config = TcpConfig { recv_buffer: BufferSize { initial: 8192, max: 8192 }, ..Scene::config() };
+    let mut s = Scene::established(config);
+    let hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
+    let mut seq = 1;
+    while s.info().rcv_wnd >= 1000 {
+        send!(s, 20, &format!(". {seq}:{}(1000) ack 1", seq + 1000));
+        s.expect_read(1000);
+        seq += 1000;
+    }
+    s.until(200);
+    s.heard.clear();
+    s.quiet(5000);
+    drop(hoard);
+    s.until(5100);
+    assert_eq!(s.texts().len(), 1, "{:?}", s.texts());
+    assert!(s.info().rcv_wnd > 7000, "{}", s.info().rcv_wnd);
+    s.heard.clear();
+    assert_eq!(s.tcp.next_deadline(), None, "nothing is left to be looked at");
+    // A connection that goes while it is on the list is forgotten.
+    let hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
+    send!(s, 5200, &format!(". {seq}:{}(1000) ack 1", seq + 1000));
+    s.expect_read(1000);
+    let id = s.id.unwrap();
+    s.with(|tcp, cx| tcp.abort(cx, id)).unwrap();
+    s.until(6000);
+    drop(hoard);
+    s.until(6100);
+    assert_eq!(s.tcp.next_deadline(), None);
+}

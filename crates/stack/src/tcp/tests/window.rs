@@ -133,3 +133,22 @@ fn a_window_shut_on_data_in_flight() {
     s.until(400_000);
     assert!(s.texts().iter().any(|(_, t)| t.starts_with("P. 1:1001(1000)")), "{:?}", s.texts());
 }
+
+/// RFC 5681 §4.1: an idle window is reduced when transmission begins again, not while the peer's window is shut.
+#[test]
+fn a_shut_window_is_no_reason_to_restart() {
+    let mut s = Scene::established(Scene::config());
+    s.write(10_000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 10001 win 0");
+    let cwnd = s.info().cwnd;
+    s.write(30_000);
+    s.until(4000);
+    assert!(s.texts().iter().all(|(_, text)| text.contains("(0)")), "{:?}", s.texts());
+    assert_eq!(s.info().cwnd, cwnd);
+    s.heard.clear();
+    send!(s, 4000, ". 1:1(0) ack 10001");
+    s.until(4000);
+    assert_eq!(s.texts().len(), 10, "the initial window: {:?}", s.texts());
+}

@@ -1,0 +1,199 @@
+//! What Linux makes of a stream that is written: how much a write takes, when there is room again, and what is told of it
+//! afterwards on the error queue.
+//!
+//! A lane bounds bytes. Linux bounds the memory of its socket buffers: a write fills a buffer of up to half of the peer's
+//! largest window, a new one is begun while those queued cost less than `SO_SNDBUF` and less than `TCP_NOTSENT_LOWAT` waits to be
+//! sent. Programs see this in what `write` returns and in when `poll` says that there is room, so it is modelled here; the
+//! lane behind it takes whatever the model lets through.
+
+use std::collections::VecDeque;
+
+use flowlane_stack::tcp::TcpInfo;
+use flowlane_stack::time::Time;
+
+use crate::chrono::{Chrono, Limit};
+use crate::errqueue::{Errors, Stamp};
+
+/// What a socket buffer costs beside its bytes (`SKB_TRUESIZE` of an empty one).
+const OVERHEAD: u64 = 1280;
+/// Headers that the kernel leaves room for in each (`MAX_TCP_HEADER`), and its bookkeeping behind them.
+const HEADROOM: u32 = 320 + 320;
+/// `struct sk_buff`.
+const SK_BUFF: u32 = 256;
+/// `GSO_LEGACY_MAX_SIZE`.
+const LARGEST: u32 = 65_536;
+
+/// Bytes `start..end` of the stream in one socket buffer.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    start: u64,
+    end: u64,
+    /// Nothing may be added (`MSG_EOR`).
+    full: bool,
+}
+
+/// The bounds of the moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// `SO_SNDBUF`, if set.
+    pub(crate) fixed: Option<u32>,
+    /// `tcp_wmem`: initial and greatest size.
+    pub(crate) wmem: (u32, u32),
+    /// `TCP_NOTSENT_LOWAT`.
+    pub(crate) lowat: u32,
+}
+
+/// The send side of a socket as Linux keeps it.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Bytes taken so far.
+    written: u64,
+    sent: u64,
+    acked: u64,
+    pieces: VecDeque<Piece>,
+    /// `sk_sndbuf` as far as it has grown by itself.
+    grown: u32,
+    /// A write found no room (`SOCK_NOSPACE`).
+    wanting: bool,
+    max_window: u32,
+    /// Bytes that the application has read or can read.
+    received: u64,
+    pub(crate) chrono: Chrono,
+    /// What is told of sends afterwards.
+    pub(crate) errors: Errors,
+}
+
+impl Queue {
+    /// Follows the connection. `consumed`: bytes that the application has read.
+    pub(crate) fn follow(&mut self, info: &TcpInfo, bounds: &Bounds, consumed: u64, now: Time) {
+        self.max_window = self.max_window.max(info.snd_wnd);
+        let sent_before = self.sent;
+        let acked = self.written.saturating_sub(u64::from(info.unacknowledged));
+        let progress = acked > self.acked;
+        self.acked = self.acked.max(acked);
+        self.sent = self.sent.max(self.written.saturating_sub(u64::from(info.unsent)));
+        while self.pieces.front().is_some_and(|piece| piece.end <= self.acked) {
+            self.pieces.pop_front();
+        }
+        if let Some(first) = self.pieces.front_mut() {
+            first.start = first.start.max(self.acked);
+        }
+        self.split_at_sent();
+        self.grown = self.grown.max(bounds.wmem.0);
+        if self.written == 0 || progress && self.wanting && info.in_flight < info.cwnd {
+            self.grow(info, bounds);
+        }
+        if self.has_room(bounds) {
+            self.wanting = false;
+        }
+        self.errors.progress(self.sent, self.acked, now);
+        self.chrono.turn(Limit::of(info, self.wanting), now);
+        if self.sent > sent_before || self.chrono.sent_at.is_none() {
+            self.chrono.sent_at = Some(now);
+        }
+        let received = consumed + u64::from(info.readable);
+        if received > self.received || self.chrono.received_at.is_none() {
+            self.received = received;
+            self.chrono.received_at = Some(now);
+        }
+    }
+
+    /// What is sent of a piece becomes a piece of its own.
+    fn split_at_sent(&mut self) {
+        let sent = self.sent;
+        let Some(index) = self.pieces.iter().position(|p| p.start < sent && sent < p.end) else { return };
+        let piece = self.pieces[index];
+        self.pieces[index].end = sent;
+        self.pieces[index].full = false;
+        self.pieces.insert(index + 1, Piece { start: sent, ..piece });
+    }
+
+    /// `tcp_sndbuf_expand`: room for two windows.
+    fn grow(&mut self, info: &TcpInfo, bounds: &Bounds) {
+        let mss = u32::from(info.snd_mss.max(info.effective_mss));
+        let each = (mss + HEADROOM).next_power_of_two() + SK_BUFF;
+        let segments = (info.cwnd / u32::from(info.effective_mss).max(1)).max(10);
+        let want = each.saturating_mul(segments).saturating_mul(2);
+        self.grown = self.grown.max(want.min(bounds.wmem.1));
+    }
+
+    fn limit(&self, bounds: &Bounds) -> u64 {
+        bounds.fixed.unwrap_or(self.grown).into()
+    }
+
+    /// `sk_wmem_queued`.
+    fn cost(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.end - piece.start + OVERHEAD).sum()
+    }
+
+    fn unsent(&self) -> u64 {
+        self.written - self.sent
+    }
+
+    /// `tcp_xmit_size_goal`: bytes of one buffer.
+    fn goal(&self, info: &TcpInfo) -> u64 {
+        let mss = u32::from(info.effective_mss).max(1);
+        let window = self.max_window.max(info.snd_wnd);
+        let half = if window > 536 { window / 2 } else { window };
+        let goal = (LARGEST - 321).min(half.max(1)) / mss * mss;
+        goal.max(mss).into()
+    }
+
+    /// Whether more bytes go into a buffer: nothing of it has been sent.
+    fn takes_more(&self, piece: &Piece, goal: u64) -> bool {
+        piece.start >= self.sent && !piece.full && piece.end - piece.start < goal
+    }
+
+    /// How much a write may put in now, one buffer at most.
+    pub(crate) fn room(&self, info: &TcpInfo, bounds: &Bounds) -> usize {
+        let goal = self.goal(info);
+        if let Some(last) = self.pieces.back().filter(|last| self.takes_more(last, goal)) {
+            return (goal - (last.end - last.start)) as usize;
+        }
+        let free = self.cost() < self.limit(bounds) && self.unsent() < u64::from(bounds.lowat);
+        if free { goal as usize } else { 0 }
+    }
+
+    /// `sk_stream_is_writeable`.
+    pub(crate) fn has_room(&self, bounds: &Bounds) -> bool {
+        let (cost, limit) = (self.cost(), self.limit(bounds));
+        limit.saturating_sub(cost) >= cost / 2
+            && limit > cost
+            && self.unsent().saturating_mul(2) < u64::from(bounds.lowat)
+    }
+
+    /// A write has put in `n` bytes.
+    pub(crate) fn put(&mut self, n: usize, info: &TcpInfo) {
+        let start = self.written;
+        self.written += n as u64;
+        self.max_window = self.max_window.max(info.snd_wnd);
+        let goal = self.goal(info);
+        let fill = self.pieces.back().is_some_and(|last| self.takes_more(last, goal));
+        match self.pieces.back_mut() {
+            Some(last) if fill => last.end = self.written,
+            _ => self.pieces.push_back(Piece { start, end: self.written, full: false }),
+        }
+    }
+
+    /// Nothing is added to what is there (`MSG_EOR`).
+    pub(crate) fn close_piece(&mut self) {
+        if let Some(last) = self.pieces.back_mut() {
+            last.full = true;
+        }
+    }
+
+    /// A write found no room.
+    pub(crate) fn want(&mut self) {
+        self.wanting = true;
+    }
+
+    /// A whole write has been taken, as far as it was: what is to be told of it.
+    pub(crate) fn written(&mut self, zerocopy: bool, stamp: Option<Stamp>) {
+        self.errors.expect(self.written, zerocopy, stamp);
+    }
+
+    /// Bytes acknowledged so far: where `SOF_TIMESTAMPING_OPT_ID` begins to count.
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked
+    }
+}
