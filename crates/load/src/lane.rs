@@ -1,4 +1,5 @@
-//! The generator in one lane: one task, one socket, its own flows, schedule and histograms.
+//! The generator in one lane: one task, its own flows, schedule and recorder. On a link of ours all flows share one socket
+//! that takes every port; on kernel sockets each flow has a connected socket of its own.
 //!
 //! Sending and receiving are one loop, so nothing is shared and nothing is locked: take what came, send what is due,
 //! and then wait for whichever is next. What is due is sent in batches of bounded size; between two of them the worker
@@ -13,13 +14,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flowlane::{Bind, Datagram, Endpoint, SendError, Sleep, SocketError, Time, UdpSocket};
-use hdrhistogram::Histogram;
+use flowlane_stack::packet::IcmpErrorKind;
+use flowlane_stack::rng::Rng;
 
+use crate::flows::{Sources, address};
+use crate::http::moments::Moments;
 use crate::load::{Common, Pace};
 use crate::order::{Arrival, Order};
-use crate::outcome::{Counts, LaneOutcome, histogram};
+use crate::outcome::{Counts, LaneOutcome};
 use crate::payload::{Header, Parsed, template};
-use crate::schedule::Schedule;
+use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
+use crate::timeline;
 use crate::window::Window;
 
 /// Datagrams sent before the worker does its other work.
@@ -37,6 +42,9 @@ const PROBES: u64 = 30;
 const NEAR: u64 = 80_000;
 /// Wait after the last answer, for answers that come twice.
 const LINGER: u64 = 10_000_000;
+
+/// The kernel has no room for more on an interface (`ENOBUFS`): as good as a full queue.
+const NO_BUFFERS: i32 = 105;
 
 /// The time now, nanoseconds on the runtime's clock.
 pub(crate) fn clock() -> u64 {
@@ -64,7 +72,10 @@ enum Next {
 pub(crate) struct Lane {
     common: Arc<Common>,
     bucket: u16,
-    socket: UdpSocket,
+    /// One for all flows, or one for each.
+    sockets: Vec<UdpSocket>,
+    /// The socket that is listened to first: they take turns.
+    ear: usize,
     flows: Vec<Flow>,
     /// The flow whose turn it is.
     turn: usize,
@@ -72,85 +83,105 @@ pub(crate) struct Lane {
     came: Vec<Datagram>,
     window: Window,
     counts: Counts,
-    latency: Histogram<u64>,
-    slip: Histogram<u64>,
+    recorder: Recorder,
+    /// The first moment of what is measured.
+    measured: u64,
     next_tick: u64,
+    /// The last thing the network said about a datagram before the run.
+    complaint: Option<IcmpErrorKind>,
     /// A sleep that is still to come, and until when.
     alarm: Option<(u64, Sleep)>,
 }
 
 impl Lane {
     /// The whole run.
-    pub(crate) async fn run(common: Arc<Common>, bucket: u16) -> LaneOutcome {
-        let mut outcome = LaneOutcome {
-            bucket,
-            flows: common.config.flows[usize::from(bucket)].len(),
-            counts: Counts::default(),
-            latency: histogram(),
-            slip: histogram(),
-            span: (u64::MAX, 0),
-            failure: None,
-        };
-        let socket = match UdpSocket::bind(Bind { any_port: true, queue: Some(4096), ..Bind::default() }) {
-            Ok(socket) => socket,
-            Err(e) => {
+    pub(crate) async fn run(common: Arc<Common>, bucket: u16) -> LaneOutcome<Counts> {
+        let mut lane = match Self::new(common.clone(), bucket) {
+            Ok(lane) => lane,
+            Err(failure) => {
                 common.stop();
-                outcome.failure = Some(e.to_string());
-                return outcome;
+                return LaneOutcome::none(Some(failure));
             }
         };
-        let mut lane = Self::new(common, bucket, socket);
-        match lane.all().await {
-            Ok(span) => outcome.span = span,
+        let (span, failure) = match lane.all().await {
+            Ok(span) => (span, None),
             Err(failure) => {
                 lane.common.stop();
-                outcome.failure = Some(failure);
+                ((u64::MAX, 0), Some(failure))
             }
-        }
-        outcome.counts = lane.counts;
-        outcome.latency = lane.latency;
-        outcome.slip = lane.slip;
-        outcome
+        };
+        let record = lane.recorder.finish(clock()).with_first_bytes(Times::default());
+        LaneOutcome { counts: lane.counts, record: Some(record), span, failure }
     }
 
-    fn new(common: Arc<Common>, bucket: u16, socket: UdpSocket) -> Self {
-        let flow = |client: &Endpoint| Flow { client: *client, order: Order::default() };
+    fn new(common: Arc<Common>, bucket: u16) -> Result<Self, String> {
         let window = match common.config.pace {
             Pace::Window(size) => size,
             Pace::Rate { .. } => 0,
         };
-        Self {
+        let (sockets, clients) = open(&common, bucket)?;
+        let flow = |client| Flow { client, order: Order::default() };
+        let flows = clients.len() as u64;
+        Ok(Self {
             bucket,
-            socket,
-            flows: common.config.flows[usize::from(bucket)].iter().map(flow).collect(),
+            sockets,
+            ear: 0,
+            flows: clients.into_iter().map(flow).collect(),
             turn: 0,
             payload: template(common.config.size),
             came: Vec::with_capacity(BURST),
             window: Window::new(window),
             counts: Counts::default(),
-            latency: histogram(),
-            slip: histogram(),
+            // The real one is made when the start is known.
+            recorder: Recorder::new(bucket, 0, flows, Span::all(clock())),
+            measured: 0,
             next_tick: 0,
+            complaint: None,
             alarm: None,
             common,
-        }
+        })
     }
 
     async fn all(&mut self) -> Result<(u64, u64), String> {
         self.probe().await?;
         let Some(start) = self.common.gate.start_line().await else { return Ok((u64::MAX, 0)) };
+        self.record_from(start);
         self.sleep_or_receive(start).await?;
-        let end = start + self.common.config.duration.as_nanos() as u64;
+        let end = start + timeline::duration(&self.common.config.phases).as_nanos() as u64;
         let stopped = match self.common.config.pace {
             Pace::Rate { per_second, poisson } => self.open_loop(start, end, per_second, poisson).await?,
             Pace::Window(_) => self.closed_loop(end).await?,
         };
         if !self.common.config.discard {
             self.drain().await?;
-            self.counts.lost = self.counts.sent - self.counts.received;
+            self.count_lost();
         }
-        self.publish();
+        let (probes, measured) = (self.counts.probes, self.measured);
+        self.recorder.tally(measured).named("probes", probes);
+        self.publish(clock());
         Ok((start, stopped))
+    }
+
+    /// Makes the recorder of the run.
+    fn record_from(&mut self, start: u64) {
+        let measured = timeline::measured(&self.common.config.phases, start);
+        self.measured = measured.start;
+        let recorder = Recorder::new(self.bucket, 0, self.flows.len() as u64, Span { start, measured });
+        self.recorder = match &self.common.config.snapshots {
+            Some(to) => recorder.reporting_to(to.clone()),
+            None => recorder,
+        };
+    }
+
+    /// What was never answered, of what was measured and of the rest.
+    fn count_lost(&mut self) {
+        self.counts.lost = self.counts.sent - self.counts.received;
+        for moment in [self.measured, 0] {
+            let tally = self.recorder.tally(moment);
+            // Where nothing is measured, both are the same.
+            let lost = (tally.sent - tally.answered).saturating_sub(tally.errors_of(ErrorKind::Lost));
+            tally.errors(ErrorKind::Lost, lost);
+        }
     }
 
     /// Asks whether anybody answers; finds the next hop on the way.
@@ -176,6 +207,13 @@ impl Lane {
             }
         }
         let target = self.common.config.target;
+        match self.complaint {
+            Some(IcmpErrorKind::PortUnreachable) => {
+                return Err(format!("{target} refuses: no service has this port"));
+            }
+            Some(_) => return Err(format!("{target} cannot be reached")),
+            None => {}
+        }
         Err(format!(
             "{target} does not answer ({PROBES} datagrams in {} s): is an echo running there, and its route back right?",
             PROBES / 10
@@ -184,17 +222,8 @@ impl Lane {
 
     /// Sends at the moments of the schedule. Returns when it stopped.
     async fn open_loop(&mut self, start: u64, end: u64, rate: u64, poisson: bool) -> Result<u64, String> {
-        let mine = self.common.rates[usize::from(self.bucket)];
-        if mine == 0 {
-            return Ok(end);
-        }
-        // Lanes take turns instead of sending all at the same moments.
-        let before = self.common.rates[..usize::from(self.bucket)].iter().filter(|r| **r > 0).count() as u64;
-        let mut schedule = if poisson {
-            Schedule::poisson(start, mine, self.common.config.seed ^ u64::from(self.bucket) << 48)
-        } else {
-            Schedule::constant(start + before * 1_000_000_000 / rate, mine)
-        };
+        let near = if self.common.config.exact { NEAR } else { 0 };
+        let mut schedule = self.schedule(start, rate, poisson);
         loop {
             self.receive_now()?;
             let now = clock();
@@ -208,29 +237,35 @@ impl Lane {
                     self.wait_until(end).await?;
                     return Ok(end);
                 }
-                Next::At(moment) if moment > now + 2 * NEAR => self.sleep_or_receive(moment - NEAR).await?,
+                Next::At(moment) if moment > now + 2 * near => self.sleep_or_receive(moment - near).await?,
                 Next::At(_) | Next::More | Next::Answer => flowlane::yield_now().await,
             }
         }
     }
 
+    /// This lane's moments: lanes take turns instead of sending all at the same.
+    fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
+        let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
+        let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
+        Moments::new(&self.common.config.phases, start, rate as f64, 1.0 / all, nth / all, rng)
+    }
+
     /// Sends what is due, at most a batch.
-    fn send_due(&mut self, schedule: &mut Schedule, now: u64, end: u64) -> Result<Next, String> {
+    fn send_due(&mut self, schedule: &mut Moments, now: u64, end: u64) -> Result<Next, String> {
         let mut moments = [0; BATCH];
         let mut sent = 0;
         let next = loop {
-            let due = schedule.peek();
-            if due >= end {
-                break Next::Done;
-            }
+            let Some(due) = schedule.peek().filter(|due| *due < end) else { break Next::Done };
             if due > now {
                 break Next::At(due);
             }
             if sent == BATCH {
                 break Next::More;
             }
-            if !self.send(0, due)? {
-                self.counts.held_up += 1;
+            // The answer brings back how late it was.
+            let late = u32::try_from(now - due).unwrap_or(u32::MAX);
+            if !self.send(late, due)? {
+                self.held_up(now);
                 break Next::More;
             }
             schedule.advance();
@@ -241,20 +276,25 @@ impl Lane {
             // After the batch, so that the figure is rather too large than too small.
             let after = clock();
             for moment in &moments[..sent] {
-                self.slip.saturating_record(after.saturating_sub(*moment).max(1));
+                self.recorder.sent(*moment, after, self.payload.len() as u64);
             }
         }
         Ok(next)
     }
 
     /// What was due and will not be sent: as late as can be said.
-    fn give_up_schedule(&mut self, mut schedule: Schedule, end: u64, now: u64) -> u64 {
-        while schedule.peek() < end {
+    fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
+        while let Some(due) = schedule.peek().filter(|due| *due < end) {
             self.counts.unsent += 1;
-            self.slip.saturating_record(now.saturating_sub(schedule.peek()).max(1));
+            self.recorder.unsent(due, now);
             schedule.advance();
         }
         end
+    }
+
+    fn held_up(&mut self, now: u64) {
+        self.counts.held_up += 1;
+        self.recorder.tally(now).held_up += 1;
     }
 
     /// Keeps the window full. Returns when it stopped.
@@ -280,9 +320,10 @@ impl Lane {
             let flow = self.turn;
             let sequence = self.flows[flow].order.next();
             if !self.send(slot, now)? {
-                self.counts.held_up += 1;
+                self.held_up(now);
                 return Ok(Next::More);
             }
+            self.recorder.sent(now, now, self.payload.len() as u64);
             self.window.take(flow as u32, sequence, now);
         }
         Ok(Next::More)
@@ -331,11 +372,48 @@ impl Lane {
     #[inline]
     fn put(&mut self, flow: u32, slot: u32, sequence: u64, intended: u64) -> Result<bool, String> {
         Header { run: self.common.run, flow, slot, sequence, intended }.write(&mut self.payload);
-        let client = self.flows.get(flow as usize).unwrap_or(&self.flows[0]).client;
-        match self.socket.try_send(&self.payload, Some(client), Some(self.common.config.target)) {
+        let at = if (flow as usize) < self.flows.len() { flow as usize } else { 0 };
+        let (client, target) = (self.flows[at].client, self.common.config.target);
+        let send = |lane: &Self| match &lane.sockets[..] {
+            [one] if lane.has_one_socket() => one.try_send(&lane.payload, Some(client), Some(target)),
+            each => each[at].try_send(&lane.payload, None, None),
+        };
+        let mut sent = send(self);
+        // What the network said about an earlier one stands in the way of this one, once.
+        if let Err(SocketError::Network(kind)) = sent {
+            self.complain(kind);
+            sent = send(self);
+        }
+        match sent {
             Ok(()) => Ok(true),
-            Err(SocketError::Send(SendError::Full | SendError::NoFrame)) => Ok(false),
-            Err(e) => Err(format!("sending from {client} to {}: {e}", self.common.config.target)),
+            Err(
+                SocketError::Send(SendError::Full | SendError::NoFrame)
+                | SocketError::Network(_)
+                | SocketError::Kernel(NO_BUFFERS),
+            ) => Ok(false),
+            Err(e) => Err(format!("sending from {client} to {target}: {e}")),
+        }
+    }
+
+    /// Whether all flows share a socket.
+    fn has_one_socket(&self) -> bool {
+        matches!(self.common.config.sources, Sources::Flows(_))
+    }
+
+    /// The network says that a datagram did not arrive.
+    fn complain(&mut self, kind: IcmpErrorKind) {
+        if self.measured == 0 {
+            self.complaint = Some(kind);
+            return;
+        }
+        let (now, port) = (clock(), kind == IcmpErrorKind::PortUnreachable);
+        self.counts.refused += 1;
+        let kind = if port { ErrorKind::Refused } else { ErrorKind::Unreachable };
+        if self.common.config.discard {
+            self.recorder.error(now, now, kind, || "the network said so of a datagram");
+        } else {
+            // It is lost besides, and one error.
+            self.recorder.tally(now).named(kind.name(), 1);
         }
     }
 
@@ -344,12 +422,33 @@ impl Lane {
     fn receive_now(&mut self) -> Result<(), String> {
         // What a wait brought is there already.
         if self.came.is_empty() {
-            self.socket.try_recv_batch(&mut self.came, BURST).map_err(|e| e.to_string())?;
+            let n = self.sockets.len();
+            self.ear = if self.ear + 1 < n { self.ear + 1 } else { 0 };
+            for i in 0..n {
+                let socket = &self.sockets[if self.ear + i < n { self.ear + i } else { self.ear + i - n }];
+                let heard = socket.try_recv_batch(&mut self.came, BURST);
+                self.heard(heard)?;
+                if self.came.len() >= BURST {
+                    break;
+                }
+            }
         }
         if !self.came.is_empty() {
             self.take(clock());
         }
         Ok(())
+    }
+
+    /// What receiving came to: complaints of the network and want of frames are no reason to stop.
+    fn heard(&mut self, heard: Result<usize, SocketError>) -> Result<(), String> {
+        match heard {
+            Ok(_) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
+            Err(SocketError::Network(kind)) => {
+                self.complain(kind);
+                Ok(())
+            }
+            Err(e) => Err(format!("receiving: {e}")),
+        }
     }
 
     /// Counts and times what came.
@@ -359,8 +458,8 @@ impl Lane {
             match Header::read(datagram.payload(), self.common.run, self.common.config.size) {
                 Parsed::Ours(header) if header.flow == Header::PROBE => self.counts.probes_answered += 1,
                 Parsed::Ours(header) => self.answer(&header, &datagram, now),
-                Parsed::Corrupt => self.counts.corrupt += 1,
-                Parsed::Stray => self.counts.strays += 1,
+                Parsed::Corrupt => self.corrupt(now),
+                Parsed::Stray => self.stray(now),
             }
         }
         self.came = came;
@@ -372,28 +471,42 @@ impl Lane {
         let flow = match self.flows.get_mut(header.flow as usize) {
             Some(flow) if flow.client == datagram.destination && target == datagram.source => flow,
             // Another lane's: it came here although its flow does not belong here.
-            _ => {
-                self.counts.strays += 1;
-                return;
-            }
+            _ => return self.stray(now),
         };
         match flow.order.came(header.sequence) {
             Arrival::Duplicate => {
                 self.counts.duplicates += 1;
+                self.recorder.tally(header.intended).named("duplicates", 1);
                 return;
             }
-            Arrival::NeverSent => {
-                self.counts.corrupt += 1;
-                return;
+            Arrival::NeverSent => return self.corrupt(now),
+            Arrival::OutOfOrder => {
+                self.counts.reordered += 1;
+                self.recorder.tally(header.intended).named("reordered", 1);
             }
-            Arrival::OutOfOrder => self.counts.reordered += 1,
             Arrival::InOrder => {}
         }
         self.counts.received += 1;
-        let latency = now.saturating_sub(header.intended).max(1);
-        self.latency.saturating_record(latency);
-        self.counts.late += u64::from(latency > self.common.config.timeout.as_nanos() as u64);
+        let intended = header.intended;
+        let open_loop = matches!(self.common.config.pace, Pace::Rate { .. });
+        let sent = if open_loop { intended.saturating_add(u64::from(header.slot)) } else { intended };
+        self.recorder.answered(&Sample { intended, sent, first_byte: now, done: now, code: 0 });
+        self.recorder.received(now, datagram.len() as u64);
+        if now.saturating_sub(intended) > self.common.config.timeout.as_nanos() as u64 {
+            self.counts.late += 1;
+            self.recorder.tally(intended).named("late", 1);
+        }
         self.window.answered(header.slot, header.flow, header.sequence);
+    }
+
+    fn corrupt(&mut self, now: u64) {
+        self.counts.corrupt += 1;
+        self.recorder.error(now, now, ErrorKind::Corrupt, || "an answer that is not what was sent");
+    }
+
+    fn stray(&mut self, now: u64) {
+        self.counts.strays += 1;
+        self.recorder.tally(now).named("strays", 1);
     }
 
     /// Waits until something came, or until `moment`.
@@ -403,15 +516,20 @@ impl Lane {
             Some(alarm) if alarm.0 == moment => alarm,
             alarm => alarm.insert((moment, flowlane::sleep_until(Time::from_nanos(moment)))),
         };
-        let (socket, came) = (&self.socket, &mut self.came);
-        let slept = poll_fn(|cx| {
-            if let Poll::Ready(received) = pin!(socket.recv_batch(came, BURST)).poll(cx) {
-                return Poll::Ready(received.map(|_| false));
+        let (sockets, came) = (&self.sockets, &mut self.came);
+        let woken = poll_fn(|cx| {
+            for socket in sockets {
+                if let Poll::Ready(received) = pin!(socket.recv_batch(came, BURST)).poll(cx) {
+                    return Poll::Ready(Some(received));
+                }
             }
-            Pin::new(&mut *sleep).poll(cx).map(|()| Ok(true))
+            Pin::new(&mut *sleep).poll(cx).map(|()| None)
         })
-        .await
-        .map_err(|e| e.to_string())?;
+        .await;
+        let slept = woken.is_none();
+        if let Some(heard) = woken {
+            self.heard(heard)?;
+        }
         if slept {
             self.alarm = None;
         }
@@ -425,13 +543,41 @@ impl Lane {
             return;
         }
         self.next_tick = now + TICK;
-        self.publish();
+        self.publish(now);
         self.window.give_up_before(now.saturating_sub(self.common.config.timeout.as_nanos() as u64));
     }
 
-    fn publish(&self) {
+    fn publish(&mut self, now: u64) {
+        let on_their_way = self.counts.sent - self.counts.received;
+        self.recorder.concurrency(now, if self.common.config.discard { 0 } else { on_their_way });
+        self.recorder.tick(now);
         let progress = &self.common.progress[usize::from(self.bucket)];
         progress.sent.store(self.counts.sent, Ordering::Relaxed);
         progress.received.store(self.counts.received, Ordering::Relaxed);
     }
+}
+
+/// The sockets of a lane, and where each of its flows comes from.
+fn open(common: &Common, bucket: u16) -> Result<(Vec<UdpSocket>, Vec<Endpoint>), String> {
+    let bind = |bind| UdpSocket::bind(bind).map_err(|e| e.to_string());
+    let clients = match &common.config.sources {
+        Sources::Flows(flows) => {
+            let socket = bind(Bind { any_port: true, queue: Some(4096), ..Bind::default() })?;
+            return Ok((vec![socket], flows[usize::from(bucket)].clone()));
+        }
+        Sources::Addresses { clients, .. } => clients,
+    };
+    let before: usize = common.flows[..usize::from(bucket)].iter().sum();
+    let (mut sockets, mut flows) = (Vec::new(), Vec::new());
+    for nth in before..before + common.flows[usize::from(bucket)] {
+        let (local_ip, remote) = (address(clients, nth as u128), Some(common.config.target));
+        let from = || local_ip.map_or(String::new(), |ip| format!(" from {ip}"));
+        let socket = bind(Bind { local_ip, remote, ..Bind::default() })
+            .map_err(|e| format!("a socket{} to {}: {e}", from(), common.config.target))?;
+        let (ip, port) = socket.local().map_err(|e| e.to_string())?;
+        let unspecified = std::net::Ipv6Addr::UNSPECIFIED.into();
+        flows.push(Endpoint::new(ip.or(local_ip).unwrap_or(unspecified), port));
+        sockets.push(socket);
+    }
+    Ok((sockets, flows))
 }

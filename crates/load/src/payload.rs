@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All numbers are little-endian. `run` tells this run's datagrams from those of an earlier one that still travel;
-//! `slot` is the place in the window of a closed loop; `sequence` counts within the flow; `intended` is the moment at
+//! `slot` is the place in the window of a closed loop, or how late an open loop sent it, ns; `sequence` counts within the flow; `intended` is the moment at
 //! which it was to be sent, on the runtime's clock. `check` covers the header: UDP's checksum guards what crosses
 //! wires, this guards against a peer that answers with something else.
 
@@ -22,7 +22,7 @@ pub struct Header {
     pub run: u32,
     /// Number of the flow within its lane; [`Header::PROBE`] for the question whether anybody answers.
     pub flow: u32,
-    /// Place in the window.
+    /// Place in the window; in an open loop how much later than intended it was sent, ns.
     pub slot: u32,
     /// Number within the flow, from 0.
     pub sequence: u64,

@@ -4,6 +4,7 @@ use super::challenge::ChallengeBudget;
 use super::config::TcpConfig;
 use super::connection::{Connection, Flags, NEVER, State};
 use super::flight::Flight;
+use super::knock::Knocks;
 use super::listen::Listeners;
 use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) established: usize,
     /// Connections whose writers wait for memory, in turn.
     pub(crate) starved: VecDeque<ConnId>,
+    /// SYNs without connections are sent, and answers to them kept.
+    pub(crate) knocks: Option<Box<Knocks>>,
 }
 
 /// Spare boxes a lane keeps.
@@ -80,6 +83,7 @@ impl Core {
             inflows: Vec::new(),
             established: 0,
             starved: VecDeque::new(),
+            knocks: None,
             config,
         }
     }
