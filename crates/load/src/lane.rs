@@ -146,7 +146,7 @@ impl Lane {
         self.probe().await?;
         let Some(start) = self.common.gate.start_line().await else { return Ok((u64::MAX, 0)) };
         self.record_from(start);
-        self.sleep_or_receive(start).await?;
+        self.wait_until(start).await?;
         let end = start + timeline::duration(&self.common.config.phases).as_nanos() as u64;
         let stopped = match self.common.config.pace {
             Pace::Rate { per_second, poisson } => self.open_loop(start, end, per_second, poisson).await?,
@@ -455,7 +455,8 @@ impl Lane {
     fn take(&mut self, now: u64) {
         let mut came = std::mem::take(&mut self.came);
         for datagram in came.drain(..) {
-            match Header::read(datagram.payload(), self.common.run, self.common.config.size) {
+            let (long, size) = (datagram.len(), self.common.config.size);
+            match Header::read(datagram.payload(), long, self.common.run, size) {
                 Parsed::Ours(header) if header.flow == Header::PROBE => self.counts.probes_answered += 1,
                 Parsed::Ours(header) => self.answer(&header, &datagram, now),
                 Parsed::Corrupt => self.corrupt(now),

@@ -256,6 +256,7 @@ impl Opener {
         let common = self.lane.common.clone();
         let most = common.connections[usize::from(self.bucket)];
         let mut in_batch = 0;
+        self.until(self.lane.start).await;
         loop {
             let now = clock();
             if self.lane.ending(now) {
