@@ -166,20 +166,7 @@ const IN_MEMORY: &[Case<'_>] = &[
     (
         "aim",
         "",
-        &[
-            "-c",
-            "8",
-            "-n",
-            "50",
-            "--key",
-            "microsoft",
-            "--aim",
-            "one:1",
-            "--target-key",
-            "microsoft",
-            "--target-buckets",
-            "2",
-        ],
+        &["-c", "8", "-n", "50", "--aim", "one:1", "--target-key", "microsoft", "--target-buckets", "2"],
         |r| all_answered(r) && count(r, "connections-opened") == 8,
     ),
     ("target-key", "", &["-c", "8", "-n", "50", "--target-key", "microsoft"], all_answered),
@@ -250,7 +237,7 @@ fn certificates_are_believed_when_told() {
     let _ = std::fs::remove_file(pem);
 }
 
-/// A VLAN, and clients that are routed behind a gateway, in namespaces: the server's side is the kernel's.
+/// A VLAN, clients that are routed and a target behind a gateway, in namespaces.
 #[test]
 fn a_vlan_a_gateway_and_routed_clients() {
     if let Err(why) = flowlane_testnet::requires() {
@@ -260,34 +247,16 @@ fn a_vlan_a_gateway_and_routed_clients() {
     let make =
         |end: &str| flowlane_testnet::Namespace::new(&format!("h3v{}{end}", std::process::id())).unwrap();
     let (near, far) = (make("a"), make("b"));
-    flowlane_testnet::ip(&format!(
-        "link add va netns {} type veth peer name vb netns {}",
-        near.name(),
-        far.name()
-    ))
-    .unwrap();
+    let pair = format!("link add va netns {} type veth peer name vb netns {}", near.name(), far.name());
+    flowlane_testnet::ip(&pair).unwrap();
     near.ip("link set va up").unwrap();
     far.ip("link set vb up").unwrap();
-    far.ip("link set lo up").unwrap();
-    far.ip("link add link vb name vb.7 type vlan id 7").unwrap();
-    far.ip("link set vb.7 up").unwrap();
-    far.ip("addr add 10.11.2.1/24 dev vb.7").unwrap();
-    // Beyond the gateway, and the way back to clients that are nobody's neighbours.
-    far.ip("addr add 10.12.0.1/32 dev lo").unwrap();
-    far.ip("route add 10.64.0.0/16 via 10.11.2.2").unwrap();
+    // One address is beyond the other, and the way back to clients that are nobody's neighbours is by way of ours.
+    let serve = "serve http --link af-packet:vb --addr 10.11.2.1/24,10.12.0.1/32 --gateway 10.11.2.2 --vlan 7 --port 80";
     let mut server = Command::new("ip")
-        .args([
-            "netns",
-            "exec",
-            far.name(),
-            env!("CARGO_BIN_EXE_flowlane"),
-            "serve",
-            "http",
-            "--port",
-            "80",
-            "--no-pin",
-        ])
-        .args(["--link", "kernel"])
+        .args(["netns", "exec", far.name(), env!("CARGO_BIN_EXE_flowlane")])
+        .args(serve.split_whitespace())
+        .arg("--no-pin")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

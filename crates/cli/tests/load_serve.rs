@@ -131,7 +131,7 @@ fn datagrams_over_kernel_sockets() {
         let report = load(None, &format!("udp 127.0.0.1:{port} {more}"));
         assert_eq!(count(&report, "answered"), count(&report, "sent"), "{more}: {report}");
         assert_eq!((count(&report, "failed"), count(&report, "strays")), (0, 0), "{more}");
-        assert!(count(&report, "sent") > 20, "{more}");
+        assert!(count(&report, "sent") >= 4, "{more}: {report}");
         let measured = &report["total"]["counts"]["answered"];
         assert_eq!(
             (&report["total"]["latency"]["count"], &report["total"]["service"]["count"]),

@@ -6,18 +6,19 @@
 //! does its other work, receiving above all. When there is no room the datagram keeps its intended moment and is tried
 //! again in the next turn: being held up is lateness of ours, not loss.
 
+mod ports;
+
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Bind, Datagram, Endpoint, SendError, Sleep, SocketError, Time, UdpSocket};
+use flowlane::{Datagram, Endpoint, SendError, Sleep, SocketError, Time};
 use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::rng::Rng;
 
-use crate::flows::{Sources, address};
 use crate::http::moments::Moments;
 use crate::load::{Common, Pace};
 use crate::order::{Arrival, Order};
@@ -26,11 +27,10 @@ use crate::payload::{Header, Parsed, template};
 use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
 use crate::timeline;
 use crate::window::Window;
+use ports::{BURST, Ports};
 
 /// Datagrams sent before the worker does its other work.
 const BATCH: usize = 64;
-/// Datagrams received at once.
-const BURST: usize = 256;
 /// Time between two looks at what is slow: progress, timeouts.
 const TICK: u64 = 50_000_000;
 /// How long a generator that is behind goes on after the end of the schedule.
@@ -42,9 +42,6 @@ const PROBES: u64 = 30;
 const NEAR: u64 = 80_000;
 /// Wait after the last answer, for answers that come twice.
 const LINGER: u64 = 10_000_000;
-
-/// The kernel has no room for more on an interface (`ENOBUFS`): as good as a full queue.
-const NO_BUFFERS: i32 = 105;
 
 /// The time now, nanoseconds on the runtime's clock.
 pub(crate) fn clock() -> u64 {
@@ -72,10 +69,7 @@ enum Next {
 pub(crate) struct Lane {
     common: Arc<Common>,
     bucket: u16,
-    /// One for all flows, or one for each.
-    sockets: Vec<UdpSocket>,
-    /// The socket that is listened to first: they take turns.
-    ear: usize,
+    ports: Ports,
     flows: Vec<Flow>,
     /// The flow whose turn it is.
     turn: usize,
@@ -119,13 +113,12 @@ impl Lane {
             Pace::Window(size) => size,
             Pace::Rate { .. } => 0,
         };
-        let (sockets, clients) = open(&common, bucket)?;
+        let (ports, clients) = Ports::open(&common, bucket)?;
         let flow = |client| Flow { client, order: Order::default() };
         let flows = clients.len() as u64;
         Ok(Self {
             bucket,
-            sockets,
-            ear: 0,
+            ports,
             flows: clients.into_iter().map(flow).collect(),
             turn: 0,
             payload: template(common.config.size),
@@ -374,30 +367,16 @@ impl Lane {
         Header { run: self.common.run, flow, slot, sequence, intended }.write(&mut self.payload);
         let at = if (flow as usize) < self.flows.len() { flow as usize } else { 0 };
         let (client, target) = (self.flows[at].client, self.common.config.target);
-        let send = |lane: &Self| match &lane.sockets[..] {
-            [one] if lane.has_one_socket() => one.try_send(&lane.payload, Some(client), Some(target)),
-            each => each[at].try_send(&lane.payload, None, None),
-        };
-        let mut sent = send(self);
+        let mut sent = self.ports.send(at, client, target, &self.payload);
         // What the network said about an earlier one stands in the way of this one, once.
         if let Err(SocketError::Network(kind)) = sent {
             self.complain(kind);
-            sent = send(self);
+            sent = self.ports.send(at, client, target, &self.payload);
         }
         match sent {
-            Ok(()) => Ok(true),
-            Err(
-                SocketError::Send(SendError::Full | SendError::NoFrame)
-                | SocketError::Network(_)
-                | SocketError::Kernel(NO_BUFFERS),
-            ) => Ok(false),
-            Err(e) => Err(format!("sending from {client} to {target}: {e}")),
+            Err(SocketError::Network(_)) => Ok(false),
+            sent => sent.map_err(|e| format!("sending from {client} to {target}: {e}")),
         }
-    }
-
-    /// Whether all flows share a socket.
-    fn has_one_socket(&self) -> bool {
-        matches!(self.common.config.sources, Sources::Flows(_))
     }
 
     /// The network says that a datagram did not arrive.
@@ -422,16 +401,8 @@ impl Lane {
     fn receive_now(&mut self) -> Result<(), String> {
         // What a wait brought is there already.
         if self.came.is_empty() {
-            let n = self.sockets.len();
-            self.ear = if self.ear + 1 < n { self.ear + 1 } else { 0 };
-            for i in 0..n {
-                let socket = &self.sockets[if self.ear + i < n { self.ear + i } else { self.ear + i - n }];
-                let heard = socket.try_recv_batch(&mut self.came, BURST);
-                self.heard(heard)?;
-                if self.came.len() >= BURST {
-                    break;
-                }
-            }
+            let heard = self.ports.receive(&mut self.came);
+            self.heard(heard)?;
         }
         if !self.came.is_empty() {
             self.take(clock());
@@ -440,9 +411,9 @@ impl Lane {
     }
 
     /// What receiving came to: complaints of the network and want of frames are no reason to stop.
-    fn heard(&mut self, heard: Result<usize, SocketError>) -> Result<(), String> {
+    fn heard(&mut self, heard: Result<(), SocketError>) -> Result<(), String> {
         match heard {
-            Ok(_) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
+            Ok(()) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
             Err(SocketError::Network(kind)) => {
                 self.complain(kind);
                 Ok(())
@@ -517,14 +488,10 @@ impl Lane {
             Some(alarm) if alarm.0 == moment => alarm,
             alarm => alarm.insert((moment, flowlane::sleep_until(Time::from_nanos(moment)))),
         };
-        let (sockets, came) = (&self.sockets, &mut self.came);
-        let woken = poll_fn(|cx| {
-            for socket in sockets {
-                if let Poll::Ready(received) = pin!(socket.recv_batch(came, BURST)).poll(cx) {
-                    return Poll::Ready(Some(received));
-                }
-            }
-            Pin::new(&mut *sleep).poll(cx).map(|()| None)
+        let (ports, came) = (&self.ports, &mut self.came);
+        let woken = poll_fn(|cx| match ports.poll_receive(cx, came) {
+            Poll::Ready(received) => Poll::Ready(Some(received)),
+            Poll::Pending => Pin::new(&mut *sleep).poll(cx).map(|()| None),
         })
         .await;
         let slept = woken.is_none();
@@ -556,29 +523,4 @@ impl Lane {
         progress.sent.store(self.counts.sent, Ordering::Relaxed);
         progress.received.store(self.counts.received, Ordering::Relaxed);
     }
-}
-
-/// The sockets of a lane, and where each of its flows comes from.
-fn open(common: &Common, bucket: u16) -> Result<(Vec<UdpSocket>, Vec<Endpoint>), String> {
-    let bind = |bind| UdpSocket::bind(bind).map_err(|e| e.to_string());
-    let clients = match &common.config.sources {
-        Sources::Flows(flows) => {
-            let socket = bind(Bind { any_port: true, queue: Some(4096), ..Bind::default() })?;
-            return Ok((vec![socket], flows[usize::from(bucket)].clone()));
-        }
-        Sources::Addresses { clients, .. } => clients,
-    };
-    let before: usize = common.flows[..usize::from(bucket)].iter().sum();
-    let (mut sockets, mut flows) = (Vec::new(), Vec::new());
-    for nth in before..before + common.flows[usize::from(bucket)] {
-        let (local_ip, remote) = (address(clients, nth as u128), Some(common.config.target));
-        let from = || local_ip.map_or(String::new(), |ip| format!(" from {ip}"));
-        let socket = bind(Bind { local_ip, remote, ..Bind::default() })
-            .map_err(|e| format!("a socket{} to {}: {e}", from(), common.config.target))?;
-        let (ip, port) = socket.local().map_err(|e| e.to_string())?;
-        let unspecified = std::net::Ipv6Addr::UNSPECIFIED.into();
-        flows.push(Endpoint::new(ip.or(local_ip).unwrap_or(unspecified), port));
-        sockets.push(socket);
-    }
-    Ok((sockets, flows))
 }
