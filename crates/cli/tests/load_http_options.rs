@@ -147,7 +147,7 @@ const CASES: &[Case<'_>] = &[
     ("write-rate", "/echo", &["-c", "1", "--body-size", "20000", "--write-rate", "20k", "-d", "1s"], |r| {
         (1..=3).contains(&count(r, "sent"))
     }),
-    ("half-open", "/", &["-c", "4", "--half-open", "-d", "200ms"], |r| {
+    ("half-open", "/", &["-c", "4", "--half-open", "-d", "3s"], |r| {
         count(r, "sent") == 0 && count(r, "connections-opened") == 4
     }),
     ("exact", "/", &["--rate", "200", "--exact", "-d", "200ms"], all_answered),

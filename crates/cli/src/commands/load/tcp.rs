@@ -1,5 +1,6 @@
 //! `flowlane load tcp`: many connections, each writing, reading, asking, or coming and going.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -146,8 +147,7 @@ impl Tcp {
             rss: &rss,
             clients: &clients,
             tcp: limits(connections),
-            // For what many connections have on their way: data waits in frames until it is read.
-            frames: Some((connections / self.near.workers * 2).clamp(1 << 13, 1 << 17)),
+            frames: self.frames(connections),
             descriptors: connections,
         };
         let start = Start::now();
@@ -168,6 +168,11 @@ impl Tcp {
         }))
     }
 
+    /// Frames for what many connections have on their way, where data waits until it is read; SYNs alone have none.
+    fn frames(&self, connections: usize) -> Option<usize> {
+        (!self.mode.mode().knocks()).then(|| (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17))
+    }
+
     /// What makes a run no success whatever was asked for.
     fn failure(&self, counts: &TcpCounts) -> Option<String> {
         if counts.corrupt > 0 {
@@ -181,12 +186,16 @@ impl Tcp {
     }
 
     fn about(&self, config: &TcpLoadConfig) -> About {
-        let connections = show_count(config.connections as u64);
+        let what = if config.mode.knocks() { "addresses and ports" } else { "connections" };
+        let connections = format!("{} {what}", show_count(config.connections as u64));
         let schedule = match config.rate {
-            Some(rate) => format!("{}, {connections} connections", rate_in_words(rate, config.poisson)),
-            None => format!("closed loop, {connections} connections"),
+            Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
+            None => format!("closed loop, {connections}"),
         };
-        let more = [("mode", self.mode.name().to_owned()), ("size", format!("{} bytes", config.size))];
+        let mut more = BTreeMap::from([("mode".to_owned(), self.mode.name().to_owned())]);
+        if !config.mode.knocks() {
+            more.insert("size".to_owned(), format!("{} bytes", config.size));
+        }
         let targets = vec![self.target.to_string()];
         About {
             pools: vec![PoolAbout {
@@ -203,7 +212,7 @@ impl Tcp {
                 seed: Some(config.seed),
                 schedule,
                 open_loop: config.rate.is_some(),
-                more: more.map(|(name, value)| (name.to_owned(), value)).into(),
+                more,
                 ..Setup::default()
             },
             ..About::default()
