@@ -63,10 +63,9 @@ run() {
     wait $server 2>/dev/null || true
     printf '%s' "$json" | python3 -c '
 import json, sys
-d = json.load(sys.stdin)
-t = d
-l = d["latency-ns"]
-print(d["received-per-second"], sys.argv[2], l["p50"] / 1000, l["p99.9"] / 1000)' "$seconds" "$cpu"
+t = json.load(sys.stdin)["total"]
+l = t["latency"]
+print(t["rates"]["answered"], sys.argv[2], l["p50"] / 1000, l["p99.9"] / 1000)' "$seconds" "$cpu"
 }
 
 declare -A rates costs

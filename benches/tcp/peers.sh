@@ -49,13 +49,17 @@ say() {
     python3 - "$report" "$@" <<'P'
 import json, sys
 d = json.load(open(sys.argv[1]))
-c, link, target = d["counts"], *sys.argv[2:]
-if d["mode"] == "connect":
-    print(f"{link:10} {target:22} short  {c['completed']} of {c['begun']} connections completed")
+t, mode = d["total"], d["setup"]["more"]["mode"]
+link, target = sys.argv[2:]
+c, more = t["counts"], t["counts"]["more"]
+if mode == "connect":
+    print(f"{link:10} {target:22} short  {more['completed']} of {more['begun']} connections completed")
 else:
-    rate = max(d["written-bits-per-second"], d["read-bits-per-second"]) / 1e9
-    print(f"{link:10} {target:22} {d['mode']:6} {c['bytes-written']:>12} written {c['bytes-read']:>12} read "
-          f"{rate:6.2f} Gbit/s {d['segments']['retransmitted']:>6} resent")
+    rate = max(t["rates"]["bytes-sent"], t["rates"]["bytes-received"]) * 8 / 1e9
+    # Connections are being opened before it is measured.
+    both = lambda name: c[name] + t["unmeasured"][name]
+    print(f"{link:10} {target:22} {mode:6} {both('bytes-sent'):>12} written {both('bytes-received'):>12} read "
+          f"{rate:6.2f} Gbit/s {more.get('resent', 0):>6} resent")
 P
 }
 
@@ -68,7 +72,7 @@ check() {
             target="$v:$port"
             if $inside "$flowlane" load tcp "$target" --mode "$kind" --connections 1 --total "$size" --duration 10m \
                 --timeout 60s --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet \
-                --fail 'failed > 0' --fail 'unfinished > 0' --fail 'completed < 1' --json >"$report"; then
+                --fail 'errors > 0' --fail 'unfinished > 0' --fail 'completed < 1' --json >"$report"; then
                 say "$link" "$target"
             else
                 echo "$link $target $kind: FAILED"
@@ -76,9 +80,9 @@ check() {
             fi
         done
         if $inside "$flowlane" load tcp "$v:7000" --mode connect --rate 1k --connections 5k --duration 10s --timeout 20s \
-            --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet --fail 'failed > 0' \
+            --link "$spec" --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --key microsoft --quiet --fail 'errors > 0' \
             --fail 'unfinished > 0' --fail 'completed < 10000' --json >"$report" ||
-            grep -q '"slipped": true' "$report"; then
+            grep -q '"kept": false' "$report"; then
             say "$link" "$v"
         else
             echo "$link $v short connections: FAILED"

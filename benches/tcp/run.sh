@@ -69,11 +69,11 @@ kernel() {
 
 # Ours: mode, target, link, our address. Prints Gbit/s.
 ours() {
-    local port=7001 field=written-bits-per-second
-    [ "$1" = read ] && port=7002 field=read-bits-per-second
+    local port=7001 field=bytes-sent
+    [ "$1" = read ] && port=7002 field=bytes-received
     ip netns exec $a taskset -c 0 "$flowlane" load tcp "$2:$port" --mode "$1" --connections 1 --size 64Ki \
         --link "$3" --addr "$4" --duration "${seconds}s" --idle spin --quiet --json 2>/dev/null |
-        python3 -c "import json,sys; print(json.load(sys.stdin)['$field'] / 1e9)"
+        python3 -c "import json,sys; print(json.load(sys.stdin)['total']['rates']['$field'] * 8 / 1e9)"
 }
 
 declare -A got

@@ -3,8 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use flowlane_load::tcp::TcpProgress;
-use flowlane_load::{Load, Outcome, Progress, TcpLoad, TcpOutcome};
+use flowlane_load::{Load, Outcome, Progress};
 
 use crate::interrupt::Interrupt;
 use crate::units::show_count;
@@ -23,25 +22,6 @@ pub(crate) fn watch(load: &Load, duration: Duration, interrupt: &Interrupt, quie
                 rate(p.sent, before.sent),
                 show_count(p.received),
                 rate(p.received, before.received),
-            )
-        });
-        !interrupt.came()
-    })
-}
-
-/// The same for a run over TCP.
-pub(crate) fn watch_tcp(load: &TcpLoad, interrupt: &Interrupt, quiet: bool) -> TcpOutcome {
-    let mut line = Line::<TcpProgress>::new(load.duration(), quiet);
-    load.wait(EVERY, |progress| {
-        line.show(progress, |p, before, rate| {
-            format!(
-                "open {}   answers {} ({}/s)   written {}bit/s   read {}bit/s   failed {}",
-                show_count(p.open),
-                show_count(p.answers),
-                rate(p.answers, before.answers),
-                rate(p.written * 8, before.written * 8),
-                rate(p.read * 8, before.read * 8),
-                show_count(p.failed),
             )
         });
         !interrupt.came()

@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Answers every request on every connection with two bytes, as long as the test runs.
@@ -134,26 +135,63 @@ fn a_display_without_a_terminal_is_lines() {
     assert!(stderr.contains("answered/s") && !stderr.contains('\u{1b}'), "{stderr}");
 }
 
-#[test]
-fn the_terminal_is_as_it_was_after_a_display() {
+/// Runs it on a terminal of its own, and calls `entered` with its process once the display is there; what was written.
+/// `None`, having said why, where there can be none.
+fn on_a_terminal(dir: &Dir, inner: &Command, entered: impl FnOnce(i32)) -> Option<String> {
     if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         println!("skipped, because the program script, which makes a terminal, is not there");
-        return;
+        return None;
     }
-    let inner = command(&server(), &["--tui"]);
     let words: Vec<String> = std::iter::once(inner.get_program())
         .chain(inner.get_args())
         .map(|w| format!("'{}'", w.to_str().unwrap()))
         .collect();
-    let output = Command::new("script")
-        .args(["-qec", &words.join(" "), "/dev/null"])
+    let pid = dir.file("pid");
+    let mut script = Command::new("script")
+        .args(["-qec", &format!("echo $$ > '{pid}'; exec {}", words.join(" ")), "/dev/null"])
         .env("TERM", "xterm")
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
+    let mut out = script.stdout.take().unwrap();
+    let (mut seen, mut buffer, mut entered) = (Vec::new(), [0; 4096], Some(entered));
+    while let Ok(n @ 1..) = out.read(&mut buffer) {
+        seen.extend_from_slice(&buffer[..n]);
+        let there = seen.windows(8).any(|w| w == b"\x1b[?1049h");
+        if let Some(entered) = entered.take_if(|_| there) {
+            entered(std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap());
+        }
+    }
+    script.wait().unwrap();
+    Some(String::from_utf8_lossy(&seen).into_owned())
+}
+
+/// The other screen was entered and left, and then the table came.
+fn assert_restored(text: &str) {
     let (enter, leave) = (text.find("\u{1b}[?1049h"), text.find("\u{1b}[?1049l"));
     assert!(enter.is_some() && enter < leave, "{text:?}");
     assert!(text.rfind("\u{1b}[?25h") > text.rfind("\u{1b}[?25l"), "the cursor is shown again: {text:?}");
     assert!(text[leave.unwrap()..].contains("latency"), "the table follows: {text:?}");
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_a_display() {
+    let dir = Dir::new("terminal");
+    let Some(text) = on_a_terminal(&dir, &command(&server(), &["--tui"]), |_| ()) else { return };
+    assert_restored(&text);
+}
+
+/// A signal from outside ends the run with its table, and the terminal is as it was.
+#[test]
+fn the_terminal_is_as_it_was_after_an_interrupt() {
+    let (dir, url) = (Dir::new("interrupt"), server());
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(["load", "http", &url, "-c", "4", "-r", "200", "-d", "10m", "--tui"]);
+        let interrupt = |pid| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        let Some(text) = on_a_terminal(&dir, &command, interrupt) else { return };
+        assert_restored(&text);
+        assert!(text.contains("ended early on request"), "{text:?}");
+    }
 }

@@ -19,6 +19,55 @@ const PORTS: std::ops::RangeInclusive<u16> = 1024..=65_535;
 /// Candidates that are tried before a lane or bucket counts as out of reach.
 const TRIALS: u128 = 4_000_000;
 
+/// Where traffic comes from.
+#[derive(Debug, Clone)]
+pub enum Sources {
+    /// These pairs, by bucket: see [`choose`].
+    Flows(Vec<Vec<Endpoint>>),
+    /// These addresses in turn, or whichever our side has if there are none, and ports that are free. On a link of ours
+    /// they are ports whose answers come home.
+    Addresses {
+        /// The addresses.
+        clients: Vec<ClientRange>,
+        /// Lanes of the host.
+        lanes: usize,
+    },
+}
+
+impl Sources {
+    /// Lanes of the host.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        match self {
+            Self::Flows(flows) => flows.len(),
+            Self::Addresses { lanes, .. } => *lanes,
+        }
+    }
+
+    /// Whether a lane has anything to send from.
+    #[must_use]
+    pub(crate) fn serves(&self, lane: usize) -> bool {
+        match self {
+            Self::Flows(flows) => flows.get(lane).is_some_and(|f| !f.is_empty()),
+            Self::Addresses { lanes, .. } => lane < *lanes,
+        }
+    }
+}
+
+/// Address `nth` of all ranges, counted around; `None` if there are none.
+#[must_use]
+pub(crate) fn address(clients: &[ClientRange], nth: u128) -> Option<std::net::IpAddr> {
+    let all = clients.iter().map(ClientRange::count).fold(0, u128::saturating_add).max(1);
+    let mut nth = nth % all;
+    for range in clients {
+        if nth < range.count() {
+            return Some(range.nth(nth));
+        }
+        nth -= range.count();
+    }
+    clients.first().map(|range| range.nth(nth))
+}
+
 /// What flows are wanted.
 #[derive(Debug, Clone)]
 pub struct FlowWish<'a> {
@@ -152,12 +201,12 @@ struct Quotas {
 
 impl Quotas {
     fn new(flows: usize, aims: &[Vec<usize>]) -> Self {
-        let lanes = crate::schedule::divide(flows as u64, aims.len());
+        let lanes = crate::shares::divide(flows as u64, aims.len());
         let of: Vec<BTreeMap<usize, u64>> = lanes
             .iter()
             .zip(aims)
             .map(|(share, hits)| {
-                hits.iter().copied().zip(crate::schedule::divide(*share, hits.len())).collect()
+                hits.iter().copied().zip(crate::shares::divide(*share, hits.len())).collect()
             })
             .collect();
         let left = of.iter().flat_map(BTreeMap::values).sum();

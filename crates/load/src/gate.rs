@@ -55,26 +55,27 @@ impl Gate {
 }
 
 /// Waits until `active` lanes have told what they came to, or for no longer than `patience`; `tick` is called about
-/// every `every` and returns `false` to have the run stopped.
+/// every `every` until it returns `false` to have the run stopped, which is told with the lanes.
 pub(crate) fn gather<T>(
     outcomes: &mpsc::Receiver<T>,
     gate: &Gate,
     patience: Duration,
     every: Duration,
     mut tick: impl FnMut() -> bool,
-) -> Vec<T> {
+) -> (Vec<T>, bool) {
     let begun = Instant::now();
-    let mut lanes = Vec::new();
+    let (mut lanes, mut interrupted) = (Vec::new(), false);
     while lanes.len() < gate.active && begun.elapsed() < patience {
         match outcomes.recv_timeout(every) {
             Ok(lane) => lanes.push(lane),
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                if !tick() {
+                if !interrupted && !tick() {
+                    interrupted = true;
                     gate.stop();
                 }
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
     }
-    lanes
+    (lanes, interrupted)
 }

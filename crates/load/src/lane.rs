@@ -1,31 +1,36 @@
-//! The generator in one lane: one task, one socket, its own flows, schedule and histograms.
+//! The generator in one lane: one task, its own flows, schedule and recorder. On a link of ours all flows share one socket
+//! that takes every port; on kernel sockets each flow has a connected socket of its own.
 //!
 //! Sending and receiving are one loop, so nothing is shared and nothing is locked: take what came, send what is due,
 //! and then wait for whichever is next. What is due is sent in batches of bounded size; between two of them the worker
 //! does its other work, receiving above all. When there is no room the datagram keeps its intended moment and is tried
 //! again in the next turn: being held up is lateness of ours, not loss.
 
+mod ports;
+
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Bind, Datagram, Endpoint, SendError, Sleep, SocketError, Time, UdpSocket};
-use hdrhistogram::Histogram;
+use flowlane::{Datagram, Endpoint, SendError, Sleep, SocketError, Time};
+use flowlane_stack::packet::IcmpErrorKind;
+use flowlane_stack::rng::Rng;
 
+use crate::http::moments::Moments;
 use crate::load::{Common, Pace};
 use crate::order::{Arrival, Order};
-use crate::outcome::{Counts, LaneOutcome, histogram};
+use crate::outcome::{Counts, LaneOutcome};
 use crate::payload::{Header, Parsed, template};
-use crate::schedule::Schedule;
+use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
+use crate::timeline;
 use crate::window::Window;
+use ports::{BURST, Ports};
 
 /// Datagrams sent before the worker does its other work.
 const BATCH: usize = 64;
-/// Datagrams received at once.
-const BURST: usize = 256;
 /// Time between two looks at what is slow: progress, timeouts.
 const TICK: u64 = 50_000_000;
 /// How long a generator that is behind goes on after the end of the schedule.
@@ -64,7 +69,7 @@ enum Next {
 pub(crate) struct Lane {
     common: Arc<Common>,
     bucket: u16,
-    socket: UdpSocket,
+    ports: Ports,
     flows: Vec<Flow>,
     /// The flow whose turn it is.
     turn: usize,
@@ -72,85 +77,104 @@ pub(crate) struct Lane {
     came: Vec<Datagram>,
     window: Window,
     counts: Counts,
-    latency: Histogram<u64>,
-    slip: Histogram<u64>,
+    recorder: Recorder,
+    /// The first moment of what is measured.
+    measured: u64,
     next_tick: u64,
+    /// The last thing the network said about a datagram before the run.
+    complaint: Option<IcmpErrorKind>,
     /// A sleep that is still to come, and until when.
     alarm: Option<(u64, Sleep)>,
 }
 
 impl Lane {
     /// The whole run.
-    pub(crate) async fn run(common: Arc<Common>, bucket: u16) -> LaneOutcome {
-        let mut outcome = LaneOutcome {
-            bucket,
-            flows: common.config.flows[usize::from(bucket)].len(),
-            counts: Counts::default(),
-            latency: histogram(),
-            slip: histogram(),
-            span: (u64::MAX, 0),
-            failure: None,
-        };
-        let socket = match UdpSocket::bind(Bind { any_port: true, queue: Some(4096), ..Bind::default() }) {
-            Ok(socket) => socket,
-            Err(e) => {
+    pub(crate) async fn run(common: Arc<Common>, bucket: u16) -> LaneOutcome<Counts> {
+        let mut lane = match Self::new(common.clone(), bucket) {
+            Ok(lane) => lane,
+            Err(failure) => {
                 common.stop();
-                outcome.failure = Some(e.to_string());
-                return outcome;
+                return LaneOutcome::none(Some(failure));
             }
         };
-        let mut lane = Self::new(common, bucket, socket);
-        match lane.all().await {
-            Ok(span) => outcome.span = span,
+        let (span, failure) = match lane.all().await {
+            Ok(span) => (span, None),
             Err(failure) => {
                 lane.common.stop();
-                outcome.failure = Some(failure);
+                ((u64::MAX, 0), Some(failure))
             }
-        }
-        outcome.counts = lane.counts;
-        outcome.latency = lane.latency;
-        outcome.slip = lane.slip;
-        outcome
+        };
+        let record = lane.recorder.finish(clock()).with_first_bytes(Times::default());
+        LaneOutcome { counts: lane.counts, record: Some(record), span, failure }
     }
 
-    fn new(common: Arc<Common>, bucket: u16, socket: UdpSocket) -> Self {
-        let flow = |client: &Endpoint| Flow { client: *client, order: Order::default() };
+    fn new(common: Arc<Common>, bucket: u16) -> Result<Self, String> {
         let window = match common.config.pace {
             Pace::Window(size) => size,
             Pace::Rate { .. } => 0,
         };
-        Self {
+        let (ports, clients) = Ports::open(&common, bucket)?;
+        let flow = |client| Flow { client, order: Order::default() };
+        let flows = clients.len() as u64;
+        Ok(Self {
             bucket,
-            socket,
-            flows: common.config.flows[usize::from(bucket)].iter().map(flow).collect(),
+            ports,
+            flows: clients.into_iter().map(flow).collect(),
             turn: 0,
             payload: template(common.config.size),
             came: Vec::with_capacity(BURST),
             window: Window::new(window),
             counts: Counts::default(),
-            latency: histogram(),
-            slip: histogram(),
+            // The real one is made when the start is known.
+            recorder: Recorder::new(bucket, 0, flows, Span::all(clock())),
+            measured: 0,
             next_tick: 0,
+            complaint: None,
             alarm: None,
             common,
-        }
+        })
     }
 
     async fn all(&mut self) -> Result<(u64, u64), String> {
         self.probe().await?;
         let Some(start) = self.common.gate.start_line().await else { return Ok((u64::MAX, 0)) };
-        self.sleep_or_receive(start).await?;
-        let end = start + self.common.config.duration.as_nanos() as u64;
+        self.record_from(start);
+        self.wait_until(start).await?;
+        let end = start + timeline::duration(&self.common.config.phases).as_nanos() as u64;
         let stopped = match self.common.config.pace {
             Pace::Rate { per_second, poisson } => self.open_loop(start, end, per_second, poisson).await?,
             Pace::Window(_) => self.closed_loop(end).await?,
         };
         if !self.common.config.discard {
             self.drain().await?;
-            self.counts.lost = self.counts.sent - self.counts.received;
+            self.count_lost();
         }
-        self.publish();
+        let (probes, measured) = (self.counts.probes, self.measured);
+        self.recorder.tally(measured).named("probes", probes);
+        self.publish(clock());
         Ok((start, stopped))
+    }
+
+    /// Makes the recorder of the run.
+    fn record_from(&mut self, start: u64) {
+        let measured = timeline::measured(&self.common.config.phases, start);
+        self.measured = measured.start;
+        let recorder = Recorder::new(self.bucket, 0, self.flows.len() as u64, Span { start, measured });
+        self.recorder = match &self.common.config.snapshots {
+            Some(to) => recorder.reporting_to(to.clone()),
+            None => recorder,
+        };
+    }
+
+    /// What was never answered, of what was measured and of the rest.
+    fn count_lost(&mut self) {
+        self.counts.lost = self.counts.sent - self.counts.received;
+        for moment in [self.measured, 0] {
+            let tally = self.recorder.tally(moment);
+            // Where nothing is measured, both are the same.
+            let lost = (tally.sent - tally.answered).saturating_sub(tally.errors_of(ErrorKind::Lost));
+            tally.errors(ErrorKind::Lost, lost);
+        }
     }
 
     /// Asks whether anybody answers; finds the next hop on the way.
@@ -176,6 +200,13 @@ impl Lane {
             }
         }
         let target = self.common.config.target;
+        match self.complaint {
+            Some(IcmpErrorKind::PortUnreachable) => {
+                return Err(format!("{target} refuses: no service has this port"));
+            }
+            Some(_) => return Err(format!("{target} cannot be reached")),
+            None => {}
+        }
         Err(format!(
             "{target} does not answer ({PROBES} datagrams in {} s): is an echo running there, and its route back right?",
             PROBES / 10
@@ -184,17 +215,8 @@ impl Lane {
 
     /// Sends at the moments of the schedule. Returns when it stopped.
     async fn open_loop(&mut self, start: u64, end: u64, rate: u64, poisson: bool) -> Result<u64, String> {
-        let mine = self.common.rates[usize::from(self.bucket)];
-        if mine == 0 {
-            return Ok(end);
-        }
-        // Lanes take turns instead of sending all at the same moments.
-        let before = self.common.rates[..usize::from(self.bucket)].iter().filter(|r| **r > 0).count() as u64;
-        let mut schedule = if poisson {
-            Schedule::poisson(start, mine, self.common.config.seed ^ u64::from(self.bucket) << 48)
-        } else {
-            Schedule::constant(start + before * 1_000_000_000 / rate, mine)
-        };
+        let near = if self.common.config.exact { NEAR } else { 0 };
+        let mut schedule = self.schedule(start, rate, poisson);
         loop {
             self.receive_now()?;
             let now = clock();
@@ -208,29 +230,35 @@ impl Lane {
                     self.wait_until(end).await?;
                     return Ok(end);
                 }
-                Next::At(moment) if moment > now + 2 * NEAR => self.sleep_or_receive(moment - NEAR).await?,
+                Next::At(moment) if moment > now + 2 * near => self.sleep_or_receive(moment - near).await?,
                 Next::At(_) | Next::More | Next::Answer => flowlane::yield_now().await,
             }
         }
     }
 
+    /// This lane's moments: lanes take turns instead of sending all at the same.
+    fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
+        let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
+        let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
+        Moments::new(&self.common.config.phases, start, rate as f64, 1.0 / all, nth / all, rng)
+    }
+
     /// Sends what is due, at most a batch.
-    fn send_due(&mut self, schedule: &mut Schedule, now: u64, end: u64) -> Result<Next, String> {
+    fn send_due(&mut self, schedule: &mut Moments, now: u64, end: u64) -> Result<Next, String> {
         let mut moments = [0; BATCH];
         let mut sent = 0;
         let next = loop {
-            let due = schedule.peek();
-            if due >= end {
-                break Next::Done;
-            }
+            let Some(due) = schedule.peek().filter(|due| *due < end) else { break Next::Done };
             if due > now {
                 break Next::At(due);
             }
             if sent == BATCH {
                 break Next::More;
             }
-            if !self.send(0, due)? {
-                self.counts.held_up += 1;
+            // The answer brings back how late it was.
+            let late = u32::try_from(now - due).unwrap_or(u32::MAX);
+            if !self.send(late, due)? {
+                self.held_up(now);
                 break Next::More;
             }
             schedule.advance();
@@ -241,20 +269,25 @@ impl Lane {
             // After the batch, so that the figure is rather too large than too small.
             let after = clock();
             for moment in &moments[..sent] {
-                self.slip.saturating_record(after.saturating_sub(*moment).max(1));
+                self.recorder.sent(*moment, after, self.payload.len() as u64);
             }
         }
         Ok(next)
     }
 
     /// What was due and will not be sent: as late as can be said.
-    fn give_up_schedule(&mut self, mut schedule: Schedule, end: u64, now: u64) -> u64 {
-        while schedule.peek() < end {
+    fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
+        while let Some(due) = schedule.peek().filter(|due| *due < end) {
             self.counts.unsent += 1;
-            self.slip.saturating_record(now.saturating_sub(schedule.peek()).max(1));
+            self.recorder.unsent(due, now);
             schedule.advance();
         }
         end
+    }
+
+    fn held_up(&mut self, now: u64) {
+        self.counts.held_up += 1;
+        self.recorder.tally(now).held_up += 1;
     }
 
     /// Keeps the window full. Returns when it stopped.
@@ -280,9 +313,10 @@ impl Lane {
             let flow = self.turn;
             let sequence = self.flows[flow].order.next();
             if !self.send(slot, now)? {
-                self.counts.held_up += 1;
+                self.held_up(now);
                 return Ok(Next::More);
             }
+            self.recorder.sent(now, now, self.payload.len() as u64);
             self.window.take(flow as u32, sequence, now);
         }
         Ok(Next::More)
@@ -331,11 +365,34 @@ impl Lane {
     #[inline]
     fn put(&mut self, flow: u32, slot: u32, sequence: u64, intended: u64) -> Result<bool, String> {
         Header { run: self.common.run, flow, slot, sequence, intended }.write(&mut self.payload);
-        let client = self.flows.get(flow as usize).unwrap_or(&self.flows[0]).client;
-        match self.socket.try_send(&self.payload, Some(client), Some(self.common.config.target)) {
-            Ok(()) => Ok(true),
-            Err(SocketError::Send(SendError::Full | SendError::NoFrame)) => Ok(false),
-            Err(e) => Err(format!("sending from {client} to {}: {e}", self.common.config.target)),
+        let at = if (flow as usize) < self.flows.len() { flow as usize } else { 0 };
+        let (client, target) = (self.flows[at].client, self.common.config.target);
+        let mut sent = self.ports.send(at, client, target, &self.payload);
+        // What the network said about an earlier one stands in the way of this one, once.
+        if let Err(SocketError::Network(kind)) = sent {
+            self.complain(kind);
+            sent = self.ports.send(at, client, target, &self.payload);
+        }
+        match sent {
+            Err(SocketError::Network(_)) => Ok(false),
+            sent => sent.map_err(|e| format!("sending from {client} to {target}: {e}")),
+        }
+    }
+
+    /// The network says that a datagram did not arrive.
+    fn complain(&mut self, kind: IcmpErrorKind) {
+        if self.measured == 0 {
+            self.complaint = Some(kind);
+            return;
+        }
+        let (now, port) = (clock(), kind == IcmpErrorKind::PortUnreachable);
+        self.counts.refused += 1;
+        let kind = if port { ErrorKind::Refused } else { ErrorKind::Unreachable };
+        if self.common.config.discard {
+            self.recorder.error(now, now, kind, || "the network said so of a datagram");
+        } else {
+            // It is lost besides, and one error.
+            self.recorder.tally(now).named(kind.name(), 1);
         }
     }
 
@@ -344,7 +401,8 @@ impl Lane {
     fn receive_now(&mut self) -> Result<(), String> {
         // What a wait brought is there already.
         if self.came.is_empty() {
-            self.socket.try_recv_batch(&mut self.came, BURST).map_err(|e| e.to_string())?;
+            let heard = self.ports.receive(&mut self.came);
+            self.heard(heard)?;
         }
         if !self.came.is_empty() {
             self.take(clock());
@@ -352,15 +410,28 @@ impl Lane {
         Ok(())
     }
 
+    /// What receiving came to: complaints of the network and want of frames are no reason to stop.
+    fn heard(&mut self, heard: Result<(), SocketError>) -> Result<(), String> {
+        match heard {
+            Ok(()) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
+            Err(SocketError::Network(kind)) => {
+                self.complain(kind);
+                Ok(())
+            }
+            Err(e) => Err(format!("receiving: {e}")),
+        }
+    }
+
     /// Counts and times what came.
     fn take(&mut self, now: u64) {
         let mut came = std::mem::take(&mut self.came);
         for datagram in came.drain(..) {
-            match Header::read(datagram.payload(), self.common.run, self.common.config.size) {
+            let (long, size) = (datagram.len(), self.common.config.size);
+            match Header::read(datagram.payload(), long, self.common.run, size) {
                 Parsed::Ours(header) if header.flow == Header::PROBE => self.counts.probes_answered += 1,
                 Parsed::Ours(header) => self.answer(&header, &datagram, now),
-                Parsed::Corrupt => self.counts.corrupt += 1,
-                Parsed::Stray => self.counts.strays += 1,
+                Parsed::Corrupt => self.corrupt(now),
+                Parsed::Stray => self.stray(now),
             }
         }
         self.came = came;
@@ -372,28 +443,42 @@ impl Lane {
         let flow = match self.flows.get_mut(header.flow as usize) {
             Some(flow) if flow.client == datagram.destination && target == datagram.source => flow,
             // Another lane's: it came here although its flow does not belong here.
-            _ => {
-                self.counts.strays += 1;
-                return;
-            }
+            _ => return self.stray(now),
         };
         match flow.order.came(header.sequence) {
             Arrival::Duplicate => {
                 self.counts.duplicates += 1;
+                self.recorder.tally(header.intended).named("duplicates", 1);
                 return;
             }
-            Arrival::NeverSent => {
-                self.counts.corrupt += 1;
-                return;
+            Arrival::NeverSent => return self.corrupt(now),
+            Arrival::OutOfOrder => {
+                self.counts.reordered += 1;
+                self.recorder.tally(header.intended).named("reordered", 1);
             }
-            Arrival::OutOfOrder => self.counts.reordered += 1,
             Arrival::InOrder => {}
         }
         self.counts.received += 1;
-        let latency = now.saturating_sub(header.intended).max(1);
-        self.latency.saturating_record(latency);
-        self.counts.late += u64::from(latency > self.common.config.timeout.as_nanos() as u64);
+        let intended = header.intended;
+        let open_loop = matches!(self.common.config.pace, Pace::Rate { .. });
+        let sent = if open_loop { intended.saturating_add(u64::from(header.slot)) } else { intended };
+        self.recorder.answered(&Sample { intended, sent, first_byte: now, done: now, code: 0 });
+        self.recorder.received(now, datagram.len() as u64);
+        if now.saturating_sub(intended) > self.common.config.timeout.as_nanos() as u64 {
+            self.counts.late += 1;
+            self.recorder.tally(intended).named("late", 1);
+        }
         self.window.answered(header.slot, header.flow, header.sequence);
+    }
+
+    fn corrupt(&mut self, now: u64) {
+        self.counts.corrupt += 1;
+        self.recorder.error(now, now, ErrorKind::Corrupt, || "an answer that is not what was sent");
+    }
+
+    fn stray(&mut self, now: u64) {
+        self.counts.strays += 1;
+        self.recorder.tally(now).named("strays", 1);
     }
 
     /// Waits until something came, or until `moment`.
@@ -403,15 +488,16 @@ impl Lane {
             Some(alarm) if alarm.0 == moment => alarm,
             alarm => alarm.insert((moment, flowlane::sleep_until(Time::from_nanos(moment)))),
         };
-        let (socket, came) = (&self.socket, &mut self.came);
-        let slept = poll_fn(|cx| {
-            if let Poll::Ready(received) = pin!(socket.recv_batch(came, BURST)).poll(cx) {
-                return Poll::Ready(received.map(|_| false));
-            }
-            Pin::new(&mut *sleep).poll(cx).map(|()| Ok(true))
+        let (ports, came) = (&self.ports, &mut self.came);
+        let woken = poll_fn(|cx| match ports.poll_receive(cx, came) {
+            Poll::Ready(received) => Poll::Ready(Some(received)),
+            Poll::Pending => Pin::new(&mut *sleep).poll(cx).map(|()| None),
         })
-        .await
-        .map_err(|e| e.to_string())?;
+        .await;
+        let slept = woken.is_none();
+        if let Some(heard) = woken {
+            self.heard(heard)?;
+        }
         if slept {
             self.alarm = None;
         }
@@ -425,11 +511,14 @@ impl Lane {
             return;
         }
         self.next_tick = now + TICK;
-        self.publish();
+        self.publish(now);
         self.window.give_up_before(now.saturating_sub(self.common.config.timeout.as_nanos() as u64));
     }
 
-    fn publish(&self) {
+    fn publish(&mut self, now: u64) {
+        let on_their_way = self.counts.sent - self.counts.received;
+        self.recorder.concurrency(now, if self.common.config.discard { 0 } else { on_their_way });
+        self.recorder.tick(now);
         let progress = &self.common.progress[usize::from(self.bucket)];
         progress.sent.store(self.counts.sent, Ordering::Relaxed);
         progress.received.store(self.counts.received, Ordering::Relaxed);

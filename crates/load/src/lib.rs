@@ -10,7 +10,7 @@
 //! Over HTTP it asks, checks what is answered, and measures from the moment a request was to be sent: [`http`], and
 //! [`scenario`] for files that say what.
 //!
-//! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`schedule`] (when), [`payload`] (what),
+//! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`timeline`] (its parts), [`payload`] (what),
 //! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
 //! [`report`] (everything a run says), [`units`] (numbers as people type them).
 #![forbid(unsafe_code)]
@@ -26,16 +26,17 @@ pub mod outcome;
 pub mod payload;
 pub mod report;
 pub mod scenario;
-pub mod schedule;
+mod shares;
 pub mod tcp;
 pub mod threshold;
+pub mod timeline;
 pub mod units;
 mod window;
 
 pub use clients::ClientRange;
-pub use flows::{Aim, FlowWish, NoFlows, Wanted};
+pub use flows::{Aim, FlowWish, NoFlows, Sources, Wanted};
 pub use load::{Load, LoadConfig, LoadError, Pace, Progress};
-pub use outcome::{Counts, LaneOutcome, Outcome, Percentiles};
+pub use outcome::{Counts, Outcome, Percentiles};
 pub use payload::MIN_PAYLOAD;
-pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome, TcpThreshold};
+pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
 pub use threshold::Threshold;

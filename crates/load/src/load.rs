@@ -1,25 +1,30 @@
-//! A run of the generator: one task in each lane that has flows, a common start, progress, and the outcome.
+//! A run of datagrams: one task in each lane that has flows, a common start, progress, and the outcome.
 //!
 //! ```text
-//!   Load::new ▸ Host::new(.., load.main()) ▸ runtime.start() ▸ load.wait() ▸ Outcome
-//!               each lane: probe ▸ wait for the others ▸ send and receive ▸ drain ▸ report
+//!   Load::new ▸ Host::new(.., load.main()) ▸ runtime.start() ▸ load.wait() ▸ Outcome ▸ report
+//!               each lane: probe ▸ wait for the others ▸ send and receive ▸ drain ▸ record
 //! ```
 //!
 //! Lanes share nothing while they run but a flag to stop; each publishes its progress on a cache line of its own, twenty
-//! times a second.
+//! times a second, and hands over snapshots to whoever wants them.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
+use crate::flows::Sources;
 use crate::gate::{Gate, gather};
+use crate::http::Phase;
 use crate::lane::Lane;
-use crate::outcome::{LaneOutcome, Outcome};
+use crate::outcome::{Counts, LaneOutcome, Outcome};
 use crate::payload::MIN_PAYLOAD;
-use crate::schedule::divide;
+use crate::report::Snapshot;
+use crate::shares::divide;
+use crate::timeline;
 
 /// How fast datagrams are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,20 +45,27 @@ pub enum Pace {
 pub struct LoadConfig {
     /// Where datagrams go.
     pub target: Endpoint,
-    /// The flows of each lane, by bucket: see [`crate::flows::choose`].
-    pub flows: Vec<Vec<Endpoint>>,
+    /// Where they come from. With [`Sources::Flows`] a lane has one socket for all of them, which needs a link of ours;
+    /// with [`Sources::Addresses`] a connected socket for each flow.
+    pub sources: Sources,
+    /// Flows in all, for [`Sources::Addresses`].
+    pub flows: usize,
     /// How fast.
     pub pace: Pace,
     /// Payload, bytes: at least [`MIN_PAYLOAD`].
     pub size: usize,
-    /// How long.
-    pub duration: Duration,
+    /// How long, and what part of the rate when: see [`timeline::usual`].
+    pub phases: Vec<Phase>,
     /// How long an answer may take; what comes later is late, what never comes is lost.
     pub timeout: Duration,
     /// The far side does not answer.
     pub discard: bool,
+    /// Workers stay awake for a moment before a datagram is due: more exact, at the price of some processor time.
+    pub exact: bool,
     /// For what is random: run id and Poisson schedules.
     pub seed: u64,
+    /// Where snapshots go while it runs.
+    pub snapshots: Option<SyncSender<Snapshot>>,
 }
 
 /// A run cannot be.
@@ -97,11 +109,11 @@ pub(crate) struct Common {
     pub(crate) config: LoadConfig,
     /// This run's datagrams from others'.
     pub(crate) run: u32,
-    /// Share of the rate of each lane, by bucket.
-    pub(crate) rates: Vec<u64>,
+    /// Flows of each lane, by bucket; none for those that take no part.
+    pub(crate) flows: Vec<usize>,
     pub(crate) progress: Vec<LaneProgress>,
     pub(crate) gate: Gate,
-    outcomes: Mutex<mpsc::Sender<LaneOutcome>>,
+    outcomes: Mutex<mpsc::Sender<LaneOutcome<Counts>>>,
 }
 
 impl Common {
@@ -114,13 +126,18 @@ impl Common {
     pub(crate) fn stop(&self) {
         self.gate.stop();
     }
+
+    /// The place of a lane among those that take part.
+    pub(crate) fn place(&self, bucket: u16) -> usize {
+        self.flows[..usize::from(bucket)].iter().filter(|n| **n > 0).count()
+    }
 }
 
 /// A run.
 #[derive(Debug)]
 pub struct Load {
     common: Arc<Common>,
-    outcomes: mpsc::Receiver<LaneOutcome>,
+    outcomes: mpsc::Receiver<LaneOutcome<Counts>>,
 }
 
 impl Load {
@@ -132,28 +149,28 @@ impl Load {
         if config.size < MIN_PAYLOAD {
             return Err(LoadError::Size(config.size));
         }
-        let active: Vec<usize> = (0..config.flows.len()).filter(|l| !config.flows[*l].is_empty()).collect();
-        if active.is_empty() {
+        let flows: Vec<usize> = match &config.sources {
+            Sources::Flows(flows) => flows.iter().map(Vec::len).collect(),
+            Sources::Addresses { lanes, .. } => {
+                divide(config.flows as u64, *lanes).into_iter().map(|n| n as usize).collect()
+            }
+        };
+        let active = flows.iter().filter(|n| **n > 0).count();
+        if active == 0 {
             return Err(LoadError::NoFlows);
         }
-        let mut rates = vec![0; config.flows.len()];
         match config.pace {
             Pace::Window(_) if config.discard => return Err(LoadError::WindowWithoutAnswers),
             Pace::Window(0) => return Err(LoadError::NoWindow),
-            Pace::Window(_) => {}
-            Pace::Rate { per_second, .. } => {
-                for (lane, rate) in active.iter().zip(divide(per_second, active.len())) {
-                    rates[*lane] = rate;
-                }
-            }
+            Pace::Window(_) | Pace::Rate { .. } => {}
         }
         let (to, outcomes) = mpsc::channel();
         let common = Common {
             // Any number will do, as long as the next run has another.
             run: (config.seed ^ config.seed >> 32) as u32,
-            rates,
-            progress: config.flows.iter().map(|_| LaneProgress::default()).collect(),
-            gate: Gate::new(active.len()),
+            progress: flows.iter().map(|_| LaneProgress::default()).collect(),
+            flows,
+            gate: Gate::new(active),
             outcomes: Mutex::new(to),
             config,
         };
@@ -169,8 +186,7 @@ impl Load {
             let common = common.clone();
             Box::pin(async move {
                 let Ok(here) = flowlane::current() else { return };
-                let flows = common.config.flows.get(usize::from(here.bucket.0));
-                if flows.is_none_or(Vec::is_empty) {
+                if common.flows.get(usize::from(here.bucket.0)).is_none_or(|n| *n == 0) {
                     return;
                 }
                 let outcome = Lane::run(common.clone(), here.bucket.0).await;
@@ -197,15 +213,12 @@ impl Load {
 
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
     pub fn wait(&self, every: Duration, mut tick: impl FnMut(Progress) -> bool) -> Outcome {
+        let config = &self.common.config;
         // Probing, the run, draining, and as much again for a machine that has other things to do.
-        let patience = self.common.config.duration + self.common.config.timeout * 2 + Duration::from_secs(20);
-        let common = &self.common;
-        let lanes = gather(&self.outcomes, &common.gate, patience, every, || tick(self.progress()));
-        let missing = self.common.gate.active - lanes.len();
-        let mut outcome = Outcome::merge(lanes);
-        if missing > 0 && outcome.failure.is_none() {
-            outcome.failure = Some(format!("{missing} lanes of the generator did not end"));
-        }
-        outcome
+        let patience = timeline::duration(&config.phases) + config.timeout * 2 + Duration::from_secs(20);
+        let gate = &self.common.gate;
+        let (lanes, interrupted) = gather(&self.outcomes, gate, patience, every, || tick(self.progress()));
+        let missing = gate.active - lanes.len();
+        Outcome::merge(lanes, &config.phases, interrupted, missing)
     }
 }

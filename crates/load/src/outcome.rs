@@ -1,12 +1,14 @@
-//! What a run came to: counts, histograms, and whether the generator itself kept its time.
+//! What a run came to: counts, and what the lanes recorded.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::report::Times;
-use crate::report::model::{ErrorCount, Part, Rates};
+use crate::http::Phase;
+use crate::report::model::{Ended, Part};
+use crate::report::{About, LaneRecord, Run, join};
+use crate::timeline;
 
 /// Longest time a histogram tells apart; what is longer counts as this long.
 const LONGEST: u64 = 60_000_000_000;
@@ -31,6 +33,8 @@ pub struct Counts {
     pub corrupt: u64,
     /// Datagrams that were never ours.
     pub strays: u64,
+    /// Times the network said that a datagram did not arrive; those are lost, too, if nothing answers them.
+    pub refused: u64,
     /// Times a datagram waited because there was no room or no free frame.
     pub held_up: u64,
     /// Datagrams that were due and not sent, because the generator did not keep up or was stopped.
@@ -41,9 +45,8 @@ pub struct Counts {
     pub probes_answered: u64,
 }
 
-impl Counts {
-    /// Adds another lane's.
-    pub fn add(&mut self, other: &Self) {
+impl Account for Counts {
+    fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.received += other.received;
         self.lost += other.lost;
@@ -52,6 +55,7 @@ impl Counts {
         self.duplicates += other.duplicates;
         self.corrupt += other.corrupt;
         self.strays += other.strays;
+        self.refused += other.refused;
         self.held_up += other.held_up;
         self.unsent += other.unsent;
         self.probes += other.probes;
@@ -66,150 +70,91 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// What a lane came to.
-#[derive(Debug, Clone)]
-pub struct LaneOutcome {
-    /// The lane's bucket.
-    pub bucket: u16,
-    /// Its flows.
-    pub flows: usize,
-    /// Its counts.
-    pub counts: Counts,
-    /// Its latencies, nanoseconds from the intended moment of sending.
-    pub latency: Histogram<u64>,
-    /// Its lateness, nanoseconds from the intended to the real moment of sending.
-    pub slip: Histogram<u64>,
-    /// First moment of its schedule and last answer, nanoseconds on the runtime's clock.
-    pub span: (u64, u64),
+#[derive(Debug)]
+pub(crate) struct LaneOutcome<C> {
+    pub(crate) counts: C,
+    /// What it recorded, if it came that far.
+    pub(crate) record: Option<LaneRecord>,
+    /// When it began and when it stopped sending, nanoseconds on the runtime's clock.
+    pub(crate) span: (u64, u64),
     /// What ended it before its time.
-    pub failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
-/// What a run came to.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Counts of all lanes.
-    pub counts: Counts,
-    /// Latencies of all lanes, nanoseconds.
-    pub latency: Histogram<u64>,
-    /// The generator's own lateness, nanoseconds.
-    pub slip: Histogram<u64>,
-    /// How long datagrams were sent.
+impl<C: Account> LaneOutcome<C> {
+    /// One that never began, with the reason if it is a failure.
+    pub(crate) fn none(failure: Option<String>) -> Self {
+        Self { counts: C::default(), record: None, span: (u64::MAX, 0), failure }
+    }
+}
+
+/// Counts of lanes, which can be added.
+pub trait Account: Default {
+    /// Adds another lane's.
+    fn add(&mut self, other: &Self);
+}
+
+/// What a run came to: exact counts of everything, and what the lanes recorded, of which a report is made.
+#[derive(Debug)]
+pub struct Outcome<C = Counts> {
+    /// Counts of all lanes, from the first to the last moment.
+    pub counts: C,
+    /// What each lane recorded, for [`crate::report::join`].
+    pub records: Vec<LaneRecord>,
+    /// How long it was sent.
     pub elapsed: Duration,
-    /// The lanes, by bucket.
-    pub lanes: Vec<LaneOutcome>,
+    /// How long of it was measured.
+    pub measured: Duration,
+    /// It was ended before its time because somebody asked for it.
+    pub interrupted: bool,
     /// What ended it before its time.
     pub failure: Option<String>,
 }
 
-impl Default for Outcome {
-    fn default() -> Self {
-        Self {
-            counts: Counts::default(),
-            latency: histogram(),
-            slip: histogram(),
-            elapsed: Duration::ZERO,
-            lanes: Vec::new(),
-            failure: None,
-        }
-    }
-}
-
-impl Outcome {
-    /// Joins what the lanes came to.
-    #[must_use]
-    pub fn merge(mut lanes: Vec<LaneOutcome>) -> Self {
-        lanes.sort_by_key(|l| l.bucket);
-        let mut outcome = Self::default();
+impl<C: Account> Outcome<C> {
+    /// Joins what the lanes came to. `phases`: the parts of the run; `missing`: lanes that did not end.
+    pub(crate) fn merge(
+        lanes: Vec<LaneOutcome<C>>,
+        phases: &[Phase],
+        interrupted: bool,
+        missing: usize,
+    ) -> Self {
+        let (mut counts, mut records, mut failure) = (C::default(), Vec::new(), None);
         let (mut first, mut last) = (u64::MAX, 0);
-        for lane in &lanes {
-            outcome.counts.add(&lane.counts);
-            // Same bounds everywhere: they always fit.
-            let _ = outcome.latency.add(&lane.latency);
-            let _ = outcome.slip.add(&lane.slip);
-            first = first.min(lane.span.0);
-            last = last.max(lane.span.1);
-            if outcome.failure.is_none() {
-                outcome.failure.clone_from(&lane.failure);
-            }
+        for lane in lanes {
+            counts.add(&lane.counts);
+            records.extend(lane.record);
+            (first, last) = (first.min(lane.span.0), last.max(lane.span.1));
+            failure = failure.or(lane.failure);
         }
-        outcome.elapsed = Duration::from_nanos(last.saturating_sub(first));
-        outcome.lanes = lanes;
-        outcome
+        if missing > 0 && failure.is_none() {
+            failure = Some(format!("{missing} lanes of the generator did not end"));
+        }
+        let elapsed = Duration::from_nanos(last.saturating_sub(first));
+        let measured = timeline::measured_within(phases, elapsed);
+        Self { counts, records, elapsed, measured, interrupted, failure }
     }
+}
 
-    /// Datagrams sent a second.
+impl<C> Outcome<C> {
+    /// The report of the run; `about` has what is not known here, and may name a failure of its own.
     #[must_use]
-    pub fn sent_rate(&self) -> f64 {
-        per_second(self.counts.sent, self.elapsed)
-    }
-
-    /// Answers a second.
-    #[must_use]
-    pub fn received_rate(&self) -> f64 {
-        per_second(self.counts.received, self.elapsed)
-    }
-
-    /// The same as reports of other protocols have it.
-    #[must_use]
-    pub fn part(&self) -> Part {
-        let c = &self.counts;
-        let errors = [("lost", c.lost), ("corrupt", c.corrupt)].into_iter().filter(|(_, count)| *count > 0);
-        let error =
-            |(kind, count): (&str, u64)| (kind.to_owned(), ErrorCount { count, example: String::new() });
-        let more = [
-            ("late", c.late),
-            ("reordered", c.reordered),
-            ("duplicates", c.duplicates),
-            ("strays", c.strays),
-        ];
-        let counts = crate::report::Counts {
-            sent: c.sent,
-            answered: c.received,
-            failed: c.lost + c.corrupt,
-            unsent: c.unsent,
-            held_up: c.held_up,
-            errors: errors.map(error).collect(),
-            more: more.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
-            ..crate::report::Counts::default()
+    pub fn run(&self, about: About) -> Run {
+        let ended = match (&self.failure, self.interrupted) {
+            (Some(_), _) => Ended::Failed,
+            (None, true) => Ended::Interrupted,
+            (None, false) => Ended::Done,
         };
-        let seconds = self.elapsed.as_secs_f64();
-        Part {
-            name: "total".to_owned(),
-            seconds,
-            rates: Rates::of(&counts, seconds),
-            counts,
-            latency: Times(self.latency.clone()),
-            slip: Times(self.slip.clone()),
-            ..Part::default()
-        }
+        let failure = self.failure.clone().or(about.failure);
+        let (elapsed, measured) = (self.elapsed, self.measured);
+        join(About { elapsed, measured, ended, failure, ..about }, &self.records)
     }
 
-    /// The slip that p99.9 may reach: a millisecond, or 1 % of the median latency if that is more.
+    /// All lanes together, as a report has them.
     #[must_use]
-    pub fn slip_budget(&self) -> u64 {
-        slip_budget(&self.latency)
+    pub fn total(&self) -> Part {
+        self.run(About::default()).total
     }
-
-    /// Whether the generator was late itself more than its budget allows.
-    #[must_use]
-    pub fn slipped(&self) -> bool {
-        slipped(&self.slip, self.slip_budget())
-    }
-}
-
-/// The slip that p99.9 may reach beside such latencies: a millisecond, or 1 % of their median if that is more.
-pub(crate) fn slip_budget(latency: &Histogram<u64>) -> u64 {
-    let median = if latency.is_empty() { 0 } else { latency.value_at_quantile(0.5) };
-    (median / 100).max(1_000_000)
-}
-
-/// Whether the generator was late itself more than its budget allows.
-pub(crate) fn slipped(slip: &Histogram<u64>, budget: u64) -> bool {
-    !slip.is_empty() && slip.value_at_quantile(0.999) > budget
-}
-
-pub(crate) fn per_second(n: u64, elapsed: Duration) -> f64 {
-    if elapsed.is_zero() { 0.0 } else { n as f64 / elapsed.as_secs_f64() }
 }
 
 /// Percentiles of a histogram, nanoseconds, as they are shown everywhere.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All numbers are little-endian. `run` tells this run's datagrams from those of an earlier one that still travel;
-//! `slot` is the place in the window of a closed loop; `sequence` counts within the flow; `intended` is the moment at
+//! `slot` is the place in the window of a closed loop, or how late an open loop sent it, ns; `sequence` counts within the flow; `intended` is the moment at
 //! which it was to be sent, on the runtime's clock. `check` covers the header: UDP's checksum guards what crosses
 //! wires, this guards against a peer that answers with something else.
 
@@ -22,7 +22,7 @@ pub struct Header {
     pub run: u32,
     /// Number of the flow within its lane; [`Header::PROBE`] for the question whether anybody answers.
     pub flow: u32,
-    /// Place in the window.
+    /// Place in the window; in an open loop how much later than intended it was sent, ns.
     pub slot: u32,
     /// Number within the flow, from 0.
     pub sequence: u64,
@@ -60,10 +60,10 @@ impl Header {
         payload[32..36].copy_from_slice(&self.check().to_le_bytes());
     }
 
-    /// Reads a payload of `run` that should be `len` bytes long.
+    /// Reads the front of a payload of `run` that is `long` bytes long and should be `len`.
     #[inline]
     #[must_use]
-    pub fn read(payload: &[u8], run: u32, len: usize) -> Parsed {
+    pub fn read(payload: &[u8], long: usize, run: u32, len: usize) -> Parsed {
         if payload.len() < MIN_PAYLOAD {
             return Parsed::Stray;
         }
@@ -78,7 +78,7 @@ impl Header {
         let magic = half(payload, 0) == MAGIC;
         let sound = half(payload, 32) == header.check();
         match (magic, header.run == run, sound) {
-            (true, true, true) if payload.len() == len => Parsed::Ours(header),
+            (true, true, true) if long == len => Parsed::Ours(header),
             // Of three signs that it is ours two are there, or it was cut.
             (true, true, _) | (false, true, true) => Parsed::Corrupt,
             (true, false, false) => Parsed::Corrupt,
@@ -122,10 +122,11 @@ mod tests {
     fn what_is_written_is_read() {
         let mut payload = template(100);
         HEADER.write(&mut payload);
-        assert_eq!(Header::read(&payload, 7, 100), Parsed::Ours(HEADER));
-        assert_eq!(Header::read(&payload, 8, 100), Parsed::Stray);
-        assert_eq!(Header::read(&payload, 7, 101), Parsed::Corrupt);
-        assert_eq!(Header::read(&payload[..MIN_PAYLOAD - 1], 7, 100), Parsed::Stray);
+        assert_eq!(Header::read(&payload, 100, 7, 100), Parsed::Ours(HEADER));
+        assert_eq!(Header::read(&payload[..50], 100, 7, 100), Parsed::Ours(HEADER));
+        assert_eq!(Header::read(&payload, 100, 8, 100), Parsed::Stray);
+        assert_eq!(Header::read(&payload, 100, 7, 101), Parsed::Corrupt);
+        assert_eq!(Header::read(&payload[..MIN_PAYLOAD - 1], 100, 7, 100), Parsed::Stray);
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
         HEADER.write(&mut payload);
         for bit in 0..MIN_PAYLOAD * 8 {
             payload[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::read(&payload, 7, 64), Parsed::Corrupt, "bit {bit}");
+            assert_eq!(Header::read(&payload, 64, 7, 64), Parsed::Corrupt, "bit {bit}");
             payload[bit / 8] ^= 1 << (bit % 8);
         }
     }

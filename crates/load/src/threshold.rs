@@ -5,16 +5,15 @@
 //!
 //! * times: percentiles of latency (`p50`, `p99.9`, any `pNN`), `mean` and `max`, and the same of other times behind their
 //!   names: `slip-p99`, `service-p99`, `connect-max`, `tls-p99`, `first-byte-p99`, `last-byte-p99`;
-//! * counts, as numbers or as a share: `errors`, any kind of error (`timeout`, `reset`, ...), `lost`, `late`, `reordered`,
-//!   `duplicates`, `corrupt`, `unsent` of what was sent; `404` or `5xx` of what was answered; `connections-failed` of the
-//!   connections that were tried;
-//! * rates a second: `rate` (answers), `sent-rate`, `connection-rate`.
+//! * counts, as numbers or as a share: `errors` (or `failed`), any kind of error (`timeout`, `reset`, `lost`, ...), `late`, `reordered`,
+//!   `duplicates`, `strays`, `unsent`, `held-up` of what was sent; `404` or `5xx` of what was answered; `connections-failed`
+//!   of the connections that were tried; of TCP's connections `begun`, `completed`, `standing`, `unfinished`, and `resent`;
+//! * rates a second: `rate` (answers), `sent-rate`, `connection-rate`; in bits, `written` and `read`.
 
 use std::str::FromStr;
 
 use hdrhistogram::Histogram;
 
-use crate::outcome::Outcome;
 use crate::report::model::{Part, Verdict};
 use crate::report::{ErrorKind, Run, Times};
 use crate::units;
@@ -61,6 +60,8 @@ enum Flow {
     Answers,
     Sent,
     Connections,
+    Written,
+    Read,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,7 +89,22 @@ pub struct BadThreshold {
 }
 
 /// Counts that are no kind of error of their own.
-const COUNTS: [&str; 6] = ["errors", "late", "reordered", "duplicates", "unsent", "connections-failed"];
+const COUNTS: [&str; 14] = [
+    "errors",
+    "failed",
+    "late",
+    "reordered",
+    "duplicates",
+    "strays",
+    "unsent",
+    "held-up",
+    "begun",
+    "completed",
+    "standing",
+    "unfinished",
+    "resent",
+    "connections-failed",
+];
 const KINDS: [(&str, Kind); 6] = [
     ("slip-", Kind::Slip),
     ("service-", Kind::Service),
@@ -146,6 +162,8 @@ fn metric(name: &str) -> Option<Metric> {
         "rate" => return Some(Metric::Rate(Flow::Answers)),
         "sent-rate" => return Some(Metric::Rate(Flow::Sent)),
         "connection-rate" => return Some(Metric::Rate(Flow::Connections)),
+        "written" => return Some(Metric::Rate(Flow::Written)),
+        "read" => return Some(Metric::Rate(Flow::Read)),
         _ => {}
     }
     let kind = KINDS.iter().find_map(|(prefix, kind)| Some((*kind, name.strip_prefix(prefix)?)));
@@ -158,7 +176,7 @@ fn unknown(name: &str) -> String {
     let kinds: Vec<&str> = ErrorKind::ALL.iter().map(|k| k.name()).collect();
     format!(
         "unknown metric '{name}': pNN, mean, max (also behind slip-, service-, connect-, tls-, first-byte-, \
-         last-byte-), rate, sent-rate, connection-rate, {}, {}, a status such as 404 or 5xx",
+         last-byte-), rate, sent-rate, connection-rate, written, read, {}, {}, a status such as 404 or 5xx",
         COUNTS.join(", "),
         kinds.join(", ")
     )
@@ -169,20 +187,6 @@ fn limit(metric: &Metric, value: &str) -> Result<Limit, String> {
         Metric::Time { .. } => Limit::time(value),
         Metric::Rate(_) => units::rate(value).map(Limit::Number).map_err(|e| e.to_string()),
         Metric::Count(_) => Limit::count(value),
-    }
-}
-
-/// `METRIC > VALUE`: metric, whether above is bad, and value.
-pub(crate) fn split(text: &str) -> Result<(&str, bool, &str), BadThreshold> {
-    let at = text.find(['<', '>']).ok_or_else(|| {
-        BadThreshold::new(text, "a threshold is METRIC > VALUE or METRIC < VALUE, such as p99 > 20ms")
-    })?;
-    Ok((text[..at].trim(), text[at..].starts_with('>'), text[at + 1..].trim()))
-}
-
-impl BadThreshold {
-    pub(crate) fn new(text: &str, what: impl Into<String>) -> Self {
-        Self { text: text.to_owned(), what: what.into() }
     }
 }
 
@@ -227,12 +231,6 @@ impl Limit {
             Self::Share(share) => share * whole as f64,
         }
     }
-
-    /// Whether what was measured is above, or below, the limit.
-    pub(crate) fn beyond(self, above: bool, measured: u64, whole: u64) -> bool {
-        let (measured, limit) = (measured as f64, self.of(whole));
-        if above { measured > limit } else { measured < limit }
-    }
 }
 
 /// A value of a histogram, nanoseconds.
@@ -267,13 +265,6 @@ impl Threshold {
             format!("there are {}", names.join(", "))
         };
         Err(BadThreshold { text: self.text.clone(), what: format!("no pool is called '{pool}': {there}") })
-    }
-
-    /// What is wrong with a run of datagrams, or `None`.
-    #[must_use]
-    pub fn judge(&self, outcome: &Outcome) -> Option<String> {
-        let (failed, measured) = self.of_part(&outcome.part());
-        failed.then(|| format!("{}: it was {measured}", self.text))
     }
 
     /// What a run came to beside what it had to.
@@ -315,8 +306,11 @@ impl Threshold {
                     Flow::Answers => part.rates.answered,
                     Flow::Sent => part.rates.sent,
                     Flow::Connections => part.rates.connections,
+                    Flow::Written => part.rates.bytes_sent * 8.0,
+                    Flow::Read => part.rates.bytes_received * 8.0,
                 };
-                (self.beyond(rate, 0), format!("{} a second", units::show_count(rate as u64)))
+                let unit = if matches!(flow, Flow::Written | Flow::Read) { "bit/s" } else { "a second" };
+                (self.beyond(rate, 0), format!("{} {unit}", units::show_count(rate as u64)))
             }
         }
     }

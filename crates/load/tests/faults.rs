@@ -8,7 +8,8 @@ use flowlane::stack_stats::DropReason;
 use flowlane::{
     Endpoint, Host, Interface, Key, PairConfig, Protocol, Quirk, Quirks, Rss, Runtime, UdpSocket,
 };
-use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, Outcome, Pace, flows};
+use flowlane_load::http::Phase;
+use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, Outcome, Pace, Sources, flows, timeline};
 
 async fn echo() {
     let socket = UdpSocket::on_port(7).unwrap();
@@ -33,6 +34,10 @@ impl Run {
 }
 
 fn run(quirks: Quirks, pace: Pace, flow_count: usize) -> Run {
+    run_for(quirks, pace, flow_count, vec![Phase::hold(Duration::from_millis(500))])
+}
+
+fn run_for(quirks: Quirks, pace: Pace, flow_count: usize, phases: Vec<Phase>) -> Run {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let target = Endpoint::new("10.0.0.1".parse().unwrap(), 7);
     let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
@@ -47,13 +52,16 @@ fn run(quirks: Quirks, pace: Pace, flow_count: usize) -> Run {
     let flows = flows::choose(&wish).unwrap();
     let load = Load::new(LoadConfig {
         target,
-        flows,
+        sources: Sources::Flows(flows),
+        flows: 0,
         pace,
         size: 200,
-        duration: Duration::from_millis(500),
+        phases,
         timeout: Duration::from_millis(300),
         discard: false,
+        exact: true,
         seed: 5,
+        snapshots: None,
     })
     .unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
@@ -67,7 +75,26 @@ fn run(quirks: Quirks, pace: Pace, flow_count: usize) -> Run {
     let report = runtime.stop();
     assert_eq!(outcome.failure, None);
     assert!(outcome.counts.sent > 1000, "{:?}", outcome.counts);
+    assert_agree(&outcome);
     Run { outcome, report, server, client }
+}
+
+/// The report says what was counted.
+fn assert_agree(outcome: &Outcome) {
+    let (c, total) = (outcome.counts, outcome.total());
+    let (in_it, before) = (&total.counts, &total.unmeasured);
+    assert_eq!(in_it.sent + before.sent, c.sent);
+    assert_eq!(in_it.answered + before.answered, c.received);
+    assert_eq!(in_it.failed + before.failed, c.lost + c.corrupt, "{c:?}");
+    assert_eq!(in_it.unsent + before.unsent, c.unsent);
+    assert_eq!((in_it.bytes_sent + before.bytes_sent) / 200, c.sent);
+    for (name, count) in
+        [("late", c.late), ("reordered", c.reordered), ("duplicates", c.duplicates), ("strays", c.strays)]
+    {
+        let of = |counts: &flowlane_load::report::Counts| counts.more.get(name).copied().unwrap_or(0);
+        assert_eq!(of(in_it) + of(before), count, "{name}: {c:?}");
+    }
+    assert_eq!((total.latency.count(), total.service.count()), (in_it.answered, in_it.answered));
 }
 
 /// Both kinds of load: in the closed loop several datagrams are on their way together.
@@ -87,8 +114,26 @@ fn an_even_rate_is_kept_to_the_datagram() {
     let run = run(Quirks::default(), Pace::Rate { per_second: 20_001, poisson: false }, 16);
     let c = run.outcome.counts;
     assert_eq!(c.sent + c.unsent, 10_001, "{c:?}");
-    assert_eq!(run.outcome.slip.len(), c.sent + c.unsent);
-    assert_eq!(run.outcome.latency.len(), c.received);
+    let total = run.outcome.total();
+    assert_eq!(total.slip.count(), c.sent + c.unsent);
+    assert_eq!((total.latency.count(), total.first_byte.count()), (c.received, 0));
+}
+
+/// A ramp is half as much as its end, and neither it nor the warm-up is in the figures.
+#[test]
+fn a_ramp_grows_and_is_not_measured() {
+    let ms = Duration::from_millis;
+    let phases = timeline::usual(Some(ms(400)), Some(ms(100)), ms(200));
+    let pace = Pace::Rate { per_second: 20_000, poisson: false };
+    let run = run_for(Quirks::new(1).with(Quirk::Drop, 100), pace, 16, phases);
+    let (c, total) = (run.outcome.counts, run.outcome.total());
+    assert_eq!(c.sent + c.unsent, 4000 + 2000 + 4000, "{c:?}");
+    assert_eq!(total.counts.sent + total.counts.unsent, 4000, "{c:?}");
+    let lost = |counts: &flowlane_load::report::Counts| counts.errors.get("lost").map_or(0, |e| e.count);
+    assert_eq!(total.counts.sent - total.counts.answered, lost(&total.counts));
+    assert_eq!(total.unmeasured.sent - total.unmeasured.answered, lost(&total.unmeasured));
+    assert!(lost(&total.counts) > 0 && lost(&total.unmeasured) > 0, "{total:?}");
+    assert_eq!(run.outcome.measured, ms(200));
 }
 
 #[test]

@@ -63,8 +63,8 @@ pub use flowlane_rss::{
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
-    Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, Keepalive, ListenError,
-    ListenOptions, SocketOptions, State, SynCookies, TcpConfig, TcpInfo,
+    Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, Heard, Keepalive,
+    ListenError, ListenOptions, SocketOptions, State, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
@@ -80,4 +80,4 @@ pub use socket::{SocketError, UdpSocket};
 pub use task::{
     JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn, yield_now,
 };
-pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpKnocker, TcpListener, TcpStream};

@@ -14,8 +14,9 @@ use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
-    Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, Interest, ListenError, ListenOptions,
-    ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig, TcpInfo, TcpLook,
+    Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, Heard, Interest, ListenError,
+    ListenOptions, ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig,
+    TcpInfo, TcpLook,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -186,6 +187,38 @@ impl Lane {
         let (hash, kind) = self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote));
         let options = ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
         self.with_tcp(now, frames, |tcp, cx| tcp.connect(cx, local.into(), remote.into(), &options))
+    }
+
+    /// From now on this lane knocks: see [`Heard`].
+    pub fn tcp_knock_open(&mut self, quiet: bool) {
+        self.tcp.knock_open(quiet);
+    }
+
+    /// Sends a SYN that no connection stands behind; `false` when there is no room now, or no route.
+    pub fn tcp_knock(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        local: Endpoint,
+        remote: Endpoint,
+        seq: u32,
+    ) -> bool {
+        let Some(mtu) = self.ip.mtu_to(remote.ip).filter(|_| self.ip.is_local(local.ip)) else {
+            return false;
+        };
+        let headers = if remote.ip.is_ipv4() { 40 } else { 60 };
+        let mss = mtu.saturating_sub(headers);
+        self.with_tcp(now, frames, |tcp, cx| tcp.knock(cx, local.into(), remote.into(), seq, mss))
+    }
+
+    /// Appends what came back to such SYNs; returns how many answers were lost because nobody took them.
+    pub fn tcp_knocks_heard(&mut self, into: &mut Vec<Heard>) -> u64 {
+        self.tcp.knocks_heard(into)
+    }
+
+    /// Wakes `waker` when something comes back. A later one replaces it.
+    pub fn tcp_knock_wake(&mut self, waker: &Waker) {
+        self.tcp.knock_wake(waker);
     }
 
     /// A free local port for a connection from `local` to `remote` whose replies come to this lane.

@@ -32,7 +32,7 @@ pub(super) struct Display {
 impl Display {
     /// Takes the terminal; `None` if it cannot be had.
     pub(super) fn open() -> Option<Self> {
-        restore_on_panic();
+        on_panic(restore);
         terminal::enable_raw_mode().ok()?;
         let entered = execute!(stderr(), terminal::EnterAlternateScreen);
         let terminal = entered.and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
@@ -73,12 +73,13 @@ fn restore() {
     let _ = execute!(stderr(), terminal::LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
 }
 
-fn restore_on_panic() {
+/// Has this done before whatever else happens when any thread panics, the first time it is asked for.
+fn on_panic(done: fn()) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |what| {
-            restore();
+            done();
             before(what);
         }));
     });
@@ -267,6 +268,31 @@ mod tests {
             assert!(text.contains(word), "{word} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'));
+    }
+
+    /// Any thread's panic puts the terminal back, once, and before the panic's own words are written.
+    #[test]
+    fn a_panic_puts_the_terminal_back_first() {
+        use std::sync::Mutex;
+        static SEEN: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+        const WORDS: &str = "this panic is part of the test";
+        let default = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |what| {
+            // Other tests may panic at the same time, and are not meant.
+            if what.payload().downcast_ref::<&str>() == Some(&WORDS) {
+                SEEN.lock().unwrap().push("words");
+            } else {
+                default(what);
+            }
+        }));
+        fn restored() {
+            SEEN.lock().unwrap().push("restored");
+        }
+        on_panic(restored);
+        on_panic(restored);
+        assert!(std::thread::spawn(|| panic!("{WORDS}")).join().is_err());
+        let seen = SEEN.lock().unwrap().clone();
+        assert!(seen.ends_with(&["restored", "words"]), "{seen:?}");
     }
 
     #[test]

@@ -9,6 +9,8 @@
 mod display;
 mod watch;
 
+pub(crate) use watch::Watch;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

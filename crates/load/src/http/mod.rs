@@ -24,7 +24,7 @@ mod conn;
 mod engine;
 mod exchange;
 mod h2;
-mod moments;
+pub(crate) mod moments;
 mod open;
 mod pipeline;
 pub mod plan;

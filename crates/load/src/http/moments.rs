@@ -40,7 +40,7 @@ impl Piece {
 
 /// The moments of one lane, nanoseconds, never falling.
 #[derive(Debug, Clone)]
-pub(super) struct Moments {
+pub(crate) struct Moments {
     pieces: Vec<Piece>,
     piece: usize,
     start: u64,
@@ -56,7 +56,7 @@ pub(super) struct Moments {
 
 impl Moments {
     /// For a lane that has `part` (0 to 1) of `rate` a second; `offset` (0 to 1) lets lanes take turns.
-    pub(super) fn new(
+    pub(crate) fn new(
         phases: &[Phase],
         start: u64,
         rate: f64,
@@ -82,13 +82,13 @@ impl Moments {
 
     /// The next moment; `None` when there are no more.
     #[inline]
-    pub(super) fn peek(&self) -> Option<u64> {
+    pub(crate) fn peek(&self) -> Option<u64> {
         self.next
     }
 
     /// Goes on to the moment after.
     #[inline]
-    pub(super) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.n += 1;
         self.step();
     }

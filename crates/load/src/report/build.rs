@@ -72,6 +72,15 @@ impl Default for About {
     }
 }
 
+impl LaneRecord {
+    /// For answers that have no first byte of their own: these times, of something else, in their place.
+    #[must_use]
+    pub(crate) fn with_first_bytes(mut self, times: Times) -> Self {
+        (self.spectra.first_byte, self.spectra.last_byte) = (times, Times::default());
+        self
+    }
+}
+
 /// Joins the lanes' records and judges them.
 #[must_use]
 pub fn join(about: About, records: &[LaneRecord]) -> Run {

@@ -252,8 +252,9 @@ impl Counts {
     #[must_use]
     pub fn named(&self, name: &str) -> u64 {
         match name {
-            "errors" => self.failed,
+            "errors" | "failed" => self.failed,
             "unsent" => self.unsent,
+            "held-up" => self.held_up,
             _ => self.errors.get(name).map(|e| e.count).or_else(|| self.more.get(name).copied()).unwrap_or(0),
         }
     }

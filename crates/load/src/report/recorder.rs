@@ -231,11 +231,24 @@ impl Recorder {
         self.series.slip(slip);
     }
 
+    /// Bytes went, of a message whose own [`Recorder::sent`] has none.
+    #[inline]
+    pub fn wrote(&mut self, now: u64, bytes: u64) {
+        self.tally(now).bytes_sent += bytes;
+        self.series.slot(now).bytes_sent += bytes;
+    }
+
     /// A connection was made, in so many nanoseconds.
     #[inline]
     pub fn connected(&mut self, now: u64, nanos: u64) {
-        self.tally(now).opened += 1;
-        if self.span.measured.contains(&now) {
+        self.connected_for(now, now, nanos);
+    }
+
+    /// The same, counted with what belongs to another moment.
+    #[inline]
+    pub fn connected_for(&mut self, moment: u64, now: u64, nanos: u64) {
+        self.tally(moment).opened += 1;
+        if self.span.measured.contains(&moment) {
             self.spectra.connect.record(nanos);
         }
         self.series.slot(now).opened += 1;

@@ -72,6 +72,18 @@ impl Tally {
         }
     }
 
+    /// Something went wrong so many times.
+    pub fn errors(&mut self, kind: ErrorKind, count: u64) {
+        self.errors += count;
+        self.kinds[kind as usize] += count;
+    }
+
+    /// Errors of a kind so far.
+    #[must_use]
+    pub fn errors_of(&self, kind: ErrorKind) -> u64 {
+        self.kinds[kind as usize]
+    }
+
     /// Adds to a counter that only some protocols have, such as `reordered`.
     #[inline]
     pub fn named(&mut self, name: &'static str, by: u64) {

@@ -10,8 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use super::outcome::{Measured, TcpCounts, TcpLaneOutcome, TcpTimes, Trouble};
+use super::outcome::{TcpCounts, Trouble};
 use super::run::Common;
+use crate::lane::clock;
+use crate::outcome::LaneOutcome;
+use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
+use crate::timeline;
 
 /// One lane of a run.
 #[derive(Debug)]
@@ -19,8 +23,8 @@ pub(super) struct Lane {
     pub(super) common: Arc<Common>,
     /// When connections begin to be made, nanoseconds.
     pub(super) start: u64,
-    /// When all of them are to stand, and are measured.
-    pub(super) measured: u64,
+    /// When all of them are to stand, and messages begin.
+    pub(super) standing: u64,
     /// When nothing new is begun any more.
     pub(super) end: u64,
     /// Whoever is still there gives up.
@@ -29,11 +33,14 @@ pub(super) struct Lane {
 }
 
 /// What is counted, and who is there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Inner {
     pub(super) counts: TcpCounts,
-    pub(super) times: TcpTimes,
-    pub(super) did: Measured,
+    pub(super) recorder: Recorder,
+    /// Until a connection's first message was answered.
+    first_byte: Times,
+    /// What is measured, from and to.
+    measured: (u64, u64),
     /// Connections, each with how to wake it.
     seats: Vec<Option<Waker>>,
     free: Vec<u32>,
@@ -43,8 +50,27 @@ pub(super) struct Inner {
 }
 
 impl Lane {
-    pub(super) fn new(common: Arc<Common>, start: u64, measured: u64, end: u64) -> Self {
-        Self { common, start, measured, end, over: AtomicBool::new(false), inner: Mutex::default() }
+    pub(super) fn new(common: Arc<Common>, bucket: u16, start: u64) -> Self {
+        let standing = start + common.ramp_time().as_nanos() as u64;
+        let end = start + timeline::duration(&common.phases).as_nanos() as u64;
+        let measured = timeline::measured(&common.phases, start);
+        let range = (measured.start, measured.end.saturating_sub(1));
+        let flows = common.connections[usize::from(bucket)];
+        let mut recorder = Recorder::new(bucket, 0, flows, Span { start, measured });
+        if let Some(to) = &common.config.snapshots {
+            recorder = recorder.reporting_to(to.clone());
+        }
+        let inner = Inner {
+            counts: TcpCounts::default(),
+            recorder,
+            first_byte: Times::default(),
+            measured: range,
+            seats: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+            main: None,
+        };
+        Self { common, start, standing, end, over: AtomicBool::new(false), inner: Mutex::new(inner) }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -55,12 +81,6 @@ impl Lane {
     #[inline]
     pub(super) fn ending(&self, now: u64) -> bool {
         now >= self.end || self.common.gate.stopped()
-    }
-
-    /// Whether what is done now counts for rates.
-    #[inline]
-    pub(super) fn counts_for_rates(&self, now: u64) -> bool {
-        (self.measured..self.end).contains(&now)
     }
 
     /// Ends everything that is still there.
@@ -121,58 +141,139 @@ impl Lane {
         inner.seats[seat as usize] = None;
         inner.free.push(seat);
         inner.live -= 1;
-        match ended {
-            Ok(()) => inner.counts.completed += 1,
-            Err(trouble) => inner.counts.trouble(trouble),
-        }
+        inner.left(ended);
         if let Some(main) = inner.main.take() {
             main.wake();
         }
     }
 
-    /// What it came to.
-    pub(super) fn outcome(&self, bucket: u16) -> TcpLaneOutcome {
+    /// What it came to, if it began nothing new after `stopped`.
+    pub(super) fn outcome(&self, stopped: u64) -> LaneOutcome<TcpCounts> {
         let mut inner = self.inner();
-        TcpLaneOutcome {
-            bucket,
-            counts: inner.counts,
-            times: std::mem::take(&mut inner.times),
-            measured: inner.did,
+        let (now, counts) = (clock(), inner.counts);
+        let moment = inner.measured.0;
+        let tally = inner.recorder.tally(moment);
+        for (name, count) in [
+            ("begun", counts.begun),
+            ("completed", counts.completed),
+            ("standing", counts.standing),
+            ("unfinished", counts.unfinished),
+            ("resent", counts.retransmits),
+        ] {
+            tally.named(name, count);
+        }
+        let spent = Recorder::new(0, 0, 0, Span::all(now));
+        let recorder = std::mem::replace(&mut inner.recorder, spent);
+        let first_byte = std::mem::take(&mut inner.first_byte);
+        LaneOutcome {
+            counts,
+            record: Some(recorder.finish(now).with_first_bytes(first_byte)),
+            span: (self.start, stopped.min(self.end)),
             failure: None,
         }
     }
 }
 
 impl Inner {
-    #[inline]
-    pub(super) fn connected(&mut self, nanos: u64) {
+    /// What is measured although it happens before or after: connections that are made and lost.
+    fn within(&self, moment: u64) -> u64 {
+        moment.clamp(self.measured.0, self.measured.1.max(self.measured.0))
+    }
+
+    /// A connection stands, `nanos` after it was to be begun.
+    pub(super) fn connected(&mut self, now: u64, nanos: u64) {
         self.counts.connected += 1;
-        self.times.connect.saturating_record(nanos.max(1));
+        let moment = self.within(now);
+        self.recorder.connected_for(moment, now, nanos);
     }
 
-    /// A message was done, `nanos` after it was to be begun.
-    #[inline]
-    pub(super) fn answered(&mut self, nanos: u64, timeout: u64, measured: bool) {
+    /// A SYN alone was answered; how, and how often it was refused.
+    pub(super) fn syn_answered(&mut self, sample: &Sample, refused: bool) {
+        if refused {
+            self.counts.refused += 1;
+            self.recorder.error(
+                sample.intended,
+                sample.done,
+                ErrorKind::Refused,
+                || "a reset answers the SYN",
+            );
+            return;
+        }
         self.counts.answers += 1;
-        self.counts.late += u64::from(nanos > timeout);
-        self.times.latency.saturating_record(nanos.max(1));
-        self.did.answers += u64::from(measured);
+        self.counts.completed += 1;
+        self.recorder.answered(sample);
+    }
+
+    /// A SYN alone that was to be sent at that moment was never answered.
+    pub(super) fn syn_unanswered(&mut self, intended: u64, now: u64) {
+        self.counts.timed_out += 1;
+        self.recorder.error(intended, now, ErrorKind::ConnectTimeout, || "nothing answers the SYN");
+    }
+
+    /// Something that only some runs have.
+    pub(super) fn named(&mut self, now: u64, name: &'static str, count: u64) {
+        self.recorder.tally(now).named(name, count);
+    }
+
+    /// A connection is over.
+    fn left(&mut self, ended: Result<(), Trouble>) {
+        let now = clock();
+        let moment = self.within(now);
+        let stood = !matches!(ended, Err(Trouble::Connect(_)));
+        self.recorder.tally(moment).closed += u64::from(stood);
+        let Err(trouble) = ended else {
+            self.counts.completed += 1;
+            return;
+        };
+        self.counts.note(trouble);
+        self.recorder.tally(moment).not_opened += u64::from(!stood);
+        if let Some(kind) = trouble.kind() {
+            self.recorder.error(moment, now, kind, || trouble.words());
+        }
+    }
+
+    /// A message was begun.
+    #[inline]
+    pub(super) fn sent(&mut self, intended: u64, now: u64) {
+        self.recorder.sent(intended, now, 0);
+    }
+
+    /// A message was done that was to be begun and was begun at these moments.
+    #[inline]
+    pub(super) fn answered(&mut self, (intended, sent): (u64, u64), now: u64, timeout: u64) {
+        self.counts.answers += 1;
+        if now.saturating_sub(intended) > timeout {
+            self.counts.late += 1;
+            self.recorder.tally(intended).named("late", 1);
+        }
+        self.recorder.answered(&Sample { intended, sent, first_byte: now, done: now, code: 0 });
+    }
+
+    /// The first byte of a connection's first answer came after so long.
+    pub(super) fn first_byte(&mut self, nanos: u64) {
+        self.first_byte.record(nanos);
     }
 
     #[inline]
-    pub(super) fn wrote(&mut self, n: usize, measured: bool) {
+    pub(super) fn wrote(&mut self, now: u64, n: usize) {
         self.counts.bytes_written += n as u64;
-        self.did.written += if measured { n as u64 } else { 0 };
+        self.recorder.wrote(now, n as u64);
     }
 
     #[inline]
-    pub(super) fn read(&mut self, n: usize, measured: bool) {
+    pub(super) fn read(&mut self, now: u64, n: usize) {
         self.counts.bytes_read += n as u64;
-        self.did.read += if measured { n as u64 } else { 0 };
+        self.recorder.received(now, n as u64);
     }
 
-    #[inline]
-    pub(super) fn slipped(&mut self, nanos: u64) {
-        self.times.slip.saturating_record(nanos.max(1));
+    /// What was due at that moment is not begun any more.
+    pub(super) fn unsent(&mut self, due: u64, now: u64) {
+        self.counts.unsent += 1;
+        self.recorder.unsent(due, now);
+    }
+
+    pub(super) fn held_up(&mut self, now: u64) {
+        self.counts.held_up += 1;
+        self.recorder.tally(now).held_up += 1;
     }
 }

@@ -7,34 +7,39 @@
 //! | [`Mode::Echo`] | writes, and compares what comes back byte by byte | sends back |
 //! | [`Mode::Connect`] | is opened, asks once, is answered and closed; another follows | sends back |
 //! | [`Mode::Hold`] | stays, and asks now and then | sends back |
+//! | [`Mode::Syn`], [`Mode::HalfOpen`] | is a SYN and no more | listens |
 //!
 //! Rates are open loop: the moments are fixed beforehand and times count from them, so a far side that stalls cannot
 //! hide it. Bytes come from a pattern in which a place decides what stands there ([`pattern`]).
 //!
 //! [`TcpLoad`] is a run as [`crate::Load`] is one: a main function for the lanes of a host, progress, and an outcome.
 
+mod knock;
 mod lane;
 mod outcome;
 pub mod pattern;
 mod run;
 pub mod service;
 mod talk;
-mod threshold;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
-use crate::clients::ClientRange;
+pub use crate::flows::Sources;
 use crate::gate::{Gate, gather};
-use crate::schedule::divide;
+use crate::http::Phase;
+use crate::outcome::{LaneOutcome, Outcome};
+use crate::report::Snapshot;
+use crate::shares::divide;
+use crate::timeline;
 
-pub use outcome::{Measured, TcpCounts, TcpLaneOutcome, TcpOutcome, TcpTimes};
+pub use outcome::{TcpCounts, TcpOutcome};
 use run::Common;
-pub use threshold::TcpThreshold;
 
 /// What connections do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,28 +54,30 @@ pub enum Mode {
     Connect,
     /// Stay, and ask now and then.
     Hold,
+    /// A SYN at each moment of a rate; its answer is reset, as the answer to any stranger. Links of ours only.
+    Syn,
+    /// The same, and its answer gets nothing back: the far side's handshakes stay half open. Links of ours only.
+    HalfOpen,
 }
 
 impl Mode {
+    /// Whether connections stay until the end, rather than come and go.
+    #[must_use]
+    pub fn stays(self) -> bool {
+        !matches!(self, Self::Connect | Self::Syn | Self::HalfOpen)
+    }
+
+    /// Whether there are SYNs alone.
+    #[must_use]
+    pub fn knocks(self) -> bool {
+        matches!(self, Self::Syn | Self::HalfOpen)
+    }
+
     /// Whether the far side is to send everything back.
     #[must_use]
     pub fn needs_echo(self) -> bool {
         matches!(self, Self::Echo | Self::Connect | Self::Hold)
     }
-}
-
-/// Where connections come from.
-#[derive(Debug, Clone)]
-pub enum Sources {
-    /// These, by bucket: see [`crate::flows::choose`]. One connection each, or in turn when there are more.
-    Flows(Vec<Vec<Endpoint>>),
-    /// These addresses in turn, from ports whose answers come home.
-    Addresses {
-        /// The addresses.
-        clients: Vec<ClientRange>,
-        /// Lanes of the host.
-        lanes: usize,
-    },
 }
 
 /// What to run.
@@ -80,9 +87,9 @@ pub struct TcpLoadConfig {
     pub target: Endpoint,
     /// What connections do.
     pub mode: Mode,
-    /// Where they come from. Connections that stay need [`Sources::Flows`].
+    /// Where they come from. From [`Sources::Flows`] one connection each in the modes in which they stay, else in turn.
     pub sources: Sources,
-    /// Connections open at once; in the modes in which they stay, one for each flow at most.
+    /// Connections open at once; in the modes in which they stay, one for each flow if there are [`Sources::Flows`].
     pub connections: usize,
     /// Connections ([`Mode::Connect`]) or messages (else) a second, all lanes together; as fast as possible without.
     pub rate: Option<u64>,
@@ -92,10 +99,10 @@ pub struct TcpLoadConfig {
     pub size: usize,
     /// Bytes of a connection, for [`Mode::Write`], [`Mode::Read`] and [`Mode::Echo`].
     pub total: Option<u64>,
-    /// Connections begun a second until all stand.
-    pub ramp: u64,
-    /// How long, once they stand.
-    pub duration: Duration,
+    /// Connections that stay: begun a second until all stand.
+    pub opening: u64,
+    /// What follows once they stand, see [`timeline::usual`]; shares of the rate that are not 1 are for [`Mode::Connect`].
+    pub phases: Vec<Phase>,
     /// How long connecting, an answer, and what is left at the end may take.
     pub timeout: Duration,
     /// Small segments are sent at once.
@@ -104,8 +111,12 @@ pub struct TcpLoadConfig {
     pub verify: bool,
     /// Connections end with a reset.
     pub reset: bool,
+    /// Workers stay awake for a moment before something is due: more exact, at the price of some processor time.
+    pub exact: bool,
     /// For Poisson schedules.
     pub seed: u64,
+    /// Where snapshots go while it runs.
+    pub snapshots: Option<SyncSender<Snapshot>>,
 }
 
 /// A run cannot be.
@@ -115,45 +126,36 @@ pub enum TcpLoadError {
     /// Nobody has flows.
     #[error("no lane has any flow")]
     NoFlows,
+    /// SYNs alone are sent at a rate.
+    #[error("SYNs alone need a rate, and flows of a link of ours")]
+    NeedsRate,
     /// Nothing would ever be done.
     #[error("{0} must be at least 1")]
     Nothing(&'static str),
-    /// Connections that stay have ends of their own.
-    #[error("connections that stay need a flow each")]
-    NeedsFlows,
 }
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpProgress {
-    /// Connections open, or being opened.
-    pub open: u64,
-    /// Connections that failed.
-    pub failed: u64,
     /// Answers.
     pub answers: u64,
     /// Bytes written.
     pub written: u64,
-    /// Bytes read.
-    pub read: u64,
 }
 
 /// One lane's progress, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct LaneProgress {
-    open: AtomicU64,
-    failed: AtomicU64,
     answers: AtomicU64,
     written: AtomicU64,
-    read: AtomicU64,
 }
 
 /// A run.
 #[derive(Debug)]
 pub struct TcpLoad {
     common: Arc<Common>,
-    outcomes: mpsc::Receiver<TcpLaneOutcome>,
+    outcomes: mpsc::Receiver<LaneOutcome<TcpCounts>>,
 }
 
 impl TcpLoad {
@@ -167,51 +169,47 @@ impl TcpLoad {
             ("rate", config.rate.unwrap_or(1)),
             ("size", config.size as u64),
             ("total", config.total.unwrap_or(1)),
-            ("ramp", config.ramp),
+            ("opening", config.opening),
         ] {
             if n == 0 {
                 return Err(TcpLoadError::Nothing(what));
             }
         }
-        let lanes = match &config.sources {
-            Sources::Flows(flows) => flows.len(),
-            Sources::Addresses { lanes, .. } if config.mode == Mode::Connect => *lanes,
-            Sources::Addresses { .. } => return Err(TcpLoadError::NeedsFlows),
-        };
-        let able: Vec<usize> = match &config.sources {
-            Sources::Flows(flows) => (0..lanes).filter(|l| !flows[*l].is_empty()).collect(),
-            Sources::Addresses { .. } => (0..lanes).collect(),
-        };
-        let share = |amount: u64| {
-            let mut shares = vec![0; lanes];
-            for (lane, share) in able.iter().zip(divide(amount, able.len())) {
-                shares[*lane] = share;
-            }
-            shares
-        };
+        if config.mode.knocks() && (config.rate.is_none() || !matches!(config.sources, Sources::Flows(_))) {
+            return Err(TcpLoadError::NeedsRate);
+        }
+        let lanes = config.sources.lanes();
+        let able: Vec<usize> = (0..lanes).filter(|l| config.sources.serves(*l)).collect();
         let connections = match &config.sources {
-            Sources::Flows(flows) if config.mode != Mode::Connect => {
+            Sources::Flows(flows) if config.mode.stays() || config.mode.knocks() => {
                 flows.iter().map(|f| f.len() as u64).collect()
             }
-            _ => share(config.connections as u64),
+            _ => {
+                let mut shares = vec![0; lanes];
+                for (lane, share) in able.iter().zip(divide(config.connections as u64, able.len())) {
+                    shares[*lane] = share;
+                }
+                shares
+            }
         };
-        let rates = share(if config.mode == Mode::Connect { config.rate.unwrap_or(0) } else { 0 });
-        let takes_part = |lane: &usize| {
-            let paced = config.mode == Mode::Connect && config.rate.is_some();
-            connections[*lane] > 0 && (!paced || rates[*lane] > 0)
-        };
-        let active = (0..lanes).filter(takes_part).count();
+        let active = connections.iter().filter(|n| **n > 0).count();
         if active == 0 {
             return Err(TcpLoadError::NoFlows);
         }
+        let opening = run::opening(&config, connections.iter().sum());
+        let mut phases = config.phases.clone();
+        if !opening.is_zero() {
+            let (name, duration) = ("opening".into(), opening);
+            phases.insert(0, Phase { name, duration, from: 0.0, to: 0.0, measured: false });
+        }
         let (to, outcomes) = mpsc::channel();
         let common = Common {
-            takes_part: (0..lanes).map(|l| takes_part(&l)).collect(),
+            takes_part: connections.iter().map(|n| *n > 0).collect(),
             timeout: config.timeout.as_nanos() as u64,
             gate: Gate::new(active),
             progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
             connections,
-            rates,
+            phases,
             config,
             outcomes: Mutex::new(to),
         };
@@ -250,32 +248,22 @@ impl TcpLoad {
         let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
             self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
         };
-        TcpProgress {
-            open: sum(|p| &p.open),
-            failed: sum(|p| &p.failed),
-            answers: sum(|p| &p.answers),
-            written: sum(|p| &p.written),
-            read: sum(|p| &p.read),
-        }
+        TcpProgress { answers: sum(|p| &p.answers), written: sum(|p| &p.written) }
     }
 
-    /// How long the ramp takes and what follows, if nothing ends it before.
+    /// The parts of the run, the opening of connections that stay included.
     #[must_use]
-    pub fn duration(&self) -> Duration {
-        self.common.ramp_time() + self.common.config.duration
+    pub fn phases(&self) -> &[Phase] {
+        &self.common.phases
     }
 
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
     pub fn wait(&self, every: Duration, mut tick: impl FnMut(TcpProgress) -> bool) -> TcpOutcome {
-        let common = &self.common;
+        let (gate, phases) = (&self.common.gate, &self.common.phases);
         // The run, what is left at its end, and as much again for a machine that has other things to do.
-        let patience = self.duration() + common.config.timeout * 2 + Duration::from_secs(20);
-        let lanes = gather(&self.outcomes, &common.gate, patience, every, || tick(self.progress()));
-        let missing = common.gate.active - lanes.len();
-        let mut outcome = TcpOutcome::merge(lanes);
-        if missing > 0 && outcome.failure.is_none() {
-            outcome.failure = Some(format!("{missing} lanes of the generator did not end"));
-        }
-        outcome
+        let patience = timeline::duration(phases) + self.common.config.timeout * 2 + Duration::from_secs(20);
+        let (lanes, interrupted) = gather(&self.outcomes, gate, patience, every, || tick(self.progress()));
+        let missing = gate.active - lanes.len();
+        Outcome::merge(lanes, phases, interrupted, missing)
     }
 }

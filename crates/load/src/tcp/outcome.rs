@@ -1,12 +1,10 @@
-//! What a run over TCP came to: what became of every connection, bytes, histograms, and the generator's own lateness.
-
-use std::time::Duration;
+//! What became of every connection of a run over TCP.
 
 use flowlane::{ConnectError, Failure, SocketError};
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::outcome::{histogram, per_second, slip_budget, slipped};
+use crate::outcome::{Account, Outcome};
+use crate::report::ErrorKind;
 
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -17,17 +15,9 @@ macro_rules! counts {
         #[serde(rename_all = "kebab-case")]
         pub struct TcpCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
-        impl TcpCounts {
-            /// Adds another lane's.
-            pub fn add(&mut self, other: &Self) {
+        impl Account for TcpCounts {
+            fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)+
-            }
-
-            /// A count by its name in reports, words joined by hyphens.
-            #[must_use]
-            pub fn by_name(&self, name: &str) -> Option<u64> {
-                let name = name.replace('-', "_");
-                [$((stringify!($name), self.$name),)+].iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
             }
         }
     };
@@ -81,11 +71,48 @@ counts! {
 /// How a connection ended badly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
+    /// Before it stood.
+    Connect(SocketError),
     Socket(SocketError),
     NoAnswer,
     ClosedEarly,
     Corrupt,
     Unfinished,
+}
+
+impl Trouble {
+    /// What kind of error it is in a report; `None` if it is none.
+    pub(super) fn kind(self) -> Option<ErrorKind> {
+        Some(match self {
+            Self::Unfinished => return None,
+            Self::NoAnswer => ErrorKind::Timeout,
+            Self::ClosedEarly => ErrorKind::Closed,
+            Self::Corrupt => ErrorKind::Corrupt,
+            Self::Connect(SocketError::Connection(Failure::TimedOut)) => ErrorKind::ConnectTimeout,
+            Self::Connect(SocketError::Connect(ConnectError::NoRoute)) => ErrorKind::Unreachable,
+            Self::Connect(SocketError::Connection(failure))
+            | Self::Socket(SocketError::Connection(failure)) => match failure {
+                Failure::Refused => ErrorKind::Refused,
+                Failure::TimedOut => ErrorKind::Timeout,
+                Failure::Unreachable => ErrorKind::Unreachable,
+                _ => ErrorKind::Reset,
+            },
+            Self::Socket(SocketError::Closed | SocketError::ShutDown) => ErrorKind::Closed,
+            Self::Connect(_) | Self::Socket(_) => ErrorKind::Local,
+        })
+    }
+
+    /// In words.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::Connect(e) => format!("connecting: {e}"),
+            Self::Socket(e) => e.to_string(),
+            Self::NoAnswer => "no answer within the timeout".into(),
+            Self::ClosedEarly => "the far side ended the stream before its time".into(),
+            Self::Corrupt => "other bytes came back than were sent".into(),
+            Self::Unfinished => "not done when the run was over".into(),
+        }
+    }
 }
 
 impl From<SocketError> for Trouble {
@@ -108,17 +135,18 @@ impl TcpCounts {
             + self.corrupt
     }
 
-    pub(super) fn trouble(&mut self, trouble: Trouble) {
+    pub(super) fn note(&mut self, trouble: Trouble) {
         let count = match trouble {
-            Trouble::Socket(SocketError::Connection(failure)) => match failure {
+            Trouble::Connect(SocketError::Connection(failure))
+            | Trouble::Socket(SocketError::Connection(failure)) => match failure {
                 Failure::Refused => &mut self.refused,
                 Failure::TimedOut => &mut self.timed_out,
                 Failure::Unreachable => &mut self.unreachable,
                 _ => &mut self.reset,
             },
-            Trouble::Socket(SocketError::Connect(ConnectError::NoRoute)) => &mut self.unreachable,
+            Trouble::Connect(SocketError::Connect(ConnectError::NoRoute)) => &mut self.unreachable,
             Trouble::Socket(SocketError::Closed | SocketError::ShutDown) => &mut self.closed_early,
-            Trouble::Socket(_) => &mut self.not_begun,
+            Trouble::Connect(_) | Trouble::Socket(_) => &mut self.not_begun,
             Trouble::NoAnswer => &mut self.no_answer,
             Trouble::ClosedEarly => &mut self.closed_early,
             Trouble::Corrupt => &mut self.corrupt,
@@ -128,132 +156,8 @@ impl TcpCounts {
     }
 }
 
-/// The times of a lane, or of a run, nanoseconds.
-#[derive(Debug, Clone)]
-pub struct TcpTimes {
-    /// From the moment a connection was to be begun until it stood.
-    pub connect: Histogram<u64>,
-    /// From the moment the first message was to be sent until the first byte came; when reading, from the connection.
-    pub first_byte: Histogram<u64>,
-    /// From the moment a message was to be sent until all of it was back; when writing, until the socket had taken it.
-    pub latency: Histogram<u64>,
-    /// Own lateness, from the moment something was to be done until it was.
-    pub slip: Histogram<u64>,
-}
-
-impl Default for TcpTimes {
-    fn default() -> Self {
-        Self { connect: histogram(), first_byte: histogram(), latency: histogram(), slip: histogram() }
-    }
-}
-
-impl TcpTimes {
-    fn add(&mut self, other: &Self) {
-        // Same bounds everywhere: they always fit.
-        let _ = self.connect.add(&other.connect);
-        let _ = self.first_byte.add(&other.first_byte);
-        let _ = self.latency.add(&other.latency);
-        let _ = self.slip.add(&other.slip);
-    }
-}
-
-/// What a lane came to.
-#[derive(Debug, Clone, Default)]
-pub struct TcpLaneOutcome {
-    /// The lane's bucket.
-    pub bucket: u16,
-    /// Its counts.
-    pub counts: TcpCounts,
-    /// Its times.
-    pub times: TcpTimes,
-    /// What it did while it was measured: after the ramp, before the end.
-    pub measured: Measured,
-    /// What ended it before its time.
-    pub failure: Option<String>,
-}
-
-/// What was done while it was measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Measured {
-    /// From when to when, nanoseconds on the runtime's clock.
-    pub span: (u64, u64),
-    /// Bytes written.
-    pub written: u64,
-    /// Bytes read.
-    pub read: u64,
-    /// Answers.
-    pub answers: u64,
-}
-
 /// What a run came to.
-#[derive(Debug, Clone, Default)]
-pub struct TcpOutcome {
-    /// Counts of all lanes.
-    pub counts: TcpCounts,
-    /// Times of all lanes.
-    pub times: TcpTimes,
-    /// What all lanes did while they were measured.
-    pub measured: Measured,
-    /// The lanes, by bucket.
-    pub lanes: Vec<TcpLaneOutcome>,
-    /// What ended it before its time.
-    pub failure: Option<String>,
-}
-
-impl TcpOutcome {
-    /// Joins what the lanes came to.
-    #[must_use]
-    pub fn merge(mut lanes: Vec<TcpLaneOutcome>) -> Self {
-        lanes.sort_by_key(|l| l.bucket);
-        let mut outcome = Self::default();
-        let m = &mut outcome.measured;
-        m.span = (u64::MAX, 0);
-        for lane in &lanes {
-            outcome.counts.add(&lane.counts);
-            outcome.times.add(&lane.times);
-            m.span = (m.span.0.min(lane.measured.span.0), m.span.1.max(lane.measured.span.1));
-            m.written += lane.measured.written;
-            m.read += lane.measured.read;
-            m.answers += lane.measured.answers;
-            if outcome.failure.is_none() {
-                outcome.failure.clone_from(&lane.failure);
-            }
-        }
-        outcome.lanes = lanes;
-        outcome
-    }
-
-    /// How long was measured.
-    #[must_use]
-    pub fn elapsed(&self) -> Duration {
-        Duration::from_nanos(self.measured.span.1.saturating_sub(self.measured.span.0))
-    }
-
-    /// Bits a second from us and to us, payload only, while it was measured.
-    #[must_use]
-    pub fn bits_per_second(&self) -> (f64, f64) {
-        let rate = |bytes: u64| per_second(bytes * 8, self.elapsed());
-        (rate(self.measured.written), rate(self.measured.read))
-    }
-
-    /// Answers a second, while it was measured.
-    #[must_use]
-    pub fn answer_rate(&self) -> f64 {
-        per_second(self.measured.answers, self.elapsed())
-    }
-
-    /// The slip that p99.9 may reach: a millisecond, or 1 % of the median latency if that is more.
-    #[must_use]
-    pub fn slip_budget(&self) -> u64 {
-        slip_budget(&self.times.latency)
-    }
-
-    /// Whether the generator was late itself more than its budget allows.
-    #[must_use]
-    pub fn slipped(&self) -> bool {
-        slipped(&self.times.slip, self.slip_budget())
-    }
-}
+pub type TcpOutcome = Outcome<TcpCounts>;
 
 #[cfg(test)]
 mod tests {
@@ -266,18 +170,18 @@ mod tests {
             Trouble::Socket(Failure::Reset.into()),
             Trouble::Socket(Failure::TimedOut.into()),
             Trouble::Socket(Failure::Unreachable.into()),
-            Trouble::Socket(ConnectError::NoPort.into()),
-            Trouble::Socket(ConnectError::NoRoute.into()),
+            Trouble::Connect(Failure::TimedOut.into()),
+            Trouble::Connect(ConnectError::NoPort.into()),
+            Trouble::Connect(ConnectError::NoRoute.into()),
             Trouble::Socket(SocketError::Closed),
             Trouble::NoAnswer,
             Trouble::ClosedEarly,
             Trouble::Corrupt,
         ] {
             let mut counts = TcpCounts::default();
-            counts.trouble(trouble);
+            counts.note(trouble);
             assert_eq!((counts.failed(), counts.unfinished), (1, 0), "{trouble:?}");
+            assert!(trouble.kind().is_some() && !trouble.words().is_empty(), "{trouble:?}");
         }
-        assert_eq!(TcpCounts { no_answer: 7, ..TcpCounts::default() }.by_name("no-answer"), Some(7));
-        assert_eq!(TcpCounts::default().by_name("nothing"), None);
     }
 }

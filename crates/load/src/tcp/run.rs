@@ -6,7 +6,6 @@
 //! ```
 
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -14,24 +13,28 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flowlane::{Connect, Endpoint, Failure, SocketOptions, TcpStream, Time};
+use flowlane_stack::rng::Rng;
 
+use super::knock;
 use super::lane::Lane;
-use super::outcome::{TcpLaneOutcome, Trouble};
+use super::outcome::{TcpCounts, Trouble};
 use super::talk::{Slots, Talk, Task};
 use super::{LaneProgress, Mode, Sources, TcpLoadConfig};
-use crate::clients::ClientRange;
+use crate::flows::address;
 use crate::gate::Gate;
+use crate::http::Phase;
+use crate::http::moments::Moments;
 use crate::lane::clock;
-use crate::schedule::Schedule;
+use crate::outcome::LaneOutcome;
 
 /// Time between two looks at what is slow: progress, the end.
-const TICK: u64 = 50_000_000;
+pub(super) const TICK: u64 = 50_000_000;
 /// Connections begun before the worker does its other work.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 /// So near to a moment the worker stays awake: the kernel wakes a sleeper up to this late.
-const NEAR: u64 = 80_000;
+pub(super) const NEAR: u64 = 80_000;
 /// How long a generator that is behind goes on after the end of the schedule.
-const GRACE: u64 = 1_000_000_000;
+pub(super) const GRACE: u64 = 1_000_000_000;
 /// A lane that cannot begin a connection tries again after this.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -44,21 +47,17 @@ pub(super) struct Common {
     pub(super) takes_part: Vec<bool>,
     /// Connections of each lane, by bucket: in all, or at once.
     pub(super) connections: Vec<u64>,
-    /// Share of the rate of connections of each lane, by bucket.
-    pub(super) rates: Vec<u64>,
+    /// The parts of the run, the opening of connections that stay included.
+    pub(super) phases: Vec<Phase>,
     pub(super) timeout: u64,
     pub(super) progress: Vec<LaneProgress>,
-    pub(super) outcomes: Mutex<mpsc::Sender<TcpLaneOutcome>>,
+    pub(super) outcomes: Mutex<mpsc::Sender<LaneOutcome<TcpCounts>>>,
 }
 
 impl Common {
     /// How long it takes until all connections that stay have been begun.
     pub(super) fn ramp_time(&self) -> Duration {
-        if self.config.mode == Mode::Connect {
-            return Duration::ZERO;
-        }
-        let all: u64 = self.connections.iter().sum();
-        Duration::from_secs_f64(all as f64 / self.config.ramp as f64)
+        opening(&self.config, self.connections.iter().sum())
     }
 
     /// Connections of the lanes before that of `bucket`.
@@ -66,35 +65,52 @@ impl Common {
         self.connections[..usize::from(bucket)].iter().sum()
     }
 
+    /// The moments of a lane: lanes take turns.
+    pub(super) fn moments(&self, bucket: u16, start: u64, rate: u64) -> Moments {
+        let nth = self.takes_part[..usize::from(bucket)].iter().filter(|t| **t).count() as f64;
+        let all = self.gate.active as f64;
+        let rng = self.config.poisson.then(|| Rng::new(self.config.seed ^ u64::from(bucket) << 48));
+        Moments::new(&self.phases, start, rate as f64, 1.0 / all, nth / all, rng)
+    }
+
     fn options(&self) -> SocketOptions {
         SocketOptions { nodelay: self.config.nodelay, ..SocketOptions::default() }
     }
 }
 
+/// How long connections that stay are being opened.
+pub(super) fn opening(config: &TcpLoadConfig, connections: u64) -> Duration {
+    if config.mode.stays() {
+        Duration::from_secs_f64(connections as f64 / config.opening as f64)
+    } else {
+        Duration::ZERO
+    }
+}
+
 /// The whole run of one lane.
-pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> TcpLaneOutcome {
-    let Some(start) = common.gate.start_line().await else {
-        return TcpLaneOutcome { bucket, ..TcpLaneOutcome::default() };
-    };
-    let measured = start + common.ramp_time().as_nanos() as u64;
-    let end = measured + common.config.duration.as_nanos() as u64;
-    let lane = Arc::new(Lane::new(common.clone(), start, measured, end));
+pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCounts> {
+    let Some(start) = common.gate.start_line().await else { return LaneOutcome::none(None) };
+    let lane = Arc::new(Lane::new(common.clone(), bucket, start));
+    if common.config.mode.knocks() {
+        return knock::lane(lane, bucket).await;
+    }
     let opener = Opener { lane: lane.clone(), bucket, turn: 0 };
     match common.config.mode {
-        Mode::Connect if common.config.rate.is_some() => opener.open_loop().await,
-        Mode::Connect => opener.closed_loop().await,
+        Mode::Connect => match common.config.rate {
+            Some(rate) => opener.open_loop(rate).await,
+            None => opener.closed_loop().await,
+        },
         _ => opener.ramp().await,
     }
     wait(&lane, bucket, lane.end).await;
     let stopped = clock();
-    lane.inner().did.span = (measured.min(stopped), stopped.min(end));
     // What is on its way may still arrive.
     lane.wake_all();
     wait(&lane, bucket, clock() + common.timeout).await;
     lane.give_up();
     wait(&lane, bucket, u64::MAX).await;
     publish(&lane, bucket);
-    lane.outcome(bucket)
+    lane.outcome(stopped)
 }
 
 /// Waits until nobody is left, or until `until`, or until the run is stopped before its end.
@@ -118,14 +134,14 @@ async fn wait(lane: &Lane, bucket: u16, until: u64) {
     }
 }
 
-fn publish(lane: &Lane, bucket: u16) {
+pub(super) fn publish(lane: &Lane, bucket: u16) {
     let progress = &lane.common.progress[usize::from(bucket)];
-    let inner = lane.inner();
-    progress.open.store(inner.live as u64, Ordering::Relaxed);
-    progress.failed.store(inner.counts.failed(), Ordering::Relaxed);
+    let mut inner = lane.inner();
     progress.answers.store(inner.counts.answers, Ordering::Relaxed);
     progress.written.store(inner.counts.bytes_written, Ordering::Relaxed);
-    progress.read.store(inner.counts.bytes_read, Ordering::Relaxed);
+    let (now, live) = (clock(), inner.live as u64);
+    inner.recorder.concurrency(now, live);
+    inner.recorder.tick(now);
 }
 
 /// Begins connections of one lane.
@@ -147,8 +163,9 @@ impl Opener {
             if now >= moment {
                 return true;
             }
-            if moment > now + 2 * NEAR {
-                let then = (moment - NEAR).min(now + TICK);
+            let near = if self.lane.common.config.exact { NEAR } else { 0 };
+            if moment > now + 2 * near {
+                let then = (moment - near).min(now + TICK);
                 flowlane::sleep_until(Time::from_nanos(then)).await;
                 publish(&self.lane, self.bucket);
             } else {
@@ -158,85 +175,80 @@ impl Opener {
     }
 
     /// Connections that stay, one after the other.
-    async fn ramp(self) {
+    async fn ramp(mut self) {
         let common = self.lane.common.clone();
-        let Sources::Flows(flows) = &common.config.sources else { return };
-        let mine = &flows[usize::from(self.bucket)];
+        let mine = common.connections[usize::from(self.bucket)];
         let (all, before) = (common.connections.iter().sum::<u64>(), common.before(self.bucket));
-        // Evenly over the ramp, in turn with the other lanes.
-        let lane_rate = (common.config.ramp as f64 * mine.len() as f64 / all.max(1) as f64).max(1e-3);
-        for (nth, client) in mine.iter().enumerate() {
+        // Evenly over the time it takes, in turn with the other lanes.
+        let lane_rate = (common.config.opening as f64 * mine as f64 / all.max(1) as f64).max(1e-3);
+        for nth in 0..mine {
             let due = self.lane.start + (nth as f64 * 1e9 / lane_rate) as u64;
             if !self.until(due).await {
-                self.lane.inner().counts.unsent += (mine.len() - nth) as u64;
+                let (mut inner, now) = (self.lane.inner(), clock());
+                inner.counts.unsent += mine - nth;
+                inner.recorder.tally(now).unsent += mine - nth;
                 return;
             }
-            if common.config.rate.is_none() {
-                self.lane.inner().slipped(clock().saturating_sub(due));
-            }
-            let index = before + nth as u64;
+            let index = before + nth;
             let slots = common.config.rate.map(|rate| Slots {
-                start: self.lane.measured,
+                start: self.lane.standing,
                 nth: index,
                 step: all,
                 rate,
             });
             let phase = if common.config.mode == Mode::Read { 0 } else { index.wrapping_mul(7919) };
-            let task = Task { phase, slots, intended: None };
-            self.begin(connection(self.lane.clone(), from(&common, *client), due, task));
-            if nth % BATCH == BATCH - 1 {
+            let task = Task { phase, slots, begun: None };
+            let (connect, _) = self.next(&common);
+            self.begin(connection(self.lane.clone(), connect, due, task));
+            if nth % BATCH as u64 == BATCH as u64 - 1 {
                 flowlane::yield_now().await;
             }
         }
     }
 
     /// Connections that come and go, at moments fixed beforehand.
-    async fn open_loop(mut self) {
+    async fn open_loop(mut self, rate: u64) {
         let common = self.lane.common.clone();
-        let (mine, most) =
-            (common.rates[usize::from(self.bucket)], common.connections[usize::from(self.bucket)]);
-        let lanes = common.rates.iter().filter(|r| **r > 0).count() as u64;
-        let nth = common.rates[..usize::from(self.bucket)].iter().filter(|r| **r > 0).count() as u64;
-        let start = self.lane.start;
-        let mut schedule = if common.config.poisson {
-            Schedule::poisson(start, mine, common.config.seed ^ u64::from(self.bucket) << 48)
-        } else {
-            Schedule::constant(start + nth * 1_000_000_000 / mine / lanes.max(1), mine)
-        };
+        let most = common.connections[usize::from(self.bucket)];
+        let mut schedule = common.moments(self.bucket, self.lane.start, rate);
         let mut in_batch = 0;
-        let stopped = || common.gate.stopped();
-        while schedule.peek() < self.lane.end {
-            let due = schedule.peek();
+        while let Some(due) = schedule.peek() {
+            if due > clock() {
+                self.until(due).await;
+            }
+            // Who wakes late, even after the end, still begins what was due before it.
             let now = clock();
-            let go =
-                if due > now { self.until(due).await } else { now < self.lane.end + GRACE && !stopped() };
-            if !go {
+            if now >= self.lane.end + GRACE || common.gate.stopped() {
                 break;
             }
             if self.lane.inner().live as u64 >= most {
-                self.lane.inner().counts.held_up += 1;
+                self.lane.inner().held_up(now);
                 self.one_leaves(most).await;
                 continue;
             }
             schedule.advance();
-            self.lane.inner().slipped(clock().saturating_sub(due));
-            let (connect, phase) = self.next(&common);
-            self.begin(once(self.lane.clone(), connect, due, phase));
+            self.once(&common, due);
             in_batch += 1;
             if in_batch == BATCH {
                 in_batch = 0;
                 flowlane::yield_now().await;
             }
         }
-        let mut inner = self.lane.inner();
-        let now = clock();
-        while schedule.peek() < self.lane.end {
-            inner.counts.unsent += 1;
-            if schedule.peek() < now {
-                inner.slipped(now - schedule.peek());
-            }
+        let (mut inner, now) = (self.lane.inner(), clock());
+        // What would have come after an early end was never due.
+        while let Some(due) = schedule.peek().filter(|due| *due <= now.min(self.lane.end)) {
+            inner.unsent(due, now);
             schedule.advance();
         }
+    }
+
+    /// Begins a connection that was due at that moment and comes and goes.
+    fn once(&mut self, common: &Common, due: u64) {
+        let begun = clock();
+        self.lane.inner().sent(due, begun);
+        let (connect, phase) = self.next(common);
+        let task = Task { phase, slots: None, begun: Some((due, begun)) };
+        self.begin(once(self.lane.clone(), connect, due, task));
     }
 
     /// Connections that come and go, so many at once.
@@ -244,6 +256,7 @@ impl Opener {
         let common = self.lane.common.clone();
         let most = common.connections[usize::from(self.bucket)];
         let mut in_batch = 0;
+        self.until(self.lane.start).await;
         loop {
             let now = clock();
             if self.lane.ending(now) {
@@ -254,8 +267,7 @@ impl Opener {
                 continue;
             }
             let before = self.lane.inner().counts.not_begun;
-            let (connect, phase) = self.next(&common);
-            self.begin(once(self.lane.clone(), connect, now, phase));
+            self.once(&common, now);
             in_batch += 1;
             if in_batch == BATCH {
                 in_batch = 0;
@@ -293,7 +305,7 @@ impl Opener {
             Sources::Addresses { clients, lanes } => {
                 let nth = u128::from(turn) * *lanes as u128 + u128::from(self.bucket);
                 Connect {
-                    local_ip: Some(pick(clients, nth)),
+                    local_ip: address(clients, nth),
                     options: common.options(),
                     ..Connect::to(common.config.target)
                 }
@@ -314,19 +326,6 @@ impl Opener {
     }
 }
 
-/// Address `nth` of all ranges, counted around.
-fn pick(clients: &[ClientRange], nth: u128) -> IpAddr {
-    let all = clients.iter().map(ClientRange::count).fold(0, u128::saturating_add).max(1);
-    let mut nth = nth % all;
-    for range in clients {
-        if nth < range.count() {
-            return range.nth(nth);
-        }
-        nth -= range.count();
-    }
-    clients[0].nth(nth)
-}
-
 fn from(common: &Common, client: Endpoint) -> Connect {
     Connect {
         local_ip: Some(client.ip),
@@ -339,24 +338,26 @@ fn from(common: &Common, client: Endpoint) -> Connect {
 /// A connection that stays: connects, and does its work until the end.
 async fn connection(lane: Arc<Lane>, connect: Connect, due: u64, task: Task) -> Result<(), Trouble> {
     let config = &lane.common.config;
-    let stream = TcpStream::connect_with(connect, Some(config.timeout)).await?;
-    lane.inner().connected(clock().saturating_sub(due));
+    let stream = TcpStream::connect_with(connect, Some(config.timeout)).await.map_err(Trouble::Connect)?;
+    let now = clock();
+    lane.inner().connected(now, now.saturating_sub(due));
     let mut talk = Talk::new(&lane, &stream, task);
     let ended = poll_fn(|cx| talk.poll(cx)).await;
     finish(&lane, &stream, ended)
 }
 
 /// A connection that comes and goes: connects, asks once, is answered, and closes, all within the timeout.
-async fn once(lane: Arc<Lane>, connect: Connect, due: u64, phase: u64) -> Result<(), Trouble> {
+async fn once(lane: Arc<Lane>, connect: Connect, due: u64, task: Task) -> Result<(), Trouble> {
     let mut over = pin!(flowlane::sleep(lane.common.config.timeout));
     let mut connecting = pin!(TcpStream::connect_with(connect, None));
     let stream = poll_fn(|cx| match connecting.as_mut().poll(cx) {
-        Poll::Ready(connected) => Poll::Ready(connected.map_err(Trouble::from)),
-        Poll::Pending => over.as_mut().poll(cx).map(|()| Err(Trouble::Socket(Failure::TimedOut.into()))),
+        Poll::Ready(connected) => Poll::Ready(connected.map_err(Trouble::Connect)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| Err(Trouble::Connect(Failure::TimedOut.into()))),
     })
     .await?;
-    lane.inner().connected(clock().saturating_sub(due));
-    let mut talk = Talk::new(&lane, &stream, Task { phase, slots: None, intended: Some(due) });
+    let now = clock();
+    lane.inner().connected(now, now.saturating_sub(due));
+    let mut talk = Talk::new(&lane, &stream, task);
     let ended = poll_fn(|cx| match talk.poll(cx) {
         Poll::Pending => over.as_mut().poll(cx).map(|()| Err(Trouble::NoAnswer)),
         done => done,

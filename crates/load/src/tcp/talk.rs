@@ -57,8 +57,8 @@ pub(super) struct Task {
     pub(super) phase: u64,
     /// When messages are due; as fast as possible without.
     pub(super) slots: Option<Slots>,
-    /// When the first was due, if that is another moment than now.
-    pub(super) intended: Option<u64>,
+    /// When the first was due and begun, if it was begun with the connection.
+    pub(super) begun: Option<(u64, u64)>,
 }
 
 /// A connection at work.
@@ -73,8 +73,8 @@ pub(super) struct Talk<'a> {
     read: u64,
     /// Bytes of the message being written that are still to come; of the share that may be read, when reading.
     left: u64,
-    /// Messages on their way: where each ends in the stream, and when it was to be sent.
-    waiting: VecDeque<(u64, u64)>,
+    /// Messages on their way: where each ends in the stream, and when it was to be sent and was.
+    waiting: VecDeque<(u64, (u64, u64))>,
     /// When the first byte was asked for, until it comes.
     first: Option<u64>,
     alarm: Option<(u64, Sleep)>,
@@ -160,7 +160,7 @@ impl<'a> Talk<'a> {
         self.written += n as u64;
         self.left -= n as u64;
         let mut inner = self.lane.inner();
-        inner.wrote(n, self.lane.counts_for_rates(now));
+        inner.wrote(now, n);
         if self.left == 0 && self.mode == Mode::Write {
             self.answers(&mut inner, now, self.written);
         }
@@ -173,7 +173,7 @@ impl<'a> Talk<'a> {
             return Ok(false);
         }
         let last = self.written >= self.total;
-        if last || self.lane.ending(now) && self.task.intended.is_none() {
+        if last || self.lane.ending(now) && self.task.begun.is_none() {
             if matches!(self.mode, Mode::Write | Mode::Echo) {
                 self.stream.shutdown(Shutdown::Write)?;
                 self.shut = true;
@@ -184,21 +184,23 @@ impl<'a> Talk<'a> {
         if self.waiting.len() >= most {
             return Ok(false);
         }
-        let Some(intended) = self.due(now) else { return Ok(false) };
+        let with_connection = self.task.begun.take();
+        let Some(moments) = with_connection.or_else(|| Some((self.due(now)?, now))) else { return Ok(false) };
         self.left = (self.lane.common.config.size as u64).min(self.total - self.written);
-        self.waiting.push_back((self.written + self.left, intended));
+        self.waiting.push_back((self.written + self.left, moments));
         if self.written == 0 {
-            self.first = Some(intended);
+            self.first = Some(moments.0);
         }
-        self.lane.inner().counts.messages += 1;
+        let mut inner = self.lane.inner();
+        inner.counts.messages += 1;
+        if with_connection.is_none() {
+            inner.sent(moments.0, moments.1);
+        }
         Ok(true)
     }
 
     /// When the next message was to be begun, if that is not still to come.
     fn due(&mut self, now: u64) -> Option<u64> {
-        if let Some(intended) = self.task.intended.take() {
-            return Some(intended);
-        }
         let Some(slots) = &mut self.task.slots else { return Some(now) };
         let due = slots.peek();
         if due > now {
@@ -208,7 +210,6 @@ impl<'a> Talk<'a> {
             return None;
         }
         slots.advance();
-        self.lane.inner().slipped(now - due);
         Some(due)
     }
 
@@ -221,7 +222,8 @@ impl<'a> Talk<'a> {
         if paced && self.left == 0 {
             let Some(due) = self.due(now) else { return Ok(false) };
             self.left = self.lane.common.config.size as u64;
-            self.waiting.push_back((self.read + self.left, due));
+            self.waiting.push_back((self.read + self.left, (due, now)));
+            self.lane.inner().sent(due, now);
         }
         let most = if paced { self.left.min(pattern::LONGEST as u64) as usize } else { pattern::LONGEST };
         SCRATCH.with_borrow_mut(|scratch| {
@@ -250,9 +252,9 @@ impl<'a> Talk<'a> {
         }
         let now = clock();
         let mut inner = self.lane.inner();
-        inner.read(bytes.len(), self.lane.counts_for_rates(now));
+        inner.read(now, bytes.len());
         if let Some(first) = self.first.take() {
-            inner.times.first_byte.saturating_record(now.saturating_sub(first).max(1));
+            inner.first_byte(now.saturating_sub(first));
         }
         if echoed || paced {
             self.answers(&mut inner, now, self.read);
@@ -262,9 +264,8 @@ impl<'a> Talk<'a> {
 
     /// Messages that end before `to` are done.
     fn answers(&mut self, inner: &mut super::lane::Inner, now: u64, to: u64) {
-        while let Some((_, intended)) = self.waiting.pop_front_if(|(end, _)| *end <= to) {
-            let timeout = self.lane.common.timeout;
-            inner.answered(now.saturating_sub(intended), timeout, self.lane.counts_for_rates(now));
+        while let Some((_, moments)) = self.waiting.pop_front_if(|(end, _)| *end <= to) {
+            inner.answered(moments, now, self.lane.common.timeout);
         }
     }
 
@@ -275,7 +276,7 @@ impl<'a> Talk<'a> {
             Mode::Read => self.eof || self.lane.ending(now) || self.read >= self.total,
             Mode::Write => self.eof && self.shut,
             Mode::Echo => self.eof && self.shut && self.read == self.written,
-            Mode::Connect => self.read >= self.total,
+            Mode::Connect | Mode::Syn | Mode::HalfOpen => self.read >= self.total,
             Mode::Hold => answered && (self.lane.ending(now) || self.written >= self.total),
         };
         if !done && self.eof {

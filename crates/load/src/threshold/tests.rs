@@ -2,23 +2,31 @@
 
 use super::*;
 
-fn outcome() -> Outcome {
-    let mut outcome = Outcome::default();
+fn part() -> Part {
+    let mut part = Part::default();
     for ms in 1..=100u64 {
-        outcome.latency.saturating_record(ms * 1_000_000);
+        part.latency.record(ms * 1_000_000);
     }
-    outcome.slip.saturating_record(1_000);
-    outcome.counts.sent = 1000;
-    outcome.counts.received = 990;
-    outcome.counts.lost = 10;
-    outcome.elapsed = std::time::Duration::from_secs(1);
-    outcome
+    part.slip.record(1_000);
+    part.counts.sent = 1000;
+    part.counts.answered = 990;
+    part.counts.failed = 10;
+    part.counts
+        .errors
+        .insert("lost".into(), crate::report::model::ErrorCount { count: 10, ..Default::default() });
+    part.counts.more.insert("standing".into(), 7);
+    part.counts.bytes_received = 125_000_000;
+    part.rates = crate::report::model::Rates::of(&part.counts, 1.0);
+    part
 }
 
 #[test]
 fn thresholds_judge() {
-    let outcome = outcome();
-    let fails = |text: &str| text.parse::<Threshold>().unwrap().judge(&outcome).is_some();
+    let part = Part { connect: part().latency, ..part() };
+    let fails = |text: &str| text.parse::<Threshold>().unwrap().of_part(&part).0;
+    assert!(fails("connect-p99 > 20ms") && !fails("connect-p10 > 20ms"));
+    assert!(fails("read < 2G") && !fails("read < 900M") && fails("written < 1"));
+    assert!(fails("standing < 8") && !fails("standing < 7") && !fails("unfinished > 0"));
     assert!(fails("p99 > 20ms"));
     assert!(!fails("p99 > 200ms"));
     assert!(fails("p10<50ms"));
@@ -72,13 +80,12 @@ fn nonsense_is_refused_in_one_line() {
 
 #[test]
 fn nothing_measured_fails() {
-    let empty = Outcome::default();
-    assert!("p99 > 20ms".parse::<Threshold>().unwrap().judge(&empty).is_some());
+    assert!("p99 > 20ms".parse::<Threshold>().unwrap().of_part(&Part::default()).0);
 }
 
 fn run() -> Run {
     use crate::report::model::{ErrorCount, Rates};
-    let mut fast = Part { name: "fast".into(), ..outcome().part() };
+    let mut fast = Part { name: "fast".into(), ..part() };
     fast.counts.codes = [("200".into(), 980), ("404".into(), 5), ("503".into(), 5)].into();
     fast.counts.connections_opened = 9;
     fast.counts.connections_failed = 1;

@@ -5,6 +5,7 @@ use super::config::TcpConfig;
 use super::connection::{Connection, Flags, NEVER, State};
 use super::expect::CROWDED;
 use super::flight::Flight;
+use super::knock::Knocks;
 use super::listen::Listeners;
 use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
@@ -53,6 +54,8 @@ pub(crate) struct Core {
     /// Connections whose windows could not be opened for lack of memory, and when to look again.
     pub(crate) narrowed: VecDeque<ConnId>,
     pub(crate) narrowed_at: Time,
+    /// SYNs without connections are sent, and answers to them kept.
+    pub(crate) knocks: Option<Box<Knocks>>,
 }
 
 /// Spare boxes a lane keeps.
@@ -86,6 +89,7 @@ impl Core {
             starved: VecDeque::new(),
             narrowed: VecDeque::new(),
             narrowed_at: NEVER,
+            knocks: None,
             config,
         }
     }

@@ -29,6 +29,7 @@ mod flight;
 mod handshake;
 mod info;
 mod input;
+mod knock;
 mod lane;
 mod listen;
 mod look;
@@ -61,6 +62,7 @@ pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use expect::Expected;
 pub use info::{LossState, SegmentCounts, TcpInfo};
+pub use knock::Heard;
 pub use listen::{ListenError, ListenerId};
 pub use look::{TcpLook, TcpRow};
 pub use stats::{DropReason, TcpStats};
@@ -163,6 +165,9 @@ impl Tcp {
 
     /// A segment of no connection.
     fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: Segment, after: Option<Seq>) {
+        if self.core.knocks.is_some() && self.core.knock_input(tuple, &seg) {
+            return;
+        }
         let count = self.connections.len();
         let Some(c) = self.core.listen_input(cx, tuple, &seg, after, count) else { return };
         let from_cookie = c.snd_una != c.snd_nxt && seg.is(crate::wire::TcpFlags::ACK);

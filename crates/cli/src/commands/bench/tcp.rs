@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use flowlane::{
     Endpoint, Host, Interface, Key, PairConfig, Protocol, Rss, Runtime, TcpConfig, TcpListener, spawn,
 };
+use flowlane_load::http::Phase;
 use flowlane_load::tcp::{Mode, Sources, TcpProgress, service};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, flows};
 
@@ -145,13 +146,15 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
         poisson: false,
         size: wanted.size,
         total: None,
-        ramp: 20_000,
-        duration: wanted.duration,
+        opening: 20_000,
+        phases: vec![Phase::hold(wanted.duration)],
         timeout: Duration::from_secs(20),
         nodelay: true,
         verify: false,
         reset: false,
+        exact: true,
         seed: 1,
+        snapshots: None,
     })?;
     let echo = wanted.mode.needs_echo();
     let server = Host::new("server", rss.clone(), move || async move {
@@ -344,9 +347,10 @@ fn active(report: &mut Report, connections: usize) -> anyhow::Result<()> {
         c.standing,
         c.completed
     );
-    let ms = |q: f64| outcome.times.latency.value_at_quantile(q) as f64 / 1e6;
+    let total = outcome.total();
+    let ms = |q: f64| total.latency.at(q) as f64 / 1e6;
     let name = format!("{connections} connections, all echoing 1000 bytes every 2 s: answers");
-    report.row(name, "k/s", &[outcome.answer_rate() / 1e3], None);
+    report.row(name, "k/s", &[total.rates.answered / 1e3], None);
     report.row("their latency, p50", "ms", &[ms(0.5)], None);
     report.row("their latency, p99.9", "ms", &[ms(0.999)], None);
     Ok(())

@@ -15,7 +15,10 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Protocol, Rss, Runtime, UdpFields, UdpSocket};
-use flowlane_load::{Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Wanted, flows};
+use flowlane_load::http::Phase;
+use flowlane_load::{
+    Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, Wanted, flows,
+};
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
@@ -125,13 +128,16 @@ impl Demo {
         })?;
         let load = LoadConfig {
             target,
-            flows,
+            sources: Sources::Flows(flows),
+            flows: 0,
             pace: Pace::Window(self.window as usize),
             size: self.size,
-            duration: self.duration,
+            phases: vec![Phase::hold(self.duration)],
             timeout: Duration::from_secs(1),
             discard: false,
+            exact: true,
             seed: steering::seed(self.seed)?,
+            snapshots: None,
         };
         Ok(Plan { workers, fields, server: Arc::new(server), client: Arc::new(client), load })
     }

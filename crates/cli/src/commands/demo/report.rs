@@ -126,7 +126,7 @@ impl Report {
             drops,
             client: outcome.counts,
             unexplained,
-            latency_ns: Percentiles::from(&outcome.latency),
+            latency_ns: Percentiles::from(&outcome.total().latency.0),
             ok: true,
             failure: None,
         };

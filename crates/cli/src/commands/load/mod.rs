@@ -3,12 +3,21 @@
 mod compare;
 mod http;
 mod near;
-mod report;
 mod tcp;
-mod tcp_report;
 mod udp;
 
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant, SystemTime};
+
 use clap::Subcommand;
+use flowlane_load::report::Usage;
+
+use crate::interrupt::Interrupt;
+use crate::output::Watch;
+use crate::units::show_count;
+
+/// How often a run is looked at.
+const EVERY: Duration = Duration::from_millis(100);
 
 /// What traffic to generate.
 #[derive(Debug, Subcommand)]
@@ -32,4 +41,56 @@ impl Load {
             Self::Compare(compare) => compare.run(),
         }
     }
+}
+
+/// The beginning of a run of datagrams or connections.
+#[derive(Debug)]
+struct Start {
+    at: SystemTime,
+    begun: Instant,
+    usage: Usage,
+}
+
+impl Start {
+    fn now() -> Self {
+        Self { at: SystemTime::now(), begun: Instant::now(), usage: Usage::now() }
+    }
+
+    /// Shows how far it is; `false` when somebody asked for the end.
+    fn goes_on(&self, watch: &mut Watch, interrupt: &Interrupt) -> bool {
+        if interrupt.came() {
+            watch.interrupted();
+            return false;
+        }
+        watch.tick(self.begun.elapsed())
+    }
+}
+
+/// Share of frames that came to the worker of their bucket; the kernel's sockets have none.
+fn alignment(kernel: bool, counted: &flowlane::stats::Report, host: usize) -> Option<f64> {
+    (!kernel).then(|| counted.steering(host).alignment())
+}
+
+/// A schedule in words.
+fn rate_in_words(per_second: u64, poisson: bool) -> String {
+    let law = if poisson { "Poisson" } else { "constant" };
+    format!("{law} {}/s", show_count(per_second))
+}
+
+/// `ADDRESS:PORT` or `HOST:PORT`; of a name's addresses the first of IPv4, or else the first.
+fn target(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let named =
+        text.rsplit_once(':').filter(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
+    let Some((host, _)) = named.filter(|(host, _)| !host.is_empty()) else {
+        return Err("ADDRESS:PORT, as 10.11.2.1:7 or [fd00::1]:7, or HOST:PORT".into());
+    };
+    let found: Vec<SocketAddr> = match text.to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(e) => return Err(format!("'{host}' cannot be resolved: {e}")),
+    };
+    let first = found.iter().find(|a| a.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| format!("'{host}' stands for no address"))
 }

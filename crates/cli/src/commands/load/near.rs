@@ -25,8 +25,8 @@ use crate::tunnel::TunnelSpec;
 /// Our end of the link.
 #[derive(Debug, Args)]
 pub(super) struct Near {
-    /// Link to use: tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT.
-    #[arg(long)]
+    /// Link to use: kernel (its own sockets), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT.
+    #[arg(long, default_value = "kernel")]
     pub(super) link: LinkSpec,
     /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
     #[arg(long, value_delimiter = ',')]
@@ -49,17 +49,20 @@ pub(super) struct Near {
     #[arg(long)]
     routed: bool,
     /// Workers, each a thread on a core of its own.
-    #[arg(long, default_value = "1")]
+    #[arg(long, short, default_value = "1")]
     pub(super) workers: usize,
+    /// Let the kernel choose the processors of the workers.
+    #[arg(long)]
+    no_pin: bool,
     /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
     /// 802.1Q VLAN.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
-    /// What workers do when there is nothing to do.
-    #[arg(long, value_enum, default_value = "adaptive")]
-    idle: IdleKind,
+    /// What workers do when there is nothing to do [default: sleep at once on kernel sockets, else adaptive].
+    #[arg(long, value_enum)]
+    idle: Option<IdleKind>,
     /// Make keys, flows and moments repeat from run to run.
     #[arg(long)]
     seed: Option<u64>,
@@ -78,6 +81,8 @@ pub(super) struct Run<'a> {
     pub(super) tcp: TcpConfig,
     /// Frames of each worker, if not as many as usual.
     pub(super) frames: Option<usize>,
+    /// Descriptors that kernel sockets need.
+    pub(super) descriptors: usize,
 }
 
 /// The target's buckets.
@@ -100,6 +105,8 @@ enum IdleKind {
     Spin,
     /// Look again for a moment, then sleep.
     Adaptive,
+    /// Sleep at once.
+    Sleep,
 }
 
 /// A key by name or in hexadecimal.
@@ -116,11 +123,9 @@ impl Near {
     pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
         ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
         ensure!(target.port() != 0, "{target}: port 0 is nobody's");
-        ensure!(
-            !self.link.is_kernel(),
-            "--link kernel: this load makes packets of its own and needs a link (tap:, af-packet:, af-xdp:); over kernel \
-             sockets there is 'load http'"
-        );
+        if self.link.is_kernel() {
+            return self.check_kernel(target.ip());
+        }
         ensure!(!self.addr.is_empty(), "--addr: {} needs addresses of our own, as 10.11.2.2/24", self.link);
         let target = target.ip();
         let all = || self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses));
@@ -141,8 +146,47 @@ impl Near {
         Ok(())
     }
 
+    /// Refuses what kernel sockets do not need or know.
+    fn check_kernel(&self, target: IpAddr) -> anyhow::Result<()> {
+        ensure!(
+            self.addr.is_empty(),
+            "--addr: kernel sockets have the kernel's addresses; name a --link, or give --clients"
+        );
+        ensure!(self.gateway.is_empty(), "--gateway: the kernel has its own routes; name a --link");
+        ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
+        ensure!(
+            self.tunnel.is_empty(),
+            "--tunnel: the kernel has its own tunnels (ip link add ...); name a --link"
+        );
+        ensure!(self.reassembly.is_none(), "--reassembly: the kernel has limits of its own; name a --link");
+        ensure!(!self.routed, "--routed: the kernel has its own routes; name a --link");
+        ensure!(self.key.is_none(), "--key: the kernel's sockets are not steered by us; name a --link");
+        if let Some(range) = self.clients.iter().find(|c| c.is_ipv4() != target.is_ipv4()) {
+            bail!("--clients {range}: not of the same family as the target {target}");
+        }
+        Ok(())
+    }
+
+    /// Whether there is no link of ours.
+    pub(super) fn is_kernel(&self) -> bool {
+        self.link.is_kernel()
+    }
+
+    /// The link as reports name it.
+    pub(super) fn link_name(&self) -> String {
+        if self.is_kernel() { "kernel".to_owned() } else { self.link.to_string() }
+    }
+
+    /// Whether workers are to stay awake for a moment before something is due.
+    pub(super) fn exact(&self) -> bool {
+        !matches!((self.idle, self.is_kernel()), (Some(IdleKind::Sleep), _) | (None, true))
+    }
+
     /// Where traffic comes from, if answers can come back there.
     pub(super) fn clients(&self, target: SocketAddr) -> anyhow::Result<Vec<ClientRange>> {
+        if self.is_kernel() {
+            return Ok(self.clients.clone());
+        }
         if self.clients.is_empty() {
             return Ok(self
                 .addresses_towards(target.ip())
@@ -202,14 +246,23 @@ impl Near {
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
-        let Run { target, rss, clients, tcp, frames } = run;
-        let idle = if self.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() };
-        let mut builder = Runtime::builder().workers(self.workers).idle(idle);
+        let Run { target, rss, clients, tcp, frames, descriptors } = run;
+        let idle = match (self.idle, self.is_kernel()) {
+            (Some(IdleKind::Spin), _) => Idle::Spin,
+            (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
+            _ => Idle::default(),
+        };
+        let mut builder = Runtime::builder().workers(self.workers).idle(idle).pin(!self.no_pin);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }
         if let Some(frames) = frames {
             builder = builder.frames(frames);
+        }
+        if self.is_kernel() {
+            more_descriptors(descriptors)?;
+            let host = builder.host(Host::kernel("load", rss.clone(), main));
+            return Ok((builder.start()?, host));
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
         let through = self.tunnel_towards(target.ip());
@@ -235,6 +288,18 @@ impl Near {
     }
 }
 
+/// Raises the limit of descriptors as far as needed and allowed.
+fn more_descriptors(wanted: usize) -> anyhow::Result<()> {
+    // What the program itself has open.
+    let wanted = wanted as u64 + 64;
+    let allowed = flowlane_sys::kernel::limits::descriptors(wanted).context("limit of descriptors")?;
+    ensure!(
+        allowed >= wanted,
+        "{wanted} descriptors are needed and {allowed} allowed: fewer connections or flows, or 'ulimit -n {wanted}'"
+    );
+    Ok(())
+}
+
 /// Refuses a link whose packets are too small for `size` bytes behind `headers`.
 pub(super) fn fits(open: OpenLink, size: usize, headers: usize) -> OpenLink {
     Box::new(move |memory, workers| {
@@ -249,6 +314,13 @@ pub(super) fn fits(open: OpenLink, size: usize, headers: usize) -> OpenLink {
 }
 
 impl AimOptions {
+    /// On kernel sockets the kernel chooses the ports, so nothing can be aimed at.
+    pub(super) fn refuse_on_kernel(&self) -> anyhow::Result<()> {
+        let none = self.target_key.is_none() && self.buckets.is_none();
+        ensure!(none, "--target-key, --buckets: on kernel sockets the kernel chooses ports; name a --link");
+        Ok(())
+    }
+
     /// How the target is steered, if its key is given, and which of its buckets to hit.
     pub(super) fn theirs(&self, fields: UdpFields) -> anyhow::Result<Option<(Rss, Wanted)>> {
         let Some(key) = &self.target_key else {

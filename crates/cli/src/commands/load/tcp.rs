@@ -1,20 +1,23 @@
 //! `flowlane load tcp`: many connections, each writing, reading, asking, or coming and going.
 
-use std::io::Write;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
-use flowlane_load::tcp::{Mode, Sources};
-use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpThreshold, flows};
+use flowlane_load::report::model::Setup;
+use flowlane_load::report::{About, PoolAbout, Usage};
+use flowlane_load::tcp::{Mode, Sources, TcpCounts};
+use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, flows, timeline};
 
 use super::near::{AimOptions, Near, Run, aim};
-use super::tcp_report::Report;
-use crate::exit::Missed;
+use super::{EVERY, Start, alignment, rate_in_words};
+use crate::drops;
 use crate::interrupt::Interrupt;
-use crate::{progress, units};
+use crate::output::Outputs;
+use crate::units::{self, show_count};
 
 /// Most connections of a run.
 const MOST: u64 = 4_000_000;
@@ -22,19 +25,21 @@ const MOST: u64 = 4_000_000;
 /// TCP connections to an echo, a sink or a source.
 #[derive(Debug, Args)]
 pub(crate) struct Tcp {
-    /// Where to: ADDRESS:PORT, IPv6 addresses in brackets.
-    pub(super) target: SocketAddr,
+    /// Where to: ADDRESS:PORT, IPv6 addresses in brackets, or HOST:PORT.
+    #[arg(value_parser = super::target)]
+    target: SocketAddr,
     #[command(flatten)]
-    pub(super) near: Near,
+    near: Near,
     /// What connections do.
     #[arg(long, value_enum, default_value = "echo")]
-    pub(super) mode: ModeName,
-    /// Connections open at once; those of 'connect' at most [default: 16; connect 128; hold 1000].
-    #[arg(long, value_parser = units::count)]
+    mode: ModeName,
+    /// Connections open at once; those of 'connect' at most [default: 16; connect 128; hold 1000]; with 'syn' and
+    /// 'half-open' pairs of address and port that take turns [default: 16384].
+    #[arg(long, short, value_parser = units::count)]
     connections: Option<u64>,
     /// Messages ('connect': connections) a second, all together; as fast as possible without [default for hold: one
     /// message of each connection every 10 s].
-    #[arg(long, value_parser = units::rate)]
+    #[arg(long, short, value_parser = units::rate)]
     rate: Option<u64>,
     /// Connections at independent moments instead of evenly: 'connect' with --rate.
     #[arg(long)]
@@ -45,11 +50,17 @@ pub(crate) struct Tcp {
     /// Bytes of each connection; it ends when they are through: write, read, echo.
     #[arg(long, value_parser = units::size)]
     total: Option<usize>,
-    /// Connections begun a second until all stand.
+    /// Connections that stay: begun a second until all stand.
     #[arg(long, default_value = "10k", value_parser = units::rate)]
-    ramp: u64,
+    opening: u64,
+    /// Before the rest, let the rate grow evenly from nothing during this time; not in the figures. 'connect' with --rate.
+    #[arg(long, value_parser = units::duration)]
+    ramp: Option<Duration>,
+    /// Before what is measured, the same load for this time, not in the figures.
+    #[arg(long, value_parser = units::duration)]
+    warm_up: Option<Duration>,
     /// How long, once all stand.
-    #[arg(long, default_value = "10s", value_parser = units::duration)]
+    #[arg(long, short, default_value = "10s", value_parser = units::duration)]
     duration: Duration,
     /// How long connecting, an answer, and what is left at the end may take.
     #[arg(long, default_value = "5s", value_parser = units::duration)]
@@ -65,20 +76,13 @@ pub(crate) struct Tcp {
     reset: bool,
     #[command(flatten)]
     aim: AimOptions,
-    /// Fail the run if this is so: 'p99 > 20ms', 'failed > 0', 'read < 1G'. May be repeated.
-    #[arg(long)]
-    pub(super) fail: Vec<TcpThreshold>,
-    /// Print JSON (docs/schema/load-tcp.json).
-    #[arg(long)]
-    json: bool,
-    /// No progress on the terminal.
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 /// What connections do, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModeName {
+enum ModeName {
     /// Write, to a sink.
     Write,
     /// Read, from a source.
@@ -89,26 +93,34 @@ pub(super) enum ModeName {
     Connect,
     /// Open all, keep them, and ask the echo now and then.
     Hold,
+    /// Send a SYN at each moment of --rate and reset what answers it. Links of ours only.
+    Syn,
+    /// Send a SYN at each moment of --rate and never answer what answers it. Links of ours only.
+    HalfOpen,
 }
 
 impl ModeName {
-    pub(super) fn mode(self) -> Mode {
+    fn mode(self) -> Mode {
         match self {
             Self::Write => Mode::Write,
             Self::Read => Mode::Read,
             Self::Echo => Mode::Echo,
             Self::Connect => Mode::Connect,
             Self::Hold => Mode::Hold,
+            Self::Syn => Mode::Syn,
+            Self::HalfOpen => Mode::HalfOpen,
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
             Self::Read => "read",
             Self::Echo => "echo",
             Self::Connect => "connect",
             Self::Hold => "hold",
+            Self::Syn => "syn",
+            Self::HalfOpen => "half-open",
         }
     }
 }
@@ -117,44 +129,99 @@ impl Tcp {
     /// Runs it.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
+        self.outputs.check(&["all"])?;
         let rss = self.near.rss(UdpFields::Two)?;
         let clients = self.near.clients(self.target)?;
-        let config = self.plan(&rss, &clients)?;
+        let mut config = self.plan(&rss, &clients)?;
         let connections = config.connections;
-        let load = TcpLoad::new(config)?;
         let interrupt = Interrupt::listen()?;
+        let about = self.about(&config);
+        // The opening of connections that stay comes before; how long it takes, the load knows.
+        let opening = TcpLoad::new(config.clone())?.phases().to_vec();
+        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()]);
+        config.snapshots = Some(snapshots);
+        let load = TcpLoad::new(config)?;
 
-        let limits = limits(connections);
-        // Frames for what many connections have on their way: data waits in frames until it is read.
-        let frames = (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17);
-        let run =
-            Run { target: self.target, rss: &rss, clients: &clients, tcp: limits, frames: Some(frames) };
+        let run = Run {
+            target: self.target,
+            rss: &rss,
+            clients: &clients,
+            tcp: limits(connections),
+            frames: self.frames(connections),
+            descriptors: connections,
+        };
+        let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
-        let outcome = progress::watch_tcp(&load, &interrupt, self.quiet);
+        let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
+        watch.end();
+        let usage = Usage::now().since(start.usage);
         let counted = runtime.stop();
-
-        let report = Report::new(self, connections, &outcome, &counted, host);
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
-        } else {
-            report.print(&mut out)?;
-        }
-        match report.failure() {
-            Some(failure) => bail!(Missed(failure)),
-            None => Ok(()),
-        }
+        self.outputs.write(&outcome.run(About {
+            started: start.at,
+            phases: timeline::shown(load.phases()),
+            usage,
+            alignment: alignment(self.near.is_kernel(), &counted, host),
+            drops: drops::by_reason(&counted, &[("load", host)]),
+            thresholds: self.outputs.thresholds(),
+            failure: self.failure(&outcome.counts),
+            ..about
+        }))
     }
 
-    /// Whether moments are fixed beforehand.
-    pub(super) fn open_loop(&self) -> bool {
-        self.rate.is_some() || self.mode == ModeName::Hold
+    /// Frames for what many connections have on their way, where data waits until it is read; SYNs alone have none.
+    fn frames(&self, connections: usize) -> Option<usize> {
+        (!self.mode.mode().knocks()).then(|| (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17))
+    }
+
+    /// What makes a run no success whatever was asked for.
+    fn failure(&self, counts: &TcpCounts) -> Option<String> {
+        if counts.corrupt > 0 {
+            return Some(format!("{} connections brought other bytes than were sent", counts.corrupt));
+        }
+        if counts.begun == 0 || counts.connected + counts.answers > 0 {
+            return None;
+        }
+        let why = if counts.refused > 0 { "refuses: is a service on this port?" } else { "does not answer" };
+        Some(format!("{} {why} ({} connections tried)", self.target, show_count(counts.begun)))
+    }
+
+    fn about(&self, config: &TcpLoadConfig) -> About {
+        let what = if config.mode.knocks() { "addresses and ports" } else { "connections" };
+        let connections = format!("{} {what}", show_count(config.connections as u64));
+        let schedule = match config.rate {
+            Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
+            None => format!("closed loop, {connections}"),
+        };
+        let mut more = BTreeMap::from([("mode".to_owned(), self.mode.name().to_owned())]);
+        if !config.mode.knocks() {
+            more.insert("size".to_owned(), format!("{} bytes", config.size));
+        }
+        let targets = vec![self.target.to_string()];
+        About {
+            pools: vec![PoolAbout {
+                name: "all".into(),
+                targets: targets.clone(),
+                schedule: schedule.clone(),
+            }],
+            setup: Setup {
+                command: "load tcp".into(),
+                program: env!("CARGO_PKG_VERSION").into(),
+                targets,
+                link: self.near.link_name(),
+                workers: self.near.workers,
+                seed: Some(config.seed),
+                schedule,
+                open_loop: config.rate.is_some(),
+                more,
+                ..Setup::default()
+            },
+            ..About::default()
+        }
     }
 
     /// Bytes of a message.
-    pub(super) fn size(&self) -> usize {
-        let small = matches!(self.mode, ModeName::Connect | ModeName::Hold);
+    fn size(&self) -> usize {
+        let small = matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().knocks();
         self.size.unwrap_or(if small { 64 } else { 16 << 10 })
     }
 
@@ -167,13 +234,28 @@ impl Tcp {
         let n = self.connections.unwrap_or(1);
         ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 4M");
         let name = self.mode.name();
-        if matches!(self.mode, ModeName::Connect | ModeName::Hold) {
+        if matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().knocks() {
             ensure!(self.total.is_none(), "--total: connections of --mode {name} have no total");
         }
         ensure!(!self.verify || self.mode == ModeName::Read, "--verify: only with --mode read, not {name}");
-        let paced = self.mode == ModeName::Connect && self.rate.is_some();
+        if self.mode.mode().knocks() {
+            ensure!(self.rate.is_some(), "--mode {name}: SYNs are sent at a --rate");
+            ensure!(
+                !self.near.is_kernel(),
+                "--mode {name}: the kernel's sockets finish what they begin; SYNs alone need a link of ours (--link)"
+            );
+        }
+        let paced = !self.mode.mode().stays() && self.rate.is_some();
         ensure!(!self.poisson || paced, "--poisson: only with --mode connect and --rate");
-        self.near.check(self.target)
+        ensure!(
+            self.ramp.is_none() || paced,
+            "--ramp: only with --mode connect and --rate (--opening for the rest)"
+        );
+        self.near.check(self.target)?;
+        if self.near.is_kernel() {
+            self.aim.refuse_on_kernel()?;
+        }
+        Ok(())
     }
 
     fn plan(&self, rss: &Rss, clients: &[ClientRange]) -> anyhow::Result<TcpLoadConfig> {
@@ -182,6 +264,8 @@ impl Tcp {
         let mode = self.mode.mode();
         let connections = self.connections.unwrap_or(match self.mode {
             ModeName::Connect => 128,
+            // Pairs of address and port that take turns.
+            ModeName::Syn | ModeName::HalfOpen => 1 << 14,
             ModeName::Hold => 1000,
             _ => 16,
         });
@@ -192,7 +276,9 @@ impl Tcp {
         let connections = usize::try_from(connections).context("--connections")?;
         let of_family: Vec<_> =
             clients.iter().filter(|c| c.is_ipv4() == target.ip.is_ipv4()).copied().collect();
-        let sources = if mode == Mode::Connect && theirs.is_none() {
+        let sources = if self.near.is_kernel() {
+            Sources::Addresses { clients: clients.to_vec(), lanes: rss.buckets.len() }
+        } else if mode == Mode::Connect && theirs.is_none() {
             ensure!(!of_family.is_empty(), "no client address is of the same family as the target {target}");
             Sources::Addresses { clients: of_family, lanes: rss.buckets.len() }
         } else {
@@ -202,7 +288,7 @@ impl Tcp {
             let chosen = flows::choose(&wish)?;
             let had: usize = chosen.iter().map(Vec::len).sum();
             ensure!(
-                mode == Mode::Connect || had == connections,
+                !mode.stays() || had == connections,
                 "the client addresses have ports for {had} connections, not {connections}: give more --clients"
             );
             Sources::Flows(chosen)
@@ -216,13 +302,15 @@ impl Tcp {
             poisson: self.poisson,
             size: self.size(),
             total: self.total.map(|t| t as u64),
-            ramp: self.ramp,
-            duration: self.duration,
+            opening: self.opening,
+            phases: timeline::usual(self.ramp, self.warm_up, self.duration),
             timeout: self.timeout,
             nodelay: !self.nagle,
             verify: self.verify,
             reset: self.reset,
+            exact: self.near.exact(),
             seed: self.near.seed()?,
+            snapshots: None,
         })
     }
 }

@@ -1,0 +1,111 @@
+//! The sockets of one lane's flows: one for all of them that takes every port, or a connected one for each.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use flowlane::{Bind, Datagram, Endpoint, SendError, SocketError, UdpSocket};
+
+use crate::flows::{Sources, address};
+use crate::load::Common;
+
+/// Datagrams received at once.
+pub(super) const BURST: usize = 256;
+/// The kernel has no room for more on an interface (`ENOBUFS`): as good as a full queue.
+const NO_BUFFERS: i32 = 105;
+
+/// The sockets of a lane.
+#[derive(Debug)]
+pub(super) struct Ports {
+    sockets: Vec<UdpSocket>,
+    /// Each flow has a socket of its own.
+    each: bool,
+    /// The socket that is listened to first: they take turns.
+    ear: usize,
+}
+
+impl Ports {
+    /// Opens them; also where each flow of the lane comes from.
+    pub(super) fn open(common: &Common, bucket: u16) -> Result<(Self, Vec<Endpoint>), String> {
+        let (sockets, flows) = open(common, bucket)?;
+        let each = matches!(common.config.sources, Sources::Addresses { .. });
+        Ok((Self { sockets, each, ear: 0 }, flows))
+    }
+
+    /// Sends a datagram of flow `flow`, which comes from `client`; `false` when there is no room now.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        flow: usize,
+        client: Endpoint,
+        target: Endpoint,
+        payload: &[u8],
+    ) -> Result<bool, SocketError> {
+        let sent = if self.each {
+            self.sockets[flow].try_send(payload, None, None)
+        } else {
+            self.sockets[0].try_send(payload, Some(client), Some(target))
+        };
+        match sent {
+            Ok(()) => Ok(true),
+            Err(
+                SocketError::Send(SendError::Full | SendError::NoFrame) | SocketError::Kernel(NO_BUFFERS),
+            ) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Appends what is there, of as many sockets as a burst allows; what one of them says instead of that is returned at once.
+    #[inline]
+    pub(super) fn receive(&mut self, came: &mut Vec<Datagram>) -> Result<(), SocketError> {
+        let n = self.sockets.len();
+        self.ear = if self.ear + 1 < n { self.ear + 1 } else { 0 };
+        for i in 0..n {
+            let socket = &self.sockets[if self.ear + i < n { self.ear + i } else { self.ear + i - n }];
+            socket.try_recv_batch(came, BURST)?;
+            if came.len() >= BURST {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of the first that has something; waits if none has.
+    pub(super) fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        came: &mut Vec<Datagram>,
+    ) -> Poll<Result<(), SocketError>> {
+        for socket in &self.sockets {
+            if let Poll::Ready(received) = pin!(socket.recv_batch(came, BURST)).poll(cx) {
+                return Poll::Ready(received.map(|_| ()));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// The sockets of a lane, and where each of its flows comes from.
+fn open(common: &Common, bucket: u16) -> Result<(Vec<UdpSocket>, Vec<Endpoint>), String> {
+    let bind = |bind| UdpSocket::bind(bind).map_err(|e| e.to_string());
+    let clients = match &common.config.sources {
+        Sources::Flows(flows) => {
+            let socket = bind(Bind { any_port: true, queue: Some(4096), ..Bind::default() })?;
+            return Ok((vec![socket], flows[usize::from(bucket)].clone()));
+        }
+        Sources::Addresses { clients, .. } => clients,
+    };
+    let before: usize = common.flows[..usize::from(bucket)].iter().sum();
+    let (mut sockets, mut flows) = (Vec::new(), Vec::new());
+    for nth in before..before + common.flows[usize::from(bucket)] {
+        let (local_ip, remote) = (address(clients, nth as u128), Some(common.config.target));
+        let from = || local_ip.map_or(String::new(), |ip| format!(" from {ip}"));
+        let socket = bind(Bind { local_ip, remote, ..Bind::default() })
+            .map_err(|e| format!("a socket{} to {}: {e}", from(), common.config.target))?;
+        let (ip, port) = socket.local().map_err(|e| e.to_string())?;
+        let unspecified = std::net::Ipv6Addr::UNSPECIFIED.into();
+        flows.push(Endpoint::new(ip.or(local_ip).unwrap_or(unspecified), port));
+        sockets.push(socket);
+    }
+    Ok((sockets, flows))
+}

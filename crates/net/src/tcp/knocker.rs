@@ -1,0 +1,65 @@
+//! SYNs that no connection stands behind, for generators of half-open clients: see [`flowlane_stack::tcp::Heard`].
+
+use std::task::{Context, Poll};
+
+use flowlane_stack::address::Endpoint;
+use flowlane_stack::tcp::Heard;
+
+use crate::context;
+use crate::runtime::lane_slot::LaneId;
+use crate::socket::SocketError;
+
+/// The knocking of one lane. It lasts as long as the lane.
+#[derive(Debug)]
+pub struct TcpKnocker {
+    lane: LaneId,
+}
+
+impl TcpKnocker {
+    /// Begins in the lane of the calling task. `quiet`: what answers gets nothing back, neither an acknowledgement nor a
+    /// reset; otherwise it is reset.
+    ///
+    /// # Errors
+    /// [`SocketError::Unsupported`] on kernel sockets, [`SocketError::WrongLane`] outside a lane.
+    pub fn open(quiet: bool) -> Result<Self, SocketError> {
+        let lane = context::with_current(|slot, _, _| {
+            if slot.kernel.is_some() {
+                return Err(SocketError::Unsupported("send a SYN without a connection: use a link"));
+            }
+            slot.lane.tcp_knock_open(quiet);
+            Ok(slot.id)
+        })??;
+        Ok(Self { lane })
+    }
+
+    /// Sends a SYN with that sequence number; `false` when there is no room now, or no route.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn try_knock(&self, local: Endpoint, remote: Endpoint, seq: u32) -> Result<bool, SocketError> {
+        context::with_lane(self.lane, |slot, now, frames| {
+            Ok(slot.lane.tcp_knock(now, frames, local, remote, seq))
+        })?
+    }
+
+    /// Appends what came back to `into`, or has the task woken when something does. Returns how many answers were lost
+    /// because nobody took them.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn poll_heard(&self, cx: &mut Context<'_>, into: &mut Vec<Heard>) -> Poll<Result<u64, SocketError>> {
+        let before = into.len();
+        let taken = context::with_lane(self.lane, |slot, _, _| {
+            let missed = slot.lane.tcp_knocks_heard(into);
+            if into.len() == before && missed == 0 {
+                slot.lane.tcp_knock_wake(cx.waker());
+            }
+            missed
+        });
+        match taken {
+            Err(e) => Poll::Ready(Err(e.into())),
+            Ok(0) if into.len() == before => Poll::Pending,
+            Ok(missed) => Poll::Ready(Ok(missed)),
+        }
+    }
+}
