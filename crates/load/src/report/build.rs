@@ -164,11 +164,12 @@ fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
         unmeasured,
         concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
         latency: spectra.latency,
+        // To the last byte from the request, as to the first: the same thing by another name.
+        last_byte: spectra.service.clone(),
         service: spectra.service,
         connect: spectra.connect,
         tls: spectra.tls,
         first_byte: spectra.first_byte,
-        last_byte: spectra.last_byte,
         slip: spectra.slip,
         series,
         intervals,
@@ -182,7 +183,6 @@ impl Spectra {
         self.connect.add(&other.connect.0);
         self.tls.add(&other.tls.0);
         self.first_byte.add(&other.first_byte.0);
-        self.last_byte.add(&other.last_byte.0);
         self.slip.add(&other.slip.0);
     }
 }

@@ -97,6 +97,16 @@ impl<T: Send> Sender<T> {
         count as usize
     }
 
+    /// Values for which there is room now; other producers may take some of it first.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let reserved = self.shared.reserved.load(Ordering::Relaxed);
+        // Relaxed: a guess, and `push_from` looks again. One that is stale is too small, or wraps and counts as none.
+        let used = reserved.wrapping_sub(self.shared.consumed.load(Ordering::Relaxed));
+        self.shared.slots.len().saturating_sub(used as usize)
+    }
+
     /// Pushes one value.
     ///
     /// # Errors

@@ -13,8 +13,8 @@
 //! With offloads on, what the sender left undone about checksum and segmentation stays undone and travels as metadata: the
 //! receiver takes the packet as it is, as between a virtual machine and its host.
 //!
-//! Frames change hands, bytes are not copied. A full ring drops the newest frame and counts it at the sender, where
-//! the receiver of a real card would count it.
+//! Frames change hands, bytes are not copied. While a ring is full its senders keep what they have, as with a real card;
+//! where several of them fill the last of its room at once the newest frames are dropped and counted at the sender.
 
 mod quirks;
 
@@ -183,7 +183,8 @@ impl Queue for PairQueue {
     }
 
     fn room(&mut self) -> usize {
-        usize::MAX
+        // Which queue a frame goes to is known only when it is out, so all need room.
+        self.far.iter().map(|far| far.ring.room()).min().unwrap_or(0)
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {

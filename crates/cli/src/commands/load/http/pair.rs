@@ -1,7 +1,7 @@
 //! The server of `--link pair`: in the same process, at the other end of a wire in memory. It answers everything with
 //! 600 bytes, or as many as a path `/size/N` asks for.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use flowlane::{
@@ -14,15 +14,49 @@ const SIZE: usize = 600;
 /// Most that can be asked for.
 const MOST: usize = 16 << 20;
 
-/// A host that listens on these addresses.
-pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr]) -> anyhow::Result<Host> {
+/// Lengths of the server's networks: it and our address are in one, so that it finds all clients by way of us, and needs
+/// no neighbour for each of them.
+const NEAR: (u8, u8) = (24, 64);
+/// Lengths of our own: everything is near.
+const FAR: (u8, u8) = (8, 32);
+
+/// Our addresses, next to the first target of each family.
+pub(super) fn ours(targets: &[SocketAddr]) -> Vec<Prefix> {
+    let first = |ipv4| targets.iter().map(SocketAddr::ip).find(|ip| ip.is_ipv4() == ipv4);
+    [first(true), first(false)].into_iter().flatten().map(|ip| network(beside(ip), FAR)).collect()
+}
+
+/// Another address in the network of the last eight bits, and neither its first nor its last.
+fn beside(server: IpAddr) -> IpAddr {
+    let other = |last: u8| {
+        [2, 4].into_iter().map(|bit| last ^ bit).find(|last| !matches!(last, 0 | 255)).unwrap_or(last ^ 8)
+    };
+    match server {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            Ipv4Addr::new(a, b, c, other(d)).into()
+        }
+        IpAddr::V6(ip) => {
+            let mut octets = ip.octets();
+            octets[15] = other(octets[15]);
+            Ipv6Addr::from(octets).into()
+        }
+    }
+}
+
+fn network(address: IpAddr, (ipv4, ipv6): (u8, u8)) -> Prefix {
+    let len = if address.is_ipv4() { ipv4 } else { ipv6 };
+    Prefix::new(address, len).unwrap_or_else(|| Prefix::host(address))
+}
+
+/// A host that listens on these addresses and reaches clients by way of `ours`.
+pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) -> Host {
     let mut ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
     ports.dedup();
     let mut prefixes: Vec<Prefix> = Vec::new();
     for address in addresses {
-        let len = if address.is_ipv4() { 8 } else { 32 };
-        let prefix = Prefix::new(address.ip(), len).unwrap_or_else(|| Prefix::host(address.ip()));
+        let prefix = network(address.ip(), NEAR);
         if !prefixes.contains(&prefix) {
             prefixes.push(prefix);
         }
@@ -45,7 +79,8 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr]) -> anyhow::Result
     };
     let interface = Interface { addresses: prefixes, ..Interface::default() };
     let limits = TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() };
-    Ok(Host::new("server", rss.clone(), main).interface(interface).tcp(limits))
+    let host = Host::new("server", rss.clone(), main).interface(interface).tcp(limits);
+    ours.iter().fold(host, |host, prefix| host.gateway(prefix.address()))
 }
 
 thread_local! {
@@ -101,6 +136,24 @@ fn take(reader: &mut RequestReader, bytes: &[u8], asked: &mut (usize, bool), out
                 }
             }
             Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_address_is_another_one_in_the_servers_network() {
+        for last in 1..=254 {
+            for server in [IpAddr::from([10, 0, 0, last]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last.into()])] {
+                let ours = beside(server);
+                let network = network(server, NEAR);
+                assert!(ours != server && network.contains(ours), "{ours} for {server}");
+                let (first, last) = network.range();
+                assert!(![first, last].contains(&flowlane_stack::address::number(ours)), "{ours}");
+            }
         }
     }
 }
