@@ -34,7 +34,7 @@ impl Engine {
                     again
                 }
                 (_, Pace::Rate { .. }) => self.knock(p, end),
-                (_, Pace::Closed) => self.fill(p),
+                (_, Pace::Closed) => self.first_requests(p).min(self.fill(p)),
             };
             next = next.min(again);
         }

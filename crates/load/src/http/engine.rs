@@ -27,14 +27,21 @@ use super::pool::PoolState;
 use super::ready::{Bell, Ready};
 use super::run::Common;
 
-/// Connections looked at, and requests begun, before the worker does its other work.
+/// Requests begun before the worker does its other work.
 pub(super) const BATCH: usize = 256;
+/// First requests of a closed loop begun before it: about as many as a worker takes in at once.
+pub(super) const FIRSTS: u32 = 64;
 /// Time between two looks at what is slow.
 pub(super) const TICK: u64 = 50_000_000;
+/// Connections looked at together for timeouts, and the least time between two such looks: a million connections need more.
+const SWEEP: u64 = 128;
+const SWEEP_EVERY: u64 = 500_000;
 /// Bytes read at once.
 const SCRATCH: usize = 64 << 10;
 /// The kernel wakes a sleeper late by about so much: so near to a moment the worker stays awake.
 const NEAR: u64 = 30_000;
+/// Waiting for what is so near costs no more than going to sleep for it.
+const AT_HAND: u64 = 5_000;
 /// How long somebody may be waited for who never connects, when nobody else did either.
 pub(super) const NOBODY: u64 = 3_000_000_000;
 /// How long a generator that is behind goes on after the end of the schedule.
@@ -78,6 +85,7 @@ pub(super) struct Engine {
     /// Most connections that stood before the start, and since when.
     pub(super) stood: (u64, u64),
     next_tick: u64,
+    next_sweep: u64,
     /// When the next request of an open loop is due, while requests are sent.
     pub(super) next_due: u64,
     /// The connection whose timeout is looked at next.
@@ -126,6 +134,7 @@ impl Engine {
             begun: now,
             stood: (0, now),
             next_tick: 0,
+            next_sweep: 0,
             next_due: u64::MAX,
             swept: 0,
             drained: 0,
@@ -165,6 +174,9 @@ impl Engine {
         if self.now >= self.next_tick {
             self.tick();
         }
+        if self.now >= self.next_sweep {
+            self.sweep();
+        }
         let next = match self.stage {
             Stage::Connect => self.connect(),
             Stage::Line => self.line(),
@@ -173,7 +185,7 @@ impl Engine {
             Stage::Done => return u64::MAX,
         };
         let timer = self.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-        next.min(timer).min(self.next_tick)
+        next.min(timer).min(self.next_tick).min(self.next_sweep)
     }
 
     /// Timers that are due.
@@ -200,13 +212,6 @@ impl Engine {
                 None => pool.book.tick(self.now),
             }
         }
-        // Every connection is looked at eight times in a timeout, or once a second, but never more than once a tick.
-        let round = (self.common.plan.timeout.as_nanos() as u64 / 8).clamp(TICK, 1_000_000_000);
-        let some = (self.conns.len() as u64 * TICK).div_ceil(round) as usize;
-        for _ in 0..some.min(self.conns.len()) {
-            self.swept = if self.swept + 1 < self.conns.len() { self.swept + 1 } else { 0 };
-            self.timed(self.swept as u32);
-        }
         let since = self.now.saturating_sub(self.begun);
         if since > NOBODY && matches!(self.stage, Stage::Run(_)) && !self.anybody() {
             self.failure = self.pools.iter().find_map(PoolState::first_error);
@@ -214,10 +219,23 @@ impl Engine {
         }
     }
 
+    /// Looks for timeouts. Every connection is looked at eight times in a timeout, or once a second, but never more than
+    /// once a tick; so many are never looked at together that requests would have to wait for it.
+    fn sweep(&mut self) {
+        let round = (self.common.plan.timeout.as_nanos() as u64 / 8).clamp(TICK, 1_000_000_000);
+        let all = self.conns.len() as u64;
+        let every = (round * SWEEP / all.max(1)).clamp(SWEEP_EVERY, TICK);
+        self.next_sweep = self.now + every;
+        for _ in 0..(all * every).div_ceil(round).min(all) {
+            self.swept = if self.swept + 1 < self.conns.len() { self.swept + 1 } else { 0 };
+            self.timed(self.swept as u32);
+        }
+    }
+
     /// Sleeps until a bell rings or `moment`; `Ready` to go on at once.
     fn sleep(&mut self, moment: u64, cx: &mut Context<'_>) -> Poll<()> {
         let near = if self.common.exact { NEAR } else { 0 };
-        if moment <= self.now + near || !self.ready.sleep(cx.waker()) {
+        if moment <= self.now + near.max(AT_HAND) || !self.ready.sleep(cx.waker()) {
             return Poll::Ready(());
         }
         let moment = moment - near;

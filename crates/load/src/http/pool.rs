@@ -46,6 +46,8 @@ pub(super) struct PoolState {
     pub(super) vacant: Vec<u32>,
     /// The tasks that speak HTTP/2, for a pool that does, while the run lasts.
     pub(super) h2: Option<Arc<super::h2::Shared>>,
+    /// Connections that stood at the start and have not been asked anything, in a closed loop.
+    pub(super) unstarted: u32,
     /// When requests are due, in an open loop.
     pub(super) moments: Option<Moments>,
     /// Something due waits for a connection; since when it has been counted.
@@ -92,6 +94,7 @@ impl PoolState {
             idle: Idle::default(),
             vacant: (first..first + count).rev().collect(),
             h2: None,
+            unstarted: 0,
             moments: None,
             blocked: None,
             requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use super::conn::Conn;
-use super::engine::{Engine, HURRY, NOBODY, Stage, TICK};
+use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage, TICK};
 use super::h2;
-use super::plan::{Behaviour, Pace};
+use super::plan::Behaviour;
 use super::pool::PoolState;
 use super::run::LaneResult;
 use crate::report::{Recorder, Span};
@@ -82,7 +82,7 @@ impl Engine {
                 let shared = h2::Shared::start(&self.common, &mut self.pools[p], end, &mut self.rng);
                 self.pools[p].h2 = Some(shared);
             } else {
-                self.first_requests(p);
+                self.pools[p].unstarted = self.pools[p].idle.len() as u32;
             }
         }
         self.run(end)
@@ -98,16 +98,18 @@ impl Engine {
         }
     }
 
-    /// In a closed loop every connection that stands begins with a request, or with a thought.
-    fn first_requests(&mut self, p: usize) {
-        if self.pools[p].plan.pool.pace != Pace::Closed {
-            return;
-        }
-        // Each once: those that are free again already have had their turn.
-        for _ in 0..self.pools[p].idle.len() {
-            let Some(conn) = self.take_idle(p) else { return };
+    /// In a closed loop every connection that stands begins with a request, or with a thought: some now, and when to go on.
+    pub(super) fn first_requests(&mut self, p: usize) -> u64 {
+        for _ in 0..self.pools[p].unstarted.min(FIRSTS) {
+            self.pools[p].unstarted -= 1;
+            let Some(conn) = self.take_idle(p) else {
+                // The server has closed the others.
+                self.pools[p].unstarted = 0;
+                break;
+            };
             self.free(conn);
         }
+        if self.pools[p].unstarted == 0 { u64::MAX } else { self.now }
     }
 
     /// No more requests: what was due and not sent is counted.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use flowlane_load::http::Pool;
 
-use crate::kit::{Heard, ms, plan, pool, run, serve};
+use crate::kit::{Heard, ms, plan, pool, rate, run, serve};
 
 /// Connections that all stand at once.
 const MANY: usize = 20_000;
@@ -35,10 +35,11 @@ fn twenty_thousand_connections_stand_at_once_and_all_of_them_are_used() {
             }
         }
     });
-    // 2000 addresses; a closed loop asks once on each connection before it asks twice on any.
+    // 2000 addresses. What is due goes to the connection that has been free longest: first to each of them once.
     let clients = vec!["10.64.0.1-10.64.7.208".parse().unwrap()];
     let total = 2 * MANY as u64;
-    let pool = Pool { connections: MANY, clients, burst: 1000, total_requests: Some(total), ..pool() };
+    let pace = rate(20_000.0);
+    let pool = Pool { connections: MANY, clients, pace, total_requests: Some(total), ..pool() };
     let mut plan = plan(pool, ms(300_000));
     plan.timeout = ms(60_000);
     let ran = run(plan, &server);

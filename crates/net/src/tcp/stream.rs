@@ -185,18 +185,32 @@ impl TcpStream {
     /// # Errors
     /// On another lane.
     pub async fn readable(&self) -> Result<(), SocketError> {
-        poll_fn(|cx| {
-            let ready = self.with(
-                |lane, id, _, _| Ok(lane.tcp_readiness(id)?.readable),
-                |kernel, id| kernel.is_readable(id),
-            )?;
-            if ready {
-                return Poll::Ready(Ok(()));
-            }
-            self.wake_on(Interest::Read, cx)?;
-            Poll::Pending
-        })
-        .await
+        poll_fn(|cx| self.poll_readable(cx)).await
+    }
+
+    /// As [`TcpStream::readable`], for futures written by hand.
+    ///
+    /// # Errors
+    /// As [`TcpStream::readable`].
+    #[inline]
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        let polled = self.with(
+            |lane, id, _, _| {
+                if lane.tcp_readiness(id)?.readable {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                lane.tcp_wake_on(id, Interest::Read, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+            |kernel, id| {
+                if kernel.is_readable(id)? {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                kernel.wake_on(id, Interest::Read, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+        );
+        polled.unwrap_or_else(|e| Poll::Ready(Err(e)))
     }
 
     /// Takes as much of `bytes` as there is room for; `None` if there is none.

@@ -1,8 +1,11 @@
 //! The server of `--link pair`: in the same process, at the other end of a wire in memory. It answers everything with
 //! 600 bytes, or as many as a path `/size/N` asks for.
 
+use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use flowlane::{
     Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener, TcpStream,
@@ -71,7 +74,7 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) 
                 // A lane that is gone needs no server.
                 let _ = flowlane::spawn(async move {
                     while let Ok(stream) = listener.accept().await {
-                        let _ = flowlane::spawn(serve(stream));
+                        let _ = flowlane::spawn(Serving::new(stream));
                     }
                 });
             }
@@ -88,27 +91,72 @@ thread_local! {
     static BUFFER: std::cell::RefCell<(Vec<u8>, Vec<u8>)> = std::cell::RefCell::new((vec![0; 16 << 10], Vec::new()));
 }
 
-async fn serve(stream: TcpStream) {
-    let mut reader = RequestReader::new(Limits::default());
-    let mut asked = (SIZE, false);
-    // What did not fit the socket at once.
-    let mut left: Vec<u8> = Vec::new();
-    loop {
-        if stream.readable().await.is_err() {
-            return;
-        }
-        let done = BUFFER.with_borrow_mut(|(buffer, out)| {
-            out.clear();
-            let Ok(Some(n)) = stream.try_read(buffer) else { return true };
-            let mut ends = n == 0 || take(&mut reader, &buffer[..n], &mut asked, out);
-            match stream.try_write(out) {
-                Ok(written) => left.extend_from_slice(&out[written.unwrap_or(0)..]),
-                Err(_) => ends = true,
+/// One connection. A future written by hand, since a hundred thousand of them wait at once and each is as small as this.
+struct Serving {
+    stream: TcpStream,
+    reader: RequestReader,
+    /// Bytes that were asked for, and whether the connection stays.
+    asked: (usize, bool),
+    ends: bool,
+    /// What did not fit the socket at once.
+    left: Vec<u8>,
+}
+
+impl Serving {
+    fn new(stream: TcpStream) -> Self {
+        let reader = RequestReader::new(Limits::default());
+        Self { stream, reader, asked: (SIZE, false), ends: false, left: Vec::new() }
+    }
+
+    /// Sends what is left over; an error ends the connection.
+    fn push(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut done = 0;
+        while done < self.left.len() {
+            match self.stream.poll_write(cx, &self.left[done..]) {
+                Poll::Ready(Ok(n)) => done += n,
+                Poll::Ready(Err(_)) => {
+                    self.ends = true;
+                    return Poll::Ready(());
+                }
+                Poll::Pending => {
+                    self.left.drain(..done);
+                    return Poll::Pending;
+                }
             }
-            ends
-        });
-        if !left.is_empty() && stream.write_all(&std::mem::take(&mut left)).await.is_err() || done {
-            return;
+        }
+        self.left = Vec::new();
+        Poll::Ready(())
+    }
+
+    /// Takes what came and answers it.
+    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        BUFFER.with_borrow_mut(|(buffer, out)| {
+            out.clear();
+            match ready!(self.stream.poll_read(cx, buffer)) {
+                Ok(n) if n > 0 => self.ends = take(&mut self.reader, &buffer[..n], &mut self.asked, out),
+                _ => self.ends = true,
+            }
+            match self.stream.try_write(out) {
+                Ok(written) => self.left.extend_from_slice(&out[written.unwrap_or(0)..]),
+                Err(_) => self.ends = true,
+            }
+            Poll::Ready(())
+        })
+    }
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if !self.left.is_empty() {
+                ready!(self.push(cx));
+            }
+            if self.ends {
+                return Poll::Ready(());
+            }
+            ready!(self.answer(cx));
         }
     }
 }
@@ -147,7 +195,9 @@ mod tests {
     #[test]
     fn our_address_is_another_one_in_the_servers_network() {
         for last in 1..=254 {
-            for server in [IpAddr::from([10, 0, 0, last]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last.into()])] {
+            for server in
+                [IpAddr::from([10, 0, 0, last]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last.into()])]
+            {
                 let ours = beside(server);
                 let network = network(server, NEAR);
                 assert!(ours != server && network.contains(ours), "{ours} for {server}");
