@@ -31,6 +31,11 @@ impl Engine {
                 (Behaviour::Normal, Pace::Rate { .. }) => {
                     let again = self.dispatch(p, end);
                     self.next_due = self.next_due.min(again);
+                    if !late {
+                        let pool = &mut self.pools[p];
+                        let next = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+                        pool.kept_up = next.is_none_or(|moment| moment > self.now);
+                    }
                     again
                 }
                 (_, Pace::Rate { .. }) => self.knock(p, end),
@@ -77,13 +82,14 @@ impl Engine {
         Some(conn)
     }
 
-    /// Whether something was due before the end that only our own lateness has kept from being sent.
+    /// Whether something was due before the end that only our own lateness has kept from being sent: a connection is free
+    /// for it, or nothing waited for one when we last looked in time.
     fn behind(&self, end: u64) -> bool {
         self.pools.iter().any(|pool| {
             let due = pool.moments.as_ref().and_then(super::moments::Moments::peek);
             let free = !pool.idle.is_empty() || (!pool.connects_first() && !pool.vacant.is_empty());
             let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.requests_left > 0;
-            asks && free && due.is_some_and(|moment| moment < end)
+            asks && (free || pool.kept_up) && due.is_some_and(|moment| moment < end)
         })
     }
 

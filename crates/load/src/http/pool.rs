@@ -50,6 +50,8 @@ pub(super) struct PoolState {
     pub(super) unstarted: u32,
     /// When requests are due, in an open loop.
     pub(super) moments: Option<Moments>,
+    /// Nothing that was due waited, when that was last looked at before the end.
+    pub(super) kept_up: bool,
     /// Something due waits for a connection; since when it has been counted.
     pub(super) blocked: Option<u64>,
     /// Requests and connections that may still be begun.
@@ -96,6 +98,7 @@ impl PoolState {
             h2: None,
             unstarted: 0,
             moments: None,
+            kept_up: true,
             blocked: None,
             requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),
             connections_left: mine(pool.total_connections).unwrap_or(u64::MAX),
