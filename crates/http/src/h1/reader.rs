@@ -245,7 +245,8 @@ struct Parsed<H> {
 
 /// Reads a head of which the first `before` bytes were looked at already.
 ///
-/// Whole lines only, and only when there is a new one, so that nobody makes us read a head again for every byte.
+/// What came first is read as it is: the head ends somewhere in it, and a body may follow. Later whole lines only, and only
+/// when there is a new one, so that nobody makes us read a head again for every byte.
 #[inline]
 fn parse<'a, K: Kind>(
     bytes: &'a [u8],
@@ -255,10 +256,14 @@ fn parse<'a, K: Kind>(
 ) -> Result<Option<Parsed<K::Head<'a>>>, Fault> {
     let limit = limits.head_bytes();
     let bytes = &bytes[..bytes.len().min(limit)];
-    let end = match bytes.iter().rposition(|b| *b == b'\n') {
-        _ if bytes.len() == limit => limit,
-        Some(last) if last >= before => last + 1,
-        _ => return Ok(None),
+    let end = if before == 0 || bytes.len() == limit {
+        bytes.len()
+    } else {
+        let new = bytes.get(before..).unwrap_or_default();
+        match new.iter().rposition(|b| *b == b'\n') {
+            Some(last) => before + last + 1,
+            None => return Ok(None),
+        }
     };
     let Some((head, len)) = K::parse(&bytes[..end], limits)? else { return Ok(None) };
     let framing = K::framing(&head, to_head)?;

@@ -16,7 +16,9 @@ pub(super) struct Book {
     recorder: Option<Recorder>,
     /// What is measured, once there is a recorder.
     measured: std::ops::Range<u64>,
-    opened: Vec<(u64, Option<u64>)>,
+    /// How long connections took, and TLS on them.
+    opened: Vec<u64>,
+    secured: Vec<u64>,
     errors: Vec<(ErrorKind, String)>,
     closed: u64,
     /// Connections that stand.
@@ -32,12 +34,18 @@ impl Book {
             recorder: None,
             measured: 0..0,
             opened: Vec::new(),
+            secured: Vec::new(),
             errors: Vec::new(),
             closed: 0,
             open: 0,
             ever_opened: false,
             first_error: None,
         }
+    }
+
+    /// Connections that stand.
+    pub(super) fn open(&self) -> u64 {
+        self.open
     }
 
     /// The run begins.
@@ -48,11 +56,11 @@ impl Book {
         };
         // What happened before the start counts with its first measured moment.
         let at = span.measured.start.max(span.start);
-        for (connect, tls) in std::mem::take(&mut self.opened) {
+        for connect in std::mem::take(&mut self.opened) {
             recorder.connected(at, connect);
-            if let Some(tls) = tls {
-                recorder.tls(at, tls);
-            }
+        }
+        for tls in std::mem::take(&mut self.secured) {
+            recorder.tls(at, tls);
         }
         for (kind, why) in std::mem::take(&mut self.errors) {
             recorder.not_connected(at, kind, || why);
@@ -70,7 +78,8 @@ impl Book {
         self.ever_opened = true;
         self.open += 1;
         let Some(recorder) = &mut self.recorder else {
-            self.opened.push((connect, tls));
+            self.opened.push(connect);
+            self.secured.extend(tls);
             return;
         };
         recorder.connected(now, connect);

@@ -15,7 +15,8 @@ use flowlane_http::h1::{Limits, ResponseReader};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::check::Checker;
-use super::open::{Opened, Unopened};
+use super::clock;
+use super::open::{Opened, Unopened, poll_plain};
 use super::ready::{Bell, Ready};
 
 /// A stream encrypted by TLS.
@@ -27,6 +28,7 @@ pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> 
 /// What a connection talks through.
 pub(super) enum Stream {
     None,
+    /// With TLS on top; without, it is made in its place.
     Opening(Opening),
     Plain(TcpStream),
     Tls(Box<TlsStream>),
@@ -80,7 +82,6 @@ pub(super) struct Conn {
     pub(super) stream: Stream,
     pub(super) reader: ResponseReader,
     waker: Waker,
-    pub(super) bell: Arc<Bell>,
     pub(super) extra: Option<Box<Extra>>,
     /// The request whose answer comes next.
     pub(super) asked: Asked,
@@ -95,6 +96,8 @@ pub(super) struct Conn {
     pub(super) content: u64,
     /// Requests sent on it.
     pub(super) served: u32,
+    /// Its place among the idle connections; 0 if it is not idle.
+    pub(super) ticket: u32,
     pub(super) pool: u16,
     pub(super) target: u16,
     pub(super) status: u16,
@@ -118,12 +121,10 @@ pub(super) const LIMITS: Limits = Limits { head: 64 << 10, fields: 128 };
 
 impl Conn {
     pub(super) fn new(number: u32, pool: u16, ready: &Arc<Ready>) -> Self {
-        let bell = Bell::new(number, ready);
         Self {
             stream: Stream::None,
             reader: ResponseReader::new(LIMITS),
-            waker: Waker::from(bell.clone()),
-            bell,
+            waker: Bell::waker(number, ready),
             extra: None,
             asked: Asked::default(),
             first_byte: 0,
@@ -132,6 +133,7 @@ impl Conn {
             written: 0,
             content: 0,
             served: 0,
+            ticket: 0,
             pool,
             target: 0,
             status: 0,
@@ -153,8 +155,20 @@ impl Conn {
 
     /// Goes on making the connection.
     pub(super) fn poll_open(&mut self) -> Poll<Result<Opened, Unopened>> {
-        let Stream::Opening(opening) = &mut self.stream else { return Poll::Pending };
-        opening.as_mut().poll(&mut Context::from_waker(&self.waker))
+        let mut cx = Context::from_waker(&self.waker);
+        match &mut self.stream {
+            Stream::Opening(opening) => opening.as_mut().poll(&mut cx),
+            Stream::Plain(tcp) => match poll_plain(tcp, &mut cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Err(unopened)) => Poll::Ready(Err(unopened)),
+                Poll::Ready(Ok(())) => {
+                    let connected = clock();
+                    let stream = std::mem::replace(&mut self.stream, Stream::None);
+                    Poll::Ready(Ok(Opened { stream, connected, secured: connected }))
+                }
+            },
+            Stream::None | Stream::Tls(_) => Poll::Pending,
+        }
     }
 
     /// Reads what is there; `Pending` rings the bell when there is something.
@@ -177,10 +191,7 @@ impl Conn {
     #[inline]
     pub(super) fn more(&mut self) -> bool {
         match &mut self.stream {
-            Stream::Plain(stream) => {
-                let readable = std::pin::pin!(stream.readable());
-                readable.poll(&mut Context::from_waker(&self.waker)).is_ready()
-            }
+            Stream::Plain(stream) => stream.poll_readable(&mut Context::from_waker(&self.waker)).is_ready(),
             // Only reading tells.
             Stream::Tls(_) => true,
             Stream::None | Stream::Opening(_) => false,
@@ -240,7 +251,7 @@ mod tests {
     #[test]
     fn connections_are_small() {
         let conn = std::mem::size_of::<Conn>();
-        assert!(conn <= 400, "{conn} bytes");
+        assert!(conn <= 272, "{conn} bytes");
         let connect = flowlane::Connect::to("10.0.0.1:80".parse::<std::net::SocketAddr>().unwrap().into());
         let opening = std::mem::size_of_val(&super::super::open::open(connect, None));
         assert!(opening <= 1000, "{opening} bytes");

@@ -113,6 +113,12 @@ impl Shared {
         inner.slots == 0
     }
 
+    /// Whether any connection ever stood, and what first went wrong with one.
+    pub(super) fn opened(&self) -> (bool, Option<String>) {
+        let inner = self.lock();
+        (inner.book.ever_opened, inner.book.first_error.clone())
+    }
+
     pub(super) fn tick(&self, now: u64) {
         self.lock().book.tick(now);
     }

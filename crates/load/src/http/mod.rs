@@ -10,28 +10,37 @@
 //! beforehand, and latency counts from there, whether a connection was free or not. **Closed loop**: each connection asks
 //! again when it was answered and has thought.
 //!
-//! The rooms: [`plan`] (what), [`url`], [`check`] (what answers must be), `moments` (when), `open` (from where), `engine`
-//! and `exchange` (the lane's task and what one connection does), `book` (what is written down), [`run`].
+//! The rooms: [`plan`] (what), [`url`], [`check`] (what answers must be), `moments` (when), `open` (from where), [`run`].
+//! The lane's task is `engine`, with `stages` (where a run stands), `due` (what is begun) and `pacing` (how many handshakes
+//! at once); what one connection does is in `opening`, `exchange` (it asks), `answer` and `leave`; `book` has what is written
+//! down.
 //!
 //! HTTP/2 is hyper's, in `h2`: pools that speak it run beside the engine, with the same moments and books.
 //!
 //! Not done: decoding of content, redirects (counted as 302 and the like), cookies, proxies.
 
+mod answer;
 mod book;
 pub mod check;
 mod choice;
 mod conn;
+mod due;
 mod engine;
 mod exchange;
 mod h2;
+mod idle;
+mod leave;
 pub(crate) mod moments;
 mod open;
+mod opening;
+mod pacing;
 mod pipeline;
 pub mod plan;
 mod pool;
 mod prepared;
 mod ready;
 pub mod run;
+mod stages;
 pub mod url;
 
 pub use check::Checks;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flowlane::{Bucket, Connect, ConnectError, Endpoint, SocketError, SocketOptions, TcpStream};
@@ -55,7 +56,20 @@ impl Secure {
     }
 }
 
-/// Makes it.
+/// Begins one without TLS, which needs no future of its own: a hundred thousand may be on their way.
+pub(super) fn begin(connect: &Connect) -> Result<TcpStream, Unopened> {
+    TcpStream::begin(*connect).map_err(|e| unopened(e, connect))
+}
+
+/// Whether what [`begin`] began stands now.
+pub(super) fn poll_plain(tcp: &TcpStream, cx: &mut Context<'_>) -> Poll<Result<(), Unopened>> {
+    tcp.poll_connected(cx).map_err(|e| {
+        let local_ip = Some(tcp.local_addr().ip());
+        unopened(e, &Connect { local_ip, ..Connect::to(tcp.peer_addr().into()) })
+    })
+}
+
+/// Makes one.
 pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Opened, Unopened> {
     let tcp = TcpStream::connect_with(connect, None).await.map_err(|e| unopened(e, &connect))?;
     let connected = clock();

@@ -1,14 +1,15 @@
 //! A pool in one lane: its share of connections and requests, which of them are free, and what is due.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use flowlane_stack::rng::Rng;
 
 use super::book::Book;
 use super::choice::Weighted;
+use super::idle::Idle;
 use super::moments::Moments;
 use super::open::{Routes, Secure};
+use super::pacing::Pacing;
 use super::plan::{Behaviour, Pace, Phase, Pool, Version};
 use super::prepared::Prepared;
 
@@ -41,12 +42,16 @@ pub(super) struct PoolState {
     pub(super) first: u32,
     pub(super) count: u32,
     /// Connections with nothing to do, longest first; and numbers without a connection.
-    pub(super) idle: VecDeque<u32>,
+    pub(super) idle: Idle,
     pub(super) vacant: Vec<u32>,
     /// The tasks that speak HTTP/2, for a pool that does, while the run lasts.
     pub(super) h2: Option<Arc<super::h2::Shared>>,
+    /// Connections that stood at the start and have not been asked anything, in a closed loop.
+    pub(super) unstarted: u32,
     /// When requests are due, in an open loop.
     pub(super) moments: Option<Moments>,
+    /// Nothing that was due waited, when that was last looked at before the end.
+    pub(super) kept_up: bool,
     /// Something due waits for a connection; since when it has been counted.
     pub(super) blocked: Option<u64>,
     /// Requests and connections that may still be begun.
@@ -57,8 +62,11 @@ pub(super) struct PoolState {
     pub(super) refill: u64,
     /// No connection is begun before this: the last one failed.
     pub(super) hold: u64,
-    /// Connections being made that no request waits for yet.
+    /// Connections being made that no request waits for yet, and how many may be.
     pub(super) opening: u32,
+    pub(super) pacing: Pacing,
+    /// Once nothing will be asked any more: no connection before this one has anything to do.
+    pub(super) quiet: u32,
     /// Connections of the share that the phase asks for, in a closed loop.
     pub(super) allowed: u32,
     burst: u64,
@@ -85,10 +93,12 @@ impl PoolState {
             book: Book::new(),
             first,
             count,
-            idle: VecDeque::new(),
+            idle: Idle::default(),
             vacant: (first..first + count).rev().collect(),
             h2: None,
+            unstarted: 0,
             moments: None,
+            kept_up: true,
             blocked: None,
             requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),
             connections_left: mine(pool.total_connections).unwrap_or(u64::MAX),
@@ -96,6 +106,8 @@ impl PoolState {
             refill: 0,
             hold: 0,
             opening: 0,
+            pacing: Pacing::new(u32::try_from(burst).unwrap_or(u32::MAX)),
+            quiet: first,
             allowed: count,
             burst,
             part,
@@ -113,6 +125,19 @@ impl PoolState {
     /// Whether the engine leaves it to the tasks of [`super::h2`].
     pub(super) fn speaks_http2(&self) -> bool {
         matches!(self.plan.pool.version, Version::Http2 { .. })
+    }
+
+    /// Whether any of its connections ever stood.
+    pub(super) fn ever_opened(&self) -> bool {
+        self.h2.as_ref().map_or(self.book.ever_opened, |shared| shared.opened().0)
+    }
+
+    /// What first went wrong with a connection.
+    pub(super) fn first_error(&self) -> Option<String> {
+        match &self.h2 {
+            Some(shared) => shared.opened().1,
+            None => self.book.first_error.clone(),
+        }
     }
 
     /// Fixes when its requests are due.
@@ -140,7 +165,7 @@ impl PoolState {
             return Err(self.hold);
         }
         // So many at once are enough: a server or link that is slow is not to be flooded with handshakes.
-        if u64::from(self.opening) >= self.burst.max(16) {
+        if self.opening >= self.pacing.limit() {
             return Err(now + BURST_EVERY);
         }
         if now >= self.refill {

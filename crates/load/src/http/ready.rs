@@ -1,10 +1,11 @@
 //! Which connections have something to do: each has a waker of its own that puts its number on the lane's list.
 //!
-//! One task of the lane drives all its connections. A connection that can go on wakes by number, once until it is looked
-//! at, and the first wake after the task has gone to sleep wakes the task. The list stands behind a lock only because
-//! wakers must be usable from any thread; in a lane nobody ever waits for it.
+//! One task of the lane drives all its connections. A connection that can go on wakes by number, once until the list is
+//! taken, and the first wake after the task has gone to sleep wakes the task. The list stands behind a lock only because
+//! wakers must be usable from any thread; in a lane nobody ever waits for it. Lists are counted, and a bell remembers the
+//! count of the list it is on, so that nobody has to take it down again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
@@ -17,6 +18,8 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 struct List {
     numbers: Vec<u32>,
+    /// How many were taken before this one; 0 is none.
+    count: u32,
     /// The lane's task, while it sleeps.
     task: Option<Waker>,
 }
@@ -25,7 +28,8 @@ struct List {
 #[derive(Debug)]
 pub(super) struct Bell {
     number: u32,
-    rung: AtomicBool,
+    /// The list it was put on last.
+    rung: AtomicU32,
     ready: Arc<Ready>,
 }
 
@@ -36,7 +40,11 @@ impl Ready {
 
     /// Takes what is ready, in exchange for an empty list.
     pub(super) fn take(&self, into: &mut Vec<u32>) {
-        std::mem::swap(&mut self.lock().numbers, into);
+        let mut list = self.lock();
+        if !list.numbers.is_empty() {
+            std::mem::swap(&mut list.numbers, into);
+            list.count = list.count.checked_add(1).unwrap_or(1);
+        }
     }
 
     /// The task goes to sleep: wakes it at the next ring, or at once if there was one. `true` if it may sleep.
@@ -54,13 +62,9 @@ impl Ready {
 }
 
 impl Bell {
-    pub(super) fn new(number: u32, ready: &Arc<Ready>) -> Arc<Self> {
-        Arc::new(Self { number, rung: AtomicBool::new(false), ready: ready.clone() })
-    }
-
-    /// The connection is looked at now: rings from here on count anew.
-    pub(super) fn answered(&self) {
-        self.rung.store(false, Ordering::Release);
+    /// The waker of connection `number`.
+    pub(super) fn waker(number: u32, ready: &Arc<Ready>) -> Waker {
+        Waker::from(Arc::new(Self { number, rung: AtomicU32::new(u32::MAX), ready: ready.clone() }))
     }
 }
 
@@ -70,11 +74,13 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.rung.swap(true, Ordering::AcqRel) {
-            return;
-        }
         let task = {
+            // Under the lock, so nothing more than atomic is asked of the bell.
             let mut list = self.ready.lock();
+            if self.rung.load(Ordering::Relaxed) == list.count {
+                return;
+            }
+            self.rung.store(list.count, Ordering::Relaxed);
             list.numbers.push(self.number);
             list.task.take()
         };
@@ -97,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_rings_once_until_it_is_answered() {
+    fn a_bell_rings_once_until_the_list_is_taken() {
         let ready = Arc::new(Ready::default());
-        let bells: Vec<_> = (0..3).map(|n| Bell::new(n, &ready)).collect();
+        let bells: Vec<_> = (0..3).map(|n| Bell::waker(n, &ready)).collect();
         let count = Arc::new(Count(0.into()));
         let task = Waker::from(count.clone());
         assert!(ready.sleep(&task));
@@ -114,10 +120,20 @@ mod tests {
         assert_eq!(taken, [2, 0]);
         assert!(ready.sleep(&task));
         bells[2].wake_by_ref();
-        assert!(ready.sleep(&task), "it was not answered yet");
-        bells[2].answered();
         bells[2].wake_by_ref();
         assert!(!ready.sleep(&task));
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        taken.clear();
+        ready.take(&mut taken);
+        assert_eq!(taken, [2]);
+        // Taking nothing is no new list.
+        for _ in 0..3 {
+            ready.take(&mut taken);
+        }
+        bells[0].wake_by_ref();
+        bells[0].wake_by_ref();
+        taken.clear();
+        ready.take(&mut taken);
+        assert_eq!(taken, [0]);
     }
 }

@@ -195,9 +195,10 @@ impl HttpLoad {
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
     pub fn wait(&self, every: Duration, mut tick: impl FnMut() -> bool) -> HttpOutcome {
         let plan = &self.common.plan;
-        // Connecting, the run, draining, and as much again for a machine that has other things to do.
+        // The run, draining, and as much again for a machine that has other things to do. Lanes end connecting by
+        // themselves: it takes as long as it makes progress.
         let patience = plan.duration() + plan.timeout * 2 + plan.waiting * 2 + Duration::from_secs(60);
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         let (mut lanes, mut interrupted) = (Vec::new(), false);
         while lanes.len() < self.common.active && begun.elapsed() < patience {
             match self.outcomes.recv_timeout(every) {
@@ -208,6 +209,9 @@ impl HttpLoad {
             if !interrupted && !tick() {
                 interrupted = true;
                 self.stop();
+            }
+            if !interrupted && self.common.start.load(Ordering::Relaxed) == 0 {
+                begun = Instant::now();
             }
         }
         let missing = self.common.active - lanes.len();

@@ -173,11 +173,12 @@ fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
         unmeasured,
         concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
         latency: spectra.latency,
+        // To the last byte from the request, as to the first: the same thing by another name.
+        last_byte: spectra.service.clone(),
         service: spectra.service,
         connect: spectra.connect,
         tls: spectra.tls,
         first_byte: spectra.first_byte,
-        last_byte: spectra.last_byte,
         slip: spectra.slip,
         series,
         intervals,
@@ -191,16 +192,22 @@ impl Spectra {
         self.connect.add(&other.connect.0);
         self.tls.add(&other.tls.0);
         self.first_byte.add(&other.first_byte.0);
-        self.last_byte.add(&other.last_byte.0);
         self.slip.add(&other.slip.0);
     }
 }
 
-/// The lanes, all pools together.
+/// The lanes, all pools together; one at a time, since a histogram is a quarter of a megabyte.
 fn lanes(records: &[LaneRecord]) -> Vec<Lane> {
-    let mut lanes: BTreeMap<u16, (Lane, Times)> = BTreeMap::new();
+    let mut by_bucket: BTreeMap<u16, Vec<&LaneRecord>> = BTreeMap::new();
     for record in records {
-        let (lane, times) = lanes.entry(record.bucket).or_default();
+        by_bucket.entry(record.bucket).or_default().push(record);
+    }
+    by_bucket.into_iter().map(|(bucket, records)| lane(bucket, &records)).collect()
+}
+
+fn lane(bucket: u16, records: &[&LaneRecord]) -> Lane {
+    let (mut lane, mut times) = (Lane { bucket, ..Lane::default() }, Times::default());
+    for record in records {
         for tally in [&record.measured, &record.unmeasured] {
             lane.sent += tally.sent;
             lane.answered += tally.answered;
@@ -210,14 +217,7 @@ fn lanes(records: &[LaneRecord]) -> Vec<Lane> {
         lane.flows += record.flows;
         times.add(&record.spectra.latency.0);
     }
-    let shown = |(bucket, (lane, times)): (u16, (Lane, Times))| Lane {
-        bucket,
-        p50_ns: times.at(0.5),
-        p99_ns: times.at(0.99),
-        max_ns: times.max(),
-        ..lane
-    };
-    lanes.into_iter().map(shown).collect()
+    Lane { p50_ns: times.at(0.5), p99_ns: times.at(0.99), max_ns: times.max(), ..lane }
 }
 
 /// A moment as RFC 3339 has it, in UTC, to the second.

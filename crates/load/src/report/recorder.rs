@@ -2,7 +2,7 @@
 //!
 //! A lane makes one recorder for each pool when the run begins, tells it what happens, calls [`Recorder::tick`] now and
 //! then (some ten times a second; more does no harm), and gives the [`LaneRecord`] back at the end. Nothing is shared.
-//! What is recorded for each request is a handful of additions and up to seven histogram entries of some nanoseconds
+//! What is recorded for each request is a handful of additions and up to six histogram entries of some nanoseconds
 //! each; only the first error of a kind, the first of a code and the close of a second allocate.
 //!
 //! Moments decide what is measured: what was *intended* within the [`Span`]'s measured part counts for totals and
@@ -41,7 +41,7 @@ impl Span {
 pub struct Sample {
     /// When it was to be sent. In a closed loop, when the decision to send it fell.
     pub intended: u64,
-    /// When it was sent.
+    /// When it was sent: times to the first and the last byte count from here.
     pub sent: u64,
     /// When the first byte of the answer came; `done` if that is not told apart.
     pub first_byte: u64,
@@ -95,7 +95,6 @@ pub(super) struct Spectra {
     pub(super) connect: Times,
     pub(super) tls: Times,
     pub(super) first_byte: Times,
-    pub(super) last_byte: Times,
     pub(super) slip: Times,
 }
 
@@ -179,7 +178,6 @@ impl Recorder {
             self.spectra.latency.record(latency);
             self.spectra.service.record(sample.done.saturating_sub(sample.sent));
             self.spectra.first_byte.record(sample.first_byte.saturating_sub(sample.sent));
-            self.spectra.last_byte.record(sample.done.saturating_sub(sample.first_byte));
         }
         self.series.slot(sample.done).answered += 1;
         self.series.latency(latency);

@@ -133,7 +133,7 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
             line(out, name, bytes, &format!("{:>13}/s", show_bytes(each)))?;
         }
     }
-    connections(part, out)?;
+    connections(part, run.lanes.iter().map(|l| l.flows).sum(), out)?;
     let warm = part.unmeasured.sent;
     if warm > 0 {
         line(out, "not measured", warm, "sent while warming up or cooling down")?;
@@ -154,7 +154,8 @@ fn codes(c: &Counts, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn connections(part: &Part, out: &mut impl Write) -> io::Result<()> {
+/// `asked`: how many there were to be.
+fn connections(part: &Part, asked: u64, out: &mut impl Write) -> io::Result<()> {
     let all = |f: fn(&Counts) -> u64| f(&part.counts) + f(&part.unmeasured);
     let (opened, failed) = (all(|c| c.connections_opened), all(|c| c.connections_failed));
     if opened + failed == 0 {
@@ -162,7 +163,9 @@ fn connections(part: &Part, out: &mut impl Write) -> io::Result<()> {
     }
     let failed =
         if failed > 0 { format!(", {} could not be made", show_count(failed)) } else { String::new() };
-    let rest = format!("{} at once at most{failed}", show_count(part.concurrency_max));
+    let asked =
+        if part.concurrency_max < asked { format!(" of {}", show_count(asked)) } else { String::new() };
+    let rest = format!("{} at once at most{asked}{failed}", show_count(part.concurrency_max));
     line(out, "connections", opened, &rest)
 }
 

@@ -74,6 +74,18 @@ fn requests_of_a_connection_and_in_all() {
 }
 
 #[test]
+fn a_client_that_thinks_still_sends_its_last_request() {
+    let heard = Arc::new(Heard::default());
+    let think = Think::Constant(ms(10));
+    let pool = Pool { connections: 4, think, total_requests: Some(42), ..pool() };
+    let ran = run(plan(pool, ms(60_000)), &hello(&heard));
+    let c = ran.counts();
+    assert_eq!((c.sent, c.answered, c.failed), (42, 42, 0), "{c:?}");
+    assert_eq!(heard.requests(), 42);
+    assert!(ran.outcome.elapsed < ms(30_000), "it ends when all is done");
+}
+
+#[test]
 fn connections_in_all() {
     let heard = Arc::new(Heard::default());
     let pool =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowlane_load::http::{Checks, Plan, Pool, Request, Target};
+use flowlane_load::http::{Checks, Plan, Pool, Request, Target, Version};
 
 use crate::kit::{Heard, Ran, hello, ms, ok, plan, pool, rate, run, says, serve};
 
@@ -120,6 +120,14 @@ fn nobody_there() {
     let failure = ran.outcome.failure.clone().unwrap();
     assert!(failure.contains("10.0.0.1:81"), "{failure}");
     assert!(ran.errors("refused") > 0 && ran.errors("refused") < 5000, "{:?}", ran.counts());
+    assert!(began.elapsed() < ms(20_000), "it does not go on for a minute");
+    // HTTP/2 is no other.
+    let began = std::time::Instant::now();
+    let http2 = Pool { version: Version::Http2 { streams: 4 }, ..refused(&[81]) };
+    let ran = run(plan(http2, ms(60_000)), &hello(&heard));
+    let failure = ran.outcome.failure.clone().unwrap();
+    assert!(failure.contains("10.0.0.1:81"), "{failure}");
+    assert!(ran.errors("refused") > 0, "{:?}", ran.counts());
     assert!(began.elapsed() < ms(20_000), "it does not go on for a minute");
     // One of two targets answers: the run goes on with it.
     let ran = run(plan(refused(&[81, 80]), ms(300)), &hello(&heard));

@@ -6,4 +6,5 @@ mod faults;
 mod h2;
 mod kit;
 mod options;
+mod scale;
 mod stall;

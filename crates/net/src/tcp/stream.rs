@@ -52,17 +52,7 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::connect`].
     pub async fn connect_with(connect: Connect, timeout: Option<Duration>) -> Result<Self, SocketError> {
-        let (lane, shared) = context::with_current(|slot, _, shared| (slot.id, shared.clone()))?;
-        let stream = context::with_lane(lane, |slot, now, frames| {
-            if let Some(kernel) = &mut slot.kernel {
-                let (id, remote) = (Id::Kernel(kernel.connect(&connect)?), connect.remote.into());
-                return Ok::<_, SocketError>(Self { lane, id, shared, local: OnceLock::new(), remote });
-            }
-            let id = slot.lane.tcp_connect(now, frames, connect)?;
-            let info = slot.lane.tcp_info(id)?;
-            let local = OnceLock::from(info.local);
-            Ok(Self { lane, id: Id::Stack(id), shared, local, remote: info.remote })
-        })??;
+        let stream = Self::begin(connect)?;
         let connected = poll_fn(|cx| stream.poll_connected(cx));
         match timeout {
             None => connected.await?,
@@ -78,7 +68,30 @@ impl TcpStream {
         Ok(stream)
     }
 
-    fn poll_connected(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+    /// Begins to connect: nothing can be read or written before [`TcpStream::poll_connected`] is ready. For programs that
+    /// make very many connections and want no future for each.
+    ///
+    /// # Errors
+    /// [`SocketError::Connect`] when it cannot begin.
+    pub fn begin(connect: Connect) -> Result<Self, SocketError> {
+        let (lane, shared) = context::with_current(|slot, _, shared| (slot.id, shared.clone()))?;
+        context::with_lane(lane, |slot, now, frames| {
+            if let Some(kernel) = &mut slot.kernel {
+                let (id, remote) = (Id::Kernel(kernel.connect(&connect)?), connect.remote.into());
+                return Ok::<_, SocketError>(Self { lane, id, shared, local: OnceLock::new(), remote });
+            }
+            let id = slot.lane.tcp_connect(now, frames, connect)?;
+            let info = slot.lane.tcp_info(id)?;
+            let local = OnceLock::from(info.local);
+            Ok(Self { lane, id: Id::Stack(id), shared, local, remote: info.remote })
+        })?
+    }
+
+    /// Whether the connection stands, or why it never will.
+    ///
+    /// # Errors
+    /// [`SocketError::Connection`] when it failed.
+    pub fn poll_connected(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
         let polled = self.with(
             |lane, id, _, _| {
                 let ready = lane.tcp_readiness(id)?;
@@ -172,18 +185,32 @@ impl TcpStream {
     /// # Errors
     /// On another lane.
     pub async fn readable(&self) -> Result<(), SocketError> {
-        poll_fn(|cx| {
-            let ready = self.with(
-                |lane, id, _, _| Ok(lane.tcp_readiness(id)?.readable),
-                |kernel, id| kernel.is_readable(id),
-            )?;
-            if ready {
-                return Poll::Ready(Ok(()));
-            }
-            self.wake_on(Interest::Read, cx)?;
-            Poll::Pending
-        })
-        .await
+        poll_fn(|cx| self.poll_readable(cx)).await
+    }
+
+    /// As [`TcpStream::readable`], for futures written by hand.
+    ///
+    /// # Errors
+    /// As [`TcpStream::readable`].
+    #[inline]
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        let polled = self.with(
+            |lane, id, _, _| {
+                if lane.tcp_readiness(id)?.readable {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                lane.tcp_wake_on(id, Interest::Read, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+            |kernel, id| {
+                if kernel.is_readable(id)? {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                kernel.wake_on(id, Interest::Read, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+        );
+        polled.unwrap_or_else(|e| Poll::Ready(Err(e)))
     }
 
     /// Takes as much of `bytes` as there is room for; `None` if there is none.

@@ -17,8 +17,8 @@ pub(crate) struct SendBuffer {
     len: usize,
 }
 
-/// Smallest ring.
-const MIN: usize = 2048;
+/// Smallest ring: a request, or a short answer. Very many connections may have one on its way at once.
+const MIN: usize = 512;
 
 impl SendBuffer {
     pub(crate) const fn len(&self) -> usize {

@@ -1,8 +1,11 @@
 //! The server of `--link pair`: in the same process, at the other end of a wire in memory. It answers everything with
 //! 600 bytes, or as many as a path `/size/N` asks for.
 
-use std::net::SocketAddr;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use flowlane::{
     Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener, TcpStream,
@@ -14,15 +17,49 @@ const SIZE: usize = 600;
 /// Most that can be asked for.
 const MOST: usize = 16 << 20;
 
-/// A host that listens on these addresses.
-pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr]) -> anyhow::Result<Host> {
+/// Lengths of the server's networks: it and our address are in one, so that it finds all clients by way of us, and needs
+/// no neighbour for each of them.
+const NEAR: (u8, u8) = (24, 64);
+/// Lengths of our own: everything is near.
+const FAR: (u8, u8) = (8, 32);
+
+/// Our addresses, next to the first target of each family.
+pub(super) fn ours(targets: &[SocketAddr]) -> Vec<Prefix> {
+    let first = |ipv4| targets.iter().map(SocketAddr::ip).find(|ip| ip.is_ipv4() == ipv4);
+    [first(true), first(false)].into_iter().flatten().map(|ip| network(beside(ip), FAR)).collect()
+}
+
+/// Another address in the network of the last eight bits, and neither its first nor its last.
+fn beside(server: IpAddr) -> IpAddr {
+    let other = |last: u8| {
+        [2, 4].into_iter().map(|bit| last ^ bit).find(|last| !matches!(last, 0 | 255)).unwrap_or(last ^ 8)
+    };
+    match server {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            Ipv4Addr::new(a, b, c, other(d)).into()
+        }
+        IpAddr::V6(ip) => {
+            let mut octets = ip.octets();
+            octets[15] = other(octets[15]);
+            Ipv6Addr::from(octets).into()
+        }
+    }
+}
+
+fn network(address: IpAddr, (ipv4, ipv6): (u8, u8)) -> Prefix {
+    let len = if address.is_ipv4() { ipv4 } else { ipv6 };
+    Prefix::new(address, len).unwrap_or_else(|| Prefix::host(address))
+}
+
+/// A host that listens on these addresses and reaches clients by way of `ours`.
+pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) -> Host {
     let mut ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
     ports.dedup();
     let mut prefixes: Vec<Prefix> = Vec::new();
     for address in addresses {
-        let len = if address.is_ipv4() { 8 } else { 32 };
-        let prefix = Prefix::new(address.ip(), len).unwrap_or_else(|| Prefix::host(address.ip()));
+        let prefix = network(address.ip(), NEAR);
         if !prefixes.contains(&prefix) {
             prefixes.push(prefix);
         }
@@ -37,7 +74,7 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr]) -> anyhow::Result
                 // A lane that is gone needs no server.
                 let _ = flowlane::spawn(async move {
                     while let Ok(stream) = listener.accept().await {
-                        let _ = flowlane::spawn(serve(stream));
+                        let _ = flowlane::spawn(Serving::new(stream));
                     }
                 });
             }
@@ -45,7 +82,8 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr]) -> anyhow::Result
     };
     let interface = Interface { addresses: prefixes, ..Interface::default() };
     let limits = TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() };
-    Ok(Host::new("server", rss.clone(), main).interface(interface).tcp(limits))
+    let host = Host::new("server", rss.clone(), main).interface(interface).tcp(limits);
+    ours.iter().fold(host, |host, prefix| host.gateway(prefix.address()))
 }
 
 thread_local! {
@@ -53,27 +91,72 @@ thread_local! {
     static BUFFER: std::cell::RefCell<(Vec<u8>, Vec<u8>)> = std::cell::RefCell::new((vec![0; 16 << 10], Vec::new()));
 }
 
-async fn serve(stream: TcpStream) {
-    let mut reader = RequestReader::new(Limits::default());
-    let mut asked = (SIZE, false);
-    // What did not fit the socket at once.
-    let mut left: Vec<u8> = Vec::new();
-    loop {
-        if stream.readable().await.is_err() {
-            return;
-        }
-        let done = BUFFER.with_borrow_mut(|(buffer, out)| {
-            out.clear();
-            let Ok(Some(n)) = stream.try_read(buffer) else { return true };
-            let mut ends = n == 0 || take(&mut reader, &buffer[..n], &mut asked, out);
-            match stream.try_write(out) {
-                Ok(written) => left.extend_from_slice(&out[written.unwrap_or(0)..]),
-                Err(_) => ends = true,
+/// One connection. A future written by hand, since a hundred thousand of them wait at once and each is as small as this.
+struct Serving {
+    stream: TcpStream,
+    reader: RequestReader,
+    /// Bytes that were asked for, and whether the connection stays.
+    asked: (usize, bool),
+    ends: bool,
+    /// What did not fit the socket at once.
+    left: Vec<u8>,
+}
+
+impl Serving {
+    fn new(stream: TcpStream) -> Self {
+        let reader = RequestReader::new(Limits::default());
+        Self { stream, reader, asked: (SIZE, false), ends: false, left: Vec::new() }
+    }
+
+    /// Sends what is left over; an error ends the connection.
+    fn push(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut done = 0;
+        while done < self.left.len() {
+            match self.stream.poll_write(cx, &self.left[done..]) {
+                Poll::Ready(Ok(n)) => done += n,
+                Poll::Ready(Err(_)) => {
+                    self.ends = true;
+                    return Poll::Ready(());
+                }
+                Poll::Pending => {
+                    self.left.drain(..done);
+                    return Poll::Pending;
+                }
             }
-            ends
-        });
-        if !left.is_empty() && stream.write_all(&std::mem::take(&mut left)).await.is_err() || done {
-            return;
+        }
+        self.left = Vec::new();
+        Poll::Ready(())
+    }
+
+    /// Takes what came and answers it.
+    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        BUFFER.with_borrow_mut(|(buffer, out)| {
+            out.clear();
+            match ready!(self.stream.poll_read(cx, buffer)) {
+                Ok(n) if n > 0 => self.ends = take(&mut self.reader, &buffer[..n], &mut self.asked, out),
+                _ => self.ends = true,
+            }
+            match self.stream.try_write(out) {
+                Ok(written) => self.left.extend_from_slice(&out[written.unwrap_or(0)..]),
+                Err(_) => self.ends = true,
+            }
+            Poll::Ready(())
+        })
+    }
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if !self.left.is_empty() {
+                ready!(self.push(cx));
+            }
+            if self.ends {
+                return Poll::Ready(());
+            }
+            ready!(self.answer(cx));
         }
     }
 }
@@ -101,6 +184,26 @@ fn take(reader: &mut RequestReader, bytes: &[u8], asked: &mut (usize, bool), out
                 }
             }
             Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_address_is_another_one_in_the_servers_network() {
+        for last in 1..=254 {
+            for server in
+                [IpAddr::from([10, 0, 0, last]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last.into()])]
+            {
+                let ours = beside(server);
+                let network = network(server, NEAR);
+                assert!(ours != server && network.contains(ours), "{ours} for {server}");
+                let (first, last) = network.range();
+                assert!(![first, last].contains(&flowlane_stack::address::number(ours)), "{ours}");
+            }
         }
     }
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, UdpFields};
+use flowlane::{
+    Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, TunnelConfig, UdpFields,
+};
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 
 use crate::link::{LinkSpec, give_up_privileges};
 use crate::steering;
+use crate::tunnel::TunnelSpec;
 
 /// What a load runs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +64,11 @@ pub(super) struct Place {
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
+    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N] with
+    /// KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve. A target within a tunnel's network is loaded from its
+    /// addr (docs/tunnels.md).
+    #[arg(long, value_name = "TUNNEL")]
+    tunnel: Vec<TunnelSpec>,
     /// Where connections come from: 10.64.0.0/10, fd00:1::/64, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     pub(super) clients: Vec<ClientRange>,
@@ -116,6 +124,11 @@ impl Place {
     /// What is wrong with the place for this plan.
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
+        ensure!(
+            self.tunnel.is_empty() || matches!(self.link, LinkKind::Link(_)),
+            "--tunnel: {} has no packets that could go through one; name a --link",
+            self.link
+        );
         if kernel {
             ensure!(
                 self.addr.is_empty(),
@@ -125,6 +138,11 @@ impl Place {
             ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
         } else if self.link != LinkKind::Pair {
             ensure!(!self.addr.is_empty(), "--addr is needed with --link {}: our addresses there", self.link);
+            if let Some(TunnelSpec(t)) =
+                self.tunnel.iter().find(|t| self.addresses().all(|a| a.address() != t.0.local))
+            {
+                bail!("--tunnel: local={} is none of our addresses (--addr)", t.local);
+            }
         }
         for pool in &plan.pools {
             ensure!(
@@ -143,8 +161,8 @@ impl Place {
     /// Whether a target is reached, and its answers come back to all clients.
     fn reaches(&self, remote: SocketAddr, clients: &[ClientRange]) -> anyhow::Result<()> {
         let target = remote.ip();
-        let near = |ip: IpAddr| self.addr.iter().any(|a| a.contains(ip));
-        if let Some(ours) = self.addr.iter().find(|a| a.address() == target) {
+        let near = |ip: IpAddr| self.addresses().any(|a| a.contains(ip));
+        if let Some(ours) = self.addresses().find(|a| a.address() == target) {
             bail!("the target {target} is our own address {ours}");
         }
         if let Some(far) = self.gateway.iter().find(|g| !near(**g)) {
@@ -156,7 +174,7 @@ impl Place {
         );
         for range in clients {
             ensure!(!range.contains(target), "--clients {range} holds the target {target}");
-            let near = self.addr.iter().any(|a| range.is_within(a));
+            let near = self.addresses_towards(target).iter().any(|a| range.is_within(a));
             ensure!(
                 near || self.routed || !self.gateway.is_empty(),
                 "--clients {range} is not within our networks (--addr), so answers would not come back; if the far \
@@ -164,6 +182,38 @@ impl Place {
             );
         }
         Ok(())
+    }
+
+    /// Our addresses, those in tunnels too.
+    fn addresses(&self) -> impl Iterator<Item = &Prefix> {
+        self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses))
+    }
+
+    /// The tunnel that leads to a target.
+    fn tunnel_towards(&self, target: IpAddr) -> Option<usize> {
+        self.tunnel.iter().position(|t| t.0.addresses.iter().any(|a| a.contains(target)))
+    }
+
+    /// Our addresses on the way to a target: the tunnel's, if it is in one.
+    fn addresses_towards(&self, target: IpAddr) -> &[Prefix] {
+        self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
+    }
+
+    /// Client addresses to be claimed on the way to the targets of their pools: on the link, or in this tunnel.
+    fn claimed(&self, plan: &Plan, tunnel: Option<usize>) -> Vec<Prefix> {
+        let mut claimed = Vec::new();
+        for pool in &plan.pools {
+            let mut targets = pool.targets.iter().flat_map(|t| &t.addresses);
+            if targets.any(|t| self.tunnel_towards(t.ip()) == tunnel) {
+                let new = pool.clients.iter().flat_map(ClientRange::prefixes);
+                for prefix in new {
+                    if !claimed.contains(&prefix) {
+                        claimed.push(prefix);
+                    }
+                }
+            }
+        }
+        claimed
     }
 
     /// Opens it and starts the host that runs the load in every lane. Also the host's number.
@@ -185,8 +235,7 @@ impl Place {
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }
-        let claimed: Vec<Prefix> =
-            plan.pools.iter().flat_map(|p| &p.clients).flat_map(ClientRange::prefixes).collect();
+        let claimed = self.claimed(plan, None);
         let host = match &self.link {
             LinkKind::Kernel => {
                 // The kernel has its own.
@@ -195,12 +244,11 @@ impl Place {
             }
             LinkKind::Pair => {
                 builder = builder.frames(frames(connections, self.workers));
-                let ports = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
-                let ports: Vec<SocketAddr> = ports.copied().collect();
-                let server = super::pair::server(rss, &ports)?;
-                let server = builder.host(server);
-                let addresses = ports.first().map(|a| beside(a.ip())).into_iter().collect();
-                let interface = Interface { addresses, claimed, vlan: None };
+                let targets = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
+                let targets: Vec<SocketAddr> = targets.copied().collect();
+                let ours = super::pair::ours(&targets);
+                let server = builder.host(super::pair::server(rss, &targets, &ours));
+                let interface = Interface { addresses: ours, claimed, vlan: None };
                 let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
                 let host = builder.host(host);
                 builder.pair((server, 0), (host, 0), PairConfig::default());
@@ -216,6 +264,10 @@ impl Place {
                     .collect();
                 let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
                 let mut host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
+                for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
+                    let claimed = self.claimed(plan, Some(i));
+                    host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });
+                }
                 for gateway in &self.gateway {
                     host = host.gateway(*gateway);
                 }
@@ -234,27 +286,13 @@ impl Place {
 /// Frames where none are needed.
 const FEW_FRAMES: usize = 64;
 
-/// Frames for what many connections have on their way.
+/// Frames of a worker. They are for what is on its way, which rings bound and not connections: those that wait hold none.
+/// They stay resident, 2 KiB each.
 fn frames(connections: usize, workers: usize) -> usize {
-    (connections / workers.max(1) * 2).clamp(1 << 13, 1 << 17)
+    (connections / workers.max(1) * 2).clamp(1 << 13, 1 << 14)
 }
 
 /// Limits for a host that makes very many connections.
 fn tcp() -> TcpConfig {
     TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() }
-}
-
-/// An address next to a server's in one network that holds nearly everything.
-pub(super) fn beside(server: IpAddr) -> Prefix {
-    match server {
-        IpAddr::V4(ip) => {
-            let ours = std::net::Ipv4Addr::from(u32::from(ip) ^ 1 << 1);
-            Prefix::new(ours.into(), 8)
-        }
-        IpAddr::V6(ip) => {
-            let ours = std::net::Ipv6Addr::from(u128::from(ip) ^ 1 << 1);
-            Prefix::new(ours.into(), 32)
-        }
-    }
-    .unwrap_or_else(|| Prefix::host(server))
 }

@@ -1,0 +1,235 @@
+//! What comes from the server: answers, the end of the stream, and what nobody asked for.
+
+use std::io;
+use std::task::Poll;
+
+use flowlane_http::h1::Event;
+
+use super::conn::{Asked, State};
+use super::engine::Engine;
+use super::exchange::PARTS;
+use crate::report::{ErrorKind, Sample};
+
+impl Engine {
+    /// Reads what came of an answer.
+    pub(super) fn read(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let read_rate = self.pools[p].plan.pool.read_rate;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let most =
+            read_rate.map_or(scratch.len(), |rate| ((rate / PARTS).max(1) as usize).min(scratch.len()));
+        loop {
+            let conn = &mut self.conns[c as usize];
+            if !matches!(conn.state, State::Reading | State::Writing) {
+                break;
+            }
+            let n = match conn.read(&mut scratch[..most]) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(n)) => n,
+                Poll::Ready(Err(e)) => {
+                    self.look();
+                    self.broken(c, &e);
+                    break;
+                }
+            };
+            let now = self.look();
+            if n == 0 {
+                self.ended(c);
+                break;
+            }
+            self.conns[c as usize].since = now;
+            self.pools[p].book.received(now, n as u64);
+            self.feed(c, &scratch[..n]);
+            let conn = &mut self.conns[c as usize];
+            if let (State::Reading, Some(rate)) = (conn.state, read_rate) {
+                conn.state = State::ReadPause;
+                self.at(now + (n as u64 * 1_000_000_000).div_ceil(rate), c);
+                break;
+            }
+            if n < most && !conn.more() {
+                break;
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// Bytes of answers.
+    fn feed(&mut self, c: u32, bytes: &[u8]) {
+        let p = self.conn_pool(c);
+        let mut at = 0;
+        loop {
+            let conn = &mut self.conns[c as usize];
+            if !conn.busy() {
+                // The connection went on to nothing, or was closed.
+                return;
+            }
+            let checks = &self.pools[p].plan.pool.requests[usize::from(conn.asked.request)].checks;
+            let (used, event) = match conn.reader.next(&bytes[at..]) {
+                Ok(found) => found,
+                Err(fault) => {
+                    let kind = kind_of(fault);
+                    self.fail(c, kind, || fault.to_string());
+                    return;
+                }
+            };
+            at += used;
+            match event {
+                None => return,
+                Some(Event::Interim(_)) => {}
+                Some(Event::Head(head)) => {
+                    conn.status = head.status;
+                    conn.keep = head.keep_alive;
+                    conn.first_byte = if conn.first_byte == 0 { self.now } else { conn.first_byte };
+                }
+                Some(Event::Data(data)) => {
+                    conn.content += data.len() as u64;
+                    if checks.content()
+                        && let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut())
+                    {
+                        checker.data(checks, data);
+                    }
+                    if conn.content > self.common.plan.max_body {
+                        let most = self.common.plan.max_body;
+                        self.fail(c, ErrorKind::TooLong, || format!("content of more than {most} bytes"));
+                        return;
+                    }
+                }
+                Some(Event::End) => {
+                    self.answered(c);
+                    let conn = &mut self.conns[c as usize];
+                    if conn.extra.as_ref().is_some_and(|e| !e.behind.is_empty()) && conn.keep {
+                        self.next_behind(c);
+                        continue;
+                    }
+                    self.after(c, at < bytes.len());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The answer is whole.
+    fn answered(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let now = self.now;
+        let pool = &mut self.pools[p];
+        let conn = &mut self.conns[c as usize];
+        let Asked { intended, sent, request } = conn.asked;
+        let first_byte = if conn.first_byte == 0 { now } else { conn.first_byte };
+        pool.book.answered(&Sample { intended, sent, first_byte, done: now, code: conn.status });
+        let checks = &pool.plan.pool.requests[usize::from(request)].checks;
+        let mut verdict = checks.judge(conn.status, conn.content);
+        if verdict.is_ok()
+            && checks.content()
+            && let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut())
+        {
+            verdict = checker.end(checks);
+        }
+        if let Err(wrong) = verdict {
+            pool.book.error(intended, now, wrong.0, || wrong.1);
+        }
+    }
+
+    /// What comes after an answer that nothing else is on its way behind.
+    fn after(&mut self, c: u32, surplus: bool) {
+        let p = self.conn_pool(c);
+        let conn = &mut self.conns[c as usize];
+        if surplus {
+            let asked = conn.asked;
+            let now = self.now;
+            self.pools[p].book.error(asked.intended, now, ErrorKind::Malformed, || {
+                "bytes behind the answer that nobody asked for".to_owned()
+            });
+            self.close(c);
+            return;
+        }
+        let behind = conn.extra.as_ref().map_or(0, |e| e.behind.len());
+        if !conn.keep || conn.last || conn.written_short() {
+            if behind > 0 {
+                self.lose_behind(c, ErrorKind::Closed, "the server closed with requests on their way");
+            }
+            self.close(c);
+            return;
+        }
+        if self.pools[p].active() > self.pools[p].allowed {
+            self.close(c);
+            return;
+        }
+        self.free(c);
+    }
+
+    /// The server ended the stream.
+    fn ended(&mut self, c: u32) {
+        let conn = &mut self.conns[c as usize];
+        if conn.reader.is_between_messages() {
+            self.fail(c, ErrorKind::Closed, || "closed before any answer".to_owned());
+            return;
+        }
+        match conn.reader.finish() {
+            Ok(Some(Event::End)) => {
+                conn.keep = false;
+                self.answered(c);
+                self.after(c, false);
+            }
+            Ok(_) => self.fail(c, ErrorKind::Closed, || "closed before any answer".to_owned()),
+            Err(fault) => self.fail(c, ErrorKind::Closed, || fault.to_string()),
+        }
+    }
+
+    fn broken(&mut self, c: u32, e: &io::Error) {
+        let kind = match ErrorKind::of_io(e) {
+            // TLS says so when the stream ends without a farewell.
+            ErrorKind::Closed => {
+                self.ended(c);
+                return;
+            }
+            kind => kind,
+        };
+        self.fail(c, kind, || e.to_string());
+    }
+
+    /// Something came on a connection that had asked for nothing.
+    pub(super) fn unasked(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let mut byte = [0; 512];
+        let conn = &mut self.conns[c as usize];
+        let what = match conn.read(&mut byte) {
+            Poll::Pending => return,
+            Poll::Ready(Ok(0) | Err(_)) => None,
+            Poll::Ready(Ok(n)) => Some(n),
+        };
+        let now = self.look();
+        if let Some(n) = what {
+            self.pools[p].book.received(now, n as u64);
+            self.pools[p]
+                .book
+                .error(now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
+        } else {
+            self.pools[p].book.named(now, "closed-idle");
+        }
+        let conn = &mut self.conns[c as usize];
+        if std::mem::take(&mut conn.ticket) != 0 {
+            let conns = &self.conns;
+            self.pools[p].idle.left(|i| conns[i as usize].ticket);
+        }
+        let conn = &mut self.conns[c as usize];
+        if conn.state == State::Thinking {
+            // The request it thought about is still to be sent, by another connection.
+            conn.wake_at = 0;
+            let pool = &mut self.pools[p];
+            pool.requests_left = pool.requests_left.saturating_add(1);
+            pool.quiet = pool.first;
+        }
+        self.close(c);
+    }
+}
+
+fn kind_of(fault: flowlane_http::h1::Fault) -> ErrorKind {
+    use flowlane_http::h1::Fault;
+    match fault {
+        Fault::HeadTooLong | Fault::TooManyFields | Fault::ExtensionsTooLong | Fault::TrailersTooLong => {
+            ErrorKind::TooLong
+        }
+        _ => ErrorKind::Malformed,
+    }
+}

@@ -1,0 +1,191 @@
+//! What is due: requests at their moments, and the connections that are to stand.
+
+use super::conn::State;
+use super::engine::{BATCH, Engine, GRACE, Stage, TICK};
+use super::plan::{Behaviour, Pace};
+use super::pool::BURST_EVERY;
+
+impl Engine {
+    /// Begins what is due.
+    pub(super) fn run(&mut self, end: u64) -> u64 {
+        let late = self.now >= end;
+        if self.common.stopped() || self.now >= end + GRACE || (late && !self.behind(end)) {
+            return self.stop(end);
+        }
+        let mut next = if late { self.now + TICK } else { end };
+        self.next_due = u64::MAX;
+        let mut over = true;
+        for p in 0..self.pools.len() {
+            let pool = &self.pools[p];
+            if let Some(shared) = &pool.h2 {
+                over &= shared.is_done(&self.bell);
+                continue;
+            }
+            if pool.exhausted() {
+                over &= self.is_quiet(p);
+                continue;
+            }
+            over = false;
+            let (behaviour, pace) = (pool.plan.pool.behaviour, pool.plan.pool.pace);
+            let again = match (behaviour, pace) {
+                (Behaviour::Normal, Pace::Rate { .. }) => {
+                    let again = self.dispatch(p, end);
+                    self.next_due = self.next_due.min(again);
+                    if !late {
+                        let pool = &mut self.pools[p];
+                        let next = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+                        pool.kept_up = next.is_none_or(|moment| moment > self.now);
+                    }
+                    again
+                }
+                (_, Pace::Rate { .. }) => self.knock(p, end),
+                (_, Pace::Closed) => self.first_requests(p).min(self.fill(p)),
+            };
+            next = next.min(again);
+        }
+        if over {
+            return self.stop(end);
+        }
+        next
+    }
+
+    /// Begins what has fallen due since the last look.
+    pub(super) fn overdue(&mut self) {
+        self.next_due = u64::MAX;
+        let Stage::Run(end) = self.stage else { return };
+        for p in 0..self.pools.len() {
+            let pool = &self.pools[p];
+            let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.h2.is_none();
+            if asks && pool.moments.is_some() && !pool.exhausted() && self.now < end {
+                let again = self.dispatch(p, end);
+                self.next_due = self.next_due.min(again);
+            }
+        }
+    }
+
+    /// Whether no connection of a pool has a request on its way or in mind. Nothing is asked any more, so who has none
+    /// gets none.
+    fn is_quiet(&mut self, p: usize) -> bool {
+        let pool = &mut self.pools[p];
+        let end = pool.first + pool.count;
+        let rest = &self.conns[pool.quiet as usize..end as usize];
+        let next = rest.iter().position(|c| c.busy() || c.state == State::Thinking);
+        pool.quiet = next.map_or(end, |n| pool.quiet + n as u32);
+        pool.quiet == end
+    }
+
+    /// Takes the connection that has been without a request longest.
+    pub(super) fn take_idle(&mut self, p: usize) -> Option<u32> {
+        let conns = &mut self.conns;
+        let conn = self.pools[p].idle.pop(|c| conns[c as usize].ticket)?;
+        conns[conn as usize].ticket = 0;
+        Some(conn)
+    }
+
+    /// Whether something was due before the end that only our own lateness has kept from being sent: a connection is free
+    /// for it, or nothing waited for one when we last looked in time.
+    fn behind(&self, end: u64) -> bool {
+        self.pools.iter().any(|pool| {
+            let due = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+            let free = !pool.idle.is_empty() || (!pool.connects_first() && !pool.vacant.is_empty());
+            let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.requests_left > 0;
+            asks && (free || pool.kept_up) && due.is_some_and(|moment| moment < end)
+        })
+    }
+
+    /// Open loop: a request for each moment that has come.
+    fn dispatch(&mut self, p: usize, end: u64) -> u64 {
+        for _ in 0..BATCH {
+            let pool = &mut self.pools[p];
+            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+                return end;
+            };
+            if moment >= end {
+                return end;
+            }
+            if moment > self.now {
+                // Connections that the server closed are made again while there is time.
+                let refill = if pool.connects_first() { self.fill(p) } else { u64::MAX };
+                return moment.min(refill);
+            }
+            if pool.requests_left == 0 {
+                return end;
+            }
+            if let Some(conn) = self.take_idle(p) {
+                self.take_moment(p);
+                self.ask(conn, moment);
+                continue;
+            }
+            let pool = &mut self.pools[p];
+            match if pool.vacant.is_empty() { Err(u64::MAX) } else { pool.may_open(self.now) } {
+                Ok(()) => {
+                    let Some(conn) = pool.vacant.pop() else { return u64::MAX };
+                    self.take_moment(p);
+                    self.open(conn, Some(moment));
+                }
+                Err(again) => {
+                    if pool.blocked.is_none_or(|since| since != moment) {
+                        pool.blocked = Some(moment);
+                        pool.book.held_up(moment);
+                    }
+                    return again;
+                }
+            }
+        }
+        self.now
+    }
+
+    /// Takes the moment that is due off the schedule.
+    pub(super) fn take_moment(&mut self, p: usize) {
+        let pool = &mut self.pools[p];
+        pool.requests_left = pool.requests_left.saturating_sub(1);
+        pool.blocked = None;
+        if let Some(moments) = &mut pool.moments {
+            moments.advance();
+        }
+    }
+
+    /// Clients that do not ask: a connection attempt for each moment.
+    fn knock(&mut self, p: usize, end: u64) -> u64 {
+        for _ in 0..BATCH {
+            let pool = &mut self.pools[p];
+            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+                return end;
+            };
+            if moment > self.now {
+                return moment;
+            }
+            let Some(conn) = pool.vacant.pop() else { return self.now + BURST_EVERY };
+            self.take_moment(p);
+            self.open(conn, None);
+        }
+        self.now
+    }
+
+    /// Makes connections until there are as many as there should be; when to go on.
+    pub(super) fn fill(&mut self, p: usize) -> u64 {
+        self.pools[p].allowed = self.allowed(p);
+        loop {
+            let pool = &mut self.pools[p];
+            if pool.vacant.is_empty() || pool.active() >= pool.allowed || !pool.needs_more() {
+                return u64::MAX;
+            }
+            if let Err(again) = pool.may_open(self.now) {
+                return again;
+            }
+            let Some(conn) = pool.vacant.pop() else { return u64::MAX };
+            self.open(conn, None);
+        }
+    }
+
+    /// Connections that the phase asks for.
+    fn allowed(&self, p: usize) -> u32 {
+        let pool = &self.pools[p];
+        let Stage::Run(_) = self.stage else { return pool.count };
+        if pool.plan.pool.pace != Pace::Closed {
+            return pool.count;
+        }
+        let factor = self.common.factor(self.now);
+        (f64::from(pool.count) * factor).ceil().clamp(0.0, f64::from(pool.count)) as u32
+    }
+}

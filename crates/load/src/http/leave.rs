@@ -1,0 +1,93 @@
+//! How connections and requests end: closed, failed, timed out, given up.
+
+use super::conn::{State, Stream};
+use super::engine::{Engine, Stage};
+use super::open::Unopened;
+use super::plan::Pace;
+use crate::report::ErrorKind;
+
+impl Engine {
+    /// The request came to nothing.
+    pub(super) fn fail(&mut self, c: u32, kind: ErrorKind, why: impl FnOnce() -> String) {
+        let p = self.conn_pool(c);
+        let now = self.now;
+        let intended = self.conns[c as usize].asked.intended;
+        self.pools[p].book.error(intended, now, kind, why);
+        self.lose_behind(c, kind, "lost with the request before it");
+        self.close(c);
+    }
+
+    /// Closes a connection that stood; in a closed loop another takes its place at once.
+    pub(super) fn close(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        self.pools[p].book.closed(self.now);
+        self.vacate(c);
+        let Stage::Run(_) = self.stage else { return };
+        let pool = &mut self.pools[p];
+        let again = match pool.plan.pool.pace {
+            Pace::Closed => pool.needs_more() && pool.active() < pool.allowed && self.now >= pool.hold,
+            // Kept connections are kept ready; others are made when they are needed.
+            Pace::Rate { .. } => false,
+        };
+        if again && let Some(c) = pool.vacant.pop() {
+            self.open(c, None);
+        }
+    }
+
+    /// Takes the stream away.
+    pub(super) fn vacate(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let conn = &mut self.conns[c as usize];
+        if conn.state == State::Opening && !conn.wanted {
+            self.pools[p].opening -= 1;
+        }
+        conn.stream = Stream::None;
+        conn.state = State::Vacant;
+        conn.wanted = false;
+        conn.wake_at = 0;
+        if let Some(extra) = &mut conn.extra {
+            extra.behind.clear();
+            extra.unsent.clear();
+        }
+        self.pools[p].vacant.push(c);
+    }
+
+    /// Whether a connection has made no progress for too long.
+    pub(super) fn timed(&mut self, c: u32) {
+        let timeout = self.common.plan.timeout.as_nanos() as u64;
+        let conn = &self.conns[c as usize];
+        if self.now.saturating_sub(conn.since) < timeout {
+            return;
+        }
+        match conn.state {
+            State::Opening => {
+                let why = "no connection in time".to_owned();
+                self.not_opened(c, Unopened { kind: ErrorKind::ConnectTimeout, why, other_address: false });
+            }
+            State::Reading | State::Writing => {
+                let read = self.conns[c as usize].content;
+                let what =
+                    if self.conns[c as usize].first_byte == 0 { "no answer" } else { "half an answer" };
+                self.fail(c, ErrorKind::Timeout, || format!("{what} in time ({read} bytes of content)"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The run is over.
+    pub(super) fn abandon(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let conn = &self.conns[c as usize];
+        let (state, intended, now) = (conn.state, conn.asked.intended, self.now);
+        if conn.busy() {
+            let why = || "still on its way when the run ended".to_owned();
+            self.pools[p].book.error(intended, now, ErrorKind::Timeout, why);
+            self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");
+        }
+        if !matches!(state, State::Vacant | State::Opening) {
+            self.pools[p].book.closed(now);
+        }
+        self.conns[c as usize].stream = Stream::None;
+        self.conns[c as usize].state = State::Vacant;
+    }
+}

@@ -1,0 +1,114 @@
+//! A connection is made, for a request that is due or to have it.
+
+use std::task::Poll;
+
+use flowlane_http::h1::ResponseReader;
+
+use super::conn::{LIMITS, State, Stream};
+use super::engine::{Engine, Stage};
+use super::open::{Opened, Unopened, begin, open};
+use super::plan::Behaviour;
+
+/// How long a connection attempt is kept that is given up before it stands.
+const SYN_GONE: u64 = 1_000_000;
+/// No connection is begun for so long after one that failed.
+const HOLD: u64 = 10_000_000;
+
+impl Engine {
+    /// Begins a connection, for a request that is due or to have it.
+    pub(super) fn open(&mut self, c: u32, wanted: Option<u64>) {
+        let now = self.look();
+        let p = self.conn_pool(c);
+        let pool = &mut self.pools[p];
+        pool.connections_left = pool.connections_left.saturating_sub(1);
+        let conn = &mut self.conns[c as usize];
+        conn.state = State::Opening;
+        conn.since = now;
+        conn.served = 0;
+        conn.keep = true;
+        conn.wanted = wanted.is_some();
+        pool.opening += u32::from(wanted.is_none());
+        conn.asked.intended = wanted.unwrap_or(0);
+        match pool.routes.next(now, &mut self.rng) {
+            Ok((target, connect)) => {
+                conn.target = target;
+                conn.stream = match &pool.plan.secure[usize::from(target)] {
+                    Some(secure) => Stream::Opening(Box::pin(open(connect, Some(secure.clone())))),
+                    None => match begin(&connect) {
+                        Ok(tcp) => Stream::Plain(tcp),
+                        Err(unopened) => return self.not_opened(c, unopened),
+                    },
+                };
+                if pool.plan.pool.behaviour == Behaviour::SynOnly {
+                    self.at(now + SYN_GONE, c);
+                }
+                self.opening(c);
+            }
+            Err(unopened) => self.not_opened(c, unopened),
+        }
+    }
+
+    pub(super) fn opening(&mut self, c: u32) {
+        match self.conns[c as usize].poll_open() {
+            Poll::Pending => {}
+            Poll::Ready(Ok(opened)) => self.opened(c, opened),
+            Poll::Ready(Err(unopened)) => self.not_opened(c, unopened),
+        }
+    }
+
+    fn opened(&mut self, c: u32, opened: Opened) {
+        let now = self.look();
+        let p = self.conn_pool(c);
+        let pool = &mut self.pools[p];
+        let conn = &mut self.conns[c as usize];
+        let tls = matches!(opened.stream, Stream::Tls(_));
+        let (connect, secure) = (opened.connected - conn.since, opened.secured - opened.connected);
+        pool.book.connected(now, connect, tls.then_some(secure));
+        pool.opening -= u32::from(!conn.wanted);
+        pool.pacing.stood(now, connect);
+        conn.stream = opened.stream;
+        conn.reader = ResponseReader::new(LIMITS);
+        conn.since = now;
+        conn.wake_at = 0;
+        if pool.plan.pool.behaviour != Behaviour::Normal {
+            conn.state = State::Held;
+            conn.more();
+            return;
+        }
+        if std::mem::take(&mut conn.wanted) {
+            let intended = conn.asked.intended;
+            // It was begun when the request was due: the handshake is the server's time, and no slip of ours.
+            self.begin_request(c, intended, now);
+            return;
+        }
+        if matches!(self.stage, Stage::Run(_)) {
+            self.free(c);
+        } else {
+            self.rest(c);
+        }
+    }
+
+    pub(super) fn not_opened(&mut self, c: u32, unopened: Unopened) {
+        let now = self.look();
+        let p = self.conn_pool(c);
+        let conn = &mut self.conns[c as usize];
+        conn.stream = Stream::None;
+        let pool = &mut self.pools[p];
+        let wanted = std::mem::take(&mut conn.wanted);
+        pool.opening -= u32::from(!wanted);
+        let (intended, kind, why) = (conn.asked.intended, unopened.kind, unopened.why);
+        if unopened.other_address {
+            pool.book.named(now, "ports-tried-again");
+        }
+        conn.state = State::Vacant;
+        pool.vacant.push(c);
+        pool.hold = now + HOLD;
+        pool.pacing.failed(now, now.saturating_sub(conn.since));
+        if wanted {
+            // The request went with it; it counts once.
+            pool.book.request_not_connected(intended, now, kind, why);
+        } else {
+            pool.book.not_connected(now, kind, why);
+        }
+    }
+}

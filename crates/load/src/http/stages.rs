@@ -1,0 +1,175 @@
+//! Where a run stands in a lane, and what comes next: connect, wait for the other lanes, run, wait for answers, end.
+
+use std::sync::atomic::Ordering;
+
+use super::conn::Conn;
+use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage, TICK};
+use super::h2;
+use super::plan::Behaviour;
+use super::pool::PoolState;
+use super::run::LaneResult;
+use crate::report::{Recorder, Span};
+
+impl Engine {
+    /// Connections are made before the first request, where they are kept.
+    pub(super) fn connect(&mut self) -> u64 {
+        let mut next = u64::MAX;
+        let mut waiting = false;
+        for p in 0..self.pools.len() {
+            if !self.pools[p].connects_first() {
+                continue;
+            }
+            next = next.min(self.fill(p));
+            let pool = &self.pools[p];
+            let (failed, opening) = (pool.hold > self.now, pool.opening > 0);
+            waiting |= opening || (!pool.vacant.is_empty() && pool.needs_more() && !failed);
+            // Somebody refuses: the run begins with those that stand, if any do.
+            waiting |= failed && !pool.book.ever_opened;
+        }
+        let standing = self.pools.iter().map(|p| p.book.open()).sum();
+        if standing > self.stood.0 {
+            self.stood = (standing, self.now);
+        }
+        let nobody = self.now - self.begun > NOBODY && !self.anybody();
+        if nobody || self.common.stopped() {
+            return self.give_up();
+        }
+        // However many there are to be made, as long as more and more of them stand.
+        let late = self.now - self.stood.1 > self.common.plan.timeout.as_nanos() as u64 + NOBODY;
+        if waiting && !late {
+            return next;
+        }
+        self.stage = Stage::Line;
+        self.common.arrived();
+        self.line()
+    }
+
+    /// Whether any connection ever stood, or none is needed.
+    pub(super) fn anybody(&self) -> bool {
+        let needed = self.pools.iter().filter(|p| p.count > 0);
+        needed.clone().next().is_none()
+            || needed.clone().any(|p| p.ever_opened() || p.first_error().is_none())
+    }
+
+    /// Nobody is there, or somebody asked for the end before it began.
+    fn give_up(&mut self) -> u64 {
+        if !self.common.stopped() {
+            self.failure = self.pools.iter().find_map(PoolState::first_error);
+            self.common.stop();
+        }
+        if self.stage == Stage::Connect {
+            self.common.arrived();
+        }
+        self.begin(self.now);
+        self.end();
+        u64::MAX
+    }
+
+    /// Waits for the common beginning.
+    pub(super) fn line(&mut self) -> u64 {
+        if self.common.stopped() {
+            return self.give_up();
+        }
+        let start = self.common.start.load(Ordering::Acquire);
+        if start == 0 || start > self.now {
+            return if start == 0 { self.now + 500_000 } else { start };
+        }
+        self.begin(start);
+        let end = start + self.common.plan.duration().as_nanos() as u64;
+        self.stage = Stage::Run(end);
+        for p in 0..self.pools.len() {
+            if self.pools[p].speaks_http2() {
+                let shared = h2::Shared::start(&self.common, &mut self.pools[p], end, &mut self.rng);
+                self.pools[p].h2 = Some(shared);
+            } else {
+                self.pools[p].unstarted = self.pools[p].idle.len() as u32;
+            }
+        }
+        self.run(end)
+    }
+
+    /// Opens the books and fixes the schedules.
+    fn begin(&mut self, start: u64) {
+        let span = Span { start, measured: self.common.measured(start) };
+        for (p, pool) in self.pools.iter_mut().enumerate() {
+            let recorder = Recorder::new(self.bucket, p, u64::from(pool.count), span.clone());
+            pool.book.begin(recorder, self.common.snapshots(), &span);
+            pool.schedule(&self.common.plan.phases, start, &mut self.rng);
+        }
+    }
+
+    /// In a closed loop every connection that stands begins with a request, or with a thought: some now, and when to go on.
+    pub(super) fn first_requests(&mut self, p: usize) -> u64 {
+        for _ in 0..self.pools[p].unstarted.min(FIRSTS) {
+            self.pools[p].unstarted -= 1;
+            let Some(conn) = self.take_idle(p) else {
+                // The server has closed the others.
+                self.pools[p].unstarted = 0;
+                break;
+            };
+            self.free(conn);
+        }
+        if self.pools[p].unstarted == 0 { u64::MAX } else { self.now }
+    }
+
+    /// No more requests: what was due and not sent is counted.
+    pub(super) fn stop(&mut self, end: u64) -> u64 {
+        let now = self.now;
+        let end = end.min(now);
+        for pool in &mut self.pools {
+            let Some(moments) = &mut pool.moments else { continue };
+            if pool.plan.pool.behaviour != Behaviour::Normal {
+                continue;
+            }
+            let ours = !pool.idle.is_empty();
+            while let Some(moment) = moments.peek().filter(|m| *m < end) {
+                if pool.requests_left == 0 {
+                    break;
+                }
+                pool.requests_left -= 1;
+                pool.book.unsent(moment, now, ours);
+                moments.advance();
+            }
+        }
+        let mut waiting = self.common.plan.waiting.as_nanos() as u64;
+        if self.common.stopped() {
+            waiting = waiting.min(HURRY);
+        }
+        let (limit, handshakes) = (now + waiting, now + waiting.min(HURRY));
+        self.stage = Stage::Drain(limit, handshakes);
+        self.drain(limit, handshakes)
+    }
+
+    /// Waits for what is on its way: answers, and connections that the server may already count as made.
+    pub(super) fn drain(&mut self, limit: u64, handshakes: u64) -> u64 {
+        // Nothing is begun any more, so who is not busy does not become so, and need not be looked at again.
+        let idle = self.conns[self.drained..].iter().position(Conn::busy);
+        self.drained = idle.map_or(self.conns.len(), |n| self.drained + n);
+        let mut busy = self.drained < self.conns.len();
+        busy |= self.now < handshakes && self.pools.iter().any(PoolState::shakes_hands);
+        for shared in self.pools.iter().filter_map(|p| p.h2.as_ref()) {
+            busy |= !shared.is_done(&self.bell);
+        }
+        if busy && self.now < limit {
+            return limit.min(self.now + TICK);
+        }
+        self.end();
+        u64::MAX
+    }
+
+    /// The end: what is still on its way never came.
+    fn end(&mut self) {
+        for conn in 0..self.conns.len() as u32 {
+            self.abandon(conn);
+        }
+        for pool in &mut self.pools {
+            if let Some(shared) = pool.h2.take() {
+                pool.book = shared.take_book();
+            }
+        }
+        let now = self.now;
+        let records = self.pools.iter_mut().filter_map(|pool| pool.book.finish(now)).collect();
+        self.stage = Stage::Done;
+        self.common.done(LaneResult { records, end: now, failure: self.failure.take() });
+    }
+}
