@@ -76,7 +76,7 @@ impl LaneRecord {
     /// For answers that have no first byte of their own: these times, of something else, in their place.
     #[must_use]
     pub(crate) fn with_first_bytes(mut self, times: Times) -> Self {
-        (self.spectra.first_byte, self.spectra.last_byte) = (times, Times::default());
+        (self.spectra.first_byte, self.spectra.no_last_byte) = (times, true);
         self
     }
 }
@@ -174,7 +174,7 @@ fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
         concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
         latency: spectra.latency,
         // To the last byte from the request, as to the first: the same thing by another name.
-        last_byte: spectra.service.clone(),
+        last_byte: if spectra.no_last_byte { Times::default() } else { spectra.service.clone() },
         service: spectra.service,
         connect: spectra.connect,
         tls: spectra.tls,
@@ -193,6 +193,7 @@ impl Spectra {
         self.tls.add(&other.tls.0);
         self.first_byte.add(&other.first_byte.0);
         self.slip.add(&other.slip.0);
+        self.no_last_byte |= other.no_last_byte;
     }
 }
 

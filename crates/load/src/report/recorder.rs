@@ -96,6 +96,8 @@ pub(super) struct Spectra {
     pub(super) tls: Times,
     pub(super) first_byte: Times,
     pub(super) slip: Times,
+    /// What is answered has no last byte that is another moment than its first.
+    pub(super) no_last_byte: bool,
 }
 
 /// The accumulators of one pool in one lane.
