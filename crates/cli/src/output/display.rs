@@ -290,7 +290,7 @@ mod tests {
         }
         on_panic(restored);
         on_panic(restored);
-        assert!(std::thread::spawn(|| panic!("{WORDS}")).join().is_err());
+        assert!(std::thread::spawn(|| std::panic::panic_any(WORDS)).join().is_err());
         let seen = SEEN.lock().unwrap().clone();
         assert!(seen.ends_with(&["restored", "words"]), "{seen:?}");
     }
