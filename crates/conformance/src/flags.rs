@@ -83,8 +83,9 @@ impl Network {
         network.local.retain(|p| p.address().is_ipv4() != gateway.is_ipv4());
         network.local.insert(0, local);
         network.gateways.retain(|g| g.is_ipv4() != gateway.is_ipv4());
-        // packetdrill's own runner names our address as the gateway too; any other will do.
-        let gateway = if gateway == local.address() { beside(gateway) } else { gateway };
+        // packetdrill's own runner names our address as the gateway, or one that is not on our network. Any neighbour will do.
+        let neighbour = gateway != local.address() && local.contains(gateway);
+        let gateway = if neighbour { gateway } else { beside(local.address()) };
         network.gateways.insert(0, gateway);
         Ok(network)
     }
@@ -121,6 +122,8 @@ mod tests {
         assert_eq!(n.mtu, 1500);
         let n = Network::parse(Some("192.168.0.1/16|192.168.0.1|192.0.2.0/24")).unwrap();
         assert_eq!(n.gateways[0], "192.168.0.2".parse::<IpAddr>().unwrap(), "not ourselves");
+        let n = Network::parse(Some("fd00::1/64|fd00:0:0:8888::1|2001:db8::/32")).unwrap();
+        assert_eq!(n.gateways[0], "fd00::2".parse::<IpAddr>().unwrap(), "on our network");
         assert_eq!(Network::parse(None).unwrap(), Network::default());
         assert_eq!(Network::parse(Some(" ")).unwrap(), Network::default());
     }

@@ -197,3 +197,82 @@ impl Queue {
         self.acked
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowlane_stack::tcp::State;
+
+    fn info(window: u32, cwnd: u32) -> TcpInfo {
+        let end = "10.0.0.1:1".parse().unwrap();
+        let mut info = TcpInfo::new(State::Established, end, end);
+        (info.snd_wnd, info.cwnd) = (window, cwnd);
+        (info.effective_mss, info.snd_mss) = (1000, 1000);
+        info
+    }
+
+    /// Writes up to `want` bytes, of which the connection sends `sends` at once; how many were taken.
+    fn write(queue: &mut Queue, info: &mut TcpInfo, bounds: &Bounds, want: u32, mut sends: u32) -> u32 {
+        let mut taken = 0;
+        while taken < want {
+            let n = (queue.room(info, bounds) as u32).min(want - taken);
+            if n == 0 {
+                queue.want();
+                break;
+            }
+            queue.put(n as usize, info);
+            taken += n;
+            let now = n.min(sends);
+            sends -= now;
+            info.unacknowledged += n;
+            info.unsent += n - now;
+            queue.follow(info, bounds, 0, Time::ZERO);
+        }
+        taken
+    }
+
+    /// Whole buffers of half the window are begun while what is queued costs less than the bound.
+    #[test]
+    fn a_write_fills_whole_buffers() {
+        let bounds = Bounds { fixed: None, wmem: (50_000, 4 << 20), lowat: u32::MAX };
+        let (mut queue, mut info) = (Queue::default(), info(32_896, 10_000));
+        queue.follow(&info, &bounds, 0, Time::ZERO);
+        assert_eq!(write(&mut queue, &mut info, &bounds, 59_000, 10_000), 58_000);
+        assert!(!queue.has_room(&bounds));
+        // The window is not used up when half has been acknowledged: the bound grows, and there is room.
+        (info.unacknowledged, info.unsent, info.cwnd) = (32_000, 0, 36_000);
+        (info.in_flight, info.outstanding) = (32_000, 32_000);
+        queue.follow(&info, &bounds, 0, Time::ZERO);
+        assert!(queue.has_room(&bounds));
+        assert_eq!(write(&mut queue, &mut info, &bounds, 180_000, 0), 128_000);
+    }
+
+    /// `TCP_NOTSENT_LOWAT` bounds what waits to be sent, and there is room again below half of it.
+    #[test]
+    fn little_waits_to_be_sent() {
+        let bounds = Bounds { fixed: None, wmem: (50_000, 4 << 20), lowat: 4000 };
+        let (mut queue, mut info) = (Queue::default(), info(32_896, 10_000));
+        queue.follow(&info, &bounds, 0, Time::ZERO);
+        assert_eq!(write(&mut queue, &mut info, &bounds, 59_000, 10_000), 26_000);
+        for (unsent, room) in [(4000, false), (2000, false), (1999, true)] {
+            info.unsent = unsent;
+            queue.follow(&info, &bounds, 0, Time::ZERO);
+            assert_eq!(queue.has_room(&bounds), room, "{unsent}");
+        }
+    }
+
+    /// Nothing is added behind the end of a record.
+    #[test]
+    fn a_record_closes_its_buffer() {
+        let bounds = Bounds { fixed: Some(4000), wmem: (0, 0), lowat: u32::MAX };
+        let (mut queue, mut info) = (Queue::default(), info(32_896, 10_000));
+        assert_eq!(write(&mut queue, &mut info, &bounds, 400, 0), 400);
+        assert_eq!(queue.room(&info, &bounds), 15_600);
+        queue.close_piece();
+        assert_eq!(queue.room(&info, &bounds), 16_000, "a new one, within the bound");
+        assert_eq!(write(&mut queue, &mut info, &bounds, 2000, 0), 2000);
+        assert_eq!(queue.room(&info, &bounds), 14_000, "it may be filled");
+        queue.close_piece();
+        assert_eq!(queue.room(&info, &bounds), 0);
+    }
+}

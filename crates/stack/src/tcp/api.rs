@@ -298,11 +298,16 @@ impl Tcp {
             return Ok(0);
         }
         let room = c.send_limit.saturating_sub(c.buffered()) as usize;
+        let push = c.push_seq;
         let taken = c.take_for_sending(&mut self.core, &bytes[..bytes.len().min(room)]);
         if taken == 0 {
             return Err(SendError::WouldBlock);
         }
         c.put(Flags::MORE, more);
+        if more {
+            // No PSH here: the write is not over.
+            c.push_seq = push;
+        }
         let _ = cx;
         self.core.settle(c);
         Ok(taken)
@@ -314,7 +319,7 @@ impl Tcp {
     /// If there is no such connection.
     pub fn end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
-        let end = c.push_seq;
+        let end = c.data_seq() + c.buffered();
         if let Some(tx) = c.tx.as_mut().filter(|tx| tx.records.len() < MAX_RECORDS) {
             if end > c.snd_nxt && tx.records.back() != Some(&end) {
                 tx.records.push_back(end);

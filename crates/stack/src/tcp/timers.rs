@@ -68,6 +68,7 @@ impl Connection {
                 RtxTimer::Cork => {
                     self.rtx_at = NEVER;
                     self.set(Flags::FORCE);
+                    self.push_seq = self.data_seq() + self.buffered();
                 }
             }
         }

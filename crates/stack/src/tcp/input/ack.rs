@@ -163,6 +163,10 @@ impl Connection {
                 self.perhaps_raise_mss(core, cx.now);
             }
             self.grow_send_buffer(core, cx);
+            // What more was to come has not: without Nagle nothing waits longer than a round trip.
+            if self.has(Flags::NODELAY) {
+                self.clear(Flags::MORE);
+            }
             self.starved = false;
             if self.buffered() < self.send_limit / 3 * 2 {
                 self.wake_write();

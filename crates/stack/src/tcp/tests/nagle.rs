@@ -68,3 +68,31 @@ fn more_is_coming() {
     s.write(10);
     recv!(s, 20, "P. 1:21(20) ack 1");
 }
+
+/// What was written with more to come carries no PSH when something else lets it go: with Nagle off, an acknowledgement or the
+/// option set again; after the time of a cork it does.
+#[test]
+fn no_push_before_the_write_is_over() {
+    let mut s = Scene::established(Scene::config());
+    s.set(|o| o.nodelay = true);
+    let id = s.id.unwrap();
+    let more = |s: &mut Scene, n: u64| {
+        let bytes: Vec<u8> = (s.written..s.written + n).map(byte).collect();
+        assert_eq!(s.with(|tcp, cx| tcp.send_with(cx, id, &bytes, true)), Ok(n as usize));
+        s.written += n;
+        s.drain();
+    };
+    more(&mut s, 1100);
+    recv!(s, 10, ". 1:1001(1000) ack 1");
+    s.quiet(15);
+    send!(s, 20, ". 1:1(0) ack 1001");
+    recv!(s, 20, ". 1001:1101(100) ack 1");
+    send!(s, 30, ". 1:1(0) ack 1101");
+    more(&mut s, 80);
+    s.quiet(229);
+    recv!(s, 230, "P. 1101:1181(80) ack 1");
+    send!(s, 240, ". 1:1(0) ack 1181");
+    more(&mut s, 50);
+    s.write(50);
+    recv!(s, 240, "P. 1181:1281(100) ack 1");
+}
