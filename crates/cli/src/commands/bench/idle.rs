@@ -136,7 +136,7 @@ pub(super) fn row(report: &mut Report, connections: usize) -> anyhow::Result<()>
     }
     ensure!(run.served.load(Ordering::Relaxed) == all, "the server lacks connections");
     let grown = resident()?.saturating_sub(before);
-    runtime.stop();
+    drop(runtime.stop());
     let each = grown as f64 / (2 * (all - first)) as f64;
     report.row(
         format!("idle connection among {all}, one end, with its socket and a task that waits"),
