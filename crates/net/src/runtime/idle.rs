@@ -39,7 +39,7 @@ impl Patience {
     pub(super) fn limit(&self, most: Duration) -> Duration {
         match self.pays {
             1.. => most,
-            _ if self.sleeps % TRY == 0 => most.min(2 * PAYS),
+            _ if self.sleeps.is_multiple_of(TRY) => most.min(2 * PAYS),
             _ => Duration::ZERO,
         }
     }
