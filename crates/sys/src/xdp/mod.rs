@@ -212,6 +212,7 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
             unsafe { get_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS) }.ok();
         let zero_copy = bound.is_some_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
         let settings = Settings {
+            queue,
             need_wakeup: options.need_wakeup,
             chains,
             busy_poll: options.busy_poll.is_some(),
@@ -221,7 +222,7 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
         let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
         let offload = options.offload.then(|| OffloadSocket::open(&device.interface)).transpose()?;
-        let mut opened = XdpQueue::new(socket, rings, held, fill, queue, settings, offload, device.clone());
+        let mut opened = XdpQueue::new(socket, rings, held, fill, settings, offload, device.clone());
         // Ready from the first packet on, if the worker's frames are not in its hands yet.
         if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
             opened.refill(&pool);

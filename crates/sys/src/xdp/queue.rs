@@ -33,7 +33,6 @@ pub struct XdpQueue {
     stats: QueueStats,
     /// For packets that are to be cut on their way.
     offload: Option<OffloadSocket>,
-    queue: u32,
     settings: Settings,
     device: Arc<Device>,
 }
@@ -41,6 +40,8 @@ pub struct XdpQueue {
 /// What `open` found out or was told about the socket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
+    /// Number of the queue of the interface.
+    pub(super) queue: u32,
     pub(super) need_wakeup: bool,
     pub(super) chains: bool,
     pub(super) busy_poll: bool,
@@ -53,7 +54,6 @@ impl XdpQueue {
         rings: Rings,
         held: Held,
         fill_target: u32,
-        queue: u32,
         settings: Settings,
         offload: Option<OffloadSocket>,
         device: Arc<Device>,
@@ -67,7 +67,6 @@ impl XdpQueue {
             partial: None,
             stats: QueueStats::default(),
             offload,
-            queue,
             settings,
             device,
         }
@@ -86,7 +85,7 @@ impl XdpQueue {
             self.stats.rx_bad += 1;
             return false;
         }
-        *frame.meta_mut() = Meta { queue: self.queue as u16, ..Meta::default() };
+        *frame.meta_mut() = Meta { queue: self.settings.queue as u16, ..Meta::default() };
         self.stats.rx_bytes += u64::from(descriptor.len);
         if self.partial.is_none() {
             if let Some(number) = self.settings.hash_type {
@@ -237,7 +236,7 @@ impl XdpQueue {
     /// The receive queue of the interface that this is.
     #[must_use]
     pub fn queue(&self) -> u32 {
-        self.queue
+        self.settings.queue
     }
 
     /// Frames in the kernel's hands: waiting to be filled, received and not yet taken, or being sent.
@@ -349,7 +348,7 @@ impl Drop for XdpQueue {
     /// Sends what was promised; a device that has stopped sending must not keep us for long. The rest is done by the
     /// fields, in their order.
     fn drop(&mut self) {
-        self.device.withdraw(self.queue);
+        self.device.withdraw(self.settings.queue);
         let deadline = Instant::now() + Duration::from_millis(100);
         while !(self.flush() && self.held.count() <= self.filled as usize) && Instant::now() < deadline {
             std::thread::yield_now();
