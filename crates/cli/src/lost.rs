@@ -15,7 +15,7 @@ static LOST: OnceLock<String> = OnceLock::new();
 
 /// Listens to news of a link's interface from now on. Where the kernel gives none, a run is as it would be without this.
 pub(crate) fn watch(link: &LinkInfo) {
-    let Some(Ok(mut news)) = link.life.as_ref().map(|life| life.watch()) else { return };
+    let Some(Ok(mut news)) = link.life.as_ref().map(flowlane::link::Life::watch) else { return };
     let name = link.name.clone();
     let listen = move || {
         while let Some(state) = news.wait() {
