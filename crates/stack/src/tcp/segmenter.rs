@@ -118,7 +118,7 @@ impl Connection {
         if fin {
             flags |= TcpFlags::FIN;
         }
-        // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended and where the buffer ran empty.
+        // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended.
         // Not where the application says that more is coming, whoever lets it go before.
         let written = self.push_seq > self.snd_nxt && self.push_seq <= end || len == self.record_ahead();
         let earlier = self.tx.as_ref().and_then(|tx| tx.pushes.front()).is_some_and(|push| *push <= end);
