@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use flowlane::link::{LinkInfo, LinkState};
+use flowlane::link::{Life, LinkInfo, LinkState};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::raise;
 
@@ -15,7 +15,7 @@ static LOST: OnceLock<String> = OnceLock::new();
 
 /// Listens to news of a link's interface from now on. Where the kernel gives none, a run is as it would be without this.
 pub(crate) fn watch(link: &LinkInfo) {
-    let Some(Ok(mut news)) = link.life.as_ref().map(flowlane::link::Life::watch) else { return };
+    let Some(Ok(mut news)) = link.life.as_ref().map(Life::watch) else { return };
     let name = link.name.clone();
     let listen = move || {
         while let Some(state) = news.wait() {
