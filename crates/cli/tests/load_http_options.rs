@@ -217,6 +217,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("gateway", "below"),
     ("routed", "below"),
     ("vlan", "below"),
+    ("tunnel", "load_http_links"),
     ("no-pin", "here, always"),
     ("fail", "outputs"),
     ("json", "outputs"),
