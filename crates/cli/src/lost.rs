@@ -4,7 +4,7 @@
 //! the run goes on: every link recovers by itself. An interface that is gone does not come back, so the run is ended as ^C
 //! would end it, with the report so far; the last line says why, and the exit code is 1.
 
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 
 use flowlane::link::{Life, LinkInfo, LinkState};
 use signal_hook::consts::SIGTERM;
@@ -17,7 +17,14 @@ static LOST: OnceLock<String> = OnceLock::new();
 pub(crate) fn watch(link: &LinkInfo) {
     let Some(Ok(mut news)) = link.life.as_ref().map(Life::watch) else { return };
     let name = link.name.clone();
+    let (say, heard) = mpsc::channel();
     let listen = move || {
+        // It began while links are opened, with all the privileges that takes, and needs none.
+        let given_up = flowlane_sys::privilege::drop_all().is_ok();
+        let _ = say.send(());
+        if !given_up {
+            return;
+        }
         while let Some(state) = news.wait() {
             if state == LinkState::Gone {
                 let _ = LOST.set(format!("{name}: the interface is gone"));
@@ -28,7 +35,9 @@ pub(crate) fn watch(link: &LinkInfo) {
             }
         }
     };
-    let _ = std::thread::Builder::new().name("flowlane-link".into()).spawn(listen);
+    if std::thread::Builder::new().name("flowlane-link".into()).spawn(listen).is_ok() {
+        let _ = heard.recv();
+    }
 }
 
 /// What was lost, if anything.
