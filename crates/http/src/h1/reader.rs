@@ -245,8 +245,8 @@ struct Parsed<H> {
 
 /// Reads a head of which the first `before` bytes were looked at already.
 ///
-/// What came first is read as it is: the head ends somewhere in it, and a body may follow. Later whole lines only, and only
-/// when there is a new one, so that nobody makes us read a head again for every byte.
+/// Whole lines only, and only when there is a new one, so that nobody makes us read a head again for every byte. What came
+/// first is tried as it is, since most often the head ends somewhere in it, and its last line may belong to a body.
 #[inline]
 fn parse<'a, K: Kind>(
     bytes: &'a [u8],
@@ -256,18 +256,29 @@ fn parse<'a, K: Kind>(
 ) -> Result<Option<Parsed<K::Head<'a>>>, Fault> {
     let limit = limits.head_bytes();
     let bytes = &bytes[..bytes.len().min(limit)];
-    let end = if before == 0 || bytes.len() == limit {
-        bytes.len()
-    } else {
-        let new = bytes.get(before..).unwrap_or_default();
-        match new.iter().rposition(|b| *b == b'\n') {
-            Some(last) => before + last + 1,
-            None => return Ok(None),
-        }
+    let first = (before == 0).then(|| K::parse(bytes, limits));
+    let found = match first {
+        // What is wrong may be a line of which more is to come, and that is judged when it is whole.
+        None | Some(Err(_)) => whole_lines::<K>(bytes, before, limits)?,
+        Some(found) => found?,
     };
-    let Some((head, len)) = K::parse(&bytes[..end], limits)? else { return Ok(None) };
+    let Some((head, len)) = found else { return Ok(None) };
     let framing = K::framing(&head, to_head)?;
     Ok(Some(Parsed { head, len, framing }))
+}
+
+/// Reads a head, without its last line if that is not whole; only if there are new lines behind the first `before` bytes.
+fn whole_lines<'a, K: Kind>(
+    bytes: &'a [u8],
+    before: usize,
+    limits: &Limits,
+) -> Result<Option<(K::Head<'a>, usize)>, Fault> {
+    let end = match bytes.iter().rposition(|b| *b == b'\n') {
+        _ if bytes.len() == limits.head_bytes() => bytes.len(),
+        Some(last) if last >= before => last + 1,
+        _ => return Ok(None),
+    };
+    K::parse(&bytes[..end], limits)
 }
 
 #[inline]

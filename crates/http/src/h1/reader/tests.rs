@@ -134,6 +134,9 @@ fn streams_that_end_early() {
     assert_eq!(kinds(&requests(b"")), "");
     assert_eq!(kinds(&requests(b"\r\n")), "");
     assert_eq!(kinds(&requests(b"GET / HT")), "end-in-head ");
+    // What is wrong in a line is not said before the line is whole, however it comes.
+    assert_eq!(kinds(&requests(b"GET / HTTP/1.1\r\nA\x01")), "end-in-head ");
+    assert_eq!(kinds(&requests(b"GET / HTTP/1.1\r\n\r\n\x01")), "head end end-in-head ");
     assert_eq!(kinds(&requests(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbod")), "head bod end-in-body ");
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
     assert_eq!(kinds(&responses(chunked)), "head abc end-in-body ");
