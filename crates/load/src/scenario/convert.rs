@@ -59,6 +59,12 @@ pub(super) fn plan(file: &file::File, text: &str, wish: &Wish<'_>) -> Result<Pla
     let rate = cx.option(file.rate.as_ref(), units::rate)?;
     let shares: f64 =
         file.pool.get_ref().iter().filter_map(|p| p.get_ref().share.as_ref()).map(|s| *s.get_ref()).sum();
+    if let Some(rate) = file.rate.as_ref().filter(|_| shares == 0.0) {
+        return cx.bad(
+            rate.span(),
+            "no pool has a share of this rate: give one to those that send at it, share = 1",
+        );
+    }
     let mut pools = Vec::new();
     for (i, pool) in file.pool.get_ref().iter().enumerate() {
         pools.push(cx.pool(pool, i, rate, shares)?);

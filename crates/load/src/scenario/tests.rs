@@ -92,6 +92,7 @@ fn mistakes_are_said_with_their_place() {
         ("[[pool]]\ntarget = [{ url = \"ftp://a\" }]", "line 2, column 19", "http"),
         (&format!("{pool}rate = \"fast\""), "line 3, column 8", "rate"),
         (&format!("{pool}share = 1"), "line 3, column 9", "rate"),
+        (&format!("rate = \"1k\"\n{pool}"), "line 1, column 8", "share"),
         (&format!("{pool}clients = [\"10.0.0.0/8\", \"10.0.0.0/40\"]"), "line 3, column 26", "10.0.0.0/40"),
         (&format!("{pool}connections = -1"), "line 3, column 15", ""),
         (&format!("{pool}connections = 0"), "line 1, column", "connections"),
