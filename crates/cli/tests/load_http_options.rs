@@ -275,7 +275,7 @@ fn a_vlan_a_gateway_and_routed_clients() {
         return;
     }
     let make =
-        |end: &str| flowlane_testnet::Namespace::new(&format!("h3v{}{end}", std::process::id())).unwrap();
+        |end: &str| flowlane_testnet::Namespace::new(&format!("flopt{}{end}", std::process::id())).unwrap();
     let (near, far) = (make("a"), make("b"));
     let pair = format!("link add va netns {} type veth peer name vb netns {}", near.name(), far.name());
     flowlane_testnet::ip(&pair).unwrap();
