@@ -9,7 +9,9 @@ use crate::kit::{ms, ok, plan, pool, rate, run, serve};
 
 /// 1000 requests a second for 4 s, at even moments; in the middle the server stands still for a second. Requests that are
 /// due then wait for its end, from that second down to nothing, evenly. They are the upper part of all latencies: with
-/// a stall of S seconds quantile q is (q - (1 - S/4)) * 4 seconds. What is found, and what arithmetic says.
+/// a stall of S seconds quantile q is (q - (1 - S/4)) * 4 seconds. What is found, and what arithmetic says. That leaves out
+/// how long both sides need for the thousand requests that wait at its end, some 5 ms on a slow machine, so quantiles below
+/// 0.85, which are less than 400 ms, do not judge the generator.
 fn measure() -> Vec<(f64, f64, f64)> {
     let (begun, resumed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let server = {
@@ -45,7 +47,7 @@ fn measure() -> Vec<(f64, f64, f64)> {
     // Service time alone, as closed loops measure it, hides nearly all of it.
     assert!(ran.run.total.service.at(0.9) < 500_000_000);
     let latency = &ran.run.total.latency;
-    [0.80, 0.85, 0.9, 0.95, 0.99, 0.999].map(|q| (q, (q - 1.0) * 4e9 + stall, latency.at(q) as f64)).to_vec()
+    [0.85, 0.9, 0.95, 0.99, 0.999].map(|q| (q, (q - 1.0) * 4e9 + stall, latency.at(q) as f64)).to_vec()
 }
 
 /// When the server stands still after its first request, and for how long, nanoseconds.
