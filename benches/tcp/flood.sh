@@ -11,7 +11,8 @@
 #   benches/tcp/flood.sh [ROUNDS] [SECONDS] [SYNS A SECOND]
 #
 # Needs root, iproute2 (installed if apt is there), python3 and two processors. The flood comes from 65 000 addresses and has
-# its processor in common with the clients, so "full" also holds what they lose to each other.
+# its processor in common with the clients, so "full" also holds what they lose to each other; a veth does part of the receiver's
+# work there, too. How many SYNs were sent is printed: a slow far side holds the flood back, so compare these before the rest.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-3} seconds=${2:-4} syns=${3:-100k}
