@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use flowlane_stack::packet::{IpInput, IpMeta, IpOutput};
+use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput};
 use flowlane_stack::tcp::{State, Tcp};
 use flowlane_stack::wire::{IpProtocol, Sum, TcpHeader, tcp};
 use flowlane_sys::frame::{Checksum, Frame, Pool, Segmentation};
@@ -169,7 +169,12 @@ impl Net<'_> {
         }
     }
 
+    /// Arrives alone.
     pub(super) fn arrive(&mut self, packet: Packet) {
+        self.give(packet, Tcp::input);
+    }
+
+    fn give(&mut self, packet: Packet, how: fn(&mut Tcp, &mut Cx<'_>, IpInput)) {
         let ip = IpMeta {
             src: packet.src,
             dst: packet.dst,
@@ -181,13 +186,16 @@ impl Net<'_> {
             mtu: MTU,
             unicast: true,
         };
-        self.on(packet.to, |tcp, cx| tcp.input(cx, IpInput { frame: packet.frame, ip }));
+        self.on(packet.to, |tcp, cx| how(tcp, cx, IpInput { frame: packet.frame, ip }));
     }
 
-    /// What is on the wire arrives, in order.
+    /// What is on the wire arrives, in order, as one burst at each end.
     pub(super) fn all_arrive(&mut self) {
         for packet in std::mem::take(&mut self.wire.packets) {
-            self.arrive(packet);
+            self.give(packet, Tcp::input_in_burst);
+        }
+        for host in 0..2 {
+            self.on(host, Tcp::end_burst);
         }
         self.transmit();
     }
