@@ -1,6 +1,10 @@
 #!/bin/bash
 # The README's test command. As root it includes the tests against the kernel in network namespaces.
 have_packages ip=iproute2 ethtool=ethtool || true
+# Witnesses: a router that tracks connections, captures that are read by others, the clients and servers of the world. A
+# server that comes with its package is not to be started.
+have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping || true
+RUNLEVEL=1 have_packages nginx=nginx || true
 log=$CI_TARGET/ci-test.log
 # --show-output, so that a test that cannot run here can say why.
 cargo test --workspace --locked -- --show-output 2>&1 | tee "$log" | grep -v '\.\.\. ok$'

@@ -6,7 +6,10 @@
 #   AF_XDP and AF_PACKET, segmentation left    beside   the same: the veth cuts nothing, so the kernel does, just before it,
 #   to the interface (",offload")                       as it does for its own TCP
 #
-# both ways, in turn in every round; prints Gbit/s of payload, and the ratios with their spread.
+# both ways, in turn in every round; prints Gbit/s of payload, and the ratios with their spread. Beside each rate stand the processor
+# seconds for 10^9 bytes of the process on processor 0: ours, or iperf3's client. A worker that spins is never idle, so ours are of
+# a run of their own, in which it sleeps when there is nothing to do. The kernel's work for the far end is in both, as far as
+# it is done in the process's time.
 #
 #   benches/tcp/run.sh [ROUNDS] [SECONDS]
 #
@@ -57,29 +60,46 @@ start $a taskset -c 1 python3 "$peer" sink 10.11.3.2 7001
 start $a taskset -c 1 python3 "$peer" source 10.11.3.2 7002
 sleep 1
 
-# Kernel to kernel: prints Gbit/s; "-R" is towards the client.
+# Kernel to kernel: prints Gbit/s and seconds for 10^9 bytes; "-R" is towards the client.
 kernel() {
     ip netns exec $b taskset -c 1 iperf3 -s -1 -p 7101 >/dev/null 2>&1 &
     local server=$!
     sleep 0.3
-    ip netns exec $a taskset -c 0 iperf3 -c 10.11.2.2 -p 7101 -t "$seconds" -J ${1:+$1} |
-        python3 -c 'import json,sys; print(json.load(sys.stdin)["end"]["sum_received"]["bits_per_second"] / 1e9)'
+    ip netns exec $a taskset -c 0 iperf3 -c 10.11.2.2 -p 7101 -t "$seconds" -J ${1:+$1} | python3 -c '
+import json, sys
+end = json.load(sys.stdin)["end"]
+rate = end["sum_received"]["bits_per_second"] / 8e9
+print(rate * 8, end["cpu_utilization_percent"]["host_total"] / 100 / rate)'
     wait $server 2>/dev/null || true
 }
 
-# Ours: mode, target, link, our address. Prints Gbit/s.
+# Ours: mode, target, link, our address. Prints Gbit/s, spinning, and seconds for 10^9 bytes, not spinning.
 ours() {
+    local spinning sleeping
+    spinning=$(once spin "$@")
+    sleeping=$(once adaptive "$@")
+    echo "${spinning% *} ${sleeping#* }"
+}
+once() { # idle, and as above; prints both for this run
     local port=7001 field=bytes-sent
-    [ "$1" = read ] && port=7002 field=bytes-received
-    ip netns exec $a taskset -c 0 "$flowlane" load tcp "$2:$port" --mode "$1" --connections 1 --size 64Ki \
-        --link "$3" --addr "$4" --duration "${seconds}s" --idle spin --quiet --json 2>/dev/null |
-        python3 -c "import json,sys; print(json.load(sys.stdin)['total']['rates']['$field'] * 8 / 1e9)"
+    [ "$2" = read ] && port=7002 field=bytes-received
+    python3 - "$field" "$seconds" ip netns exec $a taskset -c 0 "$flowlane" load tcp "$3:$port" --mode "$2" \
+        --connections 1 --size 64Ki --link "$4" --addr "$5" --duration "${seconds}s" --idle "$1" --quiet --json <<'P'
+import json, resource, subprocess, sys
+field, seconds, *command = sys.argv[1:]
+run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+rate = json.loads(run.stdout)["total"]["rates"][field] / 1e9
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(rate * 8, (used.ru_utime + used.ru_stime) / (rate * float(seconds)))
+P
 }
 
-declare -A got
-note() {
-    got[$1]+="$3 "
-    printf 'round %d  %-44s %7.2f Gbit/s\n' "$2" "$1" "$3"
+declare -A got cost
+note() { # what, round, "rate cost"
+    local rate=${3% *} seconds=${3#* }
+    got[$1]+="$rate "
+    cost[$1]+="$seconds "
+    printf 'round %d  %-44s %7.2f Gbit/s %7.3f s/GB\n' "$2" "$1" "$rate" "$seconds"
 }
 for ((r = 1; r <= rounds; r++)); do
     offloads on
@@ -102,12 +122,14 @@ for way in sending receiving; do
         "AF_XDP with offload:kernel, offloads off" "AF_PACKET with offload:kernel, offloads off"; do
         ours=${pair%%:*} theirs=${pair#*:}
         [ -n "${got[$ours, $way]:-}" ] || continue
-        python3 - "$ours, $way" "${got[$ours, $way]}" "${got[$theirs, $way]}" <<'P'
+        python3 - "$ours, $way" "${got[$ours, $way]}" "${got[$theirs, $way]}" "${cost[$ours, $way]}" \
+            "${cost[$theirs, $way]}" <<'P'
 import sys
-name, ours, theirs = sys.argv[1], *([float(x) for x in a.split()] for a in sys.argv[2:])
+name, ours, theirs, cost, their_cost = sys.argv[1], *([float(x) for x in a.split()] for a in sys.argv[2:])
 ratios = sorted(o / t for o, t in zip(ours, theirs) if t)
 middle = lambda l: sorted(l)[len(l) // 2]
-print(f"{name}: {middle(ours):.2f} Gbit/s, {middle(ratios):.2f} times the kernel's {middle(theirs):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+print(f"{name}: {middle(ours):.2f} Gbit/s, {middle(ratios):.2f} times the kernel's {middle(theirs):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}); "
+      f"{middle(cost):.3f} s/GB, the kernel {middle(their_cost):.3f}")
 P
     done
 done

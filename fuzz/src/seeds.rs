@@ -469,6 +469,20 @@ fn tcp_inputs() -> Vec<Vec<u8>> {
         all.push([&begin[..], &open, &bad, &talk, &bad, &talk].concat());
         all.push([&begin[..], &open, &talk, &hostile, &talk, &hostile].concat());
     }
+    // Fast Open, without and with cookies: the second connection brings data.
+    let again = [op(Op::Connect, 0, &[0x29]), op(Op::Arrive, 0, &[0]), op(Op::Accept, far, &[])].concat();
+    let early =
+        [op(Op::Read, far | 1, &[4, 0]), op(Op::Write, far | 1, &[4, 0]), op(Op::Settle, 2, &[])].concat();
+    for begin in [[0, 0, 8], [0, 1, 16], [0x40, 0x20, 9], [0x80, 0x10, 20]] {
+        all.push([&begin[..], &open, &again, &early, &talk, &end.concat()].concat());
+        all.push([&begin[..], &open, &again, &bad, &early, &talk].concat());
+        all.push([&begin[..], &open, &again, &hostile, &early, &hostile].concat());
+        // The answer, written early, is too big for the path.
+        let narrow =
+            [op(Op::Write, far | 1, &[4, 0]), op(Op::Icmp, far, &[1, 84]), op(Op::Icmp, far, &[2, 84])]
+                .concat();
+        all.push([&begin[..], &open, &again, &narrow, &early, &talk].concat());
+    }
     let both = [op(Op::Listen, 0, &[]), op(Op::Connect, 0, &[0]), op(Op::Connect, far, &[1])].concat();
     all.push([&[0, 0, 0], &both[..], &op(Op::Settle, 3, &[]), &op(Op::Close, 1, &[2])].concat());
     all

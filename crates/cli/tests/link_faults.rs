@@ -185,24 +185,45 @@ fn tap_ends_when_its_interface_is_gone() {
     is_gone("tap");
 }
 
-#[test]
-fn a_load_ends_with_its_report_when_its_interface_is_gone() {
-    let Some(place) = Place::new("af-xdp") else { return };
+/// A load at that rate, whose interface vanishes.
+fn a_load_ends(kind: &str, rate: &str) {
+    let Some(place) = Place::new(kind) else { return };
     let server = place.far().run(|| UdpSocket::bind("10.11.2.1:7").unwrap()).unwrap();
     server.set_read_timeout(Some(PATIENCE)).unwrap();
-    let run = place.start(
-        "load udp 10.11.2.1:7 --link af-xdp:near0 --addr 10.11.2.2/24 --rate 1k --duration 10m --workers 1 --quiet --json",
-    );
+    let run = place.start(&format!(
+        "load udp 10.11.2.1:7 --link {kind}:near0 --addr 10.11.2.2/24 --rate {rate} --duration 10m --workers 1 --quiet --json"
+    ));
     match server.recv(&mut [0; 2048]) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => panic!("nothing came: {:?}", run.end()),
         other => assert!(other.unwrap() > 0),
     }
+    flowlane_testnet::assert_no_privileges(run.child.id());
     place.near().ip("link del near0").unwrap();
     let (status, printed, complaints) = run.end();
     assert_eq!(status.code(), Some(1), "{complaints:?}");
     assert!(complaints.last().is_some_and(|l| l.ends_with("the interface is gone")), "{complaints:?}");
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert!(report.is_object());
+}
+
+#[test]
+fn a_load_ends_with_its_report_when_its_interface_is_gone() {
+    a_load_ends("af-xdp", "1k");
+}
+
+#[test]
+fn an_interface_vanishes_under_a_full_ring_of_af_xdp() {
+    a_load_ends("af-xdp", "5M");
+}
+
+#[test]
+fn an_interface_vanishes_under_a_full_ring_of_af_packet() {
+    a_load_ends("af-packet", "5M");
+}
+
+#[test]
+fn an_interface_vanishes_under_a_full_queue_of_a_tap() {
+    a_load_ends("tap", "5M");
 }
 
 #[test]

@@ -382,6 +382,23 @@ fn half_open_clients_over_a_link() {
     }
 }
 
+/// Requests with the SYN, from the second connection of each client address in each lane on; the first asks for the cookie, which is
+/// good in every lane of the server.
+#[test]
+fn requests_with_the_syn_over_a_link() {
+    let Some((near, far)) = wire("f") else { return };
+    let service = Service::start(Some(&far), &format!("tcp-echo {FAR} --port 7 --fast-open"));
+    let near_end = "--link af-packet:va --addr 10.11.2.2/24 --clients 10.11.2.16-10.11.2.18 --workers 2";
+    let line = format!("tcp 10.11.2.1:7 {near_end} --mode connect --rate 300 --duration 1s --fast-open");
+    let report = load(Some(&near), &line);
+    let (begun, with_syn) = (count(&report, "begun"), count(&report, "syn-data"));
+    assert_eq!((count(&report, "completed"), count(&report, "failed")), (begun, 0), "{report}");
+    assert_eq!((begun + count(&report, "unsent"), count(&report, "syn-data-resent")), (300, 0), "{report}");
+    // While an answer is on its way more connections may ask.
+    assert!(with_syn > begun / 2 && with_syn < begun, "{report}");
+    assert_eq!(last(&service.end(), "summary")["connections"], begun);
+}
+
 /// nginx as the server, if there is one.
 #[test]
 fn nginx_over_loopback() {

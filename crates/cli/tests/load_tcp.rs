@@ -61,6 +61,12 @@ fn bad_arguments_get_one_line_and_2() {
         ("--target-key microsoft --buckets 9", "bucket 9"),
         ("--fail fast", "fast"),
         ("--vlan 5000", "5000"),
+        ("--fast-open", "not echo"),
+        ("--mode write --fast-open", "not write"),
+        ("--mode read --fast-open", "not read"),
+        ("--mode hold --fast-open", "not hold"),
+        ("--mode half-open --rate 10 --fast-open", "not half-open"),
+        ("--mode connect --fast-open --clients 10.12.0.0/15 --routed", "not 131070"),
     ] {
         let output = load(&format!("{BASE} {arguments}"));
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -76,6 +82,7 @@ fn bad_arguments_get_one_line_and_2() {
         ("--addr 10.11.2.2/24", "--link"),
         ("--target-key microsoft", "--target-key"),
         ("--clients fd00::/64", "family"),
+        ("--mode connect --fast-open", "--link"),
     ] {
         let output = load(&format!("127.0.0.1:7 {arguments}"));
         let stderr = String::from_utf8_lossy(&output.stderr);

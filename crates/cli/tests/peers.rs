@@ -1,12 +1,13 @@
 //! The Linux kernel as the peer of `flowlane serve` over every link: datagrams and echo requests of every length, in both
-//! families, and its own tunnel devices where it has them.
+//! families, its own tunnel devices where it has them, and its client of TCP Fast Open.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use flowlane_testnet::Namespace;
+use rustix::net::{AddressFamily, SendFlags, SocketType, sendto, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -54,10 +55,15 @@ impl Peer {
 
     /// `flowlane serve udp-echo` on 10.11.2.1 and fd00:11:2::1, ready.
     fn serve(&self, more: &str) -> Service {
+        self.serve_as("udp-echo", more)
+    }
+
+    /// Another service.
+    fn serve_as(&self, service: &str, more: &str) -> Service {
         let near = if self.kind == "tap" { "tap0".into() } else { format!("{}0", self.name) };
         let program = env!("CARGO_BIN_EXE_flowlane");
         let arguments = format!(
-            "serve udp-echo --link {}:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json {more}",
+            "serve {service} --link {}:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json {more}",
             self.kind
         );
         let mut command = Command::new(program);
@@ -72,7 +78,7 @@ impl Peer {
         let mut ready = String::new();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         said.read_line(&mut ready).unwrap();
-        assert!(ready.contains("udp-echo on"), "{ready}");
+        assert!(ready.contains(&format!("{service} on")), "{ready}");
         // Nobody reads the rest; it must not fill the pipe.
         std::thread::spawn(move || said.lines().for_each(drop));
         if self.kind == "tap" {
@@ -113,11 +119,14 @@ impl Drop for Service {
     }
 }
 
+/// So many that it cannot be by chance that all of them have the bucket of their addresses: the key is drawn at random.
+const PORTS: usize = 16;
+
 /// Sends datagrams of every size from several ports; every one must come back as it was.
 fn ask(to: &str) {
     let to: SocketAddr = to.parse().unwrap();
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    for port in 0..4_usize {
+    for port in 0..PORTS {
         let socket = UdpSocket::bind(any).unwrap();
         socket.connect(to).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -173,7 +182,7 @@ fn lengths_over(kind: &'static str, tag: &str) {
         assert_eq!(redirected.len(), 2);
         assert!(redirected.iter().all(|n| (*n > 0) != more.is_empty()), "{more}: {redirected:?}");
         let summary = service.end();
-        let want = 2 * 4 * SIZES.len();
+        let want = 2 * PORTS * SIZES.len();
         assert_eq!((&summary["received"], &summary["sent"]), (&want.into(), &want.into()), "{summary}");
     }
 }
@@ -211,7 +220,7 @@ fn tunnel_to_the_kernel(kind: &'static str, tag: &str, device: &str, ours: &str)
         ping(&peer, to);
     }
     let summary = service.end();
-    let want = 2 * 4 * SIZES.len();
+    let want = 2 * PORTS * SIZES.len();
     assert_eq!((&summary["received"], &summary["sent"]), (&want.into(), &want.into()), "{summary}");
 }
 
@@ -250,4 +259,41 @@ fn the_kernels_gre() {
         &format!("gretap {ends} csum"),
         &format!("gretap,checksum,{ours}"),
     );
+}
+
+/// The kernel's client asks for a cookie, and from then on its requests come with the SYN, whichever lane they come to.
+#[test]
+fn the_kernel_opens_fast() {
+    let Some(peer) = Peer::new("af-packet", "fo") else { return };
+    let service = peer.serve_as("tcp-echo", "--fast-open 8");
+    peer.inside(|| {
+        std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "1").unwrap();
+        let to: SocketAddr = "10.11.2.1:8080".parse().unwrap();
+        for n in 0..8_u8 {
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            let sent = sendto(&socket, &[n; 200], FAST_OPEN, &to).unwrap();
+            assert_eq!(sent, 200);
+            let mut stream = TcpStream::from(socket);
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            assert_eq!(got, [n; 200]);
+        }
+        assert_eq!(extended("TCPFastOpenActive"), 7);
+        assert_eq!(extended("TCPFastOpenActiveFail"), 0);
+    });
+    service.end();
+}
+
+/// `MSG_FASTOPEN`.
+const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(0x2000_0000);
+
+/// A counter of the kernel's, in the namespace of the calling thread.
+fn extended(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split_whitespace().position(|word| word == name).unwrap();
+    values.split_whitespace().nth(at).unwrap().parse().unwrap()
 }

@@ -152,6 +152,8 @@ fn bad_arguments() {
     ] {
         refused(&format!("serve udp-echo {usual} {more}"));
     }
+    refused(&format!("serve tcp-echo {usual} --fast-open 0"));
+    refused("serve tcp-echo --link kernel --fast-open");
     refused("serve udp-echo");
     refused("serve udp-echo --link wifi:x --addr 10.11.2.1/24");
     refused("serve udp-echo --link af-xdp: --addr 10.11.2.1/24");
@@ -254,18 +256,6 @@ fn ask(to: &str, ports: usize, each: usize) -> usize {
     back
 }
 
-/// No thread of it has any capability left.
-fn assert_no_privileges(service: &Service) {
-    let tasks = format!("/proc/{}/task", service.child.id());
-    for task in std::fs::read_dir(tasks).unwrap().flatten() {
-        let status = std::fs::read_to_string(task.path().join("status")).unwrap();
-        let line = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_owned();
-        assert_eq!(line("CapEff:"), "0000000000000000", "{status}");
-        assert_eq!(line("CapPrm:"), "0000000000000000", "{status}");
-        assert_eq!(line("NoNewPrivs:"), "1", "{status}");
-    }
-}
-
 fn echo_over(kind: &str, tag: &str) {
     let Some(lab) = Lab::up(tag) else { return };
     let scratch = Scratch::new(tag);
@@ -279,7 +269,7 @@ fn echo_over(kind: &str, tag: &str) {
     assert_eq!(lab.inside(|| ask("10.11.2.1:8080", 16, 4)), 64);
     assert_eq!(lab.inside(|| ask("[fd00:11:2::1]:8080", 16, 4)), 64);
 
-    assert_no_privileges(&service);
+    flowlane_testnet::assert_no_privileges(service.child.id());
 
     let stat = |letters: &str| text(&format!("stat {letters} --control {control}"));
     assert!(stat("-s -s -p udp").contains("\t128 datagrams received\n"));
@@ -465,7 +455,7 @@ fn echo_over_tap() {
     namespace.ip("link set t0 up").unwrap();
     assert_eq!(namespace.run(|| ask("10.11.2.1:8080", 8, 4)).unwrap(), 32);
     assert_eq!(namespace.run(|| ask("[fd00:11:2::1]:8080", 8, 4)).unwrap(), 32);
-    assert_no_privileges(&service);
+    flowlane_testnet::assert_no_privileges(service.child.id());
     let summary = last_json(&service.interrupt(), "summary");
     assert_eq!((&summary["received"], &summary["sent"]), (&64.into(), &64.into()));
     assert_eq!(summary["alignment"], 1.0);

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use flowlane_stack::Connect;
 use flowlane_stack::address::Endpoint;
-use flowlane_stack::tcp::{ConnectError, Failure, ListenError, ListenOptions, State};
+use flowlane_stack::tcp::{
+    ConnectError, Failure, FastOpen, FirstData, ListenError, ListenOptions, SocketOptions, State,
+};
 use flowlane_stack::udp::Bind;
 use flowlane_sys::packetdrill::{Address, Answer, Errno, close_place, open_place};
 
 use crate::descriptor::{Descriptor, Role, Socket, plain};
+use crate::fast_open;
 use crate::queue::Queue;
 use crate::world::World;
 
@@ -23,9 +26,29 @@ pub(crate) fn errno_of(failure: Failure) -> Errno {
     })
 }
 
+/// How a connection is begun.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    pub(crate) fast_open: FastOpen,
+    /// For the SYN, if it may.
+    pub(crate) bytes: &'a [u8],
+    /// The caller waits until all of it is written.
+    pub(crate) waits: bool,
+}
+
 const WILDCARD: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 impl World {
+    /// Why the connection of a socket ended.
+    pub(crate) fn errno_of(&mut self, fd: i32, failure: Failure) -> Errno {
+        match failure {
+            Failure::Reset if self.socket_mut(fd).is_ok_and(|socket| socket.half_closed) => {
+                Errno(libc::EPIPE)
+            }
+            _ => errno_of(failure),
+        }
+    }
+
     /// The socket of a descriptor.
     pub(crate) fn socket_mut(&mut self, fd: i32) -> Answer<&mut Socket> {
         match self.descriptors.get_mut(&fd) {
@@ -66,8 +89,11 @@ impl World {
         if socket.bound.is_some() || socket.role != Role::Idle {
             return Err(Errno(libc::EINVAL));
         }
-        socket.bound = Some(address);
-        let stream = socket.stream;
+        let (stream, shares) = (socket.stream, socket.options.reuses_address());
+        if stream && self.descriptors.values().any(|other| in_the_way(other, address, shares)) {
+            return Err(Errno(libc::EADDRINUSE));
+        }
+        self.socket_mut(fd)?.bound = Some(address);
         if let Some(ip) = plain(address.ip()) {
             self.claim(ip);
         }
@@ -94,7 +120,9 @@ impl World {
         let local = socket.bound.unwrap_or(WILDCARD);
         // Linux lets one more wait than it was told.
         let backlog = (backlog as u32).min(somaxconn).saturating_add(1);
-        let options = ListenOptions { backlog, syn_backlog: backlog.max(128), socket: socket.options.tcp };
+        let (socket, told) = (socket.options.tcp, socket.options.clone());
+        let fast_open = fast_open::listening(&self.settings, &told, backlog);
+        let options = ListenOptions { backlog, syn_backlog: backlog.max(128), socket, fast_open };
         let listener = self.lane().0.tcp_listen(plain(local.ip()), local.port(), options).map_err(|e| {
             Errno(match e {
                 ListenError::NotOurAddress => libc::EADDRNOTAVAIL,
@@ -151,22 +179,36 @@ impl World {
             return self.connect_datagrams(fd, remote);
         }
         match role {
+            Role::Idle if socket.deferred.is_some() => return Err(Errno(libc::EISCONN)),
             Role::Idle => {}
             Role::Connection(_) => return self.connect_again(fd),
             _ => return Err(Errno(libc::EISCONN)),
         }
+        let fast = socket.options.fast_connect;
+        if fast && self.defers(fd, remote.into())? {
+            return Ok(());
+        }
+        let fast_open = if fast { FastOpen::Cookie } else { FastOpen::Off };
+        self.begin(fd, remote.into(), &Opening { fast_open, bytes: &[], waits: false })?;
+        Err(Errno(libc::EINPROGRESS))
+    }
+
+    /// Sends the SYN; how many bytes went with it.
+    pub(crate) fn begin(&mut self, fd: i32, remote: SocketAddr, opening: &Opening<'_>) -> Answer<usize> {
         self.refresh();
+        let remote_ip = plain(remote.ip()).ok_or(Errno(libc::ECONNREFUSED))?;
         let socket = self.socket_mut(fd)?;
         let bound = socket.bound.unwrap_or(WILDCARD);
         let request = Connect {
             local_ip: plain(bound.ip()),
             local_port: bound.port(),
-            remote,
-            options: socket.options.tcp,
+            remote: Endpoint::new(remote_ip, remote.port()),
+            options: SocketOptions { fast_open: opening.fast_open, ..socket.options.tcp },
         };
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
-        let id = lane.tcp_connect(now, pool, request).map_err(|e| {
+        let data = FirstData { bytes: opening.bytes, rest_follows: opening.waits };
+        let (id, sent) = lane.tcp_connect_with(now, pool, request, data).map_err(|e| {
             Errno(match e {
                 ConnectError::InUse => libc::EADDRINUSE,
                 ConnectError::NoRoute => libc::ENETUNREACH,
@@ -178,14 +220,18 @@ impl World {
         let socket = self.socket_mut(fd)?;
         socket.role = Role::Connection(id);
         socket.connecting = true;
-        Err(Errno(libc::EINPROGRESS))
+        Ok(sent)
     }
 
     /// `connect` on a socket that connects or is connected.
     fn connect_again(&mut self, fd: i32) -> Answer<()> {
         match self.handshake_over(fd) {
             None => Err(Errno(libc::EALREADY)),
-            Some(Err(errno)) => Err(errno),
+            Some(Err(errno)) => {
+                // Told: the socket is as it was before.
+                self.disconnect(fd)?;
+                Err(errno)
+            }
             Some(Ok(())) => {
                 let socket = self.socket_mut(fd)?;
                 if std::mem::replace(&mut socket.connecting, false) {
@@ -220,13 +266,15 @@ impl World {
         }
     }
 
-    fn disconnect(&mut self, fd: i32) -> Answer<()> {
+    pub(crate) fn disconnect(&mut self, fd: i32) -> Answer<()> {
         let role = self.socket_mut(fd)?.role;
         self.give_up(role, true);
         let socket = self.socket_mut(fd)?;
         socket.role = Role::Idle;
+        socket.deferred = None;
         socket.read_shut = false;
         socket.queue = Queue::default();
+        socket.half_closed = false;
         Ok(())
     }
 
@@ -333,11 +381,30 @@ impl World {
                 if write {
                     let _ = lane.tcp_shutdown(now, pool, id, std::net::Shutdown::Write);
                 }
-                self.socket_mut(fd)?.read_shut |= read;
+                let socket = self.socket_mut(fd)?;
+                socket.read_shut |= read;
+                let read_shut = socket.read_shut;
+                let (lane, ..) = self.lane();
+                let info = lane.tcp_info(id).map_err(|_| Errno(libc::ENOTCONN))?;
+                let finished = matches!(info.state, State::FinWait1 | State::FinWait2);
+                if read_shut && finished && info.readable == 0 {
+                    // More data is refused; what is there can still be read, so it must not be given up.
+                    let _ = lane.tcp_shutdown(now, pool, id, std::net::Shutdown::Read);
+                }
                 Ok(())
             }
             Role::Datagrams(_) => Ok(()),
             _ => Err(Errno(libc::ENOTCONN)),
         }
     }
+}
+
+/// Whether a socket keeps another from the address: the same port, and not both say `SO_REUSEADDR`, or it listens.
+fn in_the_way(other: &Descriptor, address: SocketAddr, shares: bool) -> bool {
+    let Descriptor::Socket(other) = other else { return false };
+    let Some(bound) = other.bound.filter(|_| other.stream) else { return false };
+    let (a, b) = (plain(bound.ip()), plain(address.ip()));
+    let same = bound.port() == address.port() && (a.is_none() || b.is_none() || a == b);
+    let shared = shares && other.options.reuses_address() && !matches!(other.role, Role::Listener(_));
+    same && address.port() != 0 && !shared
 }

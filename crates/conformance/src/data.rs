@@ -71,6 +71,7 @@ impl World {
                 }
             },
             Role::Datagrams(handle) => self.receive_datagram(fd, handle, into, flags),
+            Role::Idle if self.socket_mut(fd).is_ok_and(|socket| socket.deferred.is_some()) => None,
             _ => Some(Err(Errno(libc::ENOTCONN))),
         }
     }
@@ -168,6 +169,7 @@ impl World {
                 sent
             }
             Role::Datagrams(handle) => Some(self.send_datagram(handle, bytes, destination)),
+            Role::Idle if self.socket_mut(fd).is_ok_and(|socket| socket.deferred.is_some()) => None,
             Role::Idle => Some(self.send_unbound(fd, bytes, destination)),
             Role::Listener(_) => Some(Err(Errno(libc::EPIPE))),
         }
@@ -175,9 +177,10 @@ impl World {
 
     /// Writes what fits into one of the kernel's buffers.
     fn send_piece(&mut self, fd: i32, id: ConnId, bytes: &[u8], flags: i32) -> Option<Answer<usize>> {
-        let Ok(info) = self.lane().0.tcp_info(id) else { return self.send_stream(id, bytes, flags) };
-        if !matches!(info.state, State::Established | State::CloseWait) {
-            return self.send_stream(id, bytes, flags);
+        let Ok(info) = self.lane().0.tcp_info(id) else { return self.send_stream(fd, id, bytes, flags) };
+        let open = matches!(info.state, State::Established | State::CloseWait | State::SynReceived);
+        if !open || self.socket_mut(fd).is_ok_and(|socket| socket.in_handshake(info.state)) {
+            return self.send_stream(fd, id, bytes, flags);
         }
         self.follow(fd);
         let bounds = self.bounds(fd);
@@ -188,7 +191,8 @@ impl World {
         }
         let last = room == bytes.len();
         // That a write is not over yet is the kernel's business, not the application's.
-        let sent = self.send_stream(id, &bytes[..room], if last { flags } else { flags & !libc::MSG_EOR });
+        let sent =
+            self.send_stream(fd, id, &bytes[..room], if last { flags } else { flags & !libc::MSG_EOR });
         if let Some(Ok(n)) = &sent
             && let Ok(socket) = self.socket_mut(fd)
         {
@@ -219,10 +223,13 @@ impl World {
         let bounds = self.bounds(fd);
         let (lane, now, _) = self.lane();
         let Ok(info) = lane.tcp_info(id) else { return };
-        if matches!(info.state, State::SynSent | State::SynReceived) {
-            return;
-        }
         if let Ok(socket) = self.socket_mut(fd) {
+            if socket.in_handshake(info.state) {
+                return;
+            }
+            if info.state != State::Closed {
+                socket.half_closed = info.state == State::CloseWait;
+            }
             let consumed = socket.consumed;
             socket.queue.follow(&info, &bounds, consumed, now);
         }
@@ -237,7 +244,7 @@ impl World {
         }
     }
 
-    fn send_stream(&mut self, id: ConnId, bytes: &[u8], flags: i32) -> Option<Answer<usize>> {
+    fn send_stream(&mut self, fd: i32, id: ConnId, bytes: &[u8], flags: i32) -> Option<Answer<usize>> {
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
         let piece = &bytes[..bytes.len().min(PIECE)];
@@ -254,7 +261,7 @@ impl World {
             Err(SendError::WouldBlock) => None,
             Err(SendError::Failed(failure)) => {
                 let _ = lane.tcp_take_failure(id);
-                Some(Err(errno_of(failure)))
+                Some(Err(self.errno_of(fd, failure)))
             }
             Err(_) => Some(Err(Errno(libc::EPIPE))),
         }
@@ -326,7 +333,7 @@ impl World {
         match role {
             Role::Connection(id) => {
                 let info = self.lane().0.tcp_info(id).map_err(|_| Errno(libc::EINVAL))?;
-                let handshake = matches!(info.state, State::SynSent | State::SynReceived);
+                let handshake = self.socket_mut(fd)?.in_handshake(info.state);
                 let fin_unacked = matches!(info.state, State::FinWait1 | State::Closing | State::LastAck);
                 match request {
                     // Linux counts our unacknowledged SYN and FIN, and a byte for the peer's FIN as none.

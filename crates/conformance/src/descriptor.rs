@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flowlane_stack::tcp::{ConnId, Keepalive, ListenerId, SocketOptions};
+use flowlane_stack::tcp::{ConnId, FastOpenKeys, Keepalive, ListenerId, SocketOptions, State};
 use flowlane_stack::udp::UdpHandle;
 use flowlane_sys::packetdrill::Interest;
 
@@ -41,8 +41,12 @@ pub(crate) struct Socket {
     /// Bytes read and connections accepted so far, and how often there was no room to write: what `EPOLLET` counts.
     pub(crate) consumed: u64,
     pub(crate) starved: u64,
+    /// `connect` waits for the first write, which goes with the SYN (`TCP_FASTOPEN_CONNECT`).
+    pub(crate) deferred: Option<SocketAddr>,
     /// What is written, once something is.
     pub(crate) queue: Queue,
+    /// The peer had said that it would send no more, and we had not: a reset then is a broken pipe.
+    pub(crate) half_closed: bool,
 }
 
 /// What the socket has become.
@@ -74,6 +78,12 @@ pub(crate) struct Options {
     pub(crate) rcvbuf: Option<u32>,
     pub(crate) sndbuf: Option<u32>,
     pub(crate) congestion: Option<String>,
+    /// `TCP_FASTOPEN_CONNECT`, `TCP_FASTOPEN_NO_COOKIE`.
+    pub(crate) fast_connect: bool,
+    pub(crate) fast_no_cookie: bool,
+    /// `TCP_FASTOPEN` of a listener, and `TCP_FASTOPEN_KEY`.
+    pub(crate) fast_pending: u32,
+    pub(crate) fast_keys: Option<FastOpenKeys>,
     /// Options that are only remembered.
     pub(crate) others: BTreeMap<(i32, i32), Vec<u8>>,
 }
@@ -94,8 +104,25 @@ impl Options {
             rcvbuf: None,
             sndbuf: None,
             congestion: None,
+            fast_connect: false,
+            fast_no_cookie: false,
+            fast_pending: 0,
+            fast_keys: None,
             others: BTreeMap::new(),
         }
+    }
+
+    /// `SO_REUSEADDR` or `SO_REUSEPORT`.
+    pub(crate) fn reuses_address(&self) -> bool {
+        [libc::SO_REUSEADDR, libc::SO_REUSEPORT].iter().any(|name| {
+            self.others.get(&(libc::SOL_SOCKET, *name)).is_some_and(|v| v.iter().any(|b| *b != 0))
+        })
+    }
+
+    /// `SO_RCVLOWAT`: so much must be there before a socket is readable.
+    pub(crate) fn receive_lowat(&self) -> u32 {
+        let set = self.others.get(&(libc::SOL_SOCKET, libc::SO_RCVLOWAT)).and_then(|v| v.first_chunk::<4>());
+        set.map_or(1, |v| i32::from_ne_bytes(*v).max(1) as u32)
     }
 }
 
@@ -128,8 +155,15 @@ impl Socket {
             connecting: false,
             consumed: 0,
             starved: 0,
+            deferred: None,
             queue: Queue::default(),
+            half_closed: false,
         }
+    }
+
+    /// Whether a connection of this socket is in its handshake and cannot be used yet. One that was accepted can be.
+    pub(crate) fn in_handshake(&self, state: State) -> bool {
+        state == State::SynSent || state == State::SynReceived && self.connecting
     }
 
     /// An address as a socket of this family shows it.

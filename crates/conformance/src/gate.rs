@@ -9,9 +9,10 @@
 //! These waits are bounded, for drivers that do not do so. A thread that waits sleeps on the condition variable: packetdrill
 //! looks for that in `/proc`.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane_stack::time::Time;
 
@@ -40,6 +41,8 @@ struct Inside {
     sleepers: Vec<Sleeper>,
     /// A thread whose call has ended and that has not yet asked for the time.
     returning: Option<ThreadId>,
+    /// Its directory in `/proc`, when it has: packetdrill has yet to note the call's result.
+    noting: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,7 @@ struct Sleeper {
 impl Gate {
     /// The calling thread is the driver.
     pub(crate) fn new(world: World) -> Self {
-        let inside = Inside { world, sleepers: Vec::new(), returning: None };
+        let inside = Inside { world, sleepers: Vec::new(), returning: None, noting: None };
         Self { inside: Mutex::new(inside), changed: Condvar::new(), driver: thread::current().id() }
     }
 
@@ -171,9 +174,18 @@ impl Gate {
         guard
     }
 
-    /// Lets `span` pass.
+    /// Lets `span` pass. packetdrill's own lock is free meanwhile, so a thread whose call has ended can note its result; when it
+    /// has, it sleeps until the next call.
     pub(crate) fn sleep(&self, span: Duration) {
         let mut guard = self.settle_returning(self.lock());
+        if let Some(thread) = guard.noting.take() {
+            drop(guard);
+            let begun = Instant::now();
+            while begun.elapsed() < PATIENCE && !sleeps(&thread) {
+                thread::yield_now();
+            }
+            guard = self.settle_returning(self.lock());
+        }
         let end = guard.world.now() + span;
         while guard.world.now() < end {
             guard = self.step(guard, end);
@@ -187,6 +199,7 @@ impl Gate {
         let me = thread::current().id();
         if guard.returning == Some(me) {
             guard.returning = None;
+            guard.noting = std::fs::read_link("/proc/thread-self").ok();
             self.changed.notify_all();
             return guard.world.now();
         }
@@ -216,4 +229,11 @@ impl Gate {
     fn settle_returning<'a>(&'a self, guard: MutexGuard<'a, Inside>) -> MutexGuard<'a, Inside> {
         if guard.returning.is_some() { self.settle(guard) } else { guard }
     }
+}
+
+/// Whether a thread waits for something, by its directory in `/proc`; one that cannot be looked at counts as such.
+fn sleeps(thread: &Path) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(thread).join("stat")).unwrap_or_default();
+    // Behind the name, which may contain anything.
+    stat.rsplit(')').next().is_none_or(|rest| !rest.trim_start().starts_with('R'))
 }

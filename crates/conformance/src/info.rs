@@ -5,12 +5,13 @@
 use flowlane_stack::tcp::{LossState, State, TcpInfo};
 use flowlane_stack::time::Time;
 
-use crate::chrono::Chrono;
+use crate::counts::Counts;
+use crate::queue::Queue;
 
 /// Bytes; longer than any that packetdrill knows, so that it always fills what it is given.
 const LEN: usize = 320;
 
-/// Linux's number of a state (`net/tcp_states.h`).
+/// Linux's number of a state (`net/tcp_states.h`). A socket in TIME-WAIT has given its connection away and is closed.
 pub(crate) fn state_number(state: State) -> u8 {
     match state {
         State::Established => 1,
@@ -18,8 +19,7 @@ pub(crate) fn state_number(state: State) -> u8 {
         State::SynReceived => 3,
         State::FinWait1 => 4,
         State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
+        State::TimeWait | State::Closed => 7,
         State::CloseWait => 8,
         State::LastAck => 9,
         State::Closing => 11,
@@ -59,7 +59,8 @@ fn put_long(bytes: &mut [u8], at: usize, value: u64) {
 }
 
 /// What a connection says.
-pub(crate) fn connection(info: &TcpInfo, chrono: &Chrono, now: Time) -> Vec<u8> {
+pub(crate) fn connection(info: &TcpInfo, queue: &Queue, counts: &Counts, now: Time) -> Vec<u8> {
+    let chrono = &queue.chrono;
     let mut bytes = vec![0; LEN];
     let micros = |d: core::time::Duration| d.as_micros().min(u128::from(u32::MAX)) as u32;
     bytes[0] = state_number(info.state);
@@ -76,7 +77,8 @@ pub(crate) fn connection(info: &TcpInfo, chrono: &Chrono, now: Time) -> Vec<u8> 
     bytes[5] = u8::from(info.timestamps)
         | u8::from(info.sack) << 1
         | u8::from(info.window_scale.is_some()) << 2
-        | u8::from(info.ecn) << 3;
+        | u8::from(info.ecn) << 3
+        | u8::from(info.syn_data) << 5;
     if let Some((ours, theirs)) = info.window_scale {
         bytes[6] = theirs & 15 | ours << 4;
     }
@@ -100,8 +102,13 @@ pub(crate) fn connection(info: &TcpInfo, chrono: &Chrono, now: Time) -> Vec<u8> 
         (84, u32::from(info.rcv_mss)),
         (88, u32::from(info.reordering).max(3)),
         (100, info.retransmits),
+        (136, counts.segments_out),
+        (140, counts.segments_in),
         (144, info.unsent),
         (148, info.min_rtt.map_or(u32::MAX, micros)),
+        (152, counts.data_in),
+        (156, counts.data_out),
+        (192, queue.delivered),
         (228, info.snd_wnd),
         (232, info.rcv_wnd),
     ] {
@@ -110,6 +117,14 @@ pub(crate) fn connection(info: &TcpInfo, chrono: &Chrono, now: Time) -> Vec<u8> 
     let ago = |at: Option<Time>| at.map_or(0, |at| now.saturating_duration_since(at).as_millis() as u32);
     put(&mut bytes, 44, ago(chrono.sent_at));
     put(&mut bytes, 52, ago(chrono.received_at));
+    put(&mut bytes, 56, ago(counts.acked_at));
+    // Our SYN and FIN count among what was acknowledged.
+    let syn = counts.active && !matches!(info.state, State::SynSent | State::SynReceived);
+    let fin = matches!(info.state, State::FinWait2 | State::TimeWait);
+    put_long(&mut bytes, 120, queue.acked() + u64::from(syn) + u64::from(fin));
+    put_long(&mut bytes, 128, queue.received());
+    put_long(&mut bytes, 200, counts.bytes_sent);
+    put_long(&mut bytes, 208, counts.bytes_again);
     for (at, spent) in [168, 176, 184].into_iter().zip(chrono.spent()) {
         put_long(&mut bytes, at, spent);
     }

@@ -15,9 +15,11 @@
 
 mod calls;
 mod chrono;
+mod counts;
 mod data;
 mod descriptor;
 mod errqueue;
+mod fast_open;
 mod flags;
 mod gate;
 mod info;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use flowlane_stack::tcp::{SocketOptions, State};
 use flowlane_sys::packetdrill::{Answer, Errno};
 
-use crate::calls::errno_of;
 use crate::data::TCP_INQ;
 use crate::descriptor::{Options, Role, Socket};
 use crate::errqueue::Stamp;
+use crate::fast_open::{self, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_KEY, TCP_FASTOPEN_NO_COOKIE};
 use crate::info;
-use crate::sysctl::algorithm;
+use crate::sysctl::{Settings, TFO_CLIENT, algorithm};
 use crate::world::World;
 
 // Of `linux/tcp.h` and `asm/socket.h`, as far as the C library's bindings lack them.
@@ -63,14 +63,23 @@ fn count(value: i32) -> Answer<u8> {
 
 impl World {
     pub(crate) fn set_option(&mut self, fd: i32, level: i32, name: i32, value: &[u8]) -> Answer<()> {
-        let keepalive = self.settings.keepalive;
+        let fast_open = level == libc::IPPROTO_TCP && FAST_OPEN.contains(&name);
+        if fast_open {
+            self.refresh();
+        }
+        let settings = self.settings.clone();
+        let keepalive = settings.keepalive;
         let socket = self.socket_mut(fd)?;
+        let waiting = socket.deferred.is_some();
         let role = socket.role;
         let stream = socket.stream;
         let options = &mut socket.options;
         match level {
             libc::SOL_SOCKET => set_socket(options, name, value)?,
             libc::IPPROTO_IP | libc::IPPROTO_IPV6 => set_ip(options, level, name, value)?,
+            libc::IPPROTO_TCP if stream && fast_open => {
+                set_fast_open(options, name, value, role, &settings, waiting)?;
+            }
             libc::IPPROTO_TCP if stream => set_tcp(options, name, value, role, keepalive)?,
             _ => return Err(Errno(libc::ENOPROTOOPT)),
         }
@@ -79,6 +88,7 @@ impl World {
         }
         options.tcp.keepalive = options.keepalive_on.then(|| options.keepalive.unwrap_or(keepalive));
         let tcp = options.tcp;
+        let listening = fast_open::listening(&settings, options, settings.somaxconn);
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
         match role {
@@ -89,9 +99,15 @@ impl World {
                     let _ = lane.tcp_set_options(now, pool, id, &off);
                 }
                 let _ = lane.tcp_set_options(now, pool, id, &tcp);
+                if (level, name) == (libc::IPPROTO_TCP, libc::TCP_QUICKACK) {
+                    let _ = lane.tcp_quick_ack(id, int(value)? != 0);
+                }
             }
             Role::Listener(id) => {
                 let _ = lane.tcp_set_listen_options(id, tcp);
+                if fast_open {
+                    let _ = lane.tcp_set_listen_fast_open(id, listening);
+                }
             }
             _ => {}
         }
@@ -150,7 +166,8 @@ impl World {
         let (lane, ..) = self.lane();
         Ok(match role {
             Role::Connection(id) => {
-                lane.tcp_take_failure(id).ok().flatten().map_or(0, |failure| errno_of(failure).0)
+                let failure = lane.tcp_take_failure(id).ok().flatten();
+                failure.map_or(0, |failure| self.errno_of(fd, failure).0)
             }
             Role::Datagrams(handle) => {
                 let met = lane.udp_take_error(handle).is_some();
@@ -165,8 +182,8 @@ impl World {
             Role::Connection(id) => match self.lane().0.tcp_info(id) {
                 Ok(found) => {
                     self.follow(fd);
-                    let now = self.now();
-                    info::connection(&found, &self.socket_mut(fd)?.queue.chrono, now)
+                    let (now, counts) = (self.now(), self.counters.of(found.local, found.remote));
+                    info::connection(&found, &self.socket_mut(fd)?.queue, &counts, now)
                 }
                 Err(_) => info::idle(),
             },
@@ -208,6 +225,7 @@ impl World {
     }
 
     fn plain_option(&mut self, fd: i32, level: i32, name: i32) -> Answer<Vec<u8>> {
+        let fast_open_keys = self.settings.tcp.fast_open_keys;
         let socket = self.socket_mut(fd)?;
         if let Some(value) = socket.options.others.get(&(level, name)) {
             return Ok(value.clone());
@@ -221,7 +239,15 @@ impl World {
                 libc::TCP_NOTSENT_LOWAT => socket.options.notsent_lowat.unwrap_or(0) as i32,
                 libc::TCP_USER_TIMEOUT => socket.options.tcp.user_timeout.map_or(0, |t| t.as_millis() as i32),
                 libc::TCP_QUICKACK => 1,
-                libc::TCP_DEFER_ACCEPT | libc::TCP_WINDOW_CLAMP | libc::TCP_FASTOPEN => 0,
+                TCP_FASTOPEN => socket.options.fast_pending as i32,
+                TCP_FASTOPEN_CONNECT => socket.options.fast_connect.into(),
+                TCP_FASTOPEN_NO_COOKIE => socket.options.fast_no_cookie.into(),
+                TCP_FASTOPEN_KEY => {
+                    let keys = socket.options.fast_keys.or(fast_open_keys);
+                    let (primary, former) = keys.map(|keys| keys.bytes()).unwrap_or_default();
+                    return Ok([&primary[..], former.as_ref().map_or(&[], |former| &former[..])].concat());
+                }
+                libc::TCP_DEFER_ACCEPT | libc::TCP_WINDOW_CLAMP => 0,
                 _ => return Err(Errno(libc::ENOPROTOOPT)),
             },
             libc::IPPROTO_IP => match name {
@@ -357,8 +383,7 @@ fn set_tcp(
         options.congestion = Some(name);
         return Ok(());
     }
-    // A listener that takes no data on a SYN is what a client without cookie meets; asking for one is not done.
-    if matches!(name, libc::TCP_MD5SIG | TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_KEY) {
+    if name == libc::TCP_MD5SIG {
         return Err(Errno(libc::ENOPROTOOPT));
     }
     let number = int(value)?;
@@ -403,6 +428,16 @@ fn set_tcp(
             }
             options.inq = number != 0;
         }
+        libc::TCP_WINDOW_CLAMP => {
+            let clamp = u32::try_from(number).map_err(|_| Errno(libc::EINVAL))?;
+            if clamp == 0 && role != Role::Idle {
+                return Err(Errno(libc::EINVAL));
+            }
+            let buffer = options.rcvbuf.map(|size| size / 2);
+            let least = [buffer, (clamp > 0).then_some(clamp)].into_iter().flatten().min();
+            options.tcp.recv_buffer = least;
+            options.others.insert((libc::IPPROTO_TCP, name), bytes(number));
+        }
         libc::TCP_INFO | TCP_CC_INFO => return Err(Errno(libc::ENOPROTOOPT)),
         _ => {
             options.others.insert((libc::IPPROTO_TCP, name), bytes(number));
@@ -411,5 +446,38 @@ fn set_tcp(
     Ok(())
 }
 
-const TCP_FASTOPEN_CONNECT: i32 = 30;
-const TCP_FASTOPEN_KEY: i32 = 33;
+/// The options of Fast Open.
+const FAST_OPEN: [i32; 4] = [TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_KEY, TCP_FASTOPEN_NO_COOKIE];
+
+fn set_fast_open(
+    options: &mut Options,
+    name: i32,
+    value: &[u8],
+    role: Role,
+    settings: &Settings,
+    deferred: bool,
+) -> Answer<()> {
+    if name == TCP_FASTOPEN_KEY {
+        options.fast_keys = Some(fast_open::keys(value)?);
+        return Ok(());
+    }
+    let number = int(value)?;
+    let idle = role == Role::Idle && !deferred;
+    let fits = match name {
+        TCP_FASTOPEN => number >= 0 && (idle || matches!(role, Role::Listener(_))),
+        TCP_FASTOPEN_CONNECT if settings.fast_open & TFO_CLIENT == 0 => {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        TCP_FASTOPEN_CONNECT => (0..=1).contains(&number) && idle,
+        _ => (0..=1).contains(&number) && (idle || matches!(role, Role::Listener(_))),
+    };
+    if !fits {
+        return Err(Errno(libc::EINVAL));
+    }
+    match name {
+        TCP_FASTOPEN => options.fast_pending = number as u32,
+        TCP_FASTOPEN_CONNECT => options.fast_connect = number != 0,
+        _ => options.fast_no_cookie = number != 0,
+    }
+    Ok(())
+}

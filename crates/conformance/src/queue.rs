@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use flowlane_stack::tcp::TcpInfo;
+use flowlane_stack::tcp::{State, TcpInfo};
 use flowlane_stack::time::Time;
 
 use crate::chrono::{Chrono, Limit};
@@ -58,6 +58,12 @@ pub(crate) struct Queue {
     max_window: u32,
     /// Bytes that the application has read or can read.
     received: u64,
+    /// The handshake is over.
+    open: bool,
+    /// It was usable before.
+    early: bool,
+    /// Segments that have arrived, as far as their number follows from the bytes.
+    pub(crate) delivered: u32,
     pub(crate) chrono: Chrono,
     /// What is told of sends afterwards.
     pub(crate) errors: Errors,
@@ -70,6 +76,7 @@ impl Queue {
         let sent_before = self.sent;
         let acked = self.written.saturating_sub(u64::from(info.unacknowledged));
         let progress = acked > self.acked;
+        self.count_delivered(info, acked.saturating_sub(self.acked));
         self.acked = self.acked.max(acked);
         self.sent = self.sent.max(self.written.saturating_sub(u64::from(info.unsent)));
         while self.pieces.front().is_some_and(|piece| piece.end <= self.acked) {
@@ -95,6 +102,19 @@ impl Queue {
         if received > self.received || self.chrono.received_at.is_none() {
             self.received = received;
             self.chrono.received_at = Some(now);
+        }
+    }
+
+    /// `tcpi_delivered`: a SYN with its data counts once.
+    fn count_delivered(&mut self, info: &TcpInfo, acked: u64) {
+        if info.state == State::SynReceived {
+            self.early = true;
+            return;
+        }
+        let begins = !std::mem::replace(&mut self.open, true);
+        self.delivered += u32::from(begins);
+        if !begins || self.early {
+            self.delivered += acked.div_ceil(u64::from(info.effective_mss.max(1))) as u32;
         }
     }
 
@@ -196,12 +216,16 @@ impl Queue {
     pub(crate) fn acked(&self) -> u64 {
         self.acked
     }
+
+    /// Bytes that have come in order.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flowlane_stack::tcp::State;
 
     fn info(window: u32, cwnd: u32) -> TcpInfo {
         let end = "10.0.0.1:1".parse().unwrap();

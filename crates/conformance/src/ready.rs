@@ -1,6 +1,6 @@
 //! What descriptors are ready for: `poll` and `epoll`, with Linux's bits.
 
-use flowlane_stack::tcp::{ConnId, State};
+use flowlane_stack::tcp::ConnId;
 use flowlane_sys::packetdrill::{Answer, Errno, Interest, PollEntry, open_place};
 use std::sync::PoisonError;
 
@@ -35,6 +35,7 @@ impl World {
             Some(Descriptor::Socket(socket)) => {
                 let (role, stream, read_shut) = (socket.role, socket.stream, socket.read_shut);
                 match role {
+                    Role::Idle if socket.deferred.is_some() => OUT,
                     Role::Idle => {
                         if stream {
                             OUT | HUP
@@ -65,6 +66,7 @@ impl World {
         self.follow(fd);
         let bounds = self.bounds(fd);
         let Ok(socket) = self.socket_mut(fd) else { return INVALID };
+        let lowat = socket.options.receive_lowat();
         let (room, told) = (socket.queue.has_room(&bounds), !socket.queue.errors.is_empty());
         let (lane, ..) = self.lane();
         let (Ok(ready), Ok(info)) = (lane.tcp_readiness(id), lane.tcp_info(id)) else { return ERR | HUP };
@@ -79,8 +81,8 @@ impl World {
         if ready.failure.is_some() || told {
             mask |= ERR;
         }
-        if !matches!(info.state, State::SynSent | State::SynReceived) {
-            if ready.readable {
+        if self.socket_mut(fd).is_ok_and(|socket| !socket.in_handshake(info.state)) {
+            if ready.readable && info.readable >= lowat {
                 mask |= IN;
             }
             if ready.write_closed || ready.writable && room {

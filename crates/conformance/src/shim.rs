@@ -93,6 +93,9 @@ impl SharedObject for Shim {
             if let (Ok(socket), true) = (w.socket_mut(fd), result.is_ok()) {
                 socket.connecting = false;
             }
+            if result.is_err_and(|errno| errno != Errno(libc::EINPROGRESS)) {
+                let _ = w.disconnect(fd);
+            }
         });
         result
     }
@@ -134,6 +137,17 @@ impl SharedObject for Shim {
         let bytes: Vec<u8> = call.data.iter().flat_map(|piece: &IoSlice<'_>| piece.iter().copied()).collect();
         let dont_wait = call.flags & libc::MSG_DONTWAIT != 0 || self.gate.call(|w| w.patience(fd, true)).0;
         let (mut sent, mut full) = (0, false);
+        let opened = self.gate.call(|w| w.open_with(fd, &bytes, call.flags, call.destination, !dont_wait));
+        if let Some(opened) = opened {
+            sent = opened?;
+            if dont_wait {
+                return if sent > 0 { Ok(sent) } else { Err(Errno(libc::EINPROGRESS)) };
+            }
+            self.wait_on(fd, false, true, |w| w.handshake_over(fd))?;
+            if sent >= bytes.len() {
+                return Ok(sent);
+            }
+        }
         let result = self.wait_on(fd, dont_wait, true, |w| {
             // A writer that found no room goes on when there is room worth having, as `poll` says it.
             if full && w.readiness(fd) & libc::POLLOUT as u32 == 0 {
@@ -264,6 +278,13 @@ impl SharedObject for Shim {
     fn splice(&self, from: i32, to: i32, len: usize, flags: u32) -> Answer<usize> {
         let dont_wait = flags & libc::SPLICE_F_NONBLOCK != 0;
         self.wait_on(from, dont_wait, false, |w| w.splice(from, to, len, flags))
+    }
+
+    /// A command of the script's that concerns what the kernel would know.
+    fn ran(&self, command: &str) {
+        if command.contains("tcp_metrics") && command.contains("flush") {
+            self.gate.call(World::forget_peers);
+        }
     }
 
     fn owns(&self, fd: i32) -> bool {

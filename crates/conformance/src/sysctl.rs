@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flowlane_stack::tcp::{Algorithm, BufferSize, Ecn, Keepalive, SynCookies, TcpConfig};
+use flowlane_stack::tcp::{Algorithm, BufferSize, Ecn, FastOpenKeys, Keepalive, SynCookies, TcpConfig};
 
 /// What the settings say.
 #[derive(Debug, Clone)]
@@ -26,7 +26,17 @@ pub(crate) struct Settings {
     pub(crate) sndbuf_max: u32,
     /// Name of the congestion control.
     pub(crate) congestion: String,
+    /// `tcp_fastopen`: bits of Fast Open.
+    pub(crate) fast_open: u32,
 }
+
+/// Bits of `tcp_fastopen` (`include/net/tcp.h`): who connects may, who listens may, data without a cookie for the one and the
+/// other, and listeners take it without being told.
+pub(crate) const TFO_CLIENT: u32 = 1;
+pub(crate) const TFO_SERVER: u32 = 2;
+pub(crate) const TFO_CLIENT_NO_COOKIE: u32 = 4;
+pub(crate) const TFO_SERVER_NO_COOKIE: u32 = 0x200;
+pub(crate) const TFO_EVERY_LISTENER: u32 = 0x400;
 
 /// Bytes that the lane itself takes from one connection.
 const LANE_SEND_BUFFER: u32 = 16 << 20;
@@ -74,6 +84,22 @@ impl Source {
         Duration::from_secs(self.number(name).unwrap_or(default).min(1 << 20))
     }
 
+    /// `tcp_fastopen_key`: one or two keys of four words each.
+    fn fast_open_keys(&self) -> Option<FastOpenKeys> {
+        let text = self.text("ipv4/tcp_fastopen_key")?;
+        let mut keys = text.trim().split(',').map(|key| {
+            let words: Option<Vec<u32>> =
+                key.split('-').map(|word| u32::from_str_radix(word.trim(), 16).ok()).collect();
+            let bytes: Vec<u8> = words?.into_iter().flat_map(u32::to_le_bytes).collect();
+            <[u8; 16]>::try_from(bytes).ok()
+        });
+        let primary = FastOpenKeys::new(keys.next()??);
+        Some(match keys.next() {
+            Some(former) => primary.with_former(former?),
+            None => primary,
+        })
+    }
+
     /// Least, initial and greatest size of a buffer.
     fn buffer(&self, name: &str, default: [u64; 3]) -> [u32; 3] {
         let found = self.numbers(name);
@@ -102,6 +128,7 @@ impl Source {
             recv_buffer: BufferSize { initial: (rmem[1] / 2).max(65_535), max: rmem[2] },
             // How much a write takes is modelled in `queue`; the lane takes all that it lets through.
             send_buffer: BufferSize { initial: LANE_SEND_BUFFER, max: LANE_SEND_BUFFER },
+            max_unsent: LANE_SEND_BUFFER,
             syn_retries: self.small("ipv4/tcp_syn_retries", 6),
             synack_retries: self.small("ipv4/tcp_synack_retries", 5),
             retries: self.small("ipv4/tcp_retries2", 15),
@@ -112,6 +139,8 @@ impl Source {
                 2 => SynCookies::Always,
                 _ => SynCookies::WhenFull,
             },
+            fast_open_keys: self.fast_open_keys(),
+            fast_open_pause: self.seconds("ipv4/tcp_fastopen_blackhole_timeout_sec", 0),
             max_connections: 4096,
             max_time_wait: 1024,
             max_memory: 64 << 20,
@@ -132,6 +161,7 @@ impl Source {
             sndbuf: wmem[1],
             sndbuf_max: wmem[2],
             congestion,
+            fast_open: self.number("ipv4/tcp_fastopen").map_or(TFO_CLIENT, |n| n as u32),
         }
     }
 }
@@ -159,6 +189,7 @@ mod tests {
         put("tcp_rmem", "4096\t540000\t15728640\n");
         put("tcp_congestion_control", "reno\n");
         put("tcp_sack", "gibberish\n");
+        put("tcp_fastopen_key", "03020100-07060504-0b0a0908-0f0e0d0c,00000001-00000000-00000000-00000000\n");
         let settings = Source::at(&dir).read();
         std::fs::remove_dir_all(&dir).unwrap();
         assert!(!settings.tcp.timestamps);
@@ -167,7 +198,12 @@ mod tests {
         assert_eq!(settings.tcp.congestion, Algorithm::NewReno);
         assert_eq!(settings.tcp.recv_buffer, BufferSize { initial: 270_000, max: 15 << 20 });
         assert_eq!(settings.rcvbuf, 540_000);
+        let mut former = [0; 16];
+        former[0] = 1;
+        let key = std::array::from_fn(|n| n as u8);
+        assert_eq!(settings.tcp.fast_open_keys, Some(FastOpenKeys::new(key).with_former(former)));
         let settings = Source::at(Path::new("/nowhere")).read();
+        assert_eq!((settings.tcp.fast_open_keys, settings.fast_open), (None, TFO_CLIENT));
         assert!(settings.tcp.timestamps && settings.tcp.window_scaling);
         assert_eq!(settings.tcp.ecn, Ecn::Accept);
         assert_eq!(settings.keepalive, Keepalive::default());

@@ -16,6 +16,7 @@ use flowlane_stack::udp::UdpConfig;
 use flowlane_stack::{Class, InterfaceConfig, Lane, LaneConfig, Route};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 
+use crate::counts::Counters;
 use crate::descriptor::Descriptor;
 use crate::flags::Network;
 use crate::link::{self, OUR_MAC};
@@ -37,6 +38,7 @@ pub(crate) struct World {
     /// Something happened that a sleeper may wait for.
     changed: bool,
     pub(crate) descriptors: BTreeMap<i32, Descriptor>,
+    pub(crate) counters: Counters,
 }
 
 /// The lane's clock starts here, so that no difference to an earlier time is negative.
@@ -75,6 +77,7 @@ impl World {
             outbox: VecDeque::new(),
             changed: false,
             descriptors: BTreeMap::new(),
+            counters: Counters::default(),
         })
     }
 
@@ -139,9 +142,10 @@ impl World {
     pub(crate) fn input(&mut self, packet: &[u8]) -> bool {
         let from = if packet.len() <= FITS { &self.memory } else { &self.large };
         let frame = link::wrap(&pool_of(from), packet);
+        let Some(frame) = frame else { return false };
+        self.counters.came(packet, self.now);
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
-        let Some(frame) = frame else { return false };
         lane.input(now, pool, frame, Class::Ethernet);
         self.flush();
         true
@@ -187,6 +191,7 @@ impl World {
         } else if let Some(packet) = link::unwrap(&bytes)
             && self.outbox.len() < OUTBOX
         {
+            self.counters.left(packet);
             self.outbox.push_back((packet.to_vec(), self.now));
         }
     }

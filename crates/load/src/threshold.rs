@@ -89,7 +89,7 @@ pub struct BadThreshold {
 }
 
 /// Counts that are no kind of error of their own.
-const COUNTS: [&str; 14] = [
+const COUNTS: [&str; 16] = [
     "errors",
     "failed",
     "late",
@@ -103,6 +103,8 @@ const COUNTS: [&str; 14] = [
     "standing",
     "unfinished",
     "resent",
+    "syn-data",
+    "syn-data-resent",
     "connections-failed",
 ];
 const KINDS: [(&str, Kind); 6] = [

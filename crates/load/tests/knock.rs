@@ -39,6 +39,7 @@ fn run(mode: Mode, port: u16, cookies: SynCookies, backlog: u32) -> Ran {
         nodelay: true,
         verify: false,
         reset: false,
+        fast_open: false,
         exact: true,
         seed: 5,
         snapshots: None,

@@ -63,19 +63,21 @@ pub use flowlane_rss::{
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
-    Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, Heard, Keepalive,
-    ListenError, ListenOptions, SocketOptions, State, SynCookies, TcpConfig, TcpInfo,
+    Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, FastOpen, FastOpenKeys,
+    FastOpenListen, Heard, Keepalive, ListenError, ListenOptions, SocketOptions, State, SynCookies,
+    TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, SendError, stats as stack_stats, wire};
+pub use flowlane_sys::block::OwnedBytes;
 pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use runtime::builder::{Builder, OpenLink, StartError};
 pub use runtime::handle::{Handle, HostInfo, MoveError, Runtime};
 pub use runtime::host::{Host, Interface};
-pub use runtime::worker::Idle;
+pub use runtime::idle::Idle;
 pub use socket::{SocketError, UdpSocket};
 pub use task::{
     JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn, yield_now,

@@ -16,6 +16,7 @@ use flowlane_sys::frame::{Checksum, Frame};
 
 use crate::address::Endpoint;
 use crate::lane::Lane;
+use crate::route::Hop;
 use crate::time::Time;
 use crate::udp::{Datagram, UdpHandle};
 use crate::wire::udp::{intact, nonzero};
@@ -38,6 +39,18 @@ pub(crate) struct NextHop {
 impl NextHop {
     pub(crate) fn new(now: Time, interface: u8, address: Ipv4Addr, mac: MacAddr) -> Self {
         Self { interface, address, mac, until: now + GRANTED }
+    }
+
+    /// Whether it is this hop, and still taken for granted.
+    #[inline]
+    pub(crate) fn leads_to(&self, now: Time, hop: Hop) -> bool {
+        self.interface == hop.interface && hop.address == IpAddr::V4(self.address) && self.is_granted(now)
+    }
+
+    /// The neighbour table need not be asked yet.
+    #[inline]
+    pub(crate) fn is_granted(&self, now: Time) -> bool {
+        now < self.until
     }
 }
 

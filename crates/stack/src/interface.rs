@@ -125,6 +125,12 @@ impl Interface {
         self.local.contains_v4(address)
     }
 
+    /// Whether packets to this IPv4 address are for everybody on the link.
+    #[inline]
+    pub(crate) fn is_broadcast_v4(&self, address: Ipv4Addr) -> bool {
+        address.is_broadcast() || self.broadcasts.contains(&address)
+    }
+
     /// Whether `address` is on one of our networks, ours or not.
     pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());

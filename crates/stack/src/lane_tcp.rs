@@ -8,15 +8,16 @@ use std::net::Shutdown;
 use std::task::Waker;
 
 use flowlane_rss::{Bucket, HashType, Protocol};
+use flowlane_sys::block::OwnedBytes;
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
-    Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, Heard, Interest, ListenError,
-    ListenOptions, ListenerId, Readiness, RecvError, SendError, SocketOptions, StaleError, Tcp, TcpConfig,
-    TcpInfo, TcpLook,
+    Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, FastOpen, FastOpenListen, FirstData,
+    Heard, Interest, ListenError, ListenOptions, ListenerId, Readiness, RecvError, SendError, SocketOptions,
+    StaleError, Tcp, TcpConfig, TcpInfo, TcpLook,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -50,6 +51,10 @@ impl Lane {
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
         let queued = self.ip.output_len();
         while let Some(out) = self.tcp.poll_output(&mut cx) {
+            let out = match self.ip.express_segment_output(now, out) {
+                Ok(frame) => return Some(frame),
+                Err(out) => out,
+            };
             let _ = self.ip.send_in_turn(&mut cx, out);
             if let Some(frame) = self.ip.poll_behind(queued) {
                 return Some(frame);
@@ -125,6 +130,31 @@ impl Lane {
         self.tcp.set_listen_options(id, socket)
     }
 
+    /// Changes whether and how a listener takes data in SYNs.
+    ///
+    /// # Errors
+    /// If there is no such listener.
+    pub fn tcp_set_listen_fast_open(
+        &mut self,
+        id: ListenerId,
+        fast_open: Option<FastOpenListen>,
+    ) -> Result<(), StaleError> {
+        self.tcp.set_listen_fast_open(id, fast_open)
+    }
+
+    /// Whether an attempt to connect to this peer could carry data now; from an address that is chosen as for
+    /// [`Connect::local_ip`].
+    #[must_use]
+    pub fn tcp_fast_open_ready(&self, now: Time, local: Option<IpAddr>, peer: IpAddr, how: FastOpen) -> bool {
+        let local = local.or_else(|| self.source_for(peer));
+        local.is_some_and(|local| self.tcp.fast_open_ready(now, local, peer, how))
+    }
+
+    /// Forgets cookies and all else that is known of peers for Fast Open.
+    pub fn tcp_forget_fast_open_peers(&mut self) {
+        self.tcp.forget_fast_open_peers();
+    }
+
     /// The next connection of a listener.
     ///
     /// # Errors
@@ -168,6 +198,21 @@ impl Lane {
         frames: &Pool,
         connect: Connect,
     ) -> Result<ConnId, ConnectError> {
+        self.tcp_connect_with(now, frames, connect, FirstData::default()).map(|(id, _)| id)
+    }
+
+    /// As [`Lane::tcp_connect`], with data for the SYN if [`SocketOptions::fast_open`] is on and the peer is known to take it; how
+    /// many bytes go with it. What is in a SYN may be delivered twice: for requests that may be.
+    ///
+    /// # Errors
+    /// As for [`Lane::tcp_connect`].
+    pub fn tcp_connect_with(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        connect: Connect,
+        data: FirstData<'_>,
+    ) -> Result<(ConnId, usize), ConnectError> {
         let remote = connect.remote;
         let mtu = self.ip.mtu_to(remote.ip).ok_or(ConnectError::NoRoute)?;
         let ip = match connect.local_ip {
@@ -180,13 +225,16 @@ impl Lane {
             port => port,
         };
         let local = Endpoint::new(ip, port);
-        let bucket = self.tcp_reply_bucket(local, remote);
+        // The hash that the replies will have, and with it where they come to.
+        let (hash, kind) = self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote));
+        let bucket = self.rss().bucket_of(hash);
         if bucket != self.bucket() {
             return Err(ConnectError::OtherLane(bucket));
         }
-        let (hash, kind) = self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote));
         let options = ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
-        self.with_tcp(now, frames, |tcp, cx| tcp.connect(cx, local.into(), remote.into(), &options))
+        self.with_tcp(now, frames, |tcp, cx| {
+            tcp.connect_with(cx, local.into(), remote.into(), &options, data)
+        })
     }
 
     /// From now on this lane knocks: see [`Heard`].
@@ -266,6 +314,20 @@ impl Lane {
         bytes: &[u8],
     ) -> Result<usize, SendError> {
         self.with_tcp(now, frames, |tcp, cx| tcp.send(cx, id, bytes))
+    }
+
+    /// As [`Lane::tcp_send`], without copying: segments are made of the bytes where they are. What was taken is taken off `bytes`.
+    ///
+    /// # Errors
+    /// As for [`Lane::tcp_send`].
+    pub fn tcp_send_owned(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        id: ConnId,
+        bytes: &mut OwnedBytes,
+    ) -> Result<usize, SendError> {
+        self.with_tcp(now, frames, |tcp, cx| tcp.send_owned(cx, id, bytes))
     }
 
     /// As [`Lane::tcp_send`]; a last small segment waits for what follows (`MSG_MORE`).
@@ -382,6 +444,14 @@ impl Lane {
         self.tcp.options(id)
     }
 
+    /// Acknowledgements go out at once, or wait for data that takes them along.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_quick_ack(&mut self, id: ConnId, on: bool) -> Result<(), StaleError> {
+        self.tcp.quick_ack(id, on)
+    }
+
     /// Changes a connection's options.
     ///
     /// # Errors
@@ -402,6 +472,15 @@ impl Lane {
     /// If there is no such connection.
     pub fn tcp_info(&self, id: ConnId) -> Result<TcpInfo, StaleError> {
         self.tcp.info(id)
+    }
+
+    /// Our end of a connection, and the peer's.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    #[inline]
+    pub fn tcp_ends(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), StaleError> {
+        self.tcp.ends(id)
     }
 
     /// How a connection ended, if badly; told once.

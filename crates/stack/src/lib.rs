@@ -16,9 +16,11 @@
 pub mod address;
 mod chain;
 mod express;
+mod express_tcp;
 mod interface;
 mod ip;
 mod lane;
+mod lane_output;
 mod lane_tcp;
 mod lane_udp;
 mod neighbour;

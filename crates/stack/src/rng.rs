@@ -68,36 +68,41 @@ impl Keyed {
     /// Hash of `data`.
     #[must_use]
     pub fn hash(&self, data: &[u8]) -> u64 {
-        let mut v = [
-            self.k0 ^ 0x736f_6d65_7073_6575,
-            self.k1 ^ 0x646f_7261_6e64_6f6d,
-            self.k0 ^ 0x6c79_6765_6e65_7261,
-            self.k1 ^ 0x7465_6462_7974_6573,
-        ];
+        let mut state = self.begin();
         let mut words = data.chunks_exact(8);
         for word in &mut words {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(word);
-            let m = u64::from_le_bytes(bytes);
-            v[3] ^= m;
-            round(&mut v);
-            round(&mut v);
-            v[0] ^= m;
+            state.take(u64::from_le_bytes(bytes));
         }
         let rest = words.remainder();
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
         last[7] = data.len() as u8;
-        let m = u64::from_le_bytes(last);
-        v[3] ^= m;
-        round(&mut v);
-        round(&mut v);
-        v[0] ^= m;
-        v[2] ^= 0xff;
-        for _ in 0..4 {
-            round(&mut v);
+        state.finish(u64::from_le_bytes(last))
+    }
+
+    /// Hash of as many bytes as `words` are and the low `rest_len` bytes of `rest`, at most seven, the first byte being the
+    /// lowest of the first word: as [`hash`](Self::hash) of the same bytes, for what is at hand as numbers.
+    #[inline]
+    #[must_use]
+    pub fn hash_words<const N: usize>(&self, words: [u64; N], rest: u64, rest_len: u8) -> u64 {
+        debug_assert!(rest_len < 8 && rest >> (8 * rest_len) == 0, "more than was said");
+        let mut state = self.begin();
+        for word in words {
+            state.take(word);
         }
-        v[0] ^ v[1] ^ v[2] ^ v[3]
+        state.finish(rest | (8 * N as u64 + u64::from(rest_len)) << 56)
+    }
+
+    #[inline]
+    fn begin(&self) -> Sip {
+        Sip([
+            self.k0 ^ 0x736f_6d65_7073_6575,
+            self.k1 ^ 0x646f_7261_6e64_6f6d,
+            self.k0 ^ 0x6c79_6765_6e65_7261,
+            self.k1 ^ 0x7465_6462_7974_6573,
+        ])
     }
 }
 
@@ -108,6 +113,31 @@ impl core::fmt::Debug for Keyed {
     }
 }
 
+/// SipHash under way.
+struct Sip([u64; 4]);
+
+impl Sip {
+    #[inline(always)]
+    fn take(&mut self, word: u64) {
+        self.0[3] ^= word;
+        round(&mut self.0);
+        round(&mut self.0);
+        self.0[0] ^= word;
+    }
+
+    #[inline(always)]
+    fn finish(mut self, last: u64) -> u64 {
+        self.take(last);
+        let v = &mut self.0;
+        v[2] ^= 0xff;
+        for _ in 0..4 {
+            round(v);
+        }
+        v[0] ^ v[1] ^ v[2] ^ v[3]
+    }
+}
+
+#[inline(always)]
 fn round(v: &mut [u64; 4]) {
     v[0] = v[0].wrapping_add(v[1]);
     v[2] = v[2].wrapping_add(v[3]);
@@ -134,6 +164,12 @@ mod tests {
         let input: Vec<u8> = (0..64).collect();
         assert_eq!(keyed.hash(&input[..0]), 0x726f_db47_dd0e_0e31);
         assert_eq!(keyed.hash(&input[..15]), 0xa129_ca61_49be_45e5);
+        // The same bytes as numbers.
+        let word = |at: usize, n: usize| (0..n).fold(0, |word, i| word | ((at + i) as u64) << (8 * i));
+        assert_eq!(keyed.hash_words([], 0, 0), keyed.hash(&[]));
+        assert_eq!(keyed.hash_words([word(0, 8)], word(8, 7), 7), keyed.hash(&input[..15]));
+        assert_eq!(keyed.hash_words([word(0, 8), word(8, 8)], word(16, 2), 2), keyed.hash(&input[..18]));
+        assert_eq!(keyed.hash_words([word(0, 8), word(8, 8)], 0, 0), keyed.hash(&input[..16]));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! * [`kernel`]: the kernel's own sockets, where there is no link.
 //! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
 //! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
+//! * [`block`]: memory of senders, written once and referred to by frames.
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
 //! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
 //! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
@@ -20,6 +21,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod affinity;
+pub mod block;
 pub mod bpf;
 pub mod checksum;
 pub mod doorbell;

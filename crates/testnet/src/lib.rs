@@ -104,3 +104,21 @@ pub fn requires() -> Result<(), String> {
         })
         .clone()
 }
+
+/// Asserts that no thread of a process has any capability left, nor can ever get one.
+///
+/// # Panics
+/// If one has, or the process is gone.
+pub fn assert_no_privileges(process: u32) {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    for thread in threads.unwrap_or_else(|e| panic!("process {process}: {e}")).flatten() {
+        // One that ended meanwhile has none.
+        let Ok(status) = std::fs::read_to_string(thread.path().join("status")) else { continue };
+        for (name, wanted) in
+            [("CapEff:", "0000000000000000"), ("CapPrm:", "0000000000000000"), ("NoNewPrivs:", "1")]
+        {
+            let found = status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            assert_eq!(found, Some(wanted), "{name} {status}");
+        }
+    }
+}

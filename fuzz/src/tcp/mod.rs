@@ -22,8 +22,8 @@ use std::net::Shutdown;
 use flowlane_stack::packet::{Cx, IcmpError, IcmpErrorKind, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{
-    Algorithm, BufferSize, ConnId, ConnectOptions, Ecn, Keepalive, ListenOptions, ListenerId, RecvError,
-    SendError, SocketOptions, SynCookies, Tcp, TcpConfig,
+    Algorithm, BufferSize, ConnId, ConnectOptions, Ecn, FastOpen, FastOpenListen, FirstData, Keepalive,
+    ListenOptions, ListenerId, RecvError, SendError, SocketOptions, SynCookies, Tcp, TcpConfig,
 };
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
@@ -41,7 +41,7 @@ const TIME_WAITS: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// Begins a connection from one of four ports (one byte).
+    /// Begins a connection from one of four ports (one byte), with some data if Fast Open is on.
     Connect = 0,
     /// Writes (two bytes of length).
     Write = 1,
@@ -137,6 +137,7 @@ struct Net<'a> {
     now: Time,
     offload: Offload,
     held: Vec<Frame>,
+    fast_open: FastOpen,
     /// Something was forged or changed, or an end was thrown away: streams may be broken.
     broken: bool,
 }
@@ -191,6 +192,11 @@ impl<'a> Net<'a> {
             now: Time::from_secs(1000),
             offload: Offload { checksum: both & 2 != 0, segmentation },
             held: Vec::new(),
+            fast_open: match both >> 3 & 3 {
+                0 => FastOpen::Off,
+                1 => FastOpen::NoCookie,
+                _ => FastOpen::Cookie,
+            },
             broken: false,
         };
         net.listen(1);
@@ -203,7 +209,9 @@ impl<'a> Net<'a> {
     }
 
     fn listen(&mut self, host: usize) {
-        let options = ListenOptions { backlog: 3, syn_backlog: 2, ..ListenOptions::default() };
+        let told = FastOpenListen { pending: 2, no_cookie: self.fast_open == FastOpen::NoCookie, keys: None };
+        let fast_open = (self.fast_open != FastOpen::Off).then_some(told);
+        let options = ListenOptions { backlog: 3, syn_backlog: 2, fast_open, ..ListenOptions::default() };
         self.hosts[host].listener = self.hosts[host].tcp.listen(None, PORT, options).ok();
     }
 
@@ -264,9 +272,14 @@ impl<'a> Net<'a> {
         let port = 1000 + u16::from(which & 3) + 10 * host as u16;
         let (local, remote) =
             (SocketAddr::new(self.hosts[host].ip, port), SocketAddr::new(self.hosts[1 - host].ip, PORT));
-        let options = ConnectOptions { mtu: MTU, ..ConnectOptions::default() };
-        if let Ok(id) = self.on(host, |tcp, cx| tcp.connect(cx, local, remote, &options)) {
-            self.hosts[host].ends.push(End::new(id, port));
+        let socket = SocketOptions { fast_open: self.fast_open, ..SocketOptions::default() };
+        let options = ConnectOptions { mtu: MTU, socket, ..ConnectOptions::default() };
+        let len = u64::from(which >> 2) * 30;
+        let first: Vec<u8> = (0..len).map(|n| byte(host, port, n)).collect();
+        let data = FirstData { bytes: &first, rest_follows: which & 4 != 0 };
+        if let Ok((id, taken)) = self.on(host, |tcp, cx| tcp.connect_with(cx, local, remote, &options, data))
+        {
+            self.hosts[host].ends.push(End { written: taken as u64, ..End::new(id, port) });
         }
     }
 

@@ -255,6 +255,10 @@ impl Net<'_> {
             self.transmit();
         }
         self.wire.packets.clear();
+        // The last of them are gone, and with them what they held of send buffers: seen when the lanes look next.
+        for host in 0..2 {
+            self.on(host, Tcp::on_timer);
+        }
         for host in &self.hosts {
             let left: Vec<_> = host.tcp.list().collect();
             assert!(left.is_empty(), "for ever: {left:?}");

@@ -2,12 +2,14 @@
 //! second thread makes the calls that wait.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod endings;
 mod packets;
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 
+use flowlane_stack::wire::FastOpenOption;
 use flowlane_sys::packetdrill::{Caller, Errno};
 use packets::{ACK, FIN, PSH, Peer, RST, SYN};
 
@@ -204,6 +206,55 @@ fn connecting_and_being_refused() {
         assert_eq!(caller.connect(fd, remote), Ok(()));
         assert_eq!(caller.connect(fd, remote), Err(Errno(libc::EISCONN)));
         caller.close(fd).unwrap();
+    }
+}
+
+/// A cookie, and then data with the SYN, as the namespace's settings allow it.
+#[test]
+fn data_with_the_syn() {
+    const MSG_FASTOPEN: i32 = libc::MSG_FASTOPEN;
+    let settings = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap_or_default();
+    let allowed = settings.trim().parse::<u32>().map_or(true, |bits| bits & 1 != 0);
+    for (flags, local, remote) in [V4, V6] {
+        let caller = Caller::new(packetdrill_shim::make, flags);
+        let (local, remote): (SocketAddr, SocketAddr) = (local.parse().unwrap(), remote.parse().unwrap());
+        let domain = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let socket = || caller.socket(domain, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).unwrap();
+        let fd = socket();
+        let first = caller.sendto(fd, &[0; 100], MSG_FASTOPEN, remote);
+        if !allowed {
+            assert_eq!(first, Err(Errno(libc::EOPNOTSUPP)));
+            continue;
+        }
+        assert_eq!(first, Err(Errno(libc::EINPROGRESS)), "no cookie is known");
+        assert_eq!(caller.sendto(fd, &[0; 100], MSG_FASTOPEN, remote), Err(Errno(libc::EALREADY)));
+        let (syn, _) = caller.netdev_receive().unwrap();
+        let mut peer = Peer::answering(remote, &syn);
+        peer.cookie = FastOpenOption::cookie(&[7; 8], false);
+        peer.send(&caller, SYN | ACK, 0);
+        peer.expect(&caller, ACK, 0);
+        caller.close(fd).unwrap();
+        peer.expect(&caller, FIN | ACK, 0);
+        // Now it is: what the peer's segments hold goes, options taken off.
+        let fd = socket();
+        assert_eq!(caller.sendto(fd, &[0; 2000], MSG_FASTOPEN, remote), Ok(960));
+        let (syn, _) = caller.netdev_receive().unwrap();
+        assert_eq!(syn[syn.len() - 960..], [0; 960]);
+        let mut peer = Peer::answering(remote, &syn);
+        peer.send(&caller, SYN | ACK, 0);
+        peer.expect(&caller, ACK, 0);
+        let options = caller.getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, 104).unwrap()[5];
+        assert_eq!(options & 32, 32, "TCPI_OPT_SYN_DATA");
+        // `connect` promises, and the first write goes with the SYN.
+        let fd = socket();
+        caller.setsockopt(fd, libc::SOL_TCP, 30, &1_i32.to_ne_bytes()).unwrap();
+        assert_eq!(caller.connect(fd, remote), Ok(()));
+        assert_eq!(caller.poll(fd, libc::POLLOUT, 0), Ok(libc::POLLOUT));
+        assert_eq!(caller.write(fd, &[0; 50]), Ok(50));
+        let (syn, _) = caller.netdev_receive().unwrap();
+        let mut peer = Peer::answering(remote, &syn);
+        peer.send(&caller, RST | ACK, 0);
+        assert_eq!(caller.write(fd, &[0; 50]), Err(Errno(libc::ECONNREFUSED)));
     }
 }
 

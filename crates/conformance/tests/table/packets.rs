@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use flowlane_stack::wire::{SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
+use flowlane_stack::wire::{FastOpenOption, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
 use flowlane_sys::packetdrill::Caller;
 
 pub(crate) const FIN: TcpFlags = TcpFlags::FIN;
@@ -19,19 +19,21 @@ pub(crate) struct Peer {
     theirs: SocketAddr,
     next: SeqNum,
     received: SeqNum,
+    /// Goes with our SYN-ACK.
+    pub(crate) cookie: Option<FastOpenOption>,
 }
 
 impl Peer {
     pub(crate) fn new(own: SocketAddr, theirs: SocketAddr) -> Self {
-        Self { own, theirs, next: SeqNum(5000), received: SeqNum(0) }
+        Self { own, theirs, next: SeqNum(5000), received: SeqNum(0), cookie: None }
     }
 
     /// The one that a SYN is meant for.
     pub(crate) fn answering(own: SocketAddr, syn: &[u8]) -> Self {
         let (header, source, len) = read(syn);
-        assert!(header.flags.contains(SYN) && len == 0);
+        assert!(header.flags.contains(SYN));
         let theirs = SocketAddr::new(source, header.src_port);
-        Self { own, theirs, next: SeqNum(5000), received: header.seq + 1 }
+        Self { own, theirs, next: SeqNum(5000), received: header.seq + 1 + len as u32, cookie: None }
     }
 
     /// Three-way handshake.
@@ -47,7 +49,11 @@ impl Peer {
 
     /// Sends a segment with so many zeros.
     pub(crate) fn send(&mut self, caller: &Caller, flags: TcpFlags, len: usize) {
-        let options = TcpOptions { mss: flags.contains(SYN).then_some(1000), ..TcpOptions::default() };
+        let options = TcpOptions {
+            mss: flags.contains(SYN).then_some(1000),
+            fast_open: self.cookie.filter(|_| flags.contains(SYN)),
+            ..TcpOptions::default()
+        };
         let header = TcpHeader {
             src_port: self.own.port(),
             dst_port: self.theirs.port(),

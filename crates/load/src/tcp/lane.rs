@@ -4,11 +4,9 @@
 //! All of it is used by tasks of one lane, which never run at the same time, so the lock is never contended; it is
 //! there because tasks may move to another thread with their lane.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use super::outcome::{TcpCounts, Trouble};
 use super::run::Common;
@@ -101,42 +99,25 @@ impl Lane {
         self.inner().main = Some(waker.clone());
     }
 
-    /// A connection from its beginning to its end: counts what becomes of it.
-    pub(super) async fn supervise(self: Arc<Self>, connection: impl Future<Output = Result<(), Trouble>>) {
-        let seat = self.sit();
-        let ended = {
-            let mut connection = pin!(connection);
-            poll_fn(|cx| {
-                self.hear(seat, cx.waker());
-                if self.over.load(Ordering::Relaxed) {
-                    return Poll::Ready(Err(Trouble::Unfinished));
-                }
-                connection.as_mut().poll(cx)
-            })
-            .await
-        };
-        self.leave(seat, ended);
+    /// Nothing that is still there may go on.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
-    /// Takes a seat before the task runs, so that the lane knows how many there are.
-    fn sit(&self) -> u32 {
+    /// Takes a seat, with how to wake who sits there; a task's waker never changes.
+    pub(super) fn sit(&self, waker: &Waker) -> u32 {
         let mut inner = self.inner();
-        inner.free.pop().unwrap_or_else(|| {
+        let seat = inner.free.pop().unwrap_or_else(|| {
             inner.seats.push(None);
             inner.seats.len() as u32 - 1
-        })
+        });
+        inner.seats[seat as usize] = Some(waker.clone());
+        seat
     }
 
-    /// Notes how to wake whoever sits there; a task's waker never changes.
-    fn hear(&self, seat: u32, waker: &Waker) {
-        let mut inner = self.inner();
-        let place = &mut inner.seats[seat as usize];
-        if place.is_none() {
-            *place = Some(waker.clone());
-        }
-    }
-
-    fn leave(&self, seat: u32, ended: Result<(), Trouble>) {
+    /// A connection is over.
+    pub(super) fn leave(&self, seat: u32, ended: Result<(), Trouble>) {
         let mut inner = self.inner();
         inner.seats[seat as usize] = None;
         inner.free.push(seat);
@@ -162,6 +143,10 @@ impl Lane {
         ] {
             tally.named(name, count);
         }
+        if self.common.config.fast_open {
+            tally.named("syn-data", counts.syn_data);
+            tally.named("syn-data-resent", counts.syn_data_resent);
+        }
         let spent = Recorder::new(0, 0, 0, Span::all(now));
         let recorder = std::mem::replace(&mut inner.recorder, spent);
         let first_byte = std::mem::take(&mut inner.first_byte);
@@ -185,6 +170,12 @@ impl Inner {
         self.counts.connected += 1;
         let moment = self.within(now);
         self.recorder.connected_for(moment, now, nanos);
+    }
+
+    /// A connection stands that sent data with its SYN; whether the far side took it.
+    pub(super) fn sent_with_syn(&mut self, taken: bool) {
+        let count = if taken { &mut self.counts.syn_data } else { &mut self.counts.syn_data_resent };
+        *count += 1;
     }
 
     /// A SYN alone was answered; how, and how often it was refused.
@@ -215,8 +206,8 @@ impl Inner {
         self.recorder.tally(now).named(name, count);
     }
 
-    /// A connection is over.
-    fn left(&mut self, ended: Result<(), Trouble>) {
+    /// How a connection ended.
+    pub(super) fn left(&mut self, ended: Result<(), Trouble>) {
         let now = clock();
         let moment = self.within(now);
         let stood = !matches!(ended, Err(Trouble::Connect(_)));

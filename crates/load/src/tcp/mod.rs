@@ -14,6 +14,7 @@
 //!
 //! [`TcpLoad`] is a run as [`crate::Load`] is one: a main function for the lanes of a host, progress, and an outcome.
 
+mod connection;
 mod knock;
 mod lane;
 mod outcome;
@@ -111,6 +112,11 @@ pub struct TcpLoadConfig {
     pub verify: bool,
     /// Connections end with a reset.
     pub reset: bool,
+    /// The request goes with the SYN to a far side that takes it (Fast Open, RFC 7413): [`Mode::Connect`], links of ours. A
+    /// lane asks for a cookie with its first connection from each address, and keeps as many as
+    /// [`TcpConfig::fast_open_peers`](flowlane::TcpConfig::fast_open_peers) says: beyond that many addresses none is there when it
+    /// is wanted.
+    pub fast_open: bool,
     /// Workers stay awake for a moment before something is due: more exact, at the price of some processor time.
     pub exact: bool,
     /// For Poisson schedules.
@@ -129,6 +135,9 @@ pub enum TcpLoadError {
     /// SYNs alone are sent at a rate.
     #[error("SYNs alone need a rate, and flows of a link of ours")]
     NeedsRate,
+    /// Only connections that ask at once have something to send with the SYN.
+    #[error("Fast Open is for connections that come and go")]
+    FastOpen,
     /// Nothing would ever be done.
     #[error("{0} must be at least 1")]
     Nothing(&'static str),
@@ -177,6 +186,9 @@ impl TcpLoad {
         }
         if config.mode.knocks() && (config.rate.is_none() || !matches!(config.sources, Sources::Flows(_))) {
             return Err(TcpLoadError::NeedsRate);
+        }
+        if config.fast_open && config.mode != Mode::Connect {
+            return Err(TcpLoadError::FastOpen);
         }
         let lanes = config.sources.lanes();
         let able: Vec<usize> = (0..lanes).filter(|l| config.sources.serves(*l)).collect();

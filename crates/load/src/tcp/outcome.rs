@@ -66,6 +66,10 @@ counts! {
     bytes_read,
     /// Segments sent again.
     retransmits,
+    /// Connections whose data the far side took with the SYN.
+    syn_data,
+    /// Connections that sent data with the SYN and had to send it again.
+    syn_data_resent,
 }
 
 /// How a connection ended badly.

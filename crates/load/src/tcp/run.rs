@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Connect, Endpoint, Failure, SocketOptions, TcpStream, Time};
+use flowlane::{Connect, Endpoint, FastOpen, SocketOptions, TcpStream, Time};
 use flowlane_stack::rng::Rng;
 
+use super::connection::Connection;
 use super::knock;
 use super::lane::Lane;
 use super::outcome::{TcpCounts, Trouble};
-use super::talk::{Slots, Talk, Task};
-use super::{LaneProgress, Mode, Sources, TcpLoadConfig};
+use super::talk::{Slots, Task};
+use super::{LaneProgress, Mode, Sources, TcpLoadConfig, pattern};
 use crate::flows::address;
 use crate::gate::Gate;
 use crate::http::Phase;
@@ -74,7 +75,8 @@ impl Common {
     }
 
     fn options(&self) -> SocketOptions {
-        SocketOptions { nodelay: self.config.nodelay, ..SocketOptions::default() }
+        let fast_open = if self.config.fast_open { FastOpen::Cookie } else { FastOpen::Off };
+        SocketOptions { nodelay: self.config.nodelay, fast_open, ..SocketOptions::default() }
     }
 }
 
@@ -199,7 +201,7 @@ impl Opener {
             let phase = if common.config.mode == Mode::Read { 0 } else { index.wrapping_mul(7919) };
             let task = Task { phase, slots, begun: None };
             let (connect, _) = self.next(&common);
-            self.begin(connection(self.lane.clone(), connect, due, task));
+            self.begin(connect, due, task);
             if nth % BATCH as u64 == BATCH as u64 - 1 {
                 flowlane::yield_now().await;
             }
@@ -227,7 +229,7 @@ impl Opener {
                 continue;
             }
             schedule.advance();
-            self.once(&common, due);
+            self.once(&common, due, now);
             in_batch += 1;
             if in_batch == BATCH {
                 in_batch = 0;
@@ -242,13 +244,12 @@ impl Opener {
         }
     }
 
-    /// Begins a connection that was due at that moment and comes and goes.
-    fn once(&mut self, common: &Common, due: u64) {
-        let begun = clock();
+    /// Begins a connection now that was due at that moment and comes and goes.
+    fn once(&mut self, common: &Common, due: u64, begun: u64) {
         self.lane.inner().sent(due, begun);
         let (connect, phase) = self.next(common);
         let task = Task { phase, slots: None, begun: Some((due, begun)) };
-        self.begin(once(self.lane.clone(), connect, due, task));
+        self.begin(connect, due, task);
     }
 
     /// Connections that come and go, so many at once.
@@ -267,7 +268,7 @@ impl Opener {
                 continue;
             }
             let before = self.lane.inner().counts.not_begun;
-            self.once(&common, now);
+            self.once(&common, now, now);
             in_batch += 1;
             if in_batch == BATCH {
                 in_batch = 0;
@@ -314,15 +315,22 @@ impl Opener {
         (connect, turn.wrapping_mul(7919) + u64::from(self.bucket))
     }
 
-    /// Starts a connection's task.
-    fn begin(&self, connection: impl Future<Output = Result<(), Trouble>> + Send + 'static) {
-        {
-            let mut inner = self.lane.inner();
-            inner.counts.begun += 1;
-            inner.live += 1;
+    /// Begins a connection that was due at that moment, and starts its task. With Fast Open it asks with its SYN.
+    fn begin(&self, connect: Connect, due: u64, task: Task) {
+        let config = &self.lane.common.config;
+        let first = if config.fast_open { pattern::slice(task.phase, config.size) } else { &[] };
+        let begun = TcpStream::begin_with_data(connect, first);
+        let mut inner = self.lane.inner();
+        inner.counts.begun += 1;
+        match begun {
+            Ok((stream, taken)) => {
+                inner.live += 1;
+                drop(inner);
+                // Only fails outside a lane, where nothing of this runs.
+                let _ = flowlane::spawn(Connection::new(self.lane.clone(), stream, taken, due, task));
+            }
+            Err(error) => inner.left(Err(Trouble::Connect(error))),
         }
-        // Only fails outside a lane, where nothing of this runs.
-        let _ = flowlane::spawn(self.lane.clone().supervise(connection));
     }
 }
 
@@ -333,45 +341,4 @@ fn from(common: &Common, client: Endpoint) -> Connect {
         options: common.options(),
         ..Connect::to(common.config.target)
     }
-}
-
-/// A connection that stays: connects, and does its work until the end.
-async fn connection(lane: Arc<Lane>, connect: Connect, due: u64, task: Task) -> Result<(), Trouble> {
-    let config = &lane.common.config;
-    let stream = TcpStream::connect_with(connect, Some(config.timeout)).await.map_err(Trouble::Connect)?;
-    let now = clock();
-    lane.inner().connected(now, now.saturating_sub(due));
-    let mut talk = Talk::new(&lane, &stream, task);
-    let ended = poll_fn(|cx| talk.poll(cx)).await;
-    finish(&lane, &stream, ended)
-}
-
-/// A connection that comes and goes: connects, asks once, is answered, and closes, all within the timeout.
-async fn once(lane: Arc<Lane>, connect: Connect, due: u64, task: Task) -> Result<(), Trouble> {
-    let mut over = pin!(flowlane::sleep(lane.common.config.timeout));
-    let mut connecting = pin!(TcpStream::connect_with(connect, None));
-    let stream = poll_fn(|cx| match connecting.as_mut().poll(cx) {
-        Poll::Ready(connected) => Poll::Ready(connected.map_err(Trouble::Connect)),
-        Poll::Pending => over.as_mut().poll(cx).map(|()| Err(Trouble::Connect(Failure::TimedOut.into()))),
-    })
-    .await?;
-    let now = clock();
-    lane.inner().connected(now, now.saturating_sub(due));
-    let mut talk = Talk::new(&lane, &stream, task);
-    let ended = poll_fn(|cx| match talk.poll(cx) {
-        Poll::Pending => over.as_mut().poll(cx).map(|()| Err(Trouble::NoAnswer)),
-        done => done,
-    })
-    .await;
-    finish(&lane, &stream, ended)
-}
-
-fn finish(lane: &Lane, stream: &TcpStream, ended: Result<(), Trouble>) -> Result<(), Trouble> {
-    if let Ok(info) = stream.info() {
-        lane.inner().counts.retransmits += u64::from(info.retransmits);
-    }
-    if lane.common.config.reset {
-        let _ = stream.abort();
-    }
-    ended
 }

@@ -6,9 +6,10 @@
 use std::cell::RefCell;
 use std::net::Shutdown;
 
-use flowlane::{SocketError, TcpStream};
+use flowlane::{OwnedBytes, SocketError, TcpStream};
 
 use super::pattern;
+use super::talk::GIVEN;
 
 /// Bytes read at once.
 const BUFFER: usize = 1 << 16;
@@ -66,7 +67,12 @@ pub async fn source(stream: &TcpStream, size: usize, total: Option<u64>) -> Resu
     let mut at = 0;
     while at < total {
         let n = (size.clamp(1, pattern::LONGEST) as u64).min(total - at);
-        stream.write_all(pattern::slice(at, n as usize)).await?;
+        let bytes = pattern::slice(at, n as usize);
+        if bytes.len() >= GIVEN {
+            stream.write_owned(OwnedBytes::new(bytes)).await?;
+        } else {
+            stream.write_all(bytes).await?;
+        }
         at += n;
     }
     stream.shutdown(Shutdown::Write)?;

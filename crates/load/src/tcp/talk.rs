@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flowlane::{Sleep, TcpStream, Time};
+use flowlane::{OwnedBytes, Sleep, TcpStream, Time};
 
 use super::Mode;
 use super::lane::Lane;
@@ -21,6 +21,10 @@ use crate::lane::clock;
 
 /// Rounds of writing and reading before the worker does its other work.
 const ROUNDS: usize = 16;
+/// Bytes that are copied in no time worth a look at the clock.
+const SHORT: usize = 4096;
+/// From so many bytes on they are given away, to be sent from where they are.
+pub(super) const GIVEN: usize = 16 << 10;
 /// Messages of one connection that may wait for their answers.
 const OUTSTANDING: usize = 1024;
 
@@ -48,6 +52,11 @@ impl Slots {
     fn advance(&mut self) {
         self.nth = self.nth.saturating_add(self.step);
     }
+
+    /// Nothing is due any more.
+    fn end(&mut self) {
+        self.nth = u64::MAX;
+    }
 }
 
 /// What a connection is to do.
@@ -62,9 +71,8 @@ pub(super) struct Task {
 }
 
 /// A connection at work.
-pub(super) struct Talk<'a> {
-    lane: &'a Lane,
-    stream: &'a TcpStream,
+pub(super) struct Talk {
+    stream: TcpStream,
     task: Task,
     mode: Mode,
     /// Bytes it writes, or reads if it only reads.
@@ -83,17 +91,17 @@ pub(super) struct Talk<'a> {
     stood: bool,
 }
 
-impl<'a> Talk<'a> {
-    pub(super) fn new(lane: &'a Lane, stream: &'a TcpStream, task: Task) -> Self {
+impl Talk {
+    /// Over a connection that stands since `now`.
+    pub(super) fn new(lane: &Lane, stream: TcpStream, task: Task, now: u64) -> Self {
         let config = &lane.common.config;
         let mode = config.mode;
         let total = match mode {
             Mode::Connect => config.size as u64,
             _ => config.total.unwrap_or(u64::MAX),
         };
-        let first = (mode == Mode::Read).then(clock);
+        let first = (mode == Mode::Read).then_some(now);
         Self {
-            lane,
             stream,
             task,
             mode,
@@ -110,25 +118,62 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// What it goes over.
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// So many bytes of the first message went out with the SYN.
+    pub(super) fn has_written(&mut self, lane: &Lane, n: usize, now: u64) -> Result<(), Trouble> {
+        lane.inner().sent_with_syn(self.stream.info()?.syn_data);
+        if self.next_message(lane, now)? {
+            self.wrote(n);
+            lane.inner().wrote(now, n);
+        }
+        Ok(())
+    }
+
+    fn wrote(&mut self, n: usize) {
+        self.written += n as u64;
+        self.left -= n as u64;
+    }
+
     /// Does what can be done now.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+    pub(super) fn poll(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
+        let mut now = clock();
         for _ in 0..ROUNDS {
-            let now = clock();
-            if self.lane.ending(now) && !self.stood {
+            let wrote = self.write(lane, cx, &mut now)?;
+            let read = self.read(lane, cx, &mut now)?;
+            if lane.ending(now) && !self.stood {
                 self.stood = true;
-                self.lane.inner().counts.standing += 1;
+                lane.inner().counts.standing += 1;
+                self.leave_unsent(lane, now);
             }
-            let wrote = self.write(cx, now)?;
-            let read = self.read(cx, now)?;
-            if self.is_done(now)? {
+            if self.is_done(lane, now)? {
                 return Poll::Ready(Ok(()));
             }
-            if !wrote && !read && !self.rang(cx) {
-                return Poll::Pending;
+            if !wrote && !read {
+                if !self.rang(cx) {
+                    return Poll::Pending;
+                }
+                now = clock();
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Begins nothing more, and counts what was due by now and was not begun. Once all bytes are through, nothing was due.
+    pub(super) fn leave_unsent(&mut self, lane: &Lane, now: u64) {
+        let Some(slots) = &mut self.task.slots else { return };
+        if self.written.max(self.read) < self.total {
+            let mut inner = lane.inner();
+            while slots.peek() <= now && slots.peek() < lane.end {
+                inner.unsent(slots.peek(), now);
+                slots.advance();
+            }
+        }
+        slots.end();
     }
 
     /// Whether the moment waited for, if any, has come.
@@ -147,33 +192,40 @@ impl<'a> Talk<'a> {
     }
 
     /// Writes what is due of one message.
-    fn write(&mut self, cx: &mut Context<'_>, now: u64) -> Result<bool, Trouble> {
+    fn write(&mut self, lane: &Lane, cx: &mut Context<'_>, now: &mut u64) -> Result<bool, Trouble> {
         if self.mode == Mode::Read {
             return Ok(false);
         }
-        if self.left == 0 && !self.next_message(now)? {
+        if self.left == 0 && !self.next_message(lane, *now)? {
             return Ok(false);
         }
         let bytes = pattern::slice(self.task.phase + self.written, self.left.min(1 << 16) as usize);
-        let Poll::Ready(taken) = self.stream.poll_write(cx, bytes) else { return Ok(false) };
+        let polled = if bytes.len() >= GIVEN {
+            self.stream.poll_write_owned(cx, &mut OwnedBytes::new(bytes))
+        } else {
+            self.stream.poll_write(cx, bytes)
+        };
+        let Poll::Ready(taken) = polled else { return Ok(false) };
         let n = taken?;
-        self.written += n as u64;
-        self.left -= n as u64;
-        let mut inner = self.lane.inner();
-        inner.wrote(now, n);
+        self.wrote(n);
+        if n > SHORT {
+            *now = clock();
+        }
+        let mut inner = lane.inner();
+        inner.wrote(*now, n);
         if self.left == 0 && self.mode == Mode::Write {
-            self.answers(&mut inner, now, self.written);
+            self.answers(lane, &mut inner, *now, self.written);
         }
         Ok(true)
     }
 
     /// Begins the next message, if one is due; ends the stream behind the last.
-    fn next_message(&mut self, now: u64) -> Result<bool, Trouble> {
+    fn next_message(&mut self, lane: &Lane, now: u64) -> Result<bool, Trouble> {
         if self.shut {
             return Ok(false);
         }
         let last = self.written >= self.total;
-        if last || self.lane.ending(now) && self.task.begun.is_none() {
+        if last || lane.ending(now) && self.task.begun.is_none() {
             if matches!(self.mode, Mode::Write | Mode::Echo) {
                 self.stream.shutdown(Shutdown::Write)?;
                 self.shut = true;
@@ -185,13 +237,15 @@ impl<'a> Talk<'a> {
             return Ok(false);
         }
         let with_connection = self.task.begun.take();
-        let Some(moments) = with_connection.or_else(|| Some((self.due(now)?, now))) else { return Ok(false) };
-        self.left = (self.lane.common.config.size as u64).min(self.total - self.written);
+        let Some(moments) = with_connection.or_else(|| Some((self.due(lane, now)?, now))) else {
+            return Ok(false);
+        };
+        self.left = (lane.common.config.size as u64).min(self.total - self.written);
         self.waiting.push_back((self.written + self.left, moments));
         if self.written == 0 {
             self.first = Some(moments.0);
         }
-        let mut inner = self.lane.inner();
+        let mut inner = lane.inner();
         inner.counts.messages += 1;
         if with_connection.is_none() {
             inner.sent(moments.0, moments.1);
@@ -200,11 +254,11 @@ impl<'a> Talk<'a> {
     }
 
     /// When the next message was to be begun, if that is not still to come.
-    fn due(&mut self, now: u64) -> Option<u64> {
+    fn due(&mut self, lane: &Lane, now: u64) -> Option<u64> {
         let Some(slots) = &mut self.task.slots else { return Some(now) };
         let due = slots.peek();
         if due > now {
-            if due < self.lane.end {
+            if due < lane.end {
                 self.wait_for(due);
             }
             return None;
@@ -214,32 +268,36 @@ impl<'a> Talk<'a> {
     }
 
     /// Reads what came, as much as is due.
-    fn read(&mut self, cx: &mut Context<'_>, now: u64) -> Result<bool, Trouble> {
+    fn read(&mut self, lane: &Lane, cx: &mut Context<'_>, now: &mut u64) -> Result<bool, Trouble> {
         if self.eof {
             return Ok(false);
         }
         let paced = self.mode == Mode::Read && self.task.slots.is_some();
         if paced && self.left == 0 {
-            let Some(due) = self.due(now) else { return Ok(false) };
-            self.left = self.lane.common.config.size as u64;
-            self.waiting.push_back((self.read + self.left, (due, now)));
-            self.lane.inner().sent(due, now);
+            if lane.ending(*now) {
+                return Ok(false);
+            }
+            let Some(due) = self.due(lane, *now) else { return Ok(false) };
+            self.left = lane.common.config.size as u64;
+            self.waiting.push_back((self.read + self.left, (due, *now)));
+            lane.inner().sent(due, *now);
         }
         let most = if paced { self.left.min(pattern::LONGEST as u64) as usize } else { pattern::LONGEST };
         SCRATCH.with_borrow_mut(|scratch| {
             let Poll::Ready(got) = self.stream.poll_read(cx, &mut scratch[..most]) else { return Ok(false) };
             let n = got?;
-            self.came(&scratch[..n], paced)?;
+            *now = clock();
+            self.came(lane, &scratch[..n], paced, *now)?;
             Ok(true)
         })
     }
 
-    fn came(&mut self, bytes: &[u8], paced: bool) -> Result<(), Trouble> {
+    fn came(&mut self, lane: &Lane, bytes: &[u8], paced: bool, now: u64) -> Result<(), Trouble> {
         if bytes.is_empty() {
             self.eof = true;
             return Ok(());
         }
-        let config = &self.lane.common.config;
+        let config = &lane.common.config;
         let echoed = matches!(self.mode, Mode::Echo | Mode::Connect | Mode::Hold);
         let surplus = echoed && self.read + bytes.len() as u64 > self.written;
         let checked = echoed || self.mode == Mode::Read && config.verify;
@@ -250,41 +308,39 @@ impl<'a> Talk<'a> {
         if paced {
             self.left -= bytes.len() as u64;
         }
-        let now = clock();
-        let mut inner = self.lane.inner();
+        let mut inner = lane.inner();
         inner.read(now, bytes.len());
         if let Some(first) = self.first.take() {
             inner.first_byte(now.saturating_sub(first));
         }
         if echoed || paced {
-            self.answers(&mut inner, now, self.read);
+            self.answers(lane, &mut inner, now, self.read);
         }
         Ok(())
     }
 
     /// Messages that end before `to` are done.
-    fn answers(&mut self, inner: &mut super::lane::Inner, now: u64, to: u64) {
+    fn answers(&mut self, lane: &Lane, inner: &mut super::lane::Inner, now: u64, to: u64) {
         while let Some((_, moments)) = self.waiting.pop_front_if(|(end, _)| *end <= to) {
-            inner.answered(moments, now, self.lane.common.timeout);
+            inner.answered(moments, now, lane.common.timeout);
         }
     }
 
     /// Whether there is nothing left to do, or the far side says so too early.
-    fn is_done(&self, now: u64) -> Result<bool, Trouble> {
+    fn is_done(&self, lane: &Lane, now: u64) -> Result<bool, Trouble> {
         let answered = self.waiting.is_empty() && self.left == 0;
         let done = match self.mode {
-            Mode::Read => self.eof || self.lane.ending(now) || self.read >= self.total,
+            Mode::Read => self.eof || lane.ending(now) || self.read >= self.total,
             Mode::Write => self.eof && self.shut,
             Mode::Echo => self.eof && self.shut && self.read == self.written,
             Mode::Connect | Mode::Syn | Mode::HalfOpen => self.read >= self.total,
-            Mode::Hold => answered && (self.lane.ending(now) || self.written >= self.total),
+            Mode::Hold => answered && (lane.ending(now) || self.written >= self.total),
         };
         if !done && self.eof {
             return Err(Trouble::ClosedEarly);
         }
         // With a total, the stream must have been as long.
-        if self.mode == Mode::Read && self.eof && self.lane.common.config.total.is_some_and(|t| self.read < t)
-        {
+        if self.mode == Mode::Read && self.eof && lane.common.config.total.is_some_and(|t| self.read < t) {
             return Err(Trouble::ClosedEarly);
         }
         Ok(done)

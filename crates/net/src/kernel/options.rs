@@ -101,6 +101,8 @@ fn read(fd: BorrowedFd<'_>, v4: bool) -> Result<SocketOptions, SocketError> {
     let linger = kernel::reset_on_close(fd).map_err(|e| errors::other(&e))?;
     Ok(SocketOptions {
         nodelay: get(Number::NO_DELAY)? != 0,
+        // Writing before the handshake is over is not done there.
+        fast_open: flowlane_stack::tcp::FastOpen::Off,
         cork: get(Number::CORK)? != 0,
         keepalive,
         user_timeout: (millis > 0).then(|| Duration::from_millis(u64::from(millis.unsigned_abs()))),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::worker::{Idle, Worker};
+use super::worker::Worker;
 use flowlane_stack::time::Time;
 
 /// About what going to sleep and being woken costs: who looks again for longer than that had better slept.
@@ -19,6 +19,25 @@ const PAYS: Duration = Duration::from_micros(10);
 const SURE: i8 = 8;
 /// Of so many waits in which a worker would sleep at once, it looks again in one, to see whether it has begun to pay.
 const TRY: u32 = 8;
+
+/// What a worker does when there is nothing to do.
+///
+/// A worker that serves kernel sockets and no link sleeps at once unless told to spin: there is nothing to look at
+/// without a system call, and the call that looks can as well wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// Looks again at once, for ever: the shortest latency, at the price of the core.
+    Spin,
+    /// Looks again for this long at most, then sleeps until something happens. Where looking has not paid lately, since
+    /// what came took longer than going to sleep costs, it sleeps at once.
+    Adaptive(Duration),
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self::Adaptive(Duration::from_micros(50))
+    }
+}
 
 /// Whether looking again pays, learnt from how it went lately.
 #[derive(Debug)]

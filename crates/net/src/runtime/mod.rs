@@ -1,6 +1,6 @@
 //! The runtime: workers, their lanes and links, from start to stop.
 //!
-//! * [`worker`]: the loop, on one page; [`idle`]: sleeping; [`report`]: what was counted.
+//! * [`worker`]: the loop and the steps of a turn; [`idle`]: sleeping; [`report`]: what was counted.
 //! * [`netisr`]: frames for lanes of other workers; [`moving`]: lanes that change their worker.
 //! * [`host`]: what the application says; [`builder`]: from there to running threads; [`handle`]: talking to them.
 //! * Sockets of the kernel: `crate::kernel`.
@@ -9,7 +9,7 @@
 pub(crate) mod builder;
 pub(crate) mod handle;
 pub(crate) mod host;
-mod idle;
+pub(crate) mod idle;
 pub(crate) mod lane_slot;
 pub(crate) mod message;
 mod moving;

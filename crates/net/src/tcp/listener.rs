@@ -2,12 +2,13 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flowlane_rss::Bucket;
 use flowlane_stack::tcp::{ListenOptions, ListenerId};
 
+use super::ends::Ends;
 use super::stream::TcpStream;
 use super::{Id, close};
 use crate::context;
@@ -85,15 +86,13 @@ impl TcpListener {
                 lane: self.lane,
                 id: Id::Stack(a.id),
                 shared: self.shared.clone(),
-                local: OnceLock::from(a.local),
-                remote: a.remote,
+                ends: Ends::new(Some(a.local), a.remote),
             })),
             Id::Kernel(id) => Ok(slot.sockets()?.accept(id)?.map(|(id, remote)| TcpStream {
                 lane: self.lane,
                 id: Id::Kernel(id),
                 shared: self.shared.clone(),
-                local: OnceLock::new(),
-                remote,
+                ends: Ends::new(None, remote),
             })),
         })?
     }

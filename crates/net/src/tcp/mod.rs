@@ -6,6 +6,7 @@
 //!
 //! In the lanes of a host made by [`Host::kernel`](crate::Host::kernel) the same types stand for sockets of the kernel.
 
+mod ends;
 mod io;
 mod knocker;
 mod listener;

@@ -2,7 +2,7 @@
 
 use std::net::{Shutdown, SocketAddr};
 
-use flowlane::{ListenOptions, TcpListener, TcpStream, current, spawn};
+use flowlane::{ListenOptions, OwnedBytes, TcpListener, TcpStream, current, spawn};
 
 /// A stream of bytes that anyone can tell apart from any other order of them.
 struct Bytes(u64);
@@ -47,7 +47,13 @@ pub(crate) async fn stream_of(server: SocketAddr, seed: u64, total: usize) -> Re
         while left > 0 {
             let n = left.min(chunk.len());
             bytes.fill(&mut chunk[..n]);
-            if writer.as_ref().write_all(&chunk[..n]).await.is_err() {
+            // Copied and given away in turn.
+            let written = if left / chunk.len() % 2 == 0 {
+                writer.as_ref().write_all(&chunk[..n]).await
+            } else {
+                writer.as_ref().write_owned(OwnedBytes::new(chunk[..n].to_vec())).await
+            };
+            if written.is_err() {
                 return;
             }
             left -= n;

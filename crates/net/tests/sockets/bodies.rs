@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use flowlane::{
-    Connect, Failure, Handle, ListenError, ListenOptions, SocketError, SocketOptions, TcpListener, TcpStream,
-    current, sleep, spawn,
+    Connect, Failure, FastOpen, FastOpenListen, Handle, ListenError, ListenOptions, SocketError,
+    SocketOptions, TcpListener, TcpStream, current, sleep, spawn,
 };
 
 use tokio::io::AsyncWrite;
@@ -304,5 +304,55 @@ fn slices_are_written_in_order_however_slowly_they_are_read() {
             Ok(u64::from(u64::from_ne_bytes(answer) == hash))
         });
         finish(&runtime, &said, 1);
+    }
+}
+
+/// Data goes with the SYN once the server has given a cookie, which is good in every lane of it; on ordinary sockets it is
+/// written after the handshake.
+#[test]
+fn what_is_written_first_goes_with_the_syn() {
+    const EACH: u64 = 16;
+    for over in Over::all() {
+        let server = over.server();
+        let (runtime, said) = start(
+            over,
+            2,
+            move || async move {
+                let fast_open = Some(FastOpenListen::default());
+                let options = ListenOptions { fast_open, ..ListenOptions::default() };
+                let listener = TcpListener::bind(Some(server.ip()), server.port(), options).unwrap();
+                while let Ok(stream) = listener.accept().await {
+                    let _ = spawn(async move {
+                        let mut buffer = vec![0; 8000];
+                        while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                            let _ = stream.write_all(&buffer[..n]).await;
+                        }
+                    });
+                }
+            },
+            move || async move {
+                let mut early = 0;
+                for n in 0..EACH {
+                    let options = SocketOptions { fast_open: FastOpen::Cookie, ..SocketOptions::default() };
+                    let connect = Connect { options, ..Connect::to(server.into()) };
+                    // More than a SYN holds, every other time.
+                    let request = vec![n as u8; if n % 2 == 0 { 100 } else { 5000 }];
+                    let stream = TcpStream::connect_with_data(connect, &request, Some(PATIENCE))
+                        .await
+                        .map_err(|e| format!("{over:?}, connection {n}: {e}"))?;
+                    early += u64::from(stream.info().map_err(|e| e.to_string())?.syn_data);
+                    stream.shutdown(Shutdown::Write).map_err(|e| e.to_string())?;
+                    let (mut buffer, mut got) = (vec![0; 8000], Vec::new());
+                    while let n @ 1.. = stream.read(&mut buffer).await.map_err(|e| format!("read: {e}"))? {
+                        got.extend_from_slice(&buffer[..n]);
+                    }
+                    assert_eq!(got, request);
+                }
+                // The first one asks for the cookie.
+                let want = if over == Over::Pair { EACH - 1 } else { 0 };
+                if early == want { Ok(EACH) } else { Err(format!("{early} early connections of {want}")) }
+            },
+        );
+        finish(&runtime, &said, EACH);
     }
 }

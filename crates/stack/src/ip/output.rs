@@ -97,6 +97,11 @@ impl Ip {
             self.put_ethernet(frame, hop.interface, MacAddr::ZERO);
             return;
         }
+        // No group and no broadcast has an address that a neighbour answered for.
+        if let Some(last) = self.last_hop.filter(|last| last.leads_to(cx.now, hop)) {
+            self.put_ethernet(frame, hop.interface, last.mac);
+            return;
+        }
         if let Some(mac) = group_mac(dst) {
             self.put_ethernet(frame, hop.interface, mac);
             return;

@@ -1,7 +1,8 @@
 //! Closing: CLOSE and ABORT of RFC 9293 §3.10.4 and §3.10.5, and the way into TIME-WAIT.
 
-use super::connection::{Connection, Flags, NEVER, State};
+use super::connection::{Connection, Flags, Lists, NEVER, State};
 use super::lane::Core;
+use super::table::ConnId;
 use super::time_wait::Record;
 use crate::packet::Cx;
 use core::time::Duration;
@@ -14,6 +15,8 @@ impl Connection {
             State::CloseWait => self.state = State::LastAck,
             // RFC 9293 §3.10.4, SYN-RECEIVED: the FIN goes out after the handshake.
             State::SynReceived => {}
+            // Nobody could have written anything in SYN-SENT when that was said to delete the connection; data in the SYN is sent.
+            State::SynSent if self.buffered() > 0 => {}
             _ => return,
         }
         self.set(Flags::FIN_QUEUED);
@@ -23,15 +26,18 @@ impl Connection {
     /// The application gives up its handle.
     pub(crate) fn close(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         self.set(Flags::DETACHED);
-        (self.read_waker, self.write_waker) = (None, None);
+        self.read_waker = None;
+        if let Some(tx) = &mut self.tx {
+            tx.write_waker = None;
+        }
         if let Some(rare) = &mut self.rare {
-            rare.closed_waker = None;
+            (rare.write_waker, rare.closed_waker) = (None, None);
         }
         let linger = self.options().and_then(|o| o.linger);
         let unread = self.readable() > 0;
         match self.state {
             State::Closed | State::TimeWait => core.unlink(self),
-            State::SynSent => core.kill(self, None),
+            State::SynSent if self.buffered() == 0 => core.kill(self, None),
             // RFC 9293 §3.6.1 (MUST-... of RFC 1122 §4.2.2.13), RFC 2525 §2.17: unread data is lost, and the peer is told.
             _ if unread || linger == Some(Duration::ZERO) => self.abort(core, cx),
             _ => {
@@ -65,6 +71,7 @@ impl Connection {
     /// Leaves a small record behind (RFC 9293 §3.6.1, MUST-13).
     pub(crate) fn enter_time_wait(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let record = Record {
+            id: ConnId::NOBODY,
             tuple: self.tuple,
             table_hash: self.table_hash,
             snd_nxt: self.snd_nxt,
@@ -79,9 +86,12 @@ impl Connection {
         // The acknowledgement of the peer's FIN is the record's from here on.
         self.state = State::TimeWait;
         let ack = self.has(Flags::ACK_NOW);
+        let slot = self.is_in(Lists::LINKED).then_some(self.id.slot);
+        if core.enter_time_wait(record, slot) {
+            core.unlinked(self);
+        }
         core.unlink(self);
         self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED);
-        core.enter_time_wait(record);
         if ack {
             core.acknowledge_for(cx, &record);
         }

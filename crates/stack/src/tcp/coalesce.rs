@@ -125,7 +125,7 @@ impl Tcp {
         if !self.core.config.coalesce {
             return self.input(cx, packet);
         }
-        let Some((tuple, seg)) = self.parse(packet) else { return };
+        let Some((tuple, mut seg)) = self.parse(packet) else { return };
         let hash = self.core.table.hash(&tuple);
         let run = self.runs.runs.iter().position(|run| run.hash == hash && run.tuple == tuple);
         if let Some(at) = run {
@@ -141,7 +141,7 @@ impl Tcp {
             self.end_run(cx, at);
         }
         let Some(id) = self.run_for(hash, &tuple, &seg) else {
-            return self.segment_input(cx, hash, tuple, seg);
+            return self.segment_input(cx, hash, &tuple, &mut seg);
         };
         let right = self.connections.get(id).map_or(seg.seq, |c| c.rcv_adv);
         let more = self.runs.spare.pop().unwrap_or_default();
@@ -181,9 +181,9 @@ impl Tcp {
             frame.append(chain);
         }
         if self.connections.get(id).is_some() {
-            self.connection_input(cx, id.slot, seg);
+            self.connection_input(cx, id.slot, &mut seg);
         } else {
-            self.segment_input(cx, hash, tuple, seg);
+            self.segment_input(cx, hash, &tuple, &mut seg);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a lane's TCP is told at start, and what a socket may be told later.
 
+use super::fast_open::{FastOpen, FastOpenKeys, FastOpenListen};
 use core::time::Duration;
 
 /// Which congestion control a connection runs.
@@ -73,6 +74,9 @@ pub struct TcpConfig {
     pub recv_buffer: BufferSize,
     /// Send buffer.
     pub send_buffer: BufferSize,
+    /// Bytes not yet sent that a send buffer holds at most, where it tunes itself: what is written shortly before it is sent is
+    /// still in the caches then.
+    pub max_unsent: u32,
     /// Retransmission timeout before the first measurement (RFC 6298 §2.1).
     pub initial_rto: Duration,
     /// Least retransmission timeout. RFC 6298 §2.4 asks for a second; everybody uses less.
@@ -119,6 +123,15 @@ pub struct TcpConfig {
     pub max_replies: usize,
     /// TTL or hop limit of what is sent.
     pub hop_limit: u8,
+    /// Secrets of the cookies that listeners give for Fast Open, the same in all lanes of a host; `None` for one of the
+    /// lane's own.
+    pub fast_open_keys: Option<FastOpenKeys>,
+    /// Pairs of our address and a peer's whose cookies are remembered, at most 240 bytes each; beyond it the first known is
+    /// forgotten.
+    pub fast_open_peers: usize,
+    /// How long Fast Open is left out with a peer after two SYNs of it in a row were lost or a connection attempt with it was
+    /// never answered; it doubles with each further loss, up to 64 times. Zero: not at all.
+    pub fast_open_pause: Duration,
 }
 
 impl Default for TcpConfig {
@@ -135,6 +148,7 @@ impl Default for TcpConfig {
             slow_start_after_idle: true,
             recv_buffer: BufferSize { initial: 128 << 10, max: 6 << 20 },
             send_buffer: BufferSize { initial: 64 << 10, max: 4 << 20 },
+            max_unsent: 256 << 10,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_millis(200),
             max_rto: Duration::from_secs(120),
@@ -157,6 +171,9 @@ impl Default for TcpConfig {
             max_out_of_order: 4096,
             max_replies: 256,
             hop_limit: 64,
+            fast_open_keys: None,
+            fast_open_peers: 1024,
+            fast_open_pause: Duration::from_secs(3600),
         }
     }
 }
@@ -206,6 +223,8 @@ pub struct SocketOptions {
     pub congestion: Option<Algorithm>,
     /// SYNs sent again before a connection attempt is given up, if not as configured for the lane.
     pub syn_retries: Option<u8>,
+    /// What an attempt to connect does about Fast Open (RFC 7413).
+    pub fast_open: FastOpen,
 }
 
 /// What a listener is told.
@@ -217,10 +236,12 @@ pub struct ListenOptions {
     pub syn_backlog: u32,
     /// Options of the connections it makes.
     pub socket: SocketOptions,
+    /// Takes data in SYNs, if given (RFC 7413).
+    pub fast_open: Option<FastOpenListen>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, syn_backlog: 1024, socket: SocketOptions::default() }
+        Self { backlog: 4096, syn_backlog: 1024, socket: SocketOptions::default(), fast_open: None }
     }
 }

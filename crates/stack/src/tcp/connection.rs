@@ -10,13 +10,15 @@ use core::time::Duration;
 
 use super::config::{Keepalive, SocketOptions};
 use super::congestion::Congestion;
+use super::fast_open::Marks;
 use super::flight::{Flight, Reordering};
 use super::lane::Timer;
 use super::recv_buffer::Inflow;
 use super::rtt::Rtt;
-use super::table::{ConnId, Tuple};
+use super::table::{ConnId, Named, Tuple};
 use super::{Failure, Seq};
 use crate::time::Time;
+use crate::wire::FastOpenOption;
 
 /// The states of RFC 9293 §3.3.2. LISTEN is a listener's, not a connection's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -145,6 +147,30 @@ flags! {
     ECN_OFFERED = 31,
 }
 
+/// In which of the lane's lists and counts a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Lists(u8);
+
+impl Lists {
+    /// In the connection table.
+    pub(crate) const LINKED: Lists = Lists(1);
+    /// Counted as established.
+    pub(crate) const ESTABLISHED: Lists = Lists(2);
+    /// The last write found no memory in the lane.
+    pub(crate) const STARVED: Lists = Lists(4);
+    /// In the lane's list of those.
+    pub(crate) const IN_STARVED: Lists = Lists(8);
+    /// In the lane's list of those whose window is looked at again.
+    pub(crate) const IN_NARROWED: Lists = Lists(16);
+}
+
+impl core::ops::BitOr for Lists {
+    type Output = Lists;
+    fn bitor(self, other: Lists) -> Lists {
+        Lists(self.0 | other.0)
+    }
+}
+
 impl core::ops::BitOr for Flags {
     type Output = Flags;
     fn bitor(self, other: Flags) -> Flags {
@@ -176,6 +202,12 @@ pub(crate) struct Connection {
     pub(crate) rtx_kind: RtxTimer,
     pub(crate) id: ConnId,
     pub(crate) flags: Flags,
+    pub(crate) lists: Lists,
+    pub(crate) failure: Option<Failure>,
+    /// Retransmission timeouts in a row.
+    pub(crate) backoff: u8,
+    /// Keep-alive probes unanswered.
+    pub(crate) probes: u8,
 
     // With what is above, all that a timer which fires for nothing looks at: two cache lines.
     pub(crate) rtx_at: Time,
@@ -190,6 +222,9 @@ pub(crate) struct Connection {
 
     /// When something last came in.
     pub(crate) heard_at: Time,
+    pub(crate) read_waker: Option<Waker>,
+    pub(crate) rare: Option<Box<Rare>>,
+
     // Receive sequence space (RFC 9293 §3.3.1, figure 4).
     /// RCV.NXT.
     pub(crate) rcv_nxt: Seq,
@@ -220,72 +255,65 @@ pub(crate) struct Connection {
     pub(crate) ts_recent: u32,
     /// Added to the millisecond clock for our timestamps.
     pub(crate) ts_offset: u32,
+    /// When TS.Recent was taken, seconds.
+    pub(crate) ts_recent_secs: u32,
 
     pub(crate) snd_scale: u8,
     pub(crate) rcv_scale: u8,
-    /// Retransmission timeouts in a row.
-    pub(crate) backoff: u8,
     /// Acknowledgements that may still go out at once (slow start of the peer).
     pub(crate) quick_acks: u8,
-    /// Segments received since the last acknowledgement.
-    pub(crate) unacked_segments: u8,
+    /// Data has come since data was last sent.
+    pub(crate) unanswered: bool,
     pub(crate) tos: u8,
     pub(crate) hash_type: u8,
-    /// Keep-alive probes unanswered.
-    pub(crate) probes: u8,
 
     /// Largest segment the peer takes and the path carries, TCP options included in neither (RFC 6691).
     pub(crate) snd_mss: u16,
-    /// What we told the peer.
-    pub(crate) rcv_mss: u16,
     /// Largest segment seen from the peer.
     pub(crate) seen_mss: u16,
-    /// `snd_mss` as agreed in the handshake.
-    pub(crate) base_mss: u16,
-    /// Path MTU as known.
-    pub(crate) pmtu: u16,
+    /// What we told the peer.
+    pub(crate) rcv_mss: u16,
 
     /// Flow hash of received packets of this flow.
     pub(crate) hash: u32,
-    /// Key in the connection table.
-    pub(crate) table_hash: u32,
 
     /// Sockets' buffer limits now.
     pub(crate) recv_limit: u32,
     pub(crate) send_limit: u32,
-
-    pub(crate) read_waker: Option<Waker>,
-    pub(crate) write_waker: Option<Waker>,
-
-    pub(crate) rtt: Rtt,
-    pub(crate) congestion: Congestion,
-    /// When TS.Recent was taken, and when an unacceptable segment was last answered; seconds and milliseconds.
-    pub(crate) ts_recent_secs: u32,
-    pub(crate) invalid_ack_ms: u32,
-    /// The listener it came from.
-    pub(crate) listener: u32,
     /// When data was last sent (RFC 5681 §4.1), milliseconds.
     pub(crate) sent_ms: u32,
-    pub(crate) retransmits: u32,
+
+    pub(crate) rtt: Rtt,
+    /// The window, which plain exchanges only look at, comes first in it.
+    pub(crate) congestion: Congestion,
+
+    // Few segments touch what follows.
     /// Bytes read by the application since `recv_round_us`, which tunes the receive buffer.
     pub(crate) recv_copied: u32,
     /// The low bits of microseconds.
     pub(crate) recv_round_us: u32,
     pub(crate) reordering: Reordering,
-    /// In the connection table.
-    pub(crate) linked: bool,
-    /// Counted as established.
-    pub(crate) established: bool,
-    /// The last write found no memory in the lane.
-    pub(crate) starved: bool,
-    /// In the lane's list of those.
-    pub(crate) in_starved: bool,
-    /// In the lane's list of those whose window is looked at again.
-    pub(crate) in_narrowed: bool,
-    pub(crate) failure: Option<Failure>,
+    /// Key in the connection table.
+    pub(crate) table_hash: u32,
+    /// When an unacceptable segment was last answered, milliseconds.
+    pub(crate) invalid_ack_ms: u32,
+    /// The listener it came from.
+    pub(crate) listener: u32,
+    pub(crate) retransmits: u32,
+    /// `snd_mss` as agreed in the handshake.
+    pub(crate) base_mss: u16,
+    /// Path MTU as known.
+    pub(crate) pmtu: u16,
+    pub(crate) fast: Marks,
     /// An ICMP error that may be the reason if the connection times out.
     pub(crate) soft_failure: Option<Failure>,
-    pub(crate) rare: Option<Box<Rare>>,
+}
+
+impl Named for Connection {
+    #[inline]
+    fn id(&self) -> ConnId {
+        self.id
+    }
 }
 
 /// What few connections ever need.
@@ -294,6 +322,10 @@ pub(crate) struct Rare {
     /// If they are not the lane's.
     pub(crate) options: Option<SocketOptions>,
     pub(crate) closed_waker: Option<Waker>,
+    /// Who waits for memory before it can write: data on its way has room for this itself.
+    pub(crate) write_waker: Option<Waker>,
+    /// Goes with our SYN or SYN-ACK.
+    pub(crate) fast_open: Option<FastOpenOption>,
     /// When the segment size was lowered for the path.
     pub(crate) mss_lowered_secs: u32,
 }
@@ -323,6 +355,21 @@ impl Connection {
     #[inline]
     pub(crate) fn put(&mut self, flags: Flags, on: bool) {
         if on { self.set(flags) } else { self.clear(flags) }
+    }
+
+    #[inline]
+    pub(crate) const fn is_in(&self, lists: Lists) -> bool {
+        self.lists.0 & lists.0 != 0
+    }
+
+    #[inline]
+    pub(crate) fn put_in(&mut self, lists: Lists) {
+        self.lists.0 |= lists.0;
+    }
+
+    #[inline]
+    pub(crate) fn take_out(&mut self, lists: Lists) {
+        self.lists.0 &= !lists.0;
     }
 
     /// SND.NXT - SND.UNA.
@@ -416,6 +463,17 @@ impl Connection {
         self.rare.as_ref()?.options.as_ref()
     }
 
+    /// The option of a SYN is not needed any more.
+    pub(crate) fn fast_open_is_sent(&mut self) {
+        let Some(rare) = &mut self.rare else { return };
+        rare.fast_open = None;
+        let Rare { options, closed_waker, write_waker, fast_open: _, mss_lowered_secs } = &**rare;
+        let waits = closed_waker.is_some() || write_waker.is_some();
+        if options.is_none() && !waits && *mss_lowered_secs == 0 {
+            self.rare = None;
+        }
+    }
+
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
@@ -431,8 +489,20 @@ impl Connection {
     /// Wakes whoever waits to write or for the handshake.
     #[inline]
     pub(crate) fn wake_write(&mut self) {
-        if let Some(waker) = self.write_waker.take() {
-            waker.wake();
+        for place in
+            [self.tx.as_mut().map(|tx| &mut tx.write_waker), self.rare.as_mut().map(|r| &mut r.write_waker)]
+        {
+            if let Some(waker) = place.and_then(Option::take) {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Where the waker stands of who waits to write or for the handshake.
+    pub(crate) fn write_waker_mut(&mut self) -> &mut Option<Waker> {
+        match &mut self.tx {
+            Some(tx) => &mut tx.write_waker,
+            None => &mut self.rare.get_or_insert_default().write_waker,
         }
     }
 

@@ -13,6 +13,10 @@ use core::net::SocketAddr;
 /// Connections from which on it pays: fewer stay in the caches by themselves.
 pub(super) const CROWDED: usize = 4096;
 
+/// How many segments, or uses of a connection by name, to expect before they are handled: connections of many more would
+/// push one another out of the nearest cache again.
+pub const AHEAD: usize = 16;
+
 /// A segment whose place in the table was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected(u32);

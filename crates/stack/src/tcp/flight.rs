@@ -3,9 +3,12 @@
 //! Boxed; a lane keeps some spare ones, so that short exchanges do not allocate.
 
 use super::Seq;
-use super::send_buffer::SendBuffer;
+use super::congestion::Hystart;
+use super::send_buffer::{Blocks, SendBuffer};
 use super::sent::SentQueue;
+use super::undo::Undo;
 use crate::time::Time;
+use core::task::Waker;
 use std::collections::VecDeque;
 
 /// What the sender is doing about losses.
@@ -66,6 +69,8 @@ pub(crate) struct Flight {
     /// SND.NXT when recovery began (RecoveryPoint of RFC 6675).
     pub(crate) high_seq: Seq,
     pub(crate) prr: Prr,
+    /// What the last episode changed, as long as it may turn out to be needless.
+    pub(crate) undo: Option<Undo>,
     pub(crate) rack: Rack,
     /// Duplicate acknowledgements, without SACK.
     pub(crate) dupacks: u32,
@@ -84,6 +89,10 @@ pub(crate) struct Flight {
     pub(crate) pushes: VecDeque<Seq>,
     /// Where records end that no segment may reach across, those not yet sent.
     pub(crate) records: VecDeque<Seq>,
+    /// `HyStart++`; begins anew when data does.
+    pub(crate) hystart: Hystart,
+    /// Who waits to write or for the handshake.
+    pub(crate) write_waker: Option<Waker>,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
     pub(crate) since: Option<Time>,
 }
@@ -95,12 +104,41 @@ impl Flight {
         self.sent.in_flight(outstanding).saturating_sub(self.reno_sacked)
     }
 
-    /// Ready for another connection.
-    pub(crate) fn reset(&mut self, keep: usize) {
-        let Flight { data, sent, .. } = core::mem::take(self);
-        self.data = data;
-        self.sent = sent;
-        self.data.reset(keep);
-        self.sent.reset();
+    /// Ready for another connection. Its buffer's memory goes back; how many bytes of it are free now.
+    pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
+        // Field by field, and all of them: a short connection does this four times.
+        let Flight {
+            data,
+            sent,
+            phase,
+            high_seq,
+            prr,
+            undo,
+            rack,
+            dupacks,
+            reno_sacked,
+            tlp_end,
+            tlp_is_retrans,
+            peak,
+            peak_end,
+            burst,
+            pushes,
+            records,
+            hystart,
+            write_waker,
+            since,
+        } = self;
+        sent.reset();
+        (*phase, *prr, *rack, *hystart) = Default::default();
+        (*high_seq, *peak_end) = Default::default();
+        (*dupacks, *reno_sacked, *peak, *burst) = (0, 0, 0, 0);
+        (*tlp_end, *tlp_is_retrans, *since, *write_waker) = (None, false, None, None);
+        *undo = None;
+        for list in [pushes, records] {
+            if list.capacity() > 0 {
+                *list = VecDeque::new();
+            }
+        }
+        data.reset(blocks)
     }
 }

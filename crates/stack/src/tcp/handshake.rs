@@ -3,7 +3,7 @@
 use super::Seq;
 use super::config::{Ecn, SocketOptions, TcpConfig};
 use super::congestion::Congestion;
-use super::connection::{Connection, Flags, NEVER, RtxTimer, State};
+use super::connection::{Connection, Flags, Lists, NEVER, RtxTimer, State};
 use super::flight::Reordering;
 use super::input::MIN_MSS;
 use super::lane::Core;
@@ -17,10 +17,24 @@ pub(crate) fn header_len(local: IpAddr) -> u16 {
     if local.is_ipv4() { 40 } else { 60 }
 }
 
-/// RFC 7323 §2.2, §2.3: the least shift that can show the greatest receive buffer.
+/// RFC 7323 §2.2, §2.3: the least shift that can show the greatest receive buffer; a size that was asked for stays.
 pub(crate) fn window_scale(config: &TcpConfig, options: &SocketOptions) -> u8 {
-    let max = options.recv_buffer.unwrap_or(0).max(config.recv_buffer.max);
+    let max = options.recv_buffer.unwrap_or(config.recv_buffer.max);
     (0..14).find(|shift| 0xffff_u32 << shift >= max).unwrap_or(14)
+}
+
+/// The window of a SYN, which is never scaled (RFC 7323 §2.2): whole segments of the receive buffer.
+pub(crate) fn first_window(limit: u32, mss: u32) -> u32 {
+    let whole = limit - limit % mss.max(1);
+    if whole > 0 { whole.min(0xffff) } else { limit }
+}
+
+impl Connection {
+    /// That of our own SYN. An answer knows whether timestamps will take their share of each segment.
+    pub(crate) fn first_window(&self) -> u32 {
+        let known = !self.has(Flags::ACTIVE) && self.has(Flags::TIMESTAMPS);
+        first_window(self.recv_limit, u32::from(self.rcv_mss) - if known { 12 } else { 0 })
+    }
 }
 
 /// RFC 9293 §3.7.1, MUST-14, MUST-16, MUST-67: the segment size announced; options not subtracted (RFC 6691).
@@ -56,7 +70,7 @@ pub(crate) fn connection(
         tuple,
         state: State::Closed,
         rtx_kind: RtxTimer::Rto,
-        id: ConnId { slot: 0, generation: 0 },
+        id: ConnId::NOBODY,
         flags,
         rcv_nxt: Seq(0),
         rcv_adv: Seq(0),
@@ -75,7 +89,7 @@ pub(crate) fn connection(
         rcv_scale: if config.window_scaling { window_scale(config, options) } else { 0 },
         backoff: 0,
         quick_acks: 0,
-        unacked_segments: 0,
+        unanswered: false,
         tos: 0,
         hash_type: 0,
         probes: 0,
@@ -97,7 +111,6 @@ pub(crate) fn connection(
         tx: Some(core.flight()),
         rx: None,
         read_waker: None,
-        write_waker: None,
         rtt: Rtt::new(&core.config),
         congestion,
         ts_recent_secs: 0,
@@ -106,13 +119,10 @@ pub(crate) fn connection(
         sent_ms: 0,
         retransmits: 0,
         reordering: Reordering::default(),
-        linked: false,
-        established: false,
-        starved: false,
-        in_starved: false,
-        in_narrowed: false,
+        lists: Lists::default(),
         recv_copied: 0,
         recv_round_us: 0,
+        fast: super::fast_open::Marks::default(),
         failure: None,
         soft_failure: None,
         rare: None,

@@ -115,6 +115,8 @@ pub struct TcpInfo {
     pub window_scale: Option<(u8, u8)>,
     /// ECN.
     pub ecn: bool,
+    /// Data in a SYN, ours or the peer's, has arrived with it (RFC 7413).
+    pub syn_data: bool,
 }
 
 impl TcpInfo {
@@ -160,6 +162,7 @@ impl TcpInfo {
             sack: false,
             window_scale: None,
             ecn: false,
+            syn_data: false,
         }
     }
 }
@@ -207,8 +210,10 @@ impl Connection {
             sack: self.has(Flags::SACK),
             window_scale: self.has(Flags::SCALING).then_some((self.rcv_scale, self.snd_scale)),
             ecn: self.has(Flags::ECN),
+            syn_data: self.fast.has(super::fast_open::Marks::SYN_DATA),
         }
     }
+
     fn segment_counts(&self) -> SegmentCounts {
         let mut counts = SegmentCounts::default();
         let Some(tx) = &self.tx else { return counts };

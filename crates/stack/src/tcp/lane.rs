@@ -2,13 +2,15 @@
 
 use super::challenge::ChallengeBudget;
 use super::config::TcpConfig;
-use super::connection::{Connection, Flags, NEVER, State};
+use super::connection::{Connection, Flags, Lists, NEVER, State};
 use super::expect::CROWDED;
+use super::fast_open::{FastOpenKeys, Marks, Peers};
 use super::flight::Flight;
 use super::knock::Knocks;
 use super::listen::Listeners;
 use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
+use super::send_buffer::Blocks;
 use super::stats::{DropReason, TcpStats};
 use super::table::{ConnId, Tuple};
 use super::time_wait::TimeWaits;
@@ -44,8 +46,8 @@ pub(crate) struct Core {
     pub(crate) challenge: ChallengeBudget,
     #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
-    /// Bytes of rings in them.
-    spare_rings: usize,
+    /// Memory of send buffers that none has now.
+    pub(crate) blocks: Blocks,
     #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
@@ -56,23 +58,29 @@ pub(crate) struct Core {
     pub(crate) narrowed_at: Time,
     /// SYNs without connections are sent, and answers to them kept.
     pub(crate) knocks: Option<Box<Knocks>>,
+    /// Of cookies, if neither the listener nor the configuration has any.
+    pub(crate) fast_open_keys: FastOpenKeys,
+    pub(crate) fast_peers: Peers,
 }
 
 /// Spare boxes a lane keeps.
 const SPARES: usize = 256;
-
-/// Bytes of send rings that spares keep, each and together.
-const KEEP_RING: usize = 256 << 10;
-const SPARE_RINGS: usize = 2 << 20;
 
 /// Domains of the keyed hash.
 const TAG_CONNECTION: u64 = 1;
 
 impl Core {
     pub(crate) fn new(config: TcpConfig, secret: [u64; 3]) -> Self {
+        let keyed = Keyed::new(secret[0], secret[1]);
+        let mut key = [0; 16];
+        for (n, half) in key.chunks_exact_mut(8).enumerate() {
+            half.copy_from_slice(&keyed.hash(&[b'F', n as u8]).to_le_bytes());
+        }
         Self {
             stats: TcpStats::default(),
-            keyed: Keyed::new(secret[0], secret[1]),
+            keyed,
+            fast_open_keys: FastOpenKeys::new(key),
+            fast_peers: Peers::new(secret[2].rotate_left(16)),
             table: TupleTable::new(secret[2]),
             listeners: Listeners::new(secret[2].rotate_left(32)),
             time_wait: TimeWaits::new(),
@@ -83,7 +91,7 @@ impl Core {
             held: 0,
             challenge: ChallengeBudget::default(),
             flights: Vec::new(),
-            spare_rings: 0,
+            blocks: Blocks::default(),
             inflows: Vec::new(),
             established: 0,
             starved: VecDeque::new(),
@@ -97,15 +105,12 @@ impl Core {
     /// The secrets of a four-tuple: for its initial sequence number and for its timestamp clock (RFC 7323 §5.4, §7.1: each
     /// pair of addresses and ports sees another clock).
     pub(crate) fn secrets(&self, tuple: &Tuple) -> Secrets {
-        let hash = tuple.keyed(&self.keyed, TAG_CONNECTION);
+        let hash = tuple.keyed(&self.keyed, TAG_CONNECTION, 1);
         Secrets { isn: hash as u32, ts_offset: (hash >> 32) as u32 }
     }
 
     pub(crate) fn flight(&mut self) -> Box<Flight> {
-        let flight = self.flights.pop().unwrap_or_default();
-        self.memory += flight.data.capacity();
-        self.spare_rings -= flight.data.capacity();
-        flight
+        self.flights.pop().unwrap_or_default()
     }
 
     pub(crate) fn inflow(&mut self) -> Box<Inflow> {
@@ -114,11 +119,12 @@ impl Core {
 
     /// Takes a connection's send side back.
     pub(crate) fn give_flight(&mut self, mut flight: Box<Flight>) {
-        self.memory -= flight.data.capacity();
-        let keep = if self.spare_rings < SPARE_RINGS { KEEP_RING } else { 0 };
-        flight.reset(keep);
+        // Whoever waits to write has nothing to wait for any more.
+        if let Some(waker) = flight.write_waker.take() {
+            waker.wake();
+        }
+        self.memory -= flight.reset(&mut self.blocks);
         if self.flights.len() < SPARES {
-            self.spare_rings += flight.data.capacity();
             self.flights.push(flight);
         }
     }
@@ -157,6 +163,26 @@ impl Core {
         }
     }
 
+    /// As [`Core::settle`], for a connection that may be over; its name if there is nothing left to keep it for.
+    #[inline]
+    pub(crate) fn settled(&mut self, c: &mut Connection) -> Option<ConnId> {
+        let over = match c.state {
+            State::Closed => {
+                // Nobody holds a handle of a connection that was never accepted or connected.
+                let embryo = !c.has(Flags::ACTIVE | Flags::IN_ACCEPT_QUEUE)
+                    && !c.is_in(Lists::ESTABLISHED)
+                    && !c.fast.has(Marks::EARLY);
+                c.has(Flags::DETACHED) || embryo
+            }
+            State::TimeWait => c.has(Flags::DETACHED),
+            _ => {
+                self.settle(c);
+                return None;
+            }
+        };
+        over.then_some(c.id)
+    }
+
     /// Brings the wheel up to date.
     #[inline]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
@@ -167,7 +193,7 @@ impl Core {
                 c.timer = Some(self.wheel.arm(next, c.id.slot));
             }
             c.armed_at = next;
-        } else if next == NEVER && c.armed_at != NEVER && self.table.len() >= CROWDED {
+        } else if next == NEVER && c.armed_at != NEVER && self.established >= CROWDED {
             // Among very many connections, an entry that fires for nothing finds its connection cold.
             if let Some(id) = c.timer.take() {
                 self.wheel.cancel(id);
@@ -187,19 +213,16 @@ impl Core {
 
     /// Removes a connection from the table and gives back all that costs memory, except what is still to be read.
     pub(crate) fn unlink(&mut self, c: &mut Connection) {
-        if c.linked {
-            c.linked = false;
+        if c.is_in(Lists::LINKED) {
             self.table.remove(c.table_hash, Found::Connection(c.id.slot));
-            self.stats.closed += 1;
-            if c.established {
-                self.established -= 1;
-            }
+            self.unlinked(c);
         }
         self.disarm(c);
         if c.has(Flags::IN_SYN_BACKLOG) {
             c.clear(Flags::IN_SYN_BACKLOG);
             self.listeners.syn_done(c);
         }
+        self.fast_open_over(c);
         if let Some(flight) = c.tx.take() {
             self.give_flight(flight);
         }
@@ -207,6 +230,15 @@ impl Core {
             if let Some(inflow) = c.rx.take() {
                 self.give_inflow(inflow);
             }
+        }
+    }
+
+    /// A connection is in the table no longer.
+    pub(crate) fn unlinked(&mut self, c: &mut Connection) {
+        c.take_out(Lists::LINKED);
+        self.stats.closed += 1;
+        if c.is_in(Lists::ESTABLISHED) {
+            self.established -= 1;
         }
     }
 
@@ -235,9 +267,15 @@ impl Core {
             self.stats.no_frame += 1;
             return;
         };
-        let Some(room) = frame.push_back(tcp::HEADER_LEN + options.len()) else { return };
-        header.emit(options, room);
-        seal(&mut frame, tuple.local, tuple.remote, cx.offload);
+        let len = tcp::HEADER_LEN + options.len();
+        let Some(room) = frame.push_back(len) else { return };
+        if cx.offload.checksum {
+            header.emit(options, room);
+            seal(&mut frame, tuple.local, tuple.remote, cx.offload);
+        } else {
+            // A flood is answered here: no byte is read again.
+            header.emit_with_checksum(options, pseudo(tuple.local, tuple.remote, len), room);
+        }
         (frame.meta_mut().hash, frame.meta_mut().hash_type) = (meta.hash, meta.hash_type);
         self.stats.packets_sent += 1;
         self.replies.push_back(IpOutput {

@@ -6,11 +6,12 @@
 
 use super::config::{ListenOptions, SynCookies};
 use super::connection::{Connection, Flags, State};
+use super::fast_open::Waiting;
 use super::input::{Stop, refuse};
 use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::stats::DropReason;
-use super::table::{ConnId, Slab, Tuple};
+use super::table::{ConnId, Named, Slab, Tuple};
 use super::{Seq, handshake};
 use crate::packet::Cx;
 use crate::time::Time;
@@ -63,6 +64,7 @@ impl From<ListenError> for std::io::Error {
 /// One listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    id: ConnId,
     pub(crate) local: Option<IpAddr>,
     pub(crate) port: u16,
     pub(crate) options: ListenOptions,
@@ -73,18 +75,29 @@ pub(crate) struct Listener {
     pub(crate) waker: Option<Waker>,
     /// Cookies sent until recently are honoured until then.
     pub(crate) cookies_until: Time,
+    /// Those that may be used before their handshake is over.
+    pub(crate) early: Waiting,
+}
+
+impl Named for Listener {
+    #[inline]
+    fn id(&self) -> ConnId {
+        self.id
+    }
 }
 
 /// All listeners of a lane.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     by_port: HashMap<(Option<IpAddr>, u16), u32, FixedState>,
+    /// Those of one address.
+    exact: usize,
     all: Slab<Listener>,
 }
 
 impl Listeners {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { by_port: HashMap::with_hasher(FixedState::with_seed(seed)), all: Slab::new() }
+        Self { by_port: HashMap::with_hasher(FixedState::with_seed(seed)), exact: 0, all: Slab::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -107,7 +120,8 @@ impl Listeners {
         if self.by_port.contains_key(&(local, port)) {
             return Err(ListenError::InUse);
         }
-        let id = self.all.insert_with(|_| Listener {
+        let id = self.all.insert_with(|id| Listener {
+            id,
             local,
             port,
             options,
@@ -115,14 +129,17 @@ impl Listeners {
             queue: VecDeque::new(),
             waker: None,
             cookies_until: Time::ZERO,
+            early: Waiting::default(),
         });
         self.by_port.insert((local, port), id.slot);
+        self.exact += usize::from(local.is_some());
         Ok(ListenerId(id))
     }
 
     pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let listener = self.all.remove(id.0)?;
         self.by_port.remove(&(listener.local, listener.port));
+        self.exact -= usize::from(listener.local.is_some());
         Some(listener)
     }
 
@@ -143,11 +160,12 @@ impl Listeners {
         if self.by_port.is_empty() {
             return None;
         }
-        self.by_port.get(&(Some(local), port)).or_else(|| self.by_port.get(&(None, port))).copied()
+        let exact = if self.exact == 0 { None } else { self.by_port.get(&(Some(local), port)) };
+        exact.or_else(|| self.by_port.get(&(None, port))).copied()
     }
 
     /// The listener a connection came from, unless that is gone and another has its place.
-    fn of(&mut self, c: &Connection) -> Option<&mut Listener> {
+    pub(crate) fn of(&mut self, c: &Connection) -> Option<&mut Listener> {
         let listener = self.all.get_slot_mut(c.listener)?;
         let same =
             listener.port == c.tuple.local_port && listener.local.is_none_or(|local| local == c.tuple.local);
@@ -249,8 +267,11 @@ impl Core {
             self.stats.drop(if many { DropReason::TooManyConnections } else { DropReason::SynBacklogFull });
             return None;
         }
-        listener.half_open += 1;
         let options = listener.options.socket;
+        let welcome = self.fast_open_welcome(cx.now, slot, tuple, seg);
+        if let (false, Some(listener)) = (welcome.early, self.listeners.slot_mut(slot)) {
+            listener.half_open += 1;
+        }
         self.stats.syncache_added += 1;
         let secrets = self.secrets(tuple);
         let iss = match after {
@@ -261,7 +282,8 @@ impl Core {
         let mut c = handshake::connection(self, *tuple, (iss, secrets.ts_offset), seg.mtu, &options);
         c.state = State::SynReceived;
         c.listener = slot;
-        c.set(Flags::IN_SYN_BACKLOG);
+        c.put(Flags::IN_SYN_BACKLOG, !welcome.early);
+        self.fast_open_mark(&mut c, &welcome);
         c.take_peer_syn(self, cx, seg);
         (c.hash, c.hash_type) = (seg.hash, seg.hash_type);
         // RFC 3168 §6.1.1: ECE and CWR in a SYN ask for ECN.
@@ -275,10 +297,15 @@ impl Core {
     }
 
     /// The handshake of a passive connection is complete: into the accept queue.
-    pub(crate) fn hand_over(&mut self, cx: &mut Cx<'_>, c: &mut Connection) -> Result<(), Stop> {
+    pub(crate) fn hand_over(
+        &mut self,
+        cx: &mut Cx<'_>,
+        c: &mut Connection,
+        seg: &Segment,
+    ) -> Result<(), Stop> {
         let Some(listener) = self.listeners.of(c) else {
-            // Nobody listens any more.
-            c.send_reset(self, cx);
+            // Nobody listens any more: as to a segment of no connection (RFC 9293 §3.10.7.1).
+            refuse(self, cx, &c.tuple, seg, c.reply_meta());
             self.kill(c, None);
             c.set(Flags::DETACHED);
             return Err(Stop::Done);

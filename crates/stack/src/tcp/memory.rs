@@ -4,13 +4,14 @@
 //! and a share of the frames for the latter, since a worker without frames cannot receive anything at all. A write that
 //! finds no memory waits for the event that frees some, in turn; it is not tried again before.
 
-use super::connection::{Connection, NEVER};
+use super::connection::{Connection, Lists, NEVER};
 use super::lane::Core;
 use super::table::ConnId;
 use super::{Seq, Tcp};
 use crate::packet::Cx;
 use crate::time::Time;
 use core::time::Duration;
+use flowlane_sys::block::OwnedBytes;
 
 /// Memory that must be free for one of those who wait: the smallest send buffer, and as much again.
 const PORTION: usize = 4096;
@@ -36,19 +37,23 @@ impl Core {
     /// memory may be other lanes', or frames in other hands, so no event of this lane tells when it is back.
     #[cold]
     pub(crate) fn look_again(&mut self, c: &mut Connection, now: Time) {
-        if !c.in_narrowed {
-            c.in_narrowed = true;
+        if !c.is_in(Lists::IN_NARROWED) {
+            c.put_in(Lists::IN_NARROWED);
             self.narrowed.push_back(c.id);
             self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
         }
     }
 
     /// Waits for memory.
-    fn starve(&mut self, c: &mut Connection) {
+    fn starve(&mut self, c: &mut Connection, now: Time) {
         self.stats.memory_waits += 1;
-        c.starved = true;
-        if !c.in_starved {
-            c.in_starved = true;
+        if self.blocks.any_retired() {
+            // No event tells when the last frame of an acknowledged block goes.
+            self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
+        }
+        c.put_in(Lists::STARVED);
+        if !c.is_in(Lists::IN_STARVED) {
+            c.put_in(Lists::IN_STARVED);
             self.starved.push_back(c.id);
         }
     }
@@ -68,9 +73,11 @@ fn frames_left(cx: &Cx<'_>, share: usize) -> bool {
 }
 
 impl Connection {
-    /// Puts as many bytes into the send buffer as the lane has memory for; how many.
-    pub(crate) fn take_for_sending(&mut self, core: &mut Core, bytes: &[u8]) -> usize {
-        if bytes.is_empty() {
+    /// Puts as many bytes into the send buffer as there is room and memory for; how many. What was taken of somebody's bytes is
+    /// taken off them.
+    pub(crate) fn take_for_sending(&mut self, core: &mut Core, now: Time, bytes: Source<'_>) -> usize {
+        let wanted = bytes.len().min(self.room_to_write(core) as usize);
+        if wanted == 0 {
             return 0;
         }
         let paused = self.unsent() == 0;
@@ -78,36 +85,94 @@ impl Connection {
             Some(tx) => tx,
             None => core.flight(),
         };
-        let most = core.config.max_memory;
-        let idle = tx.data.is_empty() && tx.sent.is_empty();
-        let mut taken = bytes.len();
-        if core.memory + tx.data.capacity_with(taken) - tx.data.capacity() > most {
-            // What fits without more.
-            taken =
-                if idle && core.memory > most { 0 } else { taken.min(tx.data.capacity() - tx.data.len()) };
-        }
+        core.memory -= core.blocks.look_again();
+        let before = tx.data.capacity();
+        let free = core.config.max_memory.saturating_sub(core.memory);
+        let taken = match bytes {
+            Source::Copied(bytes) => {
+                let fits = tx.data.capacity_with(wanted) - before <= free;
+                let n = if fits { wanted } else { wanted.min(tx.data.room()) };
+                tx.data.push(&bytes[..n], &mut core.blocks);
+                n
+            }
+            Source::Owned(bytes) => {
+                let n = wanted.min(free);
+                if n > 0 {
+                    tx.data.push_owned(bytes.split_to(n));
+                }
+                n
+            }
+        };
+        core.memory += tx.data.capacity() - before;
         if taken == 0 {
-            if idle {
+            if tx.data.is_empty() && tx.sent.is_empty() {
                 core.give_flight(tx);
             } else {
                 self.tx = Some(tx);
             }
-            core.starve(self);
+            core.starve(self, now);
             return 0;
         }
         if paused {
             tx.burst = 0;
         }
-        core.memory += tx.data.capacity_with(taken) - tx.data.capacity();
-        tx.data.push(&bytes[..taken]);
         self.tx = Some(tx);
-        self.starved = false;
+        self.take_out(Lists::STARVED);
         self.end_write(self.data_seq() + self.buffered());
         taken
     }
 }
 
+/// What an application writes.
+#[derive(Debug)]
+pub(crate) enum Source<'a> {
+    /// Bytes of its own, to be copied.
+    Copied(&'a [u8]),
+    /// Bytes that it gives away.
+    Owned(&'a mut OwnedBytes),
+}
+
+impl Source<'_> {
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Copied(bytes) => bytes.len(),
+            Self::Owned(bytes) => bytes.len(),
+        }
+    }
+}
+
 impl Connection {
+    /// Bytes that a write may add. The send buffer's size is the bound, and if nobody has set it, also what is not sent yet.
+    #[inline]
+    pub(crate) fn room_to_write(&self, core: &Core) -> u32 {
+        let room = self.send_limit.saturating_sub(self.buffered());
+        if self.has_send_buffer_set() {
+            room
+        } else {
+            room.min(core.config.max_unsent.saturating_sub(self.unsent()))
+        }
+    }
+
+    /// Whether there is enough of it to be worth waking a writer.
+    #[inline]
+    pub(crate) fn has_room_to_write(&self, core: &Core) -> bool {
+        self.buffered() < self.send_limit / 3 * 2
+            && (self.unsent() < core.config.max_unsent / 3 * 2 || self.has_send_buffer_set())
+    }
+
+    fn has_send_buffer_set(&self) -> bool {
+        self.options().is_some_and(|options| options.send_buffer.is_some())
+    }
+
+    /// Wakes whoever waits to write, if there is room.
+    #[inline]
+    pub(crate) fn wake_writer_with_room(&mut self, core: &Core) {
+        if self.has_room_to_write(core) {
+            self.wake_write();
+        }
+    }
+
     /// A write ends at `end`: PSH goes there. Where the one before it ended is forgotten if both make one burst, of up to half
     /// of the peer's largest window.
     #[inline]
@@ -132,6 +197,7 @@ impl Tcp {
     /// Opens the windows that had to stay shut, as far as there is memory now: nobody else will, if the peers do not probe.
     #[cold]
     pub(crate) fn open_windows(&mut self, cx: &Cx<'_>) {
+        self.feed_starved();
         if self.core.is_full(cx) {
             self.core.narrowed_at = cx.now + LOOK_AGAIN;
             if self.core.narrowed.len() > 2 * self.connections.len() + 64 {
@@ -140,14 +206,15 @@ impl Tcp {
             }
             return;
         }
-        self.core.narrowed_at = NEVER;
+        let wait = !self.core.starved.is_empty() && self.core.blocks.any_retired();
+        self.core.narrowed_at = if wait { cx.now + LOOK_AGAIN } else { NEVER };
         for _ in 0..self.core.narrowed.len() {
             let Some(id) = self.core.narrowed.pop_front() else { return };
             let Some(c) = self.connections.get_mut(id) else { continue };
-            c.in_narrowed = false;
+            c.take_out(Lists::IN_NARROWED);
             // Where there is still no memory it goes back on the list.
             c.window_opened(&mut self.core, cx);
-            if c.linked {
+            if c.is_in(Lists::LINKED) {
                 self.core.settle(c);
             }
         }
@@ -164,6 +231,7 @@ impl Tcp {
     #[cold]
     fn feed(&mut self) {
         let core = &mut self.core;
+        core.memory -= core.blocks.look_again();
         let most = core.config.max_memory;
         let mut free = (most - most / 8).saturating_sub(core.memory);
         // Those that have gone, or got room of their own meanwhile, leave the list when they come to its front, and when
@@ -174,11 +242,12 @@ impl Tcp {
         }
         while let Some(&id) = core.starved.front() {
             if let Some(c) = self.connections.get_mut(id) {
-                if c.starved && free < PORTION {
+                let starved = c.is_in(Lists::STARVED);
+                if starved && free < PORTION {
                     return;
                 }
-                c.in_starved = false;
-                if core::mem::take(&mut c.starved) {
+                c.take_out(Lists::IN_STARVED | Lists::STARVED);
+                if starved {
                     free -= PORTION;
                     c.wake_write();
                 }

@@ -25,6 +25,7 @@ mod congestion;
 mod connection;
 mod error;
 mod expect;
+mod fast_open;
 mod flight;
 mod handshake;
 mod info;
@@ -35,6 +36,7 @@ mod listen;
 mod look;
 mod memory;
 mod output;
+mod payload;
 mod pmtu;
 mod rack_tlp;
 mod reassembly_queue;
@@ -53,14 +55,16 @@ mod tests;
 mod time_wait;
 mod timers;
 mod tuple_table;
+mod undo;
 
-pub use api::{Accepted, ConnectOptions, Interest, Readiness};
+pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};
 pub use config::{
     Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig,
 };
 pub use connection::State;
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
-pub use expect::Expected;
+pub use expect::{AHEAD, Expected};
+pub use fast_open::{FastOpen, FastOpenKeys, FastOpenListen};
 pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use knock::Heard;
 pub use listen::{ListenError, ListenerId};
@@ -73,7 +77,9 @@ pub(crate) use crate::wire::SeqNum as Seq;
 use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
 use crate::time::Time;
 use crate::wire::IpProtocol;
-use connection::{Connection, Flags, NEVER};
+use connection::{Connection, Flags, Lists, NEVER};
+use core::net::IpAddr;
+use fast_open::Path;
 use lane::Core;
 use segment::Segment;
 use table::{Slab, Tuple};
@@ -115,13 +121,14 @@ impl Tcp {
     /// Takes a received packet, behind all that was given in before.
     pub fn input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         self.end_burst(cx);
-        let Some((tuple, seg)) = self.parse(packet) else { return };
+        let Some((tuple, mut seg)) = self.parse(packet) else { return };
         let hash = self.core.table.hash(&tuple);
-        self.segment_input(cx, hash, tuple, seg);
+        self.segment_input(cx, hash, &tuple, &mut seg);
     }
 
     /// Reads and checks a packet, and counts it.
-    #[inline]
+    // What it gives back is large, and is not to be moved.
+    #[inline(always)]
     fn parse(&mut self, packet: IpInput) -> Option<(Tuple, Segment)> {
         self.core.stats.packets_received += 1;
         match Segment::parse(packet) {
@@ -137,41 +144,50 @@ impl Tcp {
     }
 
     /// A segment whose tuple has this hash.
-    fn segment_input(&mut self, cx: &mut Cx<'_>, hash: u32, tuple: Tuple, seg: Segment) {
+    fn segment_input(&mut self, cx: &mut Cx<'_>, hash: u32, tuple: &Tuple, seg: &mut Segment) {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => {
+                // All of it, while its tuple is compared.
                 connections.prefetch(slot);
-                connections.get_slot(slot).is_some_and(|c| c.tuple == tuple)
+                connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple)
             }
-            Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == tuple),
+            Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
         match found {
             Some(Found::Connection(slot)) => self.connection_input(cx, slot, seg),
             Some(Found::TimeWait(slot)) => {
-                if let Verdict::Reuse(old) = self.core.time_wait_input(cx, slot, &seg) {
-                    self.stranger_input(cx, &tuple, seg, Some(old));
+                if let Verdict::Reuse(old) = self.core.time_wait_input(cx, slot, seg) {
+                    self.stranger_input(cx, tuple, seg, Some(old));
                 }
             }
-            None => self.stranger_input(cx, &tuple, seg, None),
+            None => self.stranger_input(cx, tuple, seg, None),
         }
     }
 
-    fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: Segment) {
+    #[inline]
+    fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &mut Segment) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
         c.input(&mut self.core, cx, seg);
-        self.finish(slot);
+        if let Some(over) = self.core.settled(c) {
+            self.forget(over);
+        }
+        self.feed_starved();
     }
 
     /// A segment of no connection.
-    fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: Segment, after: Option<Seq>) {
-        if self.core.knocks.is_some() && self.core.knock_input(tuple, &seg) {
+    fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &mut Segment, after: Option<Seq>) {
+        if self.core.knocks.is_some() && self.core.knock_input(tuple, seg) {
             return;
         }
         let count = self.connections.len();
-        let Some(c) = self.core.listen_input(cx, tuple, &seg, after, count) else { return };
+        let Some(c) = self.core.listen_input(cx, tuple, seg, after, count) else { return };
         let from_cookie = c.snd_una != c.snd_nxt && seg.is(crate::wire::TcpFlags::ACK);
         let id = self.insert(c);
+        if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|c| c.is_early()) {
+            c.open_early(&mut self.core, cx, seg);
+            return self.finish(id.slot);
+        }
         if from_cookie {
             let Some(c) = self.connections.get_slot_mut(id.slot) else { return };
             c.input(&mut self.core, cx, seg);
@@ -185,7 +201,13 @@ impl Tcp {
 
     fn insert(&mut self, c: Connection) -> ConnId {
         let hash = c.table_hash;
-        let id = self.connections.insert_with(|id| Connection { id, linked: true, ..c });
+        let id = self.connections.insert_with(|id| {
+            // Whole, not field by field.
+            let mut c = c;
+            c.id = id;
+            c.put_in(Lists::LINKED);
+            c
+        });
         self.core.table.insert(hash, Found::Connection(id.slot));
         id
     }
@@ -198,24 +220,18 @@ impl Tcp {
 
     fn settle_one(&mut self, slot: u32) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
-        let over = match c.state {
-            State::Closed => {
-                // Nobody holds a handle of a connection that was never accepted or connected.
-                let embryo = !c.has(Flags::ACTIVE | Flags::IN_ACCEPT_QUEUE) && !c.established;
-                c.has(Flags::DETACHED) || embryo
-            }
-            State::TimeWait => c.has(Flags::DETACHED),
-            _ => {
-                self.core.settle(c);
-                return;
-            }
-        };
-        if over {
-            let id = c.id;
-            if let Some(mut c) = self.connections.remove(id) {
-                self.core.unlink(&mut c);
-            }
+        if let Some(over) = self.core.settled(c) {
+            self.forget(over);
         }
+    }
+
+    /// A connection is over, and nobody holds its handle.
+    #[inline(never)]
+    fn forget(&mut self, id: ConnId) {
+        if let Some(c) = self.connections.get_mut(id) {
+            self.core.unlink(c);
+        }
+        self.connections.remove(id);
     }
 
     /// The next packet to send, if any. Connections take turns with one another, and all of them with what is answered to
@@ -238,6 +254,10 @@ impl Tcp {
             c.clear(Flags::QUEUED);
             match c.next_segment(&mut self.core, cx) {
                 Ok(Some(out)) => {
+                    // The answer will need it.
+                    if c.tx.is_some() && self.core.table.len() >= expect::CROWDED {
+                        self.core.table.prefetch(c.table_hash);
+                    }
                     self.core.settle(c);
                     return Some(out);
                 }
@@ -275,6 +295,8 @@ impl Tcp {
     /// Does what time demands.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.core.expire_time_wait(cx.now);
+        // What frames alone held is told by nobody when they go.
+        self.core.memory -= self.core.blocks.look_again();
         if self.core.narrowed_at <= cx.now {
             self.open_windows(cx);
         }
@@ -357,6 +379,23 @@ impl Tcp {
         self.core.time_wait.len()
     }
 
+    /// Pairs of our address and a peer's of which a Fast Open cookie or segment size is remembered.
+    #[must_use]
+    pub fn fast_open_peers(&self) -> usize {
+        self.core.fast_peers.len()
+    }
+
+    /// Whether an attempt to connect from this address of ours to this peer could carry data now.
+    #[must_use]
+    pub fn fast_open_ready(&self, now: Time, local: IpAddr, remote: IpAddr, how: FastOpen) -> bool {
+        self.core.fast_open_ready(now, Path { local, remote }, how)
+    }
+
+    /// Forgets all that is known of peers for Fast Open.
+    pub fn forget_fast_open_peers(&mut self) {
+        self.core.fast_peers.clear();
+    }
+
     /// Bytes in all send and receive buffers.
     #[must_use]
     pub fn buffer_memory(&self) -> usize {
@@ -381,11 +420,6 @@ impl Tcp {
 
     fn starved_for_test(&self) -> usize {
         self.core.starved.len()
-    }
-
-    /// Spares count nothing.
-    fn spare_memory_for_test(&self) -> usize {
-        0
     }
 
     /// No connection holds a box.

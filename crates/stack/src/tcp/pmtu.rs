@@ -4,6 +4,7 @@
 //! big), RFC 1122 §4.2.3.9 (which errors are hard), RFC 4821 §7.7 and RFC 2923 (black holes).
 
 use super::connection::{Connection, Flags, State};
+use super::fast_open::Marks;
 use super::handshake::header_len;
 use super::lane::Core;
 use super::{Failure, Seq};
@@ -41,7 +42,11 @@ impl Connection {
             _ => Failure::Unreachable,
         };
         let hard = failure == Failure::Refused || kind == IcmpErrorKind::Prohibited;
-        if hard && self.state == State::SynSent {
+        // RFC 5461 §4.1: a handshake of the peer's that nobody has accepted yet may go, as it does in Linux; it can try again.
+        let embryo = self.state == State::SynReceived
+            && !self.has(Flags::ACTIVE)
+            && if self.is_early() { self.has(Flags::IN_ACCEPT_QUEUE) } else { !hard };
+        if hard && self.state == State::SynSent || embryo {
             core.stats.bad_attempts += 1;
             core.kill(self, Some(failure));
         } else {
@@ -67,6 +72,15 @@ impl Connection {
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
         let mss = self.effective_mss();
         let Some(tx) = &mut self.tx else { return };
+        if self.state == State::SynSent {
+            // Only data makes a SYN too big: it goes without.
+            if self.fast.has(Marks::DATA) && !tx.sent.is_empty() {
+                self.rcv_mss = self.rcv_mss.min(mtu - header_len(self.tuple.local));
+                tx.sent.mark_lost(0);
+                core.stats.mtu_resends += 1;
+            }
+            return;
+        }
         let mut resend = 0;
         for index in 0..tx.sent.len() {
             if tx.sent.get(index).is_some_and(|sent| sent.len > mss) {

@@ -3,6 +3,7 @@
 //! RACK deems a segment lost when one sent sufficiently later has arrived. TLP sends something when acknowledgements stop
 //! coming, so that a loss of the last segments is found by RACK and not by the much longer timeout.
 
+use super::congestion::Hystart;
 use super::connection::{Connection, Flags, NEVER, RtxTimer};
 use super::flight::Phase;
 use super::input::AckReport;
@@ -179,6 +180,7 @@ impl Connection {
             if tx.phase == Phase::Open {
                 core.stats.tail_loss_recoveries += 1;
                 let flight_size = report.prior_in_flight.max(report.acked);
+                tx.hystart = Hystart::default();
                 self.congestion.on_congestion(flight_size, mss);
                 self.congestion.cwnd = self.congestion.cwnd.min(self.congestion.ssthresh);
                 if self.has(Flags::ECN) {

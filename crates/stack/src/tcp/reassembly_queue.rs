@@ -125,6 +125,17 @@ impl ReassemblyQueue {
         None
     }
 
+    /// Where the last range ends.
+    pub(crate) fn last_end(&self) -> Option<Seq> {
+        self.ranges.last().map(|range| range.end)
+    }
+
+    /// What is here already of `from..to`: the first contiguous part of it.
+    pub(crate) fn known(&self, from: Seq, to: Seq) -> Option<(Seq, Seq)> {
+        let range = self.ranges.get(self.ranges.partition_point(|range| range.end <= from))?;
+        (range.start < to && from < to).then(|| (range.start.max(from), range.end.min(to)))
+    }
+
     /// The ranges a SACK option should name, most recently changed first, at most `blocks.len()`; how many.
     pub(crate) fn blocks(&self, blocks: &mut [(Seq, Seq)]) -> usize {
         let mut below = None;

@@ -5,7 +5,7 @@
 //! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
 //! during the episode.
 
-use super::congestion::Acked;
+use super::congestion::{Acked, Hystart};
 use super::connection::{Connection, Flags, NEVER, RtxTimer};
 use super::flight::{Phase, Prr};
 use super::input::AckReport;
@@ -19,6 +19,9 @@ pub(crate) const DUP_THRESH: u32 = 3;
 impl Connection {
     /// An acknowledgement while data was outstanding.
     pub(crate) fn recover(&mut self, core: &mut Core, now: Time, report: &AckReport) {
+        if self.is_end_of_plain_flight(report) {
+            return self.end_plain_flight(now, report);
+        }
         let lost_before = self.tx.as_ref().map_or(0, |tx| tx.sent.lost);
         // Without SACK, duplicates have told of some of it before.
         let told = self.tx.as_ref().map_or(0, |tx| tx.reno_sacked);
@@ -27,6 +30,7 @@ impl Connection {
         } else {
             self.count_duplicates(report);
         }
+        let undone = self.perhaps_undo(report);
         // What is echoed in the acknowledgement that ends an episode was marked before it (RFC 3168 §6.1.2).
         let left = self.leave_recovery(report);
         let marked = report.ece && !left;
@@ -35,6 +39,7 @@ impl Connection {
         let outstanding = self.outstanding();
         let una_advanced = report.acked > 0;
         let ssthresh = self.congestion.ssthresh;
+        let partial = una_advanced && !self.has(Flags::SACK) && report.delivered.bytes > 0;
         let Some(tx) = &mut self.tx else { return };
         match tx.phase {
             Phase::Recovery | Phase::Cwr => {
@@ -42,22 +47,61 @@ impl Connection {
                 let safe = una_advanced && tx.sent.lost <= lost_before;
                 let delivered = report.delivered.bytes;
                 let more = tx.prr.allowance(in_flight, ssthresh, delivered, mss, safe);
+                // RFC 6582 §3.2, step 3: a partial acknowledgement sends the next hole, whatever the window.
+                let more = if partial && tx.phase == Phase::Recovery { more.max(mss) } else { more };
                 self.congestion.cwnd = (in_flight + more).max(mss);
             }
             Phase::Open | Phase::Loss => {
-                // In slow start a window used by half still counts as used: it doubles in one round.
-                let half =
-                    self.congestion.in_slow_start() && tx.peak.saturating_mul(2) > self.congestion.cwnd;
-                let used = self.has(Flags::CWND_LIMITED) || half;
-                if una_advanced && used {
+                if una_advanced && !undone {
                     let bytes = report.delivered.bytes.saturating_sub(told).max(mss.min(report.acked));
-                    self.congestion.on_ack(&Acked { bytes, mss, srtt_us: self.rtt.srtt, now });
+                    self.grow_window(now, bytes);
                 }
             }
         }
         // Whatever else happened, data in flight always has a timer.
         if una_advanced || report.delivered.sacked > 0 || self.rtx_at == NEVER {
             self.rearm_rtx(core, now, una_advanced);
+        }
+    }
+
+    /// So many bytes have arrived outside recovery: the window grows if it was used.
+    fn grow_window(&mut self, now: Time, bytes: u32) {
+        let mss = self.effective_mss();
+        let Some(tx) = &self.tx else { return };
+        // In slow start a window used by half still counts as used: it doubles in one round.
+        let half = self.congestion.in_slow_start() && tx.peak.saturating_mul(2) > self.congestion.cwnd;
+        if half || self.has(Flags::CWND_LIMITED) {
+            let acked = Acked { bytes, mss, srtt_us: self.rtt.srtt, now };
+            self.congestion.on_ack(&acked, &tx.hystart);
+        }
+    }
+
+    /// Whether all that was out has arrived and nothing more is to be sent, without any doubt on the way: what requests and
+    /// answers end with. The flight and all it knew goes back to the lane.
+    #[inline]
+    fn is_end_of_plain_flight(&self, report: &AckReport) -> bool {
+        let delivered = &report.delivered;
+        let plain = !report.ece && !report.dsack && !delivered.reordered && !delivered.retransmitted;
+        plain
+            && report.acked > 0
+            && self.outstanding() == 0
+            && self.tx.as_ref().is_some_and(|tx| {
+                tx.data.is_empty()
+                    && tx.phase == Phase::Open
+                    && tx.tlp_end.is_none()
+                    && tx.reno_sacked == 0
+                    && tx.rack.dsack_round.is_none()
+            })
+    }
+
+    fn end_plain_flight(&mut self, now: Time, report: &AckReport) {
+        let mss = self.effective_mss();
+        self.grow_window(now, report.delivered.bytes.max(mss.min(report.acked)));
+        if self.rtx_kind == RtxTimer::Reorder {
+            self.rtx_kind = RtxTimer::Rto;
+        }
+        if !self.rtx_kind_is_probe() {
+            self.rtx_at = NEVER;
         }
     }
 
@@ -122,6 +166,8 @@ impl Connection {
             prior_in_flight: tx.in_flight(outstanding) + (tx.sent.lost - tx.sent.retrans),
             duplicate: false,
             dsack: false,
+            twice: None,
+            echo: None,
             ece: false,
         };
         self.enter_recovery(core, &report, false);
@@ -158,9 +204,13 @@ impl Connection {
             self.set(Flags::CWR);
         }
         if reduce {
+            if loss {
+                self.remember_window();
+            }
             let flight_size = nxt.since(una) + report.acked;
             self.congestion.on_congestion(flight_size, mss);
             if let Some(tx) = &mut self.tx {
+                tx.hystart = Hystart::default();
                 tx.prr = Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
             }
         }
@@ -177,11 +227,18 @@ impl Connection {
             core.stats.sack_reneges += 1;
         }
         let fresh = first || tx.phase == Phase::Open;
+        if fresh {
+            self.remember_window();
+        }
+        let Some(tx) = &mut self.tx else { return };
         tx.phase = Phase::Loss;
         tx.high_seq = nxt;
         tx.dupacks = 0;
         tx.reno_sacked = 0;
         tx.tlp_end = None;
+        if fresh {
+            tx.hystart = Hystart::default();
+        }
         self.congestion.on_timeout(nxt.since(una), mss, fresh);
         self.clear(Flags::PROBE_TAIL);
     }

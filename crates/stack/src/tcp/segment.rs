@@ -64,7 +64,7 @@ fn is_intact(packet: &IpInput, len: usize) -> bool {
 
 impl Segment {
     /// Reads and checks a packet. The tuple is seen from our end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parse(mut packet: IpInput) -> Result<(Tuple, Segment), DropReason> {
         // RFC 9293 §3.9.2.3, MUST-57: no segments to broadcast or multicast addresses, nor from them.
         if !packet.ip.unicast || !is_plain(packet.ip.src) {

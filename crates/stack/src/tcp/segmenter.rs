@@ -5,6 +5,7 @@
 //! code of its own: duplicate acknowledgements take bytes out of the network and so make room in the window).
 
 use super::connection::{Connection, Flags, RtxTimer};
+use super::fast_open::Marks;
 use super::lane::Core;
 use super::output::Plan;
 use crate::packet::Cx;
@@ -66,16 +67,28 @@ impl Connection {
         if unsent == 0 {
             // What is not there to be sent does not test the congestion window (RFC 9438 §5.8, RFC 7661).
             self.note_limited(false);
-            return if fin { Some(self.plan(0, true, 0)) } else { None };
+            if !fin {
+                return None;
+            }
         }
         let outstanding = self.outstanding();
-        let window = (self.snd_una + self.snd_wnd).since(self.snd_nxt);
-        let usable = if outstanding > self.snd_wnd { 0 } else { window };
+        // A SYN takes a number, but no room.
+        let syn = u32::from(self.has(Flags::SYN_OUT));
+        let window = (self.snd_una + syn + self.snd_wnd).since(self.snd_nxt);
+        let usable = if outstanding - syn > self.snd_wnd { 0 } else { window };
+        if unsent == 0 {
+            // A FIN takes a number of the window as a byte does (RFC 9293 §3.4).
+            if usable == 0 {
+                self.persist_if_stuck(core, cx.now);
+                return None;
+            }
+            return Some(self.plan(0, true, 0));
+        }
         if outstanding == 0 && usable > 0 {
             self.restart_after_idle(core, cx);
         }
         let mss = self.effective_mss();
-        let in_flight = self.tx.as_ref().map_or(0, |tx| tx.in_flight(outstanding));
+        let in_flight = self.tx.as_ref().map_or(0, |tx| tx.in_flight(outstanding)).saturating_sub(syn);
         let congestion = self.congestion.cwnd.saturating_sub(in_flight);
         // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3); and with nothing in flight one
         // may always go, even if segments have grown since the window was set.
@@ -103,7 +116,7 @@ impl Connection {
             self.persist_if_stuck(core, cx.now);
             return None;
         }
-        let mut plan = self.plan(len, fin && len == unsent, mss);
+        let mut plan = self.plan(len, fin && len == unsent && len < usable, mss);
         let left = (unsent - len).min(usable - len);
         let follows = left > 0
             && congestion - len.min(congestion) >= left.min(mss)
@@ -215,6 +228,8 @@ impl Connection {
     pub(crate) fn advertise(&mut self, core: &Core, cx: &Cx<'_>) -> u16 {
         let lane_full = core.is_full(cx);
         let free = if lane_full { 0 } else { self.recv_limit.saturating_sub(self.readable()) };
+        // Who has not shown that its address is its own is promised no more than a SYN can say.
+        let free = if self.is_early() { free.min(0xffff) } else { free };
         let mut right = (self.rcv_nxt + free).max(self.rcv_adv);
         let step = (self.recv_limit / 2).min(u32::from(self.rcv_mss));
         if right.since(self.rcv_adv) < step {
@@ -244,6 +259,10 @@ impl Connection {
         let opened = if right > self.rcv_adv { right.since(self.rcv_adv) } else { 0 };
         let shown = self.rcv_wnd();
         let worth = (self.recv_limit / 2).min(2 * u32::from(self.rcv_mss));
+        // The window of a SYN-ACK cannot say more, and that its data was read is no news.
+        if shown == 0xffff && self.fast.has(Marks::SYN_DATA) && !self.has(Flags::ACTIVE) {
+            return;
+        }
         if opened >= worth && (opened >= shown || shown < 2 * u32::from(self.rcv_mss)) {
             self.set(Flags::ACK_NOW);
         }

@@ -163,7 +163,9 @@ impl SentQueue {
     /// Empties it; keeps a little memory for the next flight.
     pub(crate) fn reset(&mut self) {
         self.queue.clear();
-        self.queue.shrink_to(64);
+        if self.queue.capacity() > 64 {
+            self.queue.shrink_to(64);
+        }
         (self.sacked, self.lost, self.retrans, self.sacked_records) = (0, 0, 0, 0);
         (self.hint, self.seen_len) = (0, 0);
     }
@@ -182,27 +184,28 @@ impl SentQueue {
 
     /// Takes off everything before `una`.
     pub(crate) fn acknowledge(&mut self, una: Seq, clock: &AckClock, delivered: &mut Delivered) {
-        while let Some(&sent) = self.queue.front() {
+        while let Some(front) = self.queue.front_mut() {
+            let sent = *front;
             if sent.seq >= una {
                 break;
             }
             if sent.end() > una {
                 let part = una.since(sent.seq);
+                front.seq = una;
+                front.len -= part;
+                front.flags &= !SYN;
                 self.forget(sent.flags, part);
                 if !sent.is(SACKED) {
                     delivered.bytes += part;
                 }
-                if let Some(front) = self.queue.front_mut() {
-                    front.seq = una;
-                    front.len -= part;
-                    front.flags &= !SYN;
-                }
                 break;
             }
             self.queue.pop_front();
-            self.sacked_records -= u32::from(sent.is(SACKED));
             self.hint = self.hint.saturating_sub(1);
-            self.forget(sent.flags, sent.len);
+            if sent.flags & (SACKED | LOST | RETRANS) != 0 {
+                self.sacked_records -= u32::from(sent.is(SACKED));
+                self.forget(sent.flags, sent.len);
+            }
             if !sent.is(SACKED) {
                 delivered.bytes += sent.len;
                 delivered.note(&sent, clock, self.fack);
@@ -339,6 +342,14 @@ impl SentQueue {
             self.mark_lost(index);
         }
         reneged
+    }
+
+    /// Nothing is deemed lost any more, and nothing counts as sent twice.
+    pub(crate) fn none_is_lost(&mut self) {
+        for sent in &mut self.queue {
+            sent.flags &= !(LOST | RETRANS);
+        }
+        (self.lost, self.retrans) = (0, 0);
     }
 
     /// The first record that waits to be sent again.

@@ -188,6 +188,26 @@ counters! {
     closed,
     /// Connections dropped in the handshake by us.
     embryonic_dropped,
+    /// Connections that brought data in their SYN, or could have, and were used at once (Fast Open).
+    fast_open_passive,
+    /// SYNs with a Fast Open cookie that is not ours.
+    fast_open_passive_refused,
+    /// Resets by peers before the handshake of such a connection was over.
+    fast_open_passive_resets,
+    /// Requests for a Fast Open cookie.
+    fast_open_cookies_asked,
+    /// Cookies made with the former key.
+    fast_open_former_keys,
+    /// SYNs that found a listener's limit of Fast Open reached.
+    fast_open_overflows,
+    /// Connections by us whose data in the SYN arrived.
+    fast_open_active,
+    /// Connections by us whose data in the SYN had to be sent again.
+    fast_open_active_refused,
+    /// Fast Open cookies received.
+    fast_open_cookies_received,
+    /// Connections by us that did without Fast Open because SYNs with it were lost before.
+    fast_open_paused,
     /// Resets received that ended a connection.
     resets_received,
     /// Resets sent.
@@ -341,6 +361,8 @@ reasons! {
     FewFrames = "few_frames",
     /// Data for an application that is gone.
     AfterClose = "after_close",
+    /// Data behind the peer's FIN.
+    AfterFin = "after_fin",
     /// A segment for a connection in TIME-WAIT.
     TimeWait = "time_wait",
     /// A SYN-ACK or ACK that does not answer our SYN.

@@ -35,8 +35,8 @@ fn period(now: Time) -> u32 {
 
 impl Core {
     fn cookie_hash(&self, tuple: &Tuple, irs: Seq, top: u32) -> u32 {
-        let tag = TAG_COOKIE << 56 | u64::from(top) << 32 | u64::from(irs.0);
-        tuple.keyed(&self.keyed, tag) as u32 & 0x00ff_ffff
+        let more = TAG_COOKIE | u64::from(top) << 8;
+        tuple.keyed_with(&self.keyed, irs.0, more, 2) as u32 & 0x00ff_ffff
     }
 
     /// Answers a SYN without remembering it.
@@ -65,8 +65,12 @@ impl Core {
             }
             Timestamps { value: value.wrapping_add(self.secrets(tuple).ts_offset), echo: ts.value }
         });
+        let mss = handshake::local_mss(tuple.local, seg.mtu, &options);
+        let limit = options.recv_buffer.unwrap_or(self.config.recv_buffer.initial);
+        let payload = u32::from(mss) - if timestamps.is_some() { 12 } else { 0 };
+        let window = handshake::first_window(limit, payload);
         let answer = TcpOptions {
-            mss: Some(handshake::local_mss(tuple.local, seg.mtu, &options)),
+            mss: Some(mss),
             window_scale: scaling.then(|| handshake::window_scale(&self.config, &options)),
             sack_permitted: sack,
             timestamps,
@@ -82,7 +86,7 @@ impl Core {
             seq: iss,
             ack: seg.seq + 1,
             flags,
-            window: options.recv_buffer.unwrap_or(self.config.recv_buffer.initial).min(0xffff) as u16,
+            window: window as u16,
             urgent: 0,
         };
         self.stats.cookies_sent += 1;

@@ -5,7 +5,7 @@
 
 use crate::rng::Keyed;
 use core::hash::{Hash, Hasher};
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use flowlane_sys::prefetch::{prefer_huge_pages, prefetch, prefetch_front};
 
 /// Names a connection. A handle that outlives its connection is an error, never another connection.
@@ -16,6 +16,9 @@ pub struct ConnId {
 }
 
 impl ConnId {
+    /// Of what has no name yet.
+    pub(crate) const NOBODY: ConnId = ConnId { slot: u32::MAX, generation: 0 };
+
     /// As one number, for tables of the caller's.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
@@ -40,27 +43,43 @@ impl Tuple {
             IpAddr::V6(v6) => v6.to_bits(),
         };
         let (l, r) = (wide(self.local), wide(self.remote));
-        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
-        [l as u64, (l >> 64) as u64, r as u64, (r >> 64) as u64, ports]
+        [l as u64, (l >> 64) as u64, r as u64, (r >> 64) as u64, self.ports()]
     }
 
-    /// Keyed hash of addresses and ports, with a tag that keeps uses apart. The two families have different lengths.
-    pub(crate) fn keyed(&self, keyed: &Keyed, tag: u64) -> u64 {
-        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
-        if let (IpAddr::V4(l), IpAddr::V4(r)) = (self.local, self.remote) {
-            let mut bytes = [0; 24];
-            bytes[..4].copy_from_slice(&l.octets());
-            bytes[4..8].copy_from_slice(&r.octets());
-            bytes[8..16].copy_from_slice(&ports.to_le_bytes());
-            bytes[16..].copy_from_slice(&tag.to_le_bytes());
-            return keyed.hash(&bytes);
+    /// Keyed hash of addresses, ports and the low `len` bytes of `more`, at most three. The two families have different
+    /// lengths; uses of one key must have different lengths or different `more`.
+    pub(crate) fn keyed(&self, keyed: &Keyed, more: u64, len: u8) -> u64 {
+        let (rest, len) = (self.ports() | more << 32, 4 + len);
+        match (self.local, self.remote) {
+            (IpAddr::V4(l), IpAddr::V4(r)) => keyed.hash_words([both(l, r)], rest, len),
+            _ => {
+                let [a, b, c, d, _] = self.words();
+                keyed.hash_words([a, b, c, d], rest, len)
+            }
         }
-        let mut bytes = [0; 48];
-        for (at, word) in self.words().into_iter().chain([tag]).enumerate() {
-            bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        keyed.hash(&bytes)
     }
+
+    /// As [`keyed`](Self::keyed), with a number between the ports and `more`, of which there may be seven bytes.
+    pub(crate) fn keyed_with(&self, keyed: &Keyed, number: u32, more: u64, len: u8) -> u64 {
+        let word = self.ports() | u64::from(number) << 32;
+        match (self.local, self.remote) {
+            (IpAddr::V4(l), IpAddr::V4(r)) => keyed.hash_words([both(l, r), word], more, len),
+            _ => {
+                let [a, b, c, d, _] = self.words();
+                keyed.hash_words([a, b, c, d, word], more, len)
+            }
+        }
+    }
+
+    #[inline]
+    fn ports(&self) -> u64 {
+        u64::from(self.local_port) << 16 | u64::from(self.remote_port)
+    }
+}
+
+#[inline]
+fn both(a: Ipv4Addr, b: Ipv4Addr) -> u64 {
+    u64::from(a.to_bits()) << 32 | u64::from(b.to_bits())
 }
 
 impl Hash for Tuple {
@@ -68,8 +87,8 @@ impl Hash for Tuple {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match (self.local, self.remote) {
             (IpAddr::V4(l), IpAddr::V4(r)) => {
-                state.write_u64(u64::from(l.to_bits()) << 32 | u64::from(r.to_bits()));
-                state.write_u32(u32::from(self.local_port) << 16 | u32::from(self.remote_port));
+                state.write_u64(both(l, r));
+                state.write_u32(self.ports() as u32);
             }
             _ => {
                 for word in self.words() {
@@ -80,13 +99,42 @@ impl Hash for Tuple {
     }
 }
 
-/// The value first: it begins with a cache line.
+/// A value that knows its own name, so that nobody else has to.
+pub(crate) trait Named {
+    fn id(&self) -> ConnId;
+}
+
 #[derive(Debug)]
-#[repr(C, align(64))]
-struct Entry<T> {
-    value: Option<T>,
-    generation: u32,
-    next_free: u32,
+enum Place<T> {
+    Taken(T),
+    Free {
+        /// Of the value that will be put here.
+        generation: u32,
+        next: u32,
+    },
+}
+
+/// Begins with a cache line. Which kind of place it is shows in values that `T` never has, and takes no room.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Entry<T>(Place<T>);
+
+impl<T: Named> Entry<T> {
+    #[inline]
+    fn get(&self) -> Option<&T> {
+        match &self.0 {
+            Place::Taken(value) => Some(value),
+            Place::Free { .. } => None,
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self) -> Option<&mut T> {
+        match &mut self.0 {
+            Place::Taken(value) => Some(value),
+            Place::Free { .. } => None,
+        }
+    }
 }
 
 /// Entries of the first page and of each other.
@@ -114,7 +162,7 @@ pub(crate) struct Slab<T> {
     len: usize,
 }
 
-impl<T> Slab<T> {
+impl<T: Named> Slab<T> {
     /// Bytes one entry takes.
     #[cfg(test)]
     pub(crate) const ENTRY_SIZE: usize = size_of::<Entry<T>>();
@@ -155,14 +203,14 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts in what `make` returns for the new name.
+    /// Puts in what `make` returns for the new name, which is that value's own from then on.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(ConnId) -> T) -> ConnId {
         self.len += 1;
         let slot = self.free;
-        if let Some(entry) = self.entry_mut(slot) {
-            let id = ConnId { slot, generation: entry.generation };
-            let next = entry.next_free;
-            entry.value = Some(make(id));
+        if let Some(Entry(place @ Place::Free { .. })) = self.entry_mut(slot) {
+            let Place::Free { generation, next } = *place else { unreachable!("matched") };
+            let id = ConnId { slot, generation };
+            *place = Place::Taken(make(id));
             self.free = next;
             return id;
         }
@@ -181,41 +229,36 @@ impl<T> Slab<T> {
         let page = &mut self.pages[pages - 1];
         let before = if pages == 1 { 0 } else { FIRST + (pages - 2) * PAGE };
         let id = ConnId { slot: (before + page.len()) as u32, generation: 0 };
-        page.push(Entry { value: Some(make(id)), generation: 0, next_free: NONE });
+        page.push(Entry(Place::Taken(make(id))));
         id
     }
 
     #[inline]
     pub(crate) fn get_slot_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.entry_mut(slot)?.value.as_mut()
+        self.entry_mut(slot)?.get_mut()
     }
 
     #[inline]
     pub(crate) fn get_slot(&self, slot: u32) -> Option<&T> {
-        self.entry(slot)?.value.as_ref()
+        self.entry(slot)?.get()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: ConnId) -> Option<&T> {
-        let entry = self.entry(id.slot)?;
-        if entry.generation == id.generation { entry.value.as_ref() } else { None }
+        self.get_slot(id.slot).filter(|value| value.id() == id)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
-        let entry = self.entry_mut(id.slot)?;
-        if entry.generation == id.generation { entry.value.as_mut() } else { None }
+        self.get_slot_mut(id.slot).filter(|value| value.id() == id)
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
-        let free = self.free;
+        let next = self.free;
         let entry = self.entry_mut(id.slot)?;
-        if entry.generation != id.generation {
-            return None;
-        }
-        let value = entry.value.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.next_free = free;
+        entry.get().filter(|value| value.id() == id)?;
+        let free = Place::Free { generation: id.generation.wrapping_add(1), next };
+        let Place::Taken(value) = core::mem::replace(&mut entry.0, free) else { return None };
         self.free = id.slot;
         self.len -= 1;
         Some(value)
@@ -223,25 +266,24 @@ impl<T> Slab<T> {
 
     /// Removes by slot, whatever the generation.
     pub(crate) fn remove_slot(&mut self, slot: u32) -> Option<T> {
-        let generation = self.entry(slot)?.generation;
-        self.remove(ConnId { slot, generation })
+        self.remove(self.get_slot(slot)?.id())
     }
 
     /// Changes the value in a slot; its full name.
     pub(crate) fn update_slot(&mut self, slot: u32, change: impl FnOnce(&mut T)) -> Option<ConnId> {
-        let entry = self.entry_mut(slot)?;
-        change(entry.value.as_mut()?);
-        Some(ConnId { slot, generation: entry.generation })
+        let value = self.get_slot_mut(slot)?;
+        change(value);
+        Some(value.id())
     }
 
     /// All values; for statistics, not for packets.
     /// Those among the first `slots` places: bounded also when most are empty.
     pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().take(slots).filter_map(|entry| entry.value.as_ref())
+        self.pages.iter().flatten().take(slots).filter_map(Entry::get)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().filter_map(|entry| entry.value.as_ref())
+        self.pages.iter().flatten().filter_map(Entry::get)
     }
 }
 
@@ -249,14 +291,20 @@ impl<T> Slab<T> {
 mod tests {
     use super::*;
 
+    impl Named for (ConnId, u32) {
+        fn id(&self) -> ConnId {
+            self.0
+        }
+    }
+
     #[test]
     fn a_stale_name_finds_nothing() {
         let mut slab = Slab::new();
-        let a = slab.insert_with(|_| 1);
-        assert_eq!(slab.remove(a), Some(1));
-        let b = slab.insert_with(|_| 2);
+        let a = slab.insert_with(|id| (id, 1));
+        assert_eq!(slab.remove(a), Some((a, 1)));
+        let b = slab.insert_with(|id| (id, 2));
         assert_eq!(a.slot, b.slot);
-        assert_eq!((slab.get(a), slab.get(b)), (None, Some(&2)));
+        assert_eq!((slab.get(a), slab.get(b)), (None, Some(&(b, 2))));
         assert_eq!(slab.remove(a), None);
         assert_eq!(slab.len(), 1);
     }
@@ -264,9 +312,9 @@ mod tests {
     #[test]
     fn names_stay_good_while_the_slab_grows() {
         let mut slab = Slab::new();
-        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|_| n)).collect();
-        for (n, id) in ids.iter().enumerate() {
-            assert_eq!(slab.get(*id), Some(&n));
+        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n))).collect();
+        for (n, id) in (0..).zip(&ids) {
+            assert_eq!(slab.get(*id), Some(&(*id, n)));
         }
     }
 }

@@ -9,7 +9,7 @@ use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::sent::ts_clock;
 use super::stats::DropReason;
-use super::table::{ConnId, Slab, Tuple};
+use super::table::{ConnId, Named, Slab, Tuple};
 use super::tuple_table::Found;
 use crate::packet::Cx;
 use crate::time::Time;
@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 /// A connection that is over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record {
+    /// Its name, given by [`Core::enter_time_wait`].
+    pub(crate) id: ConnId,
     pub(crate) tuple: Tuple,
     pub(crate) table_hash: u32,
     pub(crate) snd_nxt: Seq,
@@ -32,6 +34,16 @@ pub(crate) struct Record {
     pub(crate) since: Time,
     pub(crate) expires: Time,
 }
+
+impl Named for Record {
+    #[inline]
+    fn id(&self) -> ConnId {
+        self.id
+    }
+}
+
+/// So far ahead of its end a record's place in the table is asked for, and twice as far the record.
+const EXPECTED: usize = 4;
 
 /// All records of a lane.
 #[derive(Debug)]
@@ -74,21 +86,39 @@ impl TimeWaits {
 }
 
 impl Core {
-    /// Remembers a connection that is over.
-    pub(crate) fn enter_time_wait(&mut self, record: Record) {
+    /// Remembers a connection that is over; `slot` is where it is, if the table still leads to it. Whether the table now leads
+    /// to the record instead.
+    pub(crate) fn enter_time_wait(&mut self, record: Record, slot: Option<u32>) -> bool {
         let max = self.config.max_time_wait;
         if max == 0 {
-            return;
+            return false;
         }
         while self.time_wait.len() >= max || self.time_wait.expiry.len() >= 2 * max {
+            self.expect_oldest();
             let Some((_, id)) = self.time_wait.expiry.pop_front() else { break };
             self.stats.time_wait_overflow += u64::from(self.time_wait.records.get(id).is_some());
             self.drop_time_wait(id);
         }
         self.stats.time_wait_entered += 1;
-        let id = self.time_wait.records.insert_with(|_| record);
-        self.table.insert(record.table_hash, Found::TimeWait(id.slot));
+        let id = self.time_wait.records.insert_with(|id| Record { id, ..record });
         self.time_wait.expiry.push_back((record.expires, id));
+        let (hash, found) = (record.table_hash, Found::TimeWait(id.slot));
+        let in_place = slot.is_some_and(|slot| self.table.replace(hash, Found::Connection(slot), found));
+        if !in_place {
+            self.table.insert(hash, found);
+        }
+        in_place
+    }
+
+    /// Asks for what the records that go next lead to: they are the ones that nobody has touched for longest.
+    fn expect_oldest(&self) {
+        let expiry = &self.time_wait.expiry;
+        if let Some((_, id)) = expiry.get(2 * EXPECTED) {
+            self.time_wait.records.prefetch(id.slot);
+        }
+        if let Some(record) = expiry.get(EXPECTED).and_then(|(_, id)| self.time_wait.get(id.slot)) {
+            self.table.prefetch(record.table_hash);
+        }
     }
 
     fn drop_time_wait(&mut self, id: ConnId) {
@@ -112,6 +142,7 @@ impl Core {
             if at > now {
                 return;
             }
+            self.expect_oldest();
             self.time_wait.expiry.pop_front();
             if self.time_wait.records.get(id).is_some_and(|record| record.expires <= now) {
                 self.drop_time_wait(id);

@@ -91,7 +91,7 @@ impl Connection {
             && self.snd_wnd == 0
             && cx.now < self.heard_at + core.config.max_rto * 2;
         if self.backoff >= limit && !answered || self.user_timeout_over(cx.now) {
-            self.give_up(core);
+            self.give_up(core, cx.now);
             return;
         }
         core.stats.retransmit_timeouts += 1;
@@ -110,10 +110,13 @@ impl Connection {
     }
 
     /// R2 is reached (RFC 9293 §3.8.3, MUST-20, MUST-23).
-    fn give_up(&mut self, core: &mut Core) {
+    fn give_up(&mut self, core: &mut Core, now: Time) {
         match self.state {
             State::SynReceived => core.stats.syncache_stale += 1,
-            State::SynSent => core.stats.bad_attempts += 1,
+            State::SynSent => {
+                core.stats.bad_attempts += 1;
+                self.fast_open_unanswered(core, now);
+            }
             _ => core.stats.retransmit_drops += 1,
         }
         let failure = self.soft_failure.unwrap_or(Failure::TimedOut);
@@ -123,7 +126,8 @@ impl Connection {
     /// RFC 9293 §3.8.6.1, MUST-35, MUST-36, MUST-37: probe a closed window at growing intervals, as long as it is answered.
     fn persist_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         self.rtx_at = NEVER;
-        if self.outstanding() > 0 || self.unsent() == 0 {
+        let fin = self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT);
+        if self.outstanding() > 0 || self.unsent() == 0 && !fin {
             return;
         }
         let orphan = self.has(Flags::DETACHED) && self.probes >= core.config.retries / 2;

@@ -53,6 +53,20 @@ struct Line {
     slots: [u32; KEYS],
 }
 
+impl Line {
+    /// One bit for each place that holds `hash`. All places are looked at without a branch: which of them it is, nobody could
+    /// predict.
+    #[inline(always)]
+    fn places_of(&self, hash: u32) -> u32 {
+        let mut places = 0;
+        for place in 0..KEYS {
+            let here = (self.hashes[place] == hash) & (self.slots[place] != EMPTY);
+            places |= u32::from(here) << place;
+        }
+        places
+    }
+}
+
 const NO_KEYS: Line = Line { hashes: [0; KEYS], past: 0, slots: [EMPTY; KEYS] };
 
 /// Lines, as many as a power of two, or none.
@@ -84,10 +98,13 @@ impl Lines {
         let mut at = self.home(hash);
         for _ in 0..self.lines.len() {
             let line = &self.lines[at];
-            for (key, &slot) in line.hashes.iter().zip(&line.slots) {
-                if *key == hash && slot != EMPTY && is(unpacked(slot)) {
+            let mut places = line.places_of(hash);
+            while places != 0 {
+                let slot = line.slots[places.trailing_zeros() as usize];
+                if is(unpacked(slot)) {
                     return Some(unpacked(slot));
                 }
+                places &= places - 1;
             }
             if line.past == 0 {
                 return None;
@@ -132,6 +149,25 @@ impl Lines {
             if line.past == 0 {
                 return false;
             }
+        }
+        false
+    }
+
+    fn replace(&mut self, hash: u32, old: u32, new: u32) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let mut at = self.home(hash);
+        for _ in 0..self.lines.len() {
+            let line = &mut self.lines[at];
+            if let Some(n) = line.slots.iter().position(|slot| *slot == old) {
+                line.slots[n] = new;
+                return true;
+            }
+            if line.past == 0 {
+                return false;
+            }
+            at = (at + 1) & (self.lines.len() - 1);
         }
         false
     }
@@ -191,6 +227,12 @@ impl TupleTable {
         if !self.now.remove(hash, slot) {
             self.old.remove(hash, slot);
         }
+    }
+
+    /// What `hash` led to is something else now. `false` if it led to nothing of the kind.
+    pub(crate) fn replace(&mut self, hash: u32, old: Found, new: Found) -> bool {
+        let (old, new) = (packed(old), packed(new));
+        self.now.replace(hash, old, new) || self.old.replace(hash, old, new)
     }
 
     #[cold]
@@ -257,6 +299,16 @@ mod tests {
                 let slot = rng.below(600);
                 let found = if slot % 3 == 0 { Found::TimeWait(slot) } else { Found::Connection(slot) };
                 match map.remove(&slot) {
+                    // Another comes in its place.
+                    Some(hash) if round % 5 == 0 => {
+                        let other = 1000 + slot;
+                        let now =
+                            if other % 3 == 0 { Found::TimeWait(other) } else { Found::Connection(other) };
+                        assert!(table.replace(hash, found, now), "seed {seed}");
+                        assert!(!table.replace(hash, found, now), "seed {seed}");
+                        assert!(table.replace(hash, now, found), "seed {seed}");
+                        map.insert(slot, hash);
+                    }
                     Some(hash) => table.remove(hash, found),
                     None => {
                         let hash = rng.next_u32() & mask;

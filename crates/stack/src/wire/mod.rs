@@ -51,7 +51,7 @@ pub use ndp::{NdpMessage, NdpOptions, PrefixInformation};
 pub use quote::Quote;
 pub use seq::SeqNum;
 pub use tcp::{TcpFlags, TcpHeader};
-pub use tcp_options::{SackBlock, SackBlocks, TcpOptions, Timestamps};
+pub use tcp_options::{FastOpenOption, SackBlock, SackBlocks, TcpOptions, Timestamps};
 pub use udp::UdpHeader;
 pub use vxlan::VxlanHeader;
 

@@ -1,7 +1,7 @@
 //! TCP options.
 //!
 //! RFC 9293 §3.2 (the format, maximum segment size), RFC 7323 (window scale, timestamps), RFC 2018 (selective
-//! acknowledgment), RFC 2883 (its use for duplicates).
+//! acknowledgment), RFC 2883 (its use for duplicates), RFC 7413 (Fast Open, and the experimental form of its draft).
 //!
 //! Reading never fails. A list that stops making sense (an option of length zero or one, or past the end) is read up
 //! to there and marked [`broken`](TcpOptions::broken); an option of the wrong length for its kind, or of a kind that is
@@ -11,6 +11,8 @@
 //! Nearly every segment of a connection either has no options or has "no-op, no-op, timestamps" and nothing else,
 //! so that layout is recognised by its first four bytes.
 //!
+//! The SYN's customary twenty bytes, below, are recognised the same way.
+//!
 //! Writing follows the order that Linux made customary, padded with no-ops in front so that four-byte numbers are
 //! aligned:
 //!
@@ -19,6 +21,8 @@
 //!   mss(4)  nop nop sackOK(2)  nop wscale(3)                                 without timestamps
 //!           nop nop timestamps(10)  nop nop sack(2+8n)                       later on
 //! ```
+//!
+//! Fast Open stands behind all of these, with no-ops behind it.
 
 use super::{SeqNum, Sum, array_at, be16, be32};
 
@@ -37,6 +41,10 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 const TIMESTAMPS_LEN: u8 = 10;
+const FAST_OPEN: u8 = 34;
+/// RFC 4727's first number for experiments, with the draft's magic number of Fast Open (RFC 6994).
+const EXPERIMENT: u8 = 254;
+const FAST_OPEN_MAGIC: [u8; 2] = [0xf9, 0x89];
 
 /// The two clocks of the timestamps option.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -96,6 +104,75 @@ impl SackBlocks {
     }
 }
 
+/// A Fast Open option (RFC 7413 §2): a cookie, or the request for one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FastOpenOption {
+    bytes: [u8; FastOpenOption::MAX],
+    len: u8,
+    experimental: bool,
+}
+
+impl FastOpenOption {
+    /// The least and the most bytes of a cookie.
+    pub const MIN: usize = 4;
+    /// The most bytes of a cookie.
+    pub const MAX: usize = 16;
+
+    /// Asks for a cookie; `experimental`: in the form of the draft, which old servers know.
+    #[must_use]
+    pub const fn request(experimental: bool) -> Self {
+        Self { bytes: [0; Self::MAX], len: 0, experimental }
+    }
+
+    /// Carries a cookie; `None` if it cannot be one: 4 to 16 bytes, an even number.
+    #[must_use]
+    pub fn cookie(cookie: &[u8], experimental: bool) -> Option<Self> {
+        if !(Self::MIN..=Self::MAX).contains(&cookie.len()) || cookie.len() % 2 != 0 {
+            return None;
+        }
+        let mut option = Self::request(experimental);
+        option.bytes[..cookie.len()].copy_from_slice(cookie);
+        option.len = cookie.len() as u8;
+        Some(option)
+    }
+
+    /// The cookie's bytes; none in a request.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Whether it asks for a cookie.
+    #[must_use]
+    pub const fn is_request(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether it has the form of the draft (kind 254) instead of the standard's (kind 34).
+    #[must_use]
+    pub const fn is_experimental(&self) -> bool {
+        self.experimental
+    }
+
+    /// Bytes on the wire, no-ops behind it included.
+    const fn wire_len(&self) -> usize {
+        let head = if self.experimental { 4 } else { 2 };
+        (head + self.len as usize).next_multiple_of(4)
+    }
+
+    /// What is read from the bytes behind kind and length, or behind the magic number.
+    fn read(data: &[u8], experimental: bool) -> Option<Self> {
+        if data.is_empty() { Some(Self::request(experimental)) } else { Self::cookie(data, experimental) }
+    }
+}
+
+impl core::fmt::Debug for FastOpenOption {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(if self.experimental { "FOEXP" } else { "FO" })?;
+        self.as_slice().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// The options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TcpOptions {
@@ -109,6 +186,8 @@ pub struct TcpOptions {
     pub timestamps: Option<Timestamps>,
     /// Selective acknowledgments.
     pub sack: SackBlocks,
+    /// Fast Open; means something with SYN only.
+    pub fast_open: Option<FastOpenOption>,
     /// The list stopped making sense before its end. Read only.
     pub broken: bool,
 }
@@ -125,6 +204,11 @@ impl TcpOptions {
             if be32(h, 0) == u32::from_be_bytes([NOP, NOP, TIMESTAMPS, TIMESTAMPS_LEN]) {
                 let timestamps = Timestamps { value: be32(h, 4), echo: be32(h, 8) };
                 return TcpOptions { timestamps: Some(timestamps), ..TcpOptions::default() };
+            }
+        }
+        if let Ok(h) = <&[u8; 20]>::try_from(bytes) {
+            if let Some(options) = customary_syn(h) {
+                return options;
             }
         }
         parse_list(bytes)
@@ -159,6 +243,9 @@ impl TcpOptions {
         if self.window_scale.is_some() {
             len += 4;
         }
+        if let Some(fast_open) = &self.fast_open {
+            len += fast_open.wire_len();
+        }
         len
     }
 
@@ -166,7 +253,7 @@ impl TcpOptions {
     #[inline]
     fn fitting_blocks(&self) -> usize {
         let blocks = usize::from(self.sack.len);
-        if blocks == 0 { 0 } else { blocks.min((MAX_LEN - self.len_without_sack() - 4) / 8) }
+        if blocks == 0 { 0 } else { blocks.min(MAX_LEN.saturating_sub(self.len_without_sack() + 4) / 8) }
     }
 
     /// Writes the options to the front of `bytes` and returns their length. SACK blocks that do not fit are left out from
@@ -206,7 +293,26 @@ impl TcpOptions {
                 out.put(block.right.0.to_be_bytes());
             }
         }
+        if let Some(fast_open) = &self.fast_open {
+            put_fast_open(&mut out, fast_open);
+        }
         (out.at, out.sum)
+    }
+}
+
+#[cold]
+fn put_fast_open(out: &mut Writer<'_>, option: &FastOpenOption) {
+    let mut bytes = [NOP; 4 + FastOpenOption::MAX];
+    let head: &[u8] = if option.experimental {
+        &[EXPERIMENT, 4 + option.len, FAST_OPEN_MAGIC[0], FAST_OPEN_MAGIC[1]]
+    } else {
+        &[FAST_OPEN, 2 + option.len]
+    };
+    let cookie = option.as_slice();
+    bytes[..head.len()].copy_from_slice(head);
+    bytes[head.len()..head.len() + cookie.len()].copy_from_slice(cookie);
+    for four in bytes[..option.wire_len()].chunks_exact(4) {
+        out.put([four[0], four[1], four[2], four[3]]);
     }
 }
 
@@ -230,6 +336,21 @@ impl Writer<'_> {
 #[inline]
 const fn sack_len(blocks: usize) -> usize {
     if blocks == 0 { 0 } else { 4 + 8 * blocks }
+}
+
+/// The options of nearly every SYN, in their customary order.
+#[inline]
+fn customary_syn(h: &[u8; 20]) -> Option<TcpOptions> {
+    let customary = h[..2] == [MSS, 4]
+        && be32(h, 4) == u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, TIMESTAMPS_LEN])
+        && h[16..19] == [NOP, WINDOW_SCALE, 3];
+    customary.then(|| TcpOptions {
+        mss: Some(be16(h, 2)),
+        window_scale: Some(h[19].min(MAX_WINDOW_SCALE)),
+        sack_permitted: true,
+        timestamps: Some(Timestamps { value: be32(h, 8), echo: be32(h, 12) }),
+        ..TcpOptions::default()
+    })
 }
 
 fn parse_list(bytes: &[u8]) -> TcpOptions {
@@ -271,6 +392,11 @@ fn read_option(options: &mut TcpOptions, kind: u8, data: &[u8]) {
                 options.sack.push(SackBlock { left: SeqNum(be32(d, 0)), right: SeqNum(be32(d, 4)) });
                 at += 8;
             }
+        }
+        // Of an odd length it is passed over; any other impossible length takes back what came before it.
+        (FAST_OPEN, len) if len % 2 == 0 => options.fast_open = FastOpenOption::read(data, false),
+        (EXPERIMENT, len) if len >= 2 && len % 2 == 0 && data[..2] == FAST_OPEN_MAGIC => {
+            options.fast_open = FastOpenOption::read(&data[2..], true);
         }
         _ => {}
     }
@@ -327,6 +453,43 @@ mod tests {
     }
 
     #[test]
+    fn fast_open_stands_last() {
+        let syn = TcpOptions { mss: Some(1460), window_scale: Some(8), ..TcpOptions::default() };
+        let with = |option| TcpOptions { fast_open: Some(option), ..syn };
+        let head = [2, 4, 5, 180, 1, 3, 3, 8];
+        let cookie = |bytes: &[u8], experimental| FastOpenOption::cookie(bytes, experimental).unwrap();
+        for (option, wire) in [
+            (FastOpenOption::request(false), &[34, 2, 1, 1][..]),
+            (FastOpenOption::request(true), &[254, 4, 0xf9, 0x89]),
+            (cookie(&[1, 2, 3, 4], false), &[34, 6, 1, 2, 3, 4, 1, 1]),
+            (cookie(&[1, 2, 3, 4, 5, 6], false), &[34, 8, 1, 2, 3, 4, 5, 6]),
+            (cookie(&[1, 2, 3, 4], true), &[254, 8, 0xf9, 0x89, 1, 2, 3, 4]),
+        ] {
+            let bytes = emitted(with(option));
+            assert_eq!(bytes, [&head, wire].concat());
+            assert_eq!(TcpOptions::parse(&bytes), with(option));
+        }
+        // The longest beside all that a SYN carries.
+        let all = TcpOptions { sack_permitted: true, timestamps: Some(TS), ..with(cookie(&[9; 16], true)) };
+        assert_eq!(emitted(all).len(), 40);
+    }
+
+    #[test]
+    fn impossible_cookies_are_none() {
+        for bad in [0, 1, 2, 3, 5, 18, 17] {
+            assert_eq!(FastOpenOption::cookie(&vec![1; bad], false), None, "{bad}");
+        }
+        let read = |bytes: &[u8]| TcpOptions::parse(bytes).fast_open;
+        assert_eq!(read(&[34, 4, 1, 2]), None);
+        assert_eq!(read(&[254, 6, 0xf9, 0x89, 1, 2]), None);
+        assert_eq!(read(&[254, 4, 0xf9, 0x88]), None, "somebody else's experiment");
+        assert_eq!(read(&[254, 3, 0xf9, 1]), None);
+        let kept = FastOpenOption::cookie(&[1, 2, 3, 4], false);
+        assert_eq!(read(&[34, 6, 1, 2, 3, 4, 34, 5, 9, 9, 9]), kept, "an odd one is passed over");
+        assert_eq!(read(&[34, 6, 1, 2, 3, 4, 34, 4, 9, 9]), None, "the last counts");
+    }
+
+    #[test]
     fn lists_that_stop_making_sense_are_read_up_to_there() {
         for bad in [&[2, 4, 5][..], &[2, 0, 5, 180], &[2, 1, 5, 180], &[8], &[30, 41, 0, 0]] {
             let bytes = [&[3, 3, 7, 1][..], bad].concat();
@@ -350,19 +513,25 @@ mod tests {
 
     fn any_options() -> impl Strategy<Value = TcpOptions> {
         let blocks = proptest::collection::vec(any::<(u32, u32)>(), 0..=4);
+        let cookie = (proptest::collection::vec(any::<u8>(), 0..=16), any::<bool>());
+        let fast_open = proptest::option::of(
+            cookie.prop_filter_map("a cookie", |(bytes, exp)| FastOpenOption::read(&bytes, exp)),
+        );
         (
             any::<Option<u16>>(),
             proptest::option::of(0u8..=14),
             any::<bool>(),
             any::<Option<(u32, u32)>>(),
             blocks,
+            fast_open,
         )
-            .prop_map(|(mss, window_scale, sack_permitted, ts, blocks)| {
+            .prop_map(|(mss, window_scale, sack_permitted, ts, blocks, fast_open)| {
                 let mut options = TcpOptions {
                     mss,
                     window_scale,
                     sack_permitted,
                     timestamps: ts.map(|(value, echo)| Timestamps { value, echo }),
+                    fast_open,
                     ..TcpOptions::default()
                 };
                 for (left, right) in blocks {
@@ -373,6 +542,23 @@ mod tests {
     }
 
     proptest! {
+        /// The layouts that are recognised at once are read as any other list.
+        #[test]
+        fn the_short_ways_read_what_the_long_way_reads(
+            bytes in proptest::sample::select(vec![
+                vec![2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 8],
+                vec![1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8],
+            ]),
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..3),
+        ) {
+            let mut bytes = bytes;
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            prop_assert_eq!(TcpOptions::parse(&bytes), parse_list(&bytes));
+        }
+
         #[test]
         fn round_trip(options in any_options()) {
             let bytes = emitted(options);
@@ -394,10 +580,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0u8..12], 0..=40)) {
+        fn any_bytes(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0u8..12, Just(34), Just(254)], 0..=40)) {
             let parsed = TcpOptions::parse(&bytes);
             let again = TcpOptions::parse(&emitted(parsed));
             prop_assert_eq!((again.mss, again.timestamps), (parsed.mss, parsed.timestamps));
+            prop_assert_eq!(again.fast_open, parsed.fast_open);
         }
     }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() <= 128);
 
+/// In `Slot::home`: the data lie in a sender's block, and the slot's own buffer holds what keeps that alive.
+pub(crate) const SHARED: u16 = 1 << 15;
+
 /// Where the frames of one worker return to when others free them.
 pub(crate) struct Home {
     returned: AtomicPtr<Slot>,

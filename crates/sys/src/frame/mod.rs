@@ -19,7 +19,8 @@
 //! ([`Meta`]) sits beside the buffers, one cache line a frame, not in them: buffers are a power of two apart and
 //! their first lines would fall into the same few cache sets.
 //!
-//! Frames form chains ([`Frame::append`]): jumbo packets, segments to be cut by the link, reassembled datagrams.
+//! Frames form chains ([`Frame::append`]): jumbo packets, segments to be cut by the link, reassembled datagrams. The payload
+//! of segments to be cut stays where the sender wrote it: such frames refer to a [`Block`](crate::block::Block).
 //!
 //! What always holds: a buffer is in exactly one place — a free list, a `Frame`, or the kernel's hands (AF_XDP) —
 //! and goes back to the home it started from. The memory is unmapped only when every frame is back.
@@ -27,6 +28,7 @@
 mod memory;
 mod meta;
 mod pool;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -111,7 +113,8 @@ impl Frame {
     pub fn data(&self) -> &[u8] {
         let slot = self.slot();
         // SAFETY: offset + len <= capacity always holds (every change below keeps it), the buffer is mapped and
-        // initialised (fresh mappings are zeroed), and nobody else has access to it.
+        // initialised (fresh mappings are zeroed), and nobody else has access to it; or it is a sender's block, of which
+        // so many bytes were written and are not written again before this frame lets go of it (see `shared`).
         unsafe { std::slice::from_raw_parts(slot.buffer.add(slot.offset as usize), slot.len as usize) }
     }
 
@@ -119,8 +122,9 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn data_mut(&mut self) -> &mut [u8] {
+        self.own();
         let slot = self.slot_mut();
-        // SAFETY: as in `data`; `&mut self` makes the access exclusive.
+        // SAFETY: as in `data`; `&mut self` makes the access exclusive, and the buffer is the frame's own.
         unsafe { std::slice::from_raw_parts_mut(slot.buffer.add(slot.offset as usize), slot.len as usize) }
     }
 
@@ -204,6 +208,7 @@ impl Frame {
     /// Empties the frame and moves the start of its data to `headroom` (at most the capacity).
     #[inline]
     pub fn reset(&mut self, headroom: usize) {
+        self.forget_shared();
         let slot = self.slot_mut();
         slot.offset = (headroom as u64).min(u64::from(slot.capacity)) as u32;
         slot.len = 0;

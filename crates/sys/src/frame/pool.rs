@@ -4,7 +4,7 @@
 //! a thread-local pointer and is a list push; a foreign frame is put into the parcel of its home, and a parcel of
 //! [`PARCEL`] frames goes home with one atomic operation. On a thread without a pool a frame goes home alone.
 
-use super::memory::{FrameMemory, Region, Slot};
+use super::memory::{FrameMemory, Region, SHARED, Slot};
 use super::{Frame, HEADROOM, Meta};
 use std::cell::Cell;
 use std::ptr::{NonNull, null};
@@ -290,11 +290,15 @@ pub(super) unsafe fn release(slot: NonNull<Slot>) {
     let mut next = Some(slot);
     while let Some(mut slot) = next {
         // SAFETY: the caller owns the slot; it is read before it is given up.
-        let region = unsafe {
+        let (region, shared) = unsafe {
             let s = slot.as_mut();
             next = s.next.take();
-            s.region
+            (s.region, s.home & SHARED != 0)
         };
+        if shared {
+            // SAFETY: as above.
+            unsafe { super::shared::release(slot) };
+        }
         let local = LOCAL.with(Cell::get);
         // SAFETY: `local` is null or names a pool of this thread that is alive (its drop clears the pointer). The
         // region outlives its frames, and the slot is ours to give.

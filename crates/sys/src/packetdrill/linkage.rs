@@ -1,6 +1,6 @@
 //! Calls that packetdrill makes to the C library instead of to the table, led to the object.
 //!
-//! Code blocks (`%{ }%`) ask `getsockopt` about sockets, and scripts call `sendfile`. Both go through the program's table of
+//! Code blocks (`%{ }%`) ask `getsockopt` about sockets, scripts call `sendfile`, and run commands. All of these go through the program's table of
 //! addresses of foreign functions, which the loader fills in and which is written to here: entries of those names get the
 //! addresses of functions that answer for the object's descriptors and pass all others on. So a script needs no `LD_PRELOAD`.
 //! On machines whose tables are unknown nothing is changed.
@@ -32,7 +32,7 @@ const RELA: u64 = 7;
 const RELASZ: u64 = 8;
 const JMPREL: u64 = 23;
 
-/// Leads the main program's calls of `getsockopt` and `sendfile` here; how many places that changed.
+/// Leads the main program's calls of `getsockopt`, `sendfile` and `system` here; how many places that changed.
 ///
 /// # Safety
 /// No other thread is calling these functions, nor loading libraries.
@@ -94,6 +94,7 @@ unsafe fn divert(base: u64, headers: *const Elf64_Phdr, count: usize) -> usize {
                 let name = CStr::from_ptr(names.add(symbol.st_name as usize));
                 let to = match name.to_bytes() {
                     b"getsockopt" => get_option_of_any as *const () as usize,
+                    b"system" => run_command as *const () as usize,
                     b"sendfile" | b"sendfile64" => send_file_of_any as *const () as usize,
                     _ => continue,
                 };
@@ -118,6 +119,22 @@ unsafe fn put(place: *mut usize, value: usize) -> bool {
             place.write(value);
         }
         writable
+    }
+}
+
+/// `system(3)`, of which the object is told afterwards.
+///
+/// # Safety
+/// As for the C library's function.
+unsafe extern "C" fn run_command(command: *const c_char) -> c_int {
+    // SAFETY: the argument is passed on as it is, and was a string if it was one for the C library.
+    unsafe {
+        let status = libc::system(command);
+        let object = OBJECT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let (Some(object), false) = (object, command.is_null()) {
+            object.ran(&CStr::from_ptr(command).to_string_lossy());
+        }
+        status
     }
 }
 

@@ -136,6 +136,8 @@ pub trait SharedObject: Send + Sync + 'static {
     fn pipe(&self) -> Answer<[i32; 2]>;
     /// `splice(2)` without offsets.
     fn splice(&self, from: i32, to: i32, len: usize, flags: u32) -> Answer<usize>;
+    /// The program has run a command of the script's.
+    fn ran(&self, _command: &str) {}
     /// Whether the descriptor is one of this object's.
     fn owns(&self, fd: i32) -> bool;
 }

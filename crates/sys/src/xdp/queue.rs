@@ -144,6 +144,12 @@ impl XdpQueue {
             count += 1;
         }
         for mut frame in frames.drain(..count) {
+            // The kernel sends from the frames' own buffers only.
+            if frame.is_chained() {
+                frame.own_chain();
+            } else {
+                frame.own();
+            }
             if let Some(tag) = frame.meta().vlan {
                 frame.insert_tag(0x8100, tag);
             }

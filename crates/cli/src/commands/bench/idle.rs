@@ -1,8 +1,9 @@
 //! What a connection that stands idle costs with all that belongs to it: engine, socket, and a task that waits to read, at
-//! both ends, over a pair link on one worker.
+//! both ends, over a pair link on one worker; and how soon it answers ([`super::answers`]).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -11,7 +12,10 @@ use flowlane::{
     TcpStream, spawn, yield_now,
 };
 use flowlane_load::{ClientRange, FlowWish, flows};
+use hdrhistogram::Histogram;
 
+use super::Common;
+use super::answers::{self, ask, hold, reserve, serve};
 use super::many::resident;
 use super::table::Report;
 use super::tcp::GATEWAY;
@@ -19,16 +23,12 @@ use super::tcp::GATEWAY;
 const PORT: u16 = 7;
 /// Connections begun before those before them stand.
 const BATCH: usize = 64;
-/// As long as a connection may take to be made.
+/// Of the choice among connections.
+const SEED: u64 = 1;
+/// Connections of the small case.
+const FEW: usize = 10;
+/// As long as a connection may take to be made, and a round of questions.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Holds a connection until the peer ends it, without a buffer.
-fn hold(stream: TcpStream) {
-    let wait = async move {
-        let _ = stream.readable().await;
-    };
-    let _ = spawn(wait);
-}
 
 /// What the lanes of a run have in common.
 #[derive(Debug, Default)]
@@ -37,11 +37,16 @@ struct Run {
     go: AtomicBool,
     /// Connections that the server has accepted.
     served: AtomicUsize,
+    /// All stand: one lane is to ask them.
+    ask: AtomicBool,
+    /// One does.
+    asker: AtomicBool,
 }
 
 /// Makes a lane's connections, one batch after the other; tells when the first stands, and when all do.
 async fn begin(flows: Arc<Vec<Endpoint>>, target: Endpoint, told: mpsc::Sender<usize>, run: Arc<Run>) {
     let standing = Arc::new(AtomicUsize::new(0));
+    reserve(flows.len());
     let mut begun = 0;
     for batch in flows.chunks(BATCH) {
         for from in batch {
@@ -69,8 +74,31 @@ async fn begin(flows: Arc<Vec<Endpoint>>, target: Endpoint, told: mpsc::Sender<u
     let _ = told.send(begun);
 }
 
-/// Measures, and adds the row.
-pub(super) fn row(report: &mut Report, connections: usize) -> anyhow::Result<()> {
+/// What was measured of so many connections.
+struct Measured {
+    connections: usize,
+    /// Bytes of one end; nothing of fewer than one batch in each lane.
+    each: f64,
+    /// How long those asked took to answer, nanoseconds, by round.
+    answers: Vec<Histogram<u64>>,
+}
+
+/// Measures, and adds the rows.
+pub(super) fn rows(report: &mut Report, common: &Common, connections: usize) -> anyhow::Result<()> {
+    // Many first: what another run leaves behind would be taken for its memory.
+    let many = measure(connections, common.rounds)?;
+    let few = measure(FEW, common.rounds)?;
+    report.row(
+        format!("idle connection among {}, one end, with its socket and a task that waits", many.connections),
+        "bytes",
+        &[many.each],
+        None,
+    );
+    answers::rows(report, (many.connections, &many.answers), (few.connections, &few.answers));
+    Ok(())
+}
+
+fn measure(connections: usize, rounds: u32) -> anyhow::Result<Measured> {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let target = Endpoint::new([10, 77, 0, 1].into(), PORT);
     let ranges: [ClientRange; 1] = ["10.77.128.0/17".parse()?];
@@ -93,18 +121,26 @@ pub(super) fn row(report: &mut Report, connections: usize) -> anyhow::Result<()>
             let Ok(listener) = TcpListener::on_port(PORT) else { return };
             while let Ok(stream) = listener.accept().await {
                 run.served.fetch_add(1, Ordering::Relaxed);
-                hold(stream);
+                serve(stream);
             }
         }
     });
-    let by_bucket = (by_lane, told, run.clone());
+    let (results, answered) = mpsc::channel();
+    let by_bucket = (by_lane, told, run.clone(), results);
     let client = Host::new("client", rss, move || {
-        let (by_lane, told, run) = by_bucket.clone();
+        let (by_lane, told, run, results) = by_bucket.clone();
         async move {
             let Ok(here) = flowlane::current() else { return };
             let mine = by_lane[usize::from(here.bucket.0)].clone();
-            if !mine.is_empty() {
-                begin(mine, target, told, run).await;
+            if mine.is_empty() {
+                return;
+            }
+            begin(mine, target, told, run.clone()).await;
+            while !run.ask.load(Ordering::Relaxed) {
+                yield_now().await;
+            }
+            if !run.asker.swap(true, Ordering::Relaxed) {
+                ask(rounds, SEED, results).await;
             }
         }
     });
@@ -135,14 +171,12 @@ pub(super) fn row(report: &mut Report, connections: usize) -> anyhow::Result<()>
         std::thread::yield_now();
     }
     ensure!(run.served.load(Ordering::Relaxed) == all, "the server lacks connections");
-    let grown = resident()?.saturating_sub(before);
+    let wakers = std::mem::size_of::<Waker>() * (all - first);
+    let grown = resident()?.saturating_sub(before).saturating_sub(wakers as u64);
+    run.ask.store(true, Ordering::Relaxed);
+    let answers = (0..rounds)
+        .map(|_| answered.recv_timeout(PATIENCE).context("a connection did not answer"))
+        .collect::<Result<_, _>>()?;
     drop(runtime.stop());
-    let each = grown as f64 / (2 * (all - first)) as f64;
-    report.row(
-        format!("idle connection among {all}, one end, with its socket and a task that waits"),
-        "bytes",
-        &[each],
-        None,
-    );
-    Ok(())
+    Ok(Measured { connections: all, each: grown as f64 / (2 * (all - first)).max(1) as f64, answers })
 }

@@ -8,13 +8,14 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use flowlane::{ListenOptions, TcpConfig, Time};
 use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
 use flowlane_stack::rng::Rng;
-use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenerId, Tcp};
+use flowlane_stack::tcp::{AHEAD, ConnId, ConnectOptions, ListenerId, Tcp};
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 
 use super::Common;
@@ -29,12 +30,21 @@ const FEW: usize = 10;
 const SIZE: usize = 64;
 /// Exchanges under way at once: what a worker takes from a queue in one turn.
 const BURST: usize = 64;
+/// Bursts picked in advance: choosing among a million costs more than a segment, and is not what is measured.
+const PICKED: usize = 64;
+
+/// Frames for all engines: a thread has one pool to which its frames return, and those of any other take a long way.
+fn pool() -> anyhow::Result<Rc<Pool>> {
+    let memory =
+        MemoryConfig { frames_per_home: 4096, frame_size: 2048, homes: 1, huge_pages: false, lock: false };
+    Ok(Rc::new(FrameMemory::new(&memory)?.attach(0)?))
+}
 
 /// Two engines, and the connections between them.
 struct Pair {
     ends: [Tcp; 2],
     rng: Rng,
-    pool: Pool,
+    pool: Rc<Pool>,
     now: Time,
     listener: ListenerId,
     ids: Vec<[ConnId; 2]>,
@@ -42,15 +52,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(connections: usize) -> anyhow::Result<Self> {
-        let memory = MemoryConfig {
-            frames_per_home: 4096,
-            frame_size: 2048,
-            homes: 1,
-            huge_pages: false,
-            lock: false,
-        };
-        let pool = FrameMemory::new(&memory)?.attach(0)?;
+    fn new(connections: usize, pool: Rc<Pool>) -> anyhow::Result<Self> {
         let config = TcpConfig {
             max_connections: connections + 1,
             delayed_ack: Duration::ZERO,
@@ -85,12 +87,15 @@ impl Pair {
             }
         });
         let any = !burst.is_empty();
-        if burst.len() > 1 && self.ends[1 - from].is_crowded() {
-            look_ahead(&self.ends[1 - from], &burst);
-        }
-        while let Some(out) = burst.pop_front() {
-            let ip = meta(&out);
-            self.on(1 - from, |tcp, cx| tcp.input_in_burst(cx, IpInput { frame: out.frame, ip }));
+        let crowded = burst.len() > 1 && self.ends[1 - from].is_crowded();
+        while !burst.is_empty() {
+            if crowded {
+                look_ahead(&self.ends[1 - from], &burst);
+            }
+            for out in burst.drain(..burst.len().min(AHEAD)) {
+                let ip = meta(&out);
+                self.on(1 - from, |tcp, cx| tcp.input_in_burst(cx, IpInput { frame: out.frame, ip }));
+            }
         }
         self.on(1 - from, Tcp::end_burst);
         self.burst = burst;
@@ -134,15 +139,17 @@ impl Pair {
     fn exchanges(&mut self, all: &[[ConnId; 2]]) -> anyhow::Result<()> {
         let mut buffer = [1; SIZE];
         for end in 0..2 {
-            for ids in all {
-                self.ends[end].expect_id(ids[end]);
-            }
-            for ids in all {
-                let id = ids[end];
-                if end > 0 {
-                    self.on(end, |tcp, cx| tcp.recv(cx, id, &mut buffer))?;
+            for some in all.chunks(AHEAD) {
+                for ids in some {
+                    self.ends[end].expect_id(ids[end]);
                 }
-                self.on(end, |tcp, cx| tcp.send(cx, id, &buffer))?;
+                for ids in some {
+                    let id = ids[end];
+                    if end > 0 {
+                        self.on(end, |tcp, cx| tcp.recv(cx, id, &mut buffer))?;
+                    }
+                    self.on(end, |tcp, cx| tcp.send(cx, id, &buffer))?;
+                }
             }
             self.pump();
         }
@@ -157,52 +164,53 @@ impl Pair {
         Ok(())
     }
 
-    /// Nanoseconds of processor time a segment, over exchanges in bursts on connections picked at random.
-    fn segment_in_bursts(&mut self, time: Duration) -> anyhow::Result<f64> {
-        let (begin, used, mut n) = (Instant::now(), thread_time(), 0u32);
-        let at_once = self.ids.len().min(BURST);
-        let mut picked = Vec::with_capacity(at_once);
-        while begin.elapsed() < time {
-            for _ in 0..4 {
-                // Different ones: those picked are swapped to the front.
-                picked.clear();
-                for front in 0..at_once {
-                    let at = front + self.rng.below((self.ids.len() - front) as u32) as usize;
-                    self.ids.swap(front, at);
-                    picked.push(self.ids[front]);
-                }
-                self.exchanges(&picked)?;
-                n += at_once as u32;
-            }
-        }
-        Ok((thread_time() - used) * 1e9 / f64::from(n) / 3.0)
+    /// Exchanges under way at once, in bursts.
+    fn at_once(&self) -> usize {
+        self.ids.len().min(BURST)
     }
 
-    /// Nanoseconds of processor time a segment, over exchanges on connections picked at random.
-    fn segment(&mut self, time: Duration) -> anyhow::Result<f64> {
-        let (begin, used, mut n) = (Instant::now(), thread_time(), 0u32);
-        while begin.elapsed() < time {
-            for _ in 0..100 {
-                let at = self.rng.below(self.ids.len() as u32) as usize;
-                self.exchange(self.ids[at])?;
+    /// Connections at random, before the clock runs: [`PICKED`] times as many as are used at once, those different.
+    fn pick(&mut self, at_once: usize, picked: &mut Vec<[ConnId; 2]>) {
+        picked.clear();
+        for _ in 0..PICKED {
+            // Those picked are swapped to the front.
+            for front in 0..at_once {
+                let at = front + self.rng.below((self.ids.len() - front) as u32) as usize;
+                self.ids.swap(front, at);
+                picked.push(self.ids[front]);
             }
-            n += 100;
         }
-        Ok((thread_time() - used) * 1e9 / f64::from(n) / 3.0)
+    }
+
+    /// Nanoseconds of processor time a segment, over exchanges on connections picked at random, so many at once.
+    fn segment(&mut self, time: Duration, at_once: usize) -> anyhow::Result<f64> {
+        let (begin, mut used, mut n) = (Instant::now(), 0.0, 0u32);
+        let mut picked = Vec::with_capacity(PICKED * at_once);
+        while begin.elapsed() < time {
+            self.pick(at_once, &mut picked);
+            let from = thread_time();
+            for together in picked.chunks(at_once) {
+                match together {
+                    [one] => self.exchange(*one)?,
+                    all => self.exchanges(all)?,
+                }
+            }
+            used += thread_time() - from;
+            n += picked.len() as u32;
+        }
+        Ok(used * 1e9 / f64::from(n) / 3.0)
     }
 }
 
-/// What a worker does with a burst before it hands it to a lane of very many connections.
+/// What a worker does with the next of a burst before it hands them to a lane of very many connections.
 fn look_ahead(tcp: &Tcp, burst: &VecDeque<IpOutput>) {
-    let expected: Vec<_> = burst
-        .iter()
-        .map(|out| {
-            let header = out.frame.data();
-            let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-            tcp.expect(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0)))
-        })
-        .collect();
-    for expected in expected {
+    let mut expected = [None; AHEAD];
+    for (out, place) in burst.iter().zip(&mut expected) {
+        let header = out.frame.data();
+        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        *place = Some(tcp.expect(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0))));
+    }
+    for expected in expected.into_iter().flatten() {
         tcp.expect_connection(expected);
     }
 }
@@ -230,8 +238,9 @@ pub(super) fn resident() -> anyhow::Result<u64> {
 
 /// Measures, and adds the rows.
 pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow::Result<()> {
-    let mut few = Pair::new(FEW)?;
-    let mut all = Pair::new(many)?;
+    let pool = pool()?;
+    let mut few = Pair::new(FEW, pool.clone())?;
+    let mut all = Pair::new(many, pool)?;
     for _ in 0..FEW {
         few.connect()?;
     }
@@ -254,10 +263,10 @@ pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow:
     let (mut alone_few, mut alone_many) = (Vec::new(), Vec::new());
     let (mut burst_few, mut burst_many) = (Vec::new(), Vec::new());
     for _ in 0..common.rounds {
-        alone_few.push(few.segment(common.round())?);
-        alone_many.push(all.segment(common.round())?);
-        burst_few.push(few.segment_in_bursts(common.round())?);
-        burst_many.push(all.segment_in_bursts(common.round())?);
+        alone_few.push(few.segment(common.round(), 1)?);
+        alone_many.push(all.segment(common.round(), 1)?);
+        burst_few.push(few.segment(common.round(), few.at_once())?);
+        burst_many.push(all.segment(common.round(), all.at_once())?);
     }
     let row = |how: &str, n: usize| format!("a segment on a random one of {n} connections, {how}");
     let ways =

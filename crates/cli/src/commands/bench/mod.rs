@@ -3,6 +3,8 @@
 //! Machines are noisy, so a figure is the middle of several interleaved rounds with its least and greatest, and what
 //! counts is the ratio to the peer. JSON holds every round.
 
+mod answers;
+mod floods;
 mod hash;
 mod idle;
 mod kernel_fragments;

@@ -24,7 +24,7 @@ use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, f
 use rustix::time::ClockId;
 
 use super::table::Report;
-use super::{Common, idle, many};
+use super::{Common, floods, idle, many};
 use crate::drops;
 
 const PORT: u16 = 7;
@@ -46,7 +46,7 @@ pub(super) struct Options {
     /// Also so many connections at once that all echo data, through whole lanes: 70000.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     active: Option<u32>,
-    /// Connections that stand when the memory of all that belongs to one is measured.
+    /// Connections that stand idle when the memory of all that belongs to one is measured, and how soon any of them answers.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
     idle: u32,
     /// Only these parts.
@@ -69,8 +69,10 @@ enum Part {
     Connections,
     /// Memory and cost of many connections, in two engines.
     Many,
-    /// Memory of idle connections with their sockets and tasks.
+    /// Memory of idle connections with their sockets and tasks, and how soon one of them answers.
     Idle,
+    /// What floods of strangers' segments take from a full core.
+    Floods,
     /// Many connections at work at once: needs --active.
     Active,
 }
@@ -152,6 +154,7 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
         nodelay: true,
         verify: false,
         reset: false,
+        fast_open: false,
         exact: true,
         seed: 1,
         snapshots: None,
@@ -293,7 +296,10 @@ pub(super) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> 
         many::rows(&mut report, common, options.many as usize)?;
     }
     if options.wants(Part::Idle) {
-        idle::row(&mut report, options.idle as usize)?;
+        idle::rows(&mut report, common, options.idle as usize)?;
+    }
+    if options.wants(Part::Floods) {
+        floods::rows(&mut report, common)?;
     }
     if let (Some(n), true) = (options.active, options.wants(Part::Active)) {
         active(&mut report, n as usize)?;

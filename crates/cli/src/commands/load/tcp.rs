@@ -21,6 +21,8 @@ use crate::units::{self, show_count};
 
 /// Most connections of a run.
 const MOST: u64 = 4_000_000;
+/// Most client addresses with Fast Open: each lane keeps a cookie of each, at most 240 bytes.
+const MOST_COOKIES: u128 = 1 << 16;
 
 /// TCP connections to an echo, a sink or a source.
 #[derive(Debug, Args)]
@@ -74,6 +76,9 @@ pub(crate) struct Tcp {
     /// End connections with a reset instead of a FIN.
     #[arg(long)]
     reset: bool,
+    /// Send the request with the SYN, once the target has given a cookie (TCP Fast Open): connect, over links of ours.
+    #[arg(long)]
+    fast_open: bool,
     #[command(flatten)]
     aim: AimOptions,
     #[command(flatten)]
@@ -146,7 +151,7 @@ impl Tcp {
             target: self.target,
             rss: &rss,
             clients: &clients,
-            tcp: limits(connections),
+            tcp: self.limits(connections, &clients),
             frames: self.frames(connections),
             descriptors: connections,
         };
@@ -196,6 +201,9 @@ impl Tcp {
         if !config.mode.knocks() {
             more.insert("size".to_owned(), format!("{} bytes", config.size));
         }
+        if self.fast_open {
+            more.insert("fast-open".to_owned(), "the request goes with the SYN".to_owned());
+        }
         let targets = vec![self.target.to_string()];
         About {
             pools: vec![PoolAbout {
@@ -216,6 +224,23 @@ impl Tcp {
                 ..Setup::default()
             },
             ..About::default()
+        }
+    }
+
+    /// Client addresses of the target's family.
+    fn addresses(&self, clients: &[ClientRange]) -> u128 {
+        let of_family = clients.iter().filter(|c| c.is_ipv4() == self.target.is_ipv4());
+        of_family.map(ClientRange::count).fold(0, u128::saturating_add)
+    }
+
+    /// What a lane may hold: all connections, should the hash put them there, and with Fast Open a cookie of each client address.
+    fn limits(&self, connections: usize, clients: &[ClientRange]) -> TcpConfig {
+        let config = TcpConfig::default();
+        let cookies = if self.fast_open { self.addresses(clients).min(MOST_COOKIES) as usize } else { 0 };
+        TcpConfig {
+            max_connections: config.max_connections.max(connections),
+            fast_open_peers: config.fast_open_peers.max(cookies),
+            ..config
         }
     }
 
@@ -251,6 +276,16 @@ impl Tcp {
             self.ramp.is_none() || paced,
             "--ramp: only with --mode connect and --rate (--opening for the rest)"
         );
+        if self.fast_open {
+            ensure!(
+                self.mode == ModeName::Connect,
+                "--fast-open: only with --mode connect, whose connections ask at once and are done, not {name}"
+            );
+            ensure!(
+                !self.near.is_kernel(),
+                "--fast-open: not with kernel sockets; give a link of ours (--link)"
+            );
+        }
         self.near.check(self.target)?;
         if self.near.is_kernel() {
             self.aim.refuse_on_kernel()?;
@@ -276,6 +311,13 @@ impl Tcp {
         let connections = usize::try_from(connections).context("--connections")?;
         let of_family: Vec<_> =
             clients.iter().filter(|c| c.is_ipv4() == target.ip.is_ipv4()).copied().collect();
+        if self.fast_open {
+            let addresses = self.addresses(clients);
+            ensure!(
+                addresses <= MOST_COOKIES,
+                "--fast-open: at most {MOST_COOKIES} client addresses (--clients), not {addresses}: a lane keeps a cookie of each"
+            );
+        }
         let sources = if self.near.is_kernel() {
             Sources::Addresses { clients: clients.to_vec(), lanes: rss.buckets.len() }
         } else if mode == Mode::Connect && theirs.is_none() {
@@ -308,15 +350,10 @@ impl Tcp {
             nodelay: !self.nagle,
             verify: self.verify,
             reset: self.reset,
+            fast_open: self.fast_open,
             exact: self.near.exact(),
             seed: self.near.seed()?,
             snapshots: None,
         })
     }
-}
-
-/// What a lane may hold: all connections, should the hash put them there.
-fn limits(connections: usize) -> TcpConfig {
-    let config = TcpConfig::default();
-    TcpConfig { max_connections: config.max_connections.max(connections), ..config }
 }

@@ -74,6 +74,10 @@ pub(crate) struct TcpArguments {
     /// Listen in these buckets only: 0,3 or 0-3; connections whose hash names another are refused.
     #[arg(long, value_name = "LIST", help_heading = "Steering")]
     listen_buckets: Option<String>,
+    /// Take data in SYNs from clients with a cookie, from so many at once in each lane before their handshakes are over (TCP Fast
+    /// Open).
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
+    fast_open: Option<u32>,
 }
 
 /// Arguments of the source.
@@ -110,6 +114,8 @@ pub(super) struct Plan {
     pub(super) rss: Arc<Rss>,
     /// Buckets to listen in; all without.
     pub(super) listen: Option<Vec<Bucket>>,
+    /// Fast Open, with so many early connections in each lane.
+    pub(super) fast_open: Option<u32>,
     pub(super) workers: usize,
     pub(super) idle: Idle,
     pub(super) pin: bool,
@@ -165,6 +171,7 @@ impl Plan {
             workers: a.steering.workers,
             rss: Arc::new(rss),
             listen: None,
+            fast_open: None,
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
             pin: !a.no_pin,
             interval: a.interval,
@@ -179,6 +186,13 @@ impl Plan {
         if let Some(text) = &arguments.listen_buckets {
             plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
         }
+        if arguments.fast_open == Some(0) {
+            bail!("--fast-open 0: must be at least 1");
+        }
+        if arguments.fast_open.is_some() && plan.link.is_kernel() {
+            bail!("--fast-open: not with kernel sockets (see sysctl net.ipv4.tcp_fastopen)");
+        }
+        plan.fast_open = arguments.fast_open;
         Ok(plan)
     }
 

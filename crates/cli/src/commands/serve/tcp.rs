@@ -3,7 +3,7 @@
 use super::flows::Flows;
 use super::plan::Plan;
 use super::{Event, Service};
-use flowlane::{Bucket, Host, ListenOptions, SocketError, SocketOptions, TcpListener};
+use flowlane::{Bucket, FastOpenListen, Host, ListenOptions, SocketError, SocketOptions, TcpListener};
 use flowlane_load::tcp::service;
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
@@ -11,12 +11,13 @@ use std::sync::mpsc::Sender;
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
     let (bind, port, service, listen) = (plan.bind(), plan.port, plan.service, plan.listen.clone());
+    let fast_open = plan.fast_open.map(|pending| FastOpenListen { pending, ..FastOpenListen::default() });
     plan.host(move || {
         let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {
             // Whoever waits for an echo would wait for Nagle's algorithm and a delayed acknowledgement, too.
             let socket = SocketOptions { nodelay: service == Service::TcpEcho, ..SocketOptions::default() };
-            let options = ListenOptions { socket, ..ListenOptions::default() };
+            let options = ListenOptions { socket, fast_open, ..ListenOptions::default() };
             let listener = open(listen.as_deref(), bind, port, options, &events);
             drop(events);
             if let Some(listener) = listener {

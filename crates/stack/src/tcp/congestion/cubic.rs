@@ -3,7 +3,6 @@
 //! `W_cubic(t) = C (t - K)^3 + W_max`, in segments and seconds. Single precision is enough: a window of 2^24 segments.
 
 use super::Acked;
-use crate::time::Time;
 
 /// How fast it probes (RFC 9438 §5).
 const C: f32 = 0.4;
@@ -15,8 +14,8 @@ const ALPHA: f32 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// State between two reductions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cubic {
-    /// Start of this epoch of congestion avoidance; zero before it.
-    epoch: Time,
+    /// Start of this epoch of congestion avoidance, the low bits of milliseconds; zero before it.
+    epoch: u32,
     /// Seconds from the epoch to `w_max`.
     k: f32,
     /// Window before the last reduction, segments.
@@ -32,8 +31,9 @@ impl Cubic {
     pub(super) fn bytes_per_segment(&mut self, cwnd: u32, ack: &Acked) -> u32 {
         let mss = ack.mss as f32;
         let w = cwnd as f32 / mss;
-        if self.epoch == Time::ZERO {
-            self.epoch = ack.now;
+        let now = ack.now.as_millis() as u32;
+        if self.epoch == 0 {
+            self.epoch = now.max(1);
             self.w_est = w;
             if w < self.w_max {
                 self.k = ((self.w_max - w) / C).cbrt();
@@ -42,7 +42,7 @@ impl Cubic {
                 self.w_max = w;
             }
         }
-        let t = ack.now.saturating_duration_since(self.epoch).as_secs_f32() + ack.srtt_us as f32 / 1e6;
+        let t = (now.wrapping_sub(self.epoch) as i32).max(0) as f32 / 1e3 + ack.srtt_us as f32 / 1e6;
         // RFC 9438 §4.2: the target a round-trip time from now, between cwnd and 1.5 cwnd.
         let target = (C * (t - self.k).powi(3) + self.w_max).clamp(w, 1.5 * w);
         // RFC 9438 §4.3: never slower than Reno; as fast as Reno once it has passed the old window.
@@ -60,12 +60,12 @@ impl Cubic {
         let w = cwnd as f32 / mss as f32;
         self.cwnd_prior = w;
         self.w_max = if w < self.w_max { w * (1.0 + BETA) / 2.0 } else { w };
-        self.epoch = Time::ZERO;
+        self.epoch = 0;
         (u64::from(cwnd) * 7 / 10) as u32
     }
 
     /// The next acknowledgement begins a new epoch.
     pub(super) fn restart(&mut self) {
-        self.epoch = Time::ZERO;
+        self.epoch = 0;
     }
 }

@@ -12,9 +12,9 @@ const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
 
-/// State of one slow start.
+/// State of one slow start, or of the part of it since data was last on its way.
 #[derive(Debug, Clone)]
-pub(super) struct Hystart {
+pub(crate) struct Hystart {
     window_end: Seq,
     last_min: u32,
     current_min: u32,
@@ -23,7 +23,6 @@ pub(super) struct Hystart {
     samples: u8,
     css_rounds: u8,
     started: bool,
-    off: bool,
 }
 
 impl Default for Hystart {
@@ -36,16 +35,11 @@ impl Default for Hystart {
             samples: 0,
             css_rounds: 0,
             started: false,
-            off: false,
         }
     }
 }
 
 impl Hystart {
-    pub(super) fn disable(&mut self) {
-        self.off = true;
-    }
-
     /// How much the window grows for `bytes` acknowledged.
     pub(super) fn slowed(&self, bytes: u32) -> u32 {
         if self.css_baseline > 0 { bytes / CSS_GROWTH_DIVISOR } else { bytes }
@@ -53,9 +47,6 @@ impl Hystart {
 
     /// A sample; `una` has been reached and `nxt` is the next to send. Returns whether slow start is over.
     pub(super) fn sample(&mut self, us: u32, una: Seq, nxt: Seq) -> bool {
-        if self.off {
-            return false;
-        }
         if !self.started || una >= self.window_end {
             self.started = true;
             self.window_end = nxt;

@@ -11,18 +11,20 @@ use super::Seq;
 use super::config::{Algorithm, TcpConfig};
 use crate::time::Time;
 use cubic::Cubic;
-use hystart::Hystart;
+pub(crate) use hystart::Hystart;
 
 /// The window of one connection.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub(crate) struct Congestion {
     pub(crate) cwnd: u32,
     pub(crate) ssthresh: u32,
     /// Bytes acknowledged towards the next step of congestion avoidance.
     acked: u32,
     cubic: Cubic,
-    hystart: Hystart,
     algorithm: Algorithm,
+    /// `HyStart++` may end slow start.
+    hystart: bool,
 }
 
 /// An acknowledgement, as congestion control sees it.
@@ -44,8 +46,8 @@ impl Congestion {
             ssthresh: u32::MAX,
             acked: 0,
             cubic: Cubic::default(),
-            hystart: Hystart::default(),
             algorithm,
+            hystart: true,
         }
     }
 
@@ -68,10 +70,10 @@ impl Congestion {
     }
 
     /// New data was acknowledged outside recovery, and the window was used.
-    pub(crate) fn on_ack(&mut self, ack: &Acked) {
+    pub(crate) fn on_ack(&mut self, ack: &Acked, hystart: &Hystart) {
         let mut bytes = ack.bytes;
         if self.in_slow_start() {
-            let grow = self.hystart.slowed(bytes);
+            let grow = hystart.slowed(bytes);
             let room = self.ssthresh - self.cwnd;
             self.cwnd += grow.min(room);
             if grow < room {
@@ -94,8 +96,8 @@ impl Congestion {
     }
 
     /// A round-trip sample during slow start (RFC 9406). Returns whether slow start ended.
-    pub(crate) fn on_rtt(&mut self, us: u32, una: Seq, nxt: Seq) -> bool {
-        if self.in_slow_start() && self.hystart.sample(us, una, nxt) {
+    pub(crate) fn on_rtt(&mut self, hystart: &mut Hystart, us: u32, una: Seq, nxt: Seq) -> bool {
+        if self.hystart && self.in_slow_start() && hystart.sample(us, una, nxt) {
             self.ssthresh = self.cwnd;
             return true;
         }
@@ -110,7 +112,6 @@ impl Congestion {
         }
         .max(2 * mss);
         self.acked = 0;
-        self.hystart = Hystart::default();
     }
 
     /// Retransmission timeout (RFC 5681 §3.1, equation 4; §5): back to one segment. `first` for the first timeout of
@@ -133,9 +134,9 @@ impl Congestion {
         self.acked = 0;
     }
 
-    /// Whether `HyStart++` slows the growth now.
+    /// Only loss ends slow start.
     pub(crate) fn disable_hystart(&mut self) {
-        self.hystart.disable();
+        self.hystart = false;
     }
 
     pub(crate) fn for_config(config: &TcpConfig, algorithm: Option<Algorithm>, mss: u32) -> Self {
@@ -163,7 +164,7 @@ mod tests {
     fn slow_start_grows_by_what_is_acknowledged() {
         let mut cc = Congestion::new(Algorithm::NewReno, MSS, 10);
         for _ in 0..10 {
-            cc.on_ack(&ack(Time::ZERO));
+            cc.on_ack(&ack(Time::ZERO), &Hystart::default());
         }
         assert_eq!(cc.cwnd, 20 * MSS);
     }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(cc.ssthresh, 10 * MSS);
         cc.cwnd = cc.ssthresh;
         for _ in 0..10 {
-            cc.on_ack(&ack(Time::ZERO));
+            cc.on_ack(&ack(Time::ZERO), &Hystart::default());
         }
         assert_eq!(cc.cwnd, 11 * MSS);
     }
@@ -193,7 +194,7 @@ mod tests {
         let start = now;
         while now < start + Duration::from_millis(4217) {
             for _ in 0..cc.cwnd / MSS {
-                cc.on_ack(&ack(now));
+                cc.on_ack(&ack(now), &Hystart::default());
             }
             now += Duration::from_millis(100);
         }

@@ -1,7 +1,8 @@
 //! Step five: the acknowledgement.
 
 use super::super::Seq;
-use super::super::connection::{Connection, Flags, NEVER, State};
+use super::super::connection::{Connection, Flags, Lists, NEVER, State};
+use super::super::fast_open::Marks;
 use super::super::flight::Phase;
 use super::super::lane::Core;
 use super::super::segment::Segment;
@@ -26,6 +27,10 @@ pub(crate) struct AckReport {
     pub(crate) duplicate: bool,
     /// It reported something received twice.
     pub(crate) dsack: bool,
+    /// What that was.
+    pub(crate) twice: Option<(Seq, Seq)>,
+    /// The timestamp it echoes.
+    pub(crate) echo: Option<u32>,
     /// It carries ECE.
     pub(crate) ece: bool,
 }
@@ -73,14 +78,24 @@ impl Connection {
             refuse(core, cx, &self.tuple, seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
-        if !self.has(Flags::ACTIVE) {
-            core.hand_over(cx, self)?;
+        if self.is_early() {
+            core.fast_open_over(self);
+            self.fast.put(Marks::EARLY, false);
+            core.stats.syncache_completed += 1;
+        } else if !self.has(Flags::ACTIVE) {
+            core.hand_over(cx, self, seg)?;
         }
-        self.syn_acknowledged(core, cx, seg);
+        self.syn_acknowledged(core, cx);
         self.snd_wnd = u32::from(seg.window) << self.snd_scale;
         self.max_snd_wnd = self.snd_wnd;
         (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
         self.establish(core, cx);
+        if self.outstanding() > 0 {
+            self.arm_rto(core, cx.now);
+        }
+        if self.has(Flags::ACTIVE) {
+            self.fast_open_answered(core, cx, seg);
+        }
         if self.has(Flags::FIN_QUEUED) {
             self.state = State::FinWait1;
         }
@@ -109,7 +124,14 @@ impl Connection {
     }
 
     /// Something is outstanding: what of it has arrived?
-    fn acknowledge(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment, acked: u32, old_window: u32) {
+    pub(in super::super) fn acknowledge(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        acked: u32,
+        old_window: u32,
+    ) {
         let Some(mut tx) = self.tx.take() else { return };
         let outstanding = self.outstanding();
         tx.burst = 0;
@@ -128,13 +150,15 @@ impl Connection {
                 && self.snd_wnd == old_window
                 && !seg.is(TcpFlags::SYN | TcpFlags::FIN),
             dsack: false,
+            twice: None,
+            echo: clock.echo,
             ece: self.has(Flags::ECN) && seg.is(TcpFlags::ECE),
         };
         if acked > 0 {
             tx.sent.acknowledge(seg.ack, &clock, &mut report.delivered);
             // Our FIN takes a number but no byte.
             let bytes = acked.min(tx.data.len() as u32);
-            tx.data.consume(bytes as usize);
+            core.memory -= tx.data.consume(bytes as usize, &mut core.blocks);
             self.snd_una = seg.ack;
             self.backoff = 0;
             tx.since = if tx.sent.is_empty() { None } else { Some(cx.now) };
@@ -147,6 +171,7 @@ impl Connection {
             core.stats.sack_options_received += 1;
             let (blocks, n, dsack) = self.valid_blocks(seg);
             report.dsack = dsack;
+            report.twice = seg.options.sack.as_slice().first().filter(|_| dsack).map(|b| (b.left, b.right));
             core.stats.dsacks_received += u64::from(dsack);
             tx.sent.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
         }
@@ -167,10 +192,8 @@ impl Connection {
             if self.has(Flags::NODELAY) {
                 self.clear(Flags::MORE);
             }
-            self.starved = false;
-            if self.buffered() < self.send_limit / 3 * 2 {
-                self.wake_write();
-            }
+            self.take_out(Lists::STARVED);
+            self.wake_writer_with_room(core);
         }
     }
 
@@ -214,7 +237,11 @@ impl Connection {
             self.sample_rtt(core, sample, clock.now);
             if self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
                 let us = super::super::rtt::micros(sample);
-                core.stats.hystart_exits += u64::from(self.congestion.on_rtt(us, self.snd_una, self.snd_nxt));
+                let (una, nxt) = (self.snd_una, self.snd_nxt);
+                if let Some(tx) = &mut self.tx {
+                    core.stats.hystart_exits +=
+                        u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
+                }
             }
         }
     }

@@ -13,15 +13,23 @@ use flowlane_sys::frame::Frame;
 
 impl Connection {
     /// Seventh: the segment text (RFC 9293 §3.10.7.4).
-    pub(super) fn take_data(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
-        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
+    pub(in super::super) fn take_data(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        seg: &mut Segment,
+    ) -> Step {
+        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+            || self.state == State::SynReceived && self.is_early();
         if !receiving {
-            return if seg.sequence_len() > 0 {
+            // "This should not occur, since a FIN has been received from the remote side. Ignore the segment text": but what
+            // lies before the FIN is sent again because our acknowledgement was lost.
+            if seg.seq < self.rcv_nxt && seg.sequence_len() > 0 {
                 self.set(Flags::ACK_NOW);
-                Err(Stop::Drop(DropReason::Duplicate))
-            } else {
-                Ok(())
-            };
+                self.note_duplicate(seg);
+                return Err(Stop::Drop(DropReason::Duplicate));
+            }
+            return if seg.len > 0 { Err(Stop::Drop(DropReason::AfterFin)) } else { Ok(()) };
         }
         if seg.len == 0 && !seg.is(TcpFlags::FIN) {
             return Ok(());
@@ -32,7 +40,9 @@ impl Connection {
             self.set(Flags::ACK_NOW);
             return Err(Stop::Drop(DropReason::Duplicate));
         }
-        if self.has(Flags::DETACHED) && seg.len > 0 {
+        let nobody_reads = self.has(Flags::DETACHED)
+            || self.has(Flags::READ_SHUT) && matches!(self.state, State::FinWait1 | State::FinWait2);
+        if nobody_reads && seg.len > 0 {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
@@ -109,7 +119,12 @@ impl Connection {
                 rx.push(frame, copy);
             }
         });
+        let from = self.rcv_nxt;
         self.rcv_nxt += seg.len;
+        if filled_hole && rx.dsack.is_none() && self.has(Flags::SACK) {
+            // RFC 2883 §4.2: of what came in order a part was here already.
+            rx.dsack = rx.early.known(from, self.rcv_nxt);
+        }
         while let Some(early) = rx.early.pop(self.rcv_nxt) {
             self.rcv_nxt += early.len() as u32;
             if !discard {
@@ -143,6 +158,7 @@ impl Connection {
         }
         let mut seq = seg.seq;
         let (mut new, len) = (0, seg.len);
+        let known = rx.early.known(seq, seq + len);
         for_each_frame(seg, |frame| {
             let n = frame.len() as u32;
             new += rx.early.insert(seq, frame);
@@ -151,8 +167,9 @@ impl Connection {
         if new < len {
             core.stats.partly_duplicate_packets += 1;
             core.stats.partly_duplicate_bytes += u64::from(len - new);
-            if new == 0 && len > 0 && self.has(Flags::SACK) {
-                rx.dsack = Some((seg.seq, seg.seq + len));
+            // RFC 2883 §4.2.1, §4.2.2: the whole of it, or the part that was here already.
+            if self.has(Flags::SACK) {
+                rx.dsack = known;
             }
         }
         Ok(())
@@ -160,7 +177,7 @@ impl Connection {
 
     /// When what has come is acknowledged (RFC 9293 §3.8.6.3, MUST-58, MUST-59; RFC 5681 §4.2).
     fn schedule_ack(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
-        self.unacked_segments = self.unacked_segments.saturating_add(seg.merged.min(255) as u8);
+        self.unanswered |= seg.len > 0;
         let owed = self.rcv_nxt.since(self.last_ack_sent);
         if owed > u32::from(self.seen_mss) || seg.is(TcpFlags::FIN) {
             self.quick_acks = self.quick_acks.saturating_sub(1);
@@ -182,6 +199,8 @@ impl Connection {
         }
         if let Some(rx) = &mut self.rx {
             rx.fin = None;
+            // The stream is whole: there is nothing left to tell of.
+            rx.dsack = None;
         }
         self.rcv_nxt += 1;
         self.set(Flags::FIN_RECEIVED | Flags::ACK_NOW);

@@ -12,7 +12,7 @@ pub(crate) use ack::AckReport;
 pub(crate) use syn_sent::{MIN_MSS, refuse};
 
 use super::Failure;
-use super::connection::{Connection, Flags, State};
+use super::connection::{Connection, Flags, Lists, State};
 use super::lane::Core;
 use super::segment::Segment;
 use super::stats::DropReason;
@@ -39,7 +39,7 @@ pub(crate) type Step = Result<(), Stop>;
 
 impl Connection {
     /// A segment for this connection.
-    pub(crate) fn input(&mut self, core: &mut Core, cx: &mut Cx<'_>, mut seg: Segment) {
+    pub(crate) fn input(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) {
         match seg.ecn {
             1 => core.stats.ecn_ect1 += u64::from(seg.merged),
             2 => core.stats.ecn_ect0 += u64::from(seg.merged),
@@ -48,8 +48,8 @@ impl Connection {
         }
         let result = match self.state {
             State::Closed => Err(Stop::Drop(DropReason::AfterClose)),
-            State::SynSent => self.input_syn_sent(core, cx, &mut seg),
-            _ => self.input_synchronized(core, cx, &mut seg),
+            State::SynSent => self.input_syn_sent(core, cx, seg),
+            _ => self.input_synchronized(core, cx, seg),
         };
         if let Err(Stop::Drop(reason)) = result {
             core.stats.drop(reason);
@@ -59,7 +59,7 @@ impl Connection {
     /// RFC 9293 §3.10.7.4.
     fn input_synchronized(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // A handshake's own SYN again, or the SYN-ACK of a simultaneous open: what is new is behind the SYN.
-        if self.state == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq + 1 == self.rcv_nxt {
+        if self.state == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq == self.snd_wl1 {
             if !seg.is(TcpFlags::ACK) {
                 core.stats.syncache_dupsyn += 1;
                 if let Some(tx) = &mut self.tx {
@@ -71,6 +71,11 @@ impl Connection {
             }
             seg.seq += 1;
             seg.flags = seg.flags.without(TcpFlags::SYN);
+            // The peer may wait for it: it has nothing else that tells it that its SYN-ACK arrived.
+            self.set(Flags::ACK_NOW);
+            if self.has(Flags::SACK) {
+                self.dsack(seg.seq - 1, seg.seq);
+            }
         }
         self.check_paws(core, cx, seg)?;
         self.check_sequence(core, cx, seg)?;
@@ -90,7 +95,7 @@ impl Connection {
     /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).
     pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
         self.state = State::Established;
-        self.established = true;
+        self.put_in(Lists::ESTABLISHED);
         core.established += 1;
         core.stats.established += 1;
         core.stats.ecn_handshakes += u64::from(self.has(Flags::ECN));
@@ -116,7 +121,8 @@ impl Connection {
                 core.stats.syncache_reset += 1;
                 Some(if self.has(Flags::ACTIVE) { Failure::Refused } else { Failure::Reset })
             }
-            State::Closing | State::LastAck | State::TimeWait => None,
+            State::TimeWait => None,
+            // In CLOSING and LAST-ACK too: what was written may not have arrived.
             _ => Some(Failure::Reset),
         };
         core.kill(self, failure);

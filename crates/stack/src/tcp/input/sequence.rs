@@ -83,10 +83,11 @@ impl Connection {
         }
     }
 
-    /// Remembers a block received twice, for a D-SACK (RFC 2883 §4).
+    /// Remembers a block received twice, for a D-SACK (RFC 2883 §4). A FIN counts, as it does in sequence space.
     pub(super) fn note_duplicate(&mut self, seg: &Segment) {
-        if self.has(Flags::SACK) && seg.len > 0 && seg.seq < self.rcv_nxt {
-            self.dsack(seg.seq, (seg.seq + seg.len).min(self.rcv_nxt));
+        let end = seg.end().min(self.rcv_nxt);
+        if self.has(Flags::SACK) && seg.seq < end && !seg.is(TcpFlags::SYN) {
+            self.dsack(seg.seq, end);
         }
     }
 
@@ -106,6 +107,7 @@ impl Connection {
             return Ok(());
         }
         if seg.seq == self.rcv_nxt {
+            core.fast_open_reset(self, cx.now);
             self.was_reset(core);
             return Err(Stop::Done);
         }

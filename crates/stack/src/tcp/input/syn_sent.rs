@@ -3,13 +3,15 @@
 use core::time::Duration;
 
 use super::super::connection::{Connection, Flags, State};
+use super::super::fast_open::Marks;
 use super::super::lane::{Core, ReplyMeta};
 use super::super::segment::Segment;
-use super::super::sent::{AckClock, Delivered};
+use super::super::sent::{AckClock, Delivered, ts_clock};
 use super::super::stats::DropReason;
 use super::super::table::Tuple;
 use super::{Step, Stop};
 use crate::packet::Cx;
+use crate::time::Time;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions};
 
 /// From a reset that answers the acknowledgement of an earlier connection to the next SYN: time for it to arrive.
@@ -19,13 +21,14 @@ impl Connection {
     pub(super) fn input_syn_sent(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // First: the ACK bit. Only our SYN can have been acknowledged.
         let ack = seg.is(TcpFlags::ACK);
-        if ack && seg.ack != self.snd_nxt {
-            core.stats.acks_for_unsent += 1;
+        let ours = seg.ack > self.snd_una && seg.ack <= self.snd_nxt;
+        if ack && !(ours && self.echoes_us(cx.now, seg)) {
+            core.stats.acks_for_unsent += u64::from(!ours);
             if !seg.is(TcpFlags::RST) {
                 refuse(core, cx, &self.tuple, seg, self.reply_meta());
                 // The reset ends what the peer remembers of an earlier connection, so our SYN may come again soon; once,
                 // since nobody knows who says so.
-                if self.backoff == 0 {
+                if self.backoff == 0 && !ours {
                     self.rtx_at = self.rtx_at.min(cx.now + AFTER_RESET);
                 }
             }
@@ -49,7 +52,9 @@ impl Connection {
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
             self.state = State::SynReceived;
-            self.put(Flags::ECN, false);
+            // RFC 3168 §6.1.1: both have asked for ECN, so our SYN-ACK says yes.
+            let asks = seg.is(TcpFlags::ECE) && seg.is(TcpFlags::CWR);
+            self.put(Flags::ECN, asks && self.has(Flags::ECN_OFFERED));
             if let Some(tx) = &mut self.tx {
                 if !tx.sent.is_empty() {
                     tx.sent.mark_lost(0);
@@ -60,12 +65,22 @@ impl Connection {
         // RFC 3168 §6.1.1: ECE without CWR agrees.
         let agreed = seg.is(TcpFlags::ECE) && !seg.is(TcpFlags::CWR) && self.has(Flags::ECN_OFFERED);
         self.put(Flags::ECN, agreed);
-        self.syn_acknowledged(core, cx, seg);
+        self.syn_acknowledged(core, cx);
         self.snd_wnd = u32::from(seg.window);
         self.max_snd_wnd = self.snd_wnd;
         (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
         self.establish(core, cx);
-        self.set(Flags::ACK_NOW);
+        self.fast_open_answered(core, cx, seg);
+        if self.has(Flags::FIN_QUEUED) {
+            self.state = State::FinWait1;
+        }
+        if self.fast.has(Marks::REST) {
+            // Whoever waits to write goes on with the conversation.
+            self.set(Flags::ACK_DELAYED | Flags::INTERACTIVE);
+            self.ack_at = cx.now + core.config.delayed_ack;
+        } else {
+            self.set(Flags::ACK_NOW);
+        }
         // Payload behind the SYN-ACK's SYN, and a FIN, go on as if they had come alone.
         seg.seq += 1;
         seg.flags = seg.flags.without(TcpFlags::SYN);
@@ -77,14 +92,25 @@ impl Connection {
         data
     }
 
+    /// Whether a timestamp that is echoed to our SYN is one that we sent.
+    fn echoes_us(&self, now: Time, seg: &Segment) -> bool {
+        let (Some(ts), Some(since)) = (seg.options.timestamps, self.tx.as_ref().and_then(|tx| tx.since))
+        else {
+            return true;
+        };
+        let first = ts_clock(since, self.ts_offset);
+        let span = ts_clock(now, self.ts_offset).wrapping_sub(first);
+        !self.has(Flags::TIMESTAMPS) || ts.echo == 0 || ts.echo.wrapping_sub(first) <= span
+    }
+
     /// What the peer's SYN says: sequence number and options.
     pub(crate) fn take_peer_syn(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
         self.rcv_nxt = seg.seq + 1;
-        self.rcv_adv = self.rcv_nxt + self.recv_limit.min(0xffff);
+        self.snd_wl1 = seg.seq;
         self.last_ack_sent = self.rcv_nxt;
         // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
         let default = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
-        let peer = seg.options.mss.unwrap_or(default).max(MIN_MSS);
+        let peer = seg.options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
         self.snd_mss = self.snd_mss.min(peer);
         self.base_mss = self.snd_mss;
         self.seen_mss = self.snd_mss.min(default);
@@ -107,6 +133,7 @@ impl Connection {
             }
             _ => self.clear(Flags::TIMESTAMPS),
         }
+        self.rcv_adv = self.rcv_nxt + self.first_window();
         if seg.hash_type != 0 {
             (self.hash, self.hash_type) = (seg.hash, seg.hash_type);
         }
@@ -115,10 +142,11 @@ impl Connection {
     }
 
     /// Our SYN or SYN-ACK has been acknowledged: the first round-trip sample.
-    pub(super) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>, seg: &Segment) {
+    pub(super) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>) {
         let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.ts_offset };
         let mut delivered = Delivered::default();
-        self.snd_una = seg.ack.min(self.snd_nxt);
+        // The SYN alone: data in it, or sent before the handshake was over, is acknowledged as any other.
+        self.snd_una += u32::from(self.has(Flags::SYN_OUT));
         self.clear(Flags::SYN_OUT);
         if let Some(mut tx) = self.tx.take() {
             tx.sent.acknowledge(self.snd_una, &clock, &mut delivered);
@@ -138,7 +166,7 @@ impl Connection {
 }
 
 /// Smaller segments than this are not agreed to: they would cost more header than data and split the scoreboard to pieces.
-pub(crate) const MIN_MSS: u16 = 88;
+pub(crate) const MIN_MSS: u16 = 48;
 
 /// A reset in answer to a segment that belongs to no connection (RFC 9293 §3.10.7.1, and MUST-11's kind).
 pub(crate) fn refuse(core: &mut Core, cx: &mut Cx<'_>, tuple: &Tuple, seg: &Segment, meta: ReplyMeta) {

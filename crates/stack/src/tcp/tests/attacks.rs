@@ -222,3 +222,20 @@ fn replies_are_bounded() {
     }
     assert_eq!(s.dropped(DropReason::RepliesFull), 12);
 }
+
+/// An old SYN is answered, and is no duplicate to be reported, whether PAWS or its number shows that it is old.
+#[test]
+fn an_old_syn_is_no_duplicate() {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) <mss 1000,sackOK,TS 100 0>");
+    s.drain();
+    let (_, text, _) = s.heard.pop_front().unwrap();
+    let ours: u32 = text.split("TS ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    send!(s, 10, &format!(". 1:1(0) ack 1 <TS 150 {ours}>"));
+    s.accept();
+    send!(s, 20, "S 0:0(0) <mss 1000,sackOK,TS 100 0>");
+    s.drain();
+    let (_, text, _) = s.heard.pop_front().unwrap();
+    assert!(text.starts_with(". 1:1(0) ack 1") && !text.contains("sack"), "{text}");
+    assert_eq!(s.state(), State::Established);
+}

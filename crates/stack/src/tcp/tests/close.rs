@@ -88,7 +88,7 @@ fn fin_with_data_is_retransmitted() {
 fn an_early_fin() {
     let mut s = Scene::established(Scene::config());
     send!(s, 10, "F. 1001:2001(1000) ack 1");
-    recv!(s, 10, ". 1:1(0) ack 1 <sack 1001:2001>");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 1001:2002>");
     assert_eq!(s.state(), State::Established);
     send!(s, 12, ". 1:1001(1000) ack 1");
     recv!(s, 12, ". 1:1(0) ack 2002 <>");
@@ -206,4 +206,81 @@ fn results_at_the_end() {
     s.close();
     assert_eq!(s.tcp.connections(), 0);
     assert_eq!(s.tcp.buffer_memory(), 0);
+}
+
+/// A FIN that comes again is reported as received twice (RFC 2883 §4); what lies behind it is ignored (RFC 9293 §3.10.7.4,
+/// seventh step, CLOSE-WAIT).
+#[test]
+fn what_comes_after_the_fin() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 20, "F. 1:1(0) ack 1");
+    recv!(s, 20, ". 1:1(0) ack 2 <>");
+    send!(s, 30, "F. 1:1(0) ack 1");
+    recv!(s, 30, ". 1:1(0) ack 2 <sack 1:2>");
+    send!(s, 40, "P. 2:102(100) ack 1");
+    s.quiet(50);
+    assert_eq!(s.dropped(DropReason::AfterFin), 1);
+    assert_eq!(s.state(), State::CloseWait);
+}
+
+/// The FIN takes a number of the window: a closed one is probed first (RFC 9293 §3.8.6.1).
+#[test]
+fn a_fin_waits_for_the_window() {
+    let mut s = Scene::established(Scene::config());
+    s.write(5);
+    recv!(s, 10, "P. 1:6(5) ack 1");
+    send!(s, 20, ". 1:1(0) ack 6 win 0");
+    s.close();
+    recv!(s, 230, ". 5:5(0) ack 1");
+    send!(s, 240, ". 1:1(0) ack 6 win 0");
+    recv!(s, 650, ". 5:5(0) ack 1");
+    send!(s, 660, ". 1:1(0) ack 6 win 1");
+    recv!(s, 660, "F. 6:6(0) ack 1");
+    s.quiet(700);
+}
+
+/// A window that takes the data to the last byte has no room for the FIN.
+#[test]
+fn a_fin_behind_a_full_window() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 20, ". 1:1(0) ack 1 win 100");
+    s.write(50);
+    recv!(s, 20, "P. 1:51(50) ack 1");
+    s.write(50);
+    s.close();
+    recv!(s, 20, "P. 51:101(50) ack 1");
+    send!(s, 30, ". 1:1(0) ack 101 win 100");
+    recv!(s, 30, "F. 101:101(0) ack 1");
+}
+
+/// Nobody will read what comes after both directions were shut down (RFC 9293 §3.6.1).
+#[test]
+fn data_after_both_ways_are_shut_resets() {
+    let mut s = Scene::established(Scene::config());
+    let id = s.id.unwrap();
+    s.with(|tcp, cx| tcp.shutdown(cx, id, std::net::Shutdown::Both)).unwrap();
+    recv!(s, 10, "F. 1:1(0) ack 1");
+    send!(s, 20, ". 1:1(0) ack 2");
+    send!(s, 30, "P. 1:11(10) ack 2");
+    recv!(s, 30, "R 2:2(0)");
+    assert_eq!(s.state(), State::Closed);
+}
+
+/// A reset behind the peer's FIN: the stream was whole, but what was written may be lost, and the writer is told.
+#[test]
+fn a_reset_behind_the_fin() {
+    for ours in [false, true] {
+        let mut s = Scene::established(Scene::config());
+        s.write(100);
+        send!(s, 20, "FP. 1:11(10) ack 1");
+        if ours {
+            s.shutdown();
+        }
+        send!(s, 30, "R. 12:12(0) ack 1");
+        assert_eq!(s.state(), State::Closed);
+        s.expect_read(10);
+        assert_eq!(s.read_result(), Ok(0));
+        let id = s.id.unwrap();
+        assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, b"x")), Err(SendError::Failed(Failure::Reset)));
+    }
 }

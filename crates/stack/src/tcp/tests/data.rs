@@ -360,3 +360,63 @@ fn large_writes_end_with_push() {
     assert!(pushed.contains(&34_001), "the segment with the end of the second write: {pushed:?}");
     assert_eq!(pushed.last(), Some(&66_601));
 }
+
+/// RFC 2883 §4.2: what is received twice in part is reported by that part, in the middle of a hole and at its end.
+#[test]
+fn partial_duplicates_are_reported() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 2001:3001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 2001:3001>");
+    send!(s, 10, ". 2501:3501(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 2501:3001,sack 2001:3501>");
+    send!(s, 10, ". 5001:6001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 5001:6001,sack 2001:3501>");
+    send!(s, 10, ". 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1001 <sack 5001:6001,sack 2001:3501>");
+    send!(s, 10, ". 1001:2401(1400) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 3501 <sack 2001:2401,sack 5001:6001>");
+    s.expect_read(3500);
+}
+
+/// A FIN that comes early is reported as the number that it takes; the report ends with the stream.
+#[test]
+fn an_early_fin_alone_is_reported() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "F. 1001:1001(0) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1 <sack 1001:1002>");
+    send!(s, 10, "P. 1:1001(1000) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 1002 <>");
+    s.expect_read(1000);
+    assert_eq!(s.read_result(), Ok(0));
+}
+
+/// Who answers within the time of a delayed acknowledgement converses: the next request waits for its answer, and is
+/// acknowledged alone when there is none (RFC 9293 §3.8.6.3).
+#[test]
+fn an_answer_begins_a_conversation() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 20, "P. 1:101(100) ack 1");
+    recv!(s, 20, ". 1:1(0) ack 101");
+    s.expect_read(100);
+    s.write(50);
+    recv!(s, 20, "P. 1:51(50) ack 101");
+    send!(s, 40, "P. 101:201(100) ack 51");
+    s.expect_read(100);
+    recv!(s, 80, ". 51:51(0) ack 201");
+    send!(s, 100, "P. 201:301(100) ack 51");
+    recv!(s, 100, ". 51:51(0) ack 301");
+}
+
+/// The application may say whether acknowledgements wait.
+#[test]
+fn quick_acknowledgements_on_demand() {
+    let mut s = Scene::established(Scene::config());
+    let id = s.id.unwrap();
+    s.tcp.quick_ack(id, false).unwrap();
+    send!(s, 20, "P. 1:101(100) ack 1");
+    s.quiet(30);
+    s.tcp.quick_ack(id, true).unwrap();
+    recv!(s, 30, ". 1:1(0) ack 101");
+    send!(s, 40, "P. 101:201(100) ack 1");
+    recv!(s, 40, ". 1:1(0) ack 201");
+}

@@ -74,3 +74,18 @@ fn asking() {
     send!(s, 0, "SEW 0:0(0) <mss 1000>");
     recv!(s, 0, "S. 0:0(0) ack 1");
 }
+
+/// RFC 3168 §6.1.1, in a simultaneous open: ECN is agreed on if both ask for it.
+#[test]
+fn both_ask_at_once() {
+    for (ecn, theirs, ours) in
+        [(Ecn::Request, "SEW", "S.E"), (Ecn::Request, "S", "S."), (Ecn::Accept, "SEW", "S.")]
+    {
+        let mut s = Scene::connecting(TcpConfig { ecn, ..Scene::config() });
+        s.heard.clear();
+        send!(s, 10, &format!("{theirs} 0:0(0) win 5000 <mss 1000>"));
+        recv!(s, 10, &format!("{ours} 0:0(0) ack 1"));
+        send!(s, 20, &format!("{ours} 0:0(0) ack 1 win 5000 <mss 1000>"));
+        assert_eq!((s.state(), s.info().ecn), (State::Established, ours == "S.E"));
+    }
+}

@@ -4,7 +4,7 @@ pub(super) use super::super::*;
 pub(super) use crate::packet::{Cx, IcmpErrorKind, IpInput, IpMeta, IpOutput, Offload};
 pub(super) use crate::rng::Rng;
 pub(super) use crate::time::Time;
-use crate::wire::{SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
+use crate::wire::{FastOpenOption, SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
 pub(super) use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(super) use core::time::Duration;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
@@ -42,6 +42,7 @@ pub(super) struct Scene {
     pub(super) written: u64,
     pub(super) read: u64,
     pub(super) peer_port: u16,
+    pub(super) our_ip: IpAddr,
     pub(super) our_port: u16,
     pub(super) ecn: u8,
 }
@@ -61,6 +62,7 @@ impl Scene {
             written: 0,
             read: 0,
             peer_port: PEER_PORT,
+            our_ip: US,
             our_port: OUR_PORT,
             ecn: 0,
         }
@@ -130,8 +132,9 @@ impl Scene {
         };
         let seq = header.seq.0.wrapping_sub(iss);
         let len = data.len() as u32;
+        let first = seq.wrapping_add(u32::from(f.contains(TcpFlags::SYN)));
         for (n, b) in bytes[data].iter().enumerate() {
-            assert_eq!(*b, byte(u64::from(seq) - 1 + n as u64), "payload at {seq}+{n}");
+            assert_eq!(*b, byte(u64::from(first) - 1 + n as u64), "payload at {seq}+{n}");
         }
         let mut text = format!("{flags} {seq}:{}({len})", seq.wrapping_add(len));
         if f.contains(TcpFlags::ACK) {
@@ -150,6 +153,9 @@ impl Scene {
         }
         if let Some(shift) = options.window_scale {
             list.push(format!("wscale {shift}"));
+        }
+        if let Some(option) = options.fast_open {
+            list.push(fast_open_text(&option));
         }
         for block in options.sack.as_slice() {
             let rel = |seq: SeqNum| seq.0.wrapping_sub(PEER_ISS);
@@ -182,10 +188,11 @@ impl Scene {
         let mut frame = self.pool.alloc().expect("a frame");
         let room = frame.push_back(tcp::HEADER_LEN + options.len()).unwrap();
         header.emit(&options, room);
-        let at = u64::from(header.seq.0.wrapping_sub(PEER_ISS)).wrapping_sub(1);
+        let first = header.seq + u32::from(header.flags.contains(TcpFlags::SYN));
+        let at = u64::from(first.0.wrapping_sub(PEER_ISS)).wrapping_sub(1);
         let payload: Vec<u8> = (0..u64::from(len)).map(|n| byte(at.wrapping_add(n))).collect();
         assert!(frame.extend_from_slice(&payload), "payload too long for a frame");
-        let (IpAddr::V4(src), IpAddr::V4(dst)) = (PEER, US) else { panic!() };
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (PEER, self.our_ip) else { panic!() };
         let sum = Sum::pseudo_v4(src, dst, TCP, frame.len() as u16);
         tcp::fill_checksum(sum, frame.data_mut());
         (frame.meta_mut().hash, frame.meta_mut().hash_type) = (0xabcd, 2);
@@ -200,7 +207,7 @@ impl Scene {
     pub(super) fn meta(&self) -> IpMeta {
         IpMeta {
             src: PEER,
-            dst: US,
+            dst: self.our_ip,
             protocol: TCP.0,
             hop_limit: 64,
             traffic_class: self.ecn,
@@ -265,6 +272,16 @@ impl Scene {
                 "sack" => {
                     let iss = SeqNum(self.iss.unwrap());
                     options.sack.push(SackBlock { left: iss + n(1), right: iss + n(2) });
+                }
+                "FO" | "FOEXP" => {
+                    let hex = words.get(1).copied().unwrap_or_default();
+                    let bytes: Vec<u8> = (0..hex.len() / 2)
+                        .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
+                        .collect();
+                    let draft = words[0] == "FOEXP";
+                    let request = FastOpenOption::request(draft);
+                    let cookie = FastOpenOption::cookie(&bytes, draft);
+                    options.fast_open = if bytes.is_empty() { Some(request) } else { cookie };
                 }
                 word => panic!("{word}"),
             }
@@ -399,6 +416,13 @@ impl Scene {
         s.drain();
         s
     }
+}
+
+/// The option as packet captures show it.
+fn fast_open_text(option: &FastOpenOption) -> String {
+    let name = if option.is_experimental() { "FOEXP" } else { "FO" };
+    let cookie: String = option.as_slice().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{name} {cookie}").trim_end().into()
 }
 
 /// At a time, the peer says.

@@ -135,3 +135,16 @@ fn may_move_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<Tcp>();
 }
+
+/// The last step of a handshake whose listener is gone is refused as any segment of no connection (RFC 9293 §3.10.7.1).
+#[test]
+fn the_listener_is_gone() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1000>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    let listener = s.listener.unwrap();
+    s.with(|tcp, cx| tcp.close_listener(cx, listener)).unwrap();
+    send!(s, 10, ". 1:1(0) ack 1");
+    recv!(s, 10, "R 1:1(0)");
+    assert_eq!(s.tcp.connections(), 0);
+}

@@ -269,3 +269,19 @@ fn the_window_shrinks_while_idle() {
     s.write(20_000);
     assert_eq!(s.info().outstanding, 10_000);
 }
+
+/// RFC 6582 §3.2, step 3: a partial acknowledgement sends the next hole at once, even where rate reduction would not.
+#[test]
+fn a_partial_acknowledgement_sends_the_next_hole() {
+    let mut s = Scene::established(TcpConfig { sack: false, congestion: Algorithm::NewReno, ..config() });
+    s.write(10_000);
+    s.until(15);
+    s.heard.clear();
+    for _ in 0..3 {
+        send!(s, 20, ". 1:1(0) ack 1 win 65000");
+    }
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    send!(s, 30, ". 1:1(0) ack 3001 win 65000");
+    recv!(s, 30, ". 3001:4001(1000) ack 1");
+    s.quiet(35);
+}

@@ -5,6 +5,7 @@
 
 use super::harness::{byte, pool_of};
 use super::*;
+use flowlane_sys::block::OwnedBytes;
 use flowlane_sys::frame::{Checksum, Frame, Pool};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -208,7 +209,14 @@ impl End {
         while self.written < self.to_write && !self.failed {
             let n = (self.to_write - self.written).min(1 + u64::from(net.rng.below(8000)));
             let bytes: Vec<u8> = (self.written..self.written + n).map(byte).collect();
-            match net.on(host, |tcp, cx| tcp.send(cx, id, &bytes)) {
+            // Copied, or given away.
+            let sent = if net.rng.below(3) > 0 {
+                net.on(host, |tcp, cx| tcp.send(cx, id, &bytes))
+            } else {
+                let mut bytes = OwnedBytes::new(bytes);
+                net.on(host, |tcp, cx| tcp.send_owned(cx, id, &mut bytes))
+            };
+            match sent {
                 Ok(n) => self.written += n as u64,
                 Err(SendError::WouldBlock) => break,
                 Err(error) => {
@@ -271,14 +279,19 @@ fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
     let mut net = net;
     let start = net.now;
     let socket = net.socket;
-    let listen = ListenOptions { socket, ..ListenOptions::default() };
+    let how = socket.fast_open;
+    let told = FastOpenListen { no_cookie: how == FastOpen::NoCookie, ..FastOpenListen::default() };
+    let fast_open = (how != FastOpen::Off).then_some(told);
+    let listen = ListenOptions { socket, fast_open, ..ListenOptions::default() };
     let listener = net.hosts[1].tcp.listen(None, 80, listen).unwrap();
     let mtu = net.weather.mtu.max(1500);
     let options = ConnectOptions { mtu, socket, ..Default::default() };
     let (local, remote) = (SocketAddr::new(net.hosts[0].ip, 5000), SocketAddr::new(net.hosts[1].ip, 80));
-    let id = net.on(0, |tcp, cx| tcp.connect(cx, local, remote, &options)).unwrap();
+    let first: Vec<u8> = (0..sizes[0].min(u64::from(net.rng.below(4000)))).map(byte).collect();
+    let data = FirstData { bytes: &first, rest_follows: sizes[0] % 2 == 0 };
+    let (id, written) = net.on(0, |tcp, cx| tcp.connect_with(cx, local, remote, &options, data)).unwrap();
     let mut ends = [
-        End { id: Some(id), to_write: sizes[0], ..End::default() },
+        End { id: Some(id), to_write: sizes[0], written: written as u64, ..End::default() },
         End { to_write: sizes[1], ..End::default() },
     ];
     let limit = start + Duration::from_secs(3600);
@@ -474,6 +487,43 @@ fn any_weather() {
         let outcome = transfer(net, sizes, None);
         check(&outcome, sizes);
     }
+}
+
+/// Two connections, the second with the cookie that the first one got, or both without cookies, in any weather.
+#[test]
+fn data_in_syns() {
+    let (mut taken, mut refused) = (0, 0);
+    for seed in runs(40) {
+        let _seed = Seed(seed);
+        let mut rng = Rng::new(seed + 2_000_000);
+        let weather = Weather {
+            loss: pick(&mut rng, &[0, 5, 100, 200]),
+            reorder: pick(&mut rng, &[0, 100, 300]),
+            duplicate: pick(&mut rng, &[0, 100]),
+            corrupt: pick(&mut rng, &[0, 20]),
+            delay_us: pick(&mut rng, &[50, 20_000]),
+            mtu: pick(&mut rng, &[1500, 1500, 600]),
+            ..FAIR
+        };
+        let sizes = [u64::from(rng.below(20_000)), u64::from(rng.below(20_000))];
+        let mut configs = [random_config(&mut rng), random_config(&mut rng)];
+        for config in &mut configs {
+            config.syn_cookies = SynCookies::WhenFull;
+            config.fast_open_pause = Duration::ZERO;
+        }
+        let mut net = Net::new(seed, configs, weather, Offload::default());
+        net.socket.fast_open = pick(&mut rng, &[FastOpen::Cookie, FastOpen::NoCookie]);
+        for _ in 0..2 {
+            let outcome = transfer(net, sizes, None);
+            check(&outcome, sizes);
+            net = outcome.net;
+        }
+        let stats = net.hosts[0].tcp.stats();
+        taken += stats.fast_open_active;
+        refused += stats.fast_open_active_refused;
+    }
+    let all = std::env::var_os("FLOWLANE_SEED").is_none() && runs(40).len() >= 40;
+    assert!(!all || taken > 20 && refused > 3, "{taken} taken, {refused} refused");
 }
 
 /// One end aborts at some point: the other sees an error or what was delivered is right, and nothing is left behind.

@@ -17,7 +17,7 @@ fn options_are_inherited() {
     let options = ListenOptions { socket, ..ListenOptions::default() };
     s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
     send!(s, 0, "S 0:0(0) <mss 1000,sackOK>");
-    recv!(s, 0, "S. 0:0(0) ack 1 win 10000 <mss 700,sackOK>");
+    recv!(s, 0, "S. 0:0(0) ack 1 win 9800 <mss 700,sackOK>");
     send!(s, 1, ". 1:1(0) ack 1");
     s.accept();
     assert_eq!(s.tcp.options(s.id.unwrap()), Ok(socket));
@@ -35,7 +35,18 @@ fn absurd_values_are_bounded() {
     recv!(s, 0, "S. 0:0(0) ack 1");
     send!(s, 1, ". 1:1(0) ack 1");
     s.accept();
-    assert_eq!(s.info().snd_mss, 88);
+    assert_eq!(s.info().snd_mss, 48);
+}
+
+/// A segment size of nothing says nothing (RFC 9293 §3.7.1, MUST-15).
+#[test]
+fn a_segment_size_of_zero_is_none() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "S 0:0(0) <mss 0>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    send!(s, 1, ". 1:1(0) ack 1");
+    s.accept();
+    assert_eq!(s.info().snd_mss, 536);
 }
 
 /// IPv6: segment sizes follow the longer header.

@@ -43,20 +43,20 @@ fn silly_window_of_the_peer() {
 #[test]
 fn our_window_closes_and_reopens() {
     let mut config = Scene::config();
-    config.recv_buffer = BufferSize { initial: 4000, max: 4000 };
+    config.recv_buffer = BufferSize { initial: 4380, max: 4380 };
     let mut s = Scene::established(config);
     for n in 0..4u32 {
-        send!(s, 10, &format!(". {}:{}(1000) ack 1", 1 + n * 1000, 1001 + n * 1000));
+        send!(s, 10, &format!(". {}:{}(1095) ack 1", 1 + n * 1095, 1096 + n * 1095));
     }
     s.until(11);
-    assert!(s.texts().last().unwrap().1.contains("ack 4001 win 0"), "{:?}", s.texts());
+    assert!(s.texts().last().unwrap().1.contains("ack 4381 win 0"), "{:?}", s.texts());
     s.heard.clear();
-    send!(s, 12, ". 4001:4002(1) ack 1");
-    recv!(s, 12, ". 1:1(0) ack 4001 win 0");
+    send!(s, 12, ". 4381:4382(1) ack 1");
+    recv!(s, 12, ". 1:1(0) ack 4381 win 0");
     s.expect_read(500);
     s.quiet(100);
-    s.expect_read(3500);
-    recv!(s, 100, ". 1:1(0) ack 4001 win 4000");
+    s.expect_read(3880);
+    recv!(s, 100, ". 1:1(0) ack 4381 win 4380");
 }
 
 /// RFC 9293 §3.8.6.1 (MUST-34): a peer that shrinks its window is survived.
@@ -95,12 +95,12 @@ fn the_receive_buffer_grows() {
 #[test]
 fn data_beyond_the_window() {
     let mut config = Scene::config();
-    config.recv_buffer = BufferSize { initial: 2000, max: 2000 };
+    config.recv_buffer = BufferSize { initial: 1460, max: 1460 };
     let mut s = Scene::established(config);
-    send!(s, 10, ". 1001:2401(1400) ack 1");
+    send!(s, 10, ". 1001:1861(860) ack 1");
     s.drain();
     send!(s, 10, ". 1:1001(1000) ack 1");
-    s.expect_read(2000);
+    s.expect_read(1460);
     assert_eq!(s.tcp.stats().after_window_bytes, 400);
 }
 
@@ -151,4 +151,34 @@ fn a_shut_window_is_no_reason_to_restart() {
     send!(s, 4000, ". 1:1(0) ack 10001");
     s.until(4000);
     assert_eq!(s.texts().len(), 10, "the initial window: {:?}", s.texts());
+}
+
+/// RFC 7323 §2.2: the window of a SYN is not scaled; it is whole segments, timestamps taken off where they are agreed on.
+#[test]
+fn the_first_window_is_whole_segments() {
+    let config =
+        TcpConfig { recv_buffer: BufferSize { initial: 65_536, max: 1 << 20 }, ..TcpConfig::default() };
+    let mut s = Scene::listen(config.clone());
+    send!(s, 0, "S 0:0(0) <mss 1460,sackOK,TS 7 0,wscale 7>");
+    s.drain();
+    assert!(s.texts()[0].1.contains("win 65160 "), "{:?}", s.texts());
+    s.heard.clear();
+    let mut s = Scene::connecting(config);
+    s.drain();
+    assert!(s.texts()[0].1.contains("win 64240 "), "{:?}", s.texts());
+    s.heard.clear();
+    let mut s = Scene::established(TcpConfig { window_scaling: false, ..Scene::config() });
+    s.write(1);
+    recv!(s, 10, "P. 1:2(1) ack 1 win 65535");
+}
+
+/// A buffer of a size that was asked for needs no greater shift than shows it.
+#[test]
+fn a_fixed_buffer_bounds_the_shift() {
+    let mut s = Scene::new(Scene::config());
+    let socket = SocketOptions { recv_buffer: Some(20_000), ..SocketOptions::default() };
+    let options = ListenOptions { socket, ..ListenOptions::default() };
+    s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
+    send!(s, 0, "S 0:0(0) <mss 1000,wscale 7>");
+    recv!(s, 0, "S. 0:0(0) ack 1 win 18980 <mss 1460,wscale 0>");
 }

@@ -69,7 +69,12 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) 
         async move {
             for port in ports {
                 let socket = SocketOptions { nodelay: true, ..SocketOptions::default() };
-                let options = ListenOptions { backlog: 1 << 16, syn_backlog: 1 << 16, socket };
+                let options = ListenOptions {
+                    backlog: 1 << 16,
+                    syn_backlog: 1 << 16,
+                    socket,
+                    ..ListenOptions::default()
+                };
                 let Ok(listener) = TcpListener::bind(None, port, options) else { return };
                 // A lane that is gone needs no server.
                 let _ = flowlane::spawn(async move {

@@ -5,7 +5,11 @@
 //! and then wait for whichever is next. What is due is sent in batches of bounded size; between two of them the worker
 //! does its other work, receiving above all. When there is no room the datagram keeps its intended moment and is tried
 //! again in the next turn: being held up is lateness of ours, not loss.
+//!
+//! The course of a run is here; [`pace`] says what is sent when, [`answers`] what comes back.
 
+mod answers;
+mod pace;
 mod ports;
 
 use std::future::{Future, poll_fn};
@@ -15,31 +19,26 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Datagram, Endpoint, SendError, Sleep, SocketError, Time};
+use flowlane::{Datagram, Endpoint, Sleep, SocketError, Time};
 use flowlane_stack::packet::IcmpErrorKind;
-use flowlane_stack::rng::Rng;
 
-use crate::http::moments::Moments;
 use crate::load::{Common, Pace};
-use crate::order::{Arrival, Order};
+use crate::order::Order;
 use crate::outcome::{Counts, LaneOutcome};
-use crate::payload::{Header, Parsed, template};
-use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
+use crate::payload::{Header, template};
+use crate::report::{ErrorKind, Recorder, Span, Times};
 use crate::timeline;
 use crate::window::Window;
 use ports::{BURST, Ports};
 
-/// Datagrams sent before the worker does its other work.
-const BATCH: usize = 64;
 /// Time between two looks at what is slow: progress, timeouts.
 const TICK: u64 = 50_000_000;
-/// How long a generator that is behind goes on after the end of the schedule.
-const GRACE: u64 = 100_000_000;
+
 /// How often it is asked whether anybody answers, and how long in all.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
+
 const PROBES: u64 = 30;
-/// The kernel wakes a sleeper up to this late (its timer slack is 50 us): so near to a moment the worker stays awake.
-const NEAR: u64 = 80_000;
+
 /// Wait after the last answer, for answers that come twice.
 const LINGER: u64 = 10_000_000;
 
@@ -51,18 +50,6 @@ pub(crate) fn clock() -> u64 {
 struct Flow {
     client: Endpoint,
     order: Order,
-}
-
-/// What to do after sending.
-enum Next {
-    /// More is due, or was held up.
-    More,
-    /// Nothing before this moment.
-    At(u64),
-    /// Nothing before an answer or a timeout.
-    Answer,
-    /// Nothing any more.
-    Done,
 }
 
 /// The generator in one lane.
@@ -213,115 +200,6 @@ impl Lane {
         ))
     }
 
-    /// Sends at the moments of the schedule. Returns when it stopped.
-    async fn open_loop(&mut self, start: u64, end: u64, rate: u64, poisson: bool) -> Result<u64, String> {
-        let near = if self.common.config.exact { NEAR } else { 0 };
-        let mut schedule = self.schedule(start, rate, poisson);
-        loop {
-            self.receive_now()?;
-            let now = clock();
-            self.tick(now);
-            if now >= end + GRACE || self.common.stopped() {
-                return Ok(self.give_up_schedule(schedule, now.min(end), now));
-            }
-            match self.send_due(&mut schedule, now, end)? {
-                Next::Done => {
-                    // The rest of the time belongs to the run.
-                    self.wait_until(end).await?;
-                    return Ok(end);
-                }
-                Next::At(moment) if moment > now + 2 * near => self.sleep_or_receive(moment - near).await?,
-                Next::At(_) | Next::More | Next::Answer => flowlane::yield_now().await,
-            }
-        }
-    }
-
-    /// This lane's moments: lanes take turns instead of sending all at the same.
-    fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
-        let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
-        let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
-        Moments::new(&self.common.config.phases, start, rate as f64, 1.0 / all, nth / all, rng)
-    }
-
-    /// Sends what is due, at most a batch.
-    fn send_due(&mut self, schedule: &mut Moments, now: u64, end: u64) -> Result<Next, String> {
-        let mut moments = [0; BATCH];
-        let mut sent = 0;
-        let next = loop {
-            let Some(due) = schedule.peek().filter(|due| *due < end) else { break Next::Done };
-            if due > now {
-                break Next::At(due);
-            }
-            if sent == BATCH {
-                break Next::More;
-            }
-            // The answer brings back how late it was.
-            let late = u32::try_from(now - due).unwrap_or(u32::MAX);
-            if !self.send(late, due)? {
-                self.held_up(now);
-                break Next::More;
-            }
-            schedule.advance();
-            moments[sent] = due;
-            sent += 1;
-        };
-        if sent > 0 {
-            // After the batch, so that the figure is rather too large than too small.
-            let after = clock();
-            for moment in &moments[..sent] {
-                self.recorder.sent(*moment, after, self.payload.len() as u64);
-            }
-        }
-        Ok(next)
-    }
-
-    /// What was due and will not be sent: as late as can be said.
-    fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
-        while let Some(due) = schedule.peek().filter(|due| *due < end) {
-            self.counts.unsent += 1;
-            self.recorder.unsent(due, now);
-            schedule.advance();
-        }
-        end
-    }
-
-    fn held_up(&mut self, now: u64) {
-        self.counts.held_up += 1;
-        self.recorder.tally(now).held_up += 1;
-    }
-
-    /// Keeps the window full. Returns when it stopped.
-    async fn closed_loop(&mut self, end: u64) -> Result<u64, String> {
-        loop {
-            self.receive_now()?;
-            let now = clock();
-            self.tick(now);
-            if now >= end || self.common.stopped() {
-                return Ok(now);
-            }
-            match self.fill_window(now)? {
-                Next::More => flowlane::yield_now().await,
-                _ => self.sleep_or_receive(end.min(self.next_tick)).await?,
-            }
-        }
-    }
-
-    /// Sends while the window has room, at most a batch.
-    fn fill_window(&mut self, now: u64) -> Result<Next, String> {
-        for _ in 0..BATCH {
-            let Some(slot) = self.window.peek() else { return Ok(Next::Answer) };
-            let flow = self.turn;
-            let sequence = self.flows[flow].order.next();
-            if !self.send(slot, now)? {
-                self.held_up(now);
-                return Ok(Next::More);
-            }
-            self.recorder.sent(now, now, self.payload.len() as u64);
-            self.window.take(flow as u32, sequence, now);
-        }
-        Ok(Next::More)
-    }
-
     /// Waits for the answers on their way.
     async fn drain(&mut self) -> Result<(), String> {
         let timeout = self.common.config.timeout.as_nanos() as u64;
@@ -377,108 +255,6 @@ impl Lane {
             Err(SocketError::Network(_)) => Ok(false),
             sent => sent.map_err(|e| format!("sending from {client} to {target}: {e}")),
         }
-    }
-
-    /// The network says that a datagram did not arrive.
-    fn complain(&mut self, kind: IcmpErrorKind) {
-        if self.measured == 0 {
-            self.complaint = Some(kind);
-            return;
-        }
-        let (now, port) = (clock(), kind == IcmpErrorKind::PortUnreachable);
-        self.counts.refused += 1;
-        let kind = if port { ErrorKind::Refused } else { ErrorKind::Unreachable };
-        if self.common.config.discard {
-            self.recorder.error(now, now, kind, || "the network said so of a datagram");
-        } else {
-            // It is lost besides, and one error.
-            self.recorder.tally(now).named(kind.name(), 1);
-        }
-    }
-
-    /// Takes what came, without waiting.
-    #[inline]
-    fn receive_now(&mut self) -> Result<(), String> {
-        // What a wait brought is there already.
-        if self.came.is_empty() {
-            let heard = self.ports.receive(&mut self.came);
-            self.heard(heard)?;
-        }
-        if !self.came.is_empty() {
-            self.take(clock());
-        }
-        Ok(())
-    }
-
-    /// What receiving came to: complaints of the network and want of frames are no reason to stop.
-    fn heard(&mut self, heard: Result<(), SocketError>) -> Result<(), String> {
-        match heard {
-            Ok(()) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
-            Err(SocketError::Network(kind)) => {
-                self.complain(kind);
-                Ok(())
-            }
-            Err(e) => Err(format!("receiving: {e}")),
-        }
-    }
-
-    /// Counts and times what came.
-    fn take(&mut self, now: u64) {
-        let mut came = std::mem::take(&mut self.came);
-        for datagram in came.drain(..) {
-            let (long, size) = (datagram.len(), self.common.config.size);
-            match Header::read(datagram.payload(), long, self.common.run, size) {
-                Parsed::Ours(header) if header.flow == Header::PROBE => self.counts.probes_answered += 1,
-                Parsed::Ours(header) => self.answer(&header, &datagram, now),
-                Parsed::Corrupt => self.corrupt(now),
-                Parsed::Stray => self.stray(now),
-            }
-        }
-        self.came = came;
-    }
-
-    #[inline]
-    fn answer(&mut self, header: &Header, datagram: &Datagram, now: u64) {
-        let target = self.common.config.target;
-        let flow = match self.flows.get_mut(header.flow as usize) {
-            Some(flow) if flow.client == datagram.destination && target == datagram.source => flow,
-            // Another lane's: it came here although its flow does not belong here.
-            _ => return self.stray(now),
-        };
-        match flow.order.came(header.sequence) {
-            Arrival::Duplicate => {
-                self.counts.duplicates += 1;
-                self.recorder.tally(header.intended).named("duplicates", 1);
-                return;
-            }
-            Arrival::NeverSent => return self.corrupt(now),
-            Arrival::OutOfOrder => {
-                self.counts.reordered += 1;
-                self.recorder.tally(header.intended).named("reordered", 1);
-            }
-            Arrival::InOrder => {}
-        }
-        self.counts.received += 1;
-        let intended = header.intended;
-        let open_loop = matches!(self.common.config.pace, Pace::Rate { .. });
-        let sent = if open_loop { intended.saturating_add(u64::from(header.slot)) } else { intended };
-        self.recorder.answered(&Sample { intended, sent, first_byte: now, done: now, code: 0 });
-        self.recorder.received(now, datagram.len() as u64);
-        if now.saturating_sub(intended) > self.common.config.timeout.as_nanos() as u64 {
-            self.counts.late += 1;
-            self.recorder.tally(intended).named("late", 1);
-        }
-        self.window.answered(header.slot, header.flow, header.sequence);
-    }
-
-    fn corrupt(&mut self, now: u64) {
-        self.counts.corrupt += 1;
-        self.recorder.error(now, now, ErrorKind::Corrupt, || "an answer that is not what was sent");
-    }
-
-    fn stray(&mut self, now: u64) {
-        self.counts.strays += 1;
-        self.recorder.tally(now).named("strays", 1);
     }
 
     /// Waits until something came, or until `moment`.

@@ -1,0 +1,114 @@
+//! What comes back: answers, what is none, and what the network says.
+
+use flowlane::{Datagram, SendError, SocketError};
+use flowlane_stack::packet::IcmpErrorKind;
+
+use super::{Lane, clock};
+use crate::load::Pace;
+use crate::order::Arrival;
+use crate::payload::{Header, Parsed};
+use crate::report::{ErrorKind, Sample};
+
+impl Lane {
+    /// Takes what came, without waiting.
+    #[inline]
+    pub(super) fn receive_now(&mut self) -> Result<(), String> {
+        // What a wait brought is there already.
+        if self.came.is_empty() {
+            let heard = self.ports.receive(&mut self.came);
+            self.heard(heard)?;
+        }
+        if !self.came.is_empty() {
+            self.take(clock());
+        }
+        Ok(())
+    }
+
+    /// What receiving came to: complaints of the network and want of frames are no reason to stop.
+    pub(super) fn heard(&mut self, heard: Result<(), SocketError>) -> Result<(), String> {
+        match heard {
+            Ok(()) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
+            Err(SocketError::Network(kind)) => {
+                self.complain(kind);
+                Ok(())
+            }
+            Err(e) => Err(format!("receiving: {e}")),
+        }
+    }
+
+    /// Counts and times what came.
+    pub(super) fn take(&mut self, now: u64) {
+        let mut came = std::mem::take(&mut self.came);
+        for datagram in came.drain(..) {
+            let (long, size) = (datagram.len(), self.common.config.size);
+            match Header::read(datagram.payload(), long, self.common.run, size) {
+                Parsed::Ours(header) if header.flow == Header::PROBE => self.counts.probes_answered += 1,
+                Parsed::Ours(header) => self.answer(&header, &datagram, now),
+                Parsed::Corrupt => self.corrupt(now),
+                Parsed::Stray => self.stray(now),
+            }
+        }
+        self.came = came;
+    }
+
+    #[inline]
+    fn answer(&mut self, header: &Header, datagram: &Datagram, now: u64) {
+        let target = self.common.config.target;
+        let flow = match self.flows.get_mut(header.flow as usize) {
+            Some(flow) if flow.client == datagram.destination && target == datagram.source => flow,
+            // Another lane's: it came here although its flow does not belong here.
+            _ => return self.stray(now),
+        };
+        match flow.order.came(header.sequence) {
+            Arrival::Duplicate => {
+                self.counts.duplicates += 1;
+                self.recorder.tally(header.intended).named("duplicates", 1);
+                return;
+            }
+            Arrival::NeverSent => return self.corrupt(now),
+            Arrival::OutOfOrder => {
+                self.counts.reordered += 1;
+                self.recorder.tally(header.intended).named("reordered", 1);
+            }
+            Arrival::InOrder => {}
+        }
+        self.counts.received += 1;
+        let intended = header.intended;
+        let open_loop = matches!(self.common.config.pace, Pace::Rate { .. });
+        let sent = if open_loop { intended.saturating_add(u64::from(header.slot)) } else { intended };
+        self.recorder.answered(&Sample { intended, sent, first_byte: now, done: now, code: 0 });
+        self.recorder.received(now, datagram.len() as u64);
+        if now.saturating_sub(intended) > self.common.config.timeout.as_nanos() as u64 {
+            self.counts.late += 1;
+            self.recorder.tally(intended).named("late", 1);
+        }
+        self.window.answered(header.slot, header.flow, header.sequence);
+    }
+
+    fn corrupt(&mut self, now: u64) {
+        self.counts.corrupt += 1;
+        self.recorder.error(now, now, ErrorKind::Corrupt, || "an answer that is not what was sent");
+    }
+
+    fn stray(&mut self, now: u64) {
+        self.counts.strays += 1;
+        self.recorder.tally(now).named("strays", 1);
+    }
+
+    /// The network says that a datagram did not arrive.
+    pub(super) fn complain(&mut self, kind: IcmpErrorKind) {
+        if self.measured == 0 {
+            self.complaint = Some(kind);
+            return;
+        }
+        let (now, port) = (clock(), kind == IcmpErrorKind::PortUnreachable);
+        self.counts.refused += 1;
+        let kind = if port { ErrorKind::Refused } else { ErrorKind::Unreachable };
+        if self.common.config.discard {
+            self.recorder.error(now, now, kind, || "the network said so of a datagram");
+        } else {
+            // It is lost besides, and one error.
+            self.recorder.tally(now).named(kind.name(), 1);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What is sent when: by a schedule, or as many at a time as a window holds.
+
+use flowlane_stack::rng::Rng;
+
+use super::{Lane, clock};
+use crate::http::moments::Moments;
+
+/// Datagrams sent before the worker does its other work.
+const BATCH: usize = 64;
+
+/// How long a generator that is behind goes on after the end of the schedule.
+const GRACE: u64 = 100_000_000;
+
+/// The kernel wakes a sleeper up to this late (its timer slack is 50 us): so near to a moment the worker stays awake.
+const NEAR: u64 = 80_000;
+
+/// What to do after sending.
+enum Next {
+    /// More is due, or was held up.
+    More,
+    /// Nothing before this moment.
+    At(u64),
+    /// Nothing before an answer or a timeout.
+    Answer,
+    /// Nothing any more.
+    Done,
+}
+
+impl Lane {
+    /// Sends at the moments of the schedule. Returns when it stopped.
+    pub(super) async fn open_loop(
+        &mut self,
+        start: u64,
+        end: u64,
+        rate: u64,
+        poisson: bool,
+    ) -> Result<u64, String> {
+        let near = if self.common.config.exact { NEAR } else { 0 };
+        let mut schedule = self.schedule(start, rate, poisson);
+        loop {
+            self.receive_now()?;
+            let now = clock();
+            self.tick(now);
+            if now >= end + GRACE || self.common.stopped() {
+                return Ok(self.give_up_schedule(schedule, now.min(end), now));
+            }
+            match self.send_due(&mut schedule, now, end)? {
+                Next::Done => {
+                    // The rest of the time belongs to the run.
+                    self.wait_until(end).await?;
+                    return Ok(end);
+                }
+                Next::At(moment) if moment > now + 2 * near => self.sleep_or_receive(moment - near).await?,
+                Next::At(_) | Next::More | Next::Answer => flowlane::yield_now().await,
+            }
+        }
+    }
+
+    /// This lane's moments: lanes take turns instead of sending all at the same.
+    fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
+        let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
+        let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
+        Moments::new(&self.common.config.phases, start, rate as f64, 1.0 / all, nth / all, rng)
+    }
+
+    /// Sends what is due, at most a batch.
+    fn send_due(&mut self, schedule: &mut Moments, now: u64, end: u64) -> Result<Next, String> {
+        let mut moments = [0; BATCH];
+        let mut sent = 0;
+        let next = loop {
+            let Some(due) = schedule.peek().filter(|due| *due < end) else { break Next::Done };
+            if due > now {
+                break Next::At(due);
+            }
+            if sent == BATCH {
+                break Next::More;
+            }
+            // The answer brings back how late it was.
+            let late = u32::try_from(now - due).unwrap_or(u32::MAX);
+            if !self.send(late, due)? {
+                self.held_up(now);
+                break Next::More;
+            }
+            schedule.advance();
+            moments[sent] = due;
+            sent += 1;
+        };
+        if sent > 0 {
+            // After the batch, so that the figure is rather too large than too small.
+            let after = clock();
+            for moment in &moments[..sent] {
+                self.recorder.sent(*moment, after, self.payload.len() as u64);
+            }
+        }
+        Ok(next)
+    }
+
+    /// What was due and will not be sent: as late as can be said.
+    fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
+        while let Some(due) = schedule.peek().filter(|due| *due < end) {
+            self.counts.unsent += 1;
+            self.recorder.unsent(due, now);
+            schedule.advance();
+        }
+        end
+    }
+
+    fn held_up(&mut self, now: u64) {
+        self.counts.held_up += 1;
+        self.recorder.tally(now).held_up += 1;
+    }
+
+    /// Keeps the window full. Returns when it stopped.
+    pub(super) async fn closed_loop(&mut self, end: u64) -> Result<u64, String> {
+        loop {
+            self.receive_now()?;
+            let now = clock();
+            self.tick(now);
+            if now >= end || self.common.stopped() {
+                return Ok(now);
+            }
+            match self.fill_window(now)? {
+                Next::More => flowlane::yield_now().await,
+                _ => self.sleep_or_receive(end.min(self.next_tick)).await?,
+            }
+        }
+    }
+
+    /// Sends while the window has room, at most a batch.
+    fn fill_window(&mut self, now: u64) -> Result<Next, String> {
+        for _ in 0..BATCH {
+            let Some(slot) = self.window.peek() else { return Ok(Next::Answer) };
+            let flow = self.turn;
+            let sequence = self.flows[flow].order.next();
+            if !self.send(slot, now)? {
+                self.held_up(now);
+                return Ok(Next::More);
+            }
+            self.recorder.sent(now, now, self.payload.len() as u64);
+            self.window.take(flow as u32, sequence, now);
+        }
+        Ok(Next::More)
+    }
+}

@@ -1,0 +1,77 @@
+//! What can go wrong before the first thread runs.
+
+use std::io;
+use std::net::IpAddr;
+
+use flowlane_stack::tunnel::TunnelError;
+use flowlane_sys::frame::MemoryError;
+
+/// Why a runtime could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Workers must be 1 to 64.
+    #[error("{0} workers: must be from 1 to 64")]
+    Workers(usize),
+    /// More workers than processors to pin them to.
+    #[error("{workers} workers but {cpus} processors: use at most {cpus}, or switch pinning off")]
+    Processors {
+        /// Workers wanted.
+        workers: usize,
+        /// Processors allowed.
+        cpus: usize,
+    },
+    /// The host's steering was made for another number of workers.
+    #[error("host '{host}': steering for {given} workers, but there are {workers}")]
+    Steering {
+        /// The host.
+        host: String,
+        /// Highest worker its bucket map names, plus one.
+        given: usize,
+        /// Workers of the runtime.
+        workers: usize,
+    },
+    /// A host's interface has no link or too many, or a host on kernel sockets has one.
+    #[error("host '{0}': as many links as interfaces are needed, and none on kernel sockets")]
+    Links(String),
+    /// More lanes than kernel sockets can be told apart in.
+    #[error("{0} buckets in all: with kernel sockets at most 65536")]
+    Lanes(usize),
+    /// A tunnel that cannot work.
+    #[error("host '{host}': tunnel {local} to {remote}: {error}")]
+    Tunnel {
+        /// The host.
+        host: String,
+        /// The tunnel's local address outside.
+        local: IpAddr,
+        /// The far side's.
+        remote: IpAddr,
+        /// What is wrong.
+        error: TunnelError,
+    },
+    /// A link has fewer queues than there are workers.
+    #[error("{link} has {queues} queues for {workers} workers: use at most {queues} workers")]
+    Queues {
+        /// The link.
+        link: String,
+        /// Its queues.
+        queues: usize,
+        /// Workers wanted.
+        workers: usize,
+    },
+    /// Frame memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A thread or descriptor could not be made.
+    #[error("starting a worker: {0}")]
+    Thread(#[source] io::Error),
+    /// No randomness from the kernel.
+    #[error("the kernel gives no randomness: {0}")]
+    Entropy(#[source] io::Error),
+    /// A link could not be opened.
+    #[error(transparent)]
+    Link(#[from] crate::link::OpenError),
+    /// Something else that the application does before the start failed.
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,240 @@
+//! From a description to running workers. Everything that can fail fails here, before the first thread runs.
+//!
+//! The description and the order of things are here; [`plan`] shares lanes and queues out, [`threads`] makes workers of that.
+
+mod error;
+mod plan;
+mod threads;
+
+pub use error::StartError;
+
+use std::sync::Arc;
+
+use flowlane_rss::Bucket;
+use flowlane_sys::frame::{FrameMemory, MemoryConfig};
+
+use super::handle::Runtime;
+use super::host::Host;
+use super::idle::Idle;
+use super::shared::{Post, Shared};
+use crate::link::pair::{self, PairConfig};
+use crate::link::{LinkInfo, Queue};
+use crate::wake::Wake;
+use plan::{Links, Seeds};
+
+/// Frames in a netisr ring (`net.isr.defaultqlimit` is 256; a burst here is larger).
+pub(crate) const NETISR: usize = 1024;
+
+/// Descriptors that a runtime with kernel sockets would like to have.
+const DESCRIPTORS: u64 = 1 << 20;
+
+/// A link that is opened when the runtime starts, once frame memory and the number of workers are known.
+pub type OpenLink =
+    Box<dyn FnOnce(&FrameMemory, usize) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), StartError> + Send>;
+
+/// What joins hosts to each other and to the world.
+enum Wire {
+    Pair { a: (usize, u8), b: (usize, u8), config: PairConfig },
+    Link { host: usize, interface: u8, open: OpenLink },
+}
+
+/// Describes a runtime. Made by [`Runtime::builder`].
+pub struct Builder {
+    workers: usize,
+    pin: bool,
+    idle: Idle,
+    memory: MemoryConfig,
+    hosts: Vec<Host>,
+    wires: Vec<Wire>,
+    seed: Option<u64>,
+    before_start: Option<Box<dyn FnOnce() -> Result<(), StartError> + Send>>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("workers", &self.workers)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            workers: 1,
+            pin: true,
+            idle: Idle::default(),
+            memory: MemoryConfig::default(),
+            hosts: Vec::new(),
+            wires: Vec::new(),
+            seed: None,
+            before_start: None,
+        }
+    }
+
+    /// Number of workers; 1 by default.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Whether each worker is bound to a processor of its own; it is by default.
+    #[must_use]
+    pub fn pin(mut self, pin: bool) -> Self {
+        self.pin = pin;
+        self
+    }
+
+    /// What workers do when there is nothing to do.
+    #[must_use]
+    pub fn idle(mut self, idle: Idle) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Frames for each worker.
+    #[must_use]
+    pub fn frames(mut self, frames_per_worker: usize) -> Self {
+        self.memory.frames_per_home = frames_per_worker;
+        self
+    }
+
+    /// Bytes of a frame's buffer: a power of two from 2048 to 65536.
+    #[must_use]
+    pub fn frame_size(mut self, bytes: usize) -> Self {
+        self.memory.frame_size = bytes;
+        self
+    }
+
+    /// Makes the lanes' randomness repeat from run to run: for tests, never for a network with strangers on it.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Adds a host and returns its number.
+    pub fn host(&mut self, host: Host) -> usize {
+        self.hosts.push(host);
+        self.hosts.len() - 1
+    }
+
+    /// Joins interfaces of two hosts, each as (host, interface), by a wire in memory.
+    pub fn pair(&mut self, a: (usize, u8), b: (usize, u8), config: PairConfig) {
+        self.wires.push(Wire::Pair { a, b, config });
+    }
+
+    /// Joins an interface of a host to a link that is opened at the start.
+    pub fn link(&mut self, host: usize, interface: u8, open: OpenLink) {
+        self.wires.push(Wire::Link { host, interface, open });
+    }
+
+    /// Runs `f` once all links are open and before any packet is handled: the place to give up privileges.
+    pub fn before_start(&mut self, f: impl FnOnce() -> Result<(), StartError> + Send + 'static) {
+        self.before_start = Some(Box::new(f));
+    }
+
+    /// Opens the links and starts the workers.
+    ///
+    /// # Errors
+    /// See [`StartError`]; then nothing is left behind.
+    pub fn start(mut self) -> Result<Runtime, StartError> {
+        let cpus = self.check()?;
+        let memory = FrameMemory::new(&MemoryConfig { homes: self.workers, ..self.memory.clone() })?;
+        let wakes: Vec<Arc<Wake>> = (0..self.workers)
+            .map(|w| Wake::new(w).map(Arc::new))
+            .collect::<Result<_, _>>()
+            .map_err(StartError::Thread)?;
+        let links = self.open_links(&memory, &wakes)?;
+        if self.hosts.iter().any(|h| h.kernel) {
+            // As many as this process may have. Running out of them is told when it happens.
+            let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
+        }
+        if let Some(f) = self.before_start.take() {
+            f()?;
+        }
+        let mut seeds = Seeds::new(self.seed)?;
+        let owners: Vec<usize> = self
+            .hosts
+            .iter()
+            .flat_map(|h| {
+                (0..h.rss.buckets.len()).map(|b| usize::from(h.rss.buckets.worker_of(Bucket(b as u16)).0))
+            })
+            .collect();
+        let posts = wakes
+            .iter()
+            .map(|wake| Post { inbox: crossbeam_queue::SegQueue::new(), wake: wake.clone() })
+            .collect();
+        let shared = Arc::new(Shared::new(posts, &owners));
+        let plans = self.plan(&shared, links, &owners, &mut seeds)?;
+        threads::start(plans, &memory, &shared, &cpus, &self.hosts)
+    }
+
+    /// Everything that can be wrong with the description itself. Returns the processors to pin workers to.
+    fn check(&self) -> Result<Vec<usize>, StartError> {
+        let workers = self.workers;
+        if workers == 0 || workers > 64 {
+            return Err(StartError::Workers(workers));
+        }
+        for host in &self.hosts {
+            let map = &host.rss.buckets;
+            let most = (0..map.len()).map(|b| map.worker_of(Bucket(b as u16)).0).max();
+            let given = most.map_or(0, |w| usize::from(w) + 1);
+            if given > workers {
+                return Err(StartError::Steering { host: host.name.clone(), given, workers });
+            }
+        }
+        let lanes = self.hosts.iter().map(|h| h.rss.buckets.len()).sum();
+        if lanes > 1 << 16 && self.hosts.iter().any(|h| h.kernel) {
+            return Err(StartError::Lanes(lanes));
+        }
+        if !self.pin {
+            return Ok(Vec::new());
+        }
+        let allowed = rustix::thread::sched_getaffinity(None).map_err(|e| StartError::Thread(e.into()))?;
+        let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| allowed.is_set(*c)).collect();
+        if cpus.len() < workers {
+            return Err(StartError::Processors { workers, cpus: cpus.len() });
+        }
+        Ok(cpus)
+    }
+
+    /// Opens every link; the result says which interface of which host each belongs to.
+    fn open_links(&mut self, memory: &FrameMemory, wakes: &[Arc<Wake>]) -> Result<Links, StartError> {
+        let mut links = Links::new();
+        let mut add = |at: (usize, u8), info: LinkInfo, queues| {
+            links.insert(at, (info, queues)).map_or(Ok(()), |_| Err(at.0))
+        };
+        for wire in std::mem::take(&mut self.wires) {
+            let twice = match wire {
+                Wire::Pair { a, b, config } => {
+                    let rss = |at: (usize, u8)| self.hosts.get(at.0).map(|h| &h.rss);
+                    let (Some(rss_a), Some(rss_b)) = (rss(a), rss(b)) else {
+                        return Err(StartError::Links("?".into()));
+                    };
+                    let [end_a, end_b] = pair::open(&config, [rss_a, rss_b], wakes);
+                    add(a, end_a.info, end_a.queues).and(add(b, end_b.info, end_b.queues))
+                }
+                Wire::Link { host, interface, open } => {
+                    let (info, queues) = open(memory, self.workers)?;
+                    if queues.len() < self.workers {
+                        let (link, queues) = (info.name, queues.len());
+                        return Err(StartError::Queues { link, queues, workers: self.workers });
+                    }
+                    add((host, interface), info, queues)
+                }
+            };
+            twice.map_err(|h| StartError::Links(self.hosts.get(h).map_or("?".into(), |h| h.name.clone())))?;
+        }
+        for (h, host) in self.hosts.iter().enumerate() {
+            let all = (0..host.interfaces.len()).all(|i| links.contains_key(&(h, i as u8)));
+            let count = links.keys().filter(|k| k.0 == h).count();
+            if !all || count != host.interfaces.len() || (count == 0) != host.kernel {
+                return Err(StartError::Links(host.name.clone()));
+            }
+        }
+        Ok(links)
+    }
+}

@@ -1,0 +1,212 @@
+//! What each worker starts with: its lanes, queues, rings and its own view of the hosts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flowlane_rss::Bucket;
+use flowlane_stack::address::Prefix;
+use flowlane_stack::packet::Offload;
+use flowlane_stack::rng::{Keyed, Rng};
+use flowlane_stack::tcp::{FastOpenKeys, TcpConfig};
+use flowlane_stack::tunnel::TunnelConfig;
+use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
+
+use super::{Builder, NETISR, StartError};
+use crate::kernel::{KernelLane, Poller, Ports};
+use crate::link::{LinkInfo, Queue};
+use crate::runtime::host::Host;
+use crate::runtime::idle::Idle;
+use crate::runtime::lane_slot::{LaneCounters, LaneId, LaneSlot};
+use crate::runtime::netisr::Netisr;
+use crate::runtime::shared::Shared;
+use crate::runtime::worker::{HostView, Port, lane_index};
+
+pub(super) type Links = HashMap<(usize, u8), (LinkInfo, Vec<Box<dyn Queue>>)>;
+
+/// What one worker starts with: all of it can be sent to its thread.
+pub(super) struct Plan {
+    pub(super) netisr: Netisr,
+    pub(super) ports: Vec<Port>,
+    pub(super) hosts: Vec<HostView>,
+    pub(super) lanes: Vec<Option<Box<LaneSlot>>>,
+    pub(super) idle: Idle,
+    pub(super) poller: Option<Poller>,
+}
+
+impl Builder {
+    /// Shares lanes and queues out among the workers.
+    pub(super) fn plan(
+        &self,
+        shared: &Arc<Shared>,
+        links: Links,
+        owners: &[usize],
+        seeds: &mut Seeds,
+    ) -> Result<Vec<Plan>, StartError> {
+        let mut plans: Vec<Plan> = Netisr::mesh(self.workers, NETISR)
+            .into_iter()
+            .map(|netisr| Plan {
+                netisr,
+                ports: Vec::new(),
+                hosts: Vec::new(),
+                lanes: (0..owners.len()).map(|_| None).collect(),
+                idle: self.idle,
+                poller: None,
+            })
+            .collect();
+        let mut infos: HashMap<(usize, u8), LinkInfo> = HashMap::new();
+        let mut links: Vec<_> = links.into_iter().collect();
+        links.sort_by_key(|(at, _)| *at);
+        for ((host, link), (info, queues)) in links {
+            for (q, queue) in queues.into_iter().enumerate() {
+                let index = q as u16;
+                let port = Port {
+                    queue,
+                    host,
+                    link,
+                    index,
+                    output: Vec::with_capacity(256),
+                    room: 0,
+                    broken: false,
+                };
+                plans[q % self.workers].ports.push(port);
+            }
+            infos.insert((host, link), info);
+        }
+        if self.hosts.iter().any(|h| h.kernel) {
+            for (plan, post) in plans.iter_mut().zip(&shared.posts) {
+                plan.poller = Some(Poller::new(post.wake.fd()).map_err(StartError::Thread)?);
+            }
+        }
+        let mut first_lane = 0;
+        for (h, host) in self.hosts.iter().enumerate() {
+            let listening = Arc::new(Ports::default());
+            let interfaces = interfaces(h, host, &infos);
+            let routes = routes(host);
+            Lane::check_tunnels(&interfaces, &host.tunnels, &routes).map_err(|(i, error)| {
+                let TunnelConfig { local, remote, .. } = host.tunnels[i];
+                StartError::Tunnel { host: host.name.clone(), local, remote, error }
+            })?;
+            let buckets = host.rss.buckets.len();
+            for plan in &mut plans {
+                plan.hosts.push(view(host, first_lane, h, &plan.ports));
+            }
+            let mut tcp = self.bounded(&host.tcp, owners.len());
+            for b in 0..buckets {
+                let bucket = Bucket(b as u16);
+                let index = lane_index(first_lane, bucket);
+                let seed = seeds.next()?;
+                if tcp.fast_open_keys.is_none() {
+                    // A client's next connection may come to any lane with the cookie of this one.
+                    let keyed = Keyed::new(seed[0], seed[1]);
+                    let key = u128::from(keyed.hash(b"fast open")) << 64 | u128::from(keyed.hash(b"cookies"));
+                    tcp.fast_open_keys = Some(FastOpenKeys::new(key.to_le_bytes()));
+                }
+                let lane = Lane::new(&LaneConfig {
+                    bucket,
+                    rss: host.rss.clone(),
+                    interfaces: interfaces.clone(),
+                    routes: routes.clone(),
+                    tunnels: host.tunnels.clone(),
+                    udp: host.udp,
+                    tcp: tcp.clone(),
+                    reassembly: host.reassembly,
+                    seed,
+                });
+                let plan = &mut plans[owners[index as usize]];
+                let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
+                    Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))
+                });
+                let slot = LaneSlot {
+                    id: LaneId { runtime: shared.runtime, index },
+                    host: h,
+                    lane,
+                    kernel,
+                    sleepers: Default::default(),
+                    counters: LaneCounters::default(),
+                    touched: false,
+                    parked: Vec::new(),
+                };
+                plan.lanes[index as usize] = Some(Box::new(slot));
+            }
+            first_lane += buckets as u32;
+        }
+        Ok(plans)
+    }
+
+    /// TCP as the host wants it, but with no more frames held by one lane than its share of half of a worker's: even
+    /// if all lanes of all workers hold frames of one and the same, it can go on.
+    fn bounded(&self, tcp: &TcpConfig, lanes: usize) -> TcpConfig {
+        let share = self.memory.frames_per_home * self.memory.frame_size / 2 / lanes.max(1);
+        TcpConfig { max_held: tcp.max_held.min(share), ..tcp.clone() }
+    }
+}
+
+fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Vec<InterfaceConfig> {
+    host.interfaces
+        .iter()
+        .enumerate()
+        .filter_map(|(i, interface)| {
+            let info = infos.get(&(h, i as u8))?;
+            Some(InterfaceConfig {
+                mac: info.mac,
+                mtu: info.mtu,
+                addresses: interface.addresses.clone(),
+                claimed: interface.claimed.clone(),
+                vlan: interface.vlan,
+                offload: Offload { checksum: info.checksum_offload, segmentation: info.segmentation },
+            })
+        })
+        .collect()
+}
+
+fn routes(host: &Host) -> Vec<Route> {
+    host.gateways
+        .iter()
+        .filter_map(|gateway| {
+            let any = if gateway.is_ipv4() { "0.0.0.0" } else { "::" };
+            let prefix = Prefix::new(any.parse().ok()?, 0)?;
+            let links = host.interfaces.iter().map(|i| &i.addresses);
+            let mut all = links.chain(host.tunnels.iter().map(|t| &t.addresses));
+            let interface = all.position(|a| a.iter().any(|p| p.contains(*gateway))).unwrap_or(0);
+            Some(Route { prefix, gateway: Some(*gateway), interface: interface as u8 })
+        })
+        .collect()
+}
+
+fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port]) -> HostView {
+    let owner = |b: usize| host.rss.buckets.worker_of(Bucket(b as u16)).0;
+    let owners: Vec<u16> = (0..host.rss.buckets.len()).map(owner).collect();
+    HostView {
+        rss: host.rss.clone(),
+        first_lane,
+        queue_of: owners.clone(),
+        owners,
+        ports: (0..host.interfaces.len())
+            .filter_map(|i| ports.iter().position(|p| p.host == h && usize::from(p.link) == i))
+            .collect(),
+        stats: Default::default(),
+        crowded: false,
+    }
+}
+
+/// Where the lanes' seeds come from.
+pub(super) struct Seeds {
+    fixed: Option<Rng>,
+}
+
+impl Seeds {
+    pub(super) fn new(seed: Option<u64>) -> Result<Self, StartError> {
+        Ok(Self { fixed: seed.map(Rng::new) })
+    }
+
+    fn next(&mut self) -> Result<[u64; 4], StartError> {
+        if let Some(rng) = &mut self.fixed {
+            return Ok(std::array::from_fn(|_| rng.next_u64()));
+        }
+        let mut seed = [0; 4];
+        for word in &mut seed {
+            *word = crate::entropy::random_u64().map_err(StartError::Entropy)?;
+        }
+        Ok(seed)
+    }
+}

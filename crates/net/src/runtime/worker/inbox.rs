@@ -1,0 +1,74 @@
+//! Messages from other workers and from handles.
+
+use flowlane_stack::LaneEvent;
+
+use super::Worker;
+use crate::context;
+use crate::runtime::message::Message;
+
+impl Worker {
+    /// Messages: only those that are there now.
+    pub(super) fn take_inbox(&mut self) -> bool {
+        let shared = self.shared.clone();
+        let inbox = &shared.posts[self.index].inbox;
+        let n = inbox.len();
+        for _ in 0..n {
+            let Some(message) = inbox.pop() else { break };
+            self.handle(message);
+        }
+        n > 0
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Run(ready) => {
+                let lane = ready.metadata().index;
+                if self.lanes[lane as usize].is_some() {
+                    context::push_ready(ready);
+                } else {
+                    self.run_elsewhere(lane, ready);
+                }
+            }
+            Message::Event { host, event } => self.tell_lanes(host, event, None),
+            Message::Close { lane, socket } => match &mut self.lanes[lane as usize] {
+                Some(slot) => {
+                    slot.close(self.now, &self.frames, socket);
+                    self.touch(lane);
+                }
+                None => {
+                    let owner = self.owner_in_view(lane);
+                    if owner != self.index {
+                        self.shared.send(owner, Message::Close { lane, socket });
+                    }
+                }
+            },
+            // A receiver that is gone has lost interest.
+            Message::Report(to) => drop(to.send(self.report())),
+            Message::Expect { lane, from, done, ready } => {
+                self.moves.expect(lane, from, self.netisr.workers(), self.index, done);
+                let _ = ready.send(());
+            }
+            Message::Give { lane, to } => self.give(lane, to),
+            Message::Gone { lane, from, to } => self.gone(lane, from, to),
+            Message::Stop(to) => {
+                self.stopping = true;
+                drop(to.send(self.report()));
+            }
+        }
+    }
+
+    /// Tells a host's lanes on this worker what one of them, or one elsewhere, learnt.
+    pub(super) fn tell_lanes(&mut self, host: usize, event: LaneEvent, except: Option<u32>) {
+        for lane in 0..self.lanes.len() {
+            if except == Some(lane as u32) {
+                continue;
+            }
+            if let Some(slot) = &mut self.lanes[lane]
+                && slot.host == host
+            {
+                slot.lane.tell(self.now, event);
+                self.touch(lane as u32);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A worker: one thread, one core, one queue of each link, any number of lanes. This page is the centre of Flowlane.
+//!
+//! ```text
+//!   turn:  receive ▸ netisr ▸ inbox ▸ tasks ▸ timers ▸ output ▸ flush        nothing to do? ▸ sleep
+//! ```
+//!
+//! What it owns and its loop are here, the steps of a turn in [`receive`] (links and netisr), [`inbox`], [`tasks`] and [`output`].
+//!
+//! A worker owns all it touches. It never waits for another worker: what it sends finds room or is counted as
+//! dropped, what it receives lies in rings and an inbox. Lanes whose state changed in a turn are noted, and only those
+//! are asked for output, news and deadlines at its end, so that a turn costs nothing for lanes that had nothing to do.
+
+mod inbox;
+mod output;
+mod receive;
+mod tasks;
+
+pub(crate) use output::drain_output;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use flowlane_rss::{Bucket, Rss};
+use flowlane_stack::time::Time;
+use flowlane_sys::frame::{Frame, Pool};
+
+use super::idle::{Idle, Patience};
+use super::lane_slot::LaneSlot;
+use super::moving::Moves;
+use super::netisr::{Netisr, Parcel};
+use super::shared::Shared;
+use crate::context;
+use crate::kernel::Poller;
+use crate::link::Queue;
+use crate::stats::{Misdirected, SteeringStats};
+
+/// A queue of a link at its worker.
+pub(crate) struct Port {
+    pub(crate) queue: Box<dyn Queue>,
+    pub(crate) host: usize,
+    /// Interface of the host.
+    pub(crate) link: u8,
+    /// Number of the queue within the link.
+    pub(crate) index: u16,
+    /// Frames to be sent.
+    pub(crate) output: Vec<Frame>,
+    pub(crate) room: usize,
+    /// Its descriptor is not worth waiting for any more.
+    pub(crate) broken: bool,
+}
+
+/// A host as one worker sees it.
+pub(crate) struct HostView {
+    pub(crate) rss: Arc<Rss>,
+    /// Index of its first lane among all.
+    pub(crate) first_lane: u32,
+    /// Who holds the lane of each bucket: this worker's own copy.
+    pub(crate) owners: Vec<u16>,
+    /// Queue that the card should choose for each bucket.
+    pub(crate) queue_of: Vec<u16>,
+    /// For each interface, the port to send on.
+    pub(crate) ports: Vec<usize>,
+    pub(crate) stats: SteeringStats,
+    /// A lane here has had very many connections: bursts are looked over before they are handled.
+    pub(crate) crowded: bool,
+}
+
+/// Counters of the loop.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Turns {
+    pub(crate) all: u64,
+    pub(crate) busy: u64,
+    pub(crate) sleeps: u64,
+}
+
+/// A worker.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) frames: Rc<Pool>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) hosts: Vec<HostView>,
+    /// All lanes of the runtime by index; `Some` for those held here.
+    pub(crate) lanes: Vec<Option<Box<LaneSlot>>>,
+    /// Lanes to be looked after at the end of this turn.
+    pub(crate) touched: Vec<u32>,
+    /// The other of two lists that take turns.
+    pub(crate) spare: Vec<u32>,
+    /// When each lane wants to be woken.
+    pub(crate) deadlines: Vec<Time>,
+    /// No later than the earliest of `deadlines`.
+    pub(crate) next_deadline: Time,
+    pub(crate) netisr: Netisr,
+    pub(crate) moves: Moves,
+    pub(crate) idle: Idle,
+    pub(crate) patience: Patience,
+    /// The last turn found nothing to do.
+    pub(crate) idle_turn: bool,
+    pub(crate) now: Time,
+    pub(crate) turns: Turns,
+    pub(crate) misdirected: Vec<Misdirected>,
+    pub(crate) burst: Vec<Frame>,
+    pub(crate) parcels: Vec<Parcel>,
+    /// More frames of a burst follow: lanes may hold segments until its end.
+    pub(crate) in_burst: bool,
+    pub(crate) stopping: bool,
+    /// Where there are sockets of the kernel.
+    pub(crate) poller: Option<Poller>,
+}
+
+impl Worker {
+    /// Works until told to stop.
+    pub(crate) fn run(&mut self) {
+        let mut idle_since: Option<Time> = None;
+        while !self.stopping {
+            self.now = self.shared.now();
+            self.turns.all += 1;
+            let busy = self.turn();
+            self.turns.busy += u64::from(busy);
+            if self.sleeps_at_once() {
+                if !self.stopping {
+                    self.sleep();
+                }
+                continue;
+            }
+            self.idle_turn = !busy;
+            if busy {
+                if let Some(since) = idle_since.take() {
+                    self.patience.worked(self.now.saturating_duration_since(since));
+                }
+                continue;
+            }
+            let waited = self.now.saturating_duration_since(*idle_since.get_or_insert(self.now));
+            match self.idle {
+                Idle::Adaptive(most) if waited >= self.patience.limit(most) && !self.is_due_within(most) => {
+                    self.patience.slept();
+                    self.sleep();
+                    idle_since = None;
+                }
+                _ => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// One turn. `true` if there was anything to do.
+    fn turn(&mut self) -> bool {
+        let mut busy = self.receive();
+        busy |= self.take_events();
+        busy |= self.take_netisr();
+        busy |= self.take_inbox();
+        busy |= self.run_tasks();
+        busy |= self.fire_timers();
+        self.advance_moves();
+        busy |= self.look_after_lanes();
+        busy |= self.send();
+        let waiting = self.netisr.flush(&self.shared);
+        busy | waiting
+    }
+
+    /// What the kernel says about its sockets: to their lanes.
+    fn take_events(&mut self) -> bool {
+        let Some(poller) = &mut self.poller else { return false };
+        if !poller.look(self.now, self.idle_turn) {
+            return false;
+        }
+        let lanes = &mut self.lanes;
+        poller.drain(|lane, event| {
+            // Those of a lane that has moved are told again where it is now.
+            if let Some(kernel) = lanes.get_mut(lane).and_then(Option::as_mut).and_then(|l| l.kernel.as_mut())
+            {
+                kernel.on_event(event);
+            }
+        });
+        true
+    }
+
+    fn fire_timers(&mut self) -> bool {
+        if self.now < self.next_deadline {
+            return false;
+        }
+        for lane in 0..self.lanes.len() {
+            if self.deadlines[lane] > self.now {
+                continue;
+            }
+            let Some(slot) = &mut self.lanes[lane] else {
+                self.deadlines[lane] = Time::MAX;
+                continue;
+            };
+            slot.lane.on_timer(self.now, &self.frames);
+            slot.sleepers.wake_due(self.now);
+            if !slot.touched {
+                slot.touched = true;
+                self.touched.push(lane as u32);
+            }
+        }
+        self.next_deadline = self.deadlines.iter().copied().min().unwrap_or(Time::MAX);
+        true
+    }
+
+    pub(crate) fn touch(&mut self, lane: u32) {
+        if let Some(slot) = &mut self.lanes[lane as usize]
+            && !slot.touched
+        {
+            slot.touched = true;
+            self.touched.push(lane);
+        }
+    }
+
+    /// Who holds a lane by this worker's own map.
+    pub(crate) fn owner_in_view(&self, lane: u32) -> usize {
+        let host = self.hosts.iter().rev().find(|h| h.first_lane <= lane);
+        host.map_or(self.index, |h| usize::from(h.owners[(lane - h.first_lane) as usize]))
+    }
+
+    /// Whether anything waits for this worker: the last look before sleep.
+    pub(crate) fn has_work(&mut self) -> bool {
+        self.ports.iter_mut().any(|p| p.queue.ready() || !p.output.is_empty())
+            || self.netisr.ready()
+            || !self.shared.posts[self.index].inbox.is_empty()
+            || context::ready_len() > 0
+            || !self.touched.is_empty()
+    }
+}
+
+/// Index of a bucket's lane among all lanes.
+pub(crate) fn lane_index(first: u32, bucket: Bucket) -> u32 {
+    first + u32::from(bucket.0)
+}

@@ -1,0 +1,77 @@
+//! Tasks that are ready, each with its lane lent to the thread while it runs.
+
+use std::panic::AssertUnwindSafe;
+
+use super::Worker;
+use crate::context;
+use crate::runtime::message::Message;
+use crate::task::Ready;
+
+/// Tasks that run in the turn in which they were begun.
+const FRESH: usize = 1024;
+
+impl Worker {
+    /// Runs each task that is ready now once, and then those that they begin.
+    pub(crate) fn run_tasks(&mut self) -> bool {
+        let n = context::ready_len();
+        let (mut left, mut fresh) = (n, FRESH);
+        let mut lent: Option<u32> = None;
+        loop {
+            let ready = if left > 0 {
+                left -= 1;
+                context::pop_ready()
+            } else if fresh > 0 {
+                fresh -= 1;
+                context::pop_fresh()
+            } else {
+                None
+            };
+            let Some(ready) = ready else { break };
+            let lane = ready.metadata().index;
+            if lent != Some(lane) {
+                self.take_back(lent);
+                lent = None;
+                let Some(mut slot) = self.lanes.get_mut(lane as usize).and_then(Option::take) else {
+                    self.run_elsewhere(lane, ready);
+                    continue;
+                };
+                if self.moves.is_leaving(lane) {
+                    slot.parked.push(ready);
+                    self.lanes[lane as usize] = Some(slot);
+                    continue;
+                }
+                if !slot.touched {
+                    slot.touched = true;
+                    self.touched.push(lane);
+                }
+                slot.counters.task_runs += 1;
+                context::enter(slot, self.now);
+                lent = Some(lane);
+            }
+            // A task that panics takes nothing with it but itself: its lane's sockets stay whole, since no call into
+            // the lane runs user code.
+            if std::panic::catch_unwind(AssertUnwindSafe(|| ready.run())).is_err() {
+                let _ = context::with_current(|slot, _, _| slot.counters.panics += 1);
+            }
+        }
+        self.take_back(lent);
+        context::defer_fresh();
+        n > 0
+    }
+
+    fn take_back(&mut self, lent: Option<u32>) {
+        if let Some(lane) = lent {
+            self.lanes[lane as usize] = context::leave();
+        }
+    }
+
+    /// A task of a lane that is not here: to whoever has it, or to be run when it comes.
+    pub(super) fn run_elsewhere(&mut self, lane: u32, ready: Ready) {
+        if let Some(ready) = self.moves.park_task(lane, ready) {
+            let owner = self.owner_in_view(lane);
+            if owner != self.index {
+                self.shared.send(owner, Message::Run(ready));
+            }
+        }
+    }
+}

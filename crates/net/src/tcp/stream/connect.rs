@@ -1,0 +1,121 @@
+//! Beginning a connection, with or without waiting, and with data in the SYN.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flowlane_stack::Connect;
+use flowlane_stack::tcp::{Failure, FirstData, Interest};
+
+use super::TcpStream;
+use crate::context;
+use crate::socket::SocketError;
+use crate::task::sleep;
+use crate::tcp::Id;
+use crate::tcp::ends::Ends;
+
+impl TcpStream {
+    /// Connects to a peer from a port whose replies come to the lane of the calling task.
+    ///
+    /// # Errors
+    /// [`SocketError::Connect`] when it cannot begin, [`SocketError::Connection`] when it fails.
+    pub async fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
+        Self::connect_with(Connect::to(remote.into()), None).await
+    }
+
+    /// Connects as told, and gives up after `timeout`, if given, with [`Failure::TimedOut`].
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`].
+    pub async fn connect_with(connect: Connect, timeout: Option<Duration>) -> Result<Self, SocketError> {
+        Self::connect_with_data(connect, &[], timeout).await
+    }
+
+    /// Connects and writes `data`; the timeout is for the handshake. With [`fast_open`](crate::SocketOptions::fast_open), as
+    /// much of it as fits goes with the SYN to peers that are known to take it, so that the answer comes a round trip earlier
+    /// (RFC 7413). Such data may be delivered to the peer twice: for requests that may be repeated. Kernel sockets write it
+    /// after the handshake.
+    ///
+    /// # Errors
+    /// As [`TcpStream::connect`] and [`TcpStream::try_write`].
+    pub async fn connect_with_data(
+        connect: Connect,
+        data: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Self, SocketError> {
+        let (stream, taken) = Self::begin_with_data(connect, data)?;
+        let connected = poll_fn(|cx| stream.poll_connected(cx));
+        match timeout {
+            None => connected.await?,
+            Some(timeout) => {
+                let (mut connected, mut over) = (pin!(connected), pin!(sleep(timeout)));
+                poll_fn(|cx| match connected.as_mut().poll(cx) {
+                    Poll::Pending => over.as_mut().poll(cx).map(|_| Err(Failure::TimedOut.into())),
+                    done => done,
+                })
+                .await?;
+            }
+        }
+        stream.write_all(&data[taken..]).await?;
+        Ok(stream)
+    }
+
+    /// Begins to connect: nothing can be read or written before [`TcpStream::poll_connected`] is ready. For programs that
+    /// make very many connections and want no future for each.
+    ///
+    /// # Errors
+    /// [`SocketError::Connect`] when it cannot begin.
+    pub fn begin(connect: Connect) -> Result<Self, SocketError> {
+        Self::begin_with_data(connect, &[]).map(|(stream, _)| stream)
+    }
+
+    /// As [`TcpStream::begin`], with data as in [`TcpStream::connect_with_data`]; how many bytes of it were taken to go with the
+    /// SYN. The rest is the caller's to write as soon as the connection stands; whether what was taken arrived with the SYN,
+    /// [`info`](TcpStream::info) says then (`syn_data`), and if not it is sent again by itself.
+    ///
+    /// # Errors
+    /// As [`TcpStream::begin`].
+    pub fn begin_with_data(connect: Connect, data: &[u8]) -> Result<(Self, usize), SocketError> {
+        let rest_follows = !data.is_empty();
+        Self::begin_with(connect, FirstData { bytes: data, rest_follows })
+    }
+
+    /// Begins to connect; how many bytes of the data go with the SYN.
+    fn begin_with(connect: Connect, data: FirstData<'_>) -> Result<(Self, usize), SocketError> {
+        let (lane, shared) = context::with_current(|slot, _, shared| (slot.id, shared.clone()))?;
+        context::with_lane(lane, |slot, now, frames| {
+            if let Some(kernel) = &mut slot.kernel {
+                let (id, ends) =
+                    (Id::Kernel(kernel.connect(&connect)?), Ends::new(None, connect.remote.into()));
+                return Ok::<_, SocketError>((Self { lane, id, shared, ends }, 0));
+            }
+            let (id, taken) = slot.lane.tcp_connect_with(now, frames, connect, data)?;
+            let (local, remote) = slot.lane.tcp_ends(id)?;
+            Ok((Self { lane, id: Id::Stack(id), shared, ends: Ends::new(Some(local), remote) }, taken))
+        })?
+    }
+
+    /// Whether the connection stands, or why it never will.
+    ///
+    /// # Errors
+    /// [`SocketError::Connection`] when it failed.
+    pub fn poll_connected(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        let polled = self.with(
+            |lane, id, _, _| {
+                let ready = lane.tcp_readiness(id)?;
+                if let Some(failure) = ready.failure {
+                    return Err(failure.into());
+                }
+                if ready.writable {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                lane.tcp_wake_on(id, Interest::Write, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+            |kernel, id| Ok(kernel.poll_connected(id, cx.waker())),
+        );
+        polled.unwrap_or_else(|e| Poll::Ready(Err(e)))
+    }
+}

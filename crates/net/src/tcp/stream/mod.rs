@@ -1,0 +1,199 @@
+//! Connections: what they are, their ends, options and end; [`connect`], [`read`] and [`write`] in files of their own.
+
+mod connect;
+mod read;
+mod write;
+
+use std::future::poll_fn;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use flowlane_rss::{Bucket, HashType};
+use flowlane_stack::Lane;
+use flowlane_stack::tcp::{ConnId, Interest, SocketOptions, TcpInfo};
+use flowlane_sys::frame::Pool;
+
+use super::ends::Ends;
+use super::io::{OwnedReadHalf, OwnedWriteHalf};
+use super::{Id, close};
+use crate::Time;
+use crate::context;
+use crate::kernel::{KernelLane, SocketId};
+use crate::runtime::lane_slot::LaneId;
+use crate::runtime::message::SocketHandle;
+use crate::runtime::shared::Shared;
+use crate::socket::SocketError;
+
+/// A connection of one lane.
+///
+/// Reading and writing need no exclusive access, so two tasks of the lane may share a stream; one task at a time waits
+/// to read and one to write.
+#[derive(Debug)]
+pub struct TcpStream {
+    pub(super) lane: LaneId,
+    pub(super) id: Id<ConnId>,
+    pub(super) shared: Arc<Shared>,
+    /// Our end of a kernel socket is asked for when somebody wants to know.
+    pub(super) ends: Ends,
+}
+
+impl TcpStream {
+    /// Our end. Of a kernel socket that is asked on another lane than its own: unspecified.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        self.ends.local().unwrap_or_else(|| {
+            self.with(|_, _, _, _| Ok(unknown), |kernel, id| kernel.local_address(id)).unwrap_or(unknown)
+        })
+    }
+
+    /// The peer's end.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.ends.remote()
+    }
+
+    /// Ends one direction or both. What was written is still sent.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn shutdown(&self, how: Shutdown) -> Result<(), SocketError> {
+        self.with(
+            |lane, id, now, frames| Ok(lane.tcp_shutdown(now, frames, id, how)?),
+            |kernel, id| kernel.shutdown(id, how),
+        )
+    }
+
+    /// Waits until the connection is over, both ways.
+    ///
+    /// # Errors
+    /// On another lane, or how the connection ended, if badly.
+    pub async fn closed(&self) -> Result<(), SocketError> {
+        poll_fn(|cx| {
+            let over = self.with(
+                |lane, id, _, _| {
+                    let ready = lane.tcp_readiness(id)?;
+                    ready.failure.map_or(Ok(ready.closed), |failure| Err(failure.into()))
+                },
+                KernelLane::is_over,
+            )?;
+            if over {
+                return Poll::Ready(Ok(()));
+            }
+            self.wake_on(Interest::Closed, cx)?;
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Resets the connection.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn abort(&self) -> Result<(), SocketError> {
+        self.with(|lane, id, now, frames| Ok(lane.tcp_abort(now, frames, id)?), KernelLane::abort)
+    }
+
+    /// The socket's options; of a kernel socket those that the kernel chose, too.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn options(&self) -> Result<SocketOptions, SocketError> {
+        self.with(|lane, id, _, _| Ok(lane.tcp_options(id)?), |kernel, id| kernel.options(id))
+    }
+
+    /// Changes the socket's options. Of `linger`, kernel sockets know only zero and nothing else; what they do not know is
+    /// left as it is.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn set_options(&self, options: &SocketOptions) -> Result<(), SocketError> {
+        self.with(
+            |lane, id, now, frames| Ok(lane.tcp_set_options(now, frames, id, options)?),
+            |kernel, id| kernel.set_options(id, options),
+        )
+    }
+
+    /// Sends small segments at once, or lets them wait for company.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn set_nodelay(&self, nodelay: bool) -> Result<(), SocketError> {
+        self.with(
+            |lane, id, now, frames| {
+                let options = SocketOptions { nodelay, ..lane.tcp_options(id)? };
+                Ok(lane.tcp_set_options(now, frames, id, &options)?)
+            },
+            |kernel, id| kernel.set_nodelay(id, nodelay),
+        )
+    }
+
+    /// A look at the connection: state, round-trip time, windows, retransmissions.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn info(&self) -> Result<TcpInfo, SocketError> {
+        self.with(|lane, id, _, _| Ok(lane.tcp_info(id)?), |kernel, id| kernel.info(id, self.peer_addr()))
+    }
+
+    /// Flow hash of what the connection receives, its type, and its bucket. For a kernel socket the hash is what the
+    /// host's steering makes of the addresses and ports, and the bucket is that of the lane that has the connection:
+    /// which it is, the kernel chose.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn flow(&self) -> Result<(u32, HashType, Bucket), SocketError> {
+        context::with_lane(self.lane, |slot, _, _| {
+            let (hash, kind) = match self.id {
+                Id::Stack(id) => {
+                    let info = slot.lane.tcp_info(id)?;
+                    (info.hash, HashType::from_u8(info.hash_type).unwrap_or(HashType::None))
+                }
+                Id::Kernel(id) => {
+                    let local = slot.sockets()?.local_address(id)?;
+                    slot.lane.tcp_hash(local.into(), self.peer_addr().into())
+                }
+            };
+            Ok((hash, kind, slot.lane.bucket()))
+        })?
+    }
+
+    /// Two halves that can be dropped one by one; dropping the writing half ends the stream towards the peer.
+    #[must_use]
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        let stream = Arc::new(self);
+        (OwnedReadHalf(stream.clone()), OwnedWriteHalf(stream))
+    }
+
+    /// Does something with the connection, be it the stack's or the kernel's.
+    #[inline]
+    fn with<R>(
+        &self,
+        stack: impl FnOnce(&mut Lane, ConnId, Time, &Pool) -> Result<R, SocketError>,
+        kernel: impl FnOnce(&mut KernelLane, SocketId) -> Result<R, SocketError>,
+    ) -> Result<R, SocketError> {
+        context::with_lane(self.lane, |slot, now, frames| match self.id {
+            Id::Stack(id) => stack(&mut slot.lane, id, now, frames),
+            Id::Kernel(id) => kernel(slot.sockets()?, id),
+        })?
+    }
+
+    #[inline]
+    fn wake_on(&self, interest: Interest, cx: &Context<'_>) -> Result<(), SocketError> {
+        self.with(
+            |lane, id, _, _| Ok(lane.tcp_wake_on(id, interest, cx.waker())?),
+            |kernel, id| kernel.wake_on(id, interest, cx.waker()),
+        )
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        let socket = match self.id {
+            Id::Stack(id) => SocketHandle::Connection(id),
+            Id::Kernel(id) => SocketHandle::Kernel(id),
+        };
+        close(self.lane, &self.shared, socket);
+    }
+}

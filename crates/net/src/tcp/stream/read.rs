@@ -1,0 +1,91 @@
+//! Reading, and waiting for something to read.
+
+use std::future::{Future, poll_fn};
+use std::task::{Context, Poll};
+
+use flowlane_stack::tcp::{Interest, RecvError};
+
+use super::TcpStream;
+use crate::context;
+use crate::socket::SocketError;
+use crate::tcp::Id;
+
+impl TcpStream {
+    /// Reads what is there, at most as much as `into` holds; 0 is the end of the stream, `None` that nothing is there.
+    ///
+    /// # Errors
+    /// On another lane, or when the connection ended badly.
+    #[inline]
+    pub fn try_read(&self, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
+        context::with_lane(self.lane, |slot, now, frames| match self.id {
+            Id::Stack(id) => received(slot.lane.tcp_recv(now, frames, id, into)),
+            Id::Kernel(id) => slot.sockets()?.recv(id, into),
+        })?
+    }
+
+    /// Waits for something to read; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// As [`TcpStream::try_read`].
+    // Not `async fn`: that would keep its arguments twice, and very many tasks wait here.
+    pub fn read(&self, into: &mut [u8]) -> impl Future<Output = Result<usize, SocketError>> + Send {
+        poll_fn(|cx| self.poll_read(cx, into))
+    }
+
+    /// As [`TcpStream::read`], for futures written by hand.
+    ///
+    /// # Errors
+    /// As [`TcpStream::try_read`].
+    pub fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize, SocketError>> {
+        if let Some(n) = self.try_read(into)? {
+            return Poll::Ready(Ok(n));
+        }
+        self.wake_on(Interest::Read, cx)?;
+        Poll::Pending
+    }
+
+    /// Waits until there is something to read, the end of the stream or an error, without a buffer to read it into. On
+    /// a kernel socket this is a good guess: after a read that filled its buffer there may be no more.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn readable(&self) -> impl Future<Output = Result<(), SocketError>> + Send {
+        poll_fn(|cx| self.poll_readable(cx))
+    }
+
+    /// As [`TcpStream::readable`], for futures written by hand.
+    ///
+    /// # Errors
+    /// As [`TcpStream::readable`].
+    #[inline]
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        let polled = self.with(
+            |lane, id, _, _| {
+                if lane.tcp_readiness(id)?.readable {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                lane.tcp_wake_on(id, Interest::Read, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+            |kernel, id| {
+                if kernel.is_readable(id)? {
+                    return Ok(Poll::Ready(Ok(())));
+                }
+                kernel.wake_on(id, Interest::Read, cx.waker())?;
+                Ok(Poll::Pending)
+            },
+        );
+        polled.unwrap_or_else(|e| Poll::Ready(Err(e)))
+    }
+}
+
+/// What the stack says of a read, `None` for nothing there.
+#[inline]
+fn received(result: Result<usize, RecvError>) -> Result<Option<usize>, SocketError> {
+    match result {
+        Ok(n) => Ok(Some(n)),
+        Err(RecvError::WouldBlock) => Ok(None),
+        Err(RecvError::Failed(failure)) => Err(failure.into()),
+        Err(_) => Err(SocketError::Closed),
+    }
+}

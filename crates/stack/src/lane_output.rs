@@ -1,0 +1,98 @@
+//! What a lane sends: frames that IP has queued and segments that TCP makes when asked, in turn, those for tunnels put into
+//! their outer packets.
+
+use flowlane_sys::frame::{Frame, Pool};
+
+use crate::lane::Lane;
+use crate::time::Time;
+
+impl Lane {
+    /// The next frame to be sent, its data starting at the Ethernet header; `meta().link` says on which link. What IP has
+    /// queued and what TCP has to say take turns.
+    #[inline]
+    pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+        loop {
+            let frame = self.next_output(now, frames)?;
+            if !self.ip.is_inner(&frame) {
+                return Some(frame);
+            }
+            if let Some(outer) = self.encapsulated(now, frames, frame) {
+                return Some(outer);
+            }
+        }
+    }
+
+    /// Sends a frame for an inner interface as its outer packet: that, if it need not wait for its next hop. Ends, since
+    /// the interface of an outer packet has a lower level.
+    #[inline(never)]
+    fn encapsulated(&mut self, now: Time, frames: &Pool, mut frame: Frame) -> Option<Frame> {
+        while self.ip.is_inner(&frame) {
+            let queued = self.ip.output_len();
+            let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            self.ip.encapsulate(&mut cx, &self.rss, frame);
+            frame = self.ip.poll_behind(queued)?;
+        }
+        Some(frame)
+    }
+
+    #[inline]
+    fn next_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+        let mut frame = None;
+        if self.tcp.has_output() && (self.tcp_turn || self.ip.output_len() == 0) {
+            frame = self.pull_tcp(now, frames);
+            self.tcp_turn = false;
+        }
+        if frame.is_none() {
+            frame = self.ip.poll_output();
+            self.tcp_turn = true;
+        }
+        self.wake_senders();
+        frame
+    }
+
+    /// Moves up to `max` frames that are to be sent to `into`, as [`Lane::poll_output`] would one by one; for hosts with
+    /// one link, where it does not matter which link each is for.
+    #[inline]
+    pub fn drain_output(&mut self, now: Time, frames: &Pool, max: usize, into: &mut Vec<Frame>) -> usize {
+        if !self.ip.tunnels.is_empty() {
+            let before = into.len();
+            into.extend(std::iter::from_fn(|| self.poll_output(now, frames)).take(max));
+            return into.len() - before;
+        }
+        let mut n = 0;
+        while n < max && self.tcp.has_output() {
+            let Some(frame) = self.poll_output(now, frames) else { break };
+            into.push(frame);
+            n += 1;
+        }
+        n += self.ip.drain_output(max - n, into);
+        if n > 0 {
+            self.wake_senders();
+        }
+        n
+    }
+
+    /// Wakes who waits for room in the output queue, if there is some.
+    #[inline]
+    fn wake_senders(&mut self) {
+        if !self.senders.is_empty() && self.ip.has_room() {
+            for waker in self.senders.drain(..) {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Whether [`Lane::poll_output`] may have something.
+    #[inline]
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.ip.output_len() > 0 || self.tcp.has_output()
+    }
+
+    /// Frames in the output queue. Segments that connections would make when asked are not among them.
+    #[inline]
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        self.ip.output_len()
+    }
+}

@@ -1,0 +1,73 @@
+//! CLOSE and ABORT (RFC 9293 §3.10.4, §3.10.5), and ending one direction.
+
+use crate::packet::Cx;
+use crate::tcp::Tcp;
+use crate::tcp::connection::{Flags, State};
+use crate::tcp::error::StaleError;
+use crate::tcp::table::ConnId;
+
+impl Tcp {
+    /// Ends one direction or both, keeping the handle.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn shutdown(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        how: std::net::Shutdown,
+    ) -> Result<(), StaleError> {
+        use std::net::Shutdown::{Both, Read, Write};
+        let c = self.connections.get_mut(id).ok_or(StaleError)?;
+        if matches!(how, Read | Both) {
+            c.set(Flags::READ_SHUT);
+            if let Some(rx) = &mut c.rx {
+                let before = rx.holds();
+                rx.forget();
+                self.core.account(before, rx.holds());
+            }
+            c.wake_read();
+        }
+        if matches!(how, Write | Both) {
+            c.close_send();
+            if c.state == State::SynSent && !c.has(Flags::FIN_QUEUED) {
+                self.core.kill(c, None);
+            }
+            c.wake_write();
+        }
+        let _ = cx;
+        let slot = id.slot;
+        self.finish(slot);
+        Ok(())
+    }
+
+    /// Gives the handle up: what was written is still sent, then FIN (RFC 9293 §3.10.4), as `linger` says.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn close(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<(), StaleError> {
+        let c = self.handle_mut(id)?;
+        let slot = c.id.slot;
+        if let Some(c) = self.connections.get_slot_mut(slot) {
+            c.close(&mut self.core, cx);
+        }
+        self.finish(slot);
+        Ok(())
+    }
+
+    /// Gives the handle up and resets the connection (RFC 9293 §3.10.5).
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn abort(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<(), StaleError> {
+        let slot = self.handle_mut(id)?.id.slot;
+        if let Some(c) = self.connections.get_slot_mut(slot) {
+            c.set(Flags::DETACHED);
+            if c.state != State::Closed {
+                c.abort(&mut self.core, cx);
+            }
+        }
+        self.finish(slot);
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Looking at a connection (STATUS, RFC 9293 §3.10.6), and waiting for it.
+
+use crate::tcp::connection::{Connection, Flags, Lists, State};
+use crate::tcp::error::StaleError;
+use crate::tcp::lane::Core;
+use crate::tcp::table::ConnId;
+use crate::tcp::{Failure, Tcp, TcpInfo};
+use core::net::SocketAddr;
+use core::task::Waker;
+
+/// What somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Interest {
+    /// Something to read, the end of the stream, or an error.
+    Read,
+    /// Room to write, the end of the handshake, or an error.
+    Write,
+    /// The end of the connection.
+    Closed,
+}
+
+/// What can be done with a connection now, in the manner of `poll`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Readiness {
+    /// `recv` has bytes, the end of the stream or an error.
+    pub readable: bool,
+    /// `send` takes bytes, or has an error.
+    pub writable: bool,
+    /// The peer will not send any more, or nobody reads.
+    pub read_closed: bool,
+    /// Nothing can be sent any more.
+    pub write_closed: bool,
+    /// The connection is over.
+    pub closed: bool,
+    /// How it ended, if badly.
+    pub failure: Option<Failure>,
+}
+
+impl Tcp {
+    /// What can be done with a connection now.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn readiness(&self, id: ConnId) -> Result<Readiness, StaleError> {
+        let c = self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
+        Ok(c.readiness(&self.core))
+    }
+
+    /// Wakes `waker` once when what is waited for may have come; at once if it has. One waker for each interest: a later
+    /// one replaces it.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn register(&mut self, id: ConnId, interest: Interest, waker: &Waker) -> Result<(), StaleError> {
+        let ready = self.readiness(id)?;
+        let c = self.handle_mut(id)?;
+        let now = match interest {
+            Interest::Read => ready.readable,
+            Interest::Write => ready.writable,
+            Interest::Closed => ready.closed,
+        };
+        let place = match interest {
+            Interest::Read => &mut c.read_waker,
+            Interest::Write if now => &mut None,
+            Interest::Write => c.write_waker_mut(),
+            // Made only for who really waits.
+            Interest::Closed if now => &mut None,
+            Interest::Closed => &mut c.rare_mut().closed_waker,
+        };
+        if now {
+            waker.wake_by_ref();
+        } else if !place.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            *place = Some(waker.clone());
+        }
+        Ok(())
+    }
+
+    /// Our end of a connection, and the peer's.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn ends(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), StaleError> {
+        let tuple = &self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?.tuple;
+        let local = SocketAddr::new(tuple.local, tuple.local_port);
+        Ok((local, SocketAddr::new(tuple.remote, tuple.remote_port)))
+    }
+
+    /// A look at a connection.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn info(&self, id: ConnId) -> Result<TcpInfo, StaleError> {
+        self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).map(Connection::info).ok_or(StaleError)
+    }
+
+    /// How the connection ended, if badly; asked once (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn take_failure(&mut self, id: ConnId) -> Result<Option<Failure>, StaleError> {
+        Ok(self.handle_mut(id)?.failure.take())
+    }
+}
+
+impl Connection {
+    fn readiness(&self, core: &Core) -> Readiness {
+        let closed = matches!(self.state, State::Closed | State::TimeWait);
+        let read_closed = self.has(Flags::FIN_RECEIVED | Flags::READ_SHUT) || closed;
+        let write_closed = closed || self.has(Flags::FIN_QUEUED);
+        let handshake = matches!(self.state, State::SynSent | State::SynReceived) && !self.is_early();
+        let room = self.has_room_to_write(core);
+        Readiness {
+            readable: self.readable() > 0 || read_closed,
+            writable: write_closed || !handshake && room && !self.is_in(Lists::STARVED),
+            read_closed,
+            write_closed,
+            closed,
+            failure: self.failure,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What applications may do with connections, in files by what a caller does.
+//!
+//! Every call names its connection or listener by a handle; one that outlives what it names is an error, and so is one that was
+//! given up by `close` or `abort`.
+
+mod accept;
+mod close;
+mod look;
+mod open;
+mod options;
+mod receive;
+mod send;
+
+pub use accept::Accepted;
+pub use look::{Interest, Readiness};
+pub use open::{ConnectOptions, FirstData};
+
+use super::Tcp;
+use super::connection::{Connection, Flags};
+use super::error::StaleError;
+use super::table::ConnId;
+
+impl Tcp {
+    /// A connection whose handle has not been given up.
+    fn handle_mut(&mut self, id: ConnId) -> Result<&mut Connection, StaleError> {
+        self.connections.get_mut(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)
+    }
+}

@@ -1,0 +1,108 @@
+//! SEND (RFC 9293 §3.10.2): bytes copied in or given away, and where records end.
+
+use crate::packet::Cx;
+use crate::tcp::Tcp;
+use crate::tcp::connection::{Flags, State};
+use crate::tcp::error::{SendError, StaleError};
+use crate::tcp::memory::Source;
+use crate::tcp::table::ConnId;
+use flowlane_sys::block::OwnedBytes;
+
+/// Fewer bytes than that are copied in any case: it costs less than to keep an owner.
+const WORTH_OWNING: usize = 2048;
+
+/// Ends of records that a connection remembers; beyond it they are as if nothing had been said.
+const MAX_RECORDS: usize = 4096;
+
+impl Tcp {
+    /// Queues bytes to be sent (RFC 9293 §3.10.2); how many were taken.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] if none could be taken now.
+    pub fn send(&mut self, cx: &mut Cx<'_>, id: ConnId, bytes: &[u8]) -> Result<usize, SendError> {
+        self.send_with(cx, id, bytes, false)
+    }
+
+    /// As [`send`](Self::send); with `more`, a last small segment waits for what follows (`MSG_MORE`).
+    ///
+    /// # Errors
+    /// As for `send`.
+    pub fn send_with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        bytes: &[u8],
+        more: bool,
+    ) -> Result<usize, SendError> {
+        self.send_from(cx, id, Source::Copied(bytes), more)
+    }
+
+    /// As [`send`](Self::send), but the bytes are not copied: segments are made of them where they are, and their owner is kept
+    /// until all is acknowledged. What was taken is taken off `bytes`.
+    ///
+    /// # Errors
+    /// As for `send`.
+    pub fn send_owned(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        bytes: &mut OwnedBytes,
+    ) -> Result<usize, SendError> {
+        if bytes.len() >= WORTH_OWNING {
+            return self.send_from(cx, id, Source::Owned(bytes), false);
+        }
+        let n = self.send(cx, id, bytes.data())?;
+        drop(bytes.split_to(n));
+        Ok(n)
+    }
+
+    fn send_from(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: ConnId,
+        bytes: Source<'_>,
+        more: bool,
+    ) -> Result<usize, SendError> {
+        self.connections.prefetch(id.slot);
+        let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
+        if let Some(failure) = c.failure {
+            return Err(SendError::Failed(failure));
+        }
+        if !c.state.may_send() || c.has(Flags::FIN_QUEUED | Flags::DETACHED) {
+            return Err(SendError::Closed);
+        }
+        if matches!(c.state, State::SynSent | State::SynReceived) && !c.is_early() {
+            return Err(SendError::WouldBlock);
+        }
+        if bytes.len() == 0 {
+            return Ok(0);
+        }
+        let push = c.push_seq;
+        let taken = c.take_for_sending(&mut self.core, cx.now, bytes);
+        if taken == 0 {
+            return Err(SendError::WouldBlock);
+        }
+        c.put(Flags::MORE, more);
+        if more {
+            // No PSH here: the write is not over.
+            c.push_seq = push;
+        }
+        self.core.settle(c);
+        Ok(taken)
+    }
+
+    /// Ends a record (`MSG_EOR`): what is written from now on shares no segment with what was written before.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
+        let c = self.connections.get_mut(id).ok_or(StaleError)?;
+        let end = c.data_seq() + c.buffered();
+        if let Some(tx) = c.tx.as_mut().filter(|tx| tx.records.len() < MAX_RECORDS) {
+            if end > c.snd_nxt && tx.records.back() != Some(&end) {
+                tx.records.push_back(end);
+            }
+        }
+        Ok(())
+    }
+}

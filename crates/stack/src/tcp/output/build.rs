@@ -1,0 +1,252 @@
+//! Building one segment: header, options, payload, checksum.
+
+use super::NoFrame;
+use crate::packet::{Cx, IpOutput};
+use crate::tcp::connection::{Connection, Flags, NEVER, State};
+use crate::tcp::lane::{Core, seal};
+use crate::tcp::payload::fill;
+use crate::tcp::recv_buffer::Inflow;
+use crate::tcp::sent::ts_clock;
+use crate::tcp::{Seq, TCP};
+use crate::wire::{SackBlock, SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
+use core::net::IpAddr;
+use flowlane_sys::frame::{Frame, Segmentation};
+
+/// One segment to be built.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) seq: Seq,
+    /// Where the payload lies in the send buffer.
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    pub(crate) flags: TcpFlags,
+    /// Payload of one segment, if the link is to cut.
+    pub(crate) segment_size: u32,
+    /// New data of which no more goes out now.
+    pub(crate) last: bool,
+    /// It ends a burst: PSH, but not when it is sent again.
+    pub(crate) push: bool,
+}
+
+impl Plan {
+    /// An acknowledgement with nothing else in it.
+    pub(crate) const fn bare(seq: Seq) -> Self {
+        Self { seq, offset: 0, len: 0, flags: TcpFlags::ACK, segment_size: 0, last: false, push: false }
+    }
+}
+
+/// ECT(0) (RFC 3168 §5).
+const ECT0: u8 = 2;
+
+/// RFC 1191 §3: path MTU discovery needs DF on IPv4; IPv6 has no other way.
+pub(crate) const fn dont_fragment(local: IpAddr) -> bool {
+    local.is_ipv4()
+}
+
+impl Connection {
+    /// SYN or SYN-ACK (RFC 9293 §3.5, RFC 7323 §2.2 and §3.2, RFC 3168 §6.1.1). Fast Open's option and data go with the first one
+    /// only: what was lost may have been lost for them (RFC 7413 §4.1.3.1).
+    pub(super) fn send_syn(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        first: bool,
+        data: u32,
+    ) -> Result<IpOutput, NoFrame> {
+        let answer = self.state == State::SynReceived;
+        let mut flags = TcpFlags::SYN;
+        if answer {
+            flags |= TcpFlags::ACK;
+            if self.has(Flags::ECN) {
+                flags |= TcpFlags::ECE;
+            }
+        } else if self.has(Flags::ECN_OFFERED) {
+            flags |= TcpFlags::ECE | TcpFlags::CWR;
+        }
+        let options = TcpOptions {
+            mss: Some(self.rcv_mss),
+            window_scale: self.has(Flags::SCALING).then_some(self.rcv_scale),
+            sack_permitted: self.has(Flags::SACK),
+            timestamps: self.has(Flags::TIMESTAMPS).then(|| Timestamps {
+                value: ts_clock(cx.now, self.ts_offset),
+                echo: if answer { self.ts_recent } else { 0 },
+            }),
+            fast_open: self.rare.as_ref().and_then(|rare| rare.fast_open).filter(|_| first),
+            ..TcpOptions::default()
+        };
+        let window = self.first_window();
+        let header = TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: self.snd_una,
+            ack: if answer { self.rcv_nxt } else { Seq(0) },
+            flags,
+            window: window as u16,
+            urgent: 0,
+        };
+        let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
+        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
+        header.emit(&options, room);
+        if let (true, Some(tx)) = (data > 0, &mut self.tx) {
+            fill(&mut frame, &mut tx.data, (0, data as usize), false, cx)?;
+        }
+        if options.fast_open.is_some() {
+            self.fast_open_is_sent();
+        }
+        if answer {
+            self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
+            self.acknowledged_everything();
+        }
+        self.clear(Flags::ACK_NOW);
+        core.stats.control_sent += 1;
+        Ok(self.finish(core, cx, frame, 0))
+    }
+
+    /// Options of a segment after the handshake.
+    fn segment_options(&mut self, core: &mut Core, cx: &Cx<'_>) -> TcpOptions {
+        let mut options = TcpOptions::default();
+        if self.has(Flags::TIMESTAMPS) {
+            options.timestamps =
+                Some(Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent });
+        }
+        if self.has(Flags::SACK) {
+            if let Some(rx) = &mut self.rx {
+                if rx.dsack.is_some() || rx.fin.is_some() || !rx.early.is_empty() {
+                    let max = if options.timestamps.is_some() { 3 } else { 4 };
+                    options.sack = sack_blocks(rx, max, &mut core.stats.dsacks_sent);
+                    core.stats.sack_options_sent += 1;
+                }
+            }
+        }
+        options
+    }
+
+    /// Builds the segment of `plan`: header, options and payload, acknowledging everything received.
+    pub(crate) fn build(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        plan: &Plan,
+    ) -> Result<IpOutput, NoFrame> {
+        let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
+        let mut options = self.segment_options(core, cx);
+        // RFC 6691 §3: options come out of the segment size; those of an acknowledgement do not fit beside full data.
+        let full = self.effective_mss();
+        if plan.len > 0 && plan.len + 40 > full && !options.sack.is_empty() {
+            options.sack = SackBlocks::EMPTY;
+        }
+        let mut flags = plan.flags;
+        if self.has(Flags::ECN) {
+            if self.has(Flags::ECE) {
+                flags |= TcpFlags::ECE;
+            }
+            if plan.len > 0 && self.has(Flags::CWR) && plan.seq == self.snd_nxt {
+                flags |= TcpFlags::CWR;
+                self.clear(Flags::CWR);
+            }
+        }
+        let header = TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: plan.seq,
+            ack: self.rcv_nxt,
+            flags,
+            window: self.advertise(core, cx),
+            urgent: 0,
+        };
+        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
+        header.emit(&options, room);
+        if plan.len > 0 {
+            let Some(tx) = &mut self.tx else { return Err(NoFrame) };
+            let cut = plan.segment_size > 0 && plan.len > plan.segment_size;
+            fill(&mut frame, &mut tx.data, (plan.offset as usize, plan.len as usize), cut, cx)?;
+            if cut {
+                let meta = frame.meta_mut();
+                meta.segmentation =
+                    if self.tuple.local.is_ipv4() { Segmentation::TcpV4 } else { Segmentation::TcpV6 };
+                meta.segment_size = plan.segment_size as u16;
+            }
+        }
+        self.acknowledged_everything();
+        // A report of a duplicate may have been all that was held.
+        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
+            if let Some(rx) = self.rx.take() {
+                core.give_inflow(rx);
+            }
+        }
+        // RFC 3168 §6.1.4, §6.1.5: ECT on new data only, not on acknowledgements, retransmissions and probes.
+        let ecn = if plan.len > 0 && plan.seq == self.snd_nxt && self.has(Flags::ECN) { ECT0 } else { 0 };
+        Ok(self.finish(core, cx, frame, ecn))
+    }
+
+    /// Every segment that carries an acknowledgement makes a delayed one unnecessary.
+    fn acknowledged_everything(&mut self) {
+        self.last_ack_sent = self.rcv_nxt;
+        self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED | Flags::ACK_WAS_DELAYED);
+        self.ack_at = NEVER;
+    }
+
+    /// Checksum and where to.
+    fn finish(&self, core: &mut Core, cx: &Cx<'_>, mut frame: Frame, ecn: u8) -> IpOutput {
+        seal(&mut frame, self.tuple.local, self.tuple.remote, cx.offload);
+        let meta = frame.meta_mut();
+        (meta.hash, meta.hash_type) = (self.hash, self.hash_type);
+        core.stats.packets_sent += 1;
+        IpOutput {
+            frame,
+            src: self.tuple.local,
+            dst: self.tuple.remote,
+            protocol: TCP.0,
+            hop_limit: core.config.hop_limit,
+            traffic_class: self.tos | ecn,
+            dont_fragment: dont_fragment(self.tuple.local),
+        }
+    }
+
+    /// The reset that ends this connection (RFC 9293 §3.5.2: at SND.NXT), for the reply queue.
+    pub(crate) fn send_reset(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let header = TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: self.snd_nxt,
+            ack: self.rcv_nxt,
+            flags: TcpFlags::RST | TcpFlags::ACK,
+            window: 0,
+            urgent: 0,
+        };
+        core.stats.resets_sent += 1;
+        core.stats.control_sent += 1;
+        // RFC 7323 §3.2: a reset should carry timestamps too.
+        let timestamps = self.has(Flags::TIMESTAMPS) && self.state != State::SynSent;
+        let options = TcpOptions {
+            timestamps: timestamps
+                .then(|| Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent }),
+            ..TcpOptions::default()
+        };
+        let tuple = self.tuple;
+        core.reply(cx, &tuple, &header, &options, self.reply_meta());
+    }
+}
+
+/// D-SACK first, then the ranges held (RFC 2883 §4, RFC 2018 §4). A FIN that came early is one number more of the range
+/// before it, or a range of its own.
+fn sack_blocks(rx: &mut Inflow, max: usize, dsacks: &mut u64) -> SackBlocks {
+    let mut blocks = SackBlocks::EMPTY;
+    let mut room = max;
+    if let Some((left, right)) = rx.dsack.take() {
+        blocks.push(SackBlock { left, right });
+        *dsacks += 1;
+        room -= 1;
+    }
+    if let Some(fin) = rx.fin.filter(|fin| rx.early.last_end() != Some(*fin)) {
+        blocks.push(SackBlock { left: fin, right: fin + 1 });
+        room -= 1;
+    }
+    let mut ranges = [(Seq(0), Seq(0)); 4];
+    let n = rx.early.blocks(&mut ranges[..room]);
+    for &(left, right) in &ranges[..n] {
+        let fin = u32::from(rx.fin == Some(right));
+        blocks.push(SackBlock { left, right: right + fin });
+    }
+    blocks
+}

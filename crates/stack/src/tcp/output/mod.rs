@@ -1,0 +1,305 @@
+//! Output: which segment a connection sends next.
+//!
+//! Transmit is pulled. Each call builds one segment (or one batch for the link to cut): what was lost first, then a
+//! probe, then new data, then our FIN, then a bare acknowledgement. Whether new data may go is decided in `segmenter`, and
+//! how a segment is built in `build`.
+
+mod build;
+
+pub(crate) use build::{Plan, dont_fragment};
+
+use super::connection::{Connection, Flags, State};
+use super::fast_open::Marks;
+use super::flight::Phase;
+use super::lane::Core;
+use super::sent::{self, Sent, ts_clock};
+use crate::packet::{Cx, IpOutput};
+use crate::wire::TcpFlags;
+
+/// There is no free frame; try again later.
+#[derive(Debug)]
+pub(crate) struct NoFrame;
+
+impl Connection {
+    /// Whether `next_segment` may have something to say. True too often is harmless.
+    #[inline]
+    pub(crate) fn wants_output(&self) -> bool {
+        if self.has(Flags::ACK_NOW | Flags::PROBE_WINDOW | Flags::PROBE_ALIVE | Flags::PROBE_TAIL) {
+            return true;
+        }
+        let Some(tx) = &self.tx else {
+            return self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT) && self.state.is_synchronized();
+        };
+        let open = self.state.is_synchronized() || self.is_early();
+        tx.sent.lost > tx.sent.retrans
+            || tx.sent.is_empty() && matches!(self.state, State::SynSent | State::SynReceived)
+            || open && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
+    }
+
+    /// The next segment to send now, if any.
+    pub(crate) fn next_segment(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<IpOutput>, NoFrame> {
+        if self.state == State::Closed {
+            return Ok(None);
+        }
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            let out = self.next_handshake(core, cx)?;
+            if out.is_some() || !self.is_early() {
+                return Ok(out);
+            }
+        }
+        if let Some(out) = self.next_retransmission(core, cx)? {
+            return Ok(Some(out));
+        }
+        if let Some(plan) = self.plan_new(core, cx) {
+            return self.send_new(core, cx, plan).map(Some);
+        }
+        if self.has(Flags::PROBE_TAIL) {
+            if let Some(out) = self.probe_tail(core, cx)? {
+                return Ok(Some(out));
+            }
+        }
+        if self.has(Flags::PROBE_WINDOW) || self.has(Flags::PROBE_ALIVE) {
+            return self.send_probe(core, cx).map(Some);
+        }
+        if self.has(Flags::ACK_NOW) {
+            return self.send_ack(core, cx).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// SYN, SYN-ACK, or the acknowledgement of a duplicate.
+    fn next_handshake(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
+        let Some(tx) = &mut self.tx else { return Ok(None) };
+        let first = tx.sent.is_empty();
+        // What was sent behind the SYN is no business of the handshake's.
+        if !first && tx.sent.next_lost() != Some(0) {
+            if self.is_early() {
+                return Ok(None);
+            }
+            if self.has(Flags::ACK_NOW) && self.state == State::SynReceived {
+                return self.send_ack(core, cx).map(Some);
+            }
+            self.clear(Flags::ACK_NOW);
+            return Ok(None);
+        }
+        let data = if first && self.state == State::SynSent { self.buffered() } else { 0 };
+        let out = self.send_syn(core, cx, first, data)?;
+        let now = cx.now;
+        if let Some(tx) = &mut self.tx {
+            if first {
+                tx.sent.push(Sent { seq: self.snd_una, len: 1, at: now, flags: sent::SYN });
+                tx.since = Some(now);
+                if data > 0 {
+                    let seq = self.snd_una + 1;
+                    tx.sent.push(Sent { seq, len: data, at: now, flags: sent::PUSH });
+                }
+            } else {
+                tx.sent.retransmitted(0, now);
+            }
+        }
+        if first {
+            if data > 0 {
+                self.fast.put(Marks::DATA, true);
+                self.snd_nxt += data;
+                self.sent_ms = now.as_millis() as u32;
+                core.stats.data_packets_sent += 1;
+                core.stats.data_bytes_sent += u64::from(data);
+            }
+            self.arm_rto(core, now);
+        } else {
+            self.retransmits += 1;
+            self.set(Flags::SYN_LOST);
+            core.stats.packets_retransmitted += 1;
+            core.stats.syncache_retransmitted += u64::from(self.state == State::SynReceived);
+        }
+        Ok(Some(out))
+    }
+
+    /// Something deemed lost, if the window lets it out (RFC 6675 §5, rule C.1; RFC 6937).
+    fn next_retransmission(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
+        let outstanding = self.outstanding();
+        let cwnd = self.congestion.cwnd;
+        let Some(tx) = &mut self.tx else { return Ok(None) };
+        let Some(index) = tx.sent.next_lost() else { return Ok(None) };
+        let in_flight = tx.in_flight(outstanding);
+        if in_flight >= cwnd && in_flight > 0 {
+            return Ok(None);
+        }
+        let out = self.retransmit(core, cx, index)?;
+        if let Some(tx) = &self.tx {
+            if tx.phase == Phase::Recovery {
+                core.stats.sack_rexmits += 1;
+                core.stats.sack_rexmit_bytes += out.frame.chain_len() as u64;
+            }
+        }
+        Ok(Some(out))
+    }
+
+    /// Sends the record at `index` again, at most one segment of it.
+    pub(crate) fn retransmit(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        index: usize,
+    ) -> Result<IpOutput, NoFrame> {
+        let mss = self.effective_mss();
+        let data_seq = self.data_seq();
+        let Some(tx) = &mut self.tx else { return Err(NoFrame) };
+        let Some(&record) = tx.sent.get(index) else { return Err(NoFrame) };
+        let data = record.len - u32::from(record.is(sent::FIN));
+        if data > mss {
+            tx.sent.split(index, mss);
+        }
+        let record = tx.sent.get(index).copied().unwrap_or(record);
+        let fin = record.is(sent::FIN);
+        let len = record.len - u32::from(fin);
+        let mut flags = TcpFlags::ACK;
+        if fin {
+            flags |= TcpFlags::FIN;
+        }
+        if record.is(sent::PUSH) && len > 0 {
+            flags |= TcpFlags::PSH;
+        }
+        let plan = Plan {
+            seq: record.seq,
+            offset: record.seq.since(data_seq),
+            len,
+            flags,
+            segment_size: 0,
+            last: false,
+            push: false,
+        };
+        let out = self.build(core, cx, &plan)?;
+        let stamp = ts_clock(cx.now, self.ts_offset);
+        if let Some(tx) = &mut self.tx {
+            tx.sent.retransmitted(index, cx.now);
+            tx.prr.out += record.len;
+            if let Some(undo) = &mut tx.undo {
+                undo.sent_again(stamp);
+            }
+        }
+        self.retransmits += 1;
+        core.stats.packets_retransmitted += 1;
+        core.stats.bytes_retransmitted += u64::from(len);
+        Ok(out)
+    }
+
+    /// Sends what was planned and notes it.
+    fn send_new(&mut self, core: &mut Core, cx: &mut Cx<'_>, plan: Plan) -> Result<IpOutput, NoFrame> {
+        let (fin, now) = (plan.flags.contains(TcpFlags::FIN), cx.now);
+        let push = if plan.push { TcpFlags::PSH } else { TcpFlags::default() };
+        let out = self.build(core, cx, &Plan { flags: plan.flags | push, ..plan })?;
+        let mut tx = match self.tx.take() {
+            Some(tx) => tx,
+            None => core.flight(),
+        };
+        let first = tx.sent.is_empty();
+        let len = plan.len + u32::from(fin);
+        let mut flags = 0;
+        if fin {
+            flags |= sent::FIN;
+            self.set(Flags::FIN_SENT);
+            core.stats.control_sent += 1;
+        }
+        if plan.flags.contains(TcpFlags::PSH) {
+            flags |= sent::PUSH;
+        }
+        tx.sent.push(Sent { seq: plan.seq, len, at: now, flags });
+        tx.prr.out += len;
+        if first {
+            tx.since = Some(now);
+        }
+        let end = plan.seq + len;
+        if tx.records.front().is_some_and(|record| *record <= end) {
+            tx.records.pop_front();
+        }
+        while tx.pushes.front().is_some_and(|push| *push <= end) {
+            tx.pushes.pop_front();
+        }
+        let outstanding = end.since(self.snd_una);
+        if self.snd_una >= tx.peak_end || outstanding > tx.peak {
+            (tx.peak, tx.peak_end) = (outstanding, end);
+        }
+        self.tx = Some(tx);
+        self.snd_nxt = end;
+        if plan.len > 0 {
+            self.wake_writer_with_room(core);
+            core.stats.data_packets_sent += u64::from(plan.len.div_ceil(plan.segment_size.max(1)));
+            core.stats.data_bytes_sent += u64::from(plan.len);
+            if plan.len < self.effective_mss() {
+                self.snd_sml = self.snd_nxt;
+            }
+            // An answer to data within the time of a delayed acknowledgement: the two sides converse.
+            if self.unanswered && now.saturating_duration_since(self.heard_at) < core.config.delayed_ack {
+                self.set(Flags::INTERACTIVE);
+            }
+            self.unanswered = false;
+            self.sent_ms = now.as_millis() as u32;
+        }
+        self.clear(Flags::FORCE | Flags::PROBE_TAIL);
+        if first || self.rtx_kind_is_probe() {
+            self.arm_rto(core, now);
+        }
+        self.arm_tail_probe(core, now);
+        Ok(out)
+    }
+
+    /// RFC 8985 §7.3: new data if the windows let it out, else the last segment again.
+    fn probe_tail(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
+        let Some(last) = self.tx.as_ref().map(|tx| tx.sent.len()).filter(|len| *len > 0) else {
+            self.clear(Flags::PROBE_TAIL);
+            return Ok(None);
+        };
+        let mss = self.effective_mss();
+        let mut index = last - 1;
+        if let Some(tx) = &mut self.tx {
+            let Some(&record) = tx.sent.get(index) else { return Ok(None) };
+            let data = record.len - u32::from(record.is(sent::FIN));
+            if data > mss {
+                // The last segment of a batch.
+                let tail = match data % mss {
+                    0 => mss,
+                    rest => rest,
+                };
+                tx.sent.split(index, data - tail);
+                index += 1;
+            }
+        }
+        let out = self.retransmit(core, cx, index)?;
+        self.clear(Flags::PROBE_TAIL);
+        if let Some(tx) = &mut self.tx {
+            tx.tlp_is_retrans = true;
+        }
+        core.stats.tail_loss_probes += 1;
+        Ok(Some(out))
+    }
+
+    /// A probe with an old sequence number and no data: whatever the peer's window, it must answer. Used for a closed
+    /// window (RFC 9293 §3.8.6.1, MUST-35) and for keep-alive (§3.8.4).
+    fn send_probe(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<IpOutput, NoFrame> {
+        let out = self.build(core, cx, &Plan::bare(self.snd_una - 1))?;
+        if self.has(Flags::PROBE_WINDOW) {
+            core.stats.window_probes_sent += 1;
+        } else {
+            core.stats.keepalive_probes_sent += 1;
+        }
+        self.clear(Flags::PROBE_WINDOW | Flags::PROBE_ALIVE);
+        Ok(out)
+    }
+
+    /// A bare acknowledgement.
+    fn send_ack(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<IpOutput, NoFrame> {
+        let old_adv = self.rcv_adv;
+        let nothing_new = self.rcv_nxt == self.last_ack_sent;
+        let delayed = self.has(Flags::ACK_WAS_DELAYED);
+        let out = self.build(core, cx, &Plan::bare(self.snd_nxt))?;
+        core.stats.ack_only_sent += 1;
+        core.stats.delayed_acks_sent += u64::from(delayed);
+        core.stats.window_updates_sent += u64::from(nothing_new && self.rcv_adv != old_adv);
+        Ok(out)
+    }
+}

@@ -1,0 +1,78 @@
+//! Reductions that turn out to be needless (RFC 3522, RFC 3708, RFC 4015).
+
+use super::*;
+
+fn config() -> TcpConfig {
+    TcpConfig { congestion: Algorithm::NewReno, ..Scene::config() }
+}
+
+/// Ten segments are out, and the first was deemed lost and sent again.
+fn one_sent_again() -> Scene {
+    let mut s = Scene::established(config());
+    s.write(10_000);
+    s.until(15);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1 <sack 1001:4001>");
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    assert_eq!((s.info().ssthresh, s.info().loss_state), (5000, LossState::Recovery));
+    s
+}
+
+/// A D-SACK for all that was sent again: nothing was lost.
+#[test]
+fn everything_arrived_twice() {
+    let mut s = one_sent_again();
+    send!(s, 30, ". 1:1(0) ack 9001 <sack 1:1001>");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    assert_eq!(s.info().loss_state, LossState::Open);
+    s.write(11_000);
+    s.drain();
+    assert_eq!(s.info().outstanding, 10_000);
+}
+
+/// A D-SACK for something older says nothing about this episode, nor does one while more than it tells of was sent again.
+#[test]
+fn not_everything_arrived_twice() {
+    let mut s = Scene::established(config());
+    s.write(10_000);
+    s.until(15);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 1001");
+    send!(s, 20, ". 1:1(0) ack 1001 <sack 2001:3001>");
+    send!(s, 20, ". 1:1(0) ack 1001 <sack 4001:10001,sack 2001:3001>");
+    s.drain();
+    assert_eq!(s.info().retransmits, 2);
+    send!(s, 30, ". 1:1(0) ack 1001 <sack 1:1001,sack 4001:10001,sack 2001:3001>");
+    send!(s, 30, ". 1:1(0) ack 4001 <sack 1001:2001,sack 4001:10001>");
+    assert_eq!(s.info().loss_state, LossState::Recovery);
+    assert!(s.info().ssthresh < 10_000);
+}
+
+/// An echo from before the retransmission: the original was only late, whether a timer or acknowledgements had given it up.
+#[test]
+fn the_original_was_late() {
+    let mut s = Scene::listen(TcpConfig { timestamps: true, ..config() });
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1012,sackOK,TS 100 0,wscale 0>");
+    s.drain();
+    let stamp =
+        |text: &str| -> u32 { text.split("TS ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap() };
+    let ours = stamp(&s.heard.pop_front().unwrap().1);
+    send!(s, 10, &format!(". 1:1(0) ack 1 win 65000 <TS 110 {ours}>"));
+    s.accept();
+    s.write(5000);
+    s.until(1000);
+    assert_eq!((s.info().loss_state, s.info().cwnd), (LossState::Loss, 1000));
+    let first = stamp(&s.heard.pop_front().unwrap().1);
+    send!(s, 1001, &format!(". 1:1(0) ack 1001 win 65000 <TS 120 {first}>"));
+    assert_eq!((s.info().loss_state, s.info().cwnd, s.info().ssthresh), (LossState::Open, 10_000, u32::MAX));
+    assert_eq!(s.info().lost, 0);
+    // The same with an echo of the retransmission: it was needed.
+    s.heard.clear();
+    send!(s, 1002, &format!(". 1:1(0) ack 5001 win 65000 <TS 121 {first}>"));
+    s.write(5000);
+    s.until(6000);
+    let last = stamp(&s.heard.back().unwrap().1);
+    send!(s, 6001, &format!(". 1:1(0) ack 6001 win 65000 <TS 130 {last}>"));
+    assert_eq!(s.info().loss_state, LossState::Loss);
+    assert!(s.info().ssthresh < 10_000);
+}

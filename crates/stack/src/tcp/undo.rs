@@ -1,0 +1,78 @@
+//! A reduction that was made for nothing is taken back.
+//!
+//! Segments that were only late look lost. Two things show it: an acknowledgement that echoes a timestamp from before the first
+//! retransmission answers an original (Eifel, RFC 3522 and RFC 4015), and D-SACKs for everything that was sent again say that
+//! all of it had arrived (RFC 3708). Then the congestion window and the threshold are what they were before, as in Linux,
+//! and what was deemed lost is on its way.
+//!
+//! It is known as long as something is on its way: a D-SACK for a connection with nothing outstanding comes too late.
+
+use super::Seq;
+use super::connection::Connection;
+use super::flight::Phase;
+use super::input::AckReport;
+
+/// What was before an episode, and what has been sent again since.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Undo {
+    /// SND.UNA when it began.
+    marker: Seq,
+    cwnd: u32,
+    ssthresh: u32,
+    /// Segments sent again of which no D-SACK has told.
+    again: u32,
+    /// Timestamp of the first of them.
+    stamp: Option<u32>,
+}
+
+impl Undo {
+    /// Something is sent again, with this timestamp.
+    pub(crate) fn sent_again(&mut self, stamp: u32) {
+        self.again += 1;
+        self.stamp.get_or_insert(stamp);
+    }
+}
+
+impl Connection {
+    /// An episode begins with a reduction of the window: what it was.
+    pub(crate) fn remember_window(&mut self) {
+        let (marker, cwnd, ssthresh) = (self.snd_una, self.congestion.cwnd, self.congestion.ssthresh);
+        if let Some(tx) = &mut self.tx {
+            // A tail loss probe under way is one more.
+            let again = u32::from(tx.tlp_end.is_some() && tx.tlp_is_retrans);
+            tx.undo = Some(Undo { marker, cwnd, ssthresh, again, stamp: None });
+        }
+    }
+
+    /// Takes the reduction back if this acknowledgement shows that nothing was lost; whether it did.
+    pub(crate) fn perhaps_undo(&mut self, report: &AckReport) -> bool {
+        let (una, mss) = (self.snd_una, self.effective_mss().max(1));
+        let Some(tx) = &mut self.tx else { return false };
+        let Some(undo) = &mut tx.undo else { return false };
+        let mut needless = false;
+        if let Some((left, right)) = report.twice {
+            if undo.again > 0 && right > undo.marker {
+                undo.again = undo.again.saturating_sub(right.since(left).div_ceil(mss));
+                needless = undo.again == 0;
+            }
+        }
+        // While others that were sent again are under way, one late original proves nothing about them.
+        let over = una >= tx.high_seq || tx.sent.retrans == 0;
+        let episode = tx.phase == Phase::Loss || tx.phase == Phase::Recovery && over;
+        if let (true, Some(echo), Some(stamp)) = (report.acked > 0 && episode, report.echo, undo.stamp) {
+            needless |= echo != 0 && (echo.wrapping_sub(stamp) as i32) < 0;
+        }
+        if !needless || report.ece {
+            return false;
+        }
+        self.congestion.cwnd = self.congestion.cwnd.max(undo.cwnd);
+        self.congestion.ssthresh = self.congestion.ssthresh.max(undo.ssthresh);
+        tx.undo = None;
+        if matches!(tx.phase, Phase::Recovery | Phase::Loss) {
+            tx.phase = Phase::Open;
+            tx.sent.none_is_lost();
+            (tx.dupacks, tx.reno_sacked) = (0, 0);
+        }
+        true
+    }
+}
