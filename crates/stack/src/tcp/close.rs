@@ -30,7 +30,7 @@ impl Connection {
         if let Some(tx) = &mut self.tx {
             tx.write_waker = None;
         }
-        if let Some(rare) = &mut self.rare {
+        if let Some(rare) = self.rare_if_any() {
             (rare.write_waker, rare.closed_waker) = (None, None);
         }
         let linger = self.options().and_then(|o| o.linger);

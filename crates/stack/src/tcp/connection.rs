@@ -147,7 +147,7 @@ flags! {
     ECN_OFFERED = 31,
 }
 
-/// In which of the lane's lists and counts a connection is.
+/// In which of the lane's lists and counts a connection is, and whether anything of it stands aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Lists(u8);
 
@@ -162,6 +162,8 @@ impl Lists {
     pub(crate) const IN_STARVED: Lists = Lists(8);
     /// In the lane's list of those whose window is looked at again.
     pub(crate) const IN_NARROWED: Lists = Lists(16);
+    /// There is something in [`Connection::rare`].
+    const RARE: Lists = Lists(32);
 }
 
 impl core::ops::BitOr for Lists {
@@ -194,6 +196,9 @@ pub(crate) enum RtxTimer {
 }
 
 /// RFC 9293 §3.3.1.
+///
+/// In the order of use: among very many connections each cache line of one is waited for. Requests and answers, their timers
+/// and acknowledgements touch [`PLAIN`] bytes from the front and nothing behind them.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Connection {
@@ -223,7 +228,6 @@ pub(crate) struct Connection {
     /// When something last came in.
     pub(crate) heard_at: Time,
     pub(crate) read_waker: Option<Waker>,
-    pub(crate) rare: Option<Box<Rare>>,
 
     // Receive sequence space (RFC 9293 §3.3.1, figure 4).
     /// RCV.NXT.
@@ -255,8 +259,6 @@ pub(crate) struct Connection {
     pub(crate) ts_recent: u32,
     /// Added to the millisecond clock for our timestamps.
     pub(crate) ts_offset: u32,
-    /// When TS.Recent was taken, seconds.
-    pub(crate) ts_recent_secs: u32,
 
     pub(crate) snd_scale: u8,
     pub(crate) rcv_scale: u8,
@@ -282,19 +284,21 @@ pub(crate) struct Connection {
     pub(crate) send_limit: u32,
     /// When data was last sent (RFC 5681 §4.1), milliseconds.
     pub(crate) sent_ms: u32,
-
-    pub(crate) rtt: Rtt,
-    /// The window, which plain exchanges only look at, comes first in it.
-    pub(crate) congestion: Congestion,
-
-    // Few segments touch what follows.
     /// Bytes read by the application since `recv_round_us`, which tunes the receive buffer.
     pub(crate) recv_copied: u32,
     /// The low bits of microseconds.
     pub(crate) recv_round_us: u32,
-    pub(crate) reordering: Reordering,
     /// Key in the connection table.
     pub(crate) table_hash: u32,
+
+    pub(crate) rtt: Rtt,
+    /// The window and the threshold, which plain exchanges only look at, come first in it.
+    pub(crate) congestion: Congestion,
+
+    // Few segments touch what follows.
+    /// See [`Connection::rare`] and [`Connection::rare_mut`].
+    pub(super) rare: Option<Box<Rare>>,
+    pub(crate) reordering: Reordering,
     /// When an unacceptable segment was last answered, milliseconds.
     pub(crate) invalid_ack_ms: u32,
     /// The listener it came from.
@@ -308,6 +312,16 @@ pub(crate) struct Connection {
     /// An ICMP error that may be the reason if the connection times out.
     pub(crate) soft_failure: Option<Failure>,
 }
+
+/// Bytes at the front of a connection that plain exchanges touch: four cache lines.
+pub(crate) const PLAIN: usize = 256;
+/// Bytes at the front that a timer touches which fires for nothing: two.
+pub(crate) const TIMED: usize = 128;
+const _: () = assert!(
+    core::mem::offset_of!(Connection, congestion) + Congestion::WINDOW_LEN == PLAIN,
+    "what plain exchanges touch fills four cache lines"
+);
+const _: () = assert!(core::mem::offset_of!(Connection, rx) + size_of::<usize>() <= TIMED);
 
 impl Named for Connection {
     #[inline]
@@ -452,7 +466,7 @@ impl Connection {
         };
         if *options != plain {
             self.rare_mut().options = Some(*options);
-        } else if let Some(rare) = &mut self.rare {
+        } else if let Some(rare) = self.rare_if_any() {
             rare.options = None;
         }
     }
@@ -460,21 +474,35 @@ impl Connection {
     /// What the socket was told beyond the ordinary.
     #[inline]
     pub(crate) fn options(&self) -> Option<&SocketOptions> {
-        self.rare.as_ref()?.options.as_ref()
+        self.rare()?.options.as_ref()
     }
 
     /// The option of a SYN is not needed any more.
     pub(crate) fn fast_open_is_sent(&mut self) {
-        let Some(rare) = &mut self.rare else { return };
+        let Some(rare) = self.rare_if_any() else { return };
         rare.fast_open = None;
-        let Rare { options, closed_waker, write_waker, fast_open: _, mss_lowered_secs } = &**rare;
+        let Rare { options, closed_waker, write_waker, fast_open: _, mss_lowered_secs } = &*rare;
         let waits = closed_waker.is_some() || write_waker.is_some();
         if options.is_none() && !waits && *mss_lowered_secs == 0 {
             self.rare = None;
+            self.take_out(Lists::RARE);
         }
     }
 
+    /// What few connections have, if this one does.
+    #[inline]
+    pub(crate) fn rare(&self) -> Option<&Rare> {
+        if self.is_in(Lists::RARE) { self.rare.as_deref() } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn rare_if_any(&mut self) -> Option<&mut Rare> {
+        if self.is_in(Lists::RARE) { self.rare.as_deref_mut() } else { None }
+    }
+
+    /// Makes room for it.
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.put_in(Lists::RARE);
         self.rare.get_or_insert_default()
     }
 
@@ -489,28 +517,27 @@ impl Connection {
     /// Wakes whoever waits to write or for the handshake.
     #[inline]
     pub(crate) fn wake_write(&mut self) {
-        for place in
-            [self.tx.as_mut().map(|tx| &mut tx.write_waker), self.rare.as_mut().map(|r| &mut r.write_waker)]
-        {
-            if let Some(waker) = place.and_then(Option::take) {
-                waker.wake();
-            }
+        if let Some(waker) = self.tx.as_mut().and_then(|tx| tx.write_waker.take()) {
+            waker.wake();
+        }
+        if let Some(waker) = self.rare_if_any().and_then(|rare| rare.write_waker.take()) {
+            waker.wake();
         }
     }
 
     /// Where the waker stands of who waits to write or for the handshake.
     pub(crate) fn write_waker_mut(&mut self) -> &mut Option<Waker> {
-        match &mut self.tx {
-            Some(tx) => &mut tx.write_waker,
-            None => &mut self.rare.get_or_insert_default().write_waker,
+        if self.tx.is_none() {
+            return &mut self.rare_mut().write_waker;
         }
+        &mut self.tx.get_or_insert_default().write_waker
     }
 
     /// Wakes everybody.
     pub(crate) fn wake_all(&mut self) {
         self.wake_read();
         self.wake_write();
-        if let Some(waker) = self.rare.as_mut().and_then(|rare| rare.closed_waker.take()) {
+        if let Some(waker) = self.rare_if_any().and_then(|rare| rare.closed_waker.take()) {
             waker.wake();
         }
     }

@@ -6,6 +6,7 @@
 //! wrong guess costs time only.
 
 use super::Tcp;
+use super::connection::PLAIN;
 use super::table::{ConnId, Tuple};
 use super::tuple_table::Found;
 use core::net::SocketAddr;
@@ -48,13 +49,13 @@ impl Tcp {
     #[inline]
     pub fn expect_connection(&self, expected: Expected) {
         if let Some(Found::Connection(slot)) = self.core.table.find(expected.0, |_| true) {
-            self.connections.prefetch(slot);
+            self.connections.prefetch(slot, PLAIN);
         }
     }
 
     /// Asks for a connection that is about to be used by name.
     #[inline]
     pub fn expect_id(&self, id: ConnId) {
-        self.connections.prefetch(id.slot);
+        self.connections.prefetch(id.slot, PLAIN);
     }
 }

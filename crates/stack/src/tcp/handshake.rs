@@ -113,7 +113,6 @@ pub(crate) fn connection(
         read_waker: None,
         rtt: Rtt::new(&core.config),
         congestion,
-        ts_recent_secs: 0,
         invalid_ack_ms: 0,
         listener: u32::MAX,
         sent_ms: 0,

@@ -292,7 +292,6 @@ impl Core {
         c.snd_wnd = u32::from(seg.window);
         c.max_snd_wnd = c.snd_wnd;
         (c.snd_wl1, c.snd_wl2) = (seg.seq, iss);
-        c.heard_at = cx.now;
         Some(c)
     }
 

@@ -161,7 +161,8 @@ impl Connection {
             && (self.unsent() < core.config.max_unsent / 3 * 2 || self.has_send_buffer_set())
     }
 
-    fn has_send_buffer_set(&self) -> bool {
+    /// Whether the application said how large its send buffer is to be.
+    pub(super) fn has_send_buffer_set(&self) -> bool {
         self.options().is_some_and(|options| options.send_buffer.is_some())
     }
 

@@ -77,7 +77,7 @@ pub(crate) use crate::wire::SeqNum as Seq;
 use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
 use crate::time::Time;
 use crate::wire::IpProtocol;
-use connection::{Connection, Flags, Lists, NEVER};
+use connection::{Connection, Flags, Lists, NEVER, PLAIN, TIMED};
 use core::net::IpAddr;
 use fast_open::Path;
 use lane::Core;
@@ -148,8 +148,8 @@ impl Tcp {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => {
-                // All of it, while its tuple is compared.
-                connections.prefetch(slot);
+                // While its tuple is compared.
+                connections.prefetch(slot, PLAIN);
                 connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple)
             }
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
@@ -248,7 +248,7 @@ impl Tcp {
     fn poll_connections(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
         while let Some(slot) = self.core.ready.pop_front() {
             if let Some(next) = self.core.ready.front() {
-                self.connections.prefetch(*next);
+                self.connections.prefetch(*next, PLAIN);
             }
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
             c.clear(Flags::QUEUED);
@@ -307,7 +307,7 @@ impl Tcp {
             let mut n = 0;
             while n < TIMERS_AT_ONCE {
                 let Some(slot) = self.core.wheel.pop_due(cx.now) else { break };
-                self.connections.prefetch_front(slot);
+                self.connections.prefetch(slot, TIMED);
                 due[n] = slot;
                 n += 1;
             }
@@ -424,6 +424,6 @@ impl Tcp {
 
     /// No connection holds a box.
     fn all_idle_for_test(&self) -> bool {
-        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.rare.is_none())
+        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.rare().is_none())
     }
 }

@@ -6,7 +6,7 @@
 use crate::rng::Keyed;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr};
-use flowlane_sys::prefetch::{prefer_huge_pages, prefetch, prefetch_front};
+use flowlane_sys::prefetch::{prefer_huge_pages, prefetch_front};
 
 /// Names a connection. A handle that outlives its connection is an error, never another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -187,19 +187,11 @@ impl<T: Named> Slab<T> {
         self.pages.get_mut(page)?.get_mut(at)
     }
 
-    /// Asks for the memory of a slot.
-    #[inline]
-    pub(crate) fn prefetch(&self, slot: u32) {
+    /// Asks for the memory of a slot: its first `len` bytes.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, slot: u32, len: usize) {
         if let Some(entry) = self.entry(slot) {
-            prefetch(entry);
-        }
-    }
-
-    /// Asks for the first two cache lines of a slot.
-    #[inline]
-    pub(crate) fn prefetch_front(&self, slot: u32) {
-        if let Some(entry) = self.entry(slot) {
-            prefetch_front(entry, 128);
+            prefetch_front(entry, len);
         }
     }
 

@@ -114,7 +114,7 @@ impl Core {
     fn expect_oldest(&self) {
         let expiry = &self.time_wait.expiry;
         if let Some((_, id)) = expiry.get(2 * EXPECTED) {
-            self.time_wait.records.prefetch(id.slot);
+            self.time_wait.records.prefetch(id.slot, usize::MAX);
         }
         if let Some(record) = expiry.get(EXPECTED).and_then(|(_, id)| self.time_wait.get(id.slot)) {
             self.table.prefetch(record.table_hash);

@@ -100,10 +100,10 @@ impl Connection {
         if since < round {
             return;
         }
-        let fixed = self.options().is_some_and(|o| o.recv_buffer.is_some());
         let want = self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max);
         let fresh = since < round.saturating_mul(4);
-        if !fixed && fresh && want > self.recv_limit && !core.is_scarce(cx) {
+        let fixed = || self.options().is_some_and(|o| o.recv_buffer.is_some());
+        if fresh && want > self.recv_limit && !fixed() && !core.is_scarce(cx) {
             self.recv_limit = want;
         }
         self.recv_copied = 0;

@@ -2,7 +2,7 @@
 
 use crate::packet::Cx;
 use crate::tcp::Tcp;
-use crate::tcp::connection::{Flags, State};
+use crate::tcp::connection::{Flags, PLAIN, State};
 use crate::tcp::error::{SendError, StaleError};
 use crate::tcp::memory::Source;
 use crate::tcp::table::ConnId;
@@ -63,7 +63,7 @@ impl Tcp {
         bytes: Source<'_>,
         more: bool,
     ) -> Result<usize, SendError> {
-        self.connections.prefetch(id.slot);
+        self.connections.prefetch(id.slot, PLAIN);
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));

@@ -23,8 +23,6 @@ pub(crate) struct Congestion {
     acked: u32,
     cubic: Cubic,
     algorithm: Algorithm,
-    /// `HyStart++` may end slow start.
-    hystart: bool,
 }
 
 /// An acknowledgement, as congestion control sees it.
@@ -40,6 +38,9 @@ pub(crate) struct Acked {
 const MAX_CWND: u32 = 1 << 30;
 
 impl Congestion {
+    /// Bytes that those touch who only look at the window.
+    pub(crate) const WINDOW_LEN: usize = 8;
+
     pub(crate) fn new(algorithm: Algorithm, mss: u32, segments: u8) -> Self {
         Self {
             cwnd: mss * u32::from(segments),
@@ -47,7 +48,6 @@ impl Congestion {
             acked: 0,
             cubic: Cubic::default(),
             algorithm,
-            hystart: true,
         }
     }
 
@@ -97,7 +97,7 @@ impl Congestion {
 
     /// A round-trip sample during slow start (RFC 9406). Returns whether slow start ended.
     pub(crate) fn on_rtt(&mut self, hystart: &mut Hystart, us: u32, una: Seq, nxt: Seq) -> bool {
-        if self.hystart && self.in_slow_start() && hystart.sample(us, una, nxt) {
+        if self.in_slow_start() && hystart.sample(us, una, nxt) {
             self.ssthresh = self.cwnd;
             return true;
         }
@@ -134,17 +134,8 @@ impl Congestion {
         self.acked = 0;
     }
 
-    /// Only loss ends slow start.
-    pub(crate) fn disable_hystart(&mut self) {
-        self.hystart = false;
-    }
-
     pub(crate) fn for_config(config: &TcpConfig, algorithm: Option<Algorithm>, mss: u32) -> Self {
-        let mut it = Self::new(algorithm.unwrap_or(config.congestion), mss, config.initial_window);
-        if !config.hystart {
-            it.disable_hystart();
-        }
-        it
+        Self::new(algorithm.unwrap_or(config.congestion), mss, config.initial_window)
     }
 }
 

@@ -235,7 +235,7 @@ impl Connection {
         };
         if let Some(sample) = sample {
             self.sample_rtt(core, sample, clock.now);
-            if self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
+            if core.config.hystart && self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
                 let us = super::super::rtt::micros(sample);
                 let (una, nxt) = (self.snd_una, self.snd_nxt);
                 if let Some(tx) = &mut self.tx {
@@ -282,9 +282,8 @@ impl Connection {
 
     /// A send buffer of twice the congestion window keeps the pipe full.
     fn grow_send_buffer(&mut self, core: &Core, cx: &Cx<'_>) {
-        let fixed = self.options().is_some_and(|o| o.send_buffer.is_some());
         let want = self.congestion.cwnd.saturating_mul(2).min(core.config.send_buffer.max);
-        if !fixed && want > self.send_limit && !core.is_scarce(cx) {
+        if want > self.send_limit && !self.has_send_buffer_set() && !core.is_scarce(cx) {
             self.send_limit = want;
         }
     }

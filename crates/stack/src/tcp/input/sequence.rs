@@ -8,9 +8,10 @@ use super::super::stats::DropReason;
 use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::wire::TcpFlags;
+use core::time::Duration;
 
-/// TS.Recent is not believed after 24 days (RFC 7323 §5.5).
-const TS_RECENT_LIFE: u32 = 24 * 24 * 3600;
+/// TS.Recent is not believed after 24 days of silence (RFC 7323 §5.5).
+const TS_RECENT_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
     /// RFC 7323 §5.3, R1: protection against wrapped sequence numbers.
@@ -25,8 +26,7 @@ impl Connection {
         if (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
             return Ok(());
         }
-        let now = (cx.now.as_nanos() / 1_000_000_000) as u32;
-        if now.wrapping_sub(self.ts_recent_secs) > TS_RECENT_LIFE {
+        if cx.now.saturating_duration_since(self.heard_at) > TS_RECENT_LIFE {
             return Ok(());
         }
         if seg.sequence_len() > 0 || self.may_answer_invalid(core, cx) {
@@ -74,11 +74,10 @@ impl Connection {
 
     /// RFC 7323 §4.3: which timestamp is echoed. After the acknowledgement has been checked, so that a forger must know our
     /// sequence numbers too before PAWS can be turned against the peer.
-    pub(super) fn update_ts_recent(&mut self, cx: &Cx<'_>, seg: &Segment) {
+    pub(super) fn update_ts_recent(&mut self, seg: &Segment) {
         if let (true, Some(ts)) = (self.has(Flags::TIMESTAMPS), seg.options.timestamps) {
             if seg.seq <= self.last_ack_sent && (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
                 self.ts_recent = ts.value;
-                self.ts_recent_secs = (cx.now.as_nanos() / 1_000_000_000) as u32;
             }
         }
     }

@@ -47,7 +47,6 @@ impl Connection {
         if !seg.is(TcpFlags::SYN) {
             return Err(Stop::Drop(DropReason::NotSyn));
         }
-        self.heard_at = cx.now;
         self.take_peer_syn(core, cx, seg);
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
@@ -105,6 +104,7 @@ impl Connection {
 
     /// What the peer's SYN says: sequence number and options.
     pub(crate) fn take_peer_syn(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
+        self.heard_at = cx.now;
         self.rcv_nxt = seg.seq + 1;
         self.snd_wl1 = seg.seq;
         self.last_ack_sent = self.rcv_nxt;
@@ -129,7 +129,6 @@ impl Connection {
         match seg.options.timestamps {
             Some(ts) if self.has(Flags::TIMESTAMPS) => {
                 self.ts_recent = ts.value;
-                self.ts_recent_secs = (cx.now.as_nanos() / 1_000_000_000) as u32;
             }
             _ => self.clear(Flags::TIMESTAMPS),
         }

@@ -71,7 +71,7 @@ impl Connection {
                 value: ts_clock(cx.now, self.ts_offset),
                 echo: if answer { self.ts_recent } else { 0 },
             }),
-            fast_open: self.rare.as_ref().and_then(|rare| rare.fast_open).filter(|_| first),
+            fast_open: self.rare().and_then(|rare| rare.fast_open).filter(|_| first),
             ..TcpOptions::default()
         };
         let window = self.first_window();

@@ -121,6 +121,22 @@ fn refused_segments_do_not_move_the_timestamp() {
     s.expect_read(100);
 }
 
+/// RFC 7323 §5.5: after 24 days of silence a peer's clock may have gone round, and its older timestamp is believed.
+#[test]
+fn a_timestamp_is_forgotten_after_24_days() {
+    const DAY: u64 = 24 * 3600 * 1000;
+    for (days, taken) in [(23, 0), (25, 100)] {
+        let mut s = Scene::listen(TcpConfig::default());
+        send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK,TS 700 0>");
+        send!(s, 10, ". 1:1(0) ack 1 win 65000 <TS 710 0>");
+        s.accept();
+        s.heard.clear();
+        send!(s, days * DAY, "P. 1:101(100) ack 1 win 65000 <TS 600 0>");
+        assert_eq!(s.dropped(DropReason::Paws), u64::from(taken == 0), "{days}");
+        s.expect_read(taken);
+    }
+}
+
 /// A request that begins a conversation is no answer: acknowledgements stay quick.
 #[test]
 fn a_request_does_not_end_quick_acknowledgements() {
