@@ -139,7 +139,7 @@ impl<T: Named> Entry<T> {
 
 /// Entries of the first page and of each other.
 const FIRST: usize = 1 << 10;
-const PAGE_BITS: u32 = 15;
+const PAGE_BITS: u32 = 17;
 const PAGE: usize = 1 << PAGE_BITS;
 const NONE: u32 = u32::MAX;
 
