@@ -122,25 +122,30 @@ impl Drop for Service {
 /// So many that it cannot be by chance that all of them have the bucket of their addresses: the key is drawn at random.
 const PORTS: usize = 16;
 
-/// Sends datagrams of every size from several ports; every one must come back as it was.
+/// Sends datagrams of every size from several ports; every one must come back as it was. Nothing sends a datagram again that a
+/// busy machine's interface has no room for, so one that is missing is asked for again.
 fn ask(to: &str) {
     let to: SocketAddr = to.parse().unwrap();
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     for port in 0..PORTS {
         let socket = UdpSocket::bind(any).unwrap();
         socket.connect(to).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE / 6)).unwrap();
         for size in SIZES {
             let sent: Vec<u8> = (0..size).map(|i| (((i + port) * 31) >> 2) as u8).collect();
-            socket.send(&sent).unwrap();
             let mut got = vec![0; 66_000];
-            let n = socket.recv(&mut got).unwrap_or_else(|e| panic!("{size} bytes to {to}: {e}"));
+            let answer = (0..3).find_map(|_| {
+                socket.send(&sent).unwrap();
+                socket.recv(&mut got).ok()
+            });
+            let n = answer.unwrap_or_else(|| panic!("{size} bytes to {to}: no answer"));
             assert!(got[..n] == sent, "{size} bytes to {to}");
         }
     }
 }
 
-/// `ping` with several sizes; without the program, says so.
+/// `ping` with several sizes, of which each is answered; without the program, says so. One of the three may be lost to a full
+/// queue of a busy machine.
 fn ping(peer: &Peer, to: &str) {
     for size in ["56", "1473", "60000"] {
         let arguments =
@@ -152,7 +157,8 @@ fn ping(peer: &Peer, to: &str) {
             println!("skipped in part, because there is no ping");
             return;
         }
-        assert!(said.contains("3 packets transmitted, 3 received"), "{size} to {to}: {said}{complaint}");
+        let answered = ["2 received", "3 received"].iter().any(|enough| said.contains(enough));
+        assert!(answered, "{size} to {to}: {said}{complaint}");
     }
 }
 

@@ -19,6 +19,7 @@ use flowlane_stack::tcp::{AHEAD, ConnId, ConnectOptions, ListenerId, Tcp};
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 
 use super::Common;
+use super::cold::Cold;
 use super::table::Report;
 use super::tcp::thread_time;
 
@@ -30,6 +31,8 @@ const FEW: usize = 10;
 const SIZE: usize = 64;
 /// Exchanges under way at once: what a worker takes from a queue in one turn.
 const BURST: usize = 64;
+/// Cold objects visited in a round.
+const VISITS: usize = 1 << 20;
 /// Bursts picked in advance: choosing among a million costs more than a segment, and is not what is measured.
 const PICKED: usize = 64;
 
@@ -280,5 +283,16 @@ pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow:
             ));
         }
     }
+    drop((few, all));
+    let (mut alone, mut asked) = (Vec::new(), Vec::new());
+    let cold = Cold::new(2 * many);
+    for _ in 0..common.rounds {
+        alone.push(cold.one_at_a_time(VISITS));
+        asked.push(cold.asked_for(VISITS));
+    }
+    let row = |how: &str| format!("a bare object of four cache lines, one of {} at random, {how}", 2 * many);
+    report.row(row("one at a time"), "ns", &alone, None);
+    report.row(row("asked for in advance"), "ns", &asked, None);
+    report.note("what memory alone costs a segment: each of an exchange's three finds one end or one line of the table cold");
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! counts is the ratio to the peer. JSON holds every round.
 
 mod answers;
+mod cold;
 mod floods;
 mod hash;
 mod idle;
