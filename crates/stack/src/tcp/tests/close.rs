@@ -24,6 +24,35 @@ fn active_close() {
     assert_eq!(s.tcp.time_waits(), 0);
 }
 
+/// A FIN at the end of a conversation waits for ours, as data waits for an answer (RFC 9293 §3.8.6.3): one segment says both.
+#[test]
+fn a_farewell_is_returned_in_one_segment() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    s.expect_read(100);
+    send!(s, 20, "F. 101:101(0) ack 1");
+    s.quiet(30);
+    s.close();
+    recv!(s, 30, "F. 1:1(0) ack 102");
+    send!(s, 40, ". 102:102(0) ack 2");
+    assert_eq!(s.tcp.connections(), 0);
+    // Nobody closes: the timer of delayed acknowledgements tells the peer.
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "FP. 1:101(100) ack 1");
+    recv!(s, 50, ". 1:1(0) ack 102");
+    assert_eq!(s.state(), State::CloseWait);
+    // In answer to ours it is the last word, and told at once.
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    s.expect_read(100);
+    s.close();
+    recv!(s, 10, "F. 1:1(0) ack 101");
+    send!(s, 20, "F. 101:101(0) ack 2");
+    recv!(s, 20, ". 2:2(0) ack 102");
+}
+
 /// The peer closes first: CLOSE-WAIT, LAST-ACK, gone.
 #[test]
 fn passive_close() {
