@@ -5,7 +5,7 @@
 //! all of it had arrived (RFC 3708). Then the congestion window and the threshold are what they were before, as in Linux,
 //! and what was deemed lost is on its way.
 //!
-//! It is known as long as something is on its way: a D-SACK for a connection with nothing outstanding comes too late.
+//! A D-SACK that comes when nothing is outstanding any more counts, too: at the end of an answer it mostly does.
 
 use super::Seq;
 use super::connection::Connection;
@@ -31,6 +31,15 @@ impl Undo {
         self.again += 1;
         self.stamp.get_or_insert(stamp);
     }
+
+    /// A D-SACK tells of this range; whether all that was sent again has now arrived twice.
+    fn told_twice(&mut self, (left, right): (Seq, Seq), mss: u32) -> bool {
+        if self.again == 0 || right <= self.marker {
+            return false;
+        }
+        self.again = self.again.saturating_sub(right.since(left).div_ceil(mss));
+        self.again == 0
+    }
 }
 
 impl Connection {
@@ -42,20 +51,40 @@ impl Connection {
             let again = u32::from(tx.tlp_end.is_some() && tx.tlp_is_retrans);
             tx.undo = Some(Undo { marker, cwnd, ssthresh, again, stamp: None });
         }
+        if let Some(rare) = &mut self.rare {
+            rare.undo = None;
+        }
+    }
+
+    /// Everything has arrived; reports of what came twice may still be under way.
+    #[cold]
+    pub(crate) fn keep_undo(&mut self, undo: Undo) {
+        if undo.again > 0 {
+            self.rare_mut().undo = Some(undo);
+        }
+    }
+
+    /// Something was received twice, and nothing is outstanding.
+    pub(crate) fn undo_late(&mut self, twice: (Seq, Seq)) {
+        let mss = self.effective_mss().max(1);
+        let Some(rare) = &mut self.rare else { return };
+        let Some(undo) = &mut rare.undo else { return };
+        if undo.told_twice(twice, mss) {
+            self.congestion.cwnd = self.congestion.cwnd.max(undo.cwnd);
+            self.congestion.ssthresh = self.congestion.ssthresh.max(undo.ssthresh);
+            rare.undo = None;
+        }
     }
 
     /// Takes the reduction back if this acknowledgement shows that nothing was lost; whether it did.
     pub(crate) fn perhaps_undo(&mut self, report: &AckReport) -> bool {
         let (una, mss) = (self.snd_una, self.effective_mss().max(1));
         let Some(tx) = &mut self.tx else { return false };
-        let Some(undo) = &mut tx.undo else { return false };
-        let mut needless = false;
-        if let Some((left, right)) = report.twice {
-            if undo.again > 0 && right > undo.marker {
-                undo.again = undo.again.saturating_sub(right.since(left).div_ceil(mss));
-                needless = undo.again == 0;
-            }
+        if report.twice.is_some() && tx.undo.is_none() {
+            tx.undo = self.rare.as_mut().and_then(|rare| rare.undo.take());
         }
+        let Some(undo) = &mut tx.undo else { return false };
+        let mut needless = report.twice.is_some_and(|twice| undo.told_twice(twice, mss));
         // While others that were sent again are under way, one late original proves nothing about them.
         let over = una >= tx.high_seq || tx.sent.retrans == 0;
         let episode = tx.phase == Phase::Loss || tx.phase == Phase::Recovery && over;

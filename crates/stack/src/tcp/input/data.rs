@@ -178,10 +178,10 @@ impl Connection {
     /// When what has come is acknowledged (RFC 9293 §3.8.6.3, MUST-58, MUST-59; RFC 5681 §4.2).
     fn schedule_ack(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
         let owed = self.rcv_nxt.since(self.last_ack_sent);
-        // The end of the peer's part of a conversation: ours mostly follows, and one segment says both.
+        // A FIN behind the peer's part of a conversation: ours mostly follows, and one segment says both.
         let fin = seg.is(TcpFlags::FIN);
-        let said = seg.len > 0 || self.has(Flags::INTERACTIVE) || self.quick_acks < super::QUICK_ACKS;
-        let farewell = fin && said && matches!(self.state, State::SynReceived | State::Established);
+        let said = self.has(Flags::INTERACTIVE) || self.quick_acks < super::QUICK_ACKS;
+        let farewell = fin && seg.len == 0 && said && self.state == State::Established;
         self.unanswered |= seg.len > 0;
         if owed > u32::from(self.seen_mss) || fin && !farewell {
             self.quick_acks = self.quick_acks.saturating_sub(1);

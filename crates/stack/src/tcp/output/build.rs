@@ -211,7 +211,7 @@ impl Connection {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
             flags: TcpFlags::RST | TcpFlags::ACK,
-            window: 0,
+            window: (self.rcv_wnd() >> self.rcv_scale).min(0xffff) as u16,
             urgent: 0,
         };
         core.stats.resets_sent += 1;

@@ -39,8 +39,10 @@ fn a_farewell_is_returned_in_one_segment() {
     assert_eq!(s.tcp.connections(), 0);
     // Nobody closes: the timer of delayed acknowledgements tells the peer.
     let mut s = Scene::established(Scene::config());
-    send!(s, 10, "FP. 1:101(100) ack 1");
-    recv!(s, 50, ". 1:1(0) ack 102");
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    send!(s, 20, "F. 101:101(0) ack 1");
+    recv!(s, 60, ". 1:1(0) ack 102");
     assert_eq!(s.state(), State::CloseWait);
     // In answer to ours it is the last word, and told at once.
     let mut s = Scene::established(Scene::config());

@@ -30,6 +30,21 @@ fn everything_arrived_twice() {
     assert_eq!(s.info().outstanding, 10_000);
 }
 
+/// It may come when nothing is outstanding, even overtaken by a later acknowledgement, and once only.
+#[test]
+fn everything_arrived_twice_and_long_ago() {
+    let mut s = one_sent_again();
+    send!(s, 30, ". 1:1(0) ack 10001");
+    s.write(1000);
+    send!(s, 40, ". 1:1(0) ack 11001");
+    assert_eq!((s.info().outstanding, s.info().ssthresh), (0, 5000));
+    send!(s, 41, ". 1:1(0) ack 10001 <sack 1:1001>");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    send!(s, 42, ". 1:1(0) ack 11001 <sack 1:1001>");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    assert_eq!(s.tcp.stats().dsacks_received, 2);
+}
+
 /// A D-SACK for something older says nothing about this episode, nor does one while more than it tells of was sent again.
 #[test]
 fn not_everything_arrived_twice() {
