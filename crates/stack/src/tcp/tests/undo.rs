@@ -91,3 +91,57 @@ fn the_original_was_late() {
     assert_eq!(s.info().loss_state, LossState::Loss);
     assert!(s.info().ssthresh < 10_000);
 }
+
+/// Five segments are out, a tail probe and a timeout have fired, and more waits to be sent.
+fn timed_out() -> Scene {
+    let mut s = Scene::established(config());
+    s.write(5000);
+    s.until(239);
+    s.heard.clear();
+    recv!(s, 240, ". 1:1001(1000) ack 1");
+    assert_eq!((s.info().cwnd, s.info().loss_state), (1000, LossState::Loss));
+    s.write(5000);
+    s
+}
+
+/// F-RTO (RFC 5682): what was sent once arrives after the timeout, so the timeout came too early. Nothing more is sent again.
+#[test]
+fn the_timeout_came_too_early() {
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    assert_eq!(s.info().loss_state, LossState::Open);
+    recv!(s, 250, ". 5001:6001(1000) ack 1");
+    // One at a time: the first acknowledgement may be for the retransmission, so new data is sent and tells (step 2b).
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 1001");
+    recv!(s, 250, ". 5001:6001(1000) ack 1");
+    recv!(s, 250, ". 6001:7001(1000) ack 1");
+    s.quiet(251);
+    send!(s, 252, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    recv!(s, 252, ". 7001:8001(1000) ack 1");
+    assert_eq!(s.info().retransmits, 2);
+}
+
+/// The loss was real: the new data is told of as behind a hole (step 3a), and what is lost is sent again in slow start.
+#[test]
+fn the_timeout_was_right() {
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 1001");
+    recv!(s, 250, ". 5001:6001(1000) ack 1");
+    recv!(s, 250, ". 6001:7001(1000) ack 1");
+    send!(s, 260, ". 1:1(0) ack 1001 <sack 5001:6001>");
+    recv!(s, 260, ". 1001:2001(1000) ack 1");
+    send!(s, 260, ". 1:1(0) ack 1001 <sack 5001:7001>");
+    recv!(s, 260, ". 2001:3001(1000) ack 1");
+    send!(s, 270, ". 1:1(0) ack 2001 <sack 5001:7001>");
+    assert_eq!((s.info().cwnd, s.info().loss_state), (2500, LossState::Loss));
+    // A duplicate at once: nothing new is tried (step 2a).
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 1");
+    send!(s, 260, ". 1:1(0) ack 1001");
+    recv!(s, 260, ". 1001:2001(1000) ack 1");
+    recv!(s, 260, ". 2001:3001(1000) ack 1");
+    s.quiet(261);
+}
