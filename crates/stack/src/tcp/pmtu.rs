@@ -96,6 +96,7 @@ impl Connection {
 
     /// What another connection of the lane has learnt of the way to this host is true for a new one, too (RFC 1191 §6.3,
     /// RFC 8201 §5.2). What we announce stays: the way back is another.
+    #[cold]
     pub(crate) fn heed_known_path(&mut self, core: &mut Core, now: Time) {
         core.paths.expire(now);
         let known = core.paths.get(self.tuple.remote);
