@@ -208,7 +208,8 @@ impl Connection {
         }
         self.rcv_nxt += 1;
         self.set(Flags::FIN_RECEIVED);
-        if !self.has(Flags::ACK_DELAYED) {
+        // The last word is answered at once, whatever `schedule_ack` made of the segment that made it due.
+        if self.state != State::Established || !self.has(Flags::ACK_DELAYED) {
             self.set(Flags::ACK_NOW);
         }
         self.wake_read();
