@@ -55,6 +55,16 @@ fn a_farewell_is_returned_in_one_segment() {
     recv!(s, 20, ". 2:2(0) ack 102");
 }
 
+/// The reset of a connection that is given up looks like its other segments: it shows the window.
+#[test]
+fn a_reset_shows_the_window() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101 win 1024");
+    s.close();
+    recv!(s, 10, "R. 1:1(0) ack 101 win 1024");
+}
+
 /// A FIN that came before the data in front of it is answered when that is there, though data alone would have waited.
 #[test]
 fn an_early_last_word_is_answered_at_once() {
