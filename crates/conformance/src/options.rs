@@ -253,13 +253,13 @@ impl World {
             libc::IPPROTO_IP => match name {
                 libc::IP_TOS => socket.options.tcp.tos.into(),
                 libc::IP_MTU_DISCOVER => libc::IP_PMTUDISC_WANT,
-                libc::IP_TTL => 64,
+                libc::IP_TTL => socket.options.tcp.hop_limit.unwrap_or(64).into(),
                 libc::IP_FREEBIND | libc::IP_RECVERR => 0,
                 _ => return Err(Errno(libc::ENOPROTOOPT)),
             },
             libc::IPPROTO_IPV6 => match name {
                 libc::IPV6_TCLASS => socket.options.tcp.tos.into(),
-                libc::IPV6_UNICAST_HOPS => 64,
+                libc::IPV6_UNICAST_HOPS => socket.options.tcp.hop_limit.unwrap_or(64).into(),
                 libc::IPV6_MTU_DISCOVER => libc::IP_PMTUDISC_WANT,
                 libc::IPV6_V6ONLY | libc::IPV6_RECVERR => 0,
                 _ => return Err(Errno(libc::ENOPROTOOPT)),
@@ -362,6 +362,13 @@ fn set_ip(options: &mut Options, level: i32, name: i32, value: &[u8]) -> Answer<
     };
     match (level, name) {
         (libc::IPPROTO_IP, libc::IP_TOS) => options.tcp.tos = number as u8 & !3,
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            options.tcp.hop_limit = match number {
+                -1 => None,
+                1..=255 => Some(number as u8),
+                _ => return Err(Errno(libc::EINVAL)),
+            };
+        }
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tcp.tos = number.max(0) as u8 & !3,
         _ => {
             options.others.insert((level, name), bytes(number));

@@ -113,6 +113,7 @@ impl Source {
         let wmem = self.buffer("ipv4/tcp_wmem", [4096, 16_384, 4 << 20]);
         let congestion = self.text("ipv4/tcp_congestion_control").unwrap_or_else(|| "cubic".into());
         let congestion = congestion.trim().to_owned();
+        let defaults = TcpConfig::default();
         let tcp = TcpConfig {
             timestamps: self.is_on("ipv4/tcp_timestamps", true),
             sack: self.is_on("ipv4/tcp_sack", true),
@@ -133,6 +134,8 @@ impl Source {
             synack_retries: self.small("ipv4/tcp_synack_retries", 5),
             retries: self.small("ipv4/tcp_retries2", 15),
             least_burst: self.small("ipv4/tcp_min_tso_segs", 2),
+            min_rto: self.number("ipv4/tcp_rto_min_us").map_or(defaults.min_rto, Duration::from_micros),
+            max_rto: self.number("ipv4/tcp_rto_max_ms").map_or(defaults.max_rto, Duration::from_millis),
             fin_wait_2: self.seconds("ipv4/tcp_fin_timeout", 60),
             syn_cookies: match self.number("ipv4/tcp_syncookies").unwrap_or(1) {
                 0 => SynCookies::Off,
@@ -144,7 +147,7 @@ impl Source {
             max_connections: 4096,
             max_time_wait: 1024,
             max_memory: 64 << 20,
-            ..TcpConfig::default()
+            ..defaults
         };
         Settings {
             tcp,
@@ -189,6 +192,7 @@ mod tests {
         put("tcp_rmem", "4096\t540000\t15728640\n");
         put("tcp_congestion_control", "reno\n");
         put("tcp_sack", "gibberish\n");
+        put("tcp_rto_max_ms", "1000\n");
         put("tcp_fastopen_key", "03020100-07060504-0b0a0908-0f0e0d0c,00000001-00000000-00000000-00000000\n");
         let settings = Source::at(&dir).read();
         std::fs::remove_dir_all(&dir).unwrap();
@@ -198,6 +202,7 @@ mod tests {
         assert_eq!(settings.tcp.congestion, Algorithm::NewReno);
         assert_eq!(settings.tcp.recv_buffer, BufferSize { initial: 270_000, max: 15 << 20 });
         assert_eq!(settings.rcvbuf, 540_000);
+        assert_eq!((settings.tcp.max_rto, settings.tcp.min_rto.as_millis()), (Duration::from_secs(1), 200));
         let mut former = [0; 16];
         former[0] = 1;
         let key = std::array::from_fn(|n| n as u8);

@@ -94,3 +94,38 @@ fn an_address_in_use() {
     caller.close(accepted).unwrap();
     assert_eq!(other(false), Ok(()));
 }
+
+/// `IP_TTL` and `IPV6_UNICAST_HOPS` are in the header of what is sent from then on, -1 is the lane's own again.
+#[test]
+fn the_hop_limit_of_a_socket() {
+    for (ends, level, name, at) in
+        [(V4, libc::IPPROTO_IP, libc::IP_TTL, 8), (V6, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 7)]
+    {
+        let (caller, mut peer, _, fd) = accepted(ends);
+        for (told, shown) in [(None, 64), (Some(255), 255), (Some(-1), 64)] {
+            if let Some(hops) = told {
+                caller.setsockopt(fd, level, name, &i32::to_ne_bytes(hops)).unwrap();
+            }
+            assert_eq!(caller.getsockopt(fd, level, name, 4).unwrap(), i32::to_ne_bytes(shown));
+            assert_eq!(caller.write(fd, &[0; 10]), Ok(10));
+            let (packet, _) = caller.netdev_receive().unwrap();
+            assert_eq!(i32::from(packet[at]), shown);
+            peer.take(&packet);
+            peer.send(&caller, ACK, 0);
+        }
+        assert_eq!(caller.setsockopt(fd, level, name, &i32::to_ne_bytes(0)), Err(Errno(libc::EINVAL)));
+    }
+}
+
+/// A FIN behind what was asked waits for ours, as in Linux.
+#[test]
+fn a_farewell_waits_for_ours() {
+    let (caller, mut peer, _, fd) = accepted(V4);
+    peer.send(&caller, ACK | PSH, 100);
+    peer.expect(&caller, ACK, 0);
+    assert_eq!(caller.read(fd, &mut [0; 100]), Ok(100));
+    let begun = caller.now().unwrap();
+    peer.send(&caller, FIN | ACK, 0);
+    let at = peer.expect(&caller, ACK, 0);
+    assert!((35_000..45_000).contains(&(at - begun)), "{}", at - begun);
+}

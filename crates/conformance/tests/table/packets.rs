@@ -115,9 +115,15 @@ impl Peer {
         assert_eq!((header.flags, found), (flags, len), "{header:?}");
         assert_eq!(source, self.theirs.ip());
         assert_eq!(header.ack, self.next, "it acknowledges everything");
-        let end = header.seq + found as u32 + u32::from(flags.contains(FIN));
-        self.received = self.received.max(end);
+        self.take(&packet);
         at
+    }
+
+    /// Has this packet.
+    pub(crate) fn take(&mut self, packet: &[u8]) {
+        let (header, _, len) = read(packet);
+        let end = header.seq + len as u32 + u32::from(header.flags.contains(FIN));
+        self.received = self.received.max(end);
     }
 }
 

@@ -24,6 +24,10 @@ fn tos(v4: bool) -> Number {
     if v4 { Number::TOS } else { Number::TRAFFIC_CLASS }
 }
 
+fn hop_limit(v4: bool) -> Number {
+    if v4 { Number::TTL } else { Number::HOP_LIMIT }
+}
+
 /// Sets what differs from the kernel's defaults on a new socket. A listener hands its options on to its connections.
 pub(super) fn apply(fd: BorrowedFd<'_>, v4: bool, options: &SocketOptions) -> Result<(), SocketError> {
     change(fd, v4, &SocketOptions::default(), options)
@@ -63,6 +67,9 @@ fn change(fd: BorrowedFd<'_>, v4: bool, old: &SocketOptions, new: &SocketOptions
     }
     if new.tos != old.tos {
         set(tos(v4), i32::from(new.tos) << 2)?;
+    }
+    if let Some(hops) = new.hop_limit.filter(|_| new.hop_limit != old.hop_limit) {
+        set(hop_limit(v4), i32::from(hops))?;
     }
     // The kernel doubles what it is told, to have room for its own.
     if let Some(bytes) = new.recv_buffer.filter(|_| new.recv_buffer != old.recv_buffer) {
@@ -109,6 +116,7 @@ fn read(fd: BorrowedFd<'_>, v4: bool) -> Result<SocketOptions, SocketError> {
         linger: linger.then_some(Duration::ZERO),
         linger2: Some(length(get(Number::LINGER2)?)),
         tos: (get(tos(v4))? >> 2) as u8,
+        hop_limit: u8::try_from(get(hop_limit(v4))?).ok(),
         recv_buffer: Some(get(Number::RECEIVE_BUFFER)?.unsigned_abs()),
         send_buffer: Some(get(Number::SEND_BUFFER)?.unsigned_abs()),
         syn_retries: u8::try_from(get(Number::SYN_RETRIES)?).ok(),

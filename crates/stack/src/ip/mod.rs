@@ -19,7 +19,7 @@ mod limit;
 mod multicast;
 mod ndp;
 mod output;
-mod path_mtu;
+pub(crate) mod path_mtu;
 mod v4;
 mod v6;
 

@@ -1,7 +1,7 @@
 //! What is known of ways narrower than the link they begin on (RFC 1191, RFC 8201).
 //!
 //! A router that cannot pass a packet on says how long one may be. For datagrams of sockets and for tunnels that is kept
-//! here, by destination: longer ones are then cut at the source. TCP keeps its own, by connection, and cuts its own.
+//! here, by destination: longer ones are then cut at the source. TCP cuts its own, by what it keeps of the same kind.
 //!
 //! Only an error that quotes a socket or a tunnel of ours is believed, and none below the least MTU of its family, since
 //! anybody may send one. An entry is forgotten after ten minutes (RFC 8201 section 5.3), and the whole is small: whoever
@@ -35,7 +35,7 @@ pub(crate) struct PathMtus {
 }
 
 impl PathMtus {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { known: HashMap::with_hasher(FixedState::with_seed(seed)), ages: VecDeque::new() }
     }
 
@@ -51,7 +51,7 @@ impl PathMtus {
     }
 
     /// Takes in that packets to `to` may have `mtu` bytes; `false` if that is no news.
-    fn learn(&mut self, now: Time, to: IpAddr, mtu: u16) -> bool {
+    pub(crate) fn learn(&mut self, now: Time, to: IpAddr, mtu: u16) -> bool {
         if let Some(known) = self.known.get_mut(&to) {
             // An entry keeps its age: forgetting it too early costs a packet, too late a narrow way for ever.
             let news = mtu < *known;
@@ -76,7 +76,7 @@ impl PathMtus {
         self.ages.front().map(|(at, _)| *at)
     }
 
-    pub(super) fn expire(&mut self, now: Time) {
+    pub(crate) fn expire(&mut self, now: Time) {
         while self.ages.front().is_some_and(|(at, _)| *at <= now) {
             self.forget_oldest();
         }

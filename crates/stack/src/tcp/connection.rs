@@ -16,6 +16,7 @@ use super::lane::Timer;
 use super::recv_buffer::Inflow;
 use super::rtt::Rtt;
 use super::table::{ConnId, Named, Tuple};
+use super::undo::Undo;
 use super::{Failure, Seq};
 use crate::time::Time;
 use crate::wire::FastOpenOption;
@@ -342,6 +343,8 @@ pub(crate) struct Rare {
     pub(crate) fast_open: Option<FastOpenOption>,
     /// When the segment size was lowered for the path.
     pub(crate) mss_lowered_secs: u32,
+    /// Everything has arrived, and the last reduction may still turn out to have been needless.
+    pub(crate) undo: Option<Undo>,
 }
 
 /// Keep-alive does not probe more often than this: without any pause its timer would be due again at once, for ever.
@@ -481,8 +484,8 @@ impl Connection {
     pub(crate) fn fast_open_is_sent(&mut self) {
         let Some(rare) = self.rare_if_any() else { return };
         rare.fast_open = None;
-        let Rare { options, closed_waker, write_waker, fast_open: _, mss_lowered_secs } = &*rare;
-        let waits = closed_waker.is_some() || write_waker.is_some();
+        let Rare { options, closed_waker, write_waker, fast_open: _, mss_lowered_secs, undo } = &*rare;
+        let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some();
         if options.is_none() && !waits && *mss_lowered_secs == 0 {
             self.rare = None;
             self.take_out(Lists::RARE);

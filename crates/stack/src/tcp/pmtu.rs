@@ -67,6 +67,8 @@ impl Connection {
             return;
         }
         core.stats.pmtu_lowered += 1;
+        core.paths.expire(now);
+        core.paths.learn(now, self.tuple.remote, mtu);
         self.pmtu = mtu;
         self.lower_mss(mtu - header_len(self.tuple.local), now);
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
@@ -90,6 +92,20 @@ impl Connection {
         }
         core.stats.mtu_resends += resend;
         self.rearm_rtx(core, now, true);
+    }
+
+    /// What another connection of the lane has learnt of the way to this host is true for a new one, too (RFC 1191 §6.3,
+    /// RFC 8201 §5.2). What we announce stays: the way back is another.
+    #[cold]
+    pub(crate) fn heed_known_path(&mut self, core: &mut Core, now: Time) {
+        core.paths.expire(now);
+        let known = core.paths.get(self.tuple.remote);
+        let Some(mtu) = known.filter(|mtu| *mtu < self.pmtu) else { return };
+        self.pmtu = mtu;
+        let mss = mtu - header_len(self.tuple.local);
+        if mss < self.snd_mss {
+            self.lower_mss(mss, now);
+        }
     }
 
     fn lower_mss(&mut self, mss: u16, now: Time) {

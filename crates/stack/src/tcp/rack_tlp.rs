@@ -25,8 +25,11 @@ impl Connection {
             if newer {
                 tx.rack.xmit = Some(at);
                 tx.rack.end = end;
-                tx.rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;
             }
+        }
+        // RACK.rtt is that of the segment delivered last, which need not be the one sent last.
+        if let Some(at) = report.delivered.latest {
+            tx.rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;
         }
         // Step 3: reordering.
         if report.delivered.reordered {

@@ -218,19 +218,22 @@ impl Connection {
 
     /// A retransmission timeout (RFC 6298 §5.4, RFC 5681 §3.1, RFC 6675 §5.1): everything not selectively acknowledged is
     /// deemed lost, and the window is one segment.
-    pub(crate) fn timeout_recovery(&mut self, core: &mut Core) {
+    pub(crate) fn timeout_recovery(&mut self, core: &mut Core, now: Time) {
         let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
         let first = self.backoff == 0 && (tx.phase == Phase::Open || una >= tx.high_seq);
-        if tx.sent.mark_all_lost() {
-            core.stats.sack_reneges += 1;
-        }
+        let reneged = tx.sent.mark_all_lost();
+        core.stats.sack_reneges += u64::from(reneged);
         let fresh = first || tx.phase == Phase::Open;
         if fresh {
             self.remember_window();
         }
+        let sack = self.has(Flags::SACK) && !reneged;
         let Some(tx) = &mut self.tx else { return };
+        if let Some(undo) = &mut tx.undo {
+            undo.timed_out(sack.then_some(now));
+        }
         tx.phase = Phase::Loss;
         tx.high_seq = nxt;
         tx.dupacks = 0;

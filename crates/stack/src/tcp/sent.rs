@@ -59,6 +59,8 @@ pub(crate) struct Delivered {
     pub(crate) sacked: u32,
     /// Of the most recently sent segment delivered that RACK may trust: send time and end.
     pub(crate) newest: Option<(Time, Seq)>,
+    /// Send time of the segment delivered last that RACK may trust; the one at the acknowledgement counts as the last.
+    pub(crate) latest: Option<Time>,
     /// Send time of the newest delivered segment that was sent once only.
     pub(crate) rtt_from: Option<Time>,
     /// A segment sent once was delivered after later ones.
@@ -102,6 +104,7 @@ impl Delivered {
                 self.reach = self.reach.max(fack.since(sent.seq));
             }
         }
+        self.latest = Some(sent.at);
         let newer = self.newest.is_none_or(|(at, end)| sent.at > at || sent.at == at && sent.end() > end);
         if newer {
             self.newest = Some((sent.at, sent.end()));
@@ -223,7 +226,7 @@ impl SentQueue {
         clock: &AckClock,
         delivered: &mut Delivered,
     ) {
-        let fack = self.fack;
+        let (fack, cumulative) = (self.fack, delivered.latest);
         for &block in blocks {
             let (mut start, mut end) = block;
             for &(s, e) in &self.seen[..self.seen_len] {
@@ -238,6 +241,7 @@ impl SentQueue {
                 self.mark((start, end), block, mss, clock, fack, delivered);
             }
         }
+        delivered.latest = cumulative.or(delivered.latest);
         self.seen_len = blocks.len().min(4);
         self.seen[..self.seen_len].copy_from_slice(&blocks[..self.seen_len]);
     }

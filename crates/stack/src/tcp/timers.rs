@@ -103,7 +103,7 @@ impl Connection {
             }
         } else {
             self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(sent::FIN)));
-            self.timeout_recovery(core);
+            self.timeout_recovery(core, cx.now);
         }
         self.backoff = self.backoff.saturating_add(1);
         self.arm_rto(core, cx.now);

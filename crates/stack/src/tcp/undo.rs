@@ -1,16 +1,17 @@
 //! A reduction that was made for nothing is taken back.
 //!
-//! Segments that were only late look lost. Two things show it: an acknowledgement that echoes a timestamp from before the first
-//! retransmission answers an original (Eifel, RFC 3522 and RFC 4015), and D-SACKs for everything that was sent again say that
-//! all of it had arrived (RFC 3708). Then the congestion window and the threshold are what they were before, as in Linux,
-//! and what was deemed lost is on its way.
+//! Segments that were only late look lost. Three things show it: an acknowledgement that echoes a timestamp from before the
+//! first retransmission answers an original (Eifel, RFC 3522 and RFC 4015), D-SACKs for everything that was sent again say that
+//! all of it had arrived (RFC 3708), and after a timeout originals still arrive (F-RTO, RFC 5682). Then the congestion window and
+//! the threshold are what they were before, as in Linux, and what was deemed lost is on its way.
 //!
-//! It is known as long as something is on its way: a D-SACK for a connection with nothing outstanding comes too late.
+//! A D-SACK that comes when nothing is outstanding any more counts, too: at the end of an answer it mostly does.
 
 use super::Seq;
 use super::connection::Connection;
 use super::flight::Phase;
 use super::input::AckReport;
+use crate::time::Time;
 
 /// What was before an episode, and what has been sent again since.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,10 @@ pub(crate) struct Undo {
     again: u32,
     /// Timestamp of the first of them.
     stamp: Option<u32>,
+    /// When the retransmission timeout fired that RFC 5682 is about to judge.
+    timeout: Option<Time>,
+    /// New data is sent instead of what was deemed lost: the answer will tell.
+    probing: bool,
 }
 
 impl Undo {
@@ -30,6 +35,26 @@ impl Undo {
     pub(crate) fn sent_again(&mut self, stamp: u32) {
         self.again += 1;
         self.stamp.get_or_insert(stamp);
+    }
+
+    /// The retransmission timer fired; with SACK the next acknowledgements may tell whether too early.
+    pub(crate) fn timed_out(&mut self, at: Option<Time>) {
+        (self.timeout, self.probing) = (at, false);
+    }
+
+    /// Whether what was deemed lost waits for that.
+    #[inline]
+    pub(crate) fn holds_back(&self) -> bool {
+        self.probing
+    }
+
+    /// A D-SACK tells of this range; whether all that was sent again has now arrived twice.
+    fn told_twice(&mut self, (left, right): (Seq, Seq), mss: u32) -> bool {
+        if self.again == 0 || right <= self.marker {
+            return false;
+        }
+        self.again = self.again.saturating_sub(right.since(left).div_ceil(mss));
+        self.again == 0
     }
 }
 
@@ -40,22 +65,63 @@ impl Connection {
         if let Some(tx) = &mut self.tx {
             // A tail loss probe under way is one more.
             let again = u32::from(tx.tlp_end.is_some() && tx.tlp_is_retrans);
-            tx.undo = Some(Undo { marker, cwnd, ssthresh, again, stamp: None });
+            tx.undo =
+                Some(Undo { marker, cwnd, ssthresh, again, stamp: None, timeout: None, probing: false });
         }
+        if let Some(rare) = self.rare_if_any() {
+            rare.undo = None;
+        }
+    }
+
+    /// Everything has arrived; reports of what came twice may still be under way.
+    #[cold]
+    pub(crate) fn keep_undo(&mut self, undo: Undo) {
+        if undo.again > 0 {
+            self.rare_mut().undo = Some(undo);
+        }
+    }
+
+    /// Something was received twice, and nothing is outstanding.
+    pub(crate) fn undo_late(&mut self, twice: (Seq, Seq)) {
+        let mss = self.effective_mss().max(1);
+        let Some(rare) = &mut self.rare else { return };
+        let Some(undo) = &mut rare.undo else { return };
+        if undo.told_twice(twice, mss) {
+            self.congestion.cwnd = self.congestion.cwnd.max(undo.cwnd);
+            self.congestion.ssthresh = self.congestion.ssthresh.max(undo.ssthresh);
+            rare.undo = None;
+        }
+    }
+
+    /// F-RTO (RFC 5682 §3.1, the variant with SACK): whether something arrives that was sent before the timeout and never
+    /// again, so that it was only late. If the first acknowledgement is for the retransmission, two segments of new data go
+    /// out before anything else is sent again (step 2b); a duplicate then says that the loss was real (2a, 3a).
+    fn timeout_was_early(&mut self, report: &AckReport) -> bool {
+        let (una, mss) = (self.snd_una, self.effective_mss());
+        let room = self.unsent() >= mss && self.snd_wnd >= self.outstanding() + mss;
+        let Some(tx) = &mut self.tx else { return false };
+        let Some(undo) = tx.undo.as_mut().filter(|_| tx.phase == Phase::Loss) else { return false };
+        let Some(at) = undo.timeout else { return false };
+        if report.delivered.rtt_from.is_some_and(|sent| sent < at) {
+            return true;
+        }
+        if report.acked > 0 || report.duplicate || report.delivered.sacked > 0 {
+            undo.probing = !undo.probing && report.acked > 0 && una < tx.high_seq && room;
+            undo.timeout = undo.timeout.filter(|_| undo.probing);
+        }
+        false
     }
 
     /// Takes the reduction back if this acknowledgement shows that nothing was lost; whether it did.
     pub(crate) fn perhaps_undo(&mut self, report: &AckReport) -> bool {
         let (una, mss) = (self.snd_una, self.effective_mss().max(1));
+        let early = self.timeout_was_early(report);
         let Some(tx) = &mut self.tx else { return false };
-        let Some(undo) = &mut tx.undo else { return false };
-        let mut needless = false;
-        if let Some((left, right)) = report.twice {
-            if undo.again > 0 && right > undo.marker {
-                undo.again = undo.again.saturating_sub(right.since(left).div_ceil(mss));
-                needless = undo.again == 0;
-            }
+        if report.twice.is_some() && tx.undo.is_none() {
+            tx.undo = self.rare.as_mut().and_then(|rare| rare.undo.take());
         }
+        let Some(undo) = &mut tx.undo else { return false };
+        let mut needless = early | report.twice.is_some_and(|twice| undo.told_twice(twice, mss));
         // While others that were sent again are under way, one late original proves nothing about them.
         let over = una >= tx.high_seq || tx.sent.retrans == 0;
         let episode = tx.phase == Phase::Loss || tx.phase == Phase::Recovery && over;

@@ -57,6 +57,10 @@ numbers! {
     TOS = IPPROTO_IP, IP_TOS;
     /// Traffic class of IPv6.
     TRAFFIC_CLASS = IPPROTO_IPV6, IPV6_TCLASS;
+    /// As for IPv4.
+    TTL = IPPROTO_IP, IP_TTL;
+    /// The same for IPv6.
+    HOP_LIMIT = IPPROTO_IPV6, IPV6_UNICAST_HOPS;
     /// The address a datagram came to is told, IPv4.
     PACKET_INFO = IPPROTO_IP, IP_PKTINFO;
     /// The address a datagram came to is told, IPv6.

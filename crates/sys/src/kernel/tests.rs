@@ -79,6 +79,7 @@ fn options_are_read_as_they_were_set() {
         (Number::KEEPALIVE_IDLE, 77),
         (Number::USER_TIMEOUT, 1234),
         (Number::TOS, 0x20),
+        (Number::TTL, 255),
         (Number::BIND_ADDRESS_NO_PORT, 1),
     ] {
         options::set(fd, option, value).unwrap();

@@ -51,8 +51,12 @@ impl Connection {
         }
         if seg.ack < self.snd_una {
             // Old, but its payload may be new, and so may what it says was received: it was overtaken on its way.
-            if self.has(Flags::SACK) && !seg.options.sack.is_empty() && self.outstanding() > 0 {
-                self.acknowledge(core, cx, seg, 0, self.snd_wnd);
+            if self.has(Flags::SACK) && !seg.options.sack.is_empty() {
+                if self.outstanding() > 0 {
+                    self.acknowledge(core, cx, seg, 0, self.snd_wnd);
+                } else {
+                    self.late_report(core, seg);
+                }
             }
             return Ok(());
         }
@@ -61,6 +65,8 @@ impl Connection {
         let acked = seg.ack.since(self.snd_una);
         if self.outstanding() > 0 {
             self.acknowledge(core, cx, seg, acked, old_window);
+        } else if !seg.options.sack.is_empty() && self.has(Flags::SACK) {
+            self.late_report(core, seg);
         }
         if self.snd_wnd > old_window || acked > 0 {
             self.window_moved();
@@ -180,6 +186,9 @@ impl Connection {
         self.recover(core, cx.now, &report);
         if self.tx.as_ref().is_some_and(|tx| tx.sent.is_empty() && tx.data.is_empty()) {
             if let Some(tx) = self.tx.take() {
+                if let Some(undo) = tx.undo {
+                    self.keep_undo(undo);
+                }
                 core.give_flight(tx);
             }
         }
@@ -194,6 +203,18 @@ impl Connection {
             }
             self.take_out(Lists::STARVED);
             self.wake_writer_with_room(core);
+        }
+    }
+
+    /// Nothing is outstanding: SACK blocks can only tell of something that was received twice.
+    #[cold]
+    fn late_report(&mut self, core: &mut Core, seg: &Segment) {
+        core.stats.sack_options_received += 1;
+        let (_, _, dsack) = self.valid_blocks(seg);
+        if let Some(block) = seg.options.sack.as_slice().first().filter(|_| dsack) {
+            core.stats.dsacks_received += 1;
+            core.stats.unnecessary_retransmits += 1;
+            self.undo_late((block.left, block.right));
         }
     }
 

@@ -177,12 +177,16 @@ impl Connection {
 
     /// When what has come is acknowledged (RFC 9293 §3.8.6.3, MUST-58, MUST-59; RFC 5681 §4.2).
     fn schedule_ack(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
-        self.unanswered |= seg.len > 0;
         let owed = self.rcv_nxt.since(self.last_ack_sent);
-        if owed > u32::from(self.seen_mss) || seg.is(TcpFlags::FIN) {
+        // A FIN behind the peer's part of a conversation: ours mostly follows, and one segment says both.
+        let fin = seg.is(TcpFlags::FIN);
+        let said = self.has(Flags::INTERACTIVE) || self.quick_acks < super::QUICK_ACKS;
+        let farewell = fin && seg.len == 0 && said && self.state == State::Established;
+        self.unanswered |= seg.len > 0;
+        if owed > u32::from(self.seen_mss) || fin && !farewell {
             self.quick_acks = self.quick_acks.saturating_sub(1);
             self.set(Flags::ACK_NOW);
-        } else if self.quick_acks > 0 && !self.has(Flags::INTERACTIVE) {
+        } else if self.quick_acks > 0 && !self.has(Flags::INTERACTIVE) && !farewell {
             self.quick_acks -= 1;
             self.set(Flags::ACK_NOW);
         } else if !self.has(Flags::ACK_NOW) && self.ack_at == NEVER {
@@ -203,7 +207,11 @@ impl Connection {
             rx.dsack = None;
         }
         self.rcv_nxt += 1;
-        self.set(Flags::FIN_RECEIVED | Flags::ACK_NOW);
+        self.set(Flags::FIN_RECEIVED);
+        // The last word is answered at once, whatever `schedule_ack` made of the segment that made it due.
+        if self.state != State::Established || !self.has(Flags::ACK_DELAYED) {
+            self.set(Flags::ACK_NOW);
+        }
         self.wake_read();
         match self.state {
             State::SynReceived | State::Established => self.state = State::CloseWait,

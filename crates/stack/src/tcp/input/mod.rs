@@ -100,6 +100,9 @@ impl Connection {
         core.stats.established += 1;
         core.stats.ecn_handshakes += u64::from(self.has(Flags::ECN));
         let lost = self.retransmits > 1;
+        if !core.paths.is_empty() {
+            self.heed_known_path(core, cx.now);
+        }
         let mss = self.effective_mss();
         self.congestion.start(mss, core.config.initial_window, lost);
         self.backoff = 0;

@@ -197,7 +197,7 @@ impl Connection {
             src: self.tuple.local,
             dst: self.tuple.remote,
             protocol: TCP.0,
-            hop_limit: core.config.hop_limit,
+            hop_limit: self.options().and_then(|o| o.hop_limit).unwrap_or(core.config.hop_limit),
             traffic_class: self.tos | ecn,
             dont_fragment: dont_fragment(self.tuple.local),
         }
@@ -211,7 +211,7 @@ impl Connection {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
             flags: TcpFlags::RST | TcpFlags::ACK,
-            window: 0,
+            window: (self.rcv_wnd() >> self.rcv_scale).min(0xffff) as u16,
             urgent: 0,
         };
         core.stats.resets_sent += 1;

@@ -13,6 +13,7 @@ use super::fast_open::Marks;
 use super::flight::Phase;
 use super::lane::Core;
 use super::sent::{self, Sent, ts_clock};
+use super::undo::Undo;
 use crate::packet::{Cx, IpOutput};
 use crate::wire::TcpFlags;
 
@@ -125,6 +126,9 @@ impl Connection {
         let cwnd = self.congestion.cwnd;
         let Some(tx) = &mut self.tx else { return Ok(None) };
         let Some(index) = tx.sent.next_lost() else { return Ok(None) };
+        if tx.phase == Phase::Loss && tx.undo.as_ref().is_some_and(Undo::holds_back) {
+            return Ok(None);
+        }
         let in_flight = tx.in_flight(outstanding);
         if in_flight >= cwnd && in_flight > 0 {
             return Ok(None);

@@ -24,6 +24,66 @@ fn active_close() {
     assert_eq!(s.tcp.time_waits(), 0);
 }
 
+/// A FIN at the end of a conversation waits for ours, as data waits for an answer (RFC 9293 §3.8.6.3): one segment says both.
+#[test]
+fn a_farewell_is_returned_in_one_segment() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    s.expect_read(100);
+    send!(s, 20, "F. 101:101(0) ack 1");
+    s.quiet(30);
+    s.close();
+    recv!(s, 30, "F. 1:1(0) ack 102");
+    send!(s, 40, ". 102:102(0) ack 2");
+    assert_eq!(s.tcp.connections(), 0);
+    // Nobody closes: the timer of delayed acknowledgements tells the peer.
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    send!(s, 20, "F. 101:101(0) ack 1");
+    recv!(s, 60, ". 1:1(0) ack 102");
+    assert_eq!(s.state(), State::CloseWait);
+    // In answer to ours it is the last word, and told at once.
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    s.expect_read(100);
+    s.close();
+    recv!(s, 10, "F. 1:1(0) ack 101");
+    send!(s, 20, "F. 101:101(0) ack 2");
+    recv!(s, 20, ". 2:2(0) ack 102");
+}
+
+/// The reset of a connection that is given up looks like its other segments: it shows the window.
+#[test]
+fn a_reset_shows_the_window() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101 win 1024");
+    s.close();
+    recv!(s, 10, "R. 1:1(0) ack 101 win 1024");
+}
+
+/// A FIN that came before the data in front of it is answered when that is there, though data alone would have waited.
+#[test]
+fn an_early_last_word_is_answered_at_once() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, "P. 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    s.expect_read(100);
+    s.write(10);
+    recv!(s, 10, "P. 1:11(10) ack 101");
+    s.shutdown();
+    recv!(s, 10, "F. 11:11(0) ack 101");
+    send!(s, 20, ". 101:101(0) ack 12");
+    send!(s, 30, "F. 201:201(0) ack 12");
+    recv!(s, 30, ". 12:12(0) ack 101 <sack 201:202>");
+    send!(s, 40, "P. 101:201(100) ack 12");
+    recv!(s, 40, ". 12:12(0) ack 202 <>");
+    assert_eq!(s.state(), State::TimeWait);
+}
+
 /// The peer closes first: CLOSE-WAIT, LAST-ACK, gone.
 #[test]
 fn passive_close() {

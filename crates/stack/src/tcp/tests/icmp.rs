@@ -39,6 +39,30 @@ fn packet_too_big() {
     assert_eq!(s.tcp.stats().pmtu_lowered, 1);
 }
 
+/// RFC 8201 §5.2: the next connection to that host knows, for ten minutes; what it announces is not changed by it.
+#[test]
+fn the_next_connection_knows_the_path() {
+    let mut s = Scene::established(Scene::config());
+    s.write(1000);
+    s.icmp(1, IcmpErrorKind::PacketTooBig(640));
+    send!(s, 20, "R 1:1(0)");
+    for (start, size, announced) in [(1000, 600, 640), (700_000, 1000, 1500)] {
+        (s.peer_port, s.written, s.iss) = (s.peer_port + 1, 0, None);
+        s.until(start);
+        s.heard.clear();
+        send!(s, start, "S 0:0(0) win 65000 <mss 1000,sackOK,wscale 0>");
+        s.drain();
+        assert!(s.texts()[0].1.contains("<mss 1460,"), "{:?}", s.texts());
+        s.heard.clear();
+        send!(s, start + 10, ". 1:1(0) ack 1 win 65000");
+        s.accept();
+        s.write(1000);
+        assert_eq!((s.info().snd_mss, s.info().pmtu), (size, announced));
+        assert_eq!(s.texts().len(), if size == 600 { 2 } else { 1 });
+        send!(s, start + 20, "R 1:1(0)");
+    }
+}
+
 /// An absurd MTU is not believed, an old router's silence is answered with the next plateau.
 #[test]
 fn absurd_and_missing_values() {

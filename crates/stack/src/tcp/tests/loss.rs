@@ -285,3 +285,23 @@ fn a_partial_acknowledgement_sends_the_next_hole() {
     recv!(s, 30, ". 3001:4001(1000) ack 1");
     s.quiet(35);
 }
+
+/// RFC 8985 §6.2, step 2: RACK.rtt is that of the segment delivered last. An original that a retransmission of another has
+/// overtaken makes it long, so that what was sent with that original has some time more, too.
+#[test]
+fn the_segment_delivered_last_measures() {
+    let mut s = Scene::established(TcpConfig { congestion: Algorithm::NewReno, ..config() });
+    s.write(10_000);
+    s.until(15);
+    s.heard.clear();
+    for sack in ["sack 1001:2001", "sack 1001:3001", "sack 8001:9001,sack 1001:3001"] {
+        send!(s, 20, &format!(". 1:1(0) ack 1 <{sack}>"));
+    }
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+    // The retransmission and the fourth segment have arrived; the tenth may still come.
+    send!(s, 32, ". 1:1(0) ack 4001 <sack 8001:9001>");
+    recv!(s, 32, ". 4001:5001(1000) ack 1");
+    recv!(s, 32, ". 5001:6001(1000) ack 1");
+    recv!(s, 32, ". 6001:7001(1000) ack 1");
+    s.quiet(33);
+}

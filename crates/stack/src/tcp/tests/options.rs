@@ -9,6 +9,7 @@ fn options_are_inherited() {
     let socket = SocketOptions {
         nodelay: true,
         tos: 0x48,
+        hop_limit: Some(255),
         recv_buffer: Some(10_000),
         max_segment: Some(700),
         congestion: Some(Algorithm::NewReno),
@@ -22,7 +23,7 @@ fn options_are_inherited() {
     s.accept();
     assert_eq!(s.tcp.options(s.id.unwrap()), Ok(socket));
     s.write(1000);
-    assert_eq!(s.heard[0].2.traffic_class, 0x48);
+    assert_eq!((s.heard[0].2.traffic_class, s.heard[0].2.hop_limit), (0x48, 255));
     recv!(s, 1, ". 1:701(700) ack 1");
     assert_eq!(s.info().recv_buffer, 10_000);
 }

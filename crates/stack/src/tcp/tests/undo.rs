@@ -30,6 +30,21 @@ fn everything_arrived_twice() {
     assert_eq!(s.info().outstanding, 10_000);
 }
 
+/// It may come when nothing is outstanding, even overtaken by a later acknowledgement, and once only.
+#[test]
+fn everything_arrived_twice_and_long_ago() {
+    let mut s = one_sent_again();
+    send!(s, 30, ". 1:1(0) ack 10001");
+    s.write(1000);
+    send!(s, 40, ". 1:1(0) ack 11001");
+    assert_eq!((s.info().outstanding, s.info().ssthresh), (0, 5000));
+    send!(s, 41, ". 1:1(0) ack 10001 <sack 1:1001>");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    send!(s, 42, ". 1:1(0) ack 11001 <sack 1:1001>");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    assert_eq!(s.tcp.stats().dsacks_received, 2);
+}
+
 /// A D-SACK for something older says nothing about this episode, nor does one while more than it tells of was sent again.
 #[test]
 fn not_everything_arrived_twice() {
@@ -75,4 +90,58 @@ fn the_original_was_late() {
     send!(s, 6001, &format!(". 1:1(0) ack 6001 win 65000 <TS 130 {last}>"));
     assert_eq!(s.info().loss_state, LossState::Loss);
     assert!(s.info().ssthresh < 10_000);
+}
+
+/// Five segments are out, a tail probe and a timeout have fired, and more waits to be sent.
+fn timed_out() -> Scene {
+    let mut s = Scene::established(config());
+    s.write(5000);
+    s.until(239);
+    s.heard.clear();
+    recv!(s, 240, ". 1:1001(1000) ack 1");
+    assert_eq!((s.info().cwnd, s.info().loss_state), (1000, LossState::Loss));
+    s.write(5000);
+    s
+}
+
+/// F-RTO (RFC 5682): what was sent once arrives after the timeout, so the timeout came too early. Nothing more is sent again.
+#[test]
+fn the_timeout_came_too_early() {
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    assert_eq!(s.info().loss_state, LossState::Open);
+    recv!(s, 250, ". 5001:6001(1000) ack 1");
+    // One at a time: the first acknowledgement may be for the retransmission, so new data is sent and tells (step 2b).
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 1001");
+    recv!(s, 250, ". 5001:6001(1000) ack 1");
+    recv!(s, 250, ". 6001:7001(1000) ack 1");
+    s.quiet(251);
+    send!(s, 252, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().cwnd, s.info().ssthresh), (10_000, u32::MAX));
+    recv!(s, 252, ". 7001:8001(1000) ack 1");
+    assert_eq!(s.info().retransmits, 2);
+}
+
+/// The loss was real: the new data is told of as behind a hole (step 3a), and what is lost is sent again in slow start.
+#[test]
+fn the_timeout_was_right() {
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 1001");
+    recv!(s, 250, ". 5001:6001(1000) ack 1");
+    recv!(s, 250, ". 6001:7001(1000) ack 1");
+    send!(s, 260, ". 1:1(0) ack 1001 <sack 5001:6001>");
+    recv!(s, 260, ". 1001:2001(1000) ack 1");
+    send!(s, 260, ". 1:1(0) ack 1001 <sack 5001:7001>");
+    recv!(s, 260, ". 2001:3001(1000) ack 1");
+    send!(s, 270, ". 1:1(0) ack 2001 <sack 5001:7001>");
+    assert_eq!((s.info().cwnd, s.info().loss_state), (2500, LossState::Loss));
+    // A duplicate at once: nothing new is tried (step 2a).
+    let mut s = timed_out();
+    send!(s, 250, ". 1:1(0) ack 1");
+    send!(s, 260, ". 1:1(0) ack 1001");
+    recv!(s, 260, ". 1001:2001(1000) ack 1");
+    recv!(s, 260, ". 2001:3001(1000) ack 1");
+    s.quiet(261);
 }
