@@ -343,8 +343,8 @@ pub(crate) struct Rare {
     pub(crate) fast_open: Option<FastOpenOption>,
     /// When the segment size was lowered for the path.
     pub(crate) mss_lowered_secs: u32,
-    /// Everything has arrived, and the last reduction may still turn out to have been needless.
-    pub(crate) undo: Option<Undo>,
+    /// Everything has arrived, and until then the last reduction may still turn out to have been needless.
+    pub(crate) undo: Option<(Undo, Time)>,
 }
 
 /// Keep-alive does not probe more often than this: without any pause its timer would be due again at once, for ever.
@@ -484,9 +484,28 @@ impl Connection {
     pub(crate) fn fast_open_is_sent(&mut self) {
         let Some(rare) = self.rare_if_any() else { return };
         rare.fast_open = None;
-        let Rare { options, closed_waker, write_waker, fast_open: _, mss_lowered_secs, undo } = &*rare;
+        self.drop_empty_rare();
+    }
+
+    /// The last reduction stands, whatever is reported from now on.
+    pub(crate) fn forget_undo(&mut self) {
+        let Some(rare) = self.rare_if_any() else { return };
+        if rare.undo.take().is_some() {
+            self.drop_empty_rare();
+        }
+    }
+
+    /// Until when a report is awaited that undoes the last reduction; [`NEVER`] if none is.
+    #[inline]
+    pub(crate) fn undo_until(&self) -> Time {
+        self.rare().and_then(|rare| rare.undo).map_or(NEVER, |(_, until)| until)
+    }
+
+    fn drop_empty_rare(&mut self) {
+        let Some(rare) = self.rare() else { return };
+        let Rare { options, closed_waker, write_waker, fast_open, mss_lowered_secs, undo } = rare;
         let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some();
-        if options.is_none() && !waits && *mss_lowered_secs == 0 {
+        if options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0 {
             self.rare = None;
             self.take_out(Lists::RARE);
         }

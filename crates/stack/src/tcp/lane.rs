@@ -190,7 +190,7 @@ impl Core {
     /// Brings the wheel up to date.
     #[inline]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
-        let next = c.rtx_at.min(c.ack_at).min(c.life_at);
+        let next = c.rtx_at.min(c.ack_at).min(c.life_at).min(c.undo_until());
         if next < c.armed_at {
             let armed = c.timer.is_some_and(|id| self.wheel.rearm(id, next));
             if !armed {

@@ -72,6 +72,9 @@ impl Connection {
                 }
             }
         }
+        if self.undo_until() <= now {
+            self.forget_undo();
+        }
         if self.life_at <= now && self.state != State::Closed {
             self.life_timer(core, cx);
         }

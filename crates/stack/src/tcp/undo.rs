@@ -11,6 +11,7 @@ use super::Seq;
 use super::connection::Connection;
 use super::flight::Phase;
 use super::input::AckReport;
+use super::lane::Core;
 use crate::time::Time;
 
 /// What was before an episode, and what has been sent again since.
@@ -68,28 +69,26 @@ impl Connection {
             tx.undo =
                 Some(Undo { marker, cwnd, ssthresh, again, stamp: None, timeout: None, probing: false });
         }
-        if let Some(rare) = self.rare_if_any() {
-            rare.undo = None;
-        }
+        self.forget_undo();
     }
 
-    /// Everything has arrived; reports of what came twice may still be under way.
+    /// Everything has arrived; reports of what came twice may still be under way, for as long as a timeout takes.
     #[cold]
-    pub(crate) fn keep_undo(&mut self, undo: Undo) {
+    pub(crate) fn keep_undo(&mut self, core: &Core, now: Time, undo: Undo) {
         if undo.again > 0 {
-            self.rare_mut().undo = Some(undo);
+            self.rare_mut().undo = Some((undo, now + self.rtt.timeout(0, &core.config)));
         }
     }
 
     /// Something was received twice, and nothing is outstanding.
     pub(crate) fn undo_late(&mut self, twice: (Seq, Seq)) {
         let mss = self.effective_mss().max(1);
-        let Some(rare) = &mut self.rare else { return };
-        let Some(undo) = &mut rare.undo else { return };
+        let Some((undo, _)) = self.rare_if_any().and_then(|rare| rare.undo.as_mut()) else { return };
         if undo.told_twice(twice, mss) {
-            self.congestion.cwnd = self.congestion.cwnd.max(undo.cwnd);
-            self.congestion.ssthresh = self.congestion.ssthresh.max(undo.ssthresh);
-            rare.undo = None;
+            let (cwnd, ssthresh) = (undo.cwnd, undo.ssthresh);
+            self.congestion.cwnd = self.congestion.cwnd.max(cwnd);
+            self.congestion.ssthresh = self.congestion.ssthresh.max(ssthresh);
+            self.forget_undo();
         }
     }
 
@@ -118,7 +117,7 @@ impl Connection {
         let early = self.timeout_was_early(report);
         let Some(tx) = &mut self.tx else { return false };
         if report.twice.is_some() && tx.undo.is_none() {
-            tx.undo = self.rare.as_mut().and_then(|rare| rare.undo.take());
+            tx.undo = self.rare.as_mut().and_then(|rare| rare.undo.take()).map(|(undo, _)| undo);
         }
         let Some(undo) = &mut tx.undo else { return false };
         let mut needless = early | report.twice.is_some_and(|twice| undo.told_twice(twice, mss));

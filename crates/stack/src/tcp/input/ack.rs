@@ -187,7 +187,7 @@ impl Connection {
         if self.tx.as_ref().is_some_and(|tx| tx.sent.is_empty() && tx.data.is_empty()) {
             if let Some(tx) = self.tx.take() {
                 if let Some(undo) = tx.undo {
-                    self.keep_undo(undo);
+                    self.keep_undo(core, cx.now, undo);
                 }
                 core.give_flight(tx);
             }

@@ -45,6 +45,18 @@ fn everything_arrived_twice_and_long_ago() {
     assert_eq!(s.tcp.stats().dsacks_received, 2);
 }
 
+/// It is awaited for a timeout, and then an idle connection is as small as any.
+#[test]
+fn nothing_came_twice() {
+    let mut s = one_sent_again();
+    send!(s, 30, ". 1:1(0) ack 10001");
+    assert!(!s.tcp.all_idle_for_test());
+    s.quiet(2000);
+    assert!(s.tcp.all_idle_for_test());
+    send!(s, 2001, ". 1:1(0) ack 10001 <sack 1:1001>");
+    assert_eq!(s.info().ssthresh, 5000);
+}
+
 /// A D-SACK for something older says nothing about this episode, nor does one while more than it tells of was sent again.
 #[test]
 fn not_everything_arrived_twice() {
