@@ -68,8 +68,8 @@ fn change(fd: BorrowedFd<'_>, v4: bool, old: &SocketOptions, new: &SocketOptions
     if new.tos != old.tos {
         set(tos(v4), i32::from(new.tos) << 2)?;
     }
-    if let Some(hops) = new.hop_limit.filter(|_| new.hop_limit != old.hop_limit) {
-        set(hop_limit(v4), i32::from(hops))?;
+    if new.hop_limit != old.hop_limit {
+        set(hop_limit(v4), new.hop_limit.map_or(-1, |hops| i32::from(hops.max(1))))?;
     }
     // The kernel doubles what it is told, to have room for its own.
     if let Some(bytes) = new.recv_buffer.filter(|_| new.recv_buffer != old.recv_buffer) {

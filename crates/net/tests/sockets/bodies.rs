@@ -188,11 +188,13 @@ fn a_stream_works_in_its_lane_only_and_closes_from_anywhere() {
                     assert!(stream.options().is_ok_and(|o| o.nodelay));
                     let options = SocketOptions {
                         user_timeout: Some(Duration::from_secs(9)),
+                        hop_limit: Some(77),
                         ..stream.options().unwrap()
                     };
                     stream.set_options(&options).map_err(|e| e.to_string())?;
                     let now = stream.options().unwrap();
                     assert!(now.nodelay && now.user_timeout == Some(Duration::from_secs(9)));
+                    assert_eq!(now.hop_limit, Some(77));
                     let info = stream.info().map_err(|e| e.to_string())?;
                     assert_eq!((info.local, info.remote), (stream.local_addr(), stream.peer_addr()));
                     assert!(info.snd_mss > 500 && info.pmtu > 500, "{info:?}");

@@ -213,7 +213,7 @@ pub struct SocketOptions {
     pub linger2: Option<Duration>,
     /// Upper six bits of the traffic class.
     pub tos: u8,
-    /// TTL or hop limit, if not the lane's (RFC 9293 §3.9.2, MUST-49): 255 for peers that check it (RFC 5082).
+    /// TTL or hop limit, if not the lane's (RFC 9293 §3.9.2, MUST-49): 255 for peers that check it (RFC 5082). 0 counts as 1.
     pub hop_limit: Option<u8>,
     /// Fixed size of the receive buffer, instead of the one that tunes itself.
     pub recv_buffer: Option<u32>,

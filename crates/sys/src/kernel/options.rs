@@ -57,9 +57,9 @@ numbers! {
     TOS = IPPROTO_IP, IP_TOS;
     /// Traffic class of IPv6.
     TRAFFIC_CLASS = IPPROTO_IPV6, IPV6_TCLASS;
-    /// As for IPv4.
+    /// Time to live of what is sent over IPv4; -1 for the host's.
     TTL = IPPROTO_IP, IP_TTL;
-    /// The same for IPv6.
+    /// Hop limit of what is sent over IPv6; -1 for the host's.
     HOP_LIMIT = IPPROTO_IPV6, IPV6_UNICAST_HOPS;
     /// The address a datagram came to is told, IPv4.
     PACKET_INFO = IPPROTO_IP, IP_PKTINFO;

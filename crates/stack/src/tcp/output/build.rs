@@ -197,7 +197,10 @@ impl Connection {
             src: self.tuple.local,
             dst: self.tuple.remote,
             protocol: TCP.0,
-            hop_limit: self.options().and_then(|o| o.hop_limit).unwrap_or(core.config.hop_limit),
+            hop_limit: self
+                .options()
+                .and_then(|o| o.hop_limit)
+                .map_or(core.config.hop_limit, |hops| hops.max(1)),
             traffic_class: self.tos | ecn,
             dont_fragment: dont_fragment(self.tuple.local),
         }

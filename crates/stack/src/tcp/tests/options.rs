@@ -26,6 +26,10 @@ fn options_are_inherited() {
     assert_eq!((s.heard[0].2.traffic_class, s.heard[0].2.hop_limit), (0x48, 255));
     recv!(s, 1, ". 1:701(700) ack 1");
     assert_eq!(s.info().recv_buffer, 10_000);
+    s.set(|options| options.hop_limit = Some(0));
+    s.heard.clear();
+    s.write(1);
+    assert_eq!(s.heard[0].2.hop_limit, 1);
 }
 
 /// Options of a SYN that make no sense end the list and nothing else (MUST-7).
