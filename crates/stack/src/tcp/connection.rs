@@ -550,9 +550,12 @@ impl Connection {
     /// Where the waker stands of who waits to write or for the handshake.
     pub(crate) fn write_waker_mut(&mut self) -> &mut Option<Waker> {
         if self.tx.is_none() {
-            return &mut self.rare_mut().write_waker;
+            self.put_in(Lists::RARE);
         }
-        &mut self.tx.get_or_insert_default().write_waker
+        match &mut self.tx {
+            Some(tx) => &mut tx.write_waker,
+            None => &mut self.rare.get_or_insert_default().write_waker,
+        }
     }
 
     /// Wakes everybody.

@@ -268,12 +268,12 @@ impl<T: Named> Slab<T> {
         Some(value.id())
     }
 
-    /// All values; for statistics, not for packets.
     /// Those among the first `slots` places: bounded also when most are empty.
     pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten().take(slots).filter_map(Entry::get)
     }
 
+    /// All values; for statistics, not for packets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten().filter_map(Entry::get)
     }
