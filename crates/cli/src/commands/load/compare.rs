@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use flowlane_load::report::compare::{Compared, Finding, Method, Metric, Wish, compare};
+use flowlane_load::report::compare::{Bounds, Compared, Finding, Method, Metric, Wish, compare};
 use flowlane_load::report::text::plain;
 use flowlane_load::report::{Run, files};
 use serde::Serialize;
@@ -16,9 +16,10 @@ use crate::units::{show_count, show_nanos};
 /// Largest report that is read, bytes: reports are some hundred kilobytes.
 const LARGEST: u64 = 256 << 20;
 
-/// Compare runs by their JSON reports: A.json B.json, or A1.json A2.json -- B1.json B2.json.
+/// Compare runs by their JSON reports: A1.json A2.json A3.json -- B1.json B2.json B3.json.
 ///
-/// Exit code 0 if B is nowhere shown to be worse, 1 if it is.
+/// Exit code 0 if B is nowhere shown to be worse, 1 if it is. One report of each side gives ratios without a finding, and exit
+/// code 0: how much the next run would differ, only more runs tell. Take them in turns: A, B, A, B, ...
 #[derive(Debug, Args)]
 #[command(override_usage = "flowlane load compare [OPTIONS] A.json B.json\n       \
     flowlane load compare [OPTIONS] A1.json A2.json ... -- B1.json B2.json ...")]
@@ -32,7 +33,7 @@ pub(crate) struct Compare {
     /// Compare these only: p50, p99, p99.9, mean, rate, cpu.
     #[arg(long, value_delimiter = ',', value_parser = metric)]
     metric: Vec<Metric>,
-    /// Confidence of the intervals, percent.
+    /// Confidence that all intervals hold the truth, percent.
     #[arg(long, default_value = "95", value_parser = confidence)]
     confidence: f64,
     /// A difference of so many percent may be neglected.
@@ -92,11 +93,8 @@ impl Compare {
         let wish =
             Wish { confidence: self.confidence, neglect: self.neglect, seed: self.seed, ..Wish::default() };
         let metrics = if self.metric.is_empty() { &Metric::ALL[..] } else { &self.metric[..] };
-        let compared: Vec<Compared> = metrics.iter().filter_map(|m| compare(*m, &a, &b, &wish)).collect();
-        ensure!(
-            !compared.is_empty(),
-            "nothing was measured in both, for at least 8 s where there is one run of each"
-        );
+        let compared = compare(metrics, &a, &b, &wish);
+        ensure!(!compared.is_empty(), "no metric was measured in all of these runs");
         let warnings = warnings(&a, &b, &compared);
         let worse: Vec<&str> =
             compared.iter().filter(|c| c.finding == Finding::Worse).map(|c| c.metric.name()).collect();
@@ -131,12 +129,18 @@ impl Compare {
         let how = match compared.first().map(|c| c.method) {
             Some(Method::Paired) => "in pairs",
             Some(Method::Independent) => "as independent samples",
-            _ => "by their seconds",
+            _ => "without a finding",
         };
-        writeln!(out, "{a} of A, {b} of B, compared {how}; intervals at {} %", self.confidence * 100.0)?;
+        let runs = format!("{a} of A, {b} of B, compared {how}");
+        if compared.iter().any(|c| c.bounds.is_some()) {
+            writeln!(out, "{runs}; all intervals hold with {} %", self.confidence * 100.0)?;
+        } else {
+            writeln!(out, "{runs}")?;
+        }
         writeln!(out, "{:<6} {:>11} {:>11} {:>8}  {:<18} B is", "", "A", "B", "B / A", "between")?;
         for c in compared {
             let finding = match (c.finding, c.metric) {
+                (Finding::NotJudged, _) => "not judged",
                 (Finding::NoDifferenceShown, _) => "no difference shown",
                 (Finding::Better, Metric::Cpu) => "cheaper",
                 (Finding::Worse, Metric::Cpu) => "dearer",
@@ -150,7 +154,7 @@ impl Compare {
                 shown(c.metric, c.a),
                 shown(c.metric, c.b),
                 c.ratio,
-                format!("{:.3} and {:.3}", c.low, c.high)
+                c.bounds.map_or("-".to_owned(), |Bounds { low, high }| format!("{low:.3} and {high:.3}"))
             )?;
         }
         for warning in warnings {
@@ -186,12 +190,14 @@ fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
 /// What makes the comparison weaker than it looks.
 fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if compared.iter().any(|c| c.method == Method::WithinRuns) {
+    if compared.iter().any(|c| c.method == Method::OneRunEach) {
         warnings.push(
-            "one run on a side shows how much the figures waver within it, not how much the next run would differ: \
-             compare several, taken in turns"
+            "one run of each does not show how much the next run would differ, so there is no finding: compare several, \
+             taken in turns (A, B, A, B, ...)"
                 .to_owned(),
         );
+    } else if let Some(late) = taken_one_after_the_other(a, b) {
+        warnings.push(late);
     }
     let late = a.iter().chain(b).filter(|r| !r.slip.kept).count();
     if late > 0 {
@@ -214,4 +220,25 @@ fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
         warnings.push(format!("not all runs are of the same kind: {} and {}", say(first), say(other)));
     }
     warnings
+}
+
+/// A warning if all runs of one side were made before all of the other: then whatever changed on the machine in between looks
+/// like a difference of the programs.
+fn taken_one_after_the_other(a: &[Run], b: &[Run]) -> Option<String> {
+    let span = |runs: &[Run]| {
+        let times = || runs.iter().map(|r| r.started_ms);
+        Some((times().min()?, times().max()?))
+    };
+    let ((first_a, last_a), (first_b, last_b)) = (span(a)?, span(b)?);
+    let (earlier, later) = if last_a < first_b {
+        ("A", "B")
+    } else if last_b < first_a {
+        ("B", "A")
+    } else {
+        return None;
+    };
+    Some(format!(
+        "all runs of {earlier} were made before those of {later}: what changed on the machine meanwhile shows as a difference; \
+         take them in turns (A, B, A, B, ...)"
+    ))
 }
