@@ -38,7 +38,7 @@ pub fn prefer_huge_pages<T>(values: &mut Vec<T>) {
     const HUGE: usize = 2 << 20;
     let start = (values.as_mut_ptr() as usize).next_multiple_of(HUGE);
     let end = (values.as_mut_ptr() as usize + values.capacity() * size_of::<T>()) & !(HUGE - 1);
-    if start < end {
+    if start < end && !cfg!(miri) {
         // SAFETY: the range lies within an allocation that is borrowed for this call, and MADV_HUGEPAGE changes how it is
         // backed, never what it holds. A refusal is as good as a yes.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };

@@ -6,13 +6,13 @@
 pub(crate) use loom::{
     cell::UnsafeCell,
     sync::Arc,
-    sync::atomic::{AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence},
 };
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicU32, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU32, Ordering, fence},
 };
 
 /// `std`'s cell with the closure-based interface of loom's.

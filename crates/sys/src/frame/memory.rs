@@ -1,15 +1,16 @@
 //! The memory of all frames of a runtime: one mapping, its slots, and the homes that freed frames return to.
 //!
-//! Returning is a Treiber stack per home: others push single frames or whole batches with one compare-and-swap, the
-//! home takes everything with one swap, so there is no ABA problem. A push touches nothing of the region after its
-//! compare-and-swap succeeded; that is what lets the last look for missing frames free the mapping safely.
+//! Each home is a stack that everybody may push to (see `home`). A push touches nothing of the region after the slot is
+//! visible to others; that is what lets the last look for missing frames free the mapping safely. The region itself is
+//! always reached through the one pointer that was made when it was leaked from its box, by which it is freed again.
 
+use super::home::{Linked, ReturnStack};
 use super::meta::Meta;
 use super::pool::{AttachError, Pool};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sync::CachePadded;
@@ -33,41 +34,18 @@ const _: () = assert!(size_of::<Slot>() <= 128);
 /// In `Slot::home`: the data lie in a sender's block, and the slot's own buffer holds what keeps that alive.
 pub(crate) const SHARED: u16 = 1 << 15;
 
-/// Where the frames of one worker return to when others free them.
-pub(crate) struct Home {
-    returned: AtomicPtr<Slot>,
-    pub(crate) attached: AtomicBool,
+impl Linked for Slot {
+    #[inline]
+    unsafe fn set_next(this: NonNull<Self>, next: Option<NonNull<Self>>) {
+        // SAFETY: the caller owns the slot.
+        unsafe { (*this.as_ptr()).next = next };
+    }
 }
 
-impl Home {
-    /// Pushes a list of free slots, linked from `first` to `last`.
-    ///
-    /// # Safety
-    /// The caller owns every slot of the list, and gives them up.
-    pub(crate) unsafe fn push(&self, first: NonNull<Slot>, mut last: NonNull<Slot>) {
-        let mut head = self.returned.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: `last` is still the caller's until the exchange below succeeds.
-            unsafe { last.as_mut().next = NonNull::new(head) };
-            match self.returned.compare_exchange_weak(
-                head,
-                first.as_ptr(),
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Takes the whole list.
-    pub(crate) fn take(&self) -> Option<NonNull<Slot>> {
-        if self.returned.load(Ordering::Relaxed).is_null() {
-            return None;
-        }
-        NonNull::new(self.returned.swap(null_mut(), Ordering::Acquire))
-    }
+/// Where the frames of one worker return to when others free them.
+pub(crate) struct Home {
+    pub(crate) returned: ReturnStack<Slot>,
+    pub(crate) attached: AtomicBool,
 }
 
 /// One mapping and its slots.
@@ -100,7 +78,7 @@ impl Region {
     /// Number of a slot of this region.
     #[inline]
     pub(crate) fn index_of(&self, slot: NonNull<Slot>) -> usize {
-        (slot.as_ptr() as usize - self.slots.as_ptr() as usize) / size_of::<Slot>()
+        (slot.addr().get() - self.slots.addr().get()) / size_of::<Slot>()
     }
 }
 
@@ -198,11 +176,9 @@ impl FrameMemory {
                     && libc::mlock(slots.as_ptr().cast(), slot_bytes) == 0
             };
         let homes = (0..config.homes)
-            .map(|_| {
-                CachePadded(Home { returned: AtomicPtr::new(null_mut()), attached: AtomicBool::new(false) })
-            })
+            .map(|_| CachePadded(Home { returned: ReturnStack::new(), attached: AtomicBool::new(false) }))
             .collect();
-        let region: &'static Region = Box::leak(Box::new(Region {
+        let region = NonNull::from(Box::leak(Box::new(Region {
             base,
             bytes: mapped,
             frame_size: size,
@@ -211,9 +187,10 @@ impl FrameMemory {
             count,
             homes,
             report: MemoryReport { huge_pages, locked },
-        }));
-        fill(region, config.frames_per_home);
-        Ok(Self { owner: Arc::new(Owner { region: NonNull::from(region) }) })
+        })));
+        // SAFETY: just made, and all its slots are still to be written.
+        unsafe { fill(region, config.frames_per_home) };
+        Ok(Self { owner: Arc::new(Owner { region }) })
     }
 
     /// The pool of one home, for the thread that calls this.
@@ -311,7 +288,7 @@ fn reap() {
         let region = unsafe { orphan.region.as_ref() };
         let mut missing = orphan.missing.unwrap_or(region.count);
         for home in &region.homes {
-            let mut next = home.take();
+            let mut next = home.returned.take();
             while let Some(slot) = next {
                 // SAFETY: a slot in a return stack is free and nobody else's.
                 next = unsafe { slot.as_ref().next };
@@ -323,9 +300,9 @@ fn reap() {
             // SAFETY: no owner, no pool (pools hold an owner) and no frame is left, and whoever pushed the last
             // frame has finished with the region when its push became visible.
             unsafe {
+                let region = Box::from_raw(orphan.region.as_ptr());
                 libc::munmap(region.base.as_ptr().cast(), region.bytes);
                 libc::munmap(region.slots.as_ptr().cast(), region.slot_bytes);
-                drop(Box::from_raw(orphan.region.as_ptr()));
             }
         }
         missing > 0
@@ -333,7 +310,12 @@ fn reap() {
 }
 
 /// Writes every slot and links each home's share into its return stack.
-fn fill(region: &'static Region, per_home: usize) {
+///
+/// # Safety
+/// The region is the one that `region` was made for by leaking its box, it is not shared yet, and none of its slots is in use.
+unsafe fn fill(at: NonNull<Region>, per_home: usize) {
+    // SAFETY: the region is there, as the caller says.
+    let region = unsafe { at.as_ref() };
     for (h, home) in region.homes.iter().enumerate() {
         let mut first = None;
         let mut last = None;
@@ -344,7 +326,7 @@ fn fill(region: &'static Region, per_home: usize) {
                 slot.as_ptr().write(Slot {
                     next: first,
                     buffer: region.base.as_ptr().add(i * region.frame_size),
-                    region,
+                    region: at.as_ptr(),
                     offset: 0,
                     len: 0,
                     capacity: region.frame_size as u32,
@@ -357,7 +339,7 @@ fn fill(region: &'static Region, per_home: usize) {
         }
         if let (Some(first), Some(last)) = (first, last) {
             // SAFETY: the list was just built and is nobody else's.
-            unsafe { home.push(first, last) };
+            unsafe { ReturnStack::push(&raw const home.returned, first, last) };
         }
     }
 }
@@ -385,7 +367,7 @@ fn map(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, usize, bool)> {
     let Some(base) = NonNull::new(at.cast::<u8>()) else {
         return Err(io::Error::other("mapped at address zero"));
     };
-    if huge {
+    if huge && !cfg!(miri) {
         // SAFETY: the range is our own mapping; advice only.
         unsafe { libc::madvise(base.as_ptr().cast::<c_void>(), bytes, libc::MADV_HUGEPAGE) };
     }

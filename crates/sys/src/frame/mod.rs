@@ -25,6 +25,7 @@
 //! What always holds: a buffer is in exactly one place — a free list, a `Frame`, or the kernel's hands (AF_XDP) —
 //! and goes back to the home it started from. The memory is unmapped only when every frame is back.
 
+mod home;
 mod memory;
 mod meta;
 mod pool;

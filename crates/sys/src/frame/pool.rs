@@ -4,6 +4,7 @@
 //! a thread-local pointer and is a list push; a foreign frame is put into the parcel of its home, and a parcel of
 //! [`PARCEL`] frames goes home with one atomic operation. On a thread without a pool a frame goes home alone.
 
+use super::home::ReturnStack;
 use super::memory::{FrameMemory, Region, SHARED, Slot};
 use super::{Frame, HEADROOM, Meta};
 use std::cell::Cell;
@@ -73,10 +74,10 @@ struct Inner {
 
 /// The frames of one worker. Stays on the thread that attached it.
 pub struct Pool {
-    inner: Box<Inner>,
+    /// Owned. A pointer and not a `Box`, because the thread-local pointer of this thread may name the same memory, and moving
+    /// a `Box` claims that nobody else has a way to it. It also keeps the pool from being `Send`.
+    inner: NonNull<Inner>,
     memory: FrameMemory,
-    /// Not `Send`: the thread-local pointer of this thread may name it.
-    on_this_thread: std::marker::PhantomData<*const ()>,
 }
 
 impl Pool {
@@ -91,7 +92,7 @@ impl Pool {
             .iter()
             .map(|_| Parcel { first: Cell::new(None), last: Cell::new(None), len: Cell::new(0) })
             .collect();
-        let inner = Box::new(Inner {
+        let inner = NonNull::from(Box::leak(Box::new(Inner {
             region,
             home: home as u16,
             free: Cell::new(None),
@@ -101,15 +102,22 @@ impl Pool {
             exhausted: Cell::new(0),
             sent_home: Cell::new(0),
             came_home: Cell::new(0),
-        });
-        inner.collect();
-        inner.came_home.set(0);
+        })));
         LOCAL.with(|local| {
             if local.get().is_null() {
-                local.set(&raw const *inner);
+                local.set(inner.as_ptr());
             }
         });
-        Ok(Self { inner, memory, on_this_thread: std::marker::PhantomData })
+        let pool = Self { inner, memory };
+        pool.inner().collect();
+        pool.inner().came_home.set(0);
+        Ok(pool)
+    }
+
+    #[inline]
+    fn inner(&self) -> &Inner {
+        // SAFETY: made by `attach` and freed by `drop` only; nobody makes a reference to it that allows changes.
+        unsafe { self.inner.as_ref() }
     }
 
     /// A frame with [`HEADROOM`] bytes before its (empty) data and fresh metadata; `None` when there is none free.
@@ -130,26 +138,26 @@ impl Pool {
     /// A free slot as it stands, with no `next`.
     #[inline]
     pub(crate) fn alloc_slot(&self) -> Option<NonNull<Slot>> {
-        self.inner.alloc_slot()
+        self.inner().alloc_slot()
     }
 
     /// Sends incomplete parcels home. A worker calls this when it is about to sleep.
     pub fn flush(&self) {
-        for home in 0..self.inner.parcels.len() {
-            self.inner.send_parcel(home);
+        for home in 0..self.inner().parcels.len() {
+            self.inner().send_parcel(home);
         }
     }
 
     /// Frames free in this pool now, without those on their way back from other threads.
     #[must_use]
     pub fn free(&self) -> usize {
-        self.inner.free_len.get() as usize
+        self.inner().free_len.get() as usize
     }
 
     /// Takes what other threads have sent home. Taking a frame does so only when none is left here, so whoever judges by
     /// [`Pool::free`] that there are few asks for these first.
     pub fn gather(&self) {
-        self.inner.collect();
+        self.inner().collect();
     }
 
     /// The memory this pool draws from.
@@ -161,7 +169,7 @@ impl Pool {
     /// Counters since the pool was attached.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
-        let inner = &*self.inner;
+        let inner = self.inner();
         PoolStats {
             allocated: inner.allocated.get(),
             exhausted: inner.exhausted.get(),
@@ -174,27 +182,31 @@ impl Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool").field("home", &self.inner.home).field("stats", &self.stats()).finish()
+        f.debug_struct("Pool").field("home", &self.inner().home).field("stats", &self.stats()).finish()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         LOCAL.with(|local| {
-            if std::ptr::eq(local.get(), &raw const *self.inner) {
+            if std::ptr::eq(local.get(), self.inner.as_ptr()) {
                 local.set(null());
             }
         });
         self.flush();
-        let home = &self.memory.region().homes[self.inner.home as usize];
-        while let Some(mut slot) = self.inner.free.get() {
-            // SAFETY: a slot on the free list is this pool's alone, and goes back to its home.
+        let inner = self.inner();
+        let home = &self.memory.region().homes[inner.home as usize];
+        while let Some(mut slot) = inner.free.get() {
+            // SAFETY: a slot on the free list is this pool's alone, and goes back to its home, which the pool's memory keeps.
             unsafe {
-                self.inner.free.set(slot.as_mut().next.take());
-                home.push(slot, slot);
+                inner.free.set(slot.as_mut().next.take());
+                ReturnStack::push(&raw const home.returned, slot, slot);
             }
         }
         home.attached.store(false, Ordering::Release);
+        // SAFETY: leaked by `attach`; the thread-local pointer named it no longer than until the top of this function, and no
+        // reference made by `inner` is used after this.
+        drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
     }
 }
 
@@ -222,7 +234,7 @@ impl Inner {
     fn collect(&self) {
         // SAFETY: the pool holds the memory, so the region lives.
         let region = unsafe { &*self.region };
-        let Some(first) = region.homes[self.home as usize].take() else { return };
+        let Some(first) = region.homes[self.home as usize].returned.take() else { return };
         let mut last = first;
         let mut n = 1;
         // SAFETY: slots taken from the return stack are this pool's alone.
@@ -267,7 +279,7 @@ impl Inner {
         if let (Some(first), Some(last)) = (parcel.first.take(), parcel.last.take()) {
             self.sent_home.set(self.sent_home.get() + u64::from(parcel.len.replace(0)));
             // SAFETY: the pool holds the memory, so the region lives; the parcel's slots are this pool's to give.
-            unsafe { (*self.region).homes[home].push(first, last) };
+            unsafe { ReturnStack::push(&raw const (&(*self.region).homes)[home].returned, first, last) };
         }
     }
 }
@@ -307,7 +319,7 @@ pub(super) unsafe fn release(slot: NonNull<Slot>) {
                 (*local).put(slot);
             } else {
                 let home = slot.as_ref().home as usize;
-                (*region).homes[home].push(slot, slot);
+                ReturnStack::push(&raw const (&(*region).homes)[home].returned, slot, slot);
             }
         }
     }

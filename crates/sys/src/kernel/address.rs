@@ -63,8 +63,14 @@ impl Address {
         self.len
     }
 
-    pub(super) fn len_mut(&mut self) -> &mut libc::socklen_t {
-        &mut self.len
+    /// Where the kernel writes an address and its length: both at once, because each borrow of the whole ends the right to use
+    /// pointers made by the one before.
+    pub(super) fn room_and_len(&mut self) -> (*mut libc::sockaddr, *mut libc::socklen_t) {
+        ((&raw mut self.bytes).cast(), &raw mut self.len)
+    }
+
+    pub(super) fn set_len(&mut self, len: libc::socklen_t) {
+        self.len = len;
     }
 
     /// What it says; an IPv4 address in IPv6 clothes as the IPv4 address that it is. Unspecified if it is of no family known here.

@@ -78,25 +78,8 @@ impl Batch {
     /// # Errors
     /// The kernel's; `WouldBlock` if there are none.
     pub fn receive(&mut self, fd: BorrowedFd<'_>, frames: &mut [Frame]) -> io::Result<usize> {
-        let count = frames.len().min(BATCH);
+        let count = self.point_at(frames);
         self.received = 0;
-        for (i, frame) in frames.iter_mut().take(count).enumerate() {
-            frame.truncate(0);
-            let room = frame.tailroom();
-            let bytes = frame.push_back(room).unwrap_or_default();
-            let spill = &mut self.spill[i * SPILL..(i + 1) * SPILL];
-            self.parts[2 * i] = part_mut(bytes);
-            self.parts[2 * i + 1] = part_mut(spill);
-            self.names[i] = Address::room();
-            let header = &mut self.headers[i].msg_hdr;
-            header.msg_name = self.names[i].as_mut_ptr().cast();
-            header.msg_namelen = self.names[i].len();
-            header.msg_iov = &raw mut self.parts[2 * i];
-            header.msg_iovlen = 2;
-            header.msg_control = self.controls[i].0.as_mut_ptr().cast();
-            header.msg_controllen = size_of::<Control>() as _;
-            header.msg_flags = 0;
-        }
         let headers = self.headers.as_mut_ptr();
         // SAFETY: each header points to a name, two buffers and a control buffer of its own, all alive and unshared during
         // the call: this batch and the frames are borrowed exclusively.
@@ -118,12 +101,38 @@ impl Batch {
         n
     }
 
+    /// Makes the headers point to room for datagrams: one for each of `frames`, how many. Every piece of a vector is borrowed
+    /// once and for all of them: to borrow the whole vector again would end the right to use the pointers made before.
+    fn point_at(&mut self, frames: &mut [Frame]) -> usize {
+        let count = frames.len().min(BATCH);
+        let rooms = self.parts.chunks_exact_mut(2).zip(self.spill.chunks_exact_mut(SPILL));
+        let places = self.names.iter_mut().zip(&mut self.controls);
+        for (((frame, header), (parts, spill)), (name, control)) in
+            frames.iter_mut().take(count).zip(&mut self.headers).zip(rooms).zip(places)
+        {
+            frame.truncate(0);
+            let room = frame.tailroom();
+            parts[0] = part_mut(frame.push_back(room).unwrap_or_default());
+            parts[1] = part_mut(spill);
+            *name = Address::room();
+            let header = &mut header.msg_hdr;
+            header.msg_namelen = name.len();
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_iov = parts.as_mut_ptr();
+            header.msg_iovlen = 2;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = size_of::<Control>() as _;
+            header.msg_flags = 0;
+        }
+        count
+    }
+
     /// What datagram `index` of the last receive says, given how many bytes its frame holds.
     #[must_use]
     pub fn received(&self, index: usize, in_frame: usize) -> Option<Received> {
         let header = self.headers.get(index).filter(|_| index < self.received)?;
         let mut name = self.names[index];
-        *name.len_mut() = header.msg_hdr.msg_namelen;
+        name.set_len(header.msg_hdr.msg_namelen);
         let told = self.controls[index].0.get(..control_len(&header.msg_hdr));
         Some(Received {
             source: name.get(),
@@ -161,25 +170,29 @@ impl Batch {
             );
             *end = self.parts.len();
         }
+        // As in `point_at`.
+        let mut rest = &mut self.parts[..];
+        let places = self.headers.iter_mut().zip(self.names.iter_mut().zip(&mut self.controls));
         let mut begin = 0;
-        for (i, end) in ends.into_iter().enumerate().take(count) {
+        for (i, (header, (name, control))) in places.take(count).enumerate() {
             let Outgoing { destination, source, .. } = datagram(i);
-            let header = &mut self.headers[i].msg_hdr;
-            header.msg_iov = self.parts[begin..end].as_mut_ptr();
-            header.msg_iovlen = (end - begin) as _;
+            let header = &mut header.msg_hdr;
+            let (parts, others) = rest.split_at_mut(ends[i] - begin);
+            (rest, begin) = (others, ends[i]);
+            header.msg_iov = parts.as_mut_ptr();
+            header.msg_iovlen = parts.len() as _;
             (header.msg_name, header.msg_namelen) = match destination {
                 Some(destination) => {
-                    self.names[i] = Address::new(dressed(destination, v4));
-                    (self.names[i].as_mut_ptr().cast(), self.names[i].len())
+                    *name = Address::new(dressed(destination, v4));
+                    let len = name.len();
+                    (name.as_mut_ptr().cast(), len)
                 }
                 None => (std::ptr::null_mut(), 0),
             };
-            let used = source.map_or(0, |source| tell_source(&mut self.controls[i].0, source, v4));
-            header.msg_control =
-                if used == 0 { std::ptr::null_mut() } else { self.controls[i].0.as_mut_ptr().cast() };
+            let used = source.map_or(0, |source| tell_source(&mut control.0, source, v4));
+            header.msg_control = if used == 0 { std::ptr::null_mut() } else { control.0.as_mut_ptr().cast() };
             header.msg_controllen = used as _;
             header.msg_flags = 0;
-            begin = end;
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: each header points to a name, parts and a control buffer that the kernel only reads; the payloads outlive
@@ -298,4 +311,36 @@ fn tell_source(control: &mut [u8; 64], source: IpAddr, v4: bool) -> usize {
     // SAFETY: the buffer is longer than a header.
     unsafe { std::ptr::write_unaligned(control.as_mut_ptr().cast(), header) };
     (DATA + len).next_multiple_of(size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{FrameMemory, MemoryConfig};
+
+    /// What the kernel does with the headers, done here, so that Miri sees whether every pointer may still be used when all
+    /// of them stand.
+    #[test]
+    fn every_pointer_may_be_used_when_all_stand() {
+        let config =
+            MemoryConfig { frames_per_home: 4, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
+        let mut frames: Vec<Frame> = std::iter::from_fn(|| pool.alloc()).collect();
+        let mut batch = Batch::default();
+        assert_eq!(batch.point_at(&mut frames), 4);
+        let headers: Vec<_> = batch.headers.iter().take(4).map(|header| header.msg_hdr).collect();
+        for (n, header) in headers.iter().enumerate() {
+            // SAFETY: two parts, a name and a control buffer, as `point_at` made them; nobody else uses them.
+            unsafe {
+                assert_eq!(header.msg_iovlen, 2);
+                let parts = std::slice::from_raw_parts(header.msg_iov, 2);
+                parts[0].iov_base.cast::<u8>().write_bytes(n as u8, 5);
+                parts[1].iov_base.cast::<u8>().write(n as u8);
+                header.msg_name.cast::<libc::sa_family_t>().write(libc::AF_INET as libc::sa_family_t);
+                header.msg_control.cast::<u8>().write(7);
+            }
+        }
+        assert!(frames.iter().enumerate().all(|(n, frame)| frame.data()[..5] == [n as u8; 5]));
+        assert_eq!(batch.spilled(3, 1), [3]);
+    }
 }

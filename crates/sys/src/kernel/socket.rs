@@ -65,8 +65,7 @@ pub fn listen(fd: BorrowedFd<'_>, backlog: u32) -> io::Result<()> {
 pub fn accept(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let mut peer = Address::room();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    let address = peer.as_mut_ptr();
-    let len: *mut libc::socklen_t = peer.len_mut();
+    let (address, len) = peer.room_and_len();
     // SAFETY: the kernel writes at most `len` bytes of address; a non-negative result is a descriptor that is ours alone.
     unsafe {
         let new = libc::accept4(fd.as_raw_fd(), address, len, flags);
@@ -97,7 +96,7 @@ pub fn connect(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<bool> {
 /// The kernel's.
 pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let mut address = Address::room();
-    let (room, len) = (address.as_mut_ptr(), &raw mut *address.len_mut());
+    let (room, len) = address.room_and_len();
     // SAFETY: the kernel writes at most `len` bytes of address.
     check(unsafe { libc::getsockname(fd.as_raw_fd(), room, len) })?;
     Ok(address.get())

@@ -184,12 +184,17 @@ pub(super) unsafe fn put_control(message: &mut libc::msghdr, list: &[ControlMess
 /// The message's control buffer is null or valid for its length.
 pub(super) unsafe fn take_control(message: &libc::msghdr) -> Vec<ControlMessage> {
     let mut list = Vec::new();
+    let end = message.msg_control as usize + message.msg_controllen as usize;
     // SAFETY: the macros stay within the buffer; a header's length is checked before its data is read.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() && list.len() < MOST {
             let empty = libc::CMSG_LEN(0) as usize;
-            let len = ((*header).cmsg_len as usize).saturating_sub(empty);
+            // The macros look at the length of a header only to find the next.
+            let Some(len) = ((*header).cmsg_len as usize).checked_sub(empty) else { break };
+            if len > end.saturating_sub(libc::CMSG_DATA(header) as usize) {
+                break;
+            }
             let data = std::slice::from_raw_parts(libc::CMSG_DATA(header), len).to_vec();
             list.push(ControlMessage { level: (*header).cmsg_level, kind: (*header).cmsg_type, data });
             header = libc::CMSG_NXTHDR(message, header);
@@ -269,5 +274,29 @@ pub(super) unsafe extern "C" fn sendmsg(
             let control = take_control(message);
             o.send(fd, SendCall { data: &list, flags, destination, control }).map(|n| n as isize)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header that claims more than the buffer holds, or less than itself, ends the list; one that fits is read.
+    #[test]
+    fn control_messages_are_read_within_their_buffer() {
+        let mut buffer = [0_u64; 4];
+        for (len, expected) in
+            [(24, Some(8)), (20, Some(4)), (33, None), (1 << 20, None), (3, None), (0, None)]
+        {
+            // SAFETY: all zeros is an empty message; the buffer is aligned and longer than a header.
+            let list = unsafe {
+                let mut message: libc::msghdr = std::mem::zeroed();
+                message.msg_control = buffer.as_mut_ptr().cast();
+                message.msg_controllen = size_of_val(&buffer) as _;
+                (*libc::CMSG_FIRSTHDR(&raw const message)).cmsg_len = len;
+                take_control(&message)
+            };
+            assert_eq!(list.first().map(|one| one.data.len()), expected, "{len}");
+        }
     }
 }

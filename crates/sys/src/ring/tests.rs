@@ -4,17 +4,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Under Miri, which is a thousand times slower, fewer of everything.
+const SEEDS: u64 = if cfg!(miri) { 10 } else { 200 };
+const HANDED: u64 = if cfg!(miri) { 200 } else { 200_000 };
+const STEPS: u64 = if cfg!(miri) { 60 } else { 2_000 };
+
 /// Random pushes, publishes, pops and releases against a queue that shows what should come out.
 #[test]
 fn spsc_follows_its_model() {
-    for seed in 0..200u64 {
+    for seed in 0..SEEDS {
         let capacity = 2usize << (seed % 5);
         let (mut tx, mut rx) = spsc::ring::<Box<u64>>(capacity);
         let mut published = VecDeque::new();
         let mut unpublished = VecDeque::new();
         let mut unreleased = 0;
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        for i in 0..2_000u64 {
+        for i in 0..STEPS {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             match random >> 61 {
                 0..=2 => {
@@ -47,8 +52,8 @@ fn spsc_hands_every_value_over_in_order_between_threads() {
     let (mut tx, mut rx) = spsc::ring::<u64>(64);
     let producer = std::thread::spawn(move || {
         let mut next = 0;
-        while next < 200_000u64 {
-            while next < 200_000 && tx.push(next).is_ok() {
+        while next < HANDED {
+            while next < HANDED && tx.push(next).is_ok() {
                 next += 1;
             }
             tx.publish();
@@ -56,7 +61,7 @@ fn spsc_hands_every_value_over_in_order_between_threads() {
         }
     });
     let mut expected = 0;
-    while expected < 200_000 {
+    while expected < HANDED {
         while let Some(v) = rx.pop() {
             assert_eq!(v, expected);
             expected += 1;
@@ -94,14 +99,14 @@ fn values_left_in_a_ring_are_dropped() {
 
 #[test]
 fn mpsc_follows_its_model() {
-    for seed in 0..200u64 {
+    for seed in 0..SEEDS {
         let capacity = 2usize << (seed % 4);
         let (tx, mut rx) = mpsc::ring::<u64>(capacity);
         let mut model = VecDeque::new();
         let mut unreleased = 0;
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = 0;
-        for _ in 0..2_000u64 {
+        for _ in 0..STEPS {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             match random >> 61 {
                 0..=3 => {
@@ -132,7 +137,7 @@ fn mpsc_follows_its_model() {
 
 #[test]
 fn mpsc_keeps_each_producers_order() {
-    const EACH: u64 = 50_000;
+    const EACH: u64 = if cfg!(miri) { 60 } else { 50_000 };
     let (tx, mut rx) = mpsc::ring::<(usize, u64)>(64);
     let producers: Vec<_> = (0..3)
         .map(|me| {
