@@ -155,6 +155,7 @@ impl Host {
                 interfaces: vec![interface.clone()],
                 routes: vec![],
                 tunnels: if choice & 8 == 0 { vec![] } else { tunnels() },
+                ip: Default::default(),
                 udp: UdpConfig::default(),
                 tcp: Default::default(),
                 reassembly: ReassemblyConfig { datagrams: 8, fragments: 32, ..ReassemblyConfig::default() },

@@ -242,6 +242,7 @@ fn new_lane(network: &Network, settings: &Settings) -> Lane {
         interfaces: vec![interface],
         routes: routes.collect(),
         tunnels: Vec::new(),
+        ip: Default::default(),
         udp: UdpConfig::default(),
         tcp: settings.tcp.clone(),
         reassembly: ReassemblyConfig::default(),

@@ -45,6 +45,7 @@ fn lane(me: u8, claimed: &[&str], gateway: Option<IpAddr>) -> Lane {
             .map(|g| Route { prefix: "0.0.0.0/0".parse().unwrap(), gateway: Some(g), interface: 0 })
             .collect(),
         tunnels: vec![],
+        ip: Default::default(),
         udp: Default::default(),
         tcp: TcpConfig { max_time_wait: 1 << 18, ..TcpConfig::default() },
         reassembly: Default::default(),

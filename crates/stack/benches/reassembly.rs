@@ -87,6 +87,7 @@ fn lane() -> (Lane, UdpHandle) {
         interfaces: vec![interface],
         routes: vec![],
         tunnels: Vec::new(),
+        ip: Default::default(),
         udp: UdpConfig::default(),
         tcp: Default::default(),
         reassembly: ReassemblyConfig::default(),

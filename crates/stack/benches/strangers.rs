@@ -49,6 +49,7 @@ fn lane() -> Lane {
         interfaces: vec![interface],
         routes: vec![Route { prefix: all, gateway: Some(IpAddr::V4(GATEWAY)), interface: 0 }],
         tunnels: vec![],
+        ip: Default::default(),
         udp: Default::default(),
         tcp: TcpConfig { syn_cookies: SynCookies::Always, ..TcpConfig::default() },
         reassembly: Default::default(),

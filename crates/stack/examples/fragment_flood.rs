@@ -87,6 +87,7 @@ fn lane(strangers: Option<u32>) -> Lane {
         }],
         routes: vec![],
         tunnels: vec![],
+        ip: Default::default(),
         udp: UdpConfig::default(),
         tcp: Default::default(),
         reassembly,

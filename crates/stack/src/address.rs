@@ -187,6 +187,17 @@ impl AddressSet {
         set
     }
 
+    /// This set and some prefixes more.
+    #[must_use]
+    pub fn with(&self, prefixes: impl IntoIterator<Item = Prefix>) -> Self {
+        let mut set = Self::new(prefixes);
+        set.v4.extend(&self.v4);
+        set.v6.extend(&self.v6);
+        merge(&mut set.v4);
+        merge(&mut set.v6);
+        set
+    }
+
     /// Whether the set holds this IPv4 address.
     #[inline]
     #[must_use]

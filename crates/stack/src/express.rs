@@ -94,7 +94,7 @@ impl Lane {
             && h[26] != 127
             && (self.ip.tunnels.is_empty()
                 || !self.ip.tunnels.takes_port(be16(h, 36), IpAddr::V4(dst.into())))
-            && !interface.is_local_v4(src);
+            && !interface.is_no_source_v4(src);
         if !usual {
             return Err(frame);
         }

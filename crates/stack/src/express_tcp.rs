@@ -55,7 +55,7 @@ impl Ip {
             && (1..224).contains(&src[0])
             && src[0] != 127
             && interface.destination(IpAddr::from(dst)) == Destination::Unicast
-            && !interface.is_local_v4(u32::from_be_bytes(src))
+            && !interface.is_no_source_v4(u32::from_be_bytes(src))
             && Sum::EMPTY.add_header(&ip).is_intact();
         if !usual {
             return Err(frame);
@@ -174,6 +174,7 @@ mod tests {
             interfaces: vec![interface],
             routes: vec![],
             tunnels: vec![],
+            ip: Default::default(),
             udp: Default::default(),
             tcp: Default::default(),
             reassembly: Default::default(),

@@ -8,6 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::address::{AddressSet, Prefix};
 use crate::packet::Offload;
 use crate::wire::MacAddr;
+use crate::wire::ipv6::solicited_node;
 
 /// One interface of a host.
 #[derive(Debug, Clone)]
@@ -56,6 +57,8 @@ pub(crate) struct Interface {
     pub(crate) ethernet: bool,
     local: AddressSet,
     broadcasts: Vec<Ipv4Addr>,
+    /// What no packet that comes in can have as its source: our own addresses, and broadcast addresses of all our networks.
+    not_sources: AddressSet,
     groups: hashbrown::HashSet<IpAddr, foldhash::fast::FixedState>,
 }
 
@@ -73,11 +76,13 @@ impl Interface {
             ethernet: true,
             primary_v4,
             express: primary_v4.filter(|_| config.vlan.is_none()).map(u32::from),
+            not_sources: AddressSet::default(),
             local: AddressSet::new(local),
             broadcasts: config.addresses.iter().filter_map(Prefix::broadcast).collect(),
             groups: hashbrown::HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
             config,
         };
+        this.forbid_sources(&[]);
         this.groups.insert(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)));
         this.groups.insert(IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)));
         this
@@ -119,10 +124,21 @@ impl Interface {
         self.local.contains(address)
     }
 
-    /// Whether this IPv4 address is one of our own.
+    /// Whether a packet from this IPv4 address would claim to be from us or from everybody (RFC 1122 section 3.2.1.3).
     #[inline]
-    pub(crate) fn is_local_v4(&self, address: u32) -> bool {
-        self.local.contains_v4(address)
+    pub(crate) fn is_no_source_v4(&self, address: u32) -> bool {
+        self.not_sources.contains_v4(address)
+    }
+
+    /// Directed broadcast addresses of the interface's networks.
+    pub(crate) fn broadcasts(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.broadcasts.iter().copied()
+    }
+
+    /// Also takes no packets from these broadcast addresses, which are other interfaces'.
+    pub(crate) fn forbid_sources(&mut self, broadcasts: &[Ipv4Addr]) {
+        let all = self.broadcasts.iter().chain(broadcasts).map(|a| Prefix::host(IpAddr::V4(*a)));
+        self.not_sources = self.local.with(all);
     }
 
     /// Whether packets to this IPv4 address are for everybody on the link.
@@ -148,6 +164,14 @@ impl Interface {
             return Destination::Multicast;
         }
         self.group(IpAddr::V6(a))
+    }
+
+    /// Whether we are in a group: all nodes, the solicited-node groups of our addresses (not of claimed networks), and those
+    /// joined.
+    pub(crate) fn is_member(&self, group: Ipv6Addr) -> bool {
+        let own = self.config.addresses.iter().map(Prefix::address).chain([IpAddr::V6(self.link_local)]);
+        let solicits = |a: IpAddr| matches!(a, IpAddr::V6(a) if solicited_node(a) == group);
+        self.groups.contains(&IpAddr::V6(group)) || own.into_iter().any(solicits)
     }
 
     /// Joins a group; `false` if it was joined already.

@@ -27,7 +27,7 @@ use flowlane_sys::frame::{Frame, Pool};
 use crate::address::Endpoint;
 use crate::express_tcp::may_be_segment;
 use crate::interface::InterfaceConfig;
-use crate::ip::{Inbound, Ip, LaneEvent, SendError};
+use crate::ip::{Inbound, Ip, IpConfig, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IcmpErrorKind, IpInput, Offload};
 use crate::reassembly::ReassemblyConfig;
 use crate::rng::{Keyed, Rng};
@@ -56,6 +56,8 @@ pub struct LaneConfig {
     pub routes: Vec<Route>,
     /// The host's tunnels: interfaces that follow `interfaces`, in this order. [`Lane::check_tunnels`] finds mistakes.
     pub tunnels: Vec<TunnelConfig>,
+    /// Limits and habits of IP and of what lies below it.
+    pub ip: IpConfig,
     /// Limits of UDP.
     pub udp: UdpConfig,
     /// Limits and habits of TCP.
@@ -130,7 +132,14 @@ impl Lane {
         Self {
             bucket: config.bucket,
             rss: config.rss.clone(),
-            ip: Ip::new(&config.interfaces, &config.tunnels, &config.routes, config.reassembly, [a, b]),
+            ip: Ip::new(
+                &config.interfaces,
+                &config.tunnels,
+                &config.routes,
+                config.reassembly,
+                &config.ip,
+                [a, b],
+            ),
             udp: Udp::new(config.udp, c),
             tcp: Tcp::new(config.tcp.clone(), tcp_secret(config.seed)),
             rng: Rng::new(d),

@@ -210,6 +210,9 @@ impl Lane {
             Some(destination) => destination,
             None => self.udp.remote(handle).ok_or(SendError::NoDestination)?,
         };
+        if destination.ip.is_unspecified() {
+            return Err(SendError::Unspecified);
+        }
         let source = match source {
             Some(source) if self.ip.is_local(source.ip) => source,
             Some(_) => return Err(SendError::NoSource),

@@ -80,11 +80,21 @@ impl Routes {
         }
     }
 
-    /// The next hop towards `destination`; `None` without a route. Multicast and broadcast go out of the first
+    /// Whether `address` is a router of ours on `interface`.
+    pub(crate) fn is_gateway(&self, interface: u8, address: IpAddr) -> bool {
+        let family = if address.is_ipv4() { &self.v4 } else { &self.v6 };
+        family.iter().any(|r| r.interface == interface && r.gateway == Some(address))
+    }
+
+    /// The next hop towards `destination`; `None` without a route, and for the unspecified address, which no packet may be
+    /// sent to (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.2). Multicast and broadcast go out of the first
     /// interface unless a route says otherwise.
     #[inline]
     #[must_use]
     pub fn hop(&self, destination: IpAddr) -> Option<Hop> {
+        if destination.is_unspecified() {
+            return None;
+        }
         let family = if destination.is_ipv4() { &self.v4 } else { &self.v6 };
         for route in family {
             if route.prefix.contains(destination) {

@@ -34,6 +34,7 @@ fn lane(mac: u8, addresses: &[&str]) -> Lane {
         interfaces: vec![interface],
         routes: vec![],
         tunnels: tunnels(mac),
+        ip: Default::default(),
         udp: UdpConfig::default(),
         tcp: Default::default(),
         reassembly: Default::default(),

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use flowlane_rss::Rss;
+use flowlane_stack::IpConfig;
 use flowlane_stack::address::Prefix;
 use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::tcp::TcpConfig;
@@ -34,6 +35,7 @@ pub struct Host {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) tunnels: Vec<TunnelConfig>,
     pub(crate) gateways: Vec<IpAddr>,
+    pub(crate) ip: IpConfig,
     pub(crate) udp: UdpConfig,
     pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
@@ -55,6 +57,7 @@ impl Host {
             interfaces: Vec::new(),
             tunnels: Vec::new(),
             gateways: Vec::new(),
+            ip: IpConfig::default(),
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
@@ -120,6 +123,13 @@ impl Host {
     #[must_use]
     pub fn gateway(mut self, gateway: IpAddr) -> Self {
         self.gateways.push(gateway);
+        self
+    }
+
+    /// Sets the limits and habits of IP and of what lies below it, the same in every lane.
+    #[must_use]
+    pub fn ip(mut self, ip: IpConfig) -> Self {
+        self.ip = ip;
         self
     }
 

@@ -1,8 +1,9 @@
 //! ARP input and output (RFC 826).
 //!
-//! Every address of ours is answered for, claimed networks included. What others say of themselves is believed when
-//! they are on our networks: existing entries follow it, and whoever asks for us gets an entry, since he is about to
-//! send. Nothing else makes an entry, so strangers cannot fill the table.
+//! Every address of ours is answered for, claimed networks included, whoever asks: a router without an address on our
+//! networks asks from another. What others say of themselves is believed when they are on our networks: existing entries
+//! follow it, and whoever asks for us gets an entry, since he is about to send. Nothing else makes an entry, so strangers
+//! cannot fill the table. Answers are limited.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -35,31 +36,45 @@ impl Ip {
         }
         if arp.sender_ip.is_unspecified() {
             // A probe (RFC 5227): answered, so that the prober keeps away, but nothing is learnt.
-            if for_us && arp.operation == ArpOperation::Request {
-                self.arp_reply(cx, link, &arp);
-            }
-            return Inbound::Done;
+            return match (for_us && arp.sender_mac.is_unicast(), arp.operation) {
+                (true, ArpOperation::Request) => self.arp_reply(cx, link, &arp),
+                _ => self.drop(DropReason::ArpNotForUs),
+            };
         }
-        let believable = interface.is_on_link(sender)
-            && arp.sender_mac.is_unicast()
+        let possible = arp.sender_mac.is_unicast()
             && arp.sender_mac != MacAddr::ZERO
-            && !arp.sender_ip.is_multicast();
-        if !believable {
+            && !arp.sender_ip.is_multicast()
+            && !arp.sender_ip.is_loopback()
+            && !interface.is_no_source_v4(u32::from(arp.sender_ip))
+            && !arp.sender_ip.is_broadcast();
+        let on_link = interface.is_on_link(sender);
+        if !possible {
             return self.drop(DropReason::ArpStranger);
         }
-        let create = for_us && arp.operation == ArpOperation::Request;
-        if for_us {
-            self.learn(cx, (link, sender), arp.sender_mac, create);
+        if !for_us {
+            let reason = if on_link { DropReason::ArpNotForUs } else { DropReason::ArpStranger };
+            return self.drop(reason);
         }
-        match (for_us, arp.operation) {
-            (true, ArpOperation::Request) => self.arp_reply(cx, link, &arp),
-            (true, ArpOperation::Reply) => {}
-            (false, _) => return self.drop(DropReason::ArpNotForUs),
+        match (arp.operation, on_link) {
+            (ArpOperation::Request, true) => {
+                self.learn(cx, (link, sender), arp.sender_mac, true);
+                self.arp_reply(cx, link, &arp)
+            }
+            // A router without an address on our networks: it gets its answer, and nothing is learnt.
+            (ArpOperation::Request, false) => self.arp_reply(cx, link, &arp),
+            (ArpOperation::Reply, true) => {
+                self.learn(cx, (link, sender), arp.sender_mac, false);
+                Inbound::Done
+            }
+            (ArpOperation::Reply, false) => self.drop(DropReason::ArpStranger),
         }
-        Inbound::Done
     }
 
-    fn arp_reply(&mut self, cx: &mut Cx<'_>, link: u8, request: &ArpPacket) {
+    fn arp_reply(&mut self, cx: &mut Cx<'_>, link: u8, request: &ArpPacket) -> Inbound {
+        if !self.limits.replies.take(cx.now) {
+            self.stats.arp.replies_limited += 1;
+            return self.drop(DropReason::ArpLimited);
+        }
         let mac = self.interfaces[usize::from(link)].config.mac;
         let reply = ArpPacket {
             operation: ArpOperation::Reply,
@@ -70,6 +85,7 @@ impl Ip {
         };
         self.stats.arp.replies_sent += 1;
         self.send_arp(cx, link, &reply, request.sender_mac);
+        Inbound::Done
     }
 
     /// Asks who has `target`: everybody, or the one who had it.

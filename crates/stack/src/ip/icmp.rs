@@ -1,7 +1,10 @@
 //! What ICMP has in common across families: echo, and the rules for sending errors.
 
+use core::net::IpAddr;
+
 use super::{Inbound, Ip};
 use crate::packet::{Cx, IpInput, IpOutput};
+use crate::route::Hop;
 use crate::stats::{DropReason, IcmpStats};
 
 /// TTL of answers and errors.
@@ -15,6 +18,10 @@ impl Ip {
     /// Sends an answer back in the frame that brought the question; its data is the finished message.
     pub(super) fn answer(&mut self, cx: &mut Cx<'_>, packet: IpInput) -> Inbound {
         let ipv4 = packet.ip.src.is_ipv4();
+        if !self.limits.echoes.take(cx.now) {
+            self.icmp_stats(ipv4).echoes_limited += 1;
+            return self.drop(DropReason::EchoLimited);
+        }
         self.icmp_stats(ipv4).echo_replies_sent += 1;
         let out = IpOutput {
             frame: packet.frame,
@@ -25,9 +32,20 @@ impl Ip {
             traffic_class: packet.ip.traffic_class,
             dont_fragment: false,
         };
-        // Counted where it fails.
-        let _ = self.send(cx, out);
+        self.send_back(cx, out, packet.ip.interface);
         Inbound::Done
+    }
+
+    /// Sends an answer to who asked by an interface: back by the same one where the address means something there only.
+    pub(super) fn send_back(&mut self, cx: &mut Cx<'_>, out: IpOutput, interface: u8) {
+        let of_link = matches!(out.dst, IpAddr::V6(a) if a.is_unicast_link_local());
+        // Counted where it fails.
+        let _ = if of_link && self.has_room() {
+            let hop = Hop { interface, address: out.dst };
+            self.send_to(cx, out, hop)
+        } else {
+            self.send(cx, out)
+        };
     }
 
     /// Whether an error about `packet` may be sent at all, and now (RFC 1122 section 3.2.2, RFC 4443 section 2.4).
@@ -37,7 +55,7 @@ impl Ip {
             self.icmp_stats(ipv4).errors_suppressed += 1;
             return false;
         }
-        if !self.errors.take(cx.now) {
+        if !self.limits.errors.take(cx.now) {
             self.icmp_stats(ipv4).errors_limited += 1;
             return false;
         }

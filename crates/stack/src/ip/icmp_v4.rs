@@ -113,7 +113,6 @@ impl Ip {
             traffic_class: 0,
             dont_fragment: false,
         };
-        // Counted where it fails.
-        let _ = self.send(cx, out);
+        self.send_back(cx, out, packet.ip.interface);
     }
 }

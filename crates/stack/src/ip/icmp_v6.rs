@@ -1,6 +1,6 @@
 //! ICMP for IPv6 (RFC 4443).
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use flowlane_sys::frame::Checksum;
 
@@ -27,16 +27,25 @@ impl Ip {
             }
             Err(reason) => return self.malformed(reason),
         };
+        if src.is_unspecified() && !matches!(message, Icmpv6Message::Ndp | Icmpv6Message::Mld) {
+            return self.drop(DropReason::BadSource);
+        }
         match message {
             Icmpv6Message::Ndp => self.ndp(cx, &packet),
             Icmpv6Message::Mld => self.mld(cx, &packet),
             Icmpv6Message::EchoRequest { ident, seq } => {
                 self.stats.icmp6.echo_requests += 1;
                 if !packet.ip.unicast {
-                    return self.drop(DropReason::IcmpBroadcast);
+                    // To a group of the link that we are in: RFC 4443 section 4.2. Groups of wider scope are not answered,
+                    // since many of us could be made to answer somebody far away.
+                    let interface = &self.interfaces[usize::from(packet.ip.interface)];
+                    match interface.source_for(packet.ip.src) {
+                        Some(own) if interface.is_member(dst) && is_of_link(dst) => packet.ip.dst = own,
+                        _ => return self.drop(DropReason::IcmpBroadcast),
+                    }
                 }
-                // The answer's addresses are the question's, swapped: the sum is the same.
-                Icmpv6Message::EchoReply { ident, seq }.emit(dst, src, packet.frame.data_mut());
+                let IpAddr::V6(own) = packet.ip.dst else { return self.drop(DropReason::IcmpBroadcast) };
+                Icmpv6Message::EchoReply { ident, seq }.emit(own, src, packet.frame.data_mut());
                 packet.frame.meta_mut().checksum = Checksum::InPacket;
                 self.answer(cx, packet)
             }
@@ -85,7 +94,11 @@ impl Ip {
         let most = ERROR_LEN - ipv6::HEADER_LEN - HEADER_LEN;
         let Some(mut frame) = self.quoting(cx, &mut packet, HEADER_LEN, most) else { return };
         // An error about a packet to a group comes from an address of the interface.
-        let src = if packet.ip.unicast { Some(packet.ip.dst) } else { self.source_for(packet.ip.src) };
+        let link = usize::from(packet.ip.interface);
+        let src = match packet.ip.unicast {
+            true => Some(packet.ip.dst),
+            false => self.interfaces[link].source_for(packet.ip.src),
+        };
         let (Some(IpAddr::V6(src)), IpAddr::V6(dst)) = (src, packet.ip.src) else { return };
         message.emit(src, dst, frame.data_mut());
         self.stats.icmp6.errors_sent += 1;
@@ -98,7 +111,11 @@ impl Ip {
             traffic_class: 0,
             dont_fragment: true,
         };
-        // Counted where it fails.
-        let _ = self.send(cx, out);
+        self.send_back(cx, out, packet.ip.interface);
     }
+}
+
+/// Whether a group means something on one link only (RFC 4291 section 2.7).
+pub(super) fn is_of_link(group: Ipv6Addr) -> bool {
+    group.is_multicast() && group.segments()[0] & 0xf == 2
 }

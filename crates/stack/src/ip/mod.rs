@@ -9,6 +9,7 @@
 
 mod arp;
 mod chained;
+mod config;
 mod ethernet;
 mod fragment_input;
 mod fragment_output;
@@ -23,6 +24,7 @@ pub(crate) mod path_mtu;
 mod v4;
 mod v6;
 
+pub use config::IpConfig;
 pub use output::SendError;
 
 pub(crate) use fragment_output::longest_payload;
@@ -51,9 +53,6 @@ use limit::Limit;
 const OUTPUT: usize = 2048;
 /// More of them for requests to neighbours, ICMP, and segments that have their turn, when datagrams have filled it.
 const RESERVE: usize = 64;
-/// ICMP errors a second and lane; FreeBSD's `icmplim` is 200 for the whole host.
-const ICMP_ERRORS: u32 = 200;
-
 /// Neighbours' answers passed on to the other lanes, a second and lane.
 const ANSWERS: u32 = 1000;
 
@@ -98,6 +97,34 @@ pub(crate) enum Inbound {
     Error(crate::packet::IcmpError, IpInput),
 }
 
+/// What is limited, each in events a second.
+#[derive(Debug)]
+struct Limits {
+    /// ICMP errors sent.
+    errors: Limit,
+    /// Echo requests answered.
+    echoes: Limit,
+    /// Answers of neighbours passed on to other lanes.
+    answers: Limit,
+    /// Questions for neighbours that are not known.
+    requests: Limit,
+    /// Answers to questions for us.
+    replies: Limit,
+}
+
+impl Limits {
+    fn new(config: &IpConfig) -> Self {
+        let a_second = |rate| Limit::new(rate, Duration::from_secs(1));
+        Self {
+            errors: a_second(config.icmp_errors_per_second),
+            echoes: a_second(config.echo_replies_per_second),
+            answers: a_second(ANSWERS),
+            requests: a_second(config.neighbour_requests_per_second),
+            replies: a_second(config.neighbour_replies_per_second),
+        }
+    }
+}
+
 /// The IP layer of one lane.
 #[derive(Debug)]
 pub(crate) struct Ip {
@@ -115,9 +142,7 @@ pub(crate) struct Ip {
     /// The next hop used last, for the short way out.
     pub(crate) last_hop: Option<crate::express::NextHop>,
     events: VecDeque<LaneEvent>,
-    errors: Limit,
-    /// Answers of neighbours passed on to other lanes.
-    answers: Limit,
+    limits: Limits,
 }
 
 impl Ip {
@@ -126,6 +151,7 @@ impl Ip {
         tunnels: &[TunnelConfig],
         routes: &[Route],
         reassembly: ReassemblyConfig,
+        config: &IpConfig,
         seeds: [u64; 2],
     ) -> Self {
         let (tunnels, inner) = Tunnels::new(links, tunnels, routes);
@@ -134,9 +160,14 @@ impl Ip {
             true => Interface::new(config.clone(), seeds[0]),
             false => Interface::without_ethernet(config.clone(), seeds[0]),
         };
+        let mut interfaces: Vec<Interface> = configs.iter().enumerate().map(interface).collect();
+        let broadcasts: Vec<_> = interfaces.iter().flat_map(Interface::broadcasts).collect();
+        for interface in &mut interfaces {
+            interface.forbid_sources(&broadcasts);
+        }
         Self {
             routes: Routes::new(&configs, routes),
-            interfaces: configs.iter().enumerate().map(interface).collect(),
+            interfaces,
             tunnels,
             paths: path_mtu::PathMtus::new(seeds[1].rotate_left(41)),
             neighbours: Neighbours::new(seeds[1]),
@@ -147,8 +178,7 @@ impl Ip {
             output: VecDeque::with_capacity(64),
             last_hop: None,
             events: VecDeque::new(),
-            errors: Limit::new(ICMP_ERRORS, Duration::from_secs(1)),
-            answers: Limit::new(ANSWERS, Duration::from_secs(1)),
+            limits: Limits::new(config),
         }
     }
 
@@ -206,7 +236,7 @@ impl Ip {
         let news = self.take_neighbour(cx.now, at, mac, create, cx.rng);
         // An answer that is no news here is news to the lane that asked. Limited, since anyone may send answers
         // without end.
-        let share = news || (!create && self.answers.take(cx.now));
+        let share = news || (!create && self.limits.answers.take(cx.now));
         if share && self.events.len() < 64 {
             self.events.push_back(LaneEvent::Neighbour { interface: at.0, address: at.1, mac, create });
         }
@@ -263,6 +293,12 @@ impl Ip {
 
     /// Asks the link who has an address.
     fn ask(&mut self, cx: &mut Cx<'_>, ask: Ask) {
+        // Who answered before is asked again by itself, and a router leads to many; both are few.
+        let limited = ask.at.is_none() && !self.routes.is_gateway(ask.interface, ask.address);
+        if limited && !self.limits.requests.take(cx.now) {
+            self.stats.arp.requests_limited += 1;
+            return;
+        }
         match ask.address {
             IpAddr::V4(target) => self.arp_request(cx, ask.interface, target, ask.at),
             IpAddr::V6(target) => self.solicit(cx, ask.interface, target, ask.at),

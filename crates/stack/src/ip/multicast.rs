@@ -65,7 +65,7 @@ impl Ip {
 
     fn answer_query(&mut self, cx: &mut Cx<'_>, link: u8, asked: IpAddr) -> Inbound {
         // Queries are rare; a flood of them is not worth a flood of answers.
-        if !self.errors.take(cx.now) {
+        if !self.limits.errors.take(cx.now) {
             return Inbound::Done;
         }
         let groups: Vec<IpAddr> = self.interfaces[usize::from(link)]

@@ -59,12 +59,25 @@ impl Ip {
             return self.drop(DropReason::ArpNotForUs);
         }
         let (src, mac) = (packet.ip.src, interface.config.mac);
-        if let (Some(theirs), false) = (options.source, probe) {
-            if !interface.is_on_link(src) || !theirs.is_unicast() {
-                return self.drop(DropReason::ArpStranger);
-            }
-            self.learn(cx, (link, src), theirs, true);
+        let on_link = interface.is_on_link(src);
+        let theirs = options.source.filter(|_| !probe);
+        if theirs.is_some_and(|mac| !mac.is_unicast() || mac == MacAddr::ZERO) {
+            return self.drop(DropReason::ArpStranger);
         }
+        if !self.limits.replies.take(cx.now) {
+            self.stats.arp.replies_limited += 1;
+            return self.drop(DropReason::ArpLimited);
+        }
+        let directly = match (theirs, probe) {
+            (_, true) => Some((link, None)),
+            (Some(mac), false) if on_link => {
+                self.learn(cx, (link, src), mac, true);
+                Some((link, Some(mac)))
+            }
+            // Who is not on our networks gets his answer where he says he is, and nothing is learnt of him.
+            (Some(mac), false) => Some((link, Some(mac))),
+            (None, false) => None,
+        };
         let dst = if probe { IpAddr::V6(ALL_NODES) } else { src };
         let reply = NdpMessage::NeighborAdvertisement {
             router: false,
@@ -74,7 +87,7 @@ impl Ip {
             options: NdpOptions { target: Some(mac), ..NdpOptions::default() },
         };
         self.stats.arp.replies_sent += 1;
-        self.send_ndp(cx, target, dst, &reply, None);
+        self.send_ndp(cx, target, dst, &reply, directly);
         Inbound::Done
     }
 

@@ -33,6 +33,8 @@ pub enum SendError {
     Closed,
     /// An unconnected socket needs a destination.
     NoDestination,
+    /// `0.0.0.0` and `::` are no destinations.
+    Unspecified,
 }
 
 impl fmt::Display for SendError {
@@ -45,6 +47,7 @@ impl fmt::Display for SendError {
             Self::Full => f.write_str("the output queue is full"),
             Self::NoFrame => f.write_str("no frame is free"),
             Self::Closed => f.write_str("the socket is closed"),
+            Self::Unspecified => f.write_str("the unspecified address is no destination"),
             Self::NoDestination => f.write_str("the socket is not connected and no destination was given"),
         }
     }

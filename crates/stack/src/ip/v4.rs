@@ -134,13 +134,13 @@ impl Ip {
     }
 
     /// Whether a host could have this source address (RFC 1122 section 3.2.1.3). Our own address is one that no
-    /// other host may use; the unspecified one only asks for an address, which nobody here serves.
+    /// other host may use, a broadcast address of our networks would have answers sent to everybody; the unspecified one only asks for an address, which nobody here serves.
     #[inline]
     fn plausible_v4(&self, link: u8, src: Ipv4Addr) -> bool {
         let first = src.octets()[0];
         // 0/8, 127/8, 224/4 and above: impossible at a glance.
         (1..224).contains(&first)
             && first != 127
-            && !self.interfaces[usize::from(link)].is_local(IpAddr::V4(src))
+            && !self.interfaces[usize::from(link)].is_no_source_v4(u32::from(src))
     }
 }

@@ -89,6 +89,10 @@ impl Ip {
     /// Hands a whole packet for us to its protocol. The frame's data starts at the IPv6 header.
     #[inline]
     fn local_v6(&mut self, cx: &mut Cx<'_>, mut frame: Frame, mut ip: IpMeta, upper: &Ipv6Upper) -> Inbound {
+        if upper.protocol != IpProtocol::ICMPV6 && ip.src.is_unspecified() {
+            // Behind extension headers, too: an answer would go to nobody.
+            return self.drop(DropReason::BadSource);
+        }
         ip.protocol = upper.protocol.0;
         ip.header_len = upper.offset as u16;
         // The walk ended inside these bytes.
@@ -113,7 +117,7 @@ impl Ip {
             IpProtocol::UDP if self.is_tunnel_udp(&packet) => self.tunnelled_udp(cx, packet),
             IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
             IpProtocol::ICMPV6 => self.icmp_v6(cx, packet),
-            IpProtocol::NO_NEXT => Inbound::Done,
+            IpProtocol::NO_NEXT => self.drop(DropReason::NoNextHeader),
             _ if self.tunnels.takes_protocol(packet.ip.protocol) => self.tunnelled(cx, packet),
             _ => {
                 self.stats.ip6.unknown_protocol += 1;

@@ -81,8 +81,14 @@ reasons! {
     FragmentEcn = "fragment-ecn", "fragments whose ECN fields contradict each other";
     /// IPv6 option or header that says: drop the packet.
     Ipv6Option = "ipv6-option", "IPv6 packets with an option that forbids processing";
-    /// ARP from an address outside the link's prefixes.
-    ArpStranger = "arp-stranger", "ARP from an address outside our prefixes";
+    /// IPv6 packet in which nothing follows its headers (RFC 8200 section 4.7).
+    NoNextHeader = "no-next-header", "IPv6 packets with nothing behind their headers";
+    /// ARP or NDP from an address that cannot be a neighbour's, or an answer from outside the link's prefixes.
+    ArpStranger = "arp-stranger", "ARP from an address that is no neighbour's";
+    /// Questions for our addresses beyond what is answered.
+    ArpLimited = "arp-limited", "requests for our addresses beyond the rate limit";
+    /// Echo requests beyond what is answered.
+    EchoLimited = "echo-limited", "ICMP echo requests beyond the rate limit";
     /// ARP not for us.
     ArpNotForUs = "arp-not-for-us", "ARP requests for other hosts";
     /// ARP or NDP claiming an address of ours.

@@ -41,6 +41,7 @@ counters! {
         bad_checksum: "dropped-bad-checksum", "messages with bad checksum";
         echo_requests: "echo-requests", "echo requests received";
         echo_replies_sent: "echo-replies-sent", "echo replies sent";
+        echoes_limited: "echo-replies-limited", "echo requests not answered because of the rate limit";
         errors_received: "errors-received", "errors about our packets received";
         errors_sent: "errors-sent", "errors sent";
         errors_limited: "errors-limited", "errors not sent because of the rate limit";

@@ -21,6 +21,8 @@ counters! {
         replies_received: "received-replies", "replies or advertisements received";
         requests_sent: "sent-requests", "requests or solicitations sent";
         replies_sent: "sent-replies", "replies or advertisements sent";
+        requests_limited: "requests-limited", "requests or solicitations not sent because of the rate limit";
+        replies_limited: "replies-limited", "requests or solicitations not answered because of the rate limit";
         learned: "entries-learned", "entries learned";
         changed: "entries-changed", "entries whose Ethernet address changed";
         evicted: "entries-evicted", "entries evicted to make room";

@@ -3,12 +3,15 @@
 //! RFC 5961 §7 limits challenge ACKs. A fixed limit shared by all connections can be used to find out whether a
 //! connection exists, so the budget of each second is drawn at random around the configured number; and every connection
 //! answers at most one unacceptable segment without data per interval, so that two ends cannot keep each other busy.
+//!
+//! Resets to strangers have a budget of the same kind: whoever counts its own resets while it guesses at the ends of others'
+//! connections would learn from a fixed number which guesses used none.
 
 use super::connection::{Connection, Flags};
 use super::lane::Core;
 use crate::packet::Cx;
 
-/// What is left of this second's challenge ACKs.
+/// What is left of this second's answers of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct ChallengeBudget {
     second: u64,
@@ -16,11 +19,11 @@ pub(crate) struct ChallengeBudget {
 }
 
 impl ChallengeBudget {
-    fn take(&mut self, cx: &mut Cx<'_>, limit: u32) -> bool {
+    pub(crate) fn take(&mut self, cx: &mut Cx<'_>, limit: u32) -> bool {
         let second = cx.now.as_nanos() / 1_000_000_000 + 1;
         if self.second != second {
             self.second = second;
-            self.left = limit / 2 + cx.rng.below(limit.max(1));
+            self.left = (limit / 2).saturating_add(cx.rng.below(limit.max(1)));
         }
         if self.left == 0 {
             return false;

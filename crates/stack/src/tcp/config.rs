@@ -106,6 +106,8 @@ pub struct TcpConfig {
     pub syn_cookies: SynCookies,
     /// Challenge ACKs in any one second, all connections together (RFC 5961 §7).
     pub challenge_acks_per_second: u32,
+    /// Resets in any one second to segments of no connection, about: from half of it to one and a half, drawn anew each second.
+    pub resets_per_second: u32,
     /// ACKs in answer to unacceptable segments: at most one in this time and connection.
     pub invalid_ack_interval: Duration,
     /// Connections of this lane.
@@ -163,6 +165,7 @@ impl Default for TcpConfig {
             fin_wait_2: Duration::from_secs(60),
             syn_cookies: SynCookies::default(),
             challenge_acks_per_second: 1000,
+            resets_per_second: 1000,
             invalid_ack_interval: Duration::from_millis(500),
             max_connections: 1 << 20,
             max_time_wait: 1 << 16,

@@ -45,6 +45,8 @@ pub(crate) struct Core {
     /// Bytes of frames in which received data waits.
     pub(crate) held: usize,
     pub(crate) challenge: ChallengeBudget,
+    /// Of resets to strangers.
+    pub(crate) resets: ChallengeBudget,
     #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
     /// Memory of send buffers that none has now.
@@ -94,6 +96,7 @@ impl Core {
             memory: 0,
             held: 0,
             challenge: ChallengeBudget::default(),
+            resets: ChallengeBudget::default(),
             flights: Vec::new(),
             blocks: Blocks::default(),
             inflows: Vec::new(),

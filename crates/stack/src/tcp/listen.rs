@@ -7,7 +7,7 @@
 use super::config::{ListenOptions, SynCookies};
 use super::connection::{Connection, Flags, State};
 use super::fast_open::Waiting;
-use super::input::{Stop, refuse};
+use super::input::{Stop, refuse, refuse_stranger};
 use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::stats::DropReason;
@@ -198,7 +198,7 @@ impl Core {
             } else {
                 // RFC 9293 §3.10.7.1.
                 self.stats.drop(DropReason::NoConnection);
-                refuse(self, cx, tuple, seg, meta);
+                refuse_stranger(self, cx, tuple, seg, meta);
             }
             return None;
         };
@@ -221,7 +221,7 @@ impl Core {
                 }
             }
             self.stats.drop(DropReason::NotSyn);
-            refuse(self, cx, tuple, seg, meta);
+            refuse_stranger(self, cx, tuple, seg, meta);
             return None;
         }
         // Third: SYN.

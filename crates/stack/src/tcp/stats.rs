@@ -212,6 +212,8 @@ counters! {
     resets_received,
     /// Resets sent.
     resets_sent,
+    /// Resets to strangers not sent because of the rate limit.
+    resets_limited,
     /// Round-trip measurements.
     rtt_samples,
     /// Retransmission timeouts.

@@ -7,5 +7,6 @@ mod hostile;
 mod net;
 mod path_mtu;
 mod resolution;
+mod strangers;
 mod tcp;
 mod tunnels;

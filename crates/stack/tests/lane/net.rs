@@ -14,7 +14,7 @@ use flowlane_stack::time::Time;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
 use flowlane_stack::wire::MacAddr;
-use flowlane_stack::{Class, InterfaceConfig, Lane, LaneConfig, Route};
+use flowlane_stack::{Class, InterfaceConfig, IpConfig, Lane, LaneConfig, Route};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 
 pub(crate) fn ip(s: &str) -> IpAddr {
@@ -61,6 +61,7 @@ pub(crate) struct Plan {
     pub(crate) vlan: Option<u16>,
     pub(crate) mtu: u16,
     pub(crate) gateway: Option<&'static str>,
+    pub(crate) ip: IpConfig,
     pub(crate) limits: UdpConfig,
     pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
@@ -79,6 +80,7 @@ impl Plan {
             vlan: None,
             mtu: 1500,
             gateway: None,
+            ip: IpConfig::default(),
             limits: UdpConfig::default(),
             tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
@@ -113,6 +115,7 @@ impl Plan {
                     interfaces: vec![config.clone()],
                     routes: routes.into_iter().collect(),
                     tunnels: self.tunnels.clone(),
+                    ip: self.ip,
                     udp: self.limits,
                     tcp: self.tcp.clone(),
                     reassembly: self.reassembly,

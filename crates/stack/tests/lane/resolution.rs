@@ -102,7 +102,9 @@ fn strangers_and_impostors_are_not_believed() {
         let out = net.b.output(net.now, &net.pool).len();
         (out, net.b.lanes[0].neighbours().count())
     };
-    assert_eq!(give(request), (0, 0), "not of our networks");
+    assert_eq!(give(request), (1, 0), "not of our networks: answered, and nothing is learnt");
+    let reply = ArpPacket { operation: ArpOperation::Reply, ..request };
+    assert_eq!(give(reply), (0, 0), "not of our networks");
     assert_eq!(give(ArpPacket { sender_ip: [10, 0, 0, 2].into(), ..request }), (0, 0), "our own address");
     assert_eq!(
         give(ArpPacket { sender_mac: MacAddr::BROADCAST, sender_ip: [10, 0, 0, 3].into(), ..request }),

@@ -274,6 +274,7 @@ fn lane(rss: &Arc<Rss>, ip: Ipv4Addr, gateway: Option<Ipv4Addr>) -> anyhow::Resu
         interfaces: vec![interface],
         routes: gateway.map(route).into_iter().collect(),
         tunnels: vec![],
+        ip: Default::default(),
         udp: Default::default(),
         tcp: Default::default(),
         reassembly: Default::default(),

@@ -225,6 +225,7 @@ impl OneLane {
             interfaces: vec![interface],
             routes: vec![],
             tunnels: vec![],
+            ip: Default::default(),
             udp: UdpConfig::default(),
             tcp: Default::default(),
             reassembly: ReassemblyConfig::default(),

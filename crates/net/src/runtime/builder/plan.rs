@@ -107,6 +107,7 @@ impl Builder {
                     interfaces: interfaces.clone(),
                     routes: routes.clone(),
                     tunnels: host.tunnels.clone(),
+                    ip: host.ip,
                     udp: host.udp,
                     tcp: tcp.clone(),
                     reassembly: host.reassembly,

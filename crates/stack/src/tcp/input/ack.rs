@@ -8,7 +8,7 @@ use super::super::lane::Core;
 use super::super::segment::Segment;
 use super::super::sent::{AckClock, Delivered};
 use super::super::stats::DropReason;
-use super::syn_sent::refuse;
+use super::syn_sent::refuse_stranger;
 use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::time::Time;
@@ -81,7 +81,7 @@ impl Connection {
     fn ack_in_syn_received(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         let range = seg.ack > self.snd_una && seg.ack <= self.snd_nxt;
         if !range {
-            refuse(core, cx, &self.tuple, seg, self.reply_meta());
+            refuse_stranger(core, cx, &self.tuple, seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
         if self.is_early() {

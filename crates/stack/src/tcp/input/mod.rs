@@ -9,7 +9,7 @@ mod sequence;
 mod syn_sent;
 
 pub(crate) use ack::AckReport;
-pub(crate) use syn_sent::{MIN_MSS, refuse};
+pub(crate) use syn_sent::{MIN_MSS, refuse, refuse_stranger};
 
 use super::Failure;
 use super::connection::{Connection, Flags, Lists, State};

@@ -25,7 +25,7 @@ impl Connection {
         if ack && !(ours && self.echoes_us(cx.now, seg)) {
             core.stats.acks_for_unsent += u64::from(!ours);
             if !seg.is(TcpFlags::RST) {
-                refuse(core, cx, &self.tuple, seg, self.reply_meta());
+                refuse_stranger(core, cx, &self.tuple, seg, self.reply_meta());
                 // The reset ends what the peer remembers of an earlier connection, so our SYN may come again soon; once,
                 // since nobody knows who says so.
                 if self.backoff == 0 && !ours {
@@ -166,6 +166,22 @@ impl Connection {
 
 /// Smaller segments than this are not agreed to: they would cost more header than data and split the scoreboard to pieces.
 pub(crate) const MIN_MSS: u16 = 48;
+
+/// As [`refuse`], for a stranger or who may be one: limited, but for lanes that knock, where resets answer what the lane
+/// itself asked for.
+pub(crate) fn refuse_stranger(
+    core: &mut Core,
+    cx: &mut Cx<'_>,
+    tuple: &Tuple,
+    seg: &Segment,
+    meta: ReplyMeta,
+) {
+    if core.knocks.is_none() && !core.resets.take(cx, core.config.resets_per_second) {
+        core.stats.resets_limited += 1;
+        return;
+    }
+    refuse(core, cx, tuple, seg, meta);
+}
 
 /// A reset in answer to a segment that belongs to no connection (RFC 9293 §3.10.7.1, and MUST-11's kind).
 pub(crate) fn refuse(core: &mut Core, cx: &mut Cx<'_>, tuple: &Tuple, seg: &Segment, meta: ReplyMeta) {

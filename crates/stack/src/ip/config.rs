@@ -1,0 +1,30 @@
+//! What a lane's IP layer is told at start.
+//!
+//! Limits are each lane's own, so a host answers up to as many times more as it has lanes. Nothing is shared between lanes
+//! while packets flow, which is what makes that the price. A limit of zero means: never.
+
+/// Limits and habits of the IP layer, the same in every lane of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpConfig {
+    /// ICMP errors a second (RFC 1122 section 3.2.2, RFC 4443 section 2.4 f); FreeBSD's `icmplim` is 200 for the whole host.
+    pub icmp_errors_per_second: u32,
+    /// Answers to echo requests a second.
+    pub echo_replies_per_second: u32,
+    /// Questions for the Ethernet addresses of neighbours that are not known, a second. Routers are asked for in any case:
+    /// they are few and configured. RFC 4861 leaves the number to us; a flood from made-up neighbours would otherwise become
+    /// a flood of broadcasts.
+    pub neighbour_requests_per_second: u32,
+    /// Answers to ARP requests and neighbour solicitations a second.
+    pub neighbour_replies_per_second: u32,
+}
+
+impl Default for IpConfig {
+    fn default() -> Self {
+        Self {
+            icmp_errors_per_second: 200,
+            echo_replies_per_second: 10_000,
+            neighbour_requests_per_second: 1000,
+            neighbour_replies_per_second: 10_000,
+        }
+    }
+}
