@@ -12,8 +12,8 @@
 //!
 //! **What is joined.** Payload that is exactly what its connection waits for next, nothing out of order before or behind it,
 //! inside the window; with the same acknowledgement, window, timestamps and ECN marks and no flag but ACK. PSH and FIN may
-//! stand on the last one. All else goes its way alone, so duplicate acknowledgements, SACK, resets, challenges and window
-//! probes are what they would be without this. Checksums have been verified for each segment before.
+//! stand on the last one. All else goes its way alone, so duplicate acknowledgements (`answers`), SACK, resets, challenges and
+//! window probes are what they would be without this. Checksums have been verified for each segment before.
 //!
 //! **Acknowledgements.** RFC 9293 §3.8.6.3 and RFC 5681 §4.2 want one for at least every second full segment. A joined run is
 //! acknowledged once, as Linux does after GRO: what came in one burst would be answered in one burst too, each answer overtaken

@@ -165,6 +165,12 @@ impl Lists {
     pub(crate) const IN_NARROWED: Lists = Lists(16);
     /// There is something in [`Connection::rare`].
     const RARE: Lists = Lists(32);
+    /// The acknowledgement that is due answers one segment alone (see `answers`).
+    pub(crate) const ALONE: Lists = Lists(64);
+    /// There are such acknowledgements before it.
+    pub(crate) const OWES: Lists = Lists(128);
+    /// Either.
+    pub(crate) const ANSWERS: Lists = Lists(64 | 128);
 }
 
 impl core::ops::BitOr for Lists {

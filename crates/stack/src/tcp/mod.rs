@@ -16,6 +16,7 @@
 //! What always holds: the cost of a segment does not depend on the number of connections; every drop has a name; a
 //! connection that is idle holds no buffers; a handle that outlives its connection is an error.
 
+mod answers;
 mod api;
 mod challenge;
 mod close;

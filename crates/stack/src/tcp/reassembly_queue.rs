@@ -26,15 +26,19 @@ impl Early {
 struct Range {
     start: Seq,
     end: Seq,
-    stamp: u32,
 }
+
+/// Ranges of which it is known in which order they changed: twice what an option can say.
+const RECENT: usize = 8;
 
 /// Out-of-order frames of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ReassemblyQueue {
     frames: VecDeque<Early>,
     ranges: Vec<Range>,
-    stamp: u32,
+    /// The last ones that changed, newest first.
+    recent: [Seq; RECENT],
+    known: u8,
     /// Payload bytes held.
     pub(crate) bytes: u32,
     /// Buffer memory held.
@@ -95,17 +99,34 @@ impl ReassemblyQueue {
 
     /// Adds a range to the list, joined with those that touch it.
     fn cover(&mut self, mut start: Seq, mut end: Seq) {
-        self.stamp = self.stamp.wrapping_add(1);
         let first = self.ranges.partition_point(|range| range.end < start);
         let last = self.ranges.partition_point(|range| range.start <= end);
         if first < last {
             start = start.min(self.ranges[first].start);
             end = end.max(self.ranges[last - 1].end);
-            self.ranges[first] = Range { start, end, stamp: self.stamp };
+            self.ranges[first] = Range { start, end };
             self.ranges.drain(first + 1..last);
         } else {
-            self.ranges.insert(first, Range { start, end, stamp: self.stamp });
+            self.ranges.insert(first, Range { start, end });
         }
+        self.forget_changes(start, end);
+        let known = usize::from(self.known).min(RECENT - 1);
+        self.recent.copy_within(..known, 1);
+        self.recent[0] = start;
+        self.known = known as u8 + 1;
+    }
+
+    /// Ranges that begin in `start..end` are no longer among those that changed last.
+    fn forget_changes(&mut self, start: Seq, end: Seq) {
+        let mut kept = 0;
+        for at in 0..usize::from(self.known) {
+            let range = self.recent[at];
+            if range < start || range >= end {
+                self.recent[kept] = range;
+                kept += 1;
+            }
+        }
+        self.known = kept as u8;
     }
 
     /// Takes the next frame that starts at or before `nxt`, with what is new of it.
@@ -114,8 +135,9 @@ impl ReassemblyQueue {
             let mut early = self.frames.pop_front()?;
             self.bytes -= early.len;
             self.held -= early.frame.capacity();
-            if self.ranges.first().is_some_and(|range| range.end <= early.end()) {
+            if let Some(range) = self.ranges.first().copied().filter(|range| range.end <= early.end()) {
                 self.ranges.remove(0);
+                self.forget_changes(range.start, range.end);
             }
             let known = nxt.since(early.seq) as usize;
             if known < early.frame.len() && early.frame.trim_front(known) {
@@ -136,17 +158,25 @@ impl ReassemblyQueue {
         (range.start < to && from < to).then(|| (range.start.max(from), range.end.min(to)))
     }
 
-    /// The ranges a SACK option should name, most recently changed first, at most `blocks.len()`; how many.
+    /// The ranges a SACK option should name, most recently changed first, at most `blocks.len()`; how many. Where so many were
+    /// joined that the order of the others is not known, the highest of them follow. The cost does not grow with the ranges.
     pub(crate) fn blocks(&self, blocks: &mut [(Seq, Seq)]) -> usize {
-        let mut below = None;
-        for (n, block) in blocks.iter_mut().enumerate() {
-            let age = |range: &&Range| self.stamp.wrapping_sub(range.stamp);
-            let next = self.ranges.iter().filter(|r| below.is_none_or(|b| age(r) > b)).min_by_key(age);
-            let Some(range) = next else { return n };
-            below = Some(age(&range));
-            *block = (range.start, range.end);
+        let recent = self.recent[..usize::from(self.known)].iter().filter_map(|start| {
+            let at = self.ranges.partition_point(|range| range.start < *start);
+            self.ranges.get(at)
+        });
+        let mut n = 0;
+        for range in recent.chain(self.ranges.iter().rev()) {
+            let block = (range.start, range.end);
+            if n == blocks.len() {
+                break;
+            }
+            if !blocks[..n].contains(&block) {
+                blocks[n] = block;
+                n += 1;
+            }
         }
-        blocks.len()
+        n
     }
 
     /// The range that holds `seq`, for a D-SACK's second block (RFC 2883 §4).

@@ -9,6 +9,7 @@
 //! home. Applications that keep up with their peers never see that.
 
 use super::Seq;
+use super::answers::Answer;
 use super::reassembly_queue::ReassemblyQueue;
 use flowlane_sys::frame::{Frame, Pool};
 use std::collections::VecDeque;
@@ -37,6 +38,8 @@ pub(crate) struct Inflow {
     pub(crate) dsack: Option<(Seq, Seq)>,
     /// Where the peer's FIN is, if it has come.
     pub(crate) fin: Option<Seq>,
+    /// Acknowledgements that are still to go out, one for each segment.
+    pub(crate) owed: VecDeque<Answer>,
 }
 
 impl Inflow {
@@ -46,11 +49,12 @@ impl Inflow {
             && self.early.is_empty()
             && self.dsack.is_none()
             && self.fin.is_none()
+            && self.owed.is_empty()
     }
 
     /// Buffer memory of everything.
     pub(crate) fn memory(&self) -> usize {
-        self.held + self.early.held + self.spill.capacity()
+        self.held + self.early.held + self.spill.capacity() + self.owed.capacity() * size_of::<Answer>()
     }
 
     /// Memory of everything, and of that the frames' alone.

@@ -4,6 +4,7 @@
 //! *small* segment holds back another one), RFC 5681 §4.1 (restart after idle), RFC 3042 (limited transmit, which needs no
 //! code of its own: duplicate acknowledgements take bytes out of the network and so make room in the window).
 
+use super::Seq;
 use super::connection::{Connection, Flags, RtxTimer};
 use super::fast_open::Marks;
 use super::lane::Core;
@@ -235,11 +236,17 @@ impl Connection {
         if right.since(self.rcv_adv) < step {
             right = self.rcv_adv;
         }
-        let window = if right > self.rcv_nxt { right.since(self.rcv_nxt) } else { 0 };
+        self.show(self.rcv_nxt, right)
+    }
+
+    /// The window up to `right`, in the header's units, beside an acknowledgement of `ack`.
+    #[inline]
+    pub(crate) fn show(&mut self, ack: Seq, right: Seq) -> u16 {
+        let window = if right > ack { right.since(ack) } else { 0 };
         // RFC 7323 §2.4: rounded so that the edge that the peer computes does not move back.
         let shift = self.rcv_scale;
         let shown = window.div_ceil(1 << shift).min(0xffff);
-        self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + (shown << shift));
+        self.rcv_adv = self.rcv_adv.max(ack + (shown << shift));
         shown as u16
     }
 

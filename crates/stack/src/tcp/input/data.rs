@@ -25,7 +25,7 @@ impl Connection {
             // "This should not occur, since a FIN has been received from the remote side. Ignore the segment text": but what
             // lies before the FIN is sent again because our acknowledgement was lost.
             if seg.seq < self.rcv_nxt && seg.sequence_len() > 0 {
-                self.set(Flags::ACK_NOW);
+                self.answer_alone(core);
                 self.note_duplicate(seg);
                 return Err(Stop::Drop(DropReason::Duplicate));
             }
@@ -33,6 +33,13 @@ impl Connection {
         }
         if seg.len == 0 && !seg.is(TcpFlags::FIN) {
             return Ok(());
+        }
+        // RFC 5681 §4.2: out of order, received before in part or whole, or filling a hole.
+        let ahead = seg.seq > self.rcv_nxt;
+        if seg.seq == self.rcv_nxt && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty()) {
+            self.end_answer(core);
+        } else {
+            self.answer_alone(core);
         }
         self.trim_to_window(core, seg);
         if seg.len == 0 && !seg.is(TcpFlags::FIN) {
@@ -67,6 +74,9 @@ impl Connection {
         core.account(before, rx.holds());
         let has_data = rx.queued > 0;
         self.rx = Some(rx);
+        if ahead {
+            self.answer_merged(core, seg);
+        }
         self.schedule_ack(core, cx, seg);
         if has_data {
             self.wake_read();
@@ -131,18 +141,12 @@ impl Connection {
                 rx.push(early, copy);
             }
         }
-        if filled_hole {
-            // RFC 5681 §4.2: at once when a gap is filled, in part or whole.
-            self.set(Flags::ACK_NOW);
-        }
         Ok(())
     }
 
     /// RFC 9293 §3.10.7.4: "segments with higher beginning sequence numbers SHOULD be held for later processing",
     /// SHLD-31; the bounds are counted.
     fn take_early(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
-        // RFC 5681 §4.2: a segment out of order is answered at once.
-        self.set(Flags::ACK_NOW);
         core.stats.out_of_order_packets += u64::from(seg.merged);
         core.stats.out_of_order_bytes += u64::from(seg.len);
         let full = rx.early.len() >= usize::from(core.config.max_out_of_order)

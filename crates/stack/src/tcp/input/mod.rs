@@ -86,8 +86,8 @@ impl Connection {
         self.check_ack(core, cx, seg)?;
         self.update_ts_recent(seg);
         // Sixth, the URG bit: the urgent pointer is not acted upon; urgent data is delivered in line, as RFC 6093 advises.
-        self.note_congestion_marks(seg);
         let data = self.take_data(core, cx, seg);
+        self.note_congestion_marks(seg);
         self.check_fin(core, cx);
         data
     }

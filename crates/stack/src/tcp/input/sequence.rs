@@ -29,7 +29,9 @@ impl Connection {
         if cx.now.saturating_duration_since(self.heard_at) > TS_RECENT_LIFE {
             return Ok(());
         }
-        if seg.sequence_len() > 0 || self.may_answer_invalid(core, cx) {
+        if seg.sequence_len() > 0 {
+            self.answer_alone(core);
+        } else if self.may_answer_invalid(core, cx) {
             self.set(Flags::ACK_NOW);
         }
         self.note_duplicate(seg);
@@ -63,11 +65,13 @@ impl Connection {
         } else {
             core.stats.window_probes_received += u64::from(seg.seq + 1 == self.rcv_nxt);
         }
-        self.note_duplicate(seg);
         // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply."
-        if seg.len > 0 || seg.is(TcpFlags::FIN) || self.may_answer_invalid(core, cx) {
+        if seg.len > 0 || seg.is(TcpFlags::FIN) {
+            self.answer_alone(core);
+        } else if self.may_answer_invalid(core, cx) {
             self.set(Flags::ACK_NOW);
         }
+        self.note_duplicate(seg);
         let old = seg.len > 0 && seg.end() <= self.rcv_nxt;
         Err(Stop::Drop(if old { DropReason::Duplicate } else { DropReason::OutOfWindow }))
     }

@@ -2,13 +2,12 @@
 
 use super::NoFrame;
 use crate::packet::{Cx, IpOutput};
-use crate::tcp::connection::{Connection, Flags, NEVER, State};
+use crate::tcp::connection::{Connection, Flags, Lists, NEVER, State};
 use crate::tcp::lane::{Core, seal};
 use crate::tcp::payload::fill;
-use crate::tcp::recv_buffer::Inflow;
 use crate::tcp::sent::ts_clock;
 use crate::tcp::{Seq, TCP};
-use crate::wire::{SackBlock, SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
+use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
 use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -110,12 +109,10 @@ impl Connection {
                 Some(Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent });
         }
         if self.has(Flags::SACK) {
-            if let Some(rx) = &mut self.rx {
-                if rx.dsack.is_some() || rx.fin.is_some() || !rx.early.is_empty() {
-                    let max = if options.timestamps.is_some() { 3 } else { 4 };
-                    options.sack = sack_blocks(rx, max, &mut core.stats.dsacks_sent);
-                    core.stats.sack_options_sent += 1;
-                }
+            if let Some(mut rx) = self.rx.take() {
+                options.sack = self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent);
+                core.stats.sack_options_sent += u64::from(!options.sack.is_empty());
+                self.rx = Some(rx);
             }
         }
         options
@@ -168,20 +165,72 @@ impl Connection {
             }
         }
         self.acknowledged_everything();
-        // A report of a duplicate may have been all that was held.
-        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
-            if let Some(rx) = self.rx.take() {
-                core.give_inflow(rx);
-            }
-        }
+        self.drop_idle_inflow(core);
         // RFC 3168 §6.1.4, §6.1.5: ECT on new data only, not on acknowledgements, retransmissions and probes.
         let ecn = if plan.len > 0 && plan.seq == self.snd_nxt && self.has(Flags::ECN) { ECT0 } else { 0 };
         Ok(self.finish(core, cx, frame, ecn))
     }
 
+    /// The first of the acknowledgements that answer one segment each.
+    pub(super) fn send_answer(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<IpOutput, NoFrame> {
+        let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
+        let noted = self.is_in(Lists::OWES);
+        let answer = self.first_answer(core);
+        let timestamps = self.has(Flags::TIMESTAMPS);
+        let options = TcpOptions {
+            timestamps: timestamps
+                .then(|| Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent }),
+            sack: answer.blocks,
+            ..TcpOptions::default()
+        };
+        // RFC 5681 §2: with another window it would be no duplicate to a sender that counts them.
+        let hole = self.rx.as_ref().is_some_and(|rx| !rx.early.is_empty());
+        let counted = hole && !self.has(Flags::SACK) && answer.ack == self.last_ack_sent;
+        let ece = if self.has(Flags::ECN) && self.has(Flags::ECE) { TcpFlags::ECE } else { TcpFlags::NONE };
+        let header = TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: self.snd_nxt,
+            ack: answer.ack,
+            flags: TcpFlags::ACK | ece,
+            window: if noted || counted {
+                self.show(answer.ack, self.rcv_adv)
+            } else {
+                self.advertise(core, cx)
+            },
+            urgent: 0,
+        };
+        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
+        header.emit(&options, room);
+        core.stats.ack_only_sent += 1;
+        core.stats.sack_options_sent += u64::from(!answer.blocks.is_empty());
+        self.last_ack_sent = self.last_ack_sent.max(answer.ack);
+        if noted {
+            self.answered(core);
+            if answer.ack == self.rcv_nxt && !self.has(Flags::ACK_NOW) {
+                self.acknowledged_everything();
+            }
+        } else {
+            self.acknowledged_everything();
+        }
+        self.drop_idle_inflow(core);
+        Ok(self.finish(core, cx, frame, 0))
+    }
+
+    /// A report of a duplicate may have been all that was held.
+    #[inline]
+    fn drop_idle_inflow(&mut self, core: &mut Core) {
+        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
+            if let Some(rx) = self.rx.take() {
+                core.give_inflow(rx);
+            }
+        }
+    }
+
     /// Every segment that carries an acknowledgement makes a delayed one unnecessary.
     fn acknowledged_everything(&mut self) {
         self.last_ack_sent = self.rcv_nxt;
+        self.take_out(Lists::ALONE);
         self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED | Flags::ACK_WAS_DELAYED);
         self.ack_at = NEVER;
     }
@@ -229,27 +278,4 @@ impl Connection {
         let tuple = self.tuple;
         core.reply(cx, &tuple, &header, &options, self.reply_meta());
     }
-}
-
-/// D-SACK first, then the ranges held (RFC 2883 §4, RFC 2018 §4). A FIN that came early is one number more of the range
-/// before it, or a range of its own.
-fn sack_blocks(rx: &mut Inflow, max: usize, dsacks: &mut u64) -> SackBlocks {
-    let mut blocks = SackBlocks::EMPTY;
-    let mut room = max;
-    if let Some((left, right)) = rx.dsack.take() {
-        blocks.push(SackBlock { left, right });
-        *dsacks += 1;
-        room -= 1;
-    }
-    if let Some(fin) = rx.fin.filter(|fin| rx.early.last_end() != Some(*fin)) {
-        blocks.push(SackBlock { left: fin, right: fin + 1 });
-        room -= 1;
-    }
-    let mut ranges = [(Seq(0), Seq(0)); 4];
-    let n = rx.early.blocks(&mut ranges[..room]);
-    for &(left, right) in &ranges[..n] {
-        let fin = u32::from(rx.fin == Some(right));
-        blocks.push(SackBlock { left, right: right + fin });
-    }
-    blocks
 }

@@ -8,7 +8,7 @@ mod build;
 
 pub(crate) use build::{Plan, dont_fragment};
 
-use super::connection::{Connection, Flags, State};
+use super::connection::{Connection, Flags, Lists, State};
 use super::fast_open::Marks;
 use super::flight::Phase;
 use super::lane::Core;
@@ -25,7 +25,9 @@ impl Connection {
     /// Whether `next_segment` may have something to say. True too often is harmless.
     #[inline]
     pub(crate) fn wants_output(&self) -> bool {
-        if self.has(Flags::ACK_NOW | Flags::PROBE_WINDOW | Flags::PROBE_ALIVE | Flags::PROBE_TAIL) {
+        if self.has(Flags::ACK_NOW | Flags::PROBE_WINDOW | Flags::PROBE_ALIVE | Flags::PROBE_TAIL)
+            || self.is_in(Lists::OWES)
+        {
             return true;
         }
         let Some(tx) = &self.tx else {
@@ -51,6 +53,10 @@ impl Connection {
             if out.is_some() || !self.is_early() {
                 return Ok(out);
             }
+        }
+        // Data that carries an acknowledgement is no duplicate of one (RFC 5681 §2).
+        if self.is_in(Lists::ANSWERS) {
+            return self.send_answer(core, cx).map(Some);
         }
         if let Some(out) = self.next_retransmission(core, cx)? {
             return Ok(Some(out));

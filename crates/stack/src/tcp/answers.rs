@@ -1,0 +1,131 @@
+//! Acknowledgements of their own: one for each segment that is out of order, was received before, or fills a hole.
+//!
+//! RFC 5681 §4.2 wants each of them answered at once: senders without SACK count duplicates, and those with SACK learn most from
+//! the blocks of each (RFC 2018 §4, RFC 2883 §4). Output is pulled behind a burst of input, so what a segment is to be told is
+//! noted when it comes. The last of these acknowledgements is an ordinary one that is due ([`Flags::ACK_NOW`]) and marked
+//! [`Lists::ALONE`]. When another segment comes before it has gone out, it becomes an [`Answer`] with the number and the blocks
+//! as they stand before that segment. Segments in order are acknowledged together, as ever.
+//!
+//! **Bounds.** A connection owes at most [`MOST`] of them, as many as a link hands over at once; of more the last one tells. The
+//! list is there from a burst to the output behind it, and is counted with the receive side's memory.
+
+use super::Seq;
+use super::connection::{Connection, Flags, Lists};
+use super::lane::Core;
+use super::recv_buffer::Inflow;
+use super::segment::Segment;
+use crate::wire::{SackBlock, SackBlocks};
+
+/// An acknowledgement that is still to go out, as it stood.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    /// RCV.NXT.
+    pub(crate) ack: Seq,
+    pub(crate) blocks: SackBlocks,
+}
+
+/// Answers that a connection owes at most, beside the last one.
+pub(crate) const MOST: usize = 64;
+
+impl Connection {
+    /// The segment at hand is answered by itself, after what is owed by now. To be called before it changes anything.
+    pub(crate) fn answer_alone(&mut self, core: &mut Core) {
+        if self.has(Flags::ACK_NOW) {
+            self.note_answer(core);
+        }
+        self.set(Flags::ACK_NOW);
+        self.put_in(Lists::ALONE);
+    }
+
+    /// The segment at hand comes in order: it is not acknowledged together with one that is answered by itself.
+    #[inline]
+    pub(crate) fn end_answer(&mut self, core: &mut Core) {
+        if self.is_in(Lists::ALONE) {
+            self.note_answer(core);
+            self.clear(Flags::ACK_NOW);
+            self.take_out(Lists::ALONE);
+        }
+    }
+
+    /// Without SACK a sender counts acknowledgements: a segment that the link merged from several is answered as often.
+    pub(crate) fn answer_merged(&mut self, core: &mut Core, seg: &Segment) {
+        if !self.has(Flags::SACK) {
+            for _ in 1..seg.merged.min(MOST as u32) {
+                self.note_answer(core);
+            }
+        }
+    }
+
+    /// The acknowledgement that is due goes out as it stands now, whatever comes behind it.
+    #[cold]
+    fn note_answer(&mut self, core: &mut Core) {
+        let mut rx = match self.rx.take() {
+            Some(rx) => rx,
+            None => core.inflow(),
+        };
+        let before = rx.holds();
+        if rx.owed.len() < MOST {
+            let blocks = self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent);
+            rx.owed.push_back(Answer { ack: self.rcv_nxt, blocks });
+            self.put_in(Lists::OWES);
+        }
+        core.account(before, rx.holds());
+        self.rx = Some(rx);
+    }
+
+    /// The first answer that is owed. The one that is due is the last of them.
+    pub(crate) fn first_answer(&mut self, core: &mut Core) -> Answer {
+        match self.rx.take() {
+            Some(mut rx) => {
+                let answer = rx.owed.front().copied().unwrap_or_else(|| Answer {
+                    ack: self.rcv_nxt,
+                    blocks: self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent),
+                });
+                self.rx = Some(rx);
+                answer
+            }
+            None => Answer { ack: self.rcv_nxt, blocks: SackBlocks::EMPTY },
+        }
+    }
+
+    /// The first answer that was noted has gone out.
+    pub(crate) fn answered(&mut self, core: &mut Core) {
+        let Some(rx) = &mut self.rx else { return self.take_out(Lists::OWES) };
+        let before = rx.holds();
+        rx.owed.pop_front();
+        let last = rx.owed.is_empty();
+        if last {
+            rx.owed = Default::default();
+        }
+        core.account(before, rx.holds());
+        if last {
+            self.take_out(Lists::OWES);
+        }
+    }
+
+    /// D-SACK first, then the ranges held (RFC 2883 §4, RFC 2018 §4), as many as there is room for. A FIN that came early is one
+    /// number more of the range before it, or a range of its own.
+    pub(crate) fn sack_blocks(&self, rx: &mut Inflow, dsacks: &mut u64) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        if !self.has(Flags::SACK) || rx.dsack.is_none() && rx.fin.is_none() && rx.early.is_empty() {
+            return blocks;
+        }
+        let mut room = if self.has(Flags::TIMESTAMPS) { 3 } else { 4 };
+        if let Some((left, right)) = rx.dsack.take() {
+            blocks.push(SackBlock { left, right });
+            *dsacks += 1;
+            room -= 1;
+        }
+        if let Some(fin) = rx.fin.filter(|fin| rx.early.last_end() != Some(*fin)) {
+            blocks.push(SackBlock { left: fin, right: fin + 1 });
+            room -= 1;
+        }
+        let mut ranges = [(Seq(0), Seq(0)); 4];
+        let n = rx.early.blocks(&mut ranges[..room]);
+        for &(left, right) in &ranges[..n] {
+            let fin = u32::from(rx.fin == Some(right));
+            blocks.push(SackBlock { left, right: right + fin });
+        }
+        blocks
+    }
+}
