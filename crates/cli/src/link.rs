@@ -136,16 +136,24 @@ impl LinkSpec {
     }
 
     /// Joins the first interface of a host to the link; a host on kernel sockets ([`flowlane::Host::kernel`]) needs none.
-    pub(crate) fn join(self, builder: &mut Builder, host: usize, ours: &[Prefix], rss: &Rss) {
+    pub(crate) fn join(
+        self,
+        builder: &mut Builder,
+        host: usize,
+        ours: &[Prefix],
+        vlan: Option<u16>,
+        rss: &Rss,
+    ) {
         if !self.is_kernel() {
-            builder.link(host, 0, self.open(ours, rss));
+            builder.link(host, 0, self.open(ours, vlan, rss));
         }
     }
 
-    /// Makes what [`flowlane::Builder::link`] takes. `ours` are the addresses to take packets for, `rss` steers where
-    /// there is no card that does.
-    pub(crate) fn open(self, ours: &[Prefix], rss: &Rss) -> OpenLink {
-        let claim = ours.iter().fold(Claim::none(), |claim, p| claim.prefix(p.address(), p.len()));
+    /// Makes what [`flowlane::Builder::link`] takes. `ours` are the addresses to take packets for and `vlan` where they come
+    /// from, `rss` steers where there is no card that does.
+    pub(crate) fn open(self, ours: &[Prefix], vlan: Option<u16>, rss: &Rss) -> OpenLink {
+        let none = Claim::none().on_vlan(vlan);
+        let claim = ours.iter().fold(none, |claim, p| claim.prefix(p.address(), p.len()));
         let steering = steering(rss);
         Box::new(move |memory, workers| {
             let opened = match self {

@@ -22,9 +22,11 @@
 
 mod card;
 mod namespace;
+mod tagged;
 
 pub use card::{Card, CardConfig, MICROSOFT_KEY};
 pub use namespace::Namespace;
+pub use tagged::Tagged;
 
 use flowlane_sys::privilege;
 use std::process::{Command, Stdio};

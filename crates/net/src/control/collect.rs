@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flowlane_rss::{Bucket, HashType};
 use flowlane_stack::stats::Counters;
-use flowlane_stack::tcp::{State, TcpRow};
+use flowlane_stack::tcp::{DropReason as TcpDropReason, State, TcpRow};
 
 use super::view::*;
 use crate::stats::{LaneReport, Misdirected, Report, WorkerReport, counter_groups};
@@ -277,7 +277,8 @@ fn lane(l: &LaneReport) -> LaneView {
         connections: l.connections,
         delivered: l.stats.udp.delivered,
         sent: l.stats.udp.sent,
-        dropped: l.stats.drops.total(),
+        dropped: l.stats.drops.total()
+            + TcpDropReason::ALL.iter().map(|reason| l.stats.tcp.dropped(*reason)).sum::<u64>(),
     }
 }
 

@@ -43,14 +43,14 @@ impl AfPacketOptions {
     }
 }
 
-/// Opens the link with a queue for each worker. Received packets are copied into frames by each worker; `memory` only
-/// says how long they may be.
+/// Opens the link with a queue for each worker. Received packets are copied into frames by each worker, a packet longer than a
+/// frame into a chain of them.
 ///
 /// # Errors
-/// [`OpenError::Device`]; [`OpenError::Option`] when frames are too small for the interface's packets.
+/// [`OpenError::Device`].
 pub fn open(
     options: &AfPacketOptions,
-    memory: &FrameMemory,
+    _memory: &FrameMemory,
     workers: usize,
 ) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
     let name = format!("af-packet:{}", options.interface);
@@ -59,23 +59,21 @@ pub fn open(
         Ok((interface.mac()?, interface.mtu()?, interface))
     };
     let (mac, mtu, interface) = describe().map_err(OpenError::device(name.clone()))?;
-    let room = memory.frame_size() - flowlane_sys::frame::HEADROOM - 18;
-    if mtu as usize > room {
-        let what = format!("its MTU of {mtu} needs larger frames: up to {room} bytes fit now");
-        return Err(OpenError::Option { link: name, what });
-    }
     let mut packet =
         PacketOptions::new(&options.interface, workers as u32, options.claim.prefixes().to_vec());
+    packet.tags = options.claim.tags();
     packet.steering = options.steering.clone();
     packet.exclusive = options.exclusive;
     packet.ring_size = options.ring_size;
     packet.offload = options.offload;
     let queues = packet::open(&packet).map_err(OpenError::device(name.clone()))?;
+    // Of an interface that takes the longest packets of all (loopback), a few bytes less.
+    let most = queues.first().map_or(0, |queue| queue.longest().saturating_sub(18)) as u32;
     let (life, boxed) = real::boxed(interface, queues);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
-        mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+        mtu: u16::try_from(mtu.min(most)).unwrap_or(u16::MAX),
         queues: boxed.len(),
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },

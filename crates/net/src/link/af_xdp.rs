@@ -102,6 +102,7 @@ fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> 
         });
     }
     let mut xdp = XdpOptions::new(&options.interface, count, options.claim.prefixes().to_vec());
+    xdp.tags = options.claim.tags();
     xdp.first_queue = first;
     xdp.copy = options.copy;
     xdp.mode = options.mode;

@@ -2,12 +2,15 @@
 
 use std::net::IpAddr;
 
+use flowlane_sys::bpf::claim::Tags;
+
 /// A set of prefixes. Packets to an address in one of them are the link's, and so are the questions (ARP, neighbour
 /// solicitation) for such an address; everything else stays with the kernel.
 ///
 /// Broadcast addresses and multicast groups are claimed like other addresses: they are nobody's by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claim {
+    tags: Tags,
     prefixes: Vec<(IpAddr, u8)>,
 }
 
@@ -36,6 +39,18 @@ impl Claim {
     pub fn prefix(mut self, address: IpAddr, len: u8) -> Self {
         self.prefixes.push((address, len));
         self
+    }
+
+    /// Only packets with the tag of this VLAN, 1 to 4094; `None`: only those without tag. A claim that does not say takes either. Packets
+    /// with two tags, or with one of 802.1ad, are left to the kernel in any case.
+    #[must_use]
+    pub fn on_vlan(mut self, vlan: Option<u16>) -> Self {
+        self.tags = vlan.map_or(Tags::Untagged, Tags::Vlan);
+        self
+    }
+
+    pub(super) fn tags(&self) -> Tags {
+        self.tags
     }
 
     /// The prefixes, in the order they were claimed.

@@ -13,6 +13,17 @@ use crate::wire::{EtherType, EthernetHeader, MacAddr, VlanTag};
 /// The VLAN identifier within a tag.
 const VID: u16 = 0x0fff;
 
+/// The VLAN that a frame came from; `None` for one that came from no network an interface can be on: it has two tags, or one of
+/// 802.1ad. A tag is in the packet, or beside it (`beside`) when the link took the outermost off. Priority tags (VID 0) count as
+/// untagged.
+#[inline]
+fn vlan(header: &EthernetHeader, beside: Option<u16>) -> Option<Option<u16>> {
+    let id = |tci: u16| Some(tci & VID).filter(|vid| *vid != 0);
+    let Some(tag) = header.vlan else { return Some(beside.and_then(id)) };
+    let only = beside.and_then(id).is_none() && tag.tpid == EtherType::VLAN && !header.ethertype.is_tag();
+    only.then(|| id(tag.tci))
+}
+
 impl Ip {
     /// Takes in a frame whose data starts at the Ethernet header.
     #[inline]
@@ -31,9 +42,7 @@ impl Ip {
             self.stats.ethernet.other_host += 1;
             return self.drop(DropReason::OtherHost);
         }
-        // A tag is in the packet, or beside it when the link takes tags off. Priority tags (VID 0) count as untagged.
-        let tag = header.vlan.map(|t| t.tci).or(frame.meta().vlan).map(|t| t & VID).filter(|vid| *vid != 0);
-        if tag != interface.config.vlan {
+        if vlan(&header, frame.meta().vlan) != Some(interface.config.vlan) {
             return self.drop(DropReason::VlanMismatch);
         }
         // The header was parsed from these bytes, so they are there.

@@ -217,3 +217,44 @@ fn the_short_way_and_the_long_way_agree() {
     }
     assert!(short.b.lanes[0].stats().udp.delivered > 2);
 }
+
+/// IEEE 802.1Q, 802.1ad: of two tags, neither says where the packet belongs, wherever the outer one is kept.
+#[test]
+fn a_packet_with_two_tags_or_a_providers_is_on_no_network_of_ours() {
+    const C: [u8; 2] = [0x81, 0x00];
+    const S: [u8; 2] = [0x88, 0xa8];
+    let plain = good(&mut net(), "10.0.0.2:7", &[0x42; 64]);
+    let with = |tags: &[([u8; 2], u16)]| {
+        let tags = tags.iter().flat_map(|(kind, tci)| [*kind, tci.to_be_bytes()].concat());
+        [&plain[..12], &tags.collect::<Vec<u8>>(), &plain[12..]].concat()
+    };
+    for vlan in [None, Some(77), Some(78)] {
+        // Tags in the packet, the one beside it, and the VLAN that it came from, if it is one that there can be.
+        for (tags, beside, from) in [
+            (&[][..], None, Some(None)),
+            (&[], Some(78), Some(Some(78))),
+            (&[], Some(0xe04e), Some(Some(78))),
+            (&[], Some(0x6000), Some(None)),
+            (&[(C, 78)], None, Some(Some(78))),
+            (&[(C, 0x6000)], None, Some(None)),
+            (&[(C, 77)], Some(0x6000), Some(Some(77))),
+            (&[(C, 77)], Some(78), None),
+            (&[(C, 78), (C, 77)], None, None),
+            (&[(S, 78)], None, None),
+            (&[(S, 78), (C, 77)], None, None),
+            (&[(C, 77), (S, 78)], None, None),
+        ] {
+            let mut net =
+                Net::new(&Plan::new(1, &["10.0.0.1/24"]), &Plan { vlan, ..Plan::new(2, &["10.0.0.2/24"]) });
+            net.b.bind_all(7);
+            let mut f = frame(&net, &with(tags));
+            f.meta_mut().vlan = beside;
+            net.b.input(net.now, &net.pool, f);
+            let stats = net.b.lanes[0].stats();
+            let ours = from == Some(vlan);
+            assert_eq!(stats.udp.delivered, u64::from(ours), "{tags:x?} {beside:?} on {vlan:?}");
+            let dropped = stats.drops.get(DropReason::VlanMismatch);
+            assert_eq!(dropped, u64::from(!ours), "{tags:x?} {beside:?} on {vlan:?}");
+        }
+    }
+}

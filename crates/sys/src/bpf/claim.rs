@@ -6,11 +6,13 @@
 //!
 //! Ours is: an IP packet whose destination is in a claimed prefix (multicast groups and broadcast addresses are
 //! claimed like any other); ARP whose target address is; an IPv6 neighbour solicitation whose target is, whatever group
-//! it was sent to. Up to two VLAN tags are looked through. Fragments count like whole packets. Everything else is the
-//! kernel's.
+//! it was sent to. Fragments count like whole packets. Everything else is the kernel's.
+//!
+//! Of tags there may be one, of 802.1Q, and [`Tags`] says which. A frame with two of them, or with one of 802.1ad, is the kernel's:
+//! no interface of ours is on such a network. The kernel keeps the outermost tag beside a socket buffer, not in it.
 
 use super::asm::{Assembler, If, Label, Op, Reg::*, Size, helper};
-use super::parse::{ARP, ARP_LEN, IPV4, IPV4_LEN, IPV6, IPV6_LEN, Source, network};
+use super::parse::{ARP, ARP_LEN, IPV4, IPV4_LEN, IPV6, IPV6_LEN, Source, VLAN, network};
 use super::{Map, MapKind, Program, ProgramKind};
 use crate::error::{Error, Result};
 use std::net::IpAddr;
@@ -31,9 +33,22 @@ pub const METADATA_LEN: usize = 8;
 /// See [`METADATA_LEN`].
 pub const NO_HASH: u32 = u32::MAX;
 
+/// The VLAN that packets of ours come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tags {
+    /// Whatever tag there is, or none.
+    #[default]
+    Any,
+    /// No tag, or one that tells a priority only (VLAN 0).
+    Untagged,
+    /// A tag with this number, 1 to 4094.
+    Vlan(u16),
+}
+
 /// The claimed prefixes, in the kernel. Can be changed while packets flow.
 #[derive(Debug)]
 pub struct Claims {
+    tags: Tags,
     v4: Map,
     v6: Map,
     counters: Map,
@@ -49,12 +64,13 @@ pub struct ClaimCounters {
 }
 
 impl Claims {
-    /// Claims `prefixes`: address and length.
+    /// Claims `prefixes`, address and length, of packets with these tags.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a length beyond the address's; the maps' errors.
-    pub fn new(prefixes: &[(IpAddr, u8)]) -> Result<Self> {
+    pub fn new(prefixes: &[(IpAddr, u8)], tags: Tags) -> Result<Self> {
         let claims = Self {
+            tags,
             v4: Map::new(MapKind::LpmTrie, "flowlane_v4", 8, 4, MAX_PREFIXES)?,
             v6: Map::new(MapKind::LpmTrie, "flowlane_v6", 20, 4, MAX_PREFIXES)?,
             counters: Map::block("flowlane_seen", COUNTED_QUEUES * COUNTER_LINE)?,
@@ -188,10 +204,42 @@ impl Claims {
         asm
     }
 
+    /// Goes on behind the tag if it is as it should be, else to `others`. A second tag is left standing as the EtherType, which is
+    /// none of ours.
+    fn tag(&self, a: &mut Assembler, source: Source, others: Label) {
+        let vid: i32 = match self.tags {
+            Tags::Any => -1,
+            Tags::Untagged => 0,
+            Tags::Vlan(vid) => i32::from(vid),
+        };
+        let (tagged, done) = (a.label(), a.label());
+        if source != Source::Xdp {
+            let not_beside = a.label();
+            a.load(Size::W, R1, R6, SKB_VLAN_PRESENT).jump_if(If::Equal, R1, 0, not_beside);
+            a.load(Size::W, R1, R6, SKB_VLAN_PROTOCOL).jump_if(If::NotEqual, R1, network(VLAN), others);
+            if vid >= 0 {
+                a.load(Size::W, R1, R6, SKB_VLAN_TCI).alu(Op::And, R1, 0x0fff);
+                a.jump_if(If::NotEqual, R1, vid, others);
+            }
+            a.jump(done).bind(not_beside);
+        }
+        a.jump_if(If::Equal, R9, network(VLAN), tagged);
+        a.jump(if vid > 0 { others } else { done });
+        a.bind(tagged);
+        let (base, at) = source.header(a, R8, 4, HEADER, others);
+        if vid >= 0 {
+            a.load(Size::H, R1, base, at).alu(Op::And, R1, network(0x0fff));
+            a.jump_if(If::NotEqual, R1, network(vid as u16), others);
+        }
+        a.load(Size::H, R9, base, at + 2).alu(Op::Add, R8, 4);
+        a.bind(done);
+    }
+
     /// Goes to `ours` or to `others`.
     fn decide(&self, a: &mut Assembler, source: Source, ours: Label, others: Label) {
         let (v4, v6, look_v4) = (a.label(), a.label(), a.label());
-        source.ethernet(a, HEADER, others);
+        source.ethertype(a, HEADER, others);
+        self.tag(a, source, others);
         a.jump_if(If::Equal, R9, network(IPV4), v4);
         a.jump_if(If::Equal, R9, network(IPV6), v6);
         a.jump_if(If::NotEqual, R9, network(ARP), others);
@@ -235,6 +283,10 @@ const ICMPV6: i32 = 58;
 const NEIGHBOUR_SOLICITATION: i32 = 135;
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const XDP_QUEUE: i16 = 16;
+/// Offsets in `struct __sk_buff`: whether there is a tag, its contents (host byte order) and its protocol (as on the wire).
+const SKB_VLAN_PRESENT: i16 = 20;
+const SKB_VLAN_TCI: i16 = 24;
+const SKB_VLAN_PROTOCOL: i16 = 28;
 
 /// Puts the IPv6 address at `base + at` into the key, with the longest prefix.
 fn copy_address(a: &mut Assembler, base: super::asm::Reg, at: i16) {

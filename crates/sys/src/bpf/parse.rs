@@ -15,7 +15,7 @@ use super::asm::{Assembler, If, Label, Op, Reg, Reg::*, Size, helper};
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const ARP: u16 = 0x0806;
 pub(super) const IPV6: u16 = 0x86dd;
-const VLAN: u16 = 0x8100;
+pub(super) const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 
 /// Lengths of fixed headers, bytes.
@@ -40,9 +40,24 @@ pub(super) fn network(value: u16) -> i32 {
 }
 
 impl Source {
-    /// Keeps the context and finds the EtherType: `R8` and `R9` are set. Up to two VLAN tags are looked through.
-    /// Goes to `short` if the packet ends too early.
+    /// Keeps the context and finds the EtherType behind up to two VLAN tags: `R8` and `R9` are set. Goes to `short` if the packet ends
+    /// too early.
     pub(super) fn ethernet(self, a: &mut Assembler, stack: i16, short: Label) {
+        self.ethertype(a, stack, short);
+        for _ in 0..2 {
+            let (tagged, done) = (a.label(), a.label());
+            a.jump_if(If::Equal, R9, network(VLAN), tagged);
+            a.jump_if(If::NotEqual, R9, network(SERVICE_VLAN), done);
+            a.bind(tagged);
+            let (base, at) = self.header(a, R8, 4, stack, short);
+            a.load(Size::H, R9, base, at + 2).alu(Op::Add, R8, 4);
+            a.bind(done);
+        }
+    }
+
+    /// Keeps the context and finds the first EtherType, which may be a tag's: `R8` and `R9` are set. Goes to `short` if the packet
+    /// ends too early.
+    pub(super) fn ethertype(self, a: &mut Assembler, stack: i16, short: Label) {
         a.copy(R6, R1);
         match self {
             Source::SocketBuffer | Source::Network => a.set(R8, 12),
@@ -62,15 +77,6 @@ impl Source {
             self.header(a, R8, 2, stack, short)
         };
         a.load(Size::H, R9, base, at).alu(Op::Add, R8, 2);
-        for _ in 0..2 {
-            let (tagged, done) = (a.label(), a.label());
-            a.jump_if(If::Equal, R9, network(VLAN), tagged);
-            a.jump_if(If::NotEqual, R9, network(SERVICE_VLAN), done);
-            a.bind(tagged);
-            let (base, at) = self.header(a, R8, 4, stack, short);
-            a.load(Size::H, R9, base, at + 2).alu(Op::Add, R8, 4);
-            a.bind(done);
-        }
     }
 
     /// Makes `len` bytes of the packet from `from` on readable, and says where: at a register and distance. Goes to

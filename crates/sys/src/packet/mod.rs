@@ -5,11 +5,16 @@
 //! and we copy it into a frame, since the ring's slots cannot be lent out; sending is the same the other way. Nothing
 //! costs a system call per packet: receiving needs none, sending one a batch.
 //!
+//! Packets that were merged on their way (by the kernel's GRO, by the card, by a sender on the same machine who leaves the cutting
+//! to a card that is none) come as one of up to 64 KiB. They are longer than a slot of the ring and are read from the
+//! socket, whole, into a chain of frames. A virtio-net header says how they were merged and what their checksum is worth.
+//!
 //! A packet socket sees copies. `filter_claim` leaves others' packets out, and `tcx_claim`, where the kernel has tcx,
 //! keeps the kernel's own stack from looking at ours (and from answering them).
 //!
 //! Sending goes past the queueing disciplines of the interface, straight to the driver.
 
+mod long;
 mod offload;
 mod queue;
 mod ring;
@@ -19,7 +24,7 @@ pub(crate) use offload::OffloadSocket;
 pub use queue::PacketQueue;
 
 use crate::bpf::asm::Assembler;
-use crate::bpf::claim::Claims;
+use crate::bpf::claim::{Claims, Tags};
 use crate::bpf::steer::{Steering, SteeringRules};
 use crate::bpf::{self, Link, Program, ProgramKind};
 use crate::error::{Error, Result};
@@ -30,6 +35,10 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+/// Bytes of packets longer than a slot that wait for one queue at most. The kernel counts what it allocated, about twice the
+/// packets, and allows twice this.
+const LONG_PACKETS: i32 = 8 << 20;
+
 /// How to open packet sockets on an interface.
 #[derive(Debug, Clone)]
 pub struct PacketOptions {
@@ -39,6 +48,8 @@ pub struct PacketOptions {
     pub queues: u32,
     /// What to take: address and prefix length.
     pub claims: Vec<(IpAddr, u8)>,
+    /// With which VLAN tag.
+    pub tags: Tags,
     /// Which queue takes a packet; `None` leaves it to the kernel's own hash.
     pub steering: Option<SteeringRules>,
     /// Slots of each ring, 32 to 65536, rounded up to a power of two.
@@ -59,6 +70,7 @@ impl PacketOptions {
             interface: interface.to_owned(),
             queues,
             claims,
+            tags: Tags::Any,
             steering: None,
             ring_size: 2048,
             exclusive: true,
@@ -146,7 +158,7 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
         set_option(socket.as_fd(), libc::PACKET_FANOUT_DATA, &program.as_fd().as_raw_fd())
             .map_err(|e| Error::from_io(e, "giving the fanout group its program", "CAP_NET_ADMIN"))?;
     }
-    let claims = Claims::new(&options.claims)?;
+    let claims = Claims::new(&options.claims, options.tags)?;
     let ours = claims.filter()?;
     for (socket, _) in &opened {
         filter(socket.as_fd(), &ours)?;
@@ -187,6 +199,10 @@ fn prepare(socket: BorrowedFd<'_>, options: &PacketOptions) -> io::Result<()> {
     // Linux 4.20; without it our own packets come back, and the claims leave them out again.
     let _ = set_option(socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(8i32 << 20));
+    set_option(socket, libc::PACKET_VNET_HDR, &1i32)?;
+    // Packets longer than a slot wait whole in the receive buffer.
+    set_option(socket, libc::PACKET_COPY_THRESH, &1i32)?;
+    let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &LONG_PACKETS);
     Ok(())
 }
 

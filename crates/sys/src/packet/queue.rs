@@ -1,8 +1,9 @@
 //! One queue of an AF_PACKET link: what happens for every packet.
 
-use super::ring::Rings;
+use super::long::{self, Missed};
+use super::ring::{Received, Rings};
 use super::{OffloadSocket, Shared};
-use crate::frame::{Checksum, Frame, Meta, Pool};
+use crate::frame::{Frame, Meta, Pool};
 use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
 use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -107,10 +108,29 @@ impl PacketQueue {
         self.queue
     }
 
+    /// Bytes of the longest packet that can be sent, its Ethernet header and tag included.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.rings.longest()
+    }
+
     /// What was opened together with this queue.
     #[must_use]
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+}
+
+/// Puts the tag that the kernel keeps beside a packet where the stack looks for it.
+#[inline]
+fn tag(frame: &mut Frame, packet: &Received<'_>) {
+    if packet.status & libc::TP_STATUS_VLAN_VALID != 0 {
+        let (protocol, tag) = packet.vlan;
+        if packet.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 && protocol != VLAN {
+            frame.insert_tag(protocol, tag);
+        } else {
+            frame.meta_mut().vlan = Some(tag);
+        }
     }
 }
 
@@ -119,35 +139,26 @@ impl LinkQueue for PacketQueue {
         let mut count = 0;
         while count < max {
             let Some(packet) = self.rings.received(self.next) else { break };
-            if packet.bytes.is_empty() || packet.whole > packet.bytes.len() {
-                self.stats.rx_bad += 1;
-            } else {
-                let Some(mut frame) = pool.alloc() else {
+            match long::take(&packet, self.socket.as_fd(), pool) {
+                Ok((mut frame, header)) => {
+                    let mut meta = Meta { queue: self.queue, ..Meta::default() };
+                    if vnet::read(header, &mut meta) {
+                        *frame.meta_mut() = meta;
+                        tag(&mut frame, &packet);
+                        self.stats.system_calls += u64::from(packet.whole > packet.bytes.len());
+                        self.stats.rx_bytes += frame.chain_len() as u64;
+                        into.push(frame);
+                        count += 1;
+                    } else {
+                        self.stats.rx_bad += 1;
+                    }
+                }
+                Err(Missed::NoFrame) => {
                     self.stats.rx_no_frame += 1;
                     break;
-                };
-                if frame.extend_from_slice(packet.bytes) {
-                    let mut meta = Meta { queue: self.queue, ..Meta::default() };
-                    if packet.status & libc::TP_STATUS_CSUMNOTREADY != 0 {
-                        meta.checksum = Checksum::Partial;
-                    } else if packet.status & libc::TP_STATUS_CSUM_VALID != 0 {
-                        meta.checksum = Checksum::Verified;
-                    }
-                    *frame.meta_mut() = meta;
-                    if packet.status & libc::TP_STATUS_VLAN_VALID != 0 {
-                        let (protocol, tag) = packet.vlan;
-                        if packet.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 && protocol != VLAN {
-                            frame.insert_tag(protocol, tag);
-                        } else {
-                            frame.meta_mut().vlan = Some(tag);
-                        }
-                    }
-                    self.stats.rx_bytes += frame.len() as u64;
-                    into.push(frame);
-                    count += 1;
-                } else {
-                    self.stats.rx_bad += 1;
                 }
+                Err(Missed::BufferFull) => self.stats.rx_ring_full += 1,
+                Err(Missed::Bad) => self.stats.rx_bad += 1,
             }
             self.rings.release(self.next);
             self.next = self.next.wrapping_add(1);
@@ -214,7 +225,8 @@ impl LinkQueue for PacketQueue {
         if result == 0 {
             self.kernel_drops.fetch_add(u64::from(kernel.tp_drops), Relaxed);
         }
-        QueueStats { rx_ring_full: self.kernel_drops.load(Relaxed), ..self.stats }
+        let rx_ring_full = self.stats.rx_ring_full + self.kernel_drops.load(Relaxed);
+        QueueStats { rx_ring_full, ..self.stats }
     }
 }
 

@@ -11,9 +11,14 @@
 //! There are no positions to share: either side goes round and stops at a slot that is not its own. Version 2 has one
 //! status a packet; version 3 hands over blocks of packets when they are full or old, which makes a lone packet wait
 //! for a timer of a millisecond or more. Round trips matter here, so version 2 it is.
+//!
+//! A virtio-net header stands before each packet: [`crate::vnet`] reads that of a received one. That of a packet to be sent
+//! stays as it was mapped, all zeros: the packet is finished. A packet longer than its slot waits whole in the socket's receive
+//! buffer, and the slot says so (`TP_STATUS_COPY`); see `long`.
 
 use crate::error::{Error, Result};
 use crate::sync::AtomicU32;
+use crate::vnet;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::Ordering;
@@ -30,18 +35,31 @@ pub(super) struct Shape {
 /// Slots share blocks of this size (or of one slot, if that is larger).
 const BLOCK: u32 = 1 << 16;
 const HEADER: usize = size_of::<libc::tpacket2_hdr>();
-/// Where the packet starts in a slot to be sent: after the header, rounded up to 16.
-const SEND_OFFSET: usize = HEADER.next_multiple_of(16);
+/// Where the virtio-net header starts in a slot to be sent: after the ring's, rounded up to 16.
+const SEND_HEADER: usize = HEADER.next_multiple_of(16);
+/// Where the packet starts in a slot to be sent.
+const SEND_OFFSET: usize = SEND_HEADER + vnet::LEN;
+/// The longest slot: packets of nearly 64 KiB, the longest that IP knows.
+const LONGEST_SLOT: u32 = 1 << 16;
+/// Bytes of a ring with slots for long packets at most, unless short ones would need as much.
+const RING_BYTES: u32 = 32 << 20;
 
 impl Shape {
-    /// Slots for packets of up to `packet` bytes.
+    /// Slots for packets of up to `packet` bytes, or of 64 KiB less the headers if that is fewer. Of long slots there are fewer
+    /// than `slots`, so that a ring does not take more than 32 MiB, or what it would with the shortest slots.
     pub(super) fn for_packets(slots: u32, packet: u32) -> Self {
-        // Header, link-layer address and alignment, before a received packet.
-        const OVERHEAD: u32 = 32 + 20 + 16 + 16 + 16;
-        Self {
-            slots: slots.next_power_of_two(),
-            slot_bytes: (packet + OVERHEAD).next_power_of_two().max(2048),
-        }
+        // Headers, link-layer address and alignment, before a received packet.
+        const OVERHEAD: u32 = 32 + 20 + 16 + 16 + 16 + vnet::LEN as u32;
+        const SHORTEST: u32 = 2048;
+        let slots = slots.next_power_of_two();
+        let slot_bytes = packet.saturating_add(OVERHEAD).min(LONGEST_SLOT).next_power_of_two().max(SHORTEST);
+        let most = RING_BYTES.max(slots.saturating_mul(SHORTEST)) / slot_bytes;
+        Self { slots: slots.min(most), slot_bytes }
+    }
+
+    /// Bytes of the longest packet that a slot of a send ring takes.
+    pub(super) fn longest(self) -> usize {
+        self.slot_bytes as usize - SEND_OFFSET
     }
 
     fn request(self) -> libc::tpacket_req {
@@ -81,6 +99,8 @@ pub(super) struct Received<'a> {
     /// Length before it was cut to the slot.
     pub(super) whole: usize,
     pub(super) vlan: (u16, u16),
+    /// What is left to do about its checksum, and how it was merged.
+    pub(super) header: [u8; vnet::LEN],
     pub(super) bytes: &'a [u8],
 }
 
@@ -120,7 +140,7 @@ impl Rings {
 
     /// Bytes of the longest packet that a send slot takes.
     pub(super) fn longest(&self) -> usize {
-        self.send.slot_bytes as usize - SEND_OFFSET
+        self.send.longest()
     }
 
     fn receive_slot(&self, position: u32) -> *mut u8 {
@@ -165,12 +185,15 @@ impl Rings {
         unsafe {
             let header = slot.cast::<libc::tpacket2_hdr>().read();
             let (at, len) = (header.tp_mac as usize, header.tp_snaplen as usize);
-            let fits = at + len <= self.receive.slot_bytes as usize;
+            let fits = at >= HEADER + vnet::LEN && at + len <= self.receive.slot_bytes as usize;
             let bytes = if fits { std::slice::from_raw_parts(slot.add(at), len) } else { Default::default() };
+            let before =
+                if fits { slot.add(at - vnet::LEN).cast::<[u8; vnet::LEN]>().read() } else { [0; vnet::LEN] };
             Some(Received {
                 status: header.tp_status,
                 whole: header.tp_len as usize,
                 vlan: (header.tp_vlan_tpid, header.tp_vlan_tci),
+                header: before,
                 bytes,
             })
         }
@@ -204,13 +227,14 @@ impl Rings {
     /// Room for a packet of `len` bytes in the send slot at `position`, which is available. [`Rings::submit`] sends it.
     #[inline]
     pub(super) fn send_buffer(&mut self, position: u32, len: usize) -> Option<&mut [u8]> {
-        if len > self.longest() {
+        if len > self.send.longest() {
             return None;
         }
         let slot = self.send_slot(position);
         // SAFETY: an available slot is ours alone until `submit`, which needs `self` back; the length was checked.
         unsafe {
-            (&raw mut (*slot.cast::<libc::tpacket2_hdr>()).tp_len).write(len as u32);
+            let whole = (len + vnet::LEN) as u32;
+            (&raw mut (*slot.cast::<libc::tpacket2_hdr>()).tp_len).write(whole);
             Some(std::slice::from_raw_parts_mut(slot.add(SEND_OFFSET), len))
         }
     }
@@ -238,11 +262,13 @@ mod tests {
 
     #[test]
     fn shapes_satisfy_the_kernels_rules() {
-        for packet in [1518, 1966, 9018, 65_550] {
+        for packet in [1518, 1966, 9018, 65_550, u32::MAX] {
             for slots in [1, 512, 4096] {
                 let shape = Shape::for_packets(slots, packet);
                 let request = shape.request();
-                assert!(request.tp_frame_size >= packet + 82 && request.tp_frame_size % 16 == 0);
+                assert!(request.tp_frame_size == LONGEST_SLOT || request.tp_frame_size >= packet + 92);
+                assert!(shape.bytes() <= RING_BYTES as usize, "{shape:?}");
+                assert!(request.tp_frame_size >= packet.min(60_000) + 92 && request.tp_frame_size % 16 == 0);
                 assert!(request.tp_block_size % request.tp_frame_size == 0);
                 let per_block = request.tp_block_size / request.tp_frame_size;
                 assert_eq!(request.tp_frame_nr, per_block * request.tp_block_nr, "{shape:?}");

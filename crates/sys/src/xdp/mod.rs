@@ -28,7 +28,7 @@ mod rings;
 
 pub use queue::XdpQueue;
 
-use crate::bpf::claim::{ClaimCounters, Claims};
+use crate::bpf::claim::{ClaimCounters, Claims, Tags};
 use crate::bpf::{self, Link, Map, MapKind, Program, XdpMode};
 use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
@@ -66,6 +66,8 @@ pub struct XdpOptions {
     pub queues: u32,
     /// What to take: address and prefix length. Everything else stays with the kernel.
     pub claims: Vec<(IpAddr, u8)>,
+    /// With which VLAN tag.
+    pub tags: Tags,
     /// Where the program runs.
     pub mode: XdpMode,
     /// Who copies.
@@ -94,6 +96,7 @@ impl XdpOptions {
             first_queue: 0,
             queues,
             claims,
+            tags: Tags::Any,
             mode: XdpMode::Auto,
             copy: CopyMode::Auto,
             ring_size: 2048,
@@ -187,7 +190,7 @@ impl Device {
 pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
     let interface = Interface::find(&options.interface)?;
     check(options, &interface, memory)?;
-    let claims = Claims::new(&options.claims)?;
+    let claims = Claims::new(&options.claims, options.tags)?;
     let highest = options.first_queue + options.queues;
     let sockets = Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?;
     let (program, link, mode, delivers_hash) = attach(options, &interface, &claims, &sockets)?;

@@ -3,6 +3,7 @@
 
 mod common;
 mod faults;
+mod merged;
 mod offload;
 mod packet;
 mod tap;

@@ -1,6 +1,7 @@
 //! Kernel peers against AF_PACKET queues.
 
 use crate::common::*;
+use flowlane_sys::bpf::claim::Tags;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::error::Error;
 use flowlane_sys::packet::{self, PacketOptions};
@@ -74,4 +75,69 @@ fn packets_from_another_ring_are_seen_and_steered() {
         seen[queue] += 1;
     }
     assert!(seen[0] > 0 && seen[1] > 0);
+}
+
+/// A datagram to the near side behind these tags: (protocol, contents).
+fn tagged(card: &Card, tags: &[(u16, u16)], port: u8) -> Vec<u8> {
+    let mut bytes = [card.near_mac(), card.far_mac()].concat();
+    for (protocol, contents) in tags {
+        bytes.extend(protocol.to_be_bytes());
+        bytes.extend(contents.to_be_bytes());
+    }
+    bytes.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 11, 2, 1, 10, 11, 2, 2, 9, port]);
+    bytes.resize(100, 0);
+    bytes
+}
+
+#[test]
+fn only_packets_of_our_own_vlan_are_taken() {
+    if skip() {
+        return;
+    }
+    const C: u16 = 0x8100;
+    const S: u16 = 0x88a8;
+    let card = Card::new(&CardConfig::for_test("pvlan", 1)).unwrap();
+    let memory = memory(1);
+    let pool = memory.attach(0).unwrap();
+    let mut far = card
+        .far()
+        .run(|| packet::open(&PacketOptions::new(card.far_interface(), 1, Vec::new())))
+        .unwrap()
+        .unwrap();
+    let cases: [&[(u16, u16)]; 8] = [
+        &[],
+        &[(C, 78)],
+        &[(C, 0xe000 | 78)],
+        &[(C, 77)],
+        &[(C, 0xa000)],
+        &[(S, 78)],
+        &[(C, 78), (C, 77)],
+        &[(S, 78), (C, 78)],
+    ];
+    for (tags, taken) in
+        [(Tags::Any, &[0, 1, 2, 3, 4][..]), (Tags::Untagged, &[0, 4][..]), (Tags::Vlan(78), &[1, 2][..])]
+    {
+        let options = PacketOptions { tags, ..PacketOptions::new(card.near_interface(), 1, claims()) };
+        let mut near = card.in_near(|| packet::open(&options)).unwrap().unwrap();
+        let mut out = Vec::new();
+        for (i, case) in cases.iter().enumerate() {
+            let mut frame = pool.alloc().unwrap();
+            assert!(frame.extend_from_slice(&tagged(&card, case, i as u8)));
+            out.push(frame);
+        }
+        assert_eq!(far[0].transmit(&mut out), cases.len());
+        assert!(far[0].flush());
+        let mut got = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while got.len() < taken.len() && Instant::now() < deadline {
+            near[0].receive(&pool, &mut got, 16);
+        }
+        near[0].receive(&pool, &mut got, 16);
+        let seen: Vec<usize> = got.iter().map(|frame| usize::from(frame.data()[35])).collect();
+        assert_eq!(seen, taken, "{tags:?}");
+        for frame in &got {
+            let tag = cases[usize::from(frame.data()[35])].first().map(|tag| tag.1);
+            assert_eq!(frame.meta().vlan, tag, "the tag is beside the packet");
+        }
+    }
 }

@@ -283,7 +283,7 @@ impl Near {
             host = host.gateway(*gateway);
         }
         let host = builder.host(host);
-        builder.link(host, 0, check(self.link.clone().open(&ours, rss)));
+        builder.link(host, 0, check(self.link.clone().open(&ours, self.vlan, rss)));
         builder.before_start(give_up_privileges);
         Ok((builder.start()?, host))
     }

@@ -115,7 +115,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None => udp::host(plan, own, more),
     };
     let host = builder.host(host);
-    plan.link.clone().join(&mut builder, host, &plan.ours(), &plan.rss);
+    plan.link.clone().join(&mut builder, host, &plan.ours(), plan.vlan, &plan.rss);
     if !plan.keeps_privileges() {
         builder.before_start(give_up_privileges);
     }

@@ -2,7 +2,8 @@
 
 use super::Service;
 use super::flows::List;
-use flowlane::stack_stats::{Counters, LaneStats};
+use crate::drops;
+use flowlane::stack_stats::LaneStats;
 use flowlane::stats::{LaneReport, Report, WorkerReport};
 use flowlane_rss::HashType;
 use serde_json::json;
@@ -27,11 +28,10 @@ struct Work {
 
 impl Work {
     fn of(service: Service, worker: &WorkerReport) -> Self {
-        let mut work = Self::default();
+        let mut work = Self { dropped: drops::of_worker(worker), ..Self::default() };
         for lane in &worker.lanes {
             work.received += received(service, &lane.stats);
             work.sent += sent(service, &lane.stats);
-            work.dropped += lane.stats.drops.total();
             work.redirected += lane.redirected;
         }
         work
@@ -123,16 +123,12 @@ impl Show {
         let lanes = report.lanes(host);
         let total = report.total(host);
         let steering = report.steering(host);
-        let mut drops = Vec::new();
-        Counters::each(&total.drops, &mut |c| {
-            if c.value > 0 {
-                drops.push(c);
-            }
-        });
+        let drops: Vec<_> =
+            drops::of_host(report, host).into_iter().chain(drops::of_runtime(report)).collect();
         let mut out = io::stdout().lock();
         if self.json {
             let drops: serde_json::Map<_, _> =
-                drops.iter().map(|c| (c.name.to_owned(), c.value.into())).collect();
+                drops.iter().map(|d| (d.name.clone(), d.count.into())).collect();
             let summary = json!({
                 "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
                 "received": received(self.service, &total), "sent": sent(self.service, &total),
@@ -158,11 +154,11 @@ impl Show {
                 sent(self.service, &lane.stats),
                 lane.aligned,
                 lane.redirected,
-                lane.stats.drops.total(),
+                drops::of_lane(&lane.stats),
             )?;
         }
         for drop in drops {
-            writeln!(out, "dropped: {} {}", drop.value, drop.text)?;
+            writeln!(out, "dropped: {} {}", drop.count, drop.text)?;
         }
         if self.service.is_tcp() {
             writeln!(out, "connections: {}", total.tcp.connection_accepts)?;
@@ -201,6 +197,6 @@ fn bucket_json(service: Service, lane: &LaneReport) -> serde_json::Value {
     json!({
         "bucket": lane.bucket, "worker": lane.worker, "received": received(service, &lane.stats),
         "sent": sent(service, &lane.stats), "aligned": lane.aligned, "redirected": lane.redirected,
-        "dropped": lane.stats.drops.total(),
+        "dropped": drops::of_lane(&lane.stats),
     })
 }

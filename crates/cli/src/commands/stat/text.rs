@@ -215,5 +215,46 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
             )?;
         }
     }
+    lost(&mut out, report)
+}
+
+/// What was lost outside the lanes: a line for each counter that is not zero.
+fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
+    const LINK: [(&str, &str); 5] = [
+        ("rx-no-frame", "times there was no free frame for a packet"),
+        ("rx-ring-full", "packets found the receive ring or buffer full"),
+        ("rx-bad", "packets came too long, cut short or senseless"),
+        ("tx-failed", "packets to be sent were refused"),
+        ("tx-far-full", "packets found the far side's receive queue full"),
+    ];
+    for w in &report.workers.workers {
+        for q in &w.queues {
+            for (name, words) in LINK {
+                let count = q.counters.get(name).copied().unwrap_or(0);
+                if count > 0 {
+                    writeln!(
+                        out,
+                        "worker {}, link {} of {}: {count} {words}",
+                        w.worker, q.interface, q.host
+                    )?;
+                }
+            }
+        }
+        if w.move_overflow > 0 {
+            let count = w.move_overflow;
+            writeln!(
+                out,
+                "worker {}: {count} packets came for a lane that moved, behind too many others",
+                w.worker
+            )?;
+        }
+    }
+    for w in report.netisr.workstreams.iter().filter(|w| w.queue_drops > 0) {
+        writeln!(
+            out,
+            "worker {}: {} packets found the ring to another worker full",
+            w.workstream, w.queue_drops
+        )?;
+    }
     Ok(())
 }

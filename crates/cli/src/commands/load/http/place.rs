@@ -272,7 +272,7 @@ impl Place {
                     host = host.gateway(*gateway);
                 }
                 let host = builder.host(host);
-                builder.link(host, 0, link.clone().open(&ours, rss));
+                builder.link(host, 0, link.clone().open(&ours, self.vlan, rss));
                 host
             }
         };
