@@ -29,11 +29,13 @@
 //!
 //! Not done: decoding of content (gzip stays gzip), upgrades, trailers (checked, counted against the limit, left out).
 
+mod authority;
 mod body;
 mod fault;
 mod head;
 mod reader;
 
+pub use authority::is_host;
 pub use body::{BodyDecoder, Framing, Piece};
 pub use fault::Fault;
 pub use head::{Fields, Request, Response, Version, request, response};

@@ -12,18 +12,15 @@ use std::task::{Context, Poll};
 use flowlane::{Sleep, TcpStream, Time, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Lane;
 use super::counters::Counter;
 use super::exchange::{Exchange, Job};
+use super::memory::Held;
 use super::scratch::{self, OUTPUT, Scratch};
+use super::{LINGER_BYTES, Lane, PREFACE};
 use crate::tls::Stream;
 
-/// How HTTP/2 begins when both sides know (RFC 9113 §3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Rounds of one turn; then others are let in.
 const ROUNDS: u32 = 16;
-/// Bytes that are read from a peer whose connection is over, so that it can read our last answer.
-const LINGER_BYTES: u64 = 1 << 20;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +34,23 @@ pub(crate) enum Outcome {
 /// What a connection waits for, which says how long it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    Idle,
+    /// The next request; with the number of requests before it. Empty lines may come before it (RFC 9112 §2.2), and are
+    /// no part of it.
+    Idle(u64),
     /// More of a head; with the number of requests before it.
     Head(u64),
     Body,
     Write,
     /// The peer's end of a connection of which ours is over.
     Linger,
+}
+
+impl Wait {
+    /// Whether bytes that came or went give the peer more time. They do in bodies, of which no peer can say how slow its
+    /// network is; not where a few bytes, sent one by one, would keep a connection for ever.
+    fn is_prolonged_by_progress(self) -> bool {
+        matches!(self, Self::Body | Self::Write)
+    }
 }
 
 /// One connection.
@@ -56,11 +63,14 @@ pub(crate) struct Connection {
     sent: usize,
     /// What came and could not be looked at yet.
     unread: Vec<u8>,
+    /// Counts both in the lane.
+    held: Held,
     /// TLS holds bytes back.
     flushing: bool,
     lingering: bool,
     lingered: u64,
-    wait: Wait,
+    /// What it waits for, if it has waited.
+    wait: Option<Wait>,
     deadline: Time,
     /// Bytes went either way since the deadline was set.
     progress: bool,
@@ -72,6 +82,7 @@ impl Connection {
     pub(crate) fn new(lane: Lane, stream: Stream<TcpStream>) -> Self {
         Self {
             exchange: Exchange::new(&lane),
+            held: Held::new(lane.clone()),
             lane,
             stream,
             kept: Vec::new(),
@@ -80,44 +91,50 @@ impl Connection {
             flushing: false,
             lingering: false,
             lingered: 0,
-            wait: Wait::Idle,
+            wait: None,
             deadline: Time::ZERO,
-            progress: true,
+            progress: false,
             timer: sleep_until(Time::MAX),
             rings: Time::MAX,
         }
     }
 
     /// The stream, and what was read from it.
-    pub(crate) fn into_parts(self) -> (Stream<TcpStream>, Vec<u8>) {
+    pub(crate) fn into_parts(mut self) -> (Stream<TcpStream>, Vec<u8>) {
+        self.held.set(0);
         (self.stream, self.unread)
+    }
+
+    /// Counts what is kept.
+    #[inline]
+    fn count(&mut self) {
+        self.held.set(self.kept.capacity() + self.unread.capacity());
     }
 
     /// Does what can be done.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         // Outside a lane nothing can be done, and nobody polls.
         let Ok(now) = flowlane::now() else { return Poll::Ready(Outcome::Closed) };
-        scratch::with(now, |scratch| {
-            scratch.output.clear();
-            let mut rounds = 0;
-            let outcome = loop {
-                rounds += 1;
-                if rounds > ROUNDS {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
+        let polled = scratch::with(now, |scratch| self.rounds(cx, now, scratch));
+        self.count();
+        polled
+    }
+
+    fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<Outcome> {
+        scratch.output.clear();
+        for _ in 0..ROUNDS {
+            match self.round(cx, now, scratch) {
+                Ok(Step::Again) => {}
+                Ok(Step::Wait) => return Poll::Pending,
+                Ok(Step::End(outcome)) => return Poll::Ready(outcome),
+                Err(_) => {
+                    self.lane.cells().add(Counter::Lost, 1);
+                    return Poll::Ready(Outcome::Closed);
                 }
-                match self.round(cx, now, scratch) {
-                    Ok(Step::Again) => {}
-                    Ok(Step::Wait) => return Poll::Pending,
-                    Ok(Step::End(outcome)) => break outcome,
-                    Err(_) => {
-                        self.lane.cells().add(Counter::Lost, 1);
-                        break Outcome::Closed;
-                    }
-                }
-            };
-            Poll::Ready(outcome)
-        })
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// One step; `scratch.output` is empty before and after.
@@ -144,11 +161,13 @@ impl Connection {
                 self.unread.drain(..used);
             }
         } else {
-            let mut into = ReadBuf::new(&mut scratch.input);
+            // What cannot be answered yet is kept, and we may keep so much.
+            let most = self.lane.memory().allowance().min(scratch.input.len());
+            let mut into = ReadBuf::new(&mut scratch.input[..most]);
             match Pin::new(&mut self.stream).poll_read(cx, &mut into)? {
                 Poll::Pending => {
                     let wait = if self.exchange.is_idle() {
-                        Wait::Idle
+                        Wait::Idle(self.exchange.requests())
                     } else if self.exchange.is_in_body() {
                         Wait::Body
                     } else {
@@ -223,7 +242,7 @@ impl Connection {
                     self.exchange.answer_now(&self.lane, (reply, manner), output, prepared);
                 }
             }
-            Job::Send(sending) => match sending.more(output) {
+            Job::Send(sending) => match sending.more(output, self.lane.memory().allowance()) {
                 Ok(true) => *self.exchange.job() = Job::None,
                 Ok(false) => {}
                 Err(_) => {
@@ -313,16 +332,15 @@ impl Connection {
         wait: Wait,
         scratch: &mut Scratch,
     ) -> io::Result<Step> {
-        let slow_head = matches!(wait, Wait::Head(_));
-        if wait != self.wait || self.progress && !slow_head {
+        if Some(wait) != self.wait || self.progress && wait.is_prolonged_by_progress() {
             let timeouts = &self.lane.options().timeouts;
             let time = match wait {
-                Wait::Idle => timeouts.idle,
+                Wait::Idle(_) => timeouts.idle,
                 Wait::Head(_) => timeouts.head,
                 Wait::Body | Wait::Linger => timeouts.body,
                 Wait::Write => timeouts.write,
             };
-            (self.wait, self.deadline, self.progress) = (wait, now + time, false);
+            (self.wait, self.deadline, self.progress) = (Some(wait), now + time, false);
         }
         if now >= self.deadline {
             return self.too_slow(cx, wait, scratch);
@@ -342,7 +360,7 @@ impl Connection {
         let cells = self.lane.cells();
         let counter = match wait {
             Wait::Linger => return Ok(Step::End(Outcome::Closed)),
-            Wait::Idle => Counter::IdleTimeout,
+            Wait::Idle(_) => Counter::IdleTimeout,
             Wait::Head(_) => Counter::HeadTimeout,
             Wait::Body => Counter::BodyTimeout,
             Wait::Write => Counter::WriteTimeout,
@@ -359,7 +377,7 @@ impl Connection {
                 let _ = self.stream.get_ref().abort();
                 Ok(Step::End(Outcome::Closed))
             }
-            Wait::Idle | Wait::Linger => {
+            Wait::Idle(_) | Wait::Linger => {
                 // TLS says goodbye if it can.
                 let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
                 Ok(Step::End(Outcome::Closed))

@@ -76,12 +76,18 @@ counters! {
     Lost, "connections-lost", "connections lost";
     /// Requests without the one `Host` that they must have.
     NoHost, "no-host", "requests without one Host";
+    /// Requests of which `Host` names no host.
+    BadHost, "bad-host", "requests with a Host that is none";
     /// Bodies longer than allowed.
     BodyTooLong, "body-too-long", "bodies longer than allowed";
     /// Files that could not be read to their end.
     FileFailed, "file-failed", "files that could not be read to their end";
     /// Connections that ended by an error of HTTP/2.
     Http2Failed, "http2-failed", "connections ended by an error of HTTP/2";
+    /// Connections that sent too many frames of HTTP/2 that carry nothing.
+    Http2Flood, "http2-floods", "connections ended for too many frames of HTTP/2 that carry nothing";
+    /// Answers given up because the lane kept too much for peers that do not read.
+    NoMemory, "no-memory", "answers given up for want of memory";
 }
 
 /// Counters that are errors begin here.

@@ -4,11 +4,11 @@ use flowlane::Sleep;
 
 use super::Lane;
 use super::counters::Counter;
-use super::reply::Reply;
+use super::reply::{PATTERN, Reply};
 use super::respond::{After, LAST_CHUNK, Manner, Sending, chunk, head};
 use super::route::{self, Asked};
 use super::scratch::{OUTPUT, Prepared};
-use crate::h1::{Event, Fault, Framing, Request, RequestReader, Version};
+use crate::h1::{Event, Fault, Framing, Request, RequestReader, Version, is_host};
 
 /// What must be done before the next request is looked at.
 #[derive(Debug)]
@@ -102,7 +102,8 @@ impl Exchange {
     #[inline]
     pub(crate) fn input(&mut self, lane: &Lane, input: &[u8], out: &mut Vec<u8>, page: &Prepared) -> usize {
         let mut at = 0;
-        while matches!(self.rest.job, Job::None) && !self.rest.closing && out.len() < OUTPUT {
+        let most = lane.memory().allowance().min(OUTPUT);
+        while matches!(self.rest.job, Job::None) && !self.rest.closing && out.len() < most {
             match self.reader.next(&input[at..]) {
                 Ok((used, event)) => {
                     at += used;
@@ -160,6 +161,10 @@ impl Rest {
             lane.cells().add(Counter::NoHost, 1);
             return self.refuse(lane, 400, out, page);
         }
+        if !request.host.is_none_or(is_host) {
+            lane.cells().add(Counter::BadHost, 1);
+            return self.refuse(lane, 400, out, page);
+        }
         let asked =
             Asked { method: request.method, target: request.target, field: |name| request.fields.get(name) };
         let reply = route::answer(lane.site(), &asked);
@@ -211,7 +216,7 @@ impl Rest {
             return;
         }
         lane.cells().answer(reply.status);
-        let after = head(out, page, reply, &mut manner);
+        let after = head(out, page, reply, &mut manner, lane.memory().allowance());
         self.closing |= !manner.keep_alive;
         match after {
             After::Nothing => {}
@@ -273,6 +278,6 @@ impl Rest {
         let mut manner =
             Manner { to_head: false, version: Version::Http11, keep_alive: false, request_len: Some(0) };
         lane.cells().answer(status);
-        head(out, page, Reply::status(status), &mut manner);
+        head(out, page, Reply::status(status), &mut manner, PATTERN);
     }
 }

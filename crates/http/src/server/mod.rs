@@ -19,10 +19,11 @@
 //! HTTP/1 is answered by the code in this module and in [`crate::h1`]: a connection reads into a buffer that all
 //! connections of a worker share, answers every request that came, and sends all the answers with one write. What does
 //! not fit waits in the connection, which meanwhile reads nothing; so a connection that waits for a request holds no
-//! buffer at all, and one that waits for its peer holds a bounded one. HTTP/2 is hyper's, on the same streams.
+//! buffer at all, and one that waits for its peer holds a bounded one. HTTP/2 is framed by the crate `h2`, on the same
+//! streams. What answers hold in memory is bounded for each connection and lane (`memory.rs`).
 //!
 //! ```text
-//! accept ▸ TLS ▸ ALPN or preface ─ h2 ──▶ hyper ─────▶ route ▸ reply ▸ hyper
+//! accept ▸ TLS ▸ ALPN or preface ─ h2 ──▶ http2 ─────▶ route ▸ reply ▸ http2
 //!                               └─ http/1 ▶ connection ▶ route ▸ reply ▸ respond ▸ write
 //! ```
 //!
@@ -36,6 +37,7 @@ mod date;
 mod exchange;
 mod files;
 mod http2;
+mod memory;
 mod options;
 mod reply;
 mod respond;
@@ -45,7 +47,7 @@ mod scratch;
 use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -56,6 +58,8 @@ use crate::tls::{ServerTls, Stream};
 use connection::{Connection, Outcome};
 use counters::Cells;
 use files::Dir;
+use memory::Memory;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use counters::{Counter, Counts};
 pub use options::{Options, Stall, Timeouts};
@@ -85,6 +89,7 @@ struct Inner {
     options: Options,
     site: Site,
     lanes: Vec<Cells>,
+    memory: Vec<Memory>,
 }
 
 /// What is served.
@@ -115,6 +120,11 @@ impl Lane {
     fn cells(&self) -> &Cells {
         &self.server.lanes[self.index]
     }
+
+    #[inline]
+    fn memory(&self) -> &Memory {
+        &self.server.memory[self.index]
+    }
 }
 
 impl Server {
@@ -128,8 +138,11 @@ impl Server {
             .as_ref()
             .map(|path| Dir::open(path).map_err(|error| SetUpError::Dir { path: path.clone(), error }));
         let site = Site { dir: dir.transpose()? };
-        let lanes = (0..lanes.max(1)).map(|_| Cells::new()).collect();
-        Ok(Self { inner: Arc::new(Inner { options, site, lanes }) })
+        let count = lanes.max(1);
+        let lanes = (0..count).map(|_| Cells::new()).collect();
+        let share = options.memory / count as u64;
+        let memory = (0..count).map(|_| Memory::new(share)).collect();
+        Ok(Self { inner: Arc::new(Inner { options, site, lanes, memory }) })
     }
 
     /// How to listen for it: answers are sent at once, since they are written whole.
@@ -182,6 +195,12 @@ impl Server {
         }
     }
 
+    /// Bytes of requests and answers that all lanes keep now for peers that do not read.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.inner.memory.iter().map(Memory::used).sum()
+    }
+
     /// What each lane counted so far.
     #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
@@ -206,9 +225,13 @@ impl Drop for Ended {
 
 async fn encrypted(lane: &Lane, tls: ServerTls, stream: TcpStream) {
     let cells = lane.cells();
-    let stream = match within(lane.options().timeouts.head, tls.accept(stream)).await {
+    let timeouts = &lane.options().timeouts;
+    let stream = match within(timeouts.head, tls.accept_or_return(stream)).await {
         None => return cells.add(Counter::HeadTimeout, 1),
-        Some(Err(_)) => return cells.add(Counter::HandshakeFailed, 1),
+        Some(Err((_, stream))) => {
+            cells.add(Counter::HandshakeFailed, 1);
+            return finish(stream, timeouts).await;
+        }
         Some(Ok(stream)) => stream,
     };
     cells.add(Counter::Handshakes, 1);
@@ -229,6 +252,37 @@ async fn plain(lane: &Lane, stream: Stream<TcpStream>) {
         let (stream, begun) = connection.into_parts();
         Box::pin(http2::serve(lane, stream, begun)).await;
     }
+}
+
+/// How HTTP/2 begins when both sides know (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Bytes that are read from a peer whose connection is over, so that it can read our last answer.
+const LINGER_BYTES: u64 = 1 << 20;
+
+/// Ends our side, and reads what still comes for a while: a connection that is let go with bytes unread is reset, and the
+/// peer might never read our last word.
+async fn finish<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, timeouts: &Timeouts) {
+    let (mut shut, mut lingered) = (false, 0);
+    let ended = poll_fn(|cx| {
+        if !shut {
+            match Pin::new(&mut stream).poll_shutdown(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(())) => shut = true,
+            }
+        }
+        let mut buffer = [0; 4096];
+        while lingered < LINGER_BYTES {
+            let mut into = ReadBuf::new(&mut buffer);
+            match Pin::new(&mut stream).poll_read(cx, &mut into) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) if !into.filled().is_empty() => lingered += into.filled().len() as u64,
+                Poll::Ready(_) => break,
+            }
+        }
+        Poll::Ready(())
+    });
+    within(timeouts.body, ended).await;
 }
 
 /// What the future gives, if it does so in time.

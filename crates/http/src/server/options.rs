@@ -21,6 +21,9 @@ pub struct Options {
     pub requests_per_connection: u64,
     /// Connections that one lane holds at once; further ones are closed at once and counted.
     pub connections_per_lane: u64,
+    /// Bytes that the server keeps for peers that do not read, an equal part in each lane. A connection beyond may
+    /// still keep 4 KiB, so that whoever reads goes on.
+    pub memory: u64,
     /// Stop answering now and then.
     pub stall: Option<Stall>,
     /// Serve the files below this directory.
@@ -39,6 +42,7 @@ impl Default for Options {
             max_body: 1 << 30,
             requests_per_connection: u64::MAX,
             connections_per_lane: 1 << 20,
+            memory: 256 << 20,
             stall: None,
             dir: None,
             tls: None,
@@ -50,13 +54,14 @@ impl Default for Options {
 /// How long a peer may take until it is taken for one that only wants to occupy us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a TLS handshake, and for a head from its first byte to its last, however it drips in.
+    /// For a TLS handshake, HTTP/2's preface and each of its frames, and for a head from its first byte to its last,
+    /// however they drip in.
     pub head: Duration,
     /// Between requests.
     pub idle: Duration,
     /// Without any byte of a body that it is sending.
     pub body: Duration,
-    /// Without taking any byte of what we send.
+    /// Without taking any byte of what we send; over HTTP/2 also without room for any byte of one answer.
     pub write: Duration,
 }
 

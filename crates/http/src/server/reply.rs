@@ -87,6 +87,9 @@ pub(crate) fn pattern() -> &'static [u8; PATTERN] {
 /// Bytes of [`pattern`], after which it begins again.
 pub(crate) const PATTERN: usize = 1 << 16;
 
+/// Bytes of one of its lines; all are the same.
+pub(crate) const LINE_OF_PATTERN: usize = 64;
+
 static BLOCK: [u8; PATTERN] = {
     let mut block = [0; PATTERN];
     let mut i = 0;

@@ -1,6 +1,6 @@
 //! Writing an answer in HTTP/1.
 
-use super::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern, reason};
+use super::reply::{Body, LINE, LINE_OF_PATTERN, PATTERN, Part, Reply, has_body, pattern, reason};
 use super::scratch::Prepared;
 use crate::h1::Version;
 
@@ -47,7 +47,15 @@ const SMALL: u64 = 16 << 10;
 
 /// Writes the head of an answer, and its body if that is small. The connection must be closed after it if
 /// `manner.keep_alive` is false on return: an HTTP/1.0 peer learns the end of what has no length in no other way.
-pub(crate) fn head(out: &mut Vec<u8>, prepared: &Prepared, reply: Reply, manner: &mut Manner) -> After {
+///
+/// No more than `most` bytes of the body, unless it is small.
+pub(crate) fn head(
+    out: &mut Vec<u8>,
+    prepared: &Prepared,
+    reply: Reply,
+    manner: &mut Manner,
+    most: usize,
+) -> After {
     let len = reply.len().or(manner.request_len);
     let unsized_body = reply.chunked || len.is_none();
     let chunked = unsized_body && manner.version == Version::Http11;
@@ -93,11 +101,11 @@ pub(crate) fn head(out: &mut Vec<u8>, prepared: &Prepared, reply: Reply, manner:
     if manner.to_head || !body {
         return After::Nothing;
     }
-    after(out, reply, chunked)
+    after(out, reply, chunked, most)
 }
 
 #[inline]
-fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool) -> After {
+fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
     let (source, left) = match reply.body {
         Body::Text(text) if !chunked => {
             out.extend_from_slice(text.as_bytes());
@@ -124,17 +132,19 @@ fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool) -> After {
     let mut sending = Sending { source, left, chunked };
     // Small ones are whole after this.
     match left <= SMALL && matches!(sending.source, Source::Pattern | Source::Lines) {
-        true if matches!(sending.more(out), Ok(true)) => After::Nothing,
+        true if matches!(sending.more(out, most), Ok(true)) => After::Nothing,
         _ => After::Send(sending),
     }
 }
 
 impl Sending {
-    /// Writes the next piece, at most [`PATTERN`] bytes; `true` if it was the last.
+    /// Writes the next piece, at most [`PATTERN`] bytes or `most`; `true` if it was the last.
     ///
     /// # Errors
     /// A file could not be read, or became shorter. What is missing cannot be replaced: the connection must end.
-    pub(crate) fn more(&mut self, out: &mut Vec<u8>) -> std::io::Result<bool> {
+    pub(crate) fn more(&mut self, out: &mut Vec<u8>, most: usize) -> std::io::Result<bool> {
+        // Whole lines of the pattern, which begins anew with each piece.
+        let most = most.min(PATTERN).next_multiple_of(LINE_OF_PATTERN).min(PATTERN);
         match &mut self.source {
             // Every line is a chunk, as in the original.
             Source::Lines => {
@@ -147,7 +157,7 @@ impl Sending {
                 }
             }
             Source::Pattern => {
-                let len = usize::try_from(self.left).map_or(PATTERN, |left| left.min(PATTERN));
+                let len = usize::try_from(self.left).map_or(most, |left| left.min(most));
                 if self.chunked && len > 0 {
                     chunk(out, &pattern()[..len]);
                 } else {
@@ -156,7 +166,7 @@ impl Sending {
                 self.left -= len as u64;
             }
             Source::File(part) => {
-                let len = usize::try_from(self.left).map_or(PATTERN, |left| left.min(PATTERN));
+                let len = usize::try_from(self.left).map_or(most, |left| left.min(most));
                 let begin = out.len();
                 out.resize(begin + len, 0);
                 let read = std::os::unix::fs::FileExt::read_exact_at(&part.file, &mut out[begin..], part.at);
@@ -214,8 +224,8 @@ mod tests {
 
     fn write(reply: Reply, mut manner: Manner) -> (String, bool) {
         let mut out = Vec::new();
-        match head(&mut out, &Prepared::for_tests(), reply, &mut manner) {
-            After::Send(mut sending) => while !sending.more(&mut out).unwrap() {},
+        match head(&mut out, &Prepared::for_tests(), reply, &mut manner, PATTERN) {
+            After::Send(mut sending) => while !sending.more(&mut out, PATTERN).unwrap() {},
             After::Nothing => {}
             After::Echo { chunked } => out.extend(format!("echo {chunked}").bytes()),
         }
@@ -272,6 +282,22 @@ mod tests {
         let body = text.split_once("\r\n\r\n").unwrap().1;
         assert_eq!(body.len(), 200_000);
         assert_eq!(&body[PATTERN..PATTERN + 10], "0123456789");
+    }
+
+    #[test]
+    fn pieces_are_as_large_as_there_is_memory() {
+        let mut sending = Sending { source: Source::Pattern, left: 200_000, chunked: false };
+        let mut out = Vec::new();
+        for most in [100, 4096, 1, 70_000].into_iter().cycle() {
+            let before = out.len();
+            let last = sending.more(&mut out, most).unwrap();
+            assert!(out.len() - before <= most.next_multiple_of(64).min(PATTERN));
+            if last {
+                break;
+            }
+        }
+        let whole: Vec<u8> = pattern().iter().copied().cycle().take(200_000).collect();
+        assert!(out == whole, "another body");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Site;
 use super::files;
 use super::reply::{BYTES, Body, LINE, Reply, TEXT};
+use crate::h1::is_host;
 
 /// Methods that all endpoints answer.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
@@ -40,7 +41,7 @@ where
         "OPTIONS" => return Reply::status(204).with("Allow", ALLOW),
         _ => return Reply::status(501),
     }
-    let target = origin(asked.target);
+    let Some(target) = origin(asked.target) else { return Reply::status(400) };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     endpoint(path, query).unwrap_or_else(|| match &site.dir {
         Some(dir) => files::answer(dir, path, asked),
@@ -49,13 +50,23 @@ where
     })
 }
 
-/// The path and query of a target, which may be a whole URL (RFC 9112 §3.2.2).
-fn origin(target: &str) -> &str {
+/// The path and query of a target, which may be a whole URL (RFC 9112 §3.2.2). `None` if it is no target of a request for
+/// a resource: `*`, or an URL without a host, or with a user in it (RFC 9110 §4.2.1, §4.2.4).
+fn origin(target: &str) -> Option<&str> {
     if target.starts_with('/') {
-        return target;
+        return Some(target);
     }
-    let Some((_, rest)) = target.split_once("://") else { return target };
-    rest.find('/').map_or("/", |slash| &rest[slash..])
+    let (scheme, rest) = target.split_once("://")?;
+    if !["http", "https"].iter().any(|s| scheme.eq_ignore_ascii_case(s)) {
+        return None;
+    }
+    let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let good = !host.is_empty() && !host.starts_with(':') && is_host(host.as_bytes());
+    match path {
+        _ if !good => None,
+        "" => Some("/"),
+        path => Some(path),
+    }
 }
 
 fn endpoint(path: &str, query: &str) -> Option<Reply> {
@@ -142,6 +153,7 @@ mod tests {
         assert_eq!(get("/").0, 200);
         assert_eq!(get("http://x:80/size/3").1, Some(3));
         assert_eq!(get("http://x").0, 200);
+        assert_eq!(get("HTTPS://[::1]:80/size/4").1, Some(4));
     }
 
     #[test]
@@ -159,8 +171,13 @@ mod tests {
             ("/delay/1?size=x", 400),
             ("/sizes", 404),
             ("/line/2", 404),
-            ("", 404),
-            ("*", 404),
+            ("", 400),
+            ("*", 400),
+            ("size/1", 400),
+            ("http:///size/1", 400),
+            ("http://:80/", 400),
+            ("http://u:p@x/", 400),
+            ("ftp://x/size/1", 400),
         ] {
             assert_eq!(get(target).0, status, "{target}");
         }

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flowlane::Time;
+use http::HeaderValue;
 
 use super::date;
 
@@ -28,6 +29,8 @@ pub(crate) struct Prepared {
     pub(crate) common: Vec<u8>,
     /// The same after the first line of an answer 200.
     pub(crate) ok: Vec<u8>,
+    /// The value of `Date`.
+    pub(crate) date: HeaderValue,
     until: Time,
 }
 
@@ -41,7 +44,7 @@ pub(crate) fn with<R>(now: Time, f: impl FnOnce(&mut Scratch) -> R) -> R {
         let scratch = scratch.get_or_insert_with(|| Scratch {
             input: vec![0; INPUT].into_boxed_slice(),
             output: Vec::with_capacity(2 * OUTPUT),
-            prepared: Prepared { common: Vec::new(), ok: Vec::new(), until: Time::ZERO },
+            prepared: Prepared::none(),
         });
         if now >= scratch.prepared.until {
             scratch.prepared.renew(now);
@@ -51,16 +54,23 @@ pub(crate) fn with<R>(now: Time, f: impl FnOnce(&mut Scratch) -> R) -> R {
 }
 
 impl Prepared {
+    fn none() -> Self {
+        let date = HeaderValue::from_static("");
+        Self { common: Vec::new(), ok: Vec::new(), date, until: Time::ZERO }
+    }
+
     fn renew(&mut self, now: Time) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.until = now + (Duration::from_secs(1) - Duration::from_nanos(since.subsec_nanos().into()));
-        self.common = format!("Server: flowlane\r\nDate: {}\r\n", date::write(since.as_secs())).into_bytes();
+        let date = date::write(since.as_secs());
+        self.common = format!("Server: flowlane\r\nDate: {date}\r\n").into_bytes();
+        self.date = HeaderValue::try_from(date).unwrap_or_else(|_| HeaderValue::from_static(""));
         self.ok = [b"HTTP/1.1 200 OK\r\n", &self.common[..]].concat();
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let common = b"Date: x\r\n".to_vec();
-        Self { ok: [b"HTTP/1.1 200 OK\r\n", &common[..]].concat(), common, until: Time::MAX }
+        Self { ok: [b"HTTP/1.1 200 OK\r\n", &common[..]].concat(), common, until: Time::MAX, ..Self::none() }
     }
 }

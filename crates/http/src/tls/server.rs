@@ -12,6 +12,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 
+/// Bytes that a connection holds for a peer that does not read: two records (RFC 8446 §5.1).
+const BUFFER: usize = 32 << 10;
+
 /// What a server proves itself with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
@@ -75,8 +78,20 @@ impl ServerTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let stream = TlsAcceptor::from(self.config.clone()).accept(stream).await?;
-        Ok(Stream::Tls(Box::new(stream.into())))
+        self.accept_or_return(stream).await.map_err(|(error, _)| error)
+    }
+
+    /// As [`ServerTls::accept`], and gives the stream back if it fails, so that the alert can arrive before it is closed.
+    pub(crate) async fn accept_or_return<S>(&self, stream: S) -> Result<Stream<S>, (HandshakeError, S)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let acceptor = TlsAcceptor::from(self.config.clone());
+        let accept = acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(BUFFER)));
+        match accept.into_fallible().await {
+            Ok(stream) => Ok(Stream::Tls(Box::new(stream.into()))),
+            Err((error, stream)) => Err((error.into(), stream)),
+        }
     }
 }
 

@@ -70,6 +70,37 @@ fn hosts_are_needed_once() {
 }
 
 #[test]
+fn hosts_are_hosts() {
+    let bad = ["a b/c@d", "a b", "u@h", "a/b", "x:y", "x:65536", "[::1", "a?b", "\"a\""];
+    let (_, counts) = beside(Options::default(), move || async move {
+        for host in bad {
+            let answer = say(format!("GET /size/1 HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+            assert_eq!(status(&answer), 400, "{host:?}");
+        }
+        for host in ["", "x", "x:80", "10.0.0.1:80", "[2001:db8::1]:8080", "a_b.example"] {
+            let answer = say(format!("GET /size/1 HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+            assert_eq!(status(&answer), 200, "{host:?}");
+        }
+        // The whole URL as a target (RFC 9112 §3.2.2), which names its host itself.
+        for (target, expected) in [
+            ("http://x/size/1", 200),
+            ("http://x:80/size/1?a", 200),
+            ("http://u@x/size/1", 400),
+            ("http://a\"b/size/1", 400),
+            ("http:///size/1", 400),
+            ("size/1", 400),
+        ] {
+            let answer = say(format!("GET {target} HTTP/1.1\r\nHost: y\r\n\r\n")).await;
+            assert_eq!(status(&answer), expected, "{target:?}");
+        }
+        // A line that goes on in the next one (RFC 9112 §5.2).
+        let folded = "GET /size/1 HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n";
+        assert_eq!(status(&say(folded).await), 400);
+    });
+    assert_eq!(counts.get(Counter::BadHost), bad.len() as u64);
+}
+
+#[test]
 fn bodies_that_are_too_long() {
     let options = Options { max_body: 1000, ..Options::default() };
     let (_, counts) = beside(options, || async {

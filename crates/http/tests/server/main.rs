@@ -4,6 +4,9 @@
 mod bad;
 mod endpoints;
 mod files;
+mod frames;
+mod http2;
 mod kit;
+mod memory;
 mod others;
 mod slow;

@@ -42,6 +42,51 @@ fn a_head_that_drips_in() {
     assert_eq!(counts.get(Counter::ClientError), 1, "408");
 }
 
+/// Sends this again and again until the peer ends the connection; how often.
+async fn drip(client: &Client, what: &str) -> u32 {
+    for sent in 0..4000 {
+        if client.stream.write_all(what.as_bytes()).await.is_err()
+            || matches!(client.stream.try_read(&mut [0; 1000]), Ok(Some(0)) | Err(_))
+        {
+            return sent;
+        }
+        flowlane::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the connection lives as long as something drips in");
+}
+
+#[test]
+fn empty_lines_do_not_keep_a_connection() {
+    let (_, counts) = beside(impatient(), || async {
+        let client = Client::connect().await;
+        assert!(drip(&client, "\r\n").await > 2, "they are no fault");
+        let mut client = Client::connect().await;
+        client.write(get("/size/1")).await;
+        client.answer().await;
+        drip(&client, "\r\n").await;
+    });
+    assert_eq!(counts.get(Counter::IdleTimeout), 2);
+    assert_eq!(counts.errors(), 0, "{counts:?}");
+}
+
+#[test]
+fn what_drips_in_after_the_end_does_not_keep_a_connection() {
+    let (_, counts) = beside(impatient(), || async {
+        let client = Client::connect().await;
+        client.write("nonsense\r\n\r\n").await;
+        // It has our answer and our end, and goes on all the same.
+        while !matches!(client.stream.read(&mut [0; 1000]).await, Ok(0)) {}
+        for _ in 0..4000 {
+            if client.stream.write_all(b"x").await.is_err() {
+                return;
+            }
+            flowlane::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("the connection lives as long as something drips in");
+    });
+    assert_eq!(counts.open(), 0);
+}
+
 #[test]
 fn heads_bodies_and_silence_that_take_too_long() {
     let (_, counts) = beside(impatient(), || async {

@@ -62,7 +62,10 @@ pub(crate) struct HttpArguments {
     /// Bytes of a request's body.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1024Mi", value_parser = units::size)]
     max_body: usize,
-    /// Time for a head, and for a TLS handshake.
+    /// Memory for answers to peers that do not read, of all lanes together.
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "256Mi", value_parser = units::size)]
+    max_memory: usize,
+    /// Time for a head, a TLS handshake, and each frame of HTTP/2.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "10s", value_parser = units::duration)]
     head_timeout: Duration,
     /// Time between requests.
@@ -152,6 +155,7 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         max_body: a.max_body as u64,
         requests_per_connection: a.keepalive.unwrap_or(u64::MAX),
         connections_per_lane: a.max_connections,
+        memory: a.max_memory as u64,
         stall: a.stall.map(|s| s.0),
         dir: a.dir,
         tls,

@@ -1,0 +1,66 @@
+//! Pieces of answers on their way, and the memory that they hold until they are sent.
+
+use std::sync::Arc;
+
+use bytes::Buf;
+
+use super::conn::Conn;
+
+/// Bytes of one piece at most: those of a frame that every peer takes (RFC 9113 §4.2).
+pub(super) const PIECE: usize = 16 << 10;
+
+/// A piece of a body. What it holds is counted as long as it lives.
+#[derive(Debug)]
+pub(super) struct Piece {
+    bytes: Bytes,
+    at: usize,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    /// Of the program itself: it holds nothing.
+    Static(&'static [u8]),
+    Held(Vec<u8>, Arc<Conn>),
+}
+
+impl Piece {
+    pub(super) fn constant(bytes: &'static [u8]) -> Self {
+        Self { bytes: Bytes::Static(bytes), at: 0 }
+    }
+
+    /// Counts the bytes, whether there is room for them or not.
+    pub(super) fn held(bytes: Vec<u8>, conn: &Arc<Conn>) -> Self {
+        conn.hold(bytes.capacity());
+        Self { bytes: Bytes::Held(bytes, conn.clone()), at: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Static(bytes) => bytes,
+            Bytes::Held(bytes, _) => bytes,
+        }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Bytes::Held(bytes, conn) = &mut self.bytes {
+            conn.let_go(bytes.capacity());
+        }
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes().len() - self.at
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes()[self.at..]
+    }
+
+    fn advance(&mut self, n: usize) {
+        assert!(n <= self.remaining(), "beyond the end of a piece");
+        self.at += n;
+    }
+}

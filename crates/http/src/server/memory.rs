@@ -1,0 +1,107 @@
+//! Memory that peers can make a lane keep, and what one connection may have of it.
+//!
+//! A peer that asks and does not read makes its server keep answers. What a lane keeps of them for all its connections is
+//! counted here, byte by byte, and is meant to stay below a share of [`super::Options::memory`].
+//!
+//! Nobody is refused: a connection may keep a quarter of what is free, at most [`MOST`] and at least [`LEAST`] bytes, so
+//! the more is taken the less each further one gets, and whoever reads always goes on. The bound of a lane is therefore
+//! its share, and [`LEAST`] bytes for each connection beyond. (The rule is that of switches with a shared buffer: dynamic
+//! thresholds, A. Choudhury and E. Hahne 1998.)
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::Lane;
+
+/// Bytes that a connection may always keep.
+pub(crate) const LEAST: usize = 4 << 10;
+/// Bytes that a connection may keep when nobody else keeps any.
+pub(crate) const MOST: usize = 256 << 10;
+
+/// What a lane keeps. Only the worker that holds the lane writes.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    used: AtomicU64,
+    share: u64,
+}
+
+impl Memory {
+    /// With so many bytes for the lane.
+    pub(crate) fn new(share: u64) -> Self {
+        Self { used: AtomicU64::new(0), share }
+    }
+
+    /// Bytes that one connection may keep now.
+    #[inline]
+    pub(crate) fn allowance(&self) -> usize {
+        let free = self.share.saturating_sub(self.used.load(Relaxed));
+        usize::try_from(free / 4).unwrap_or(MOST).clamp(LEAST, MOST)
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, bytes: usize) {
+        self.used.store(self.used.load(Relaxed) + bytes as u64, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn sub(&self, bytes: usize) {
+        self.used.store(self.used.load(Relaxed).saturating_sub(bytes as u64), Relaxed);
+    }
+
+    /// Bytes kept now.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+}
+
+/// What one holder keeps of a lane's memory; given back when it ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lane: Lane,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self { lane, bytes: 0 }
+    }
+
+    /// So much it is now.
+    #[inline]
+    pub(crate) fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            let memory = self.lane.memory();
+            memory.add(bytes);
+            memory.sub(self.bytes);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_is_taken_the_less_each_gets() {
+        let memory = Memory::new(1 << 20);
+        assert_eq!(memory.allowance(), MOST);
+        // Connections that all take what they may.
+        let mut before = MOST;
+        for _ in 0..100 {
+            let may = memory.allowance();
+            assert!(may <= before && may >= LEAST);
+            memory.add(may);
+            before = may;
+        }
+        assert_eq!(before, LEAST);
+        assert!(memory.used() <= (1 << 20) + 100 * LEAST as u64, "{}", memory.used());
+        memory.sub(usize::try_from(memory.used()).unwrap());
+        assert_eq!((memory.used(), memory.allowance()), (0, MOST));
+    }
+}
