@@ -56,10 +56,10 @@ pub(super) fn begin(conn: &Arc<Conn>, request: Request<RecvStream>, respond: Sen
             exchange.open.0.lane.cells().add(Counter::Stalled, 1);
             flowlane::sleep_until(until).await;
         }
-        if let Some((reply, body)) = exchange.prepare(reply, body).await {
-            if let Some(sending) = exchange.answer(reply, body) {
-                sending.run().await;
-            }
+        if let Some((reply, body)) = exchange.prepare(reply, body).await
+            && let Some(sending) = exchange.answer(reply, body)
+        {
+            sending.run().await;
         }
     });
 }
@@ -217,12 +217,8 @@ impl Sending {
         }
         let write = self.open.0.lane.options().timeouts.write;
         while self.at < self.len {
-            let sent = match within(write, poll_fn(|cx| self.poll_send(cx))).await {
-                Some(sent) => sent,
-                None => {
-                    too_slow(&self.open.0, &mut self.stream, Counter::WriteTimeout);
-                    return;
-                }
+            let Some(sent) = within(write, poll_fn(|cx| self.poll_send(cx))).await else {
+                return too_slow(&self.open.0, &mut self.stream, Counter::WriteTimeout);
             };
             if sent.is_err() {
                 return;
