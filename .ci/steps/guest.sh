@@ -1,0 +1,11 @@
+#!/bin/bash
+# Links on a virtio, a vmxnet3 and an e1000e card: a guest in QEMU with an older kernel.
+[ "$(uname -m)" = x86_64 ] || skip "the guest is made of Debian's packages for x86-64"
+is_root || skip "network namespaces and TAP interfaces need root"
+have_packages qemu-system-x86_64=qemu-system-x86 busybox=busybox-static ip=iproute2 ethtool=ethtool depmod=kmod ||
+    skip "QEMU or what the guest is made of is missing"
+log=$CI_TARGET/ci-guest.log
+rc=0
+timeout --kill-after=20 900 crates/testnet/guest/run --show-output 2>&1 | tee "$log" | grep -v '\.\.\. ok$' || rc=${PIPESTATUS[0]}
+[ "$rc" != 77 ] || skip "$(sed -n 's/^skipped, because //p' "$log" | head -1)"
+[ "$rc" = 0 ]

@@ -1,0 +1,99 @@
+//! The guest: what it is told to do, and the programs that run in it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// For the guest to come up and to do anything that it is told.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The wire to the guest's shell (`guest/init`).
+#[derive(Debug)]
+pub(crate) struct Guest {
+    wire: BufReader<UnixStream>,
+    number: u64,
+}
+
+/// What a command in the guest came to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Its exit code.
+    pub(crate) code: i32,
+    /// What it printed and complained of.
+    pub(crate) said: String,
+}
+
+impl Guest {
+    /// The guest, for one test at a time; `None`, having said why, where there is none.
+    pub(crate) fn get() -> Option<MutexGuard<'static, Self>> {
+        static GUEST: OnceLock<Mutex<Guest>> = OnceLock::new();
+        let Ok(path) = std::env::var("FLOWLANE_GUEST") else {
+            println!("skipped, because there is no guest here: crates/testnet/guest/run boots one");
+            return None;
+        };
+        let guest = GUEST.get_or_init(|| Mutex::new(Self::connect(&path)));
+        // A test that failed leaves the guest in order: each begins by tidying up.
+        Some(guest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn connect(path: &str) -> Self {
+        let wire = UnixStream::connect(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let mut guest = Self { wire: BufReader::new(wire), number: 0 };
+        // What is said before its shell listens is lost, so it is asked until it answers.
+        let deadline = Instant::now() + PATIENCE;
+        while guest.ask("true", Duration::from_secs(2)).is_none() {
+            assert!(Instant::now() < deadline, "the guest did not come up in {PATIENCE:?}");
+        }
+        guest
+    }
+
+    /// Has the guest's shell run `command`; `None` if it has not finished after `patience`.
+    fn ask(&mut self, command: &str, patience: Duration) -> Option<Done> {
+        assert!(!command.contains('\n'), "one line at a time");
+        self.number += 1;
+        let end = format!("@done {} ", self.number);
+        self.wire.get_mut().write_all(format!("{} {command}\n", self.number).as_bytes()).unwrap();
+        self.wire.get_ref().set_read_timeout(Some(patience)).unwrap();
+        let mut said = Vec::<u8>::new();
+        loop {
+            let begin = said.len();
+            // A read that ran into the limit keeps what it got; that is of a question whose answer nobody waits for.
+            if self.wire.read_until(b'\n', &mut said).ok()? == 0 {
+                panic!("the guest is gone");
+            }
+            let line = String::from_utf8_lossy(&said[begin..]).into_owned();
+            if let Some(code) = line.strip_prefix(&end) {
+                said.truncate(begin);
+                let code = code.trim().parse().unwrap();
+                return Some(Done { code, said: String::from_utf8_lossy(&said).trim_end().to_owned() });
+            }
+            if line.starts_with("@done ") {
+                said.clear();
+            }
+        }
+    }
+
+    /// Has the guest's shell run `command`, one line.
+    pub(crate) fn run(&mut self, command: &str) -> Done {
+        self.ask(command, PATIENCE)
+            .unwrap_or_else(|| panic!("in the guest: {command}: no end after {PATIENCE:?}"))
+    }
+
+    /// As [`Guest::run`], of what has to succeed: what it said.
+    pub(crate) fn must(&mut self, command: &str) -> String {
+        let done = self.run(command);
+        assert_eq!(done.code, 0, "in the guest: {command}: {}", done.said);
+        done.said
+    }
+
+    /// Starts `flowlane` with these arguments and waits until it listens: what it said until then.
+    pub(crate) fn start(&mut self, arguments: &str) -> Done {
+        self.run(&format!("start flowlane flowlane {arguments}"))
+    }
+
+    /// Ends what [`Guest::start`] started as ^C does. What it printed, and its complaints behind a '!'.
+    pub(crate) fn finish(&mut self) -> Done {
+        self.run("finish flowlane")
+    }
+}

@@ -1,0 +1,11 @@
+//! The tests of links over veth, on the guest's kernel, which is older than the one under these tests.
+
+use crate::guest::Guest;
+
+#[test]
+fn the_tests_of_links_pass_on_the_guests_kernel() {
+    let Some(mut guest) = Guest::get() else { return };
+    let done = guest.run("links --test-threads 2 2>&1");
+    println!("{}", done.said);
+    assert_eq!(done.code, 0, "{}", done.said);
+}

@@ -1,0 +1,119 @@
+//! What the peer does: the kernel's own sockets in the namespace that this process is in.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// For an answer that is to come. A lost one fails the test, so it may be long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs a program to its end and returns what it printed.
+pub(crate) fn program(command: &str) -> String {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command}: {said}");
+    said
+}
+
+/// One echo request is answered.
+pub(crate) fn ping(address: IpAddr) {
+    let family = if address.is_ipv4() { "-4" } else { "-6" };
+    program(&format!("busybox ping {family} -c 1 -W 10 {address}"));
+}
+
+fn connected(address: SocketAddr) -> UdpSocket {
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).unwrap();
+    socket.connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// Datagrams of many flows, each answered before the next of its flow is sent. `longest` bytes at most.
+pub(crate) fn datagrams(address: SocketAddr, longest: usize) {
+    let sockets: Vec<UdpSocket> = (0..16).map(|_| connected(address)).collect();
+    let mut answer = vec![0; longest + 1];
+    for turn in 0..6u8 {
+        let sent: Vec<u8> =
+            (0..longest * usize::from(turn) / 5).map(|i| (i as u8).wrapping_mul(turn)).collect();
+        for socket in &sockets {
+            socket.send(&sent).unwrap();
+        }
+        for socket in &sockets {
+            let n =
+                socket.recv(&mut answer).unwrap_or_else(|e| panic!("{} bytes to {address}: {e}", sent.len()));
+            assert!(answer[..n] == sent, "{} bytes to {address} came back changed", sent.len());
+        }
+    }
+}
+
+/// Datagrams on a VLAN, all of them answered. The kernel here may know no VLANs, so this peer is a flowlane.
+pub(crate) fn tagged(interface: &str, address: SocketAddr, vlan: u16) {
+    let binary = std::env::var("FLOWLANE_GUEST_BINARY").unwrap();
+    // Ours ends in 2, the peer's in 1.
+    let mut ours = address.ip().to_string();
+    ours.pop();
+    ours += if address.is_ipv4() { "1/24" } else { "1/64" };
+    program(&format!(
+        "{binary} load udp {address} --link af-packet:{interface} --addr {ours} --vlan {vlan} --no-pin --rate 1k -d 300ms --fail lost>0"
+    ));
+}
+
+/// 3,840 datagrams in two bursts; how many of them were answered.
+pub(crate) fn burst(address: SocketAddr) -> usize {
+    const EACH: usize = 32;
+    let sockets: Vec<UdpSocket> = (0..60).map(|_| connected(address)).collect();
+    // The peer asks for our address first, and keeps a few datagrams only while it does.
+    sockets[0].send(b"there?").unwrap();
+    sockets[0].recv(&mut [0; 8]).unwrap();
+    let mut answered = 0;
+    for turn in 0..2 {
+        for number in 0..EACH {
+            for socket in &sockets {
+                socket.send(&[turn, number as u8]).unwrap();
+            }
+        }
+        for socket in &sockets {
+            for _ in 0..EACH {
+                if socket.recv(&mut [0; 8]).is_err() {
+                    // What the others have got by now counts still.
+                    sockets.iter().for_each(|s| s.set_nonblocking(true).unwrap());
+                    break;
+                }
+                answered += 1;
+            }
+        }
+        if answered < (usize::from(turn) + 1) * sockets.len() * EACH {
+            break;
+        }
+    }
+    answered
+}
+
+/// Sends so many bytes over a new connection and reads them back; how long that took.
+pub(crate) fn stream(address: SocketAddr, bytes: usize) -> Duration {
+    let sent: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+    let begin = Instant::now();
+    let mut stream =
+        TcpStream::connect_timeout(&address, PATIENCE).unwrap_or_else(|e| panic!("{address}: {e}"));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut back = Vec::new();
+    std::thread::scope(|scope| {
+        let mut writing = stream.try_clone().unwrap();
+        let sent = &sent;
+        scope.spawn(move || {
+            writing.write_all(sent).unwrap();
+            writing.shutdown(Shutdown::Write).unwrap();
+        });
+        stream
+            .read_to_end(&mut back)
+            .unwrap_or_else(|e| panic!("{address}: after {} bytes: {e}", back.len()));
+    });
+    let took = begin.elapsed();
+    assert!(back == sent, "{address}: {bytes} bytes came back changed, or {} of them", back.len());
+    took
+}
