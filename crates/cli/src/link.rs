@@ -20,9 +20,11 @@ use flowlane::link::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
 use flowlane::wire::MacAddr;
 use flowlane::{Builder, OpenLink, Prefix, Rss, StartError, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
+use flowlane_sys::frame::HEADROOM;
+use flowlane_sys::netdev::Interface;
 use flowlane_sys::xdp::CopyMode;
 
-use crate::lost;
+use crate::{keeper, lost};
 
 /// What can be named, for messages.
 const KINDS: &str =
@@ -135,6 +137,15 @@ impl LinkSpec {
         *self == Self::Kernel
     }
 
+    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be: before Linux 6.6 it takes no others.
+    pub(crate) fn fit_frames(&self, builder: &mut Builder) {
+        let Self::AfXdp(name, ..) = self else { return };
+        let mtu = Interface::find(name).and_then(|interface| interface.mtu());
+        if mtu.is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
+            builder.frames_of(4096);
+        }
+    }
+
     /// Joins the first interface of a host to the link; a host on kernel sockets ([`flowlane::Host::kernel`]) needs none.
     pub(crate) fn join(
         self,
@@ -145,6 +156,7 @@ impl LinkSpec {
         rss: &Rss,
     ) {
         if !self.is_kernel() {
+            self.fit_frames(builder);
             builder.link(host, 0, self.open(ours, vlan, rss));
         }
     }
@@ -168,6 +180,7 @@ impl LinkSpec {
                 }
                 Self::AfXdp(name, copy, offload) => {
                     let options = AfXdpOptions { copy, offload, ..AfXdpOptions::new(&name, claim) };
+                    keeper::watch_over(&name);
                     af_xdp::open(&options, memory, workers)
                 }
                 Self::Pcap(input, output) => {
@@ -181,6 +194,9 @@ impl LinkSpec {
                 }
             };
             let opened = opened.map_err(StartError::Link)?;
+            if opened.0.mode.starts_with("generic") {
+                eprintln!("flowlane: {}: {}", opened.0.name, opened.0.mode);
+            }
             lost::watch(&opened.0);
             Ok(opened)
         })

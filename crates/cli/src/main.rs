@@ -8,6 +8,7 @@ mod commands;
 mod drops;
 mod exit;
 mod interrupt;
+mod keeper;
 mod link;
 mod lost;
 mod output;
@@ -29,7 +30,11 @@ struct Cli {
 
 fn main() -> std::process::ExitCode {
     match Cli::try_parse() {
-        Ok(cli) => exit::code(cli.command.run()),
+        Ok(cli) => {
+            let result = cli.command.run();
+            keeper::links_are_closed();
+            exit::code(result)
+        }
         Err(e) => exit::usage(&e),
     }
 }

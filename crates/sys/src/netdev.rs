@@ -3,6 +3,7 @@
 //! Everything is of the network namespace that the calling thread is in. Reading needs no privilege; changing needs
 //! `CAP_NET_ADMIN` there.
 
+pub mod settings;
 pub mod watch;
 
 use crate::error::{Error, Result};

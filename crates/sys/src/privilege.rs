@@ -11,7 +11,7 @@ use std::io;
 pub struct Report {
     /// Capabilities in effect before, one bit each.
     pub before: u64,
-    /// Capabilities in effect afterwards: zero.
+    /// Capabilities in effect afterwards: none, or the one that was to be kept.
     pub after: u64,
     /// Neither this process nor what it executes can gain privileges any more.
     pub no_new_privileges: bool,
@@ -63,9 +63,22 @@ pub fn has(capability: u32) -> bool {
 /// # Errors
 /// The kernel's; none is expected.
 pub fn drop_all() -> io::Result<Report> {
+    keep(0)
+}
+
+/// Drops every capability of this thread but the one of this number, if it has it: as [`drop_all`] otherwise.
+///
+/// # Errors
+/// As [`drop_all`].
+pub fn drop_all_but(capability: u32) -> io::Result<Report> {
+    keep(effective() & 1u64.checked_shl(capability).unwrap_or(0))
+}
+
+fn keep(kept: u64) -> io::Result<Report> {
     let before = effective();
     let header = Header { version: VERSION_3, pid: 0 };
-    let sets = [Sets::default(); 2];
+    let half = |bits: u64| Sets { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
+    let sets = [half(kept & u64::from(u32::MAX)), half(kept >> 32)];
     // SAFETY: these calls take numbers, and capset reads the header and two sets.
     unsafe {
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
@@ -83,6 +96,18 @@ pub fn drop_all() -> io::Result<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_left_if_it_was_there() {
+        std::thread::spawn(|| {
+            let had = has(CAP_NET_ADMIN);
+            let report = drop_all_but(CAP_NET_ADMIN).unwrap();
+            assert_eq!(report.after, u64::from(had) << CAP_NET_ADMIN);
+            assert_eq!(drop_all_but(CAP_BPF).unwrap().after, 0, "what is gone does not come back");
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn nothing_is_left_after_dropping() {

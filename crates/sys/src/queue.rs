@@ -50,6 +50,9 @@ pub struct QueueStats {
     pub rx_ring_full: u64,
     /// Packets that could not be delivered: too long for a slot or frame, or senseless.
     pub rx_bad: u64,
+    /// Packets whose transport checksum the sender left to hardware that was never reached, and which were taken for that: on
+    /// links that do not mark them. They are not lost.
+    pub rx_unfinished: u64,
     /// Packets sent.
     pub tx_frames: u64,
     /// Bytes sent.

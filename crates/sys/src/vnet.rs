@@ -133,6 +133,35 @@ pub(crate) fn complete_checksum(frame: &mut Frame) -> bool {
     true
 }
 
+/// Whether a packet's transport checksum is what Linux leaves there for hardware to finish: the sum of the pseudo-header, not
+/// complemented. One in 65,536 packets with another checksum, right or wrong, looks like that. `packet` is the packet's first
+/// piece, with all of its headers.
+pub(crate) fn looks_unfinished(packet: &[u8]) -> bool {
+    pseudo_sum(packet).is_some_and(|(sum, field)| sum == field)
+}
+
+/// The folded sum of the pseudo-header and what the checksum's field holds, both as they lie in memory, of a whole packet of TCP
+/// or UDP without IPv6 extension headers.
+fn pseudo_sum(packet: &[u8]) -> Option<(u16, u16)> {
+    const FRAGMENT: u16 = 0x3fff;
+    let (ip, start, protocol) = headers(packet)?;
+    let field = match protocol {
+        TCP => packet.get(start + 16..start + 18)?,
+        UDP => packet.get(start + 6..start + 8)?,
+        _ => return None,
+    };
+    let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let (addresses, len) = match packet[ip] >> 4 {
+        4 if start - ip >= 20 && word(ip + 6) & FRAGMENT == 0 => {
+            (ip + 12..ip + 20, word(ip + 2).checked_sub((start - ip) as u16)?)
+        }
+        6 if start - ip == 40 => (ip + 8..ip + 40, word(ip + 4)),
+        _ => return None,
+    };
+    let numbers = u64::from(len.to_be()) + u64::from(u16::from(protocol).to_be());
+    Some((fold(sum_of(&packet[addresses]) + numbers), u16::from_ne_bytes([field[0], field[1]])))
+}
+
 /// Sum of words in machine order, which is as good as any other as long as it goes back in the same (RFC 1071).
 fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(4);
@@ -161,15 +190,21 @@ fn tcp_len(frame: &[u8], start: usize) -> Option<usize> {
 /// Where the transport header starts, and its protocol. Through VLAN tags; not through IPv6 extension headers, which
 /// the stack does not send.
 fn transport(frame: &[u8]) -> Option<(usize, u8)> {
+    headers(frame).map(|(_, start, protocol)| (start, protocol))
+}
+
+/// As [`transport`], and before these where the IP header starts.
+fn headers(frame: &[u8]) -> Option<(usize, usize, u8)> {
     let mut at = 12;
     while matches!(frame.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
         at += 4;
     }
     let kind = [frame[at], frame[at + 1]];
-    let ip = frame.get(at + 2..)?;
+    at += 2;
+    let ip = frame.get(at..)?;
     match kind {
-        [0x08, 0x00] => Some((at + 2 + usize::from(ip.first()? & 15) * 4, *ip.get(9)?)),
-        [0x86, 0xdd] => Some((at + 42, *ip.get(6)?)),
+        [0x08, 0x00] => Some((at, at + usize::from(ip.first()? & 15) * 4, *ip.get(9)?)),
+        [0x86, 0xdd] => Some((at, at + 40, *ip.get(6)?)),
         _ => None,
     }
 }
@@ -178,6 +213,79 @@ fn transport(frame: &[u8]) -> Option<(usize, u8)> {
 mod tests {
     use super::*;
     use crate::frame::{FrameMemory, MemoryConfig};
+
+    /// A packet of UDP or TCP with a payload, its checksum's field left to hardware, and where that field is.
+    fn unfinished(v4: bool, protocol: u8, tag: bool, payload: usize) -> (Vec<u8>, usize) {
+        let header = if protocol == TCP { 20 } else { 8 };
+        let mut packet = vec![2; 12];
+        packet.extend(if tag { &[0x81, 0, 0, 5][..] } else { &[] });
+        let len = (header + payload) as u16;
+        let mut pseudo: Vec<u8> = Vec::new();
+        if v4 {
+            packet.extend([8, 0, 0x45, 0]);
+            packet.extend((20 + len).to_be_bytes());
+            packet.extend([0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 9, 1, 1, 10, 9, 1, 2]);
+            pseudo.extend(&packet[packet.len() - 8..]);
+        } else {
+            packet.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            packet.extend(len.to_be_bytes());
+            packet.extend([protocol, 64]);
+            packet.extend((0..32).map(|i| i * 7 + 1));
+            pseudo.extend(&packet[packet.len() - 32..]);
+        }
+        let field = packet.len() + if protocol == TCP { 16 } else { 6 };
+        packet.resize(packet.len() + header, 3);
+        packet.extend((0..payload).map(|i| (i * 5 + 1) as u8));
+        pseudo.extend([0, protocol]);
+        pseudo.extend(len.to_be_bytes());
+        let sum = fold(pseudo.chunks(2).map(|p| u64::from(u16::from_be_bytes([p[0], p[1]]))).sum());
+        packet[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+        (packet, field)
+    }
+
+    #[test]
+    fn a_checksum_that_was_left_to_hardware_is_told_from_one_that_is_there() {
+        let config =
+            MemoryConfig { frames_per_home: 2, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
+        for (v4, protocol, tag, payload) in [
+            (true, UDP, false, 5),
+            (true, TCP, false, 900),
+            (false, UDP, true, 64),
+            (false, TCP, false, 33),
+            (true, TCP, true, 1),
+        ] {
+            let (packet, field) = unfinished(v4, protocol, tag, payload);
+            assert!(looks_unfinished(&packet));
+            // Finished, as hardware would, it is not.
+            let mut frame = pool.alloc().unwrap();
+            assert!(frame.extend_from_slice(&packet));
+            frame.meta_mut().checksum = Checksum::Partial;
+            assert!(complete_checksum(&mut frame));
+            assert!(!looks_unfinished(frame.data()), "{v4} {protocol}");
+            // Nor is one with another checksum, none at all, or of a fragment.
+            let mut other = packet.clone();
+            other[field] ^= 1;
+            assert!(!looks_unfinished(&other));
+            other[field..field + 2].fill(0);
+            assert!(!looks_unfinished(&other));
+            if v4 {
+                let mut fragment = packet.clone();
+                fragment[if tag { 24 } else { 20 }] |= 0x20;
+                assert!(!looks_unfinished(&fragment));
+            }
+            for len in 0..packet.len() {
+                let _ = looks_unfinished(&packet[..len]); // must not panic
+            }
+            for at in 0..packet.len().min(60) {
+                for value in [0, 0x0f, 0x4f, 0xff] {
+                    let mut strange = packet.clone();
+                    strange[at] = value;
+                    let _ = looks_unfinished(&strange);
+                }
+            }
+        }
+    }
 
     #[test]
     fn headers_say_where_the_sum_belongs() {

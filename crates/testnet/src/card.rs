@@ -7,7 +7,8 @@
 //! hardware will complete; it is switched off.
 
 use crate::{Error, Namespace, ip};
-use flowlane_sys::bpf::{self, Link, steer::Steering, steer::SteeringRules};
+use flowlane_sys::bpf::{self, Link, Program, steer::Steering, steer::SteeringRules};
+use flowlane_sys::error::Error as SysError;
 use flowlane_sys::netdev::Interface;
 use std::net::IpAddr;
 
@@ -32,6 +33,18 @@ pub struct CardConfig {
     pub rules: SteeringRules,
     /// The card outlives this process: [`Card::keep`] will be called.
     pub lasting: bool,
+    /// Where the program that steers is attached.
+    pub hook: Hook,
+}
+
+/// Where the program that steers is attached, on the far end's egress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hook {
+    /// tcx where the kernel has it (Linux 6.6), else as a filter.
+    #[default]
+    Best,
+    /// A filter of a `clsact` queueing discipline.
+    Filter,
 }
 
 /// The 40-byte key of Microsoft's verification suite, known to everybody, so good for tests and for nothing else.
@@ -64,6 +77,7 @@ impl CardConfig {
                 udp_ports: true,
             },
             lasting: false,
+            hook: Hook::Best,
         }
     }
 }
@@ -86,7 +100,7 @@ impl Card {
     /// Makes the pair, up and steered.
     ///
     /// # Errors
-    /// What `ip` says; missing privileges; a kernel before 6.6, which has no tcx.
+    /// What `ip` says; missing privileges; a kernel with neither tcx nor the modules `sch_ingress` and `cls_bpf`.
     pub fn new(config: &CardConfig) -> Result<Self, Error> {
         let steering = Steering::new(&config.rules)?;
         let far = Namespace::new(&config.far)?;
@@ -115,12 +129,7 @@ impl Card {
             let interface = Interface::find(&card.far_interface)?;
             interface.set_transmit_checksum(false)?;
             let program = card.steering.egress()?;
-            let link = if config.lasting {
-                bpf::attach_tcx_lasting(&program, &interface, true)?;
-                None
-            } else {
-                Some(bpf::attach_tcx(&program, &interface, true)?)
-            };
+            let link = attach(&program, &interface, config)?;
             Ok::<_, Error>((up(&card.far_interface)?, link))
         })??;
         (card.far_mac, card._link) = (mac, link);
@@ -202,6 +211,20 @@ impl Card {
             near.keep();
         }
     }
+}
+
+/// Attaches the steering to the far end's egress, by tcx or, where the kernel has none, by a filter, which goes with the interface.
+fn attach(program: &Program, interface: &Interface, config: &CardConfig) -> Result<Option<Link>, Error> {
+    let attached = match config.hook {
+        Hook::Filter => Err(SysError::KernelTooOld { feature: "tcx", needs: "6.6" }),
+        Hook::Best if config.lasting => bpf::attach_tcx_lasting(program, interface, true).map(|()| None),
+        Hook::Best => bpf::attach_tcx(program, interface, true).map(Some),
+    };
+    match attached {
+        Err(SysError::KernelTooOld { .. }) => bpf::attach_clsact(program, interface, true).map(|()| None),
+        other => other,
+    }
+    .map_err(Error::from)
 }
 
 /// Brings an interface of this thread's namespace up; its Ethernet address.

@@ -24,7 +24,7 @@ mod card;
 mod namespace;
 mod tagged;
 
-pub use card::{Card, CardConfig, MICROSOFT_KEY};
+pub use card::{Card, CardConfig, Hook, MICROSOFT_KEY};
 pub use namespace::Namespace;
 pub use tagged::Tagged;
 

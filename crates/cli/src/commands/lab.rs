@@ -15,7 +15,7 @@ use anyhow::bail;
 use flowlane_rss::{Key, Rss, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::privilege;
-use flowlane_testnet::{Card, CardConfig, ip};
+use flowlane_testnet::{Card, CardConfig, Hook, ip};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -154,6 +154,7 @@ impl Named {
                 udp_ports: true,
             },
             lasting: true,
+            hook: Hook::Best,
         };
         Card::new(&config)?.keep();
         Ok(self.explain(queues)?)

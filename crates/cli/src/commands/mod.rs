@@ -30,6 +30,8 @@ pub(crate) enum Command {
     /// Make a network to try real links on, and remove it.
     #[command(subcommand)]
     Lab(lab::Lab),
+    #[command(hide = true)]
+    RestoreCard(crate::keeper::RestoreCard),
 }
 
 impl Command {
@@ -43,6 +45,7 @@ impl Command {
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),
             Self::Lab(command) => command.run(),
+            Self::RestoreCard(command) => command.run(),
         }
     }
 }

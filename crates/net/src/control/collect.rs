@@ -216,6 +216,7 @@ fn rss(handle: &Handle, report: &Report) -> RssView {
             table: info.rss.table.slots().iter().map(|b| b.0).collect(),
             workers: (0..info.rss.buckets.len()).map(|b| handle.worker_of(h, Bucket(b as u16))).collect(),
             steering: steering(&report.steering(h)),
+            links: info.links.clone(),
         }
     };
     RssView { version: VERSION, hosts: handle.hosts().iter().enumerate().map(host).collect() }

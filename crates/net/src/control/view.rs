@@ -234,6 +234,9 @@ document! {
         workers: Vec<Option<usize>>,
         /// How its frames arrived, over all workers.
         steering: SteeringView,
+        /// Its links by interface, for people, with how packets come and go: `af-xdp:eth0 (native, copied)`.
+        #[serde(default)]
+        links: Vec<String>,
     }
 }
 

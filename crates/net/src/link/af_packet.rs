@@ -78,6 +78,7 @@ pub fn open(
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash: false,
+        mode: "",
         life: Some(life),
     };
     Ok((info, boxed))

@@ -12,7 +12,7 @@ use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
-use flowlane_sys::xdp::{self, CopyMode, XdpOptions, XdpQueue};
+use flowlane_sys::xdp::{self, CopyMode, Device, XdpOptions, XdpQueue};
 
 /// How to open an AF_XDP link.
 #[derive(Debug, Clone)]
@@ -74,6 +74,7 @@ pub fn open(
     let describe = || Ok((interface.mac()?, interface.mtu()?));
     let (mac, mtu) = describe().map_err(OpenError::device(name.clone()))?;
     let delivers_hash = first.device().delivers_hash();
+    let mode = mode(first.device());
     let (life, boxed) = real::boxed(interface, queues);
     let info = LinkInfo {
         name,
@@ -83,20 +84,34 @@ pub fn open(
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash,
+        mode,
         life: Some(life),
     };
     Ok((info, boxed))
+}
+
+/// Where the program runs and who moves the bytes.
+fn mode(device: &Device) -> &'static str {
+    match (device.mode(), device.zero_copy()) {
+        (XdpMode::Generic, _) => {
+            "generic, copied: the driver runs no XDP program, so the kernel makes a packet of its own first"
+        }
+        (_, true) => "native, zero-copy",
+        (_, false) => "native, copied",
+    }
 }
 
 fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> Result<Vec<XdpQueue>, Error> {
     let there = Interface::find(&options.interface)?.channels()?.receive;
     let (first, count) = options.queues.unwrap_or((0, there));
     if count as usize > workers {
+        let there =
+            if workers == 1 { "there is 1 worker".into() } else { format!("there are {workers} workers") };
         return Err(Error::Unsupported {
             interface: options.interface.clone(),
             what: format!(
-                "receives on {count} queues and there are {workers} workers: use as many workers, or \
-                 'ethtool -L {} combined {workers}' (veth: rx and tx)",
+                "receives on {count} queues and {there}: use as many workers, or 'ethtool -L {} combined {workers}' \
+                 (veth: rx and tx)",
                 options.interface
             ),
         });

@@ -41,6 +41,8 @@ pub struct LinkInfo {
     pub segmentation: usize,
     /// Received frames come with a flow hash and its type.
     pub delivers_hash: bool,
+    /// How packets come and go, for people: `native, copied`. Empty where there is one way only.
+    pub mode: &'static str,
     /// The interface of this machine under it, with news of it; `None` where there is none.
     pub life: Option<Life>,
 }
@@ -97,6 +99,9 @@ pub struct QueueStats {
     pub rx_ring_full: u64,
     /// Frames received but too long, cut short or otherwise not deliverable.
     pub rx_bad: u64,
+    /// Packets whose transport checksum the sender left to hardware that was never reached, taken for that where the link
+    /// does not mark them (AF_XDP in generic mode or on a veth). They are not lost.
+    pub rx_unfinished: u64,
     /// Frames sent.
     pub tx_frames: u64,
     /// Bytes sent.

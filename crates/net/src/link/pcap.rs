@@ -65,6 +65,7 @@ pub fn open(options: &PcapOptions, workers: usize) -> Result<(LinkInfo, Vec<Box<
         checksum_offload: false,
         segmentation: 0,
         delivers_hash: false,
+        mode: "",
         life: None,
     };
     Ok((info, queues))

@@ -61,6 +61,7 @@ impl<Q: LinkQueue> Queue for Real<Q> {
             rx_no_frame: s.rx_no_frame,
             rx_ring_full: s.rx_ring_full,
             rx_bad: s.rx_bad,
+            rx_unfinished: s.rx_unfinished,
             tx_frames: s.tx_frames,
             tx_bytes: s.tx_bytes,
             tx_failed: s.tx_failed,

@@ -72,6 +72,7 @@ pub fn open(
         checksum_offload: tap.checksum_offload,
         segmentation: if tap.segmentation { 65_535 } else { 0 },
         delivers_hash: false,
+        mode: "",
         life: Some(life),
     };
     Ok((info, boxed))

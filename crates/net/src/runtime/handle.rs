@@ -49,6 +49,8 @@ pub struct HostInfo {
     pub name: String,
     /// How its flows are steered.
     pub rss: Arc<Rss>,
+    /// Its links in the order of its interfaces, with how packets come and go where there are several ways.
+    pub links: Vec<String>,
     first_lane: u32,
 }
 
@@ -142,12 +144,20 @@ impl Runtime {
         let infos = hosts
             .iter()
             .map(|h| {
-                let info = HostInfo { name: h.name.clone(), rss: h.rss.clone(), first_lane };
+                let (name, rss) = (h.name.clone(), h.rss.clone());
+                let info = HostInfo { name, rss, links: Vec::new(), first_lane };
                 first_lane += h.rss.buckets.len() as u32;
                 info
             })
             .collect();
         Self { handle: Handle { shared, hosts: infos }, threads }
+    }
+
+    /// Says what the links of each host are.
+    pub(super) fn with_links(mut self, links: Vec<Vec<String>>) -> Self {
+        let named = self.handle.hosts.iter().cloned().zip(links);
+        self.handle.hosts = named.map(|(host, links)| HostInfo { links, ..host }).collect();
+        self
     }
 
     /// What others talk to the runtime with.

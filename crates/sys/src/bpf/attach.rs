@@ -97,12 +97,10 @@ pub fn attach_xdp(program: &Program, interface: &Interface, mode: XdpMode) -> Re
     let error = error.unwrap_or_else(|| std::io::Error::from_raw_os_error(libc::EINVAL));
     let name = interface.name().to_owned();
     Err(match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EEXIST) => Error::DeviceBusy {
+        Some(libc::EBUSY | libc::EEXIST) => xdp_taken(interface).unwrap_or(Error::DeviceBusy {
             interface: name,
-            owner: xdp_owner(interface.index()).map_or("another program's XDP program".to_owned(), |n| {
-                format!("another program (its XDP program is '{n}')")
-            }),
-        },
+            owner: "another program's XDP program".to_owned(),
+        }),
         Some(libc::ERANGE) => Error::Unsupported {
             interface: name,
             what: "the MTU is too large for XDP in this driver: lower it with 'ip link set mtu'".to_owned(),
@@ -189,6 +187,17 @@ fn info<const N: usize>(fd: &impl AsFd) -> Option<[u32; N]> {
     // SAFETY: the layout of BPF_OBJ_GET_INFO_BY_FD; `words` is writable for the length announced.
     unsafe { call(Command::GetInfoByFd, &mut attributes) }.ok()?;
     Some(words)
+}
+
+/// That an XDP program is on the interface already, with its name; `None` where that cannot be found out.
+pub(crate) fn xdp_taken(interface: &Interface) -> Option<Error> {
+    let owner = match xdp_owner(interface.index())? {
+        name if name.is_empty() => {
+            "another program, which has an XDP program without a name there".to_owned()
+        }
+        name => format!("another program (its XDP program is '{name}')"),
+    };
+    Some(Error::DeviceBusy { interface: interface.name().to_owned(), owner })
 }
 
 /// Name of the XDP program that a `bpf_link` attached to interface `index`; `None` if it was attached otherwise. Links

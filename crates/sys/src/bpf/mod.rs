@@ -17,6 +17,7 @@ pub mod asm;
 mod attach;
 mod btf;
 pub mod claim;
+mod clsact;
 mod map;
 mod parse;
 mod program;
@@ -24,8 +25,10 @@ pub mod steer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attach::xdp_taken;
 pub use attach::{Link, XdpMode, attach_tcx, attach_tcx_lasting, attach_xdp};
 pub use btf::kfunc;
+pub use clsact::attach_clsact;
 pub use map::{Map, MapKind};
 pub use program::{Program, ProgramKind, TestRun};
 

@@ -10,14 +10,17 @@
 //!   └───────────────────────────────────────┘
 //! ```
 //!
-//! [`open`] attaches the program, makes the sockets and binds each to its queue; the socket of the nth queue is given
-//! frames of home n, if no worker has attached it yet. A frame's buffer is one chunk of the
+//! [`open`] makes the sockets, binds each to its queue and attaches the program: what can be refused is refused before the
+//! card is touched. The socket of the nth queue is given frames of home n, if no worker has attached it yet. A frame's buffer is
+//! one chunk of the
 //! kernel's, and the kernel puts packets where [`HEADROOM`](crate::frame::HEADROOM) ends, so a received frame is like
 //! one from the pool. In copy mode the kernel copies each packet once each way; in zero-copy mode the card reads and
 //! writes the frames itself.
 //!
 //! What always holds: a frame is the kernel's or ours (`held.rs`); the program is gone when the last queue is, however
-//! the process ends; a queue without socket leaves its packets to the kernel.
+//! the process ends; a queue without socket leaves its packets to the kernel; RSS is as it was before, also where the driver
+//! forgets it when a program comes ([`settings`](crate::netdev::settings)), and when it goes, if the thread that closes the
+//! last queue has `CAP_NET_ADMIN`.
 //!
 //! Traps. In copy mode nothing leaves without a system call ([`LinkQueue::flush`](crate::queue::LinkQueue::flush) makes it), and one call may send 32
 //! packets only. Two programs cannot share an interface. See `docs/links.md` for those of particular drivers.
@@ -33,6 +36,7 @@ use crate::bpf::{self, Link, Map, MapKind, Program, XdpMode};
 use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
 use crate::netdev::Interface;
+use crate::netdev::settings::{self, CardSettings};
 use crate::packet::OffloadSocket;
 use held::Held;
 use queue::Settings;
@@ -42,6 +46,9 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Frames of one packet at most: what the kernel takes for sending (`MAX_SKB_FRAGS`, and one).
+const MAX_PIECES: usize = 18;
 
 /// Who moves the bytes between card and frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,14 +119,25 @@ impl XdpOptions {
 /// What the queues of one interface share. The program stays attached while it lives.
 #[derive(Debug)]
 pub struct Device {
-    /// First to go: no packet finds a socket any more.
-    _link: Link,
+    /// First to go: no packet finds a socket any more. There until then.
+    link: Option<Link>,
     _program: Program,
     sockets: Map,
     claims: Claims,
     interface: Interface,
     mode: XdpMode,
+    zero_copy: bool,
     delivers_hash: bool,
+    settings: CardSettings,
+}
+
+impl Drop for Device {
+    /// The card is left as it was found, as far as this thread may: without privileges there is nothing to be done here.
+    fn drop(&mut self) {
+        self.settings.refresh_rss();
+        drop(self.link.take());
+        let _ = self.settings.restore();
+    }
 }
 
 impl Device {
@@ -145,6 +163,12 @@ impl Device {
     #[must_use]
     pub fn mode(&self) -> XdpMode {
         self.mode
+    }
+
+    /// Whether the card itself moves the bytes between its queues and the frames.
+    #[must_use]
+    pub fn zero_copy(&self) -> bool {
+        self.zero_copy
     }
 
     /// Whether packets come with the driver's hash.
@@ -193,38 +217,39 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
     let claims = Claims::new(&options.claims, options.tags)?;
     let highest = options.first_queue + options.queues;
     let sockets = Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?;
-    let (program, link, mode, delivers_hash) = attach(options, &interface, &claims, &sockets)?;
-    let hash_type = options.hash_type.filter(|_| delivers_hash);
-    let device =
-        Arc::new(Device { _link: link, _program: program, sockets, claims, interface, mode, delivers_hash });
-
-    let mut queues: Vec<XdpQueue> = Vec::new();
+    // Packets longer than what a frame holds come in several.
+    let chains = longest(&interface)? > room(memory);
+    let fits = chains.then(|| room(memory) - 18);
+    let mut bound: Vec<(OwnedFd, Rings)> = Vec::new();
     for queue in options.first_queue..highest {
         let socket = socket()?;
-        let first = queues.first().map(AsFd::as_fd);
+        let first = bound.first().map(|(first, _)| first.as_fd());
         if first.is_none() {
             register(socket.as_fd(), memory)?;
         }
         let rings = Rings::new(socket.as_fd(), options.ring_size)?;
         tune(socket.as_fd(), options);
-        // Packets longer than what a frame holds come in several.
-        let chains = device.interface.mtu()? as usize + 18 + crate::frame::HEADROOM > memory.frame_size();
-        bind(socket.as_fd(), options, &device.interface, queue, chains, first)?;
-        // SAFETY: the options are a plain number.
-        let bound: Option<libc::xdp_options> =
-            unsafe { get_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS) }.ok();
-        let zero_copy = bound.is_some_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
-        let settings = Settings {
-            queue,
-            need_wakeup: options.need_wakeup,
-            chains,
-            busy_poll: options.busy_poll.is_some(),
-            hash_type,
-        };
+        bind(socket.as_fd(), options, &interface, queue, fits, first)?;
+        bound.push((socket, rings));
+    }
+    let zero_copy = bound.first().is_some_and(|(socket, _)| is_zero_copy(socket.as_fd()));
+    let device = Arc::new(attach(options, interface, claims, sockets, zero_copy)?);
+    let settings = Settings {
+        queue: 0,
+        need_wakeup: options.need_wakeup,
+        chains,
+        busy_poll: options.busy_poll.is_some(),
+        hash_type: options.hash_type.filter(|_| device.delivers_hash),
+        unfinished: device.mode == XdpMode::Generic
+            || settings::driver(&device.interface).is_some_and(|name| name == "veth"),
+    };
+    // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
+    let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
+    let mut queues: Vec<XdpQueue> = Vec::new();
+    for (queue, (socket, rings)) in (options.first_queue..highest).zip(bound) {
         let held = Held::new(memory, zero_copy.then(|| (device.clone(), queue)));
-        // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
-        let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
         let offload = options.offload.then(|| OffloadSocket::open(&device.interface)).transpose()?;
+        let settings = Settings { queue, ..settings };
         let mut opened = XdpQueue::new(socket, rings, held, fill, settings, offload, device.clone());
         // Ready from the first packet on, if the worker's frames are not in its hands yet.
         if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
@@ -238,6 +263,23 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         queues.push(opened);
     }
     Ok(queues)
+}
+
+/// Bytes of the longest packet on an interface: its MTU, an Ethernet header and a VLAN tag.
+fn longest(interface: &Interface) -> Result<usize> {
+    Ok(interface.mtu()? as usize + 18)
+}
+
+/// Bytes of a packet that one frame holds.
+fn room(memory: &FrameMemory) -> usize {
+    memory.frame_size() - crate::frame::HEADROOM
+}
+
+fn is_zero_copy(socket: BorrowedFd<'_>) -> bool {
+    // SAFETY: the options are a plain number.
+    let bound: io::Result<libc::xdp_options> =
+        unsafe { get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS) };
+    bound.is_ok_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
 fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> Result<()> {
@@ -256,9 +298,21 @@ fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> R
     }
     let there = interface.channels()?.pairs();
     if options.queues == 0 || options.first_queue + options.queues > there {
+        let pairs = if there == 1 { "queue pair" } else { "queue pairs" };
         return unsupported(format!(
-            "has {there} queue pairs, not {} from number {} on: see 'ethtool -l', change with 'ethtool -L'",
+            "has {there} {pairs}, not {} from number {} on: see 'ethtool -l', change with 'ethtool -L'",
             options.queues, options.first_queue
+        ));
+    }
+    // The kernel sends no packet from more.
+    let most = MAX_PIECES * room(memory) - 18;
+    if longest(interface)? - 18 > most {
+        return unsupported(format!(
+            "an MTU of {} is more than {MAX_PIECES} frames of {} bytes hold: lower it with 'ip link set {} mtu {most}', \
+             or use larger frames (4096 bytes)",
+            longest(interface)? - 18,
+            memory.frame_size(),
+            options.interface
         ));
     }
     if !interface.is_up()? {
@@ -267,8 +321,34 @@ fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> R
     Ok(())
 }
 
-/// Loads and attaches the program, with the driver's hash if that is wished and there is one.
+/// Loads and attaches the program, with the driver's hash if that is wished and there is one. What the card forgets by that is
+/// set again.
 fn attach(
+    options: &XdpOptions,
+    interface: Interface,
+    claims: Claims,
+    sockets: Map,
+    zero_copy: bool,
+) -> Result<Device> {
+    let settings = CardSettings::record(&interface)?;
+    let (program, link, mode, delivers_hash) = attach_program(options, &interface, &claims, &sockets)?;
+    // Where that fails packets come to other queues than they should, and are handed over.
+    let _ = settings.restore_rss();
+    let link = Some(link);
+    Ok(Device {
+        link,
+        _program: program,
+        sockets,
+        claims,
+        interface,
+        mode,
+        zero_copy,
+        delivers_hash,
+        settings,
+    })
+}
+
+fn attach_program(
     options: &XdpOptions,
     interface: &Interface,
     claims: &Claims,
@@ -345,7 +425,8 @@ fn bind(
     options: &XdpOptions,
     interface: &Interface,
     queue: u32,
-    chains: bool,
+    // Packets come in several frames; the MTU with which they would not, for the message.
+    chains: Option<usize>,
     shares_with: Option<BorrowedFd<'_>>,
 ) -> Result<()> {
     // The flags of the first socket hold for those that share its memory.
@@ -358,7 +439,7 @@ fn bind(
                 CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
             };
             let wakeup = if options.need_wakeup { libc::XDP_USE_NEED_WAKEUP } else { 0 };
-            let chains = if chains { libc::XDP_USE_SG } else { 0 };
+            let chains = if chains.is_some() { libc::XDP_USE_SG } else { 0 };
             copy | wakeup | chains
         }
     };
@@ -373,10 +454,21 @@ fn bind(
         }
     };
     bound.map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY) => Error::QueueBusy { interface: interface.name().to_owned(), queue },
+        Some(libc::EBUSY) => bpf::xdp_taken(interface)
+            .unwrap_or(Error::QueueBusy { interface: interface.name().to_owned(), queue }),
         Some(libc::EOPNOTSUPP) if options.copy == CopyMode::ZeroCopy => Error::Unsupported {
             interface: interface.name().to_owned(),
             what: "the driver has no zero-copy for AF_XDP: use copy mode".to_owned(),
+        },
+        // A kernel that does not know the flag.
+        Some(libc::EINVAL) if chains.is_some() => Error::Unsupported {
+            interface: interface.name().to_owned(),
+            what: format!(
+                "AF_XDP of this kernel takes no packets longer than a frame (that came with Linux 6.6): lower the MTU with \
+                 'ip link set {} mtu {}', or use af-packet",
+                interface.name(),
+                chains.unwrap_or_default()
+            ),
         },
         _ => {
             Error::from_io(e, format!("binding AF_XDP to {} queue {queue}", interface.name()), "CAP_NET_RAW")

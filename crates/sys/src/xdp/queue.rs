@@ -4,7 +4,7 @@ use super::Device;
 use super::held::Held;
 use super::rings::{Rings, get_option, put, take};
 use crate::bpf::claim::{METADATA_LEN, NO_HASH};
-use crate::frame::{Frame, Meta, Pool};
+use crate::frame::{Checksum, Frame, Meta, Pool};
 use crate::packet::OffloadSocket;
 use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
 use crate::vnet;
@@ -46,6 +46,8 @@ pub(super) struct Settings {
     pub(super) chains: bool,
     pub(super) busy_poll: bool,
     pub(super) hash_type: Option<fn(u32) -> u8>,
+    /// Senders may have left checksums to hardware that was never reached, and nothing says of which packets.
+    pub(super) unfinished: bool,
 }
 
 impl XdpQueue {
@@ -90,6 +92,10 @@ impl XdpQueue {
         if self.partial.is_none() {
             if let Some(number) = self.settings.hash_type {
                 read_hash(&mut frame, number);
+            }
+            if self.settings.unfinished && vnet::looks_unfinished(frame.data()) {
+                frame.meta_mut().checksum = Checksum::Partial;
+                self.stats.rx_unfinished += 1;
             }
             if descriptor.options & CONTINUED == 0 {
                 self.stats.rx_frames += 1;

@@ -94,6 +94,20 @@ fn echo_v4(guest: &mut Guest, place: Place) {
     echo(guest, place, place.targets(false)[0]);
 }
 
+/// How packets come and go is said at the start and by `stat`.
+fn mode_is_named(guest: &mut Guest, place: Place) {
+    let mode = match (place.card, place.link) {
+        (_, "af-packet") => return,
+        ("virtio", _) => "af-xdp:virtio (native, copied)",
+        (card, _) => &format!("af-xdp:{card} (generic, copied: "),
+    };
+    let done = place.serve(guest, "udp-echo", "--control /run/control");
+    assert!(done.said.contains(mode), "{}", done.said);
+    let said = guest.must("flowlane stat /run/control");
+    assert!(said.contains(mode), "{said}");
+    ends_well(guest);
+}
+
 fn echo_v6(guest: &mut Guest, place: Place) {
     echo(guest, place, place.targets(false)[1]);
 }
@@ -139,6 +153,70 @@ fn bursts(guest: &mut Guest, place: Place) {
     ends_well(guest);
 }
 
+/// Larger MTUs: what does not fit AF_XDP's frames on a kernel that takes no chains is refused in a line, which says what fits.
+fn mtus(guest: &mut Guest, place: Place) {
+    for mtu in [2000, 9000] {
+        place.mtu(guest, mtu);
+        guest.must(&format!("settle {}", place.card));
+        if place.link == "af-xdp" && mtu == 9000 {
+            let done = guest.start(&place.arguments("udp-echo", ""));
+            assert_eq!((done.code, done.said.lines().count()), (2, 1), "{}", done.said);
+            assert!(done.said.contains("Linux 6.6") && done.said.contains("mtu 3822"), "{}", done.said);
+            continue;
+        }
+        place.serve(guest, "udp-echo", "");
+        peer::datagrams(place.targets(false)[0], mtu as usize - 28);
+        ends_well(guest);
+    }
+}
+
+/// Packets that virtio received on each of its two queues.
+fn by_queue(guest: &mut Guest) -> [u64; 2] {
+    let said = guest.must("ethtool -S virtio");
+    [0, 1].map(|queue| {
+        let name = format!("rx_queue_{queue}_packets: ");
+        said.lines().find_map(|line| line.trim().strip_prefix(&name)).unwrap().parse().unwrap()
+    })
+}
+
+/// Datagrams of 64 flows to an address that is nobody's all come to queue 1, which RSS names for all of them, once they do.
+fn rss_is_on(guest: &mut Guest, when: &str) {
+    // Without RSS the card picks the queue that it last sent the flow from, so 0.
+    peer::program("ip neigh replace 10.9.1.3 lladdr 02:46:4c:09:01:02 dev virtio");
+    let before = by_queue(guest);
+    peer::datagrams_to_nobody("10.9.1.3:9".parse().unwrap(), 64);
+    // The guest's serial port is slower than its card, but a wait costs nothing.
+    let mut now = before;
+    for _ in 0..100 {
+        now = by_queue(guest);
+        if now[0] + now[1] >= before[0] + before[1] + 64 {
+            break;
+        }
+    }
+    assert!(now[1] >= before[1] + 64, "{when}: packets by queue {before:?}, then {now:?}");
+}
+
+/// virtio's driver forgets RSS when an XDP program comes or goes; it is on while we run, after the end, and after a start that fails.
+fn rss_stays_on(guest: &mut Guest, place: Place) {
+    if place.card != "virtio" {
+        return;
+    }
+    guest.must("ethtool -X virtio weight 0 1");
+    rss_is_on(guest, "before");
+    place.serve(guest, "udp-echo", "");
+    rss_is_on(guest, "while it runs");
+    ends_well(guest);
+    rss_is_on(guest, "after the end");
+    if place.link == "af-xdp" {
+        let done = guest.start(&place.arguments("udp-echo", "").replace("virtio", "virtio,zero-copy"));
+        assert_eq!(done.code, 2, "{}", done.said);
+        rss_is_on(guest, "after a start that failed");
+        place.serve(guest, "udp-echo", "");
+        guest.run("finish flowlane KILL; until ! pidof flowlane; do usleep 10000; done");
+        rss_is_on(guest, "after it was killed");
+    }
+}
+
 fn left_as_found(guest: &mut Guest, place: Place) {
     let before = guest.must(&format!("card {}", place.card));
     place.serve(guest, "udp-echo", "");
@@ -172,7 +250,7 @@ macro_rules! cases {
     )*};
     (@links $card:ident $number:literal $($module:ident $link:literal),*) => {$(
         mod $module {
-            cases!(@tests $card $number $link echo_v4 echo_v6 stream_v4 stream_v6 vlan bursts left_as_found);
+            cases!(@tests $card $number $link echo_v4 echo_v6 mode_is_named stream_v4 stream_v6 vlan mtus bursts rss_stays_on left_as_found);
         }
     )*};
     (@tests $card:ident $number:literal $link:literal $($test:ident)*) => {$(

@@ -49,6 +49,13 @@ pub(crate) fn datagrams(address: SocketAddr, longest: usize) {
     }
 }
 
+/// A datagram of each of so many flows, to which nobody answers.
+pub(crate) fn datagrams_to_nobody(address: SocketAddr, flows: usize) {
+    for _ in 0..flows {
+        let _ = connected(address).send(b"nobody?").unwrap();
+    }
+}
+
 /// Datagrams on a VLAN, all of them answered. The kernel here may know no VLANs, so this peer is a flowlane.
 pub(crate) fn tagged(interface: &str, address: SocketAddr, vlan: u16) {
     let binary = std::env::var("FLOWLANE_GUEST_BINARY").unwrap();

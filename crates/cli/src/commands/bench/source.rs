@@ -67,6 +67,7 @@ impl Source {
             checksum_offload: false,
             segmentation: 0,
             delivers_hash: true,
+            mode: "",
             life: None,
         };
         let mut hash_type = HashType::None;

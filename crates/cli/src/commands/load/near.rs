@@ -283,6 +283,7 @@ impl Near {
             host = host.gateway(*gateway);
         }
         let host = builder.host(host);
+        self.link.fit_frames(&mut builder);
         builder.link(host, 0, check(self.link.clone().open(&ours, self.vlan, rss)));
         builder.before_start(give_up_privileges);
         Ok((builder.start()?, host))

@@ -131,7 +131,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let show = Show::new(plan.service, plan.json);
     let waited = wait_for_lanes(&happened, plan.rss.buckets.len())?;
     if waited {
-        announce(plan, control.as_ref());
+        announce(plan, &runtime.handle().hosts()[host].links, control.as_ref());
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
     drop(control);
@@ -161,7 +161,7 @@ fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bo
 }
 
 /// Says that packets are answered from now on, and how.
-fn announce(plan: &Plan, control: Option<&Control>) {
+fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
     let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
@@ -174,7 +174,7 @@ fn announce(plan: &Plan, control: Option<&Control>) {
         plan.service.name(),
         addresses.join(" and "),
         plan.port,
-        plan.link,
+        if links.is_empty() { plan.link.to_string() } else { links.join(" and ") },
         plan.workers,
         plan.rss.buckets.len(),
     );

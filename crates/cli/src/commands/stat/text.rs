@@ -193,6 +193,9 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
             s.received,
             s.misdirected,
         )?;
+        if !host.links.is_empty() {
+            writeln!(out, "{}: over {}", host.host, host.links.join(" and "))?;
+        }
     }
     writeln!(
         out,

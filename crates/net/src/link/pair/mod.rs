@@ -109,6 +109,7 @@ fn end(
         checksum_offload: config.checksum_offload,
         segmentation: if config.checksum_offload && config.segmentation_offload { 65_535 } else { 0 },
         delivers_hash: true,
+        mode: "",
         life: None,
     };
     let queues = near

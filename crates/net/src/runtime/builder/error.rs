@@ -6,6 +6,11 @@ use std::net::IpAddr;
 use flowlane_stack::tunnel::TunnelError;
 use flowlane_sys::frame::MemoryError;
 
+/// `1 worker`, `2 workers`.
+fn count(n: &usize, of: &str) -> String {
+    format!("{n} {of}{}", if *n == 1 { "" } else { "s" })
+}
+
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,7 +19,7 @@ pub enum StartError {
     #[error("{0} workers: must be from 1 to 64")]
     Workers(usize),
     /// More workers than processors to pin them to.
-    #[error("{workers} workers but {cpus} processors: use at most {cpus}, or switch pinning off")]
+    #[error("{} but {}: use at most {cpus}, or switch pinning off", count(.workers, "worker"), count(.cpus, "processor"))]
     Processors {
         /// Workers wanted.
         workers: usize,
@@ -22,7 +27,7 @@ pub enum StartError {
         cpus: usize,
     },
     /// The host's steering was made for another number of workers.
-    #[error("host '{host}': steering for {given} workers, but there are {workers}")]
+    #[error("host '{host}': steering for {}, and the runtime has {workers}", count(.given, "worker"))]
     Steering {
         /// The host.
         host: String,
@@ -50,7 +55,7 @@ pub enum StartError {
         error: TunnelError,
     },
     /// A link has fewer queues than there are workers.
-    #[error("{link} has {queues} queues for {workers} workers: use at most {queues} workers")]
+    #[error("{link} has {} for {}: use at most {}", count(.queues, "queue"), count(.workers, "worker"), count(.queues, "worker"))]
     Queues {
         /// The link.
         link: String,

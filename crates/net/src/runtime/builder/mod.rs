@@ -108,6 +108,11 @@ impl Builder {
         self
     }
 
+    /// As [`Builder::frame_size`], unless it is larger already: for links that want each packet in one frame.
+    pub fn frames_of(&mut self, bytes: usize) {
+        self.memory.frame_size = self.memory.frame_size.max(bytes);
+    }
+
     /// Makes the lanes' randomness repeat from run to run: for tests, never for a network with strangers on it.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -168,8 +173,19 @@ impl Builder {
             .map(|wake| Post { inbox: crossbeam_queue::SegQueue::new(), wake: wake.clone() })
             .collect();
         let shared = Arc::new(Shared::new(posts, &owners));
+        let named = self.named(&links);
         let plans = self.plan(&shared, links, &owners, &mut seeds)?;
-        threads::start(plans, &memory, &shared, &cpus, &self.hosts)
+        threads::start(plans, &memory, &shared, &cpus, &self.hosts).map(|runtime| runtime.with_links(named))
+    }
+
+    /// The links of each host, for people.
+    fn named(&self, links: &Links) -> Vec<Vec<String>> {
+        let name = |info: &LinkInfo| match info.mode {
+            "" => info.name.clone(),
+            mode => format!("{} ({mode})", info.name),
+        };
+        let of = |h| (0..=u8::MAX).map_while(move |i| links.get(&(h, i)).map(|(info, _)| name(info)));
+        (0..self.hosts.len()).map(|h| of(h).collect()).collect()
     }
 
     /// Everything that can be wrong with the description itself. Returns the processors to pin workers to.

@@ -272,6 +272,7 @@ impl Place {
                     host = host.gateway(*gateway);
                 }
                 let host = builder.host(host);
+                link.fit_frames(&mut builder);
                 builder.link(host, 0, link.clone().open(&ours, self.vlan, rss));
                 host
             }

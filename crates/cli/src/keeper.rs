@@ -1,0 +1,86 @@
+//! Leaves a card as it was found, although the run has given up its privileges by then.
+//!
+//! When an XDP program goes virtio's driver forgets its RSS, and merging that generic mode switched off stays off
+//! ([`CardSettings`]). To set it again takes `CAP_NET_ADMIN`, which no thread that sees packets is to have. So where something is at
+//! stake a second process of this program is started before the link is opened: it notes how the card is, keeps that one capability,
+//! reads nothing but a pipe from us, and sets the card again when we close the link, or die.
+//!
+//! ```text
+//!   flowlane serve ...                              flowlane restore-card NAME
+//!     start it, wait for its line  ◀────────────────  card noted, privileges given up but one
+//!     open link, give up privileges, work ...         wait
+//!     link closed: 'x', end of file  ────────────────▶ set the card, end
+//!     killed: end of file  ──────────────────────────▶ wait until we are gone, set the card, end
+//! ```
+
+use anyhow::Context;
+use flowlane_sys::netdev::Interface;
+use flowlane_sys::netdev::settings::CardSettings;
+use flowlane_sys::privilege;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Those who wait for the end.
+static KEEPERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// The second process; not for people.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreCard {
+    /// The interface.
+    interface: String,
+}
+
+/// Has a card set again when the run ends, if anything is at stake. Before its link is opened.
+pub(crate) fn watch_over(interface: &str) {
+    let found = Interface::find(interface).and_then(|found| CardSettings::record(&found));
+    if !found.is_ok_and(|settings| settings.at_stake()) || !privilege::has(privilege::CAP_NET_ADMIN) {
+        return;
+    }
+    // Of a group of its own, so that ^C is for us alone.
+    let child = Command::new("/proc/self/exe")
+        .args(["restore-card", interface])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let Ok(mut child) = child else { return };
+    let ready = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut String::new()));
+    if matches!(ready, Some(Ok(1..))) {
+        KEEPERS.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+    }
+}
+
+/// Links are closed: has their cards set again and waits for that.
+pub(crate) fn links_are_closed() {
+    for mut child in std::mem::take(&mut *KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(mut pipe) = child.stdin.take() {
+            let _ = pipe.write_all(b"x");
+        }
+        let _ = child.wait();
+    }
+}
+
+impl RestoreCard {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let parent = parent_id();
+        let mut settings = CardSettings::record(&Interface::find(&self.interface)?)?;
+        privilege::drop_all_but(privilege::CAP_NET_ADMIN).context("giving up privileges")?;
+        println!("ready");
+        let mut told = Vec::new();
+        std::io::stdin().read_to_end(&mut told)?;
+        if told.is_empty() {
+            // It was killed, and the kernel takes its program off the card as it closes its files: at once, mostly.
+            for _ in 0..500 {
+                if parent_id() != parent {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        settings.restore_lost().with_context(|| format!("{}: setting it again", self.interface))
+    }
+}
