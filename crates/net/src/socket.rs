@@ -276,16 +276,22 @@ impl UdpSocket {
         destination: Option<Endpoint>,
     ) -> Result<(), SocketError> {
         poll_fn(|cx| match self.try_send(payload, source, destination) {
-            Err(SocketError::Send(SendError::Full)) => self.wait_for_room(cx),
+            Err(SocketError::Send(SendError::Full)) => self.wait_for_room(cx, destination),
             other => Poll::Ready(other),
         })
         .await
     }
 
-    fn wait_for_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+    fn wait_for_room(
+        &self,
+        cx: &mut Context<'_>,
+        destination: Option<Endpoint>,
+    ) -> Poll<Result<(), SocketError>> {
         context::with_lane(self.lane, |slot, _, _| match self.id {
-            Id::Stack(_) => {
-                slot.lane.wake_on_room(cx.waker());
+            Id::Stack(handle) => {
+                let destination = destination.or_else(|| slot.lane.udp_remote(handle));
+                let destination = destination.ok_or(SocketError::Send(SendError::NoDestination))?;
+                slot.lane.wake_on_room(destination.ip, cx.waker());
                 Ok(())
             }
             Id::Kernel(id) => slot.sockets()?.wake_on_room(id, cx.waker()),
@@ -312,8 +318,8 @@ impl UdpSocket {
                     match slot.lane.udp_reply(now, frames, handle, datagram) {
                         Ok(()) => sent += 1,
                         Err(Unsent { returned: Some(datagram), .. }) => {
+                            slot.lane.wake_on_room(datagram.source.ip, cx.waker());
                             held = Some(datagram);
-                            slot.lane.wake_on_room(cx.waker());
                             return false;
                         }
                         Err(_) => {}

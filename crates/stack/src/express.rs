@@ -167,7 +167,7 @@ impl Lane {
             && self.ip.routes.leads_to(dst, hop.interface, hop.address)
             && total <= usize::from(interface.config.mtu)
             && !frame.is_chained()
-            && self.ip.has_room()
+            && self.ip.has_room(hop.interface)
             && self.ip.paths.is_empty()
             && self.udp.is_open(handle);
         if !usual {

@@ -108,8 +108,8 @@ pub struct Lane {
     pub(crate) tcp_turn: bool,
     /// What comes in now is part of a burst.
     in_burst: bool,
-    /// Who waits for room in the output queue.
-    pub(crate) senders: Vec<Waker>,
+    /// Who waits for room in the output queue of which interface.
+    pub(crate) senders: Vec<(u8, Waker)>,
     /// Which local ports' answers come here; made when first asked.
     pub(crate) home: Option<Arc<HomePorts>>,
 }

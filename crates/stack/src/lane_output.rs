@@ -11,8 +11,20 @@ impl Lane {
     /// queued and what TCP has to say take turns.
     #[inline]
     pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+        self.poll_output_of(now, frames, None)
+    }
+
+    /// As [`Lane::poll_output`], for a host of several links: the next frame of those that have room. `room` says how much
+    /// each has, by interface; what is for a link that has none waits, and holds up nothing that is for another.
+    #[inline]
+    pub fn poll_output_to(&mut self, now: Time, frames: &Pool, room: &[usize]) -> Option<Frame> {
+        self.poll_output_of(now, frames, Some(room))
+    }
+
+    #[inline]
+    fn poll_output_of(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
         loop {
-            let frame = self.next_output(now, frames)?;
+            let frame = self.next_output(now, frames, room)?;
             if !self.ip.is_inner(&frame) {
                 return Some(frame);
             }
@@ -27,24 +39,28 @@ impl Lane {
     #[inline(never)]
     fn encapsulated(&mut self, now: Time, frames: &Pool, mut frame: Frame) -> Option<Frame> {
         while self.ip.is_inner(&frame) {
-            let queued = self.ip.output_len();
             let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            self.ip.watch_output();
             self.ip.encapsulate(&mut cx, &self.rss, frame);
-            frame = self.ip.poll_behind(queued)?;
+            frame = self.ip.poll_watched()?;
         }
         Some(frame)
     }
 
     #[inline]
-    fn next_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+    fn next_output(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
         let mut frame = None;
         if self.tcp.has_output() && (self.tcp_turn || self.ip.output_len() == 0) {
-            frame = self.pull_tcp(now, frames);
+            frame = self.pull_tcp(now, frames, room);
             self.tcp_turn = false;
         }
         if frame.is_none() {
-            frame = self.ip.poll_output();
+            frame = self.ip.poll_output(room);
             self.tcp_turn = true;
+            if frame.is_none() && room.is_some() && self.tcp.has_output() {
+                // IP's frames wait for a link without room; that is no reason for TCP to wait.
+                frame = self.pull_tcp(now, frames, room);
+            }
         }
         self.wake_senders();
         frame
@@ -75,10 +91,15 @@ impl Lane {
     /// Wakes who waits for room in the output queue, if there is some.
     #[inline]
     fn wake_senders(&mut self) {
-        if !self.senders.is_empty() && self.ip.has_room() {
-            for waker in self.senders.drain(..) {
-                waker.wake();
-            }
+        if !self.senders.is_empty() {
+            let ip = &self.ip;
+            self.senders.retain_mut(|(interface, waker)| {
+                let waits = !ip.has_room(*interface);
+                if !waits {
+                    waker.wake_by_ref();
+                }
+                waits
+            });
         }
     }
 

@@ -47,16 +47,24 @@ impl Connect {
 impl Lane {
     /// Asks TCP for segments until one has passed IP, past what stands in IP's queue. One that cannot go is lost, as on a
     /// wire, and counted by IP; TCP sends it again.
-    pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
+    pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
         let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
-        let queued = self.ip.output_len();
-        while let Some(out) = self.tcp.poll_output(&mut cx) {
+        while let Some(out) = match room {
+            None => self.tcp.poll_output(&mut cx),
+            Some(room) => self.tcp.poll_output_to(&mut cx, &self.ip.ways(room)),
+        } {
+            if room.is_some_and(|room| self.ip.ways(room).closed(out.dst).is_some()) {
+                // An answer to a stranger: it waits as a datagram does, and is counted if there is no room for that.
+                let _ = self.ip.send(&mut cx, out);
+                continue;
+            }
             let out = match self.ip.express_segment_output(now, out) {
                 Ok(frame) => return Some(frame),
                 Err(out) => out,
             };
+            self.ip.watch_output();
             let _ = self.ip.send_in_turn(&mut cx, out);
-            if let Some(frame) = self.ip.poll_behind(queued) {
+            if let Some(frame) = self.ip.poll_watched() {
                 return Some(frame);
             }
         }
@@ -506,6 +514,12 @@ impl Lane {
     #[must_use]
     pub fn tcp_look(&self, rows: usize, scan: usize) -> TcpLook {
         self.tcp.look(rows, scan)
+    }
+
+    /// How many places connections take in the lists of those that wait for a link without room.
+    #[must_use]
+    pub fn tcp_waiting_for_links(&self) -> usize {
+        self.tcp.waiting_for_links()
     }
 
     /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.

@@ -87,10 +87,11 @@ impl Lane {
         self.udp.wake_on_receive(handle, waker);
     }
 
-    /// Wakes `waker` once when the output queue has room.
-    pub fn wake_on_room(&mut self, waker: &Waker) {
-        if !self.senders.iter().any(|w| w.will_wake(waker)) {
-            self.senders.push(waker.clone());
+    /// Wakes `waker` once when the output queue has room for what goes to `destination`.
+    pub fn wake_on_room(&mut self, destination: std::net::IpAddr, waker: &Waker) {
+        let interface = self.ip.output_interface(destination);
+        if !self.senders.iter().any(|(i, w)| *i == interface && w.will_wake(waker)) {
+            self.senders.push((interface, waker.clone()));
         }
     }
 

@@ -3,7 +3,8 @@
 //! The order is what counts: say that you sleep, fence, look once more at everything that can bring work, and only
 //! then wait (see `flowlane_sys::doorbell`). What is waited on: the worker's own descriptor, which others signal, and
 //! the descriptors of its links. A worker with kernel sockets has an epoll instance for them; without links it sleeps on
-//! that alone, and what ended its sleep is what it does next.
+//! that alone, and what ended its sleep is what it does next. Links that did not take all of the output are no reason to
+//! stay awake: the sleep ends when they are to be asked again (`worker/stall.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use flowlane_stack::time::Time;
 
 /// About what going to sleep and being woken costs: who looks again for longer than that had better slept.
 const PAYS: Duration = Duration::from_micros(10);
+/// How often it is seen to that the output of a lane that is to move has left.
+const GIVING: Duration = Duration::from_micros(100);
 /// How sure one can be.
 const SURE: i8 = 8;
 /// Of so many waits in which a worker would sleep at once, it looks again in one, to see whether it has begun to pay.
@@ -96,10 +99,11 @@ impl Worker {
         // Frames of others that wait here for company would starve their owners while this worker sleeps.
         self.frames.flush();
         self.turns.sleeps += 1;
+        let deadline = self.wake_at();
         if self.ports.is_empty()
             && let Some(poller) = &mut self.poller
         {
-            let left = match self.next_deadline {
+            let left = match deadline {
                 Time::MAX => None,
                 deadline => Some(deadline.saturating_duration_since(shared.now())),
             };
@@ -107,7 +111,7 @@ impl Worker {
             wake.woke();
             return;
         }
-        let timeout = self.timeout();
+        let timeout = self.timeout(deadline);
         let links: Vec<BorrowedFd<'_>> =
             self.ports.iter().filter(|p| !p.broken).filter_map(|p| p.queue.fd()).collect();
         let mut fds = Vec::with_capacity(links.len() + 1);
@@ -148,12 +152,18 @@ impl Worker {
         self.poller.is_some() && self.ports.is_empty() && self.idle != Idle::Spin
     }
 
-    /// Time until the next deadline; `None` if there is none.
-    fn timeout(&self) -> Option<Timespec> {
-        if self.next_deadline == Time::MAX {
+    /// When a sleep has to end: at the next deadline, or when a link that took nothing is asked again.
+    fn wake_at(&self) -> Time {
+        let leaving = self.moves.is_giving().then(|| self.now + GIVING);
+        [self.retry_at(), leaving].into_iter().flatten().fold(self.next_deadline, Time::min)
+    }
+
+    /// Time until `deadline`; `None` if there is none.
+    fn timeout(&self, deadline: Time) -> Option<Timespec> {
+        if deadline == Time::MAX {
             return None;
         }
-        let left = self.next_deadline.saturating_duration_since(self.shared.now());
+        let left = deadline.saturating_duration_since(self.shared.now());
         Some(Timespec {
             tv_sec: left.as_secs().min(3600) as i64,
             tv_nsec: i64::from(left.subsec_nanos()) as _,

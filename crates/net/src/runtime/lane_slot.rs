@@ -52,6 +52,10 @@ pub(crate) struct LaneSlot {
     pub(crate) counters: LaneCounters,
     /// In the worker's list of lanes to be looked after this turn.
     pub(crate) touched: bool,
+    /// In the worker's list of lanes that wait for room.
+    pub(crate) waiting: bool,
+    /// Used while a lane of several links is asked for output: the room of each.
+    pub(crate) rooms: Vec<usize>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
 }

@@ -25,6 +25,7 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use flowlane_stack::Class;
 use flowlane_stack::time::Time;
@@ -40,10 +41,15 @@ use crate::task::Ready;
 /// Frames held for one lane at once.
 const HELD: usize = 16_384;
 
+/// How long a lane waits for its output to leave before it moves.
+const LONG_ENOUGH: Duration = Duration::from_millis(100);
+
 /// A lane on its way out.
 #[derive(Debug)]
 struct Leaving {
     lane: u32,
+    /// Since when.
+    since: Time,
     to: usize,
     held: VecDeque<(Class, Frame)>,
 }
@@ -74,6 +80,12 @@ impl Moves {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.leaving.is_empty() && self.arriving.is_empty()
+    }
+
+    /// Whether some lane is on its way out.
+    #[inline]
+    pub(crate) fn is_giving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// Whether a lane is parked, to be given away.
@@ -142,7 +154,7 @@ impl Worker {
     pub(crate) fn give(&mut self, lane: u32, to: usize) {
         let Some(slot) = &mut self.lanes[lane as usize] else { return };
         slot.parked = context::take_ready_of(lane);
-        self.moves.leaving.push(Leaving { lane, to, held: VecDeque::new() });
+        self.moves.leaving.push(Leaving { lane, since: self.now, to, held: VecDeque::new() });
     }
 
     /// Carries moves on as far as they can go now.
@@ -151,7 +163,8 @@ impl Worker {
             return;
         }
         for leaving in std::mem::take(&mut self.moves.leaving) {
-            if self.output_has_left(leaving.lane) {
+            let waited = self.now.saturating_duration_since(leaving.since);
+            if self.output_has_left(leaving.lane) || waited >= LONG_ENOUGH {
                 self.send_lane(leaving);
             } else {
                 self.moves.leaving.push(leaving);
@@ -159,12 +172,13 @@ impl Worker {
         }
     }
 
-    /// Pushes the lane's output out. `true` once all of it is with the other side of the links.
+    /// Pushes the lane's output out. `true` once all of it is with the other side of the links. A link that is down keeps no
+    /// lane: what has not left after [`LONG_ENOUGH`] stays where it is or goes with the lane, and may be overtaken.
     fn output_has_left(&mut self, lane: u32) -> bool {
         let Some(slot) = &mut self.lanes[lane as usize] else { return true };
         let host = &self.hosts[slot.host];
         for port in &mut self.ports {
-            port.room = port.queue.room().saturating_sub(port.output.len());
+            port.find_room();
         }
         drain_output(slot, host, &mut self.ports, self.now, &self.frames);
         // Segments that connections have yet to make go with the lane.
@@ -175,18 +189,15 @@ impl Worker {
             left |= !port.output.is_empty();
             left |= !port.queue.flush();
         }
-        if left {
-            // Not to sleep on it.
-            self.touch(lane);
-        }
         !left
     }
 
     fn send_lane(&mut self, leaving: Leaving) {
-        let Leaving { lane, to, held } = leaving;
+        let Leaving { lane, to, held, .. } = leaving;
         let Some(mut slot) = self.lanes[lane as usize].take() else { return };
         self.touched.retain(|l| *l != lane);
-        slot.touched = false;
+        self.waiting.retain(|l| *l != lane);
+        (slot.touched, slot.waiting) = (false, false);
         slot.counters.moves += 1;
         if let Some(kernel) = &mut slot.kernel {
             kernel.leave();

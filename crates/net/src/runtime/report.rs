@@ -13,11 +13,10 @@ impl Worker {
             queues: self
                 .ports
                 .iter()
-                .map(|p| QueueReport {
-                    host: p.host,
-                    link: p.link,
-                    stats: p.queue.stats(),
-                    quirks: p.queue.quirks(),
+                .map(|p| {
+                    let mut stats = p.queue.stats();
+                    stats.tx_failed += p.dropped;
+                    QueueReport { host: p.host, link: p.link, stats, quirks: p.queue.quirks() }
                 })
                 .collect(),
             netisr: self.netisr.stats,

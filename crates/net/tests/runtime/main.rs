@@ -4,6 +4,7 @@
 mod basics;
 mod crowd;
 mod http;
+mod links;
 mod moving;
 mod quirks;
 #[path = "../common/streams.rs"]

@@ -114,13 +114,13 @@ impl Ip {
 
     #[inline]
     pub(crate) fn queue(&mut self, frame: Frame) {
-        if self.output.len() >= OUTPUT + RESERVE {
+        if self.output_len_of(frame.meta().link) >= OUTPUT + RESERVE {
             self.stats.drops.count(DropReason::OutputFull);
             return;
         }
         self.stats.ethernet.sent += 1;
         self.stats.ethernet.sent_bytes += frame.chain_len() as u64;
-        self.output.push_back(frame);
+        self.output.push(frame);
     }
 
     /// What an IP destination is to the interface it came in on, dropping what is not for us.

@@ -88,12 +88,13 @@ impl Ip {
     pub(crate) fn has_room_for(&self, dst: IpAddr, len: usize) -> bool {
         // Short enough for any link: nothing to look up.
         if len + ipv6::HEADER_LEN <= ipv6::MIN_MTU {
-            return self.has_room();
+            return self.has_room(self.output_interface(dst));
         }
-        let Some(mtu) = self.mtu_to(dst) else { return self.has_room() };
+        let interface = self.output_interface(dst);
+        let Some(mtu) = self.mtu_to(dst) else { return self.has_room(interface) };
         // Frames may be smaller than the MTU, never smaller than the least MTU of IPv6.
         let count = Cut::new(dst.is_ipv4(), mtu, len, ipv6::MIN_MTU).map_or(1, |cut| cut.count);
-        self.output.len() + count <= OUTPUT
+        self.output_len_of(interface) + count <= OUTPUT
     }
 
     /// A payload of UDP in frames: one, or as many as there will be fragments. Fails with `NoFrame`, `NoRoute`,
@@ -169,7 +170,7 @@ impl Ip {
         let Some(cut) = Cut::new(ipv4, mtu, len, chain::room(&frame)) else {
             return Err(self.cannot_fragment(ipv4, SendError::TooBig(mtu)));
         };
-        if self.output.len() + cut.count > OUTPUT {
+        if self.output_len_of(hop.interface) + cut.count > OUTPUT {
             self.stats.drops.count(DropReason::OutputFull);
             return Err(SendError::Full);
         }

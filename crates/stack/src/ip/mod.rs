@@ -5,7 +5,8 @@
 //!   out:  transport ▸ route ▸ header ▸ neighbour ▸ ethernet ▸ output queue
 //! ```
 //!
-//! Everything that goes out of a lane passes [`Ip::send`] and stands in one bounded queue until the worker pulls it.
+//! Everything that goes out of a lane passes [`Ip::send`] and stands in a bounded queue of its interface until the worker
+//! pulls it.
 
 mod arp;
 mod chained;
@@ -21,6 +22,7 @@ mod multicast;
 mod ndp;
 mod output;
 pub(crate) mod path_mtu;
+mod queues;
 mod v4;
 mod v6;
 
@@ -28,6 +30,7 @@ pub use config::IpConfig;
 pub use output::SendError;
 
 pub(crate) use fragment_output::longest_payload;
+pub(crate) use queues::Ways;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -49,7 +52,7 @@ use crate::wire::{MacAddr, Malformed};
 use fragment_output::Identify;
 use limit::Limit;
 
-/// Frames in a lane's output queue.
+/// Frames in the output queue of an interface.
 const OUTPUT: usize = 2048;
 /// More of them for requests to neighbours, ICMP, and segments that have their turn, when datagrams have filled it.
 const RESERVE: usize = 64;
@@ -138,7 +141,7 @@ pub(crate) struct Ip {
     identify: Identify,
     /// Used while a packet is cut into fragments.
     pieces: Vec<Frame>,
-    output: VecDeque<Frame>,
+    output: queues::Queues,
     /// The next hop used last, for the short way out.
     pub(crate) last_hop: Option<crate::express::NextHop>,
     events: VecDeque<LaneEvent>,
@@ -175,7 +178,7 @@ impl Ip {
             reassembly: Reassembly::new(reassembly, seeds[1].rotate_left(17)),
             identify: Identify::new(seeds),
             pieces: Vec::new(),
-            output: VecDeque::with_capacity(64),
+            output: queues::Queues::new(configs.len()),
             last_hop: None,
             events: VecDeque::new(),
             limits: Limits::new(config),
@@ -192,38 +195,6 @@ impl Ip {
     pub(crate) fn malformed(&mut self, reason: Malformed) -> Inbound {
         self.stats.drops.count_malformed(reason);
         Inbound::Done
-    }
-
-    /// The next frame to be sent.
-    #[inline]
-    pub(crate) fn poll_output(&mut self) -> Option<Frame> {
-        self.output.pop_front()
-    }
-
-    /// The next frame of those behind the first `queued`: what was sent out of turn.
-    #[inline]
-    pub(crate) fn poll_behind(&mut self, queued: usize) -> Option<Frame> {
-        self.output.remove(queued)
-    }
-
-    /// Moves up to `max` frames that are to be sent to `into`.
-    #[inline]
-    pub(crate) fn drain_output(&mut self, max: usize, into: &mut Vec<Frame>) -> usize {
-        let n = self.output.len().min(max);
-        into.extend(self.output.drain(..n));
-        n
-    }
-
-    /// Frames waiting to be sent.
-    #[inline]
-    pub(crate) fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// Whether another packet finds room in the output queue.
-    #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        self.output.len() < OUTPUT
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<LaneEvent> {

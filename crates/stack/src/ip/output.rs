@@ -66,7 +66,7 @@ impl Ip {
             ip.no_route += 1;
             return Err(SendError::NoRoute);
         };
-        if !self.has_room() {
+        if !self.has_room(hop.interface) {
             self.stats.drops.count(DropReason::OutputFull);
             return Err(SendError::Full);
         }
@@ -74,7 +74,7 @@ impl Ip {
     }
 
     /// As [`Ip::send`], for a transport whose turn it is: what others have queued does not stand in its way. What is put
-    /// into the output queue is at its end, and must be taken out at once.
+    /// into an output queue must be taken out at once.
     #[inline]
     pub(crate) fn send_in_turn(&mut self, cx: &mut Cx<'_>, out: IpOutput) -> Result<(), SendError> {
         let Some(hop) = self.routes.hop(out.dst) else { return self.send(cx, out) };

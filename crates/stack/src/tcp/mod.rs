@@ -57,6 +57,7 @@ mod time_wait;
 mod timers;
 mod tuple_table;
 mod undo;
+mod waiting;
 
 pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};
 pub use config::{
@@ -75,6 +76,7 @@ pub use table::ConnId;
 
 pub(crate) use crate::wire::SeqNum as Seq;
 
+use crate::ip::Ways;
 use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
 use crate::time::Time;
 use crate::wire::IpProtocol;
@@ -100,6 +102,8 @@ pub struct Tcp {
     runs: coalesce::Runs,
     /// Answers to strangers were asked first the last time.
     replies_turn: bool,
+    /// Connections that have something to send on a link without room.
+    waiting: waiting::Waiting,
 }
 
 impl Tcp {
@@ -111,6 +115,7 @@ impl Tcp {
             core: Core::new(config, secret),
             runs: coalesce::Runs::default(),
             replies_turn: false,
+            waiting: waiting::Waiting::default(),
         }
     }
 
@@ -240,14 +245,29 @@ impl Tcp {
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn {
-            self.core.replies.pop_front().or_else(|| self.poll_connections(cx))
+            self.core.replies.pop_front().or_else(|| self.poll_connections(cx, None))
         } else {
-            self.poll_connections(cx).or_else(|| self.core.replies.pop_front())
+            self.poll_connections(cx, None).or_else(|| self.core.replies.pop_front())
         }
     }
 
-    fn poll_connections(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
-        while let Some(slot) = self.core.ready.pop_front() {
+    /// As [`Tcp::poll_output`], of the connections whose link has room; the others wait for it. Answers to strangers come
+    /// whatever link they are for.
+    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, ways: &Ways<'_>) -> Option<IpOutput> {
+        self.replies_turn = !self.replies_turn;
+        if self.replies_turn {
+            self.core.replies.pop_front().or_else(|| self.poll_connections(cx, Some(ways)))
+        } else {
+            self.poll_connections(cx, Some(ways)).or_else(|| self.core.replies.pop_front())
+        }
+    }
+
+    #[inline]
+    fn poll_connections(&mut self, cx: &mut Cx<'_>, ways: Option<&Ways<'_>>) -> Option<IpOutput> {
+        while let Some(slot) = match ways {
+            None => self.core.ready.pop_front(),
+            Some(ways) => self.next_ready(ways),
+        } {
             if let Some(next) = self.core.ready.front() {
                 self.connections.prefetch(*next, PLAIN);
             }
@@ -277,7 +297,7 @@ impl Tcp {
     /// Whether `poll_output` may have something.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        !self.core.ready.is_empty() || !self.core.replies.is_empty()
+        !self.core.ready.is_empty() || !self.core.replies.is_empty() || self.waiting.any()
     }
 
     /// When `on_timer` wants to be called next.

@@ -404,6 +404,11 @@ impl Tunnels {
         self.all.get(usize::from(interface.checked_sub(self.links)?)).copied()
     }
 
+    /// The far side of the tunnel that an interface is; `None` for a link.
+    pub(crate) fn remote(&self, interface: u8) -> Option<IpAddr> {
+        Some(self.all.get(usize::from(interface.checked_sub(self.links)?))?.remote)
+    }
+
     fn level(&self, interface: u8) -> u8 {
         self.get(interface).map_or(0, |t| t.level)
     }

@@ -33,8 +33,8 @@ impl Ip {
         self.tunnels.is_tunnel(frame.meta().link)
     }
 
-    /// Puts the outer headers in front of a frame for an inner interface and sends it: behind the first `queued` frames of
-    /// the output queue. What cannot go is dropped and counted.
+    /// Puts the outer headers in front of a frame for an inner interface and sends it: to the end of an output queue. What
+    /// cannot go is dropped and counted.
     pub(crate) fn encapsulate(&mut self, cx: &mut Cx<'_>, rss: &Rss, mut frame: Frame) {
         let Some(tunnel) = self.tunnels.get(frame.meta().link) else {
             return self.stats.drops.count(DropReason::NoRoute);

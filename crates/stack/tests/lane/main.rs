@@ -4,6 +4,7 @@
 mod echo;
 mod fragments;
 mod hostile;
+mod links;
 mod net;
 mod path_mtu;
 mod resolution;

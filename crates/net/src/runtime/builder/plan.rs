@@ -66,6 +66,9 @@ impl Builder {
                     index,
                     output: Vec::with_capacity(256),
                     room: 0,
+                    wanted: false,
+                    stall: None,
+                    dropped: 0,
                     broken: false,
                 };
                 plans[q % self.workers].ports.push(port);
@@ -125,6 +128,8 @@ impl Builder {
                     sleepers: Default::default(),
                     counters: LaneCounters::default(),
                     touched: false,
+                    waiting: false,
+                    rooms: Vec::new(),
                     parked: Vec::new(),
                 };
                 plan.lanes[index as usize] = Some(Box::new(slot));

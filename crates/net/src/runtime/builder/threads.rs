@@ -95,6 +95,8 @@ fn work(
         hosts: plan.hosts,
         lanes: plan.lanes,
         touched: Vec::with_capacity(lanes),
+        waiting: Vec::new(),
+        hungry: None,
         spare: Vec::with_capacity(lanes),
         deadlines: vec![Time::MAX; lanes],
         next_deadline: Time::MAX,

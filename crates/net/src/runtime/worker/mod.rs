@@ -13,6 +13,7 @@
 mod inbox;
 mod output;
 mod receive;
+mod stall;
 mod tasks;
 
 pub(crate) use output::drain_output;
@@ -45,6 +46,12 @@ pub(crate) struct Port {
     /// Frames to be sent.
     pub(crate) output: Vec<Frame>,
     pub(crate) room: usize,
+    /// A lane has output for it, and there was no room.
+    pub(crate) wanted: bool,
+    /// It did not take all lately.
+    pub(crate) stall: Option<stall::Stall>,
+    /// Frames dropped because the link is dead.
+    pub(crate) dropped: u64,
     /// Its descriptor is not worth waiting for any more.
     pub(crate) broken: bool,
 }
@@ -84,6 +91,10 @@ pub(crate) struct Worker {
     pub(crate) lanes: Vec<Option<Box<LaneSlot>>>,
     /// Lanes to be looked after at the end of this turn.
     pub(crate) touched: Vec<u32>,
+    /// Lanes that have output and wait for room or frames.
+    pub(crate) waiting: Vec<u32>,
+    /// There were too few free frames for a lane's output.
+    pub(crate) hungry: Option<stall::Backoff>,
     /// The other of two lists that take turns.
     pub(crate) spare: Vec<u32>,
     /// When each lane wants to be woken.
@@ -214,7 +225,7 @@ impl Worker {
 
     /// Whether anything waits for this worker: the last look before sleep.
     pub(crate) fn has_work(&mut self) -> bool {
-        self.ports.iter_mut().any(|p| p.queue.ready() || !p.output.is_empty())
+        self.ports.iter_mut().any(|p| p.queue.ready())
             || self.netisr.ready()
             || !self.shared.posts[self.index].inbox.is_empty()
             || context::ready_len() > 0

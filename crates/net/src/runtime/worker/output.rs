@@ -1,35 +1,110 @@
 //! The end of a turn: output, redirects, news and deadlines of the lanes that did something, and what links are given to send.
+//!
+//! A lane is asked for what is for links that have room. If it has more, it waits (`Worker::waiting`) and is not asked again
+//! before one of the links that it found full has room, so that waiting costs no turns. What is for other links goes on
+//! meanwhile. When a link is asked again that took nothing, and when it is given up, says [`stall`](super::stall).
 
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
+use super::stall::{Backoff, Stall};
 use super::{HostView, Port, Worker};
 use crate::runtime::lane_slot::LaneSlot;
 use crate::runtime::message::Message;
 use crate::runtime::netisr::Parcel;
 
+/// Frames taken at once for a dead link, to be dropped.
+const INTO_THE_VOID: usize = 256;
+/// Free frames with which it is worth asking lanes again that found none.
+const PLENTY: usize = 64;
+
 impl Worker {
     /// Output, redirects, news and deadlines of the lanes that did something.
     pub(super) fn look_after_lanes(&mut self) -> bool {
+        if !self.waiting.is_empty() {
+            self.touch_those_with_room();
+        }
         if self.touched.is_empty() {
             return false;
         }
         for port in &mut self.ports {
-            port.room = port.queue.room().saturating_sub(port.output.len());
+            port.find_room();
         }
         // Looking after one lane may touch others; those wait for the next turn.
         let mut touched = std::mem::replace(&mut self.touched, std::mem::take(&mut self.spare));
         for lane in touched.drain(..) {
             if self.look_after(lane) {
-                self.touch(lane);
+                self.wait_for_room(lane);
             }
         }
         self.spare = touched;
-        // Those that found no room come first in the next turn; each once before the others, so that none takes it all.
-        if self.touched.len() > 1 {
-            self.touched.rotate_left(1);
+        if self.waiting.is_empty() {
+            self.hungry = None;
         }
         true
+    }
+
+    /// A lane has output left: for links without room, or there was no free frame.
+    #[cold]
+    fn wait_for_room(&mut self, lane: u32) {
+        let Some(slot) = &mut self.lanes[lane as usize] else { return };
+        let mut full = false;
+        for p in &self.hosts[slot.host].ports {
+            let port = &mut self.ports[*p];
+            port.wanted |= port.room == 0;
+            full |= port.room == 0;
+        }
+        if !full || self.frames.free() == 0 {
+            self.hungry.get_or_insert(Backoff::new(self.now));
+        }
+        if !slot.waiting {
+            slot.waiting = true;
+            self.waiting.push(lane);
+        }
+    }
+
+    /// Touches the lanes that wait, if there is what they may have waited for.
+    #[cold]
+    fn touch_those_with_room(&mut self) {
+        let mut moved = false;
+        for port in self.ports.iter_mut().filter(|p| p.wanted) {
+            port.find_room();
+            if port.room > 0 {
+                port.wanted = false;
+                moved = true;
+            }
+        }
+        if let Some(hungry) = &mut self.hungry {
+            self.frames.gather();
+            let plenty = self.frames.free() >= PLENTY;
+            if plenty || self.now >= hungry.at {
+                moved = true;
+                hungry.longer(self.now);
+            }
+            if plenty {
+                self.hungry = None;
+            }
+        }
+        if !moved {
+            return;
+        }
+        // Before the others; each of them once first, so that none takes all the room there is.
+        let mut first = std::mem::take(&mut self.waiting);
+        if first.len() > 1 {
+            first.rotate_left(1);
+        }
+        let lanes = &mut self.lanes;
+        let waited = |lane: &u32| lanes[*lane as usize].as_ref().is_some_and(|slot| slot.waiting);
+        self.touched.retain(|lane| !waited(lane));
+        let others = std::mem::take(&mut self.touched);
+        for lane in first.drain(..) {
+            if let Some(slot) = &mut lanes[lane as usize] {
+                (slot.waiting, slot.touched) = (false, true);
+                self.touched.push(lane);
+            }
+        }
+        self.touched.extend(others);
+        self.waiting = first;
     }
 
     /// `true` if the lane has output for which there was no room.
@@ -66,12 +141,48 @@ impl Worker {
     pub(super) fn send(&mut self) -> bool {
         let mut busy = false;
         for port in &mut self.ports {
-            if !port.output.is_empty() {
-                busy |= port.queue.transmit(&mut port.output) > 0;
+            let taken = match port.output.is_empty() {
+                true => 0,
+                false => port.queue.transmit(&mut port.output),
+            };
+            busy |= taken > 0;
+            let all = port.queue.flush();
+            if !all || port.wanted || !port.output.is_empty() || port.stall.is_some() {
+                port.stalls(self.now, taken, all);
             }
-            port.queue.flush();
         }
         busy
+    }
+
+    /// When a link, or the pool, is to be asked again that had nothing to give.
+    pub(crate) fn retry_at(&self) -> Option<Time> {
+        let links = self.ports.iter().filter_map(|p| p.stall.as_ref()).map(|s| s.retry.at);
+        links.chain(self.hungry.map(|h| h.at)).min()
+    }
+}
+
+impl Port {
+    /// How many frames lanes may put out for this link now.
+    #[inline]
+    pub(crate) fn find_room(&mut self) {
+        self.room = self.queue.room().saturating_sub(self.output.len());
+        if self.stall.is_some_and(|s| s.is_dead()) {
+            self.room = self.room.max(INTO_THE_VOID);
+        }
+    }
+
+    /// The link has not taken all, or did not lately.
+    #[cold]
+    fn stalls(&mut self, now: Time, taken: usize, all: bool) {
+        let room = self.queue.room();
+        let stall = self.stall.get_or_insert(Stall::new(now, room));
+        stall.look(now, taken, room);
+        if stall.is_dead() {
+            self.dropped += self.output.len() as u64;
+            self.output.clear();
+        } else if all && room > 0 && self.output.is_empty() && !self.wanted {
+            self.stall = None;
+        }
     }
 }
 
@@ -88,18 +199,21 @@ pub(crate) fn drain_output(
         port.room -= slot.lane.drain_output(now, frames, port.room, &mut port.output);
         return slot.lane.has_output();
     }
-    // Which link the next frame is for is known only when it is out, so all links need room.
-    while slot.lane.has_output() {
-        if host.ports.iter().any(|p| ports[*p].room == 0) {
-            return true;
-        }
-        let Some(frame) = slot.lane.poll_output(now, frames) else { break };
-        if let Some(p) = host.ports.get(usize::from(frame.meta().link)) {
-            let port = &mut ports[*p];
-            port.room -= 1;
-            port.output.push(frame);
+    if !slot.lane.has_output() {
+        return false;
+    }
+    let LaneSlot { lane, rooms, .. } = slot;
+    rooms.clear();
+    rooms.extend(host.ports.iter().map(|p| ports[*p].room));
+    while let Some(frame) = lane.poll_output_to(now, frames, rooms) {
+        let link = usize::from(frame.meta().link);
+        if let (Some(p), Some(room)) = (host.ports.get(link), rooms.get_mut(link)) {
+            // One that waited behind another, for its neighbour's answer, may come where there is no room.
+            *room = room.saturating_sub(1);
+            ports[*p].room = *room;
+            ports[*p].output.push(frame);
         }
     }
-    // What is left waits for a free frame.
-    slot.lane.has_output()
+    // What is left waits for room, or for a free frame.
+    lane.has_output()
 }

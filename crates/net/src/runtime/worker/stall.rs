@@ -1,0 +1,121 @@
+//! A link that has no room, or did not hand everything over: when it is asked again, and when it is given up.
+//!
+//! Nothing tells that a link can take more: a ring of AF_XDP looks half empty while the card's queue behind it is full, and
+//! the other end of a wire in memory rings no bell when it has taken something. So the worker asks again, first soon, then
+//! after twice as long each time, until something has moved. It waits no longer than the link has already stood still, and
+//! a dead link costs [`MOST`] wake-ups' worth of work, not a core.
+//!
+//! A link that has not moved for [`DEAD`] and has no room is dead: what is for it is dropped and counted (`tx_failed`), as on a
+//! cable that was pulled out, so that nobody waits for it. It is asked on, and lives again when something moves.
+
+use std::time::Duration;
+
+use flowlane_stack::time::Time;
+
+/// How long to wait before the link is asked again at first.
+const FIRST: Duration = Duration::from_micros(50);
+/// How long to wait at most.
+const MOST: Duration = Duration::from_millis(50);
+/// A link that stands still for so long is dead.
+const DEAD: Duration = Duration::from_secs(1);
+
+/// A wait that doubles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    /// When to try again.
+    pub(super) at: Time,
+    delay: Duration,
+}
+
+impl Backoff {
+    /// Begins with a short wait.
+    pub(super) fn new(now: Time) -> Self {
+        Self { at: now + FIRST, delay: FIRST }
+    }
+
+    /// It was tried in vain: waits twice as long, if it is time.
+    pub(super) fn longer(&mut self, now: Time) {
+        if now >= self.at {
+            self.delay = (self.delay * 2).min(MOST);
+            self.at = now + self.delay;
+        }
+    }
+}
+
+/// A link that stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stall {
+    /// When something moved last.
+    since: Time,
+    pub(super) retry: Backoff,
+    /// Room when it was looked at last.
+    room: usize,
+    dead: bool,
+}
+
+impl Stall {
+    /// Begins now, with so much room.
+    pub(super) fn new(now: Time, room: usize) -> Self {
+        Self { since: now, retry: Backoff::new(now), room, dead: false }
+    }
+
+    /// Looks again. The link took `taken` frames since the last look, which cost room, and has `room` now.
+    pub(super) fn look(&mut self, now: Time, taken: usize, room: usize) {
+        if room > self.room.saturating_sub(taken) {
+            *self = Self::new(now, room);
+            return;
+        }
+        self.room = room;
+        self.retry.longer(now);
+        self.dead |= room == 0 && now.saturating_duration_since(self.since) >= DEAD;
+    }
+
+    /// What is for the link is to be dropped.
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(1 + ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_wait_doubles_and_is_no_longer_than_the_link_stood_still() {
+        let mut stall = Stall::new(at(0), 0);
+        let mut tries = 0;
+        while stall.retry.at < at(900) {
+            let now = stall.retry.at;
+            let stood = now.saturating_duration_since(at(0));
+            stall.look(now, 0, 0);
+            let wait = stall.retry.at.saturating_duration_since(now);
+            assert!(wait <= MOST && wait <= stood + FIRST, "{wait:?} after {stood:?}");
+            tries += 1;
+        }
+        assert!((18..=40).contains(&tries), "{tries}");
+        assert!(!stall.is_dead());
+        // What moves begins anew.
+        stall.look(at(950), 0, 3);
+        assert_eq!(stall, Stall::new(at(950), 3));
+        // Taking is no moving: the ring only fills.
+        stall.look(at(951), 3, 0);
+        assert_eq!(stall.since, at(950));
+        stall.look(at(1940), 0, 0);
+        assert!(!stall.is_dead());
+        stall.look(at(1950), 0, 0);
+        assert!(stall.is_dead());
+        stall.look(at(9000), 0, 1);
+        assert!(!stall.is_dead());
+    }
+
+    #[test]
+    fn a_link_with_room_is_not_dead_whatever_it_keeps() {
+        let mut stall = Stall::new(at(0), 7);
+        stall.look(at(5000), 0, 7);
+        assert!(!stall.is_dead());
+    }
+}
