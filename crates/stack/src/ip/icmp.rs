@@ -40,7 +40,7 @@ impl Ip {
     pub(super) fn send_back(&mut self, cx: &mut Cx<'_>, out: IpOutput, interface: u8) {
         let of_link = matches!(out.dst, IpAddr::V6(a) if a.is_unicast_link_local());
         // Counted where it fails.
-        let _ = if of_link && self.has_room() {
+        let _ = if of_link && self.has_room(interface) {
             let hop = Hop { interface, address: out.dst };
             self.send_to(cx, out, hop)
         } else {
