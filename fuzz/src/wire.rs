@@ -6,7 +6,7 @@ use core::ops::Range;
 use flowlane_stack::wire::{
     ArpPacket, EthernetHeader, GeneveHeader, GreHeader, Icmpv4Message, Icmpv6Message, IgmpMessage,
     IpProtocol, Ipv4Header, Ipv6Header, MldQuery, NdpMessage, Quote, Sum, TcpHeader, TcpOptions, UdpHeader,
-    VxlanHeader, checksum, ipv6_ext, tcp, udp,
+    VxlanHeader, checksum, igmp, ipv6_ext, tcp, udp,
 };
 
 const SRC: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
@@ -120,7 +120,22 @@ fn discovery(data: &[u8]) {
         assert!(Icmpv6Message::parse(SRC, DST, &bytes).is_ok());
         assert_eq!(NdpMessage::parse(&bytes).map(|(m, _)| m), Ok(message));
     }
-    let _ = MldQuery::parse(data);
+    if let Ok(Some(query)) = MldQuery::parse(data) {
+        let sources: Vec<_> = if query.version == 2 { MldQuery::sources(data).collect() } else { Vec::new() };
+        assert_eq!(sources.len(), usize::from(query.sources));
+        let mut bytes = vec![0; 28 + 16 * sources.len()];
+        let len = query.emit(SRC, DST, &sources, &mut bytes);
+        assert_eq!(MldQuery::parse(&bytes[..len]), Ok(Some(query)));
+    }
+    if let Ok((message, _)) = IgmpMessage::parse(data)
+        && let IgmpMessage::Query { group, max_response, version, robustness, interval, sources } = message
+    {
+        let listed: Vec<_> = if version == 3 { igmp::sources(data).collect() } else { Vec::new() };
+        assert_eq!(listed.len(), usize::from(sources));
+        let mut bytes = vec![0; 12 + 4 * listed.len()];
+        let len = igmp::emit_query(group, max_response, version, (robustness, interval), &listed, &mut bytes);
+        assert_eq!(IgmpMessage::parse(&bytes[..len]).map(|(m, _)| m), Ok(message));
+    }
     if let Ok((message, _)) = IgmpMessage::parse(data)
         && matches!(message, IgmpMessage::Report { .. } | IgmpMessage::Leave { .. })
     {

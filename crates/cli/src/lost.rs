@@ -7,11 +7,23 @@
 use std::sync::{OnceLock, mpsc};
 
 use flowlane::link::{Life, LinkInfo, LinkState};
+use flowlane::{Builder, Handle, Runtime, StartError};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::raise;
 
 /// The first link that was lost.
 static LOST: OnceLock<String> = OnceLock::new();
+/// Who is to know that a link is back.
+static RUNTIME: OnceLock<Handle> = OnceLock::new();
+
+/// Starts the runtime of a run. A link that is back after it was lost is told to its hosts, which have it as their first
+/// interface: they announce their addresses on it again.
+pub(crate) fn start(builder: Builder) -> Result<Runtime, StartError> {
+    let runtime = builder.start()?;
+    // One runtime a run.
+    let _ = RUNTIME.set(runtime.handle());
+    Ok(runtime)
+}
 
 /// Listens to news of a link's interface from now on. Where the kernel gives none, a run is as it would be without this.
 pub(crate) fn watch(link: &LinkInfo) {
@@ -32,6 +44,9 @@ pub(crate) fn watch(link: &LinkInfo) {
                 let _ = raise(SIGTERM);
             } else {
                 eprintln!("flowlane: {name}: the interface {state}");
+                if let (LinkState::Up, Some(runtime)) = (state, RUNTIME.get()) {
+                    (0..runtime.hosts().len()).for_each(|host| runtime.link_up(host, 0));
+                }
             }
         }
     };

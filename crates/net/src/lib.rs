@@ -70,7 +70,7 @@ pub use flowlane_stack::tcp::{
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
-pub use flowlane_stack::{Connect, SendError, stats as stack_stats, wire};
+pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wire};
 pub use flowlane_sys::block::OwnedBytes;
 pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};

@@ -59,6 +59,10 @@ pub(crate) struct Interface {
     broadcasts: Vec<Ipv4Addr>,
     /// What no packet that comes in can have as its source: our own addresses, and broadcast addresses of all our networks.
     not_sources: AddressSet,
+    /// Addresses of ours that are being probed: not yet ours for good.
+    pub(crate) optimistic: Vec<IpAddr>,
+    /// Others are on the link, and our addresses are announced there.
+    pub(crate) announced: bool,
     groups: hashbrown::HashSet<IpAddr, foldhash::fast::FixedState>,
 }
 
@@ -67,16 +71,15 @@ impl Interface {
         let link_local = link_local(config.mac);
         let own = config.addresses.iter().map(|p| Prefix::host(p.address()));
         let local = own.chain(config.claimed.iter().copied()).chain([Prefix::host(IpAddr::V6(link_local))]);
-        let primary_v4 = config.addresses.iter().find_map(|p| match p.address() {
-            IpAddr::V4(a) => Some(a),
-            IpAddr::V6(_) => None,
-        });
+        let primary_v4 = first_v4(&config);
         let mut this = Self {
             link_local,
             ethernet: true,
             primary_v4,
             express: primary_v4.filter(|_| config.vlan.is_none()).map(u32::from),
             not_sources: AddressSet::default(),
+            optimistic: Vec::new(),
+            announced: false,
             local: AddressSet::new(local),
             broadcasts: config.addresses.iter().filter_map(Prefix::broadcast).collect(),
             groups: hashbrown::HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
@@ -92,6 +95,31 @@ impl Interface {
     pub(crate) fn without_ethernet(config: InterfaceConfig, seed: u64) -> Self {
         // The short way knows Ethernet only.
         Self { ethernet: false, express: None, ..Self::new(config, seed) }
+    }
+
+    /// Our addresses, one by one: those configured and the link-local one, without claimed networks.
+    pub(crate) fn own_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let link_local = Some(self.link_local).filter(|a| !a.is_unspecified()).map(IpAddr::V6);
+        self.config.addresses.iter().map(Prefix::address).chain(link_local)
+    }
+
+    /// Whether an address of ours is being probed still.
+    #[inline]
+    pub(crate) fn is_optimistic(&self, address: IpAddr) -> bool {
+        self.optimistic.contains(&address)
+    }
+
+    /// An address is not ours any more. [`Interface::forbid_sources`] has to follow.
+    pub(crate) fn give_up(&mut self, address: IpAddr) {
+        self.optimistic.retain(|a| *a != address);
+        self.config.addresses.retain(|p| p.address() != address);
+        if address == IpAddr::V6(self.link_local) {
+            self.link_local = Ipv6Addr::UNSPECIFIED;
+        }
+        let own = self.own_addresses().map(Prefix::host).collect::<Vec<_>>();
+        self.local = AddressSet::new(own.into_iter().chain(self.config.claimed.iter().copied()));
+        self.primary_v4 = first_v4(&self.config);
+        self.express = self.express.and(self.primary_v4).map(u32::from);
     }
 
     /// What `address` is to this interface.
@@ -169,9 +197,8 @@ impl Interface {
     /// Whether we are in a group: all nodes, the solicited-node groups of our addresses (not of claimed networks), and those
     /// joined.
     pub(crate) fn is_member(&self, group: Ipv6Addr) -> bool {
-        let own = self.config.addresses.iter().map(Prefix::address).chain([IpAddr::V6(self.link_local)]);
         let solicits = |a: IpAddr| matches!(a, IpAddr::V6(a) if solicited_node(a) == group);
-        self.groups.contains(&IpAddr::V6(group)) || own.into_iter().any(solicits)
+        self.groups.contains(&IpAddr::V6(group)) || self.own_addresses().any(solicits)
     }
 
     /// Joins a group; `false` if it was joined already.
@@ -184,18 +211,13 @@ impl Interface {
         self.groups.remove(&group)
     }
 
-    /// Groups joined, the ones that every host is in included.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.groups.iter().copied()
-    }
-
     /// The address to send from when the application does not say: of the destination's network, else the first of
     /// its family (RFC 6724 rules 1, 2 and 8, as far as they matter with a handful of addresses).
     pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
         if let IpAddr::V6(d) = destination {
             let group_local = d.is_multicast() && d.segments()[0] & 0xf == 2;
             if d.is_unicast_link_local() || group_local {
-                return Some(IpAddr::V6(self.link_local));
+                return Some(IpAddr::V6(self.link_local)).filter(|a| !a.is_unspecified());
             }
         }
         let family = |p: &&Prefix| p.address().is_ipv4() == destination.is_ipv4();
@@ -209,6 +231,13 @@ impl Interface {
                 self.config.claimed.iter().find(family).and_then(|p| p.nth(u128::from(p.count() > 2)))
             })
     }
+}
+
+fn first_v4(config: &InterfaceConfig) -> Option<Ipv4Addr> {
+    config.addresses.iter().find_map(|p| match p.address() {
+        IpAddr::V4(a) => Some(a),
+        IpAddr::V6(_) => None,
+    })
 }
 
 /// The link-local address of an Ethernet address.

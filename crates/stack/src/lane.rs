@@ -138,6 +138,7 @@ impl Lane {
                 &config.routes,
                 config.reassembly,
                 &config.ip,
+                config.bucket.0,
                 [a, b],
             ),
             udp: Udp::new(config.udp, c),
@@ -212,6 +213,7 @@ impl Lane {
             Inbound::Transport(packet) => self.transport(now, frames, packet),
             Inbound::Whole(packet) => self.whole(now, frames, packet),
             Inbound::Inner { frame, ethernet } => self.inner(now, frames, frame, ethernet),
+            Inbound::Speaker(packet) => self.for_speaker(packet),
             Inbound::Error(error, packet) => self.icmp_error(now, frames, &error, packet),
         }
     }
@@ -322,6 +324,14 @@ impl Lane {
         }
     }
 
+    /// A packet that the lane speaking for the host has to see: that of bucket 0.
+    fn for_speaker(&mut self, mut packet: IpInput) {
+        let header = usize::from(packet.ip.header_len);
+        if packet.frame.push_front(header).is_some() {
+            self.redirect(Redirect { bucket: Bucket(0), frame: packet.frame, class: Class::IpDirect });
+        }
+    }
+
     fn redirect(&mut self, redirect: Redirect) {
         if self.redirects.len() >= REDIRECTS {
             self.ip.drop(DropReason::RedirectFull);
@@ -368,6 +378,14 @@ impl Lane {
     #[must_use]
     pub fn stats(&self) -> LaneStats {
         LaneStats { tcp: *self.tcp.stats(), ..self.ip.stats.clone() }
+    }
+
+    /// An interface's link is up, for the first time or again, and others are on it. The host's addresses are probed for
+    /// duplicates and announced, and groups reported: by the lane of bucket 0, but every lane has to be told. Without this a
+    /// lane answers only, as is right for links in memory.
+    pub fn link_up(&mut self, now: Time, frames: &Pool, interface: u8) {
+        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        self.ip.link_up(&mut cx, interface);
     }
 
     /// Joins a multicast group on an interface and tells the network so. `false` if the lane had joined it already.

@@ -96,6 +96,14 @@ impl Handle {
         collect(&from, self.workers())
     }
 
+    /// The link of an interface is back after it was down: the host announces its addresses there, probes them once more and
+    /// reports its groups, since whoever listens may be another. Without effect on links in memory.
+    pub fn link_up(&self, host: usize, interface: u8) {
+        for worker in 0..self.workers() {
+            self.shared.send(worker, Message::LinkUp { host, interface });
+        }
+    }
+
     /// Moves the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
     /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. Returns
     /// when that is so; frames keep arriving on the old worker's queue and are handed over.

@@ -33,6 +33,13 @@ pub(crate) enum Message {
         /// What.
         event: LaneEvent,
     },
+    /// The link of an interface is back: say so on it.
+    LinkUp {
+        /// The host.
+        host: usize,
+        /// Interface of the host.
+        interface: u8,
+    },
     /// A socket was dropped away from its lane: close it.
     Close {
         /// Index of the lane.

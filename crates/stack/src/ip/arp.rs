@@ -31,10 +31,21 @@ impl Ip {
             ArpOperation::Reply => self.stats.arp.replies_received += 1,
         }
         if interface.is_local(sender) {
-            self.stats.arp.conflicts += 1;
-            return self.drop(DropReason::AddressConflict);
+            // Our own, brought back by the link, is nobody's claim.
+            if arp.sender_mac == interface.config.mac {
+                return self.drop(DropReason::AddressConflict);
+            }
+            return self.conflict(cx, link, sender, arp.sender_mac);
         }
         if arp.sender_ip.is_unspecified() {
+            let target = IpAddr::V4(arp.target_ip);
+            if interface.is_optimistic(target) {
+                if arp.sender_mac == interface.config.mac {
+                    return self.drop(DropReason::ArpNotForUs);
+                }
+                // Two probe at once: neither has it (RFC 5227 section 2.1.1).
+                return self.conflict(cx, link, target, arp.sender_mac);
+            }
             // A probe (RFC 5227): answered, so that the prober keeps away, but nothing is learnt.
             return match (for_us && arp.sender_mac.is_unicast(), arp.operation) {
                 (true, ArpOperation::Request) => self.arp_reply(cx, link, &arp),
@@ -103,7 +114,7 @@ impl Ip {
         self.send_arp(cx, link, &request, at.unwrap_or(MacAddr::BROADCAST));
     }
 
-    fn send_arp(&mut self, cx: &mut Cx<'_>, link: u8, arp: &ArpPacket, to: MacAddr) {
+    pub(super) fn send_arp(&mut self, cx: &mut Cx<'_>, link: u8, arp: &ArpPacket, to: MacAddr) {
         let Some(mut frame) = cx.frames.alloc() else {
             self.stats.drops.count(DropReason::NoFrame);
             return;

@@ -16,6 +16,12 @@ pub struct IpConfig {
     pub neighbour_requests_per_second: u32,
     /// Answers to ARP requests and neighbour solicitations a second.
     pub neighbour_replies_per_second: u32,
+    /// Reports of multicast groups a second that answer queries; what sockets join and leave is reported in any case. As many
+    /// queries are looked at.
+    pub group_reports_per_second: u32,
+    /// How often an address is probed before it is ours for good (`DupAddrDetectTransmits`, RFC 4862 section 5.1); 0 probes
+    /// none. It is used meanwhile (RFC 4429).
+    pub dad_transmits: u8,
 }
 
 impl Default for IpConfig {
@@ -25,6 +31,8 @@ impl Default for IpConfig {
             echo_replies_per_second: 10_000,
             neighbour_requests_per_second: 1000,
             neighbour_replies_per_second: 10_000,
+            group_reports_per_second: 100,
+            dad_transmits: 1,
         }
     }
 }

@@ -34,6 +34,9 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.malformed(reason),
         };
+        if header.dst.is_multicast() {
+            self.group_source = header.src;
+        }
         let link = usize::from(frame.meta().link);
         let Some(interface) = self.interfaces.get(link) else {
             return self.drop(DropReason::OtherHost);

@@ -27,12 +27,19 @@ impl Ip {
             }
             Err(reason) => return self.malformed(reason),
         };
-        if src.is_unspecified() && !matches!(message, Icmpv6Message::Ndp | Icmpv6Message::Mld) {
+        let ours = self.interfaces[usize::from(packet.ip.interface)].is_local(packet.ip.src);
+        let impossible = match message {
+            // A rival's claim: looked at there.
+            Icmpv6Message::Ndp => false,
+            Icmpv6Message::Mld => ours,
+            _ => ours || src.is_unspecified(),
+        };
+        if impossible {
             return self.drop(DropReason::BadSource);
         }
         match message {
             Icmpv6Message::Ndp => self.ndp(cx, &packet),
-            Icmpv6Message::Mld => self.mld(cx, &packet),
+            Icmpv6Message::Mld => self.mld(cx, packet),
             Icmpv6Message::EchoRequest { ident, seq } => {
                 self.stats.icmp6.echo_requests += 1;
                 if !packet.ip.unicast {

@@ -8,6 +8,7 @@
 //! Everything that goes out of a lane passes [`Ip::send`] and stands in a bounded queue of its interface until the worker
 //! pulls it.
 
+mod addresses;
 mod arp;
 mod chained;
 mod config;
@@ -18,6 +19,7 @@ mod icmp;
 mod icmp_v4;
 mod icmp_v6;
 mod limit;
+mod membership;
 mod multicast;
 mod ndp;
 mod output;
@@ -75,6 +77,33 @@ pub enum LaneEvent {
         /// and only the lane that asked has a use for it.
         create: bool,
     },
+    /// A socket of a lane joined a multicast group, or left it: for the lane that speaks for the host.
+    Group {
+        /// Interface of the host.
+        interface: u8,
+        /// The group.
+        group: IpAddr,
+        /// Bucket of the lane.
+        bucket: u16,
+        /// Joined; left otherwise.
+        joined: bool,
+    },
+    /// An address of ours has been probed, and nobody else has it.
+    AddressReady {
+        /// Interface of the host.
+        interface: u8,
+        /// The address.
+        address: IpAddr,
+    },
+    /// An address of ours is somebody else's: it is not used any more.
+    AddressDuplicate {
+        /// Interface of the host.
+        interface: u8,
+        /// The address.
+        address: IpAddr,
+        /// Whose it is.
+        mac: MacAddr,
+    },
     /// The way to a host is narrower than the link it begins on.
     PathMtu {
         /// The host.
@@ -96,6 +125,8 @@ pub(crate) enum Inbound {
     /// What a tunnel carried, its data from the inner Ethernet header on if `ethernet`, else from the inner IP header: to be
     /// steered by itself.
     Inner { frame: Frame, ethernet: bool },
+    /// For the lane that speaks for the host.
+    Speaker(IpInput),
     /// An error about a packet that one of our transports sent, with the message that brought it.
     Error(crate::packet::IcmpError, IpInput),
 }
@@ -113,6 +144,10 @@ struct Limits {
     requests: Limit,
     /// Answers to questions for us.
     replies: Limit,
+    /// Queries for groups.
+    queries: Limit,
+    /// Answers to those.
+    reports: Limit,
 }
 
 impl Limits {
@@ -124,6 +159,8 @@ impl Limits {
             answers: a_second(ANSWERS),
             requests: a_second(config.neighbour_requests_per_second),
             replies: a_second(config.neighbour_replies_per_second),
+            queries: a_second(config.group_reports_per_second),
+            reports: a_second(config.group_reports_per_second),
         }
     }
 }
@@ -146,6 +183,15 @@ pub(crate) struct Ip {
     pub(crate) last_hop: Option<crate::express::NextHop>,
     events: VecDeque<LaneEvent>,
     limits: Limits,
+    config: IpConfig,
+    /// The lane's bucket.
+    bucket: u16,
+    /// This lane speaks for the host where one must: it probes, announces and reports.
+    speaks: bool,
+    membership: membership::Membership,
+    own: addresses::OwnAddresses,
+    /// Who sent the last frame to a group.
+    group_source: MacAddr,
 }
 
 impl Ip {
@@ -155,6 +201,7 @@ impl Ip {
         routes: &[Route],
         reassembly: ReassemblyConfig,
         config: &IpConfig,
+        bucket: u16,
         seeds: [u64; 2],
     ) -> Self {
         let (tunnels, inner) = Tunnels::new(links, tunnels, routes);
@@ -182,6 +229,12 @@ impl Ip {
             last_hop: None,
             events: VecDeque::new(),
             limits: Limits::new(config),
+            config: *config,
+            bucket,
+            speaks: bucket == 0,
+            membership: membership::Membership::default(),
+            own: addresses::OwnAddresses::default(),
+            group_source: MacAddr::ZERO,
         }
     }
 
@@ -219,6 +272,9 @@ impl Ip {
             LaneEvent::Neighbour { interface, address, mac, create } => {
                 self.take_neighbour(now, (interface, address), mac, create, rng);
             }
+            LaneEvent::Group { .. } => self.told_group(now, event),
+            LaneEvent::AddressReady { interface, address } => self.ready(interface, address),
+            LaneEvent::AddressDuplicate { interface, address, .. } => self.duplicate(interface, address),
             LaneEvent::PathMtu { to, mtu } => self.told_path(now, to, mtu),
         }
     }
@@ -240,8 +296,13 @@ impl Ip {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let all =
-            [self.neighbours.next_deadline(), self.reassembly.next_deadline(), self.paths.next_deadline()];
+        let all = [
+            self.neighbours.next_deadline(),
+            self.reassembly.next_deadline(),
+            self.paths.next_deadline(),
+            self.membership.next_deadline(),
+            self.own.next_deadline(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -250,6 +311,8 @@ impl Ip {
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.reassembly_timeouts(cx);
         self.paths.expire(cx.now);
+        self.own_addresses_due(cx);
+        self.groups_due(cx);
         while let Some(due) = self.neighbours.due(cx.now, &mut self.stats.arp) {
             match due {
                 Ok(ask) => self.ask(cx, ask),

@@ -1,10 +1,11 @@
 //! Neighbour discovery (RFC 4861): solicitations and advertisements.
 //!
-//! Addresses are configured, so routers' advertisements and redirects are not followed, and addresses are not probed
-//! for duplicates (RFC 4862) before use; a neighbour that claims one is counted.
+//! Routers' advertisements and redirects are not followed yet: routes are configured. How our own addresses are probed and
+//! announced is in [`addresses`](super::addresses).
 
 use core::net::{IpAddr, Ipv6Addr};
 
+use super::addresses::ALL_NODES;
 use super::{Inbound, Ip};
 use crate::packet::{Cx, IpInput, IpOutput};
 use crate::stats::DropReason;
@@ -14,7 +15,6 @@ use crate::wire::{IpProtocol, MacAddr};
 
 /// Discovery stays on the link: nobody can have decremented this (RFC 4861 section 3.1).
 const HOP_LIMIT: u8 = 255;
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 impl Ip {
     /// Takes in a message whose checksum is right.
@@ -25,6 +25,10 @@ impl Ip {
         };
         if packet.ip.hop_limit != HOP_LIMIT {
             return self.drop(DropReason::NdpInvalid);
+        }
+        let claim = matches!(message, NdpMessage::NeighborAdvertisement { .. });
+        if !claim && self.interfaces[usize::from(packet.ip.interface)].is_local(packet.ip.src) {
+            return self.drop(DropReason::BadSource);
         }
         match message {
             NdpMessage::NeighborSolicitation { target, options } => {
@@ -59,6 +63,14 @@ impl Ip {
             return self.drop(DropReason::ArpNotForUs);
         }
         let (src, mac) = (packet.ip.src, interface.config.mac);
+        let optimistic = interface.is_optimistic(IpAddr::V6(target));
+        if probe && optimistic {
+            if self.group_source == mac {
+                return self.drop(DropReason::ArpNotForUs);
+            }
+            // Two probe at once: neither has it (RFC 4862 section 5.4.3).
+            return self.conflict(cx, link, IpAddr::V6(target), self.group_source);
+        }
         let on_link = interface.is_on_link(src);
         let theirs = options.source.filter(|_| !probe);
         if theirs.is_some_and(|mac| !mac.is_unicast() || mac == MacAddr::ZERO) {
@@ -82,7 +94,8 @@ impl Ip {
         let reply = NdpMessage::NeighborAdvertisement {
             router: false,
             solicited: !probe,
-            overrides: true,
+            // Of an address that is only probed others may know better (RFC 4429 section 3.3).
+            overrides: !optimistic,
             target,
             options: NdpOptions { target: Some(mac), ..NdpOptions::default() },
         };
@@ -104,8 +117,11 @@ impl Ip {
         let link = packet.ip.interface;
         let interface = &self.interfaces[usize::from(link)];
         if interface.is_local(IpAddr::V6(target)) {
-            self.stats.arp.conflicts += 1;
-            return self.drop(DropReason::AddressConflict);
+            let theirs = options.target.unwrap_or(self.group_source);
+            if theirs == interface.config.mac {
+                return self.drop(DropReason::AddressConflict);
+            }
+            return self.conflict(cx, link, IpAddr::V6(target), theirs);
         }
         match options.target {
             Some(mac) if trusted && mac.is_unicast() && interface.is_on_link(IpAddr::V6(target)) => {
@@ -120,7 +136,9 @@ impl Ip {
     pub(super) fn solicit(&mut self, cx: &mut Cx<'_>, link: u8, target: Ipv6Addr, at: Option<MacAddr>) {
         let interface = &self.interfaces[usize::from(link)];
         let Some(IpAddr::V6(src)) = interface.source_for(IpAddr::V6(target)) else { return };
-        let options = NdpOptions { source: Some(interface.config.mac), ..NdpOptions::default() };
+        // Not of an address that is only probed (RFC 4429 section 3.2).
+        let known = !interface.is_optimistic(IpAddr::V6(src));
+        let options = NdpOptions { source: known.then_some(interface.config.mac), ..NdpOptions::default() };
         let dst = if at.is_some() { target } else { solicited_node(target) };
         self.stats.arp.requests_sent += 1;
         let message = NdpMessage::NeighborSolicitation { target, options };
@@ -128,7 +146,7 @@ impl Ip {
     }
 
     /// Sends a message; `directly` on a link to an Ethernet address without asking for it.
-    fn send_ndp(
+    pub(super) fn send_ndp(
         &mut self,
         cx: &mut Cx<'_>,
         src: Ipv6Addr,

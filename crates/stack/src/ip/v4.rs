@@ -27,6 +27,8 @@ impl Ip {
         let link = frame.meta().link;
         let unicast = match self.for_us(link, IpAddr::V4(header.dst), link_dst) {
             Ok(unicast) => unicast,
+            // Another lane of the host may be in the group that is asked for.
+            Err(DropReason::NoGroup) if header.protocol == IpProtocol::IGMP => false,
             Err(reason) => {
                 let counter = match reason {
                     DropReason::NoGroup => &mut self.stats.ip.no_group,
@@ -108,7 +110,7 @@ impl Ip {
             IpProtocol::UDP if self.is_tunnel_udp(&packet) => self.tunnelled_udp(cx, packet),
             IpProtocol::UDP | IpProtocol::TCP => Inbound::Transport(packet),
             IpProtocol::ICMP => self.icmp_v4(cx, packet),
-            IpProtocol::IGMP => self.igmp(cx, &packet),
+            IpProtocol::IGMP => self.igmp(cx, packet),
             _ if self.tunnels.takes_protocol(packet.ip.protocol) => self.tunnelled(cx, packet),
             _ => {
                 self.stats.ip.unknown_protocol += 1;

@@ -9,7 +9,7 @@ use super::{Inbound, Ip};
 use crate::interface::Destination;
 use crate::packet::{Cx, IpInput, IpMeta};
 use crate::stats::DropReason;
-use crate::wire::icmpv6::Icmpv6Message;
+use crate::wire::icmpv6::{Icmpv6Message, MLD_QUERY};
 use crate::wire::ipv6_ext::{ExtensionProblem, walk};
 use crate::wire::{IpProtocol, Ipv6Header, Ipv6Upper, MacAddr, Malformed};
 
@@ -25,6 +25,8 @@ impl Ip {
         let link = frame.meta().link;
         let unicast = match self.for_us(link, IpAddr::V6(header.dst), link_dst) {
             Ok(unicast) => unicast,
+            // Another lane of the host may be in the group that is asked for.
+            Err(DropReason::NoGroup) if is_group_query(&frame, &header) => false,
             Err(reason) => {
                 let counter = match reason {
                     DropReason::NoGroup => &mut self.stats.ip6.no_group,
@@ -167,12 +169,24 @@ impl Ip {
     }
 
     /// Whether a host could have this source address (RFC 4291 sections 2.5.3 and 2.7). The unspecified address is
-    /// that of hosts that have none yet and speak neighbour discovery.
+    /// that of hosts that have none yet and speak neighbour discovery. Our own is one that a rival advertises from: ICMPv6
+    /// looks at those.
     #[inline]
     fn plausible_v6(&self, link: u8, src: Ipv6Addr, next: IpProtocol) -> bool {
         !src.is_multicast()
             && !src.is_loopback()
             && (!src.is_unspecified() || matches!(next, IpProtocol::ICMPV6 | IpProtocol::HOP_BY_HOP))
-            && !self.interfaces[usize::from(link)].is_local(IpAddr::V6(src))
+            && (next == IpProtocol::ICMPV6 || !self.interfaces[usize::from(link)].is_local(IpAddr::V6(src)))
     }
+}
+
+/// Whether a packet for a group that this lane is not in is a query for it.
+#[cold]
+fn is_group_query(frame: &Frame, header: &Ipv6Header) -> bool {
+    let data = frame.data();
+    header.next_header == IpProtocol::HOP_BY_HOP
+        && header.hop_limit == 1
+        && walk(data, header.next_header).is_ok_and(|upper| {
+            upper.protocol == IpProtocol::ICMPV6 && data.get(upper.offset) == Some(&MLD_QUERY)
+        })
 }

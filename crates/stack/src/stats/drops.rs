@@ -101,6 +101,10 @@ reasons! {
     IcmpChecksum = "icmp-checksum", "ICMP messages with a bad checksum";
     /// IGMP or listener discovery from others: only queries are answered.
     GroupReport = "group-report", "group membership reports of other hosts";
+    /// A query for groups that did not come from the link, or is inconsistent.
+    GroupQueryInvalid = "group-query-invalid", "queries for multicast groups that break RFC 3376 or RFC 3810";
+    /// Queries for groups beyond what is looked at.
+    GroupQueryLimited = "group-query-limited", "queries for multicast groups beyond the rate limit";
     /// ICMP error quoting a packet that we did not send.
     IcmpUnrelated = "icmp-unrelated", "ICMP errors about no packet of ours";
     /// ICMP echo to a broadcast or multicast address.

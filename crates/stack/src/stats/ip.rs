@@ -46,5 +46,8 @@ counters! {
         errors_sent: "errors-sent", "errors sent";
         errors_limited: "errors-limited", "errors not sent because of the rate limit";
         errors_suppressed: "errors-suppressed", "errors not sent because the packet must not cause one";
+        group_queries: "group-queries", "queries for multicast groups received";
+        group_reports_sent: "group-reports-sent", "reports of multicast groups sent";
+        group_reports_limited: "group-reports-limited", "reports of multicast groups not sent because of the rate limit";
     }
 }

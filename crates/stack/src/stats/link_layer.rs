@@ -23,6 +23,8 @@ counters! {
         replies_sent: "sent-replies", "replies or advertisements sent";
         requests_limited: "requests-limited", "requests or solicitations not sent because of the rate limit";
         replies_limited: "replies-limited", "requests or solicitations not answered because of the rate limit";
+        probes_sent: "sent-probes", "probes for duplicates of our addresses sent";
+        announcements_sent: "sent-announcements", "announcements of our addresses sent";
         learned: "entries-learned", "entries learned";
         changed: "entries-changed", "entries whose Ethernet address changed";
         evicted: "entries-evicted", "entries evicted to make room";

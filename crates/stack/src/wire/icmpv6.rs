@@ -40,7 +40,7 @@ const PARAMETER_PROBLEM: u8 = 4;
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;
 /// Multicast listener query (RFC 2710, RFC 3810).
-pub(super) const MLD_QUERY: u8 = 130;
+pub(crate) const MLD_QUERY: u8 = 130;
 /// Multicast listener report of version 1 (RFC 2710).
 pub(super) const MLD_REPORT_V1: u8 = 131;
 /// Multicast listener done of version 1 (RFC 2710).

@@ -3,6 +3,7 @@
 
 mod echo;
 mod fragments;
+mod groups;
 mod hostile;
 mod links;
 mod net;

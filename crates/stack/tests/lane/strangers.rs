@@ -260,6 +260,7 @@ fn every_answer_to_strangers_has_a_limit() {
         echo_replies_per_second: 60,
         neighbour_requests_per_second: 70,
         neighbour_replies_per_second: 80,
+        ..IpConfig::default()
     };
     let mut net = net_with(config);
     let from = Ipv4Addr::new(10, 0, 0, 1);

@@ -3,6 +3,7 @@
 
 mod common;
 mod faults;
+mod ip;
 mod merged;
 mod offload;
 mod packet;

@@ -18,6 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::link::{LinkSpec, give_up_privileges};
+use crate::lost;
 use crate::reassembly::Limits;
 use crate::steering;
 use crate::tunnel::TunnelSpec;
@@ -263,7 +264,7 @@ impl Near {
         if self.is_kernel() {
             more_descriptors(descriptors)?;
             let host = builder.host(Host::kernel("load", rss.clone(), main));
-            return Ok((builder.start()?, host));
+            return Ok((lost::start(builder)?, host));
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
         let through = self.tunnel_towards(target.ip());
@@ -286,7 +287,7 @@ impl Near {
         self.link.fit_frames(&mut builder);
         builder.link(host, 0, check(self.link.clone().open(&ours, self.vlan, rss)));
         builder.before_start(give_up_privileges);
-        Ok((builder.start()?, host))
+        Ok((lost::start(builder)?, host))
     }
 }
 

@@ -17,6 +17,7 @@ mod tcp;
 mod udp;
 
 use crate::link::give_up_privileges;
+use crate::lost;
 use anyhow::Context;
 use flowlane::control::{self, Control};
 use flowlane::{Handle, Runtime};
@@ -119,7 +120,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     if !plan.keeps_privileges() {
         builder.before_start(give_up_privileges);
     }
-    let runtime = builder.start()?;
+    let runtime = lost::start(builder)?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
     let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;

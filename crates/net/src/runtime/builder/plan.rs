@@ -91,7 +91,7 @@ impl Builder {
             })?;
             let buckets = host.rss.buckets.len();
             for plan in &mut plans {
-                plan.hosts.push(view(host, first_lane, h, &plan.ports));
+                plan.hosts.push(view(host, first_lane, h, &plan.ports, &infos));
             }
             let mut tcp = self.bounded(&host.tcp, owners.len());
             for b in 0..buckets {
@@ -179,13 +179,23 @@ fn routes(host: &Host) -> Vec<Route> {
         .collect()
 }
 
-fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port]) -> HostView {
+fn view(
+    host: &Host,
+    first_lane: u32,
+    h: usize,
+    ports: &[Port],
+    infos: &HashMap<(usize, u8), LinkInfo>,
+) -> HostView {
     let owner = |b: usize| host.rss.buckets.worker_of(Bucket(b as u16)).0;
     let owners: Vec<u16> = (0..host.rss.buckets.len()).map(owner).collect();
     HostView {
         rss: host.rss.clone(),
         first_lane,
         queue_of: owners.clone(),
+        name: host.name.clone(),
+        shared: (0..host.interfaces.len() as u8)
+            .filter(|i| infos.get(&(h, *i)).is_some_and(|info| info.life.is_some()))
+            .collect(),
         owners,
         ports: (0..host.interfaces.len())
             .filter_map(|i| ports.iter().position(|p| p.host == h && usize::from(p.link) == i))

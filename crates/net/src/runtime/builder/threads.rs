@@ -116,6 +116,12 @@ fn work(
     };
     // Every lane's first task has run, and bound its sockets, before anyone handles a packet.
     worker.run_tasks();
+    worker.now = worker.shared.now();
+    for host in 0..worker.hosts.len() {
+        for interface in worker.hosts[host].shared.clone() {
+            worker.link_up(host, interface);
+        }
+    }
     together.wait();
     worker.run();
     drop(worker);

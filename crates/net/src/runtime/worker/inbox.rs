@@ -30,6 +30,7 @@ impl Worker {
                 }
             }
             Message::Event { host, event } => self.tell_lanes(host, event, None),
+            Message::LinkUp { host, interface } => self.link_up(host, interface),
             Message::Close { lane, socket } => match &mut self.lanes[lane as usize] {
                 Some(slot) => {
                     slot.close(self.now, &self.frames, socket);

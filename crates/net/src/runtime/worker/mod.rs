@@ -65,6 +65,10 @@ pub(crate) struct HostView {
     pub(crate) owners: Vec<u16>,
     /// Queue that the card should choose for each bucket.
     pub(crate) queue_of: Vec<u16>,
+    /// The host's name, for messages.
+    pub(crate) name: String,
+    /// Interfaces on links that others are on: addresses are announced there, and groups reported.
+    pub(crate) shared: Vec<u8>,
     /// For each interface, the port to send on.
     pub(crate) ports: Vec<usize>,
     pub(crate) stats: SteeringStats,
@@ -206,6 +210,21 @@ impl Worker {
         }
         self.next_deadline = self.deadlines.iter().copied().min().unwrap_or(Time::MAX);
         true
+    }
+
+    /// Tells the lanes here that an interface of a host is up: at the start, and when its link is back.
+    pub(crate) fn link_up(&mut self, host: usize, interface: u8) {
+        if !self.hosts.get(host).is_some_and(|h| h.shared.contains(&interface)) {
+            return;
+        }
+        for lane in 0..self.lanes.len() {
+            if let Some(slot) = &mut self.lanes[lane]
+                && slot.host == host
+            {
+                slot.lane.link_up(self.now, &self.frames, interface);
+                self.touch(lane as u32);
+            }
+        }
     }
 
     pub(crate) fn touch(&mut self, lane: u32) {

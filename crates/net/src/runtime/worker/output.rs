@@ -4,6 +4,7 @@
 //! before one of the links that it found full has room, so that waiting costs no turns. What is for other links goes on
 //! meanwhile. When a link is asked again that took nothing, and when it is given up, says [`stall`](super::stall).
 
+use flowlane_stack::LaneEvent;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
@@ -129,6 +130,12 @@ impl Worker {
             }
         }
         while let Some(event) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_event()) {
+            if let LaneEvent::AddressDuplicate { address, mac, .. } = event {
+                let name = &self.hosts[h].name;
+                eprintln!(
+                    "flowlane: {name}: {address} is not used: {mac} has it on this link, so give one of the two another address"
+                );
+            }
             self.tell_lanes(h, event, Some(lane));
             for other in (0..self.netisr.workers()).filter(|w| *w != self.index) {
                 self.shared.send(other, Message::Event { host: h, event });

@@ -13,6 +13,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 
 use crate::link::{LinkSpec, give_up_privileges};
+use crate::lost;
 use crate::steering;
 use crate::tunnel::TunnelSpec;
 
@@ -280,7 +281,7 @@ impl Place {
         if self.link != LinkKind::Kernel {
             builder.before_start(give_up_privileges);
         }
-        Ok((builder.start()?, host))
+        Ok((lost::start(builder)?, host))
     }
 }
 
