@@ -397,6 +397,14 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.recv_frame(cx, id))
     }
 
+    /// How many bytes are to be read before the urgent mark; see [`Tcp::urgent_mark`].
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn tcp_urgent_mark(&self, id: ConnId) -> Result<Option<u32>, StaleError> {
+        self.tcp.urgent_mark(id)
+    }
+
     /// What can be done with a connection now.
     ///
     /// # Errors

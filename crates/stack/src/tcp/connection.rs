@@ -343,6 +343,10 @@ pub(crate) struct Rare {
     /// If they are not the lane's.
     pub(crate) options: Option<SocketOptions>,
     pub(crate) closed_waker: Option<Waker>,
+    /// RCV.UP: where the peer's urgent data ends, until the application has read so far.
+    pub(crate) urgent: Option<Seq>,
+    /// Who waits for urgent data.
+    pub(crate) urgent_waker: Option<Waker>,
     /// Who waits for memory before it can write: data on its way has room for this itself.
     pub(crate) write_waker: Option<Waker>,
     /// Goes with our SYN or SYN-ACK.
@@ -507,10 +511,20 @@ impl Connection {
         self.rare().and_then(|rare| rare.undo).map_or(NEVER, |(_, until)| until)
     }
 
-    fn drop_empty_rare(&mut self) {
+    pub(super) fn drop_empty_rare(&mut self) {
         let Some(rare) = self.rare() else { return };
-        let Rare { options, closed_waker, write_waker, fast_open, mss_lowered_secs, undo } = rare;
+        let Rare {
+            options,
+            closed_waker,
+            urgent,
+            urgent_waker,
+            write_waker,
+            fast_open,
+            mss_lowered_secs,
+            undo,
+        } = rare;
         let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some();
+        let waits = waits || urgent.is_some() || urgent_waker.is_some();
         if options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0 {
             self.rare = None;
             self.take_out(Lists::RARE);
@@ -568,7 +582,8 @@ impl Connection {
     pub(crate) fn wake_all(&mut self) {
         self.wake_read();
         self.wake_write();
-        if let Some(waker) = self.rare_if_any().and_then(|rare| rare.closed_waker.take()) {
+        let Some(rare) = self.rare_if_any() else { return };
+        for waker in [rare.closed_waker.take(), rare.urgent_waker.take()].into_iter().flatten() {
             waker.wake();
         }
     }

@@ -57,6 +57,7 @@ mod time_wait;
 mod timers;
 mod tuple_table;
 mod undo;
+mod urgent;
 mod waiting;
 
 pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};

@@ -24,6 +24,8 @@ pub(crate) struct Segment {
     pub(crate) largest: u32,
     /// ECN field of the IP header.
     pub(crate) ecn: u8,
+    /// The urgent pointer (RFC 9293 §3.8.5).
+    pub(crate) urgent: u16,
     /// The payload, perhaps a chain.
     pub(crate) frame: Option<Frame>,
     /// Flow hash and its type.
@@ -112,6 +114,7 @@ impl Segment {
             merged,
             largest,
             ecn: packet.ip.traffic_class & 3,
+            urgent: header.urgent,
             frame: Some(packet.frame),
             hash: meta.hash,
             hash_type: meta.hash_type,

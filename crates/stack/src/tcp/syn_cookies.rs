@@ -136,6 +136,7 @@ impl Core {
             len: 0,
             merged: 1,
             largest: 0,
+            urgent: 0,
             ecn: 0,
             frame: None,
             hash: seg.hash,

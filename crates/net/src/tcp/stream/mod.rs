@@ -38,6 +38,8 @@ pub struct TcpStream {
     pub(super) ends: Ends,
 }
 
+const NO_MARK: SocketError = SocketError::Unsupported("tell where urgent data ends");
+
 impl TcpStream {
     /// Our end. Of a kernel socket that is asked on another lane than its own: unspecified.
     #[must_use]
@@ -82,6 +84,34 @@ impl TcpStream {
                 return Poll::Ready(Ok(()));
             }
             self.wake_on(Interest::Closed, cx)?;
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// How many bytes are to be read before the peer's urgent mark (RFC 9293 §3.8.5): 0 when the next byte is the first behind
+    /// urgent data, `None` when no urgent data is announced that has not been read. Urgent data itself is in line.
+    ///
+    /// # Errors
+    /// On another lane; [`SocketError::Unsupported`] on kernel sockets.
+    pub fn urgent_mark(&self) -> Result<Option<u32>, SocketError> {
+        self.with(|lane, id, _, _| Ok(lane.tcp_urgent_mark(id)?), |_, _| Err(NO_MARK))
+    }
+
+    /// Waits until the peer announces urgent data where none was pending, or announces more of it, from now on, or until nothing
+    /// more comes from it; what was announced before is told by [`TcpStream::urgent_mark`]. A future that is polled without having
+    /// been woken may end early.
+    ///
+    /// # Errors
+    /// As [`TcpStream::urgent_mark`].
+    pub async fn urgent_moved(&self) -> Result<(), SocketError> {
+        let mut waits = false;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut waits, true) {
+                return Poll::Ready(Ok(()));
+            }
+            self.urgent_mark()?;
+            self.wake_on(Interest::Urgent, cx)?;
             Poll::Pending
         })
         .await

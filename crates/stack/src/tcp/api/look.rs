@@ -18,6 +18,8 @@ pub enum Interest {
     Write,
     /// The end of the connection.
     Closed,
+    /// Urgent data that was not announced before (RFC 9293 §3.8.5), or the end of the connection.
+    Urgent,
 }
 
 /// What can be done with a connection now, in the manner of `poll`.
@@ -59,13 +61,15 @@ impl Tcp {
             Interest::Read => ready.readable,
             Interest::Write => ready.writable,
             Interest::Closed => ready.closed,
+            Interest::Urgent => ready.closed || ready.read_closed,
         };
         let place = match interest {
             Interest::Read => &mut c.read_waker,
             Interest::Write if now => &mut None,
             Interest::Write => c.write_waker_mut(),
             // Made only for who really waits.
-            Interest::Closed if now => &mut None,
+            Interest::Closed | Interest::Urgent if now => &mut None,
+            Interest::Urgent => &mut c.rare_mut().urgent_waker,
             Interest::Closed => &mut c.rare_mut().closed_waker,
         };
         if now {

@@ -77,6 +77,7 @@ impl Connection {
 
     /// After the application took bytes: window, buffer size, memory.
     fn was_read(&mut self, core: &mut Core, cx: &Cx<'_>, n: usize) {
+        self.pass_urgent_mark();
         self.tune_recv_buffer(core, cx, n as u32);
         self.window_opened(core, cx);
         if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {

@@ -101,6 +101,7 @@ impl Connection {
         }
         if self.has(Flags::ACTIVE) {
             self.fast_open_answered(core, cx, seg);
+            self.take_kept(core);
         }
         if self.has(Flags::FIN_QUEUED) {
             self.state = State::FinWait1;

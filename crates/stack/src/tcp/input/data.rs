@@ -135,12 +135,7 @@ impl Connection {
             // RFC 2883 §4.2: of what came in order a part was here already.
             rx.dsack = rx.early.known(from, self.rcv_nxt);
         }
-        while let Some(early) = rx.early.pop(self.rcv_nxt) {
-            self.rcv_nxt += early.len() as u32;
-            if !discard {
-                rx.push(early, copy);
-            }
-        }
+        self.take_next(rx, copy);
         Ok(())
     }
 
@@ -177,6 +172,56 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// RFC 9293 §3.10.7.3, fourth step: "If there are other controls or text in the segment, then queue these for processing
+    /// after the ESTABLISHED state has been reached". Kept as if it had come early, so under the same bounds; what finds no
+    /// room the peer sends again, since nothing of it is acknowledged.
+    pub(super) fn keep_for_later(&mut self, core: &mut Core, cx: &Cx<'_>, seg: &mut Segment) -> Step {
+        seg.seq += 1;
+        seg.flags = seg.flags.without(TcpFlags::SYN);
+        self.trim_to_window(core, seg);
+        let fin = seg.is(TcpFlags::FIN).then_some(seg.seq + seg.len);
+        if seg.len == 0 && fin.is_none() {
+            return Ok(());
+        }
+        let mut rx = match self.rx.take() {
+            Some(rx) => rx,
+            None => core.inflow(),
+        };
+        let before = rx.holds();
+        let kept = if seg.len > 0 { self.take_early(core, cx, &mut rx, seg) } else { Ok(()) };
+        if kept.is_ok() {
+            rx.fin = fin;
+        }
+        core.account(before, rx.holds());
+        self.rx = Some(rx);
+        kept
+    }
+
+    /// ESTABLISHED is reached: what came with the peer's SYN is received now.
+    pub(super) fn take_kept(&mut self, core: &mut Core) {
+        let Some(mut rx) = self.rx.take() else { return };
+        let before = rx.holds();
+        let copy = core.held >= core.config.max_held;
+        self.take_next(&mut rx, copy);
+        core.account(before, rx.holds());
+        if rx.queued > 0 {
+            self.set(Flags::ACK_NOW);
+            self.wake_read();
+        }
+        self.rx = Some(rx);
+    }
+
+    /// What was early is next.
+    fn take_next(&mut self, rx: &mut Inflow, copy: bool) {
+        let discard = self.has(Flags::READ_SHUT);
+        while let Some(early) = rx.early.pop(self.rcv_nxt) {
+            self.rcv_nxt += early.len() as u32;
+            if !discard {
+                rx.push(early, copy);
+            }
+        }
     }
 
     /// When what has come is acknowledged (RFC 9293 §3.8.6.3, MUST-58, MUST-59; RFC 5681 §4.2).

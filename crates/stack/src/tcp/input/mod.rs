@@ -85,7 +85,10 @@ impl Connection {
         self.probes = 0;
         self.check_ack(core, cx, seg)?;
         self.update_ts_recent(seg);
-        // Sixth, the URG bit: the urgent pointer is not acted upon; urgent data is delivered in line, as RFC 6093 advises.
+        // Sixth, the URG bit. Urgent data itself is delivered in line, as RFC 6093 advises.
+        if seg.is(TcpFlags::URG) {
+            self.note_urgent(seg);
+        }
         let data = self.take_data(core, cx, seg);
         self.note_congestion_marks(seg);
         self.check_fin(core, cx);

@@ -1,7 +1,5 @@
 //! A segment in SYN-SENT (RFC 9293 §3.10.7.3).
 
-use core::time::Duration;
-
 use super::super::connection::{Connection, Flags, State};
 use super::super::fast_open::Marks;
 use super::super::lane::{Core, ReplyMeta};
@@ -14,9 +12,6 @@ use crate::packet::Cx;
 use crate::time::Time;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions};
 
-/// From a reset that answers the acknowledgement of an earlier connection to the next SYN: time for it to arrive.
-const AFTER_RESET: Duration = Duration::from_millis(2);
-
 impl Connection {
     pub(super) fn input_syn_sent(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // First: the ACK bit. Only our SYN can have been acknowledged.
@@ -25,12 +20,9 @@ impl Connection {
         if ack && !(ours && self.echoes_us(cx.now, seg)) {
             core.stats.acks_for_unsent += u64::from(!ours);
             if !seg.is(TcpFlags::RST) {
+                // The reset ends what the peer remembers of an earlier connection; the SYN comes again when its time is over
+                // (RFC 6298 §5), since nobody knows who says so.
                 refuse_stranger(core, cx, &self.tuple, seg, self.reply_meta());
-                // The reset ends what the peer remembers of an earlier connection, so our SYN may come again soon; once,
-                // since nobody knows who says so.
-                if self.backoff == 0 && !ours {
-                    self.rtx_at = self.rtx_at.min(cx.now + AFTER_RESET);
-                }
             }
             return Err(Stop::Drop(DropReason::BadSynAck));
         }
@@ -59,6 +51,7 @@ impl Connection {
                     tx.sent.mark_lost(0);
                 }
             }
+            self.keep_for_later(core, cx, seg)?;
             return Err(Stop::Done);
         }
         // RFC 3168 §6.1.1: ECE without CWR agrees.

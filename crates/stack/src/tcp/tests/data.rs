@@ -194,12 +194,54 @@ fn overlapping_segments() {
     assert_eq!(s.read_result(), Err(RecvError::WouldBlock));
 }
 
-/// RFC 6093: urgent data is delivered in line, the pointer ignored.
+/// RFC 6093: urgent data is delivered in line. RFC 9293 §3.8.5 (MUST-31, MUST-32, MUST-33): the mark is told when it comes where
+/// none was pending and when it moves on, and how far away it is.
 #[test]
-fn urgent_data_is_in_line() {
+fn urgent_data_is_in_line_and_its_mark_is_told() {
     let mut s = Scene::established(Scene::config());
+    let id = s.id.unwrap();
+    let woken = std::sync::Arc::new(Woken::default());
+    let waker = core::task::Waker::from(woken.clone());
+    let wait = |s: &mut Scene| s.tcp.register(id, Interest::Urgent, &waker).unwrap();
+    let times = || woken.0.load(std::sync::atomic::Ordering::Relaxed);
+    wait(&mut s);
+    assert_eq!(s.tcp.urgent_mark(id), Ok(None));
     send!(s, 10, "PU. 1:11(10) ack 1 urg 5");
-    s.expect_read(10);
+    assert_eq!((s.tcp.urgent_mark(id), times()), (Ok(Some(5)), 1));
+    // The same mark again, or one before it, is no news.
+    wait(&mut s);
+    send!(s, 10, "PU. 11:21(10) ack 1 urg 0");
+    send!(s, 10, "U. 21:21(0) ack 1 urg 0");
+    assert_eq!(times(), 2, "the last is");
+    assert_eq!(s.tcp.urgent_mark(id), Ok(Some(20)));
+    // It may reach beyond what has come.
+    wait(&mut s);
+    send!(s, 10, "U. 21:21(0) ack 1 urg 60000");
+    assert_eq!((s.tcp.urgent_mark(id), times()), (Ok(Some(60_020)), 3));
+    s.expect_read(20);
+    assert_eq!(s.tcp.urgent_mark(id), Ok(Some(60_000)));
+    for n in 0..60 {
+        s.speak(20, &format!(". {}:{}(1000) ack 1", n * 1000 + 21, n * 1000 + 1021));
+        s.expect_read(1000);
+    }
+    assert_eq!(s.tcp.urgent_mark(id), Ok(Some(0)), "at the mark");
+    send!(s, 30, "P. 60021:60022(1) ack 1");
+    s.expect_read(1);
+    assert_eq!(s.tcp.urgent_mark(id), Ok(None), "beyond it");
+    // Who waits is told of the end, too, and nothing is kept.
+    wait(&mut s);
+    send!(s, 40, "F. 60022:60022(0) ack 1");
+    assert!(s.tcp.register(id, Interest::Urgent, &waker).is_ok());
+    assert!(times() >= 4);
+}
+
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Woken {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
 }
 
 /// A batch that the link merged counts as its segments.

@@ -128,10 +128,10 @@ fn partly_taken_data() {
     recv!(s, 20, &format!("S 0:500(500) win 65535 {SYN_WITH}"));
     send!(s, 25, "S. 0:0(0) ack 600 win 5000 <mss 1000>");
     recv!(s, 25, "R 600:600(0)");
-    recv!(s, 27, &format!("S 0:0(0) win 65535 {PLAIN}"));
-    send!(s, 30, "S. 0:0(0) ack 101 win 5000 <mss 1000>");
-    recv!(s, 30, "P. 101:501(400) ack 1");
-    send!(s, 40, ". 1:1(0) ack 501 win 5000");
+    recv!(s, 1020, &format!("S 0:0(0) win 65535 {PLAIN}"));
+    send!(s, 1030, "S. 0:0(0) ack 101 win 5000 <mss 1000>");
+    recv!(s, 1030, "P. 101:501(400) ack 1");
+    send!(s, 1040, ". 1:1(0) ack 501 win 5000");
     assert_eq!(s.info().unacknowledged, 0);
     assert!(!s.info().syn_data);
 }
@@ -270,8 +270,9 @@ fn simultaneous_open() {
     recv!(s, 25, "S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,wscale 7>");
     send!(s, 30, "S. 0:0(0) ack 501 win 5000 <mss 1000,sackOK,wscale 2,FO 12345678>");
     assert_eq!((s.state(), s.info().outstanding, s.info().syn_data), (State::Established, 0, true));
-    recv!(s, 30, ". 501:501(0) ack 1 win 1024 <sack 0:1>");
-    send!(s, 40, "P. 1:301(300) ack 501");
+    recv!(s, 30, ". 501:501(0) ack 301 win 1022 <sack 0:1>");
+    s.expect_read(300);
+    send!(s, 40, "P. 301:601(300) ack 501");
     s.expect_read(300);
 }
 

@@ -1,0 +1,66 @@
+//! The urgent mark (RFC 9293 §3.8.5, RFC 6093): how far the peer's urgent data reaches.
+//!
+//! Urgent data stays in line. The application is told when a mark comes where none was pending and when it moves on (MUST-32),
+//! and can ask how much is to be read before it (MUST-33). The mark is RFC 9293's: the number behind the last urgent byte, however
+//! far back urgent data began (MUST-31). It is forgotten when the application has read beyond it.
+//!
+//! We never send urgent data.
+
+use super::connection::{Connection, Flags, State};
+use super::segment::Segment;
+use super::table::ConnId;
+use super::{Seq, StaleError, Tcp};
+
+impl Tcp {
+    /// How many bytes are to be read before the urgent mark: 0 when the next byte is the first behind urgent data, `None` when no
+    /// urgent data is announced that has not been read.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn urgent_mark(&self, id: ConnId) -> Result<Option<u32>, StaleError> {
+        let c = self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
+        Ok(c.urgent_mark())
+    }
+}
+
+impl Connection {
+    /// RFC 9293 §3.10.7.4, sixth step: `RCV.UP <- max(RCV.UP, SEG.UP)`, and the user is told if it is ahead of what was read.
+    #[cold]
+    pub(super) fn note_urgent(&mut self, seg: &Segment) {
+        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+            return;
+        }
+        let mark = seg.seq + u32::from(seg.urgent);
+        let known = self.rare().and_then(|rare| rare.urgent);
+        if mark <= self.read_seq() || known.is_some_and(|known| mark <= known) {
+            return;
+        }
+        let rare = self.rare_mut();
+        rare.urgent = Some(mark);
+        if let Some(waker) = rare.urgent_waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The next number that the application will read.
+    fn read_seq(&self) -> Seq {
+        self.rcv_nxt - u32::from(self.has(Flags::FIN_RECEIVED)) - self.readable()
+    }
+
+    pub(super) fn urgent_mark(&self) -> Option<u32> {
+        let mark = self.rare()?.urgent?;
+        let next = self.read_seq();
+        (mark >= next).then(|| mark.since(next))
+    }
+
+    /// The application has read: is the mark behind it?
+    #[inline]
+    pub(super) fn pass_urgent_mark(&mut self) {
+        if self.rare().is_some_and(|rare| rare.urgent.is_some()) && self.urgent_mark().is_none() {
+            if let Some(rare) = self.rare_if_any() {
+                rare.urgent = None;
+            }
+            self.drop_empty_rare();
+        }
+    }
+}
