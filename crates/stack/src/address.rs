@@ -64,6 +64,12 @@ impl Prefix {
         self.len
     }
 
+    /// The same prefix with its host bits zero.
+    #[must_use]
+    pub fn network(self) -> Self {
+        self.nth(0).map_or(self, |address| Self { address, len: self.len })
+    }
+
     /// Whether the prefix covers a whole family.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -38,7 +38,7 @@ pub mod udp;
 pub mod wire;
 
 pub use interface::{Destination, InterfaceConfig};
-pub use ip::{IpConfig, LaneEvent, SendError};
+pub use ip::{IpConfig, LaneEvent, RouterNews, SendError};
 pub use lane::{Class, Lane, LaneConfig, Redirect};
 pub use lane_tcp::Connect;
 pub use lane_udp::Unsent;

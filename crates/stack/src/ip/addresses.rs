@@ -134,6 +134,10 @@ impl Ip {
                 if address == IpAddr::V6(self.interfaces[usize::from(link)].link_local) {
                     // Reports had no source before (RFC 3590 section 4).
                     self.membership.say_all(cx.now, link);
+                    if self.config.follow_routers {
+                        self.routers.ask(cx.now, link);
+                        self.routers_due(cx);
+                    }
                 }
             }
             self.announce(cx, link, address);

@@ -22,6 +22,8 @@ pub struct IpConfig {
     /// How often an address is probed before it is ours for good (`DupAddrDetectTransmits`, RFC 4862 section 5.1); 0 probes
     /// none. It is used meanwhile (RFC 4429).
     pub dad_transmits: u8,
+    /// Routers are asked for on links that others are on, and their advertisements and redirects followed, beside configured routes.
+    pub follow_routers: bool,
 }
 
 impl Default for IpConfig {
@@ -33,6 +35,7 @@ impl Default for IpConfig {
             neighbour_replies_per_second: 10_000,
             group_reports_per_second: 100,
             dad_transmits: 1,
+            follow_routers: true,
         }
     }
 }

@@ -25,16 +25,18 @@ mod ndp;
 mod output;
 pub(crate) mod path_mtu;
 mod queues;
+mod routers;
 mod v4;
 mod v6;
 
 pub use config::IpConfig;
 pub use output::SendError;
+pub use routers::RouterNews;
 
 pub(crate) use fragment_output::longest_payload;
 pub(crate) use queues::Ways;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -58,6 +60,8 @@ use limit::Limit;
 const OUTPUT: usize = 2048;
 /// More of them for requests to neighbours, ICMP, and segments that have their turn, when datagrams have filled it.
 const RESERVE: usize = 64;
+/// Messages of routers believed, a second and lane.
+const ROUTER_MESSAGES: u32 = 20;
 /// Neighbours' answers passed on to the other lanes, a second and lane.
 const ANSWERS: u32 = 1000;
 
@@ -104,6 +108,17 @@ pub enum LaneEvent {
         /// Whose it is.
         mac: MacAddr,
     },
+    /// A router has advertised itself.
+    Router(RouterNews),
+    /// A router knows a better first hop than itself.
+    Redirect {
+        /// Interface of the host.
+        interface: u8,
+        /// For packets to this destination.
+        destination: Ipv6Addr,
+        /// The better first hop; the destination itself if that is on the link.
+        target: Ipv6Addr,
+    },
     /// The way to a host is narrower than the link it begins on.
     PathMtu {
         /// The host.
@@ -144,6 +159,8 @@ struct Limits {
     requests: Limit,
     /// Answers to questions for us.
     replies: Limit,
+    /// Advertisements and redirects.
+    routers: Limit,
     /// Queries for groups.
     queries: Limit,
     /// Answers to those.
@@ -159,6 +176,7 @@ impl Limits {
             answers: a_second(ANSWERS),
             requests: a_second(config.neighbour_requests_per_second),
             replies: a_second(config.neighbour_replies_per_second),
+            routers: a_second(ROUTER_MESSAGES),
             queries: a_second(config.group_reports_per_second),
             reports: a_second(config.group_reports_per_second),
         }
@@ -190,6 +208,7 @@ pub(crate) struct Ip {
     speaks: bool,
     membership: membership::Membership,
     own: addresses::OwnAddresses,
+    routers: routers::Routers,
     /// Who sent the last frame to a group.
     group_source: MacAddr,
 }
@@ -234,6 +253,7 @@ impl Ip {
             speaks: bucket == 0,
             membership: membership::Membership::default(),
             own: addresses::OwnAddresses::default(),
+            routers: routers::Routers::new(seeds[1].rotate_left(29)),
             group_source: MacAddr::ZERO,
         }
     }
@@ -275,6 +295,7 @@ impl Ip {
             LaneEvent::Group { .. } => self.told_group(now, event),
             LaneEvent::AddressReady { interface, address } => self.ready(interface, address),
             LaneEvent::AddressDuplicate { interface, address, .. } => self.duplicate(interface, address),
+            LaneEvent::Router(_) | LaneEvent::Redirect { .. } => self.told_by_router(now, &event),
             LaneEvent::PathMtu { to, mtu } => self.told_path(now, to, mtu),
         }
     }
@@ -302,6 +323,7 @@ impl Ip {
             self.paths.next_deadline(),
             self.membership.next_deadline(),
             self.own.next_deadline(),
+            self.routers.next_deadline(),
         ];
         all.into_iter().flatten().min()
     }
@@ -312,6 +334,7 @@ impl Ip {
         self.reassembly_timeouts(cx);
         self.paths.expire(cx.now);
         self.own_addresses_due(cx);
+        self.routers_due(cx);
         self.groups_due(cx);
         while let Some(due) = self.neighbours.due(cx.now, &mut self.stats.arp) {
             match due {

@@ -1,6 +1,6 @@
 //! Neighbour discovery (RFC 4861): solicitations and advertisements.
 //!
-//! Routers' advertisements and redirects are not followed yet: routes are configured. How our own addresses are probed and
+//! What routers say is in [`routers`](super::routers). How our own addresses are probed and
 //! announced is in [`addresses`](super::addresses).
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -38,7 +38,10 @@ impl Ip {
                 let trusted = solicited || overrides;
                 self.advertisement(cx, packet, target, &options, trusted)
             }
-            _ => self.drop(DropReason::IcmpUnhandled),
+            NdpMessage::RouterAdvertisement { .. } | NdpMessage::Redirect { .. } => {
+                self.from_router(cx, packet, &message)
+            }
+            NdpMessage::RouterSolicitation { .. } => self.drop(DropReason::IcmpUnhandled),
         }
     }
 
@@ -71,7 +74,7 @@ impl Ip {
             // Two probe at once: neither has it (RFC 4862 section 5.4.3).
             return self.conflict(cx, link, IpAddr::V6(target), self.group_source);
         }
-        let on_link = interface.is_on_link(src);
+        let on_link = self.is_on_link(link, src);
         let theirs = options.source.filter(|_| !probe);
         if theirs.is_some_and(|mac| !mac.is_unicast() || mac == MacAddr::ZERO) {
             return self.drop(DropReason::ArpStranger);
@@ -123,8 +126,9 @@ impl Ip {
             }
             return self.conflict(cx, link, IpAddr::V6(target), theirs);
         }
+        let on_link = self.is_on_link(link, IpAddr::V6(target));
         match options.target {
-            Some(mac) if trusted && mac.is_unicast() && interface.is_on_link(IpAddr::V6(target)) => {
+            Some(mac) if trusted && mac.is_unicast() && on_link => {
                 self.learn(cx, (link, IpAddr::V6(target)), mac, false);
                 Inbound::Done
             }

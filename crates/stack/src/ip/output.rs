@@ -60,7 +60,7 @@ impl Ip {
     /// for its next hop.
     #[inline]
     pub(crate) fn send(&mut self, cx: &mut Cx<'_>, out: IpOutput) -> Result<(), SendError> {
-        let Some(hop) = self.routes.hop(out.dst) else {
+        let Some(hop) = self.hop(out.dst) else {
             self.stats.drops.count(DropReason::NoRoute);
             let ip = if out.dst.is_ipv4() { &mut self.stats.ip } else { &mut self.stats.ip6 };
             ip.no_route += 1;
@@ -77,7 +77,7 @@ impl Ip {
     /// into an output queue must be taken out at once.
     #[inline]
     pub(crate) fn send_in_turn(&mut self, cx: &mut Cx<'_>, out: IpOutput) -> Result<(), SendError> {
-        let Some(hop) = self.routes.hop(out.dst) else { return self.send(cx, out) };
+        let Some(hop) = self.hop(out.dst) else { return self.send(cx, out) };
         self.send_to(cx, out, hop)
     }
 
@@ -215,13 +215,13 @@ impl Ip {
 
     /// The source address for packets to `dst`.
     pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
-        let hop = self.routes.hop(dst)?;
+        let hop = self.hop(dst)?;
         self.interfaces.get(usize::from(hop.interface))?.source_for(dst)
     }
 
     /// Largest IP packet towards `dst`, bytes.
     pub(crate) fn mtu_to(&self, dst: IpAddr) -> Option<u16> {
-        let hop = self.routes.hop(dst)?;
+        let hop = self.hop(dst)?;
         (usize::from(hop.interface) < self.interfaces.len()).then(|| self.mtu_on(hop.interface, dst))
     }
 

@@ -94,7 +94,7 @@ impl Ip {
         };
         family.path_mtu += 1;
         let mtu = mtu.max(least);
-        let link = self.routes.hop(to).and_then(|hop| self.interfaces.get(usize::from(hop.interface)));
+        let link = self.hop(to).and_then(|hop| self.interfaces.get(usize::from(hop.interface)));
         if link.is_none_or(|link| mtu >= link.config.mtu) {
             return;
         }
@@ -116,6 +116,7 @@ impl Ip {
         } else {
             self.interfaces[usize::from(interface)].config.mtu
         };
+        let mtu = if to.is_ipv6() { mtu.min(self.advertised_mtu(interface)) } else { mtu };
         match self.paths.get(to) {
             Some(path) => path.min(mtu),
             None => mtu,

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use flowlane_sys::frame::Frame;
 
 use super::Ip;
+use super::routers::Routers;
 use crate::route::Routes;
 use crate::tunnel::{MAX_LEVEL, Tunnels};
 
@@ -131,12 +132,13 @@ impl Queues {
 pub(crate) struct Ways<'a> {
     room: &'a [usize],
     routes: &'a Routes,
+    routers: &'a Routers,
     tunnels: &'a Tunnels,
 }
 
 impl<'a> Ways<'a> {
-    fn new(room: &'a [usize], routes: &'a Routes, tunnels: &'a Tunnels) -> Self {
-        Self { room, routes, tunnels }
+    fn new(room: &'a [usize], routes: &'a Routes, routers: &'a Routers, tunnels: &'a Tunnels) -> Self {
+        Self { room, routes, routers, tunnels }
     }
 
     /// Whether a link has room. One that nobody spoke of has.
@@ -163,7 +165,7 @@ impl<'a> Ways<'a> {
 
     /// The link without room that what is for `destination` has to wait for.
     pub(crate) fn closed(&self, destination: core::net::IpAddr) -> Option<u8> {
-        let link = self.link_of(self.routes.hop(destination)?.interface)?;
+        let link = self.link_of(self.routers.lead(self.routes, destination)?.interface)?;
         (!self.is_open(link)).then_some(link)
     }
 }
@@ -171,14 +173,14 @@ impl<'a> Ways<'a> {
 impl Ip {
     /// The ways out, with the room that each link has.
     pub(crate) fn ways<'a>(&'a self, room: &'a [usize]) -> Ways<'a> {
-        Ways::new(room, &self.routes, &self.tunnels)
+        Ways::new(room, &self.routes, &self.routers, &self.tunnels)
     }
 
     /// The next frame to be sent, of links that have room where that is told.
     #[inline]
     pub(crate) fn poll_output(&mut self, room: Option<&[usize]>) -> Option<Frame> {
         let Some(room) = room else { return self.output.pop(|_| true) };
-        let ways = Ways::new(room, &self.routes, &self.tunnels);
+        let ways = Ways::new(room, &self.routes, &self.routers, &self.tunnels);
         self.output.pop(|interface| ways.is_open_for(interface))
     }
 
@@ -224,6 +226,6 @@ impl Ip {
         if self.output.is_one() {
             return 0;
         }
-        self.routes.hop(destination).map_or(0, |hop| hop.interface)
+        self.hop(destination).map_or(0, |hop| hop.interface)
     }
 }

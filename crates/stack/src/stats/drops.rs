@@ -95,6 +95,8 @@ reasons! {
     AddressConflict = "address-conflict", "neighbours claiming one of our addresses";
     /// Neighbour discovery that did not come from the link (hop limit below 255) or is inconsistent.
     NdpInvalid = "ndp-invalid", "neighbour discovery messages that break RFC 4861";
+    /// Advertisements and redirects of routers beyond what is believed.
+    RouterLimited = "router-limited", "router advertisements and redirects beyond the rate limit";
     /// ICMP message nobody waits for.
     IcmpUnhandled = "icmp-unhandled", "ICMP messages of a kind that is not handled";
     /// Wrong ICMP checksum.

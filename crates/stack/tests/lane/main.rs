@@ -9,6 +9,7 @@ mod links;
 mod net;
 mod path_mtu;
 mod resolution;
+mod routers;
 mod strangers;
 mod tcp;
 mod tunnels;

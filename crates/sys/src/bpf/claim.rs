@@ -5,8 +5,9 @@
 //! drops ours before the kernel's own stack looks at the copy that an AF_PACKET socket has already taken.
 //!
 //! Ours is: an IP packet whose destination is in a claimed prefix (multicast groups and broadcast addresses are
-//! claimed like any other); ARP whose target address is; an IPv6 neighbour solicitation whose target is, whatever group
-//! it was sent to. Fragments count like whole packets. Everything else is the kernel's.
+//! claimed like any other); ARP whose target address is; an IPv6 neighbour solicitation or advertisement whose target is,
+//! whatever group it was sent to: who has a claimed address already says so to all nodes. Fragments count like whole
+//! packets. Everything else is the kernel's.
 //!
 //! Of tags there may be one, of 802.1Q, and [`Tags`] says which. A frame with two of them, or with one of 802.1ad, is the kernel's:
 //! no interface of ours is on such a network. The kernel keeps the outermost tag beside a socket buffer, not in it.
@@ -271,7 +272,9 @@ impl Claims {
         a.jump_if(If::Equal, R9, 0, others);
         a.set(R9, 0).alu(Op::Add, R8, IPV6_LEN);
         let (base, at) = source.header(a, R8, 24, HEADER, others);
-        a.load(Size::B, R1, base, at).jump_if(If::NotEqual, R1, NEIGHBOUR_SOLICITATION, others);
+        // Solicitations and, one above, advertisements. Lower types wrap round.
+        a.load(Size::B, R1, base, at).alu(Op::Add, R1, -NEIGHBOUR_SOLICITATION);
+        a.jump_if(If::Greater, R1, 1, others);
         copy_address(a, base, at + 8);
         look_up(a, &self.v6);
         a.jump_if(If::NotEqual, R0, 0, ours);
@@ -280,6 +283,7 @@ impl Claims {
 }
 
 const ICMPV6: i32 = 58;
+/// And an advertisement is one more.
 const NEIGHBOUR_SOLICITATION: i32 = 135;
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const XDP_QUEUE: i16 = 16;

@@ -261,7 +261,7 @@ fn is_claimed(frame: &[u8], prefixes: &[(IpAddr, u8)], tags: Tags) -> bool {
         [0x08, 0x00] => ip.len() >= 20 && inside(&ip[16..20]),
         [0x08, 0x06] => ip.len() >= 28 && ip[2..4] == [8, 0] && inside(&ip[24..28]),
         [0x86, 0xdd] if ip.len() >= 40 => {
-            let solicitation = ip[24] == 0xff && ip[6] == 58 && ip.len() >= 64 && ip[40] == 135;
+            let solicitation = ip[24] == 0xff && ip[6] == 58 && ip.len() >= 64 && matches!(ip[40], 135 | 136);
             inside(&ip[24..40]) || solicitation && inside(&ip[48..64])
         }
         _ => false,
