@@ -42,6 +42,7 @@ impl Fork {
             interfaces: vec![interface(0), interface(1)],
             routes: vec![],
             tunnels: vec![],
+            ip: Default::default(),
             udp: Default::default(),
             tcp: Default::default(),
             reassembly: Default::default(),
