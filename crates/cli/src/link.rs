@@ -197,6 +197,9 @@ impl LinkSpec {
             if opened.0.mode.starts_with("generic") {
                 eprintln!("flowlane: {}: {}", opened.0.name, opened.0.mode);
             }
+            for note in &opened.0.notes {
+                eprintln!("flowlane: {}: {note}", opened.0.name);
+            }
             lost::watch(&opened.0);
             Ok(opened)
         })

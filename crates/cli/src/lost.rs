@@ -42,6 +42,14 @@ pub(crate) fn watch(link: &LinkInfo) {
                 let _ = LOST.set(format!("{name}: the interface is gone"));
                 // The way in which every command ends well.
                 let _ = raise(SIGTERM);
+            } else if let LinkState::Mtu(bytes) = state {
+                let sent = news.mtu();
+                let rest = if u32::from(sent) < bytes.min(65_535) {
+                    format!("; packets of up to {sent} are sent, as at the start")
+                } else {
+                    String::new()
+                };
+                eprintln!("flowlane: {name}: the interface {state}{rest}");
             } else {
                 eprintln!("flowlane: {name}: the interface {state}");
                 if let (LinkState::Up, Some(runtime)) = (state, RUNTIME.get()) {

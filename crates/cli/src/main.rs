@@ -4,6 +4,7 @@
 //! command ran and missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file.
 #![forbid(unsafe_code)]
 
+mod address;
 mod commands;
 mod drops;
 mod exit;

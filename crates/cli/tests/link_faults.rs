@@ -5,7 +5,7 @@
 use flowlane_testnet::{Card, CardConfig, Namespace};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::UdpSocket;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,6 +122,68 @@ impl Run {
         let printed = std::io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
         (self.child.wait().unwrap(), printed, self.said.iter().collect())
     }
+}
+
+/// Datagrams and connections go on when somebody makes the link narrower, and the far side with it.
+fn follows_the_mtu(kind: &str) {
+    let Some(place) = Place::new(kind) else { return };
+    let ends: &[(&Namespace, &str)] = match &place {
+        Place::Veth(card) => &[(card.near().unwrap(), "near0"), (card.far(), "far0")],
+        Place::Tap(namespace) => &[(namespace, "near0")],
+    };
+    for service in ["udp-echo", "tcp-echo"] {
+        for (namespace, end) in ends {
+            namespace.ip(&format!("link set {end} mtu 1500")).unwrap();
+        }
+        let run = place.start(&format!(
+            "serve {service} --link {kind}:near0 --addr 10.11.2.2/24 --port 7 --workers 1 --no-pin --json"
+        ));
+        run.hear("-echo on");
+        let exchange = |message: &[u8], stream: &mut Option<std::net::TcpStream>| {
+            let mut back = vec![0; message.len()];
+            if service == "tcp-echo" {
+                let stream =
+                    stream.get_or_insert_with(|| std::net::TcpStream::connect("10.11.2.2:7").unwrap());
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(message).unwrap();
+                return stream.read_exact(&mut back).unwrap();
+            }
+            let socket = UdpSocket::bind("10.11.2.1:0").unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            loop {
+                let sent = socket.send_to(message, "10.11.2.2:7");
+                match sent.and_then(|_| socket.recv(&mut back)) {
+                    Ok(n) => return assert_eq!(n, message.len()),
+                    Err(e) => assert!(Instant::now() < deadline, "no answer: {e}"),
+                }
+            }
+        };
+        let mut stream = None;
+        place.far().run(|| exchange(&[7; 1400], &mut stream)).unwrap();
+        for mtu in [1000, 1300] {
+            for (namespace, end) in ends {
+                namespace.ip(&format!("link set {end} mtu {mtu}")).unwrap();
+            }
+            run.hear(&format!("{kind}:near0: the interface has an MTU of {mtu} now"));
+            for message in [&[8; 1400][..], &[9; 20_000]] {
+                place.far().run(|| exchange(message, &mut stream)).unwrap();
+            }
+        }
+        kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+        let (status, _, _) = run.end();
+        assert!(status.success());
+    }
+}
+
+#[test]
+fn af_packet_follows_the_mtu() {
+    follows_the_mtu("af-packet");
+}
+
+#[test]
+fn tap_follows_the_mtu() {
+    follows_the_mtu("tap");
 }
 
 fn comes_back(kind: &str) {

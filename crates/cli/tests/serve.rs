@@ -135,6 +135,8 @@ fn bad_arguments() {
         "--addr 10.11.2.9/40",
         "--addr 224.0.0.1/24",
         "--addr nonsense",
+        "--addr 10.11.2.9",
+        "--addr fd00::9",
         "--gateway 10.11.3.1",
         "--port 0",
         "--port 65536",

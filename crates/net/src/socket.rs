@@ -371,10 +371,10 @@ impl UdpSocket {
     /// Joins a multicast group on an interface of the host.
     ///
     /// # Errors
-    /// On another lane; for kernel sockets.
+    /// On another lane; for kernel sockets; when the link cannot be told of the group.
     pub fn join(&self, interface: u8, group: IpAddr) -> Result<bool, SocketError> {
         self.handle("join multicast groups")?;
-        Ok(context::with_lane(self.lane, |slot, now, frames| slot.lane.join(now, frames, interface, group))?)
+        context::with_lane(self.lane, |slot, now, frames| slot.join(now, frames, interface, group))?
     }
 
     /// The stack's handle; kernel sockets cannot do this.

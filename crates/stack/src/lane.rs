@@ -400,6 +400,16 @@ impl Lane {
         self.ip.leave(&mut cx, interface, group)
     }
 
+    /// The longest IP packet that a link takes has become `mtu` bytes: packets leave as long as that from now on, those of connections
+    /// that stand included, and their segments in flight that were longer are sent again. Connections do not grow.
+    pub fn set_mtu(&mut self, now: Time, frames: &Pool, interface: u8, mtu: u16) {
+        if self.ip.set_mtu(interface, mtu) {
+            let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            let ip = &self.ip;
+            self.tcp.narrow(&mut cx, |remote| ip.mtu_to(remote));
+        }
+    }
+
     /// The source address for packets to `destination` when the application does not choose one.
     #[must_use]
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {

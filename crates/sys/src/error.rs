@@ -45,6 +45,15 @@ pub enum Error {
         /// Who holds it, as far as the kernel tells.
         owner: String,
     },
+    /// Another program takes the packets for an address, or those of an interface.
+    AddressBusy {
+        /// The interface.
+        interface: String,
+        /// The address, network or interface, and its VLAN.
+        address: String,
+        /// The number of the program's process, as far as the kernel tells.
+        owner: Option<u32>,
+    },
     /// The interface or its driver cannot do what was asked.
     Unsupported {
         /// The interface.
@@ -117,6 +126,14 @@ impl std::fmt::Display for Error {
             ),
             Self::DeviceBusy { interface, owner } => {
                 write!(f, "{interface}: already taken by {owner}: stop it first")
+            }
+            Self::AddressBusy { interface, address, owner } => {
+                let who = owner.map_or("another program".to_owned(), |pid| format!("process {pid}"));
+                write!(
+                    f,
+                    "{interface}: {address} is already served by {who}: stop that first, or use another "
+                )?;
+                f.write_str(if address == "it" { "interface" } else { "address" })
             }
             Self::Unsupported { interface, what } => write!(f, "{interface}: {what}"),
             Self::Invalid(what) => f.write_str(what),

@@ -43,11 +43,14 @@ pub mod privilege;
 #[cfg(not(loom))]
 pub mod queue;
 pub mod ring;
+#[cfg(not(loom))]
+mod sharing;
 mod sync;
 pub mod toeplitz;
 #[cfg(not(loom))]
 pub mod tun;
 #[cfg(not(loom))]
 mod vnet;
+pub mod words;
 #[cfg(not(loom))]
 pub mod xdp;

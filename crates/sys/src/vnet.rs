@@ -163,7 +163,7 @@ fn pseudo_sum(packet: &[u8]) -> Option<(u16, u16)> {
 }
 
 /// Sum of words in machine order, which is as good as any other as long as it goes back in the same (RFC 1071).
-fn sum_of(bytes: &[u8]) -> u64 {
+pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(4);
     let rest = words.remainder();
     let mut sum: u64 = words.map(|w| u64::from(u32::from_ne_bytes([w[0], w[1], w[2], w[3]]))).sum();
@@ -173,7 +173,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
     sum + last.first().map_or(0, |b| u64::from(u16::from_ne_bytes([*b, 0])))
 }
 
-fn fold(mut sum: u64) -> u16 {
+pub(crate) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -181,7 +181,7 @@ fn fold(mut sum: u64) -> u16 {
 }
 
 const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(crate) const UDP: u8 = 17;
 
 fn tcp_len(frame: &[u8], start: usize) -> Option<usize> {
     Some(usize::from(frame.get(start + 12)? >> 4) * 4)
@@ -189,24 +189,28 @@ fn tcp_len(frame: &[u8], start: usize) -> Option<usize> {
 
 /// Where the transport header starts, and its protocol. Through VLAN tags; not through IPv6 extension headers, which
 /// the stack does not send.
-fn transport(frame: &[u8]) -> Option<(usize, u8)> {
+pub(crate) fn transport(frame: &[u8]) -> Option<(usize, u8)> {
     headers(frame).map(|(_, start, protocol)| (start, protocol))
 }
 
 /// As [`transport`], and before these where the IP header starts.
 fn headers(frame: &[u8]) -> Option<(usize, usize, u8)> {
-    let mut at = 12;
-    while matches!(frame.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
-        at += 4;
-    }
-    let kind = [frame[at], frame[at + 1]];
-    at += 2;
+    let at = network(frame)?;
     let ip = frame.get(at..)?;
-    match kind {
+    match frame[at - 2..at] {
         [0x08, 0x00] => Some((at, at + usize::from(ip.first()? & 15) * 4, *ip.get(9)?)),
         [0x86, 0xdd] => Some((at, at + 40, *ip.get(6)?)),
         _ => None,
     }
+}
+
+/// Where the header behind the Ethernet header and its tags starts.
+pub(crate) fn network(frame: &[u8]) -> Option<usize> {
+    let mut at = 12;
+    while matches!(frame.get(at..at + 2)?, [0x81, 0x00] | [0x88, 0xa8]) {
+        at += 4;
+    }
+    Some(at + 2)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use anyhow::bail;
 use flowlane_rss::{Key, Rss, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::privilege;
+use flowlane_sys::words::counted;
 use flowlane_testnet::{Card, CardConfig, Hook, ip};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -166,9 +167,10 @@ impl Named {
         let pin = if cpus < queues as usize { " --no-pin" } else { "" };
         let (v4, v6) = (IpAddr::from(FAR_V4), IpAddr::from(FAR_V6));
         let mut out = io::stdout().lock();
+        let queues = counted(queues as usize, "queue");
         writeln!(
             out,
-            "lab '{name}' is up: {near} is a card with {queues} queues and RSS (key 'microsoft', UDP with"
+            "lab '{name}' is up: {near} is a card with {queues} and RSS (key 'microsoft', UDP with"
         )?;
         writeln!(out, "ports); behind it, in namespace {name}, the kernel has {v4} and {v6}.\n")?;
         writeln!(out, "Here:")?;
@@ -213,7 +215,8 @@ impl Named {
         let mut out = io::stdout().lock();
         match self.state() {
             State::Up { queues } => {
-                writeln!(out, "lab '{}' is up: {} with {queues} queues", self.name, self.near())?;
+                let queues = counted(queues as usize, "queue");
+                writeln!(out, "lab '{}' is up: {} with {queues}", self.name, self.near())?;
                 Ok(())
             }
             State::Half => {

@@ -3,8 +3,10 @@
 //! One socket a worker, and a fanout program that gives each packet to the socket that RSS with our key and table
 //! would have chosen, however many queues the card has. The work is done in [`flowlane_sys::packet`].
 
-use super::{Claim, LinkInfo, OpenError, Queue, real};
+use super::real::{self, short};
+use super::{Claim, Groups, LinkInfo, OpenError, Queue};
 use flowlane_stack::wire::MacAddr;
+use flowlane_sys::bpf::claim::Tags;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
@@ -68,18 +70,54 @@ pub fn open(
     packet.offload = options.offload;
     let queues = packet::open(&packet).map_err(OpenError::device(name.clone()))?;
     // Of an interface that takes the longest packets of all (loopback), a few bytes less.
-    let most = queues.first().map_or(0, |queue| queue.longest().saturating_sub(18)) as u32;
-    let (life, boxed) = real::boxed(interface, queues);
+    let most = queues.first().map_or(0, |queue| queue.longest().saturating_sub(18));
+    let limits = (short(mtu), short(most as u32));
+    let (groups, notes) = match queues.first() {
+        None => (None, Vec::new()),
+        Some(first) => {
+            let shared = std::sync::Arc::downgrade(first.shared());
+            let join = move |group| shared.upgrade().map_or(Ok(()), |shared| shared.join(group));
+            (Some(Groups::new(join)), notes(first.shared(), options))
+        }
+    };
+    let (life, boxed) = real::boxed(interface, limits, queues);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
-        mtu: u16::try_from(mtu.min(most)).unwrap_or(u16::MAX),
+        mtu: life.mtu(),
         queues: boxed.len(),
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash: false,
         mode: "",
         life: Some(life),
+        groups,
+        notes,
     };
     Ok((info, boxed))
+}
+
+/// What the user should know.
+fn notes(shared: &packet::Shared, options: &AfPacketOptions) -> Vec<String> {
+    let mut notes = Vec::new();
+    if options.exclusive && !shared.is_exclusive() {
+        notes.push(
+            "the kernel sees our packets too and may answer them (resets, unreachable), since exclusive use needs Linux 6.6: let \
+             the kernel have none of our addresses, and no route for them"
+                .to_owned(),
+        );
+    }
+    notes.extend(promiscuous(shared.is_promiscuous(), &options.interface, options.claim.tags()));
+    notes
+}
+
+/// Of a card that had to be made promiscuous.
+pub(super) fn promiscuous(is: bool, interface: &str, tags: Tags) -> Option<String> {
+    let Tags::Vlan(vlan) = tags else { return None };
+    is.then(|| {
+        format!(
+            "the card lets only VLANs of the kernel through, so it is promiscuous until the end of the run; 'ip link add link \
+             {interface} name {interface}.{vlan} type vlan id {vlan}' before the start spares it that"
+        )
+    })
 }

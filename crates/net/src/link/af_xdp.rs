@@ -6,12 +6,14 @@
 //! The steering is the card's own: its key and indirection table decide which queue a packet comes to. A card with
 //! more queues than workers would send packets where nobody listens, so that is refused unless the queues are named.
 
-use super::{Claim, LinkInfo, OpenError, Queue, real};
+use super::real::{self, short};
+use super::{Claim, Groups, LinkInfo, OpenError, Queue, af_packet};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
+use flowlane_sys::words::counted;
 use flowlane_sys::xdp::{self, CopyMode, Device, XdpOptions, XdpQueue};
 
 /// How to open an AF_XDP link.
@@ -73,19 +75,30 @@ pub fn open(
     let interface = first.device().interface().clone();
     let describe = || Ok((interface.mac()?, interface.mtu()?));
     let (mac, mtu) = describe().map_err(OpenError::device(name.clone()))?;
+    let device = std::sync::Arc::downgrade(first.device());
+    let groups = Groups::new(move |group| device.upgrade().map_or(Ok(()), |device| device.join(group)));
+    let notes =
+        af_packet::promiscuous(first.device().is_promiscuous(), &options.interface, options.claim.tags())
+            .into_iter()
+            .collect();
     let delivers_hash = first.device().delivers_hash();
     let mode = mode(first.device());
-    let (life, boxed) = real::boxed(interface, queues);
+    // Whether packets come in several frames was settled when the sockets were bound.
+    let one = (memory.frame_size() - flowlane_sys::frame::HEADROOM - 18) as u32;
+    let most = if mtu > one { mtu } else { one };
+    let (life, boxed) = real::boxed(interface, (short(mtu), short(most)), queues);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
-        mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+        mtu: life.mtu(),
         queues: boxed.len(),
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash,
         mode,
         life: Some(life),
+        groups: Some(groups),
+        notes,
     };
     Ok((info, boxed))
 }
@@ -105,13 +118,12 @@ fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> 
     let there = Interface::find(&options.interface)?.channels()?.receive;
     let (first, count) = options.queues.unwrap_or((0, there));
     if count as usize > workers {
-        let there =
-            if workers == 1 { "there is 1 worker".into() } else { format!("there are {workers} workers") };
         return Err(Error::Unsupported {
             interface: options.interface.clone(),
             what: format!(
-                "receives on {count} queues and {there}: use as many workers, or 'ethtool -L {} combined {workers}' \
-                 (veth: rx and tx)",
+                "receives on {} for {}: use as many workers, or 'ethtool -L {} combined {workers}' (veth: rx and tx)",
+                counted(count as usize, "queue"),
+                counted(workers, "worker"),
                 options.interface
             ),
         });

@@ -1,5 +1,6 @@
 //! The interface under a real link, and news of it while the link is open.
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
 use flowlane_sys::error::Error;
@@ -12,13 +13,25 @@ use flowlane_sys::netdev::watch::LinkWatch;
 pub struct Life {
     interface: Interface,
     open: Weak<()>,
+    mtu: Arc<AtomicU16>,
+    most: u16,
 }
 
 impl Life {
-    /// The life of queues on `interface`, and what each of them holds on to while it is open.
-    pub(super) fn new(interface: Interface) -> (Self, Arc<()>) {
+    /// The life of queues on `interface`, and what each of them holds on to while it is open. `mtu` is the longest packet now, `most`
+    /// the longest that the queues can ever send and receive.
+    pub(super) fn new(interface: Interface, mtu: u16, most: u16) -> (Self, Arc<()>) {
         let open = Arc::new(());
-        (Self { interface, open: Arc::downgrade(&open) }, open)
+        let mtu = Arc::new(AtomicU16::new(mtu.min(most)));
+        (Self { interface, open: Arc::downgrade(&open), mtu, most }, open)
+    }
+
+    /// Longest IP packet that is sent, bytes. It follows the interface's MTU, as far as the queues allow, while somebody listens to the
+    /// [`News`].
+    #[inline]
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.mtu.load(Ordering::Relaxed)
     }
 
     /// Listens to news of the interface from now on. Has to be called in the network namespace of the interface.
@@ -26,7 +39,7 @@ impl Life {
     /// # Errors
     /// The system has no socket for it.
     pub fn watch(&self) -> Result<News, Error> {
-        Ok(News { watch: LinkWatch::new(&self.interface)?, open: self.open.clone() })
+        Ok(News { watch: LinkWatch::new(&self.interface)?, life: self.clone() })
     }
 }
 
@@ -42,15 +55,25 @@ impl Eq for Life {}
 #[derive(Debug)]
 pub struct News {
     watch: LinkWatch,
-    open: Weak<()>,
+    life: Life,
 }
 
 impl News {
+    /// Longest IP packet that is sent, bytes, after the news so far.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.life.mtu()
+    }
+
     /// Waits for the next change. `None` when there will be none: the interface is gone, which was told before, or
     /// went when the link was closed, as a TAP interface does that was made for it.
     pub fn wait(&mut self) -> Option<LinkState> {
         let state = self.watch.wait(None)?;
+        if let LinkState::Mtu(bytes) = state {
+            let mtu = u16::try_from(bytes).unwrap_or(u16::MAX).min(self.life.most);
+            self.life.mtu.store(mtu, Ordering::Relaxed);
+        }
         // The last queue gives up its hold before it closes.
-        (self.open.strong_count() > 0).then_some(state)
+        (self.life.open.strong_count() > 0).then_some(state)
     }
 }

@@ -10,6 +10,7 @@ pub mod af_packet;
 pub mod af_xdp;
 mod claim;
 mod error;
+mod groups;
 mod life;
 pub mod pair;
 pub mod pcap;
@@ -18,6 +19,7 @@ pub mod tap;
 
 pub use claim::Claim;
 pub use error::OpenError;
+pub use groups::Groups;
 pub use life::{Life, LinkState, News};
 
 use flowlane_stack::wire::MacAddr;
@@ -45,6 +47,10 @@ pub struct LinkInfo {
     pub mode: &'static str,
     /// The interface of this machine under it, with news of it; `None` where there is none.
     pub life: Option<Life>,
+    /// How to have packets to a multicast group let through; `None` where they all are.
+    pub groups: Option<Groups>,
+    /// What whoever started it should know, each a line: what the kernel or the card cannot do, and what was done about it.
+    pub notes: Vec<String>,
 }
 
 /// One queue pair of a link.

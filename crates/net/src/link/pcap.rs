@@ -67,6 +67,8 @@ pub fn open(options: &PcapOptions, workers: usize) -> Result<(LinkInfo, Vec<Box<
         delivers_hash: false,
         mode: "",
         life: None,
+        groups: None,
+        notes: Vec::new(),
     };
     Ok((info, queues))
 }

@@ -14,12 +14,14 @@ struct Real<Q> {
     queue: Q,
 }
 
-/// The queues of a link on `interface` as its workers take them.
+/// The queues of a link on `interface` as its workers take them. `mtu` is the longest packet now, `most` the longest that they can
+/// take.
 pub(super) fn boxed<Q: LinkQueue + 'static>(
     interface: Interface,
+    (mtu, most): (u16, u16),
     queues: Vec<Q>,
 ) -> (Life, Vec<Box<dyn Queue>>) {
-    let (life, open) = Life::new(interface);
+    let (life, open) = Life::new(interface, mtu, most);
     let real = |queue| Box::new(Real { _open: open.clone(), queue }) as Box<dyn Queue>;
     (life, queues.into_iter().map(real).collect())
 }
@@ -69,4 +71,9 @@ impl<Q: LinkQueue> Queue for Real<Q> {
             system_calls: s.system_calls,
         }
     }
+}
+
+/// An MTU as the stack has it: 65,535 bytes and more are the longest packet of IP.
+pub(super) fn short(mtu: u32) -> u16 {
+    u16::try_from(mtu).unwrap_or(u16::MAX)
 }

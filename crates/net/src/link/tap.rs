@@ -3,7 +3,8 @@
 //! One descriptor a worker, packets steered to them as RSS with our key and table would. The work is done in
 //! [`flowlane_sys::tun`].
 
-use super::{LinkInfo, OpenError, Queue, real};
+use super::real::{self, short};
+use super::{LinkInfo, OpenError, Queue};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::frame::FrameMemory;
@@ -63,17 +64,21 @@ pub fn open(
         return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
     let (mac, mtu, interface) = (first.tap().mac(), first.tap().mtu(), first.tap().interface().clone());
-    let (life, boxed) = real::boxed(interface, queues);
+    // Frames are laid out for the longest packet: of 64 KiB, where packets may be merged.
+    let most = if tap.segmentation { u32::from(u16::MAX) } else { mtu };
+    let (life, boxed) = real::boxed(interface, (short(mtu), short(most)), queues);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
-        mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+        mtu: life.mtu(),
         queues: boxed.len(),
         checksum_offload: tap.checksum_offload,
         segmentation: if tap.segmentation { 65_535 } else { 0 },
         delivers_hash: false,
         mode: "",
         life: Some(life),
+        groups: None,
+        notes: Vec::new(),
     };
     Ok((info, boxed))
 }

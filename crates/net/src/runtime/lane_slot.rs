@@ -1,11 +1,15 @@
 //! A lane with what the runtime keeps beside it. This is what moves between workers: whole, in one box.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use flowlane_stack::Lane;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
 use super::message::SocketHandle;
 use crate::kernel::KernelLane;
+use crate::link::Groups;
 use crate::socket::SocketError;
 use crate::task::{Ready, Sleepers};
 
@@ -48,6 +52,8 @@ pub(crate) struct LaneSlot {
     pub(crate) lane: Lane,
     /// The kernel's sockets, in a host that uses them.
     pub(crate) kernel: Option<Box<KernelLane>>,
+    /// Of each link of the host, how to have multicast groups let through.
+    pub(crate) groups: Arc<[Option<Groups>]>,
     pub(crate) sleepers: Sleepers,
     pub(crate) counters: LaneCounters,
     /// In the worker's list of lanes to be looked after this turn.
@@ -79,6 +85,21 @@ impl LaneSlot {
                 }
             }
         }
+    }
+
+    /// Joins a multicast group: on the link, then in the lane. `false` if the lane was in it already.
+    pub(crate) fn join(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        interface: u8,
+        group: IpAddr,
+    ) -> Result<bool, SocketError> {
+        if let Some(Some(link)) = self.groups.get(usize::from(interface)).filter(|_| group.is_multicast()) {
+            let denied = rustix::io::Errno::PERM.raw_os_error();
+            link.join(group).map_err(|e| SocketError::Kernel(e.raw_os_error().unwrap_or(denied)))?;
+        }
+        Ok(self.lane.join(now, frames, interface, group))
     }
 
     /// The kernel's sockets, and the stack, which knows how the host is steered.

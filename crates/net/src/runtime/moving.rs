@@ -252,6 +252,9 @@ impl Worker {
         if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
             kernel.enter(poller.epoll.clone());
         }
+        for port in self.ports.iter().filter(|port| port.host == slot.host) {
+            slot.lane.set_mtu(self.now, &self.frames, port.link, port.mtu);
+        }
         self.lanes[lane as usize] = Some(slot);
         self.set_view(lane, self.index);
         self.shared.set_owner(lane, self.index);

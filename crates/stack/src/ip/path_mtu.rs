@@ -84,6 +84,15 @@ impl PathMtus {
 }
 
 impl Ip {
+    /// Somebody has changed the MTU of a link; tunnels over it follow. `false` if it is as it was.
+    pub(crate) fn set_mtu(&mut self, link: u8, mtu: u16) -> bool {
+        let known = self.interfaces.get_mut(usize::from(link)).filter(|known| known.config.mtu != mtu);
+        let Some(known) = known else { return false };
+        known.config.mtu = mtu;
+        self.fit_tunnels();
+        true
+    }
+
     /// A router says that packets to `to` may have no more than `mtu` bytes; 0 if it is too old to say. Told to the host's
     /// other lanes: any of them may send there.
     pub(crate) fn path_too_small(&mut self, cx: &Cx<'_>, to: IpAddr, mtu: u16) {

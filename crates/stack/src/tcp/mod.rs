@@ -368,6 +368,19 @@ impl Tcp {
         true
     }
 
+    /// A link has become narrower: connections with longer packets than `mtu` allows towards their peers send shorter ones. This goes
+    /// over all connections, which a change that a person makes to a link is worth.
+    pub(crate) fn narrow(&mut self, cx: &mut Cx<'_>, mtu: impl Fn(IpAddr) -> Option<u16>) {
+        self.end_burst(cx);
+        for slot in 0..self.connections.slots() {
+            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
+            let Some(mtu) = mtu(c.tuple.remote).filter(|mtu| *mtu < c.pmtu) else { continue };
+            // Room for the headers and something behind them, whatever somebody set.
+            c.narrow(&mut self.core, cx.now, mtu.max(128));
+            self.finish(slot);
+        }
+    }
+
     fn find(&self, tuple: &Tuple) -> Option<u32> {
         self.find_hashed(self.core.table.hash(tuple), tuple)
     }

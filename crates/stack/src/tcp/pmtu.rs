@@ -69,6 +69,11 @@ impl Connection {
         core.stats.pmtu_lowered += 1;
         core.paths.expire(now);
         core.paths.learn(now, self.tuple.remote, mtu);
+        self.narrow(core, now, mtu);
+    }
+
+    /// Packets have no more than `mtu` bytes from now on.
+    pub(crate) fn narrow(&mut self, core: &mut Core, now: Time, mtu: u16) {
         self.pmtu = mtu;
         self.lower_mss(mtu - header_len(self.tuple.local), now);
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.

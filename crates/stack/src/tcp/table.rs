@@ -274,6 +274,11 @@ impl<T: Named> Slab<T> {
     }
 
     /// All values; for statistics, not for packets.
+    /// Slots there are, those that hold nothing included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.pages.iter().map(Vec::len).sum::<usize>() as u32
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten().filter_map(Entry::get)
     }

@@ -77,6 +77,22 @@ impl Ip {
         }
     }
 
+    /// Fits the tunnels that have no MTU of their own to the interfaces they go over, the lower ones first.
+    pub(crate) fn fit_tunnels(&mut self) {
+        for level in 1..=super::MAX_LEVEL {
+            for i in 0..self.interfaces.len() {
+                let tunnel = self.tunnels.get(i as u8).filter(|t| t.follows_path && t.level == level);
+                let Some((remote, overhead)) = tunnel.map(|t| (t.remote, t.overhead)) else { continue };
+                let under =
+                    self.routes.hop(remote).and_then(|hop| self.interfaces.get(usize::from(hop.interface)));
+                if let Some(under) = under {
+                    let fits = under.config.mtu.saturating_sub(overhead).max(LEAST_MTU);
+                    self.interfaces[i].config.mtu = fits;
+                }
+            }
+        }
+    }
+
     /// Longest IP packet on an interface, bytes: of a tunnel, as long as the way to its far side allows.
     pub(crate) fn interface_mtu(&self, interface: u8) -> u16 {
         let mtu = self.interfaces.get(usize::from(interface)).map_or(0, |i| i.config.mtu);

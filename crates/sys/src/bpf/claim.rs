@@ -28,6 +28,10 @@ const COUNTER_LINE: usize = 64;
 const HEADER: i16 = -64;
 const KEY: i16 = -88;
 
+/// Whose the packets to a prefix are: values of the maps.
+const ALONE: u32 = 1;
+const SHARED: u32 = 2;
+
 /// Space that `xdp_claim` with the hash puts before the packet: the hash and its type, 32 bits each, machine order.
 /// A type of [`NO_HASH`] means that the driver gave none.
 pub const METADATA_LEN: usize = 8;
@@ -88,8 +92,23 @@ impl Claims {
     /// As [`Claims::new`].
     pub fn add(&self, address: IpAddr, len: u8) -> Result<()> {
         let (map, key) = self.key(address, len)?;
-        map.update(&key, &1u32.to_ne_bytes())
+        map.update(&key, &ALONE.to_ne_bytes())
             .map_err(|e| Error::from_io(e, format!("claiming {address}/{len}"), "CAP_BPF"))
+    }
+
+    /// Takes packets to a multicast group. A packet socket gets a copy of them and the kernel's own programs keep theirs; XDP cannot
+    /// copy, so there the kernel gets none of this group any more.
+    ///
+    /// # Errors
+    /// As [`Claims::new`].
+    pub fn join(&self, group: IpAddr) -> Result<()> {
+        let (map, key) = self.key(group, if group.is_ipv4() { 32 } else { 128 })?;
+        // One that is claimed already stays ours alone.
+        if map.lookup(&key).is_ok() {
+            return Ok(());
+        }
+        map.update(&key, &SHARED.to_ne_bytes())
+            .map_err(|e| Error::from_io(e, format!("joining {group}"), "CAP_BPF"))
     }
 
     /// Gives one prefix back to the kernel.
@@ -183,24 +202,29 @@ impl Claims {
     /// # Errors
     /// As [`Program::load`].
     pub fn filter(&self) -> Result<Program> {
-        Program::load(ProgramKind::SocketFilter, "filter_claim", self.skb_code(-1, 0))
+        Program::load(ProgramKind::SocketFilter, "filter_claim", self.skb_code(-1, 0, false))
     }
 
-    /// `tcx_claim`: drops ours and leaves the rest to the next program. For the receive side.
+    /// `tcx_claim`: drops what is ours alone and leaves the rest to the next program. For the receive side.
     ///
     /// # Errors
     /// As [`Program::load`].
     pub fn ingress_drop(&self) -> Result<Program> {
         const NEXT: i32 = -1;
         const DROP: i32 = 2;
-        Program::load(ProgramKind::SchedCls, "tcx_claim", self.skb_code(DROP, NEXT))
+        Program::load(ProgramKind::SchedCls, "tcx_claim", self.skb_code(DROP, NEXT, true))
     }
 
-    pub(super) fn skb_code(&self, if_ours: i32, if_not: i32) -> Assembler {
+    /// `alone`: what is shared with the kernel is none of ours here.
+    pub(super) fn skb_code(&self, if_ours: i32, if_not: i32, alone: bool) -> Assembler {
         let mut asm = Assembler::new();
         let (ours, others) = (asm.label(), asm.label());
         self.decide(&mut asm, Source::SocketBuffer, ours, others);
-        asm.bind(ours).exit_with(if_ours);
+        asm.bind(ours);
+        if alone {
+            asm.load(Size::W, R1, R0, 0).jump_if(If::Equal, R1, SHARED as i32, others);
+        }
+        asm.exit_with(if_ours);
         asm.bind(others).exit_with(if_not);
         asm
     }
@@ -236,7 +260,7 @@ impl Claims {
         a.bind(done);
     }
 
-    /// Goes to `ours` or to `others`.
+    /// Goes to `ours`, with the address of the prefix's value in `R0`, or to `others`.
     fn decide(&self, a: &mut Assembler, source: Source, ours: Label, others: Label) {
         let (v4, v6, look_v4) = (a.label(), a.label(), a.label());
         source.ethertype(a, HEADER, others);

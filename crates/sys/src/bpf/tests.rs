@@ -292,7 +292,7 @@ fn compare_claims(tags: Tags) {
     let (xdp, drop) = (claims.xdp(&sockets, None).unwrap(), claims.ingress_drop().unwrap());
     // The same code as of another kind: the test runner starts the data of a socket filter elsewhere.
     claims.filter().unwrap();
-    let filter = Program::load(ProgramKind::SchedCls, "filter", claims.skb_code(-1, 0)).unwrap();
+    let filter = Program::load(ProgramKind::SchedCls, "filter", claims.skb_code(-1, 0, false)).unwrap();
     let (mut ours, mut passed) = (0, 0);
     for _ in 0..6000 {
         let v4 = random.one_of(&[[10, 11, 2, 9], [10, 11, 3, 9], [224, 0, 0, 1], [224, 0, 0, 2]]);
@@ -350,6 +350,21 @@ fn compare_claims(tags: Tags) {
     let counted = claims.counters(0);
     assert_eq!((counted.taken, counted.passed), (ours, passed), "the decision shows in the counters");
     assert!(ours > 150 && passed > 1000, "{tags:?}: {ours} and {passed}");
+
+    let group = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3));
+    let mut frame = random.bytes(12);
+    if let Tags::Vlan(vid) = tags {
+        frame.extend([[0x81, 0], vid.to_be_bytes()].concat());
+    }
+    frame.extend([8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 11, 2, 1, 239, 1, 2, 3]);
+    frame.resize(80, 0);
+    for (joined, value) in [(false, 0), (true, u32::MAX)] {
+        if joined {
+            claims.join(group).unwrap();
+        }
+        assert_eq!(filter.test_run(&frame, 1).unwrap().value, value);
+        assert_eq!(drop.test_run(&frame, 1).unwrap().value, u32::MAX, "the kernel keeps its copy");
+    }
 
     claims.remove(IpAddr::V4(Ipv4Addr::new(10, 11, 2, 0)), 24).unwrap();
     assert!(claims.remove(IpAddr::V4(Ipv4Addr::new(10, 11, 2, 0)), 24).is_err(), "it is gone");

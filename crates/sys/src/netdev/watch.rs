@@ -1,7 +1,7 @@
-//! News of one interface: it went down, lost its carrier, came back, is gone.
+//! News of one interface: it went down, lost its carrier, came back, has another MTU, is gone.
 //!
-//! The kernel tells everybody who asks, without privilege, on a netlink socket (rtnetlink(7), group `RTMGRP_LINK`). Only
-//! the first 32 bytes of each message are looked at: `nlmsghdr`, then `ifinfomsg`.
+//! The kernel tells everybody who asks, without privilege, on a netlink socket (rtnetlink(7), group `RTMGRP_LINK`). Of each message
+//! the first 32 bytes are looked at, `nlmsghdr` and `ifinfomsg`, and of the attributes behind them `IFLA_MTU`.
 //!
 //! ```text
 //!    0        4      6       8     12    16          20        24      28
@@ -24,6 +24,8 @@ pub enum LinkState {
     Down,
     /// It is up, but nothing is at the other end: no cable, or the far end of a veth is down.
     NoCarrier,
+    /// Packets may have up to so many bytes from now on, their IP header included.
+    Mtu(u32),
     /// It was removed, or moved to another network namespace. That is final: another interface of the same name is
     /// another interface.
     Gone,
@@ -32,6 +34,7 @@ pub enum LinkState {
 impl std::fmt::Display for LinkState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Mtu(bytes) => return write!(f, "has an MTU of {bytes} now"),
             Self::Up => "is up again",
             Self::Down => "is down: nothing is sent or received until it is up again",
             Self::NoCarrier => "has no carrier: nothing is sent or received until it has",
@@ -46,6 +49,9 @@ pub struct LinkWatch {
     socket: OwnedFd,
     index: u32,
     state: LinkState,
+    mtu: Option<u32>,
+    /// News that came together with other news.
+    next: Option<LinkState>,
 }
 
 impl LinkWatch {
@@ -72,19 +78,27 @@ impl LinkWatch {
         if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } < 0 {
             return Err(Error::last("asking for news of interfaces", "none"));
         }
-        let watch = Self { socket, index: interface.index(), state: LinkState::Up };
+        let mtu = interface.mtu().ok();
+        let watch = Self { socket, index: interface.index(), state: LinkState::Up, mtu, next: None };
         watch.ask();
         Ok(watch)
     }
 
-    /// Waits until the state changes, and returns the new one; `None` after `timeout_ns` nanoseconds without change, and
+    /// Waits until the state or the MTU changes, and returns what is new; `None` after `timeout_ns` nanoseconds without change, and
     /// at once when the interface is gone, which was told before.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> Option<LinkState> {
         while self.state != LinkState::Gone {
-            while let Some(told) = self.read() {
-                if told.is_some_and(|state| state != self.state) {
-                    self.state = told?;
-                    return told;
+            if let Some(next) = self.next.take() {
+                return Some(next);
+            }
+            while let Some(said) = self.read() {
+                let state = said.state.filter(|state| *state != self.state);
+                let mtu = said.mtu.filter(|mtu| self.mtu != Some(*mtu));
+                self.state = state.unwrap_or(self.state);
+                self.mtu = mtu.or(self.mtu);
+                self.next = mtu.map(LinkState::Mtu);
+                if let Some(new) = state.or_else(|| self.next.take()) {
+                    return Some(new);
                 }
             }
             // A signal ends the wait, too: whoever calls with a limit looks around then.
@@ -108,8 +122,8 @@ impl LinkWatch {
         unsafe { libc::send(self.socket.as_raw_fd(), request.as_ptr().cast(), LEN, 0) };
     }
 
-    /// Reads one batch of messages: the last that was said of our interface in it, if anything. `None`: nothing to read.
-    fn read(&self) -> Option<Option<LinkState>> {
+    /// Reads one batch of messages: the last that was said of our interface in it. `None`: nothing to read.
+    fn read(&self) -> Option<Said> {
         let mut buffer = [0u8; 16384];
         // SAFETY: at most its length is written into the buffer.
         let n = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -118,7 +132,7 @@ impl LinkWatch {
             // More happened than the kernel would keep for us.
             Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS) => {
                 self.ask();
-                Some(None)
+                Some(Said::default())
             }
             Err(_) => None,
         }
@@ -131,33 +145,58 @@ impl AsFd for LinkWatch {
     }
 }
 
+/// What was said of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Said {
+    state: Option<LinkState>,
+    mtu: Option<u32>,
+}
+
 /// What a batch of messages says last of an interface.
-fn said(mut batch: &[u8], index: u32) -> Option<LinkState> {
-    let mut state = None;
+fn said(mut batch: &[u8], index: u32) -> Said {
+    let mut said = Said::default();
     while let Some(header) = batch.first_chunk::<16>() {
-        let word = |bytes: &[u8], at: usize| -> Option<u32> {
-            Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-        };
-        let len = word(header, 0)? as usize;
+        let len = word(header, 0).map_or(0, |len| len as usize);
         let kind = u16::from_ne_bytes([header[4], header[5]]);
-        let body = &batch[16..];
+        // One that is shorter than its headers ends where the batch does.
+        let message = if len < 32 { batch } else { &batch[..len.min(batch.len())] };
+        let body = &message[16..];
         let about_us = word(body, 4) == Some(index);
         if kind == libc::RTM_DELLINK && about_us {
-            state = Some(LinkState::Gone);
-        } else if kind == libc::RTM_NEWLINK && about_us {
-            let flags = word(body, 8)? as i32;
-            state = Some(match (flags & libc::IFF_UP != 0, flags & libc::IFF_LOWER_UP != 0) {
+            said.state = Some(LinkState::Gone);
+        } else if let (libc::RTM_NEWLINK, true, Some(flags)) = (kind, about_us, word(body, 8)) {
+            let flags = flags as i32;
+            said.state = Some(match (flags & libc::IFF_UP != 0, flags & libc::IFF_LOWER_UP != 0) {
                 (false, _) => LinkState::Down,
                 (true, false) => LinkState::NoCarrier,
                 (true, true) => LinkState::Up,
             });
-        } else if i32::from(kind) == libc::NLMSG_ERROR && word(body, 0)? as i32 == -libc::ENODEV {
-            state = Some(LinkState::Gone);
+            said.mtu = body.get(16..).and_then(mtu).or(said.mtu);
+        } else if i32::from(kind) == libc::NLMSG_ERROR
+            && word(body, 0).is_some_and(|e| e as i32 == -libc::ENODEV)
+        {
+            said.state = Some(LinkState::Gone);
         }
         // Each begins at a multiple of four.
         batch = batch.get(len.clamp(16, 1 << 20).next_multiple_of(4)..).unwrap_or_default();
     }
-    state
+    said
+}
+
+/// The MTU among the attributes of an interface: each has its length, its kind, and its value.
+fn mtu(mut attributes: &[u8]) -> Option<u32> {
+    while let Some(&[a, b, c, d]) = attributes.first_chunk::<4>() {
+        let (len, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+        if kind == libc::IFLA_MTU && len >= 8 {
+            return word(attributes, 4);
+        }
+        attributes = attributes.get(usize::from(len).max(4).next_multiple_of(4)..)?;
+    }
+    None
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -176,6 +215,7 @@ mod tests {
     #[test]
     fn the_last_word_about_our_interface_counts() {
         let up = libc::IFF_UP | libc::IFF_LOWER_UP;
+        let said = |batch: &[u8], index| super::said(batch, index).state;
         let one = |kind, flags| said(&message(kind, 7, flags), 7);
         assert_eq!(one(libc::RTM_NEWLINK, up), Some(LinkState::Up));
         assert_eq!(one(libc::RTM_NEWLINK, libc::IFF_UP), Some(LinkState::NoCarrier));
@@ -199,6 +239,38 @@ mod tests {
         assert_eq!(said(&endless, 7), Some(LinkState::Up), "a length of nothing does not keep us for ever");
         endless[0..4].copy_from_slice(&u32::MAX.to_ne_bytes());
         let _ = said(&endless, 7);
+    }
+
+    #[test]
+    fn the_mtu_is_among_the_attributes() {
+        let attribute = |kind: u16, value: &[u8]| {
+            let len = (4 + value.len()) as u16;
+            let mut bytes = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
+            bytes.extend(value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let with = |attributes: &[Vec<u8>]| {
+            let mut bytes = message(libc::RTM_NEWLINK, 7, libc::IFF_UP);
+            bytes.extend(attributes.concat());
+            let len = bytes.len() as u32;
+            bytes[..4].copy_from_slice(&len.to_ne_bytes());
+            bytes
+        };
+        let name = attribute(libc::IFLA_IFNAME, b"eth0\0");
+        let mtu = |bytes: u32| attribute(libc::IFLA_MTU, &bytes.to_ne_bytes());
+        let one = with(&[name.clone(), mtu(9000), name.clone()]);
+        assert_eq!(said(&one, 7), Said { state: Some(LinkState::NoCarrier), mtu: Some(9000) });
+        assert_eq!(said(&one, 8), Said::default());
+        assert_eq!(said(&with(std::slice::from_ref(&name)), 7).mtu, None);
+        // Another interface's, and one that says less, change nothing.
+        let batch = [one.clone(), with(&[name])].concat();
+        assert_eq!(said(&batch, 7).mtu, Some(9000));
+        for cut in 0..batch.len() {
+            let _ = said(&batch[..cut], 7); // must not panic
+        }
+        let endless = with(&[vec![0; 8]]);
+        assert_eq!(said(&endless, 7).mtu, None, "attributes of no length end");
     }
 
     #[test]

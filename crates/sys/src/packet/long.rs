@@ -104,14 +104,14 @@ fn scatter<'a>(
 }
 
 /// The frames of a chain to be, each grown to what it is to hold: the first with headroom, the others full.
-struct Frames {
+pub(super) struct Frames {
     frames: [Option<Frame>; FRAMES],
     count: usize,
 }
 
 impl Frames {
     /// Frames for a packet of `len` bytes.
-    fn new(pool: &Pool, len: usize) -> Result<Self, Missed> {
+    pub(super) fn new(pool: &Pool, len: usize) -> Result<Self, Missed> {
         let mut this = Self { frames: [const { None }; FRAMES], count: 0 };
         let mut left = len;
         while left > 0 {
@@ -131,12 +131,12 @@ impl Frames {
         Ok(this)
     }
 
-    fn each(&mut self) -> impl Iterator<Item = &mut Frame> {
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Frame> {
         self.frames[..self.count].iter_mut().flatten()
     }
 
     /// All of them as one packet; `None` if there are none.
-    fn chain(mut self) -> Option<Frame> {
+    pub(super) fn chain(mut self) -> Option<Frame> {
         let mut chain: Option<Frame> = None;
         // From the end: putting a chain behind a frame that has none costs nothing.
         for place in self.frames[..self.count].iter_mut().rev() {

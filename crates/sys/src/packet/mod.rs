@@ -7,19 +7,23 @@
 //!
 //! Packets that were merged on their way (by the kernel's GRO, by the card, by a sender on the same machine who leaves the cutting
 //! to a card that is none) come as one of up to 64 KiB. They are longer than a slot of the ring and are read from the
-//! socket, whole, into a chain of frames. A virtio-net header says how they were merged and what their checksum is worth.
+//! socket, whole, into a chain of frames. A virtio-net header says how they were merged and what their checksum is worth. Datagrams that
+//! travelled as one are cut again.
 //!
 //! A packet socket sees copies. `filter_claim` leaves others' packets out, and `tcx_claim`, where the kernel has tcx,
 //! keeps the kernel's own stack from looking at ours (and from answering them).
 //!
 //! Sending goes past the queueing disciplines of the interface, straight to the driver.
 
+mod cut;
 mod long;
+mod membership;
 mod offload;
 mod queue;
 mod ring;
 mod tag;
 
+pub(crate) use membership::Memberships;
 pub(crate) use offload::OffloadSocket;
 pub use queue::PacketQueue;
 
@@ -29,6 +33,7 @@ use crate::bpf::steer::{Steering, SteeringRules};
 use crate::bpf::{self, Link, Program, ProgramKind};
 use crate::error::{Error, Result};
 use crate::netdev::Interface;
+use crate::sharing::{Hold, Side};
 use ring::{Rings, Shape};
 use std::io;
 use std::net::IpAddr;
@@ -50,6 +55,8 @@ pub struct PacketOptions {
     pub claims: Vec<(IpAddr, u8)>,
     /// With which VLAN tag.
     pub tags: Tags,
+    /// Whether the card filters VLANs; `None` asks its driver.
+    pub filters_vlans: Option<bool>,
     /// Which queue takes a packet; `None` leaves it to the kernel's own hash.
     pub steering: Option<SteeringRules>,
     /// Slots of each ring, 32 to 65536, rounded up to a power of two.
@@ -71,6 +78,7 @@ impl PacketOptions {
             queues,
             claims,
             tags: Tags::Any,
+            filters_vlans: None,
             steering: None,
             ring_size: 2048,
             exclusive: true,
@@ -86,6 +94,8 @@ pub struct Shared {
     claims: Claims,
     steering: Option<Steering>,
     exclusive: Option<Link>,
+    memberships: Memberships,
+    _hold: Hold,
 }
 
 impl Shared {
@@ -106,13 +116,30 @@ impl Shared {
     pub fn is_exclusive(&self) -> bool {
         self.exclusive.is_some()
     }
+
+    /// Whether the card was made promiscuous, because it filters VLANs and knows nothing of ours.
+    #[must_use]
+    pub fn is_promiscuous(&self) -> bool {
+        self.memberships.is_promiscuous()
+    }
+
+    /// Takes packets to a multicast group, too; the kernel's programs keep theirs. Needs no privilege from Linux 5.19 on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn join(&self, group: IpAddr) -> Result<()> {
+        self.memberships
+            .join(group)
+            .map_err(|e| Error::from_io(e, format!("joining {group}"), "CAP_NET_RAW"))?;
+        self.claims.join(group)
+    }
 }
 
 /// Opens queues on an interface.
 ///
 /// # Errors
 /// [`Error::NoSuchInterface`], [`Error::MissingCapability`], [`Error::Unsupported`] (not Ethernet, down),
-/// [`Error::Invalid`] (options).
+/// [`Error::AddressBusy`] (another program), [`Error::Invalid`] (options).
 pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     let interface = Interface::find(&options.interface)?;
     interface.mac()?;
@@ -129,6 +156,7 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
         let what = format!("is down: 'ip link set {} up'", options.interface);
         return Err(Error::Unsupported { interface: options.interface.clone(), what });
     }
+    let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
     // Nothing may come in before every socket is in its place: packets would come to several.
     let mut nothing = Assembler::new();
     nothing.exit_with(0);
@@ -172,7 +200,11 @@ pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     } else {
         None
     };
-    let shared = Arc::new(Shared { claims, steering, exclusive });
+    let memberships = Memberships::new(&interface, &options.claims, options.tags, options.filters_vlans)?;
+    for group in memberships.of_everybody() {
+        claims.join(group)?;
+    }
+    let shared = Arc::new(Shared { claims, steering, exclusive, memberships, _hold: hold });
     let queue =
         |(i, (socket, rings))| Ok(PacketQueue::new(socket, rings, i as u16, offload()?, shared.clone()));
     opened.into_iter().enumerate().map(queue).collect()

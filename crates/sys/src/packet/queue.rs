@@ -1,9 +1,10 @@
 //! One queue of an AF_PACKET link: what happens for every packet.
 
+use super::cut;
 use super::long::{self, Missed};
 use super::ring::{Received, Rings};
 use super::{OffloadSocket, Shared};
-use crate::frame::{Frame, Meta, Pool};
+use crate::frame::{Frame, Meta, Pool, Segmentation};
 use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
 use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,6 +28,8 @@ pub struct PacketQueue {
     filled: u32,
     stats: QueueStats,
     offload: Option<OffloadSocket>,
+    /// Datagrams that came in one packet, the last first.
+    asunder: Vec<Frame>,
     /// The kernel clears its counter when it is read.
     kernel_drops: std::sync::atomic::AtomicU64,
 }
@@ -50,6 +53,7 @@ impl PacketQueue {
             filled: 0,
             stats: QueueStats::default(),
             offload,
+            asunder: Vec::new(),
             kernel_drops: Default::default(),
         }
     }
@@ -116,7 +120,7 @@ impl PacketQueue {
 
     /// What was opened together with this queue.
     #[must_use]
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 }
@@ -138,6 +142,11 @@ impl LinkQueue for PacketQueue {
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut count = 0;
         while count < max {
+            if let Some(datagram) = self.asunder.pop() {
+                into.push(datagram);
+                count += 1;
+                continue;
+            }
             let Some(packet) = self.rings.received(self.next) else { break };
             match long::take(&packet, self.socket.as_fd(), pool) {
                 Ok((mut frame, header)) => {
@@ -147,8 +156,14 @@ impl LinkQueue for PacketQueue {
                         tag(&mut frame, &packet);
                         self.stats.system_calls += u64::from(packet.whole > packet.bytes.len());
                         self.stats.rx_bytes += frame.chain_len() as u64;
-                        into.push(frame);
-                        count += 1;
+                        if meta.segmentation != Segmentation::Udp {
+                            into.push(frame);
+                            count += 1;
+                        } else if let Err(why) = cut::cut(&frame, pool, &mut self.asunder) {
+                            let no_frame = why == Missed::NoFrame;
+                            self.stats.rx_no_frame += u64::from(no_frame);
+                            self.stats.rx_bad += u64::from(!no_frame);
+                        }
                     } else {
                         self.stats.rx_bad += 1;
                     }
@@ -205,7 +220,7 @@ impl LinkQueue for PacketQueue {
     }
 
     fn ready(&mut self) -> bool {
-        self.rings.is_received(self.next)
+        !self.asunder.is_empty() || self.rings.is_received(self.next)
     }
 
     fn stats(&self) -> QueueStats {

@@ -16,6 +16,7 @@ use crate::bpf::steer::{Steering, SteeringRules};
 use crate::error::{Error, Result};
 use crate::frame::{FrameMemory, HEADROOM};
 use crate::netdev::{self, Interface};
+use crate::sharing::{Hold, Side};
 use crate::vnet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -66,6 +67,7 @@ pub struct Tap {
     kernel_mac: [u8; 6],
     mtu: u32,
     steering: Option<Steering>,
+    _hold: Hold,
 }
 
 impl Tap {
@@ -108,17 +110,20 @@ impl Tap {
 /// Without `CAP_BPF` the steering wished for is left out: see [`Tap::steering`].
 ///
 /// # Errors
-/// [`Error::MissingCapability`], [`Error::DeviceBusy`] (all its queues are taken), [`Error::Unsupported`] (an interface
+/// [`Error::MissingCapability`], [`Error::AddressBusy`] (another program), [`Error::DeviceBusy`] (all its queues are taken), [`Error::Unsupported`] (an interface
 /// of another kind or with other flags), [`Error::Invalid`] (options).
 pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
     if options.queues == 0 || options.queues > 256 {
         return Err(Error::Invalid(format!("{} TAP queues: from 1 to 256", options.queues)));
     }
+    // Before the first queue is taken: it would get a share of the other program's packets at once.
+    let held = Interface::find(&options.interface).ok().map(|i| Hold::all(&i, Side::Tap)).transpose()?;
     let mut files = Vec::new();
     for _ in 0..options.queues {
         files.push(attach(&options.interface, options.queues)?);
     }
     let interface = Interface::find(&options.interface)?;
+    let hold = held.map_or_else(|| Hold::all(&interface, Side::Tap), Ok)?;
     if let Some(mtu) = options.mtu {
         interface.set_mtu(mtu)?;
     }
@@ -142,7 +147,7 @@ pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
     }
     interface.set_up(true)?;
     let (kernel_mac, mtu) = (interface.mac()?, interface.mtu()?);
-    let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering });
+    let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering, _hold: hold });
     let longest = if options.segmentation { 65_536 + 18 } else { mtu as usize + 18 };
     let overflow = longest.saturating_sub(memory.frame_size() - HEADROOM).div_ceil(memory.frame_size());
     Ok(files

@@ -37,7 +37,9 @@ use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
 use crate::netdev::Interface;
 use crate::netdev::settings::{self, CardSettings};
-use crate::packet::OffloadSocket;
+use crate::packet::{Memberships, OffloadSocket};
+use crate::sharing::{Hold, Side};
+use crate::words::counted;
 use held::Held;
 use queue::Settings;
 use rings::{Rings, get_option, set_option};
@@ -129,6 +131,8 @@ pub struct Device {
     zero_copy: bool,
     delivers_hash: bool,
     settings: CardSettings,
+    memberships: Memberships,
+    _hold: Hold,
 }
 
 impl Drop for Device {
@@ -169,6 +173,23 @@ impl Device {
     #[must_use]
     pub fn zero_copy(&self) -> bool {
         self.zero_copy
+    }
+
+    /// Whether the card was made promiscuous, because it filters VLANs and knows nothing of ours.
+    #[must_use]
+    pub fn is_promiscuous(&self) -> bool {
+        self.memberships.is_promiscuous()
+    }
+
+    /// Takes packets to a multicast group, too, from the kernel's programs. Needs no privilege from Linux 5.19 on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn join(&self, group: IpAddr) -> Result<()> {
+        self.memberships
+            .join(group)
+            .map_err(|e| Error::from_io(e, format!("joining {group}"), "CAP_NET_RAW"))?;
+        self.claims.join(group)
     }
 
     /// Whether packets come with the driver's hash.
@@ -214,6 +235,8 @@ impl Device {
 pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
     let interface = Interface::find(&options.interface)?;
     check(options, &interface, memory)?;
+    let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
+    let memberships = Memberships::new(&interface, &options.claims, options.tags, None)?;
     let claims = Claims::new(&options.claims, options.tags)?;
     let highest = options.first_queue + options.queues;
     let sockets = Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?;
@@ -233,7 +256,7 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         bound.push((socket, rings));
     }
     let zero_copy = bound.first().is_some_and(|(socket, _)| is_zero_copy(socket.as_fd()));
-    let device = Arc::new(attach(options, interface, claims, sockets, zero_copy)?);
+    let device = Arc::new(attach(options, interface, claims, sockets, zero_copy, (memberships, hold))?);
     let settings = Settings {
         queue: 0,
         need_wakeup: options.need_wakeup,
@@ -298,10 +321,11 @@ fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> R
     }
     let there = interface.channels()?.pairs();
     if options.queues == 0 || options.first_queue + options.queues > there {
-        let pairs = if there == 1 { "queue pair" } else { "queue pairs" };
         return unsupported(format!(
-            "has {there} {pairs}, not {} from number {} on: see 'ethtool -l', change with 'ethtool -L'",
-            options.queues, options.first_queue
+            "has {}, not {} from number {} on: see 'ethtool -l', change with 'ethtool -L'",
+            counted(there as usize, "queue pair"),
+            options.queues,
+            options.first_queue
         ));
     }
     // The kernel sends no packet from more.
@@ -329,6 +353,7 @@ fn attach(
     claims: Claims,
     sockets: Map,
     zero_copy: bool,
+    (memberships, hold): (Memberships, Hold),
 ) -> Result<Device> {
     let settings = CardSettings::record(&interface)?;
     let (program, link, mode, delivers_hash) = attach_program(options, &interface, &claims, &sockets)?;
@@ -345,6 +370,8 @@ fn attach(
         zero_copy,
         delivers_hash,
         settings,
+        memberships,
+        _hold: hold,
     })
 }
 

@@ -259,7 +259,7 @@ impl XdpQueue {
 
     /// What was opened together with this queue.
     #[must_use]
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 }

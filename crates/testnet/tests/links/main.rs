@@ -3,6 +3,7 @@
 
 mod common;
 mod faults;
+mod groups;
 mod ip;
 mod merged;
 mod offload;

@@ -4,6 +4,7 @@ use crate::common::*;
 use flowlane_sys::bpf::claim::Tags;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::error::Error;
+use flowlane_sys::frame::{Checksum, Segmentation};
 use flowlane_sys::packet::{self, PacketOptions};
 use flowlane_sys::queue::LinkQueue;
 use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY};
@@ -35,7 +36,16 @@ fn what_cannot_be_opened_says_why() {
     };
     assert!(matches!(open("nothere0", 1).unwrap_err(), Error::NoSuchInterface { .. }));
     assert!(matches!(open(card.near_interface(), 0).unwrap_err(), Error::Invalid(_)));
-    drop((open(card.near_interface(), 2).unwrap(), open(card.near_interface(), 2).unwrap())); // two groups do not mind
+    let one = open(card.near_interface(), 2).unwrap();
+    let again = open(card.near_interface(), 2).unwrap_err();
+    assert!(
+        matches!(&again, Error::AddressBusy { owner: Some(pid), .. } if *pid == std::process::id()),
+        "{again}"
+    );
+    let others = PacketOptions::new(card.near_interface(), 2, vec![("10.11.2.9".parse().unwrap(), 32)]);
+    let other = card.in_near(|| packet::open(&others)).unwrap().unwrap();
+    drop(one);
+    drop((open(card.near_interface(), 2).unwrap(), other));
 }
 
 #[test]
@@ -140,4 +150,39 @@ fn only_packets_of_our_own_vlan_are_taken() {
             assert_eq!(frame.meta().vlan, tag, "the tag is beside the packet");
         }
     }
+}
+
+#[test]
+fn datagrams_that_travelled_as_one_packet_come_asunder() {
+    if skip() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("pudp", 1)).unwrap();
+    let memory = memory(1);
+    let pool = memory.attach(0).unwrap();
+    let mut near = card.in_near(|| packet::open(&PacketOptions::new("near0", 1, claims()))).unwrap().unwrap();
+    let options = PacketOptions { offload: true, ..PacketOptions::new("far0", 1, Vec::new()) };
+    let mut far = card.far().run(|| packet::open(&options)).unwrap().unwrap();
+    // As a socket with `UDP_SEGMENT` sends it: the veth cuts nothing.
+    let mut bytes = tagged(&card, &[], 7);
+    bytes[14 + 2..14 + 4].copy_from_slice(&1528u16.to_be_bytes());
+    bytes[34 + 4..34 + 6].copy_from_slice(&1508u16.to_be_bytes());
+    bytes.truncate(42);
+    bytes.extend((0..1500).map(|i| (i % 251) as u8));
+    let mut frame = pool.alloc().unwrap();
+    assert!(frame.extend_from_slice(&bytes));
+    frame.meta_mut().checksum = Checksum::Partial;
+    frame.meta_mut().segmentation = Segmentation::Udp;
+    frame.meta_mut().segment_size = 400;
+    assert_eq!(far[0].transmit(&mut vec![frame]), 1);
+    let mut got = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    // One at a time: the others wait.
+    while got.len() < 4 && Instant::now() < deadline {
+        assert!(near[0].receive(&pool, &mut got, 1) <= 1);
+        assert_eq!(near[0].ready(), (1..4).contains(&got.len()));
+    }
+    let payloads: Vec<&[u8]> = got.iter().map(|frame| &frame.data()[42..]).collect();
+    assert_eq!(payloads, bytes[42..].chunks(400).collect::<Vec<_>>(), "{:?}", far[0].stats());
+    assert_eq!(near[0].stats().rx_frames, 4);
 }

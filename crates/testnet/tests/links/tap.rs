@@ -65,7 +65,7 @@ fn an_interface_of_one_queue_serves_one_and_says_so_to_more() {
     assert!(error.to_string().contains("multi_queue"), "{error}");
     let queue = open("one0", 1).unwrap();
     let error = open("one0", 1).unwrap_err();
-    assert!(matches!(error, Error::DeviceBusy { .. }), "{error}");
+    assert!(matches!(error, Error::AddressBusy { .. }), "{error}");
     drop(queue);
     assert!(matches!(open("veth7", 1).unwrap_err(), Error::Unsupported { .. }));
     assert!(matches!(open("one0", 0).unwrap_err(), Error::Invalid(_)));

@@ -133,6 +133,9 @@ fn what_cannot_be_opened_says_why() {
 
     let queues = open(&good).unwrap();
     let error = open(&good).unwrap_err();
+    assert!(matches!(&error, Error::AddressBusy { .. }), "{error}");
+    let other = XdpOptions { claims: vec![("10.11.2.9".parse().unwrap(), 32)], ..good.clone() };
+    let error = open(&other).unwrap_err();
     assert!(matches!(&error, Error::DeviceBusy { .. }), "{error}");
     assert!(error.to_string().contains("flowlane_claim"), "names the owner: {error}");
     drop(queues);
@@ -237,7 +240,7 @@ fn a_killed_process_leaves_nothing_behind() {
     assert!(lines.map_while(Result::ok).any(|line| line == "holding"));
     let memory = memory(1);
     let open = || card.in_near(|| xdp::open(&XdpOptions::new("near0", 1, claims()), &memory)).unwrap();
-    assert!(matches!(open().unwrap_err(), Error::DeviceBusy { .. }));
+    assert!(matches!(open().unwrap_err(), Error::AddressBusy { .. }));
     child.kill().unwrap();
     child.wait().unwrap();
     drop(open().unwrap());

@@ -69,6 +69,8 @@ impl Source {
             delivers_hash: true,
             mode: "",
             life: None,
+            groups: None,
+            notes: Vec::new(),
         };
         let mut hash_type = HashType::None;
         let mut template = Vec::new();

@@ -17,6 +17,7 @@ use flowlane::{
 };
 use flowlane_load::{Aim, ClientRange, Wanted};
 
+use crate::address::with_network;
 use crate::link::{LinkSpec, give_up_privileges};
 use crate::lost;
 use crate::reassembly::Limits;
@@ -31,7 +32,7 @@ pub(super) struct Near {
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkSpec,
     /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
     addr: Vec<Prefix>,
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]

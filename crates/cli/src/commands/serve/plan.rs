@@ -1,6 +1,7 @@
 //! The arguments of a service, and the plan that they become once they make sense.
 
 use super::Service;
+use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::link::LinkSpec;
 use crate::reassembly::Limits;
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets one of the
     /// machine's addresses, or nothing for all of them.
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',')]
-    addr: Vec<Prefix>,
+    addr: Vec<Address>,
     /// Router to everywhere else, one for each family.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     gateway: Vec<IpAddr>,
@@ -137,18 +138,21 @@ impl Plan {
                 "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
             ),
         };
-        if link.is_kernel() {
+        let addresses = if link.is_kernel() {
             check_kernel(&a)?;
+            a.addr.iter().map(|addr| addr.prefix()).collect()
         } else {
             if a.addr.is_empty() {
                 bail!("--addr: {link} needs addresses of our own, as 10.11.2.1/24");
             }
-            check_addresses(&a.addr)?;
+            let addresses = address::on_link(&a.addr)?;
+            check_addresses(&addresses)?;
             let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
-            let all: Vec<Prefix> = a.addr.iter().chain(inside).copied().collect();
+            let all: Vec<Prefix> = addresses.iter().chain(inside).copied().collect();
             check_tunnels(&a.tunnel, &all)?;
             check_gateways(&a.gateway, &all)?;
-        }
+            addresses
+        };
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
         }
@@ -162,7 +166,7 @@ impl Plan {
         Ok(Self {
             service,
             link,
-            addresses: a.addr,
+            addresses,
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             reassembly: a.reassembly.unwrap_or_default().0,
             gateways: a.gateway,
@@ -243,9 +247,9 @@ impl Plan {
 /// What kernel sockets do not need or know.
 fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     if let [_, second, ..] = a.addr[..] {
-        bail!("--addr {second}: with kernel sockets one address, or none for all the machine has");
+        bail!("--addr {}: with kernel sockets one address, or none for all the machine has", second.prefix());
     }
-    if let Some(addr) = a.addr.iter().find(|addr| addr.address().is_multicast()) {
+    if let Some(addr) = a.addr.iter().map(|a| a.prefix()).find(|addr| addr.address().is_multicast()) {
         bail!("--addr {addr}: a multicast address");
     }
     if let Some(gateway) = a.gateway.first() {

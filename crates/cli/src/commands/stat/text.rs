@@ -3,6 +3,7 @@
 use super::tcp_words;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
 use flowlane::stack_stats::{CountersRef, LaneStats};
+use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -185,12 +186,12 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         let alignment = if s.received == 0 { 100.0 } else { s.aligned as f64 * 100.0 / s.received as f64 };
         writeln!(
             out,
-            "{}: {} buckets, {} slots, {}; {} frames, alignment {alignment:.1} %, {} misdirected",
+            "{}: {}, {}, {}; {}, alignment {alignment:.1} %, {} misdirected",
             host.host,
-            host.workers.len(),
-            host.table.len(),
+            counted(host.workers.len(), "bucket"),
+            counted(host.table.len(), "slot"),
             host.types.join(" "),
-            s.received,
+            counted(s.received as usize, "frame"),
             s.misdirected,
         )?;
         if !host.links.is_empty() {

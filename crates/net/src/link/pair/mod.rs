@@ -111,6 +111,8 @@ fn end(
         delivers_hash: true,
         mode: "",
         life: None,
+        groups: None,
+        notes: Vec::new(),
     };
     let queues = near
         .into_iter()

@@ -5,11 +5,7 @@ use std::net::IpAddr;
 
 use flowlane_stack::tunnel::TunnelError;
 use flowlane_sys::frame::MemoryError;
-
-/// `1 worker`, `2 workers`.
-fn count(n: &usize, of: &str) -> String {
-    format!("{n} {of}{}", if *n == 1 { "" } else { "s" })
-}
+use flowlane_sys::words::counted;
 
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +15,11 @@ pub enum StartError {
     #[error("{0} workers: must be from 1 to 64")]
     Workers(usize),
     /// More workers than processors to pin them to.
-    #[error("{} but {}: use at most {cpus}, or switch pinning off", count(.workers, "worker"), count(.cpus, "processor"))]
+    #[error(
+        "{} but {}: use at most {cpus}, or switch pinning off",
+        counted(*workers, "worker"),
+        counted(*cpus, "processor")
+    )]
     Processors {
         /// Workers wanted.
         workers: usize,
@@ -27,7 +27,7 @@ pub enum StartError {
         cpus: usize,
     },
     /// The host's steering was made for another number of workers.
-    #[error("host '{host}': steering for {}, and the runtime has {workers}", count(.given, "worker"))]
+    #[error("host '{host}': steering for {}, but the runtime has {workers}", counted(*given, "worker"))]
     Steering {
         /// The host.
         host: String,
@@ -55,7 +55,12 @@ pub enum StartError {
         error: TunnelError,
     },
     /// A link has fewer queues than there are workers.
-    #[error("{link} has {} for {}: use at most {}", count(.queues, "queue"), count(.workers, "worker"), count(.queues, "worker"))]
+    #[error(
+        "{link} has {} for {}: use at most {}",
+        counted(*queues, "queue"),
+        counted(*workers, "worker"),
+        counted(*queues, "worker")
+    )]
     Queues {
         /// The link.
         link: String,

@@ -13,7 +13,7 @@ use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
 
 use super::{Builder, NETISR, StartError};
 use crate::kernel::{KernelLane, Poller, Ports};
-use crate::link::{LinkInfo, Queue};
+use crate::link::{Groups, LinkInfo, Queue};
 use crate::runtime::host::Host;
 use crate::runtime::idle::Idle;
 use crate::runtime::lane_slot::{LaneCounters, LaneId, LaneSlot};
@@ -64,6 +64,8 @@ impl Builder {
                     host,
                     link,
                     index,
+                    life: info.life.clone(),
+                    mtu: info.mtu,
                     output: Vec::with_capacity(256),
                     room: 0,
                     wanted: false,
@@ -84,6 +86,7 @@ impl Builder {
         for (h, host) in self.hosts.iter().enumerate() {
             let listening = Arc::new(Ports::default());
             let interfaces = interfaces(h, host, &infos);
+            let groups = groups(h, host, &infos);
             let routes = routes(host);
             Lane::check_tunnels(&interfaces, &host.tunnels, &routes).map_err(|(i, error)| {
                 let TunnelConfig { local, remote, .. } = host.tunnels[i];
@@ -125,6 +128,7 @@ impl Builder {
                     host: h,
                     lane,
                     kernel,
+                    groups: groups.clone(),
                     sleepers: Default::default(),
                     counters: LaneCounters::default(),
                     touched: false,
@@ -162,6 +166,13 @@ fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> 
                 offload: Offload { checksum: info.checksum_offload, segmentation: info.segmentation },
             })
         })
+        .collect()
+}
+
+/// Of each interface that is joined to a link, how to have multicast groups let through.
+fn groups(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Arc<[Option<Groups>]> {
+    (0..host.interfaces.len())
+        .map(|i| infos.get(&(h, i as u8)).and_then(|info| info.groups.clone()))
         .collect()
 }
 

@@ -32,7 +32,7 @@ use super::netisr::{Netisr, Parcel};
 use super::shared::Shared;
 use crate::context;
 use crate::kernel::Poller;
-use crate::link::Queue;
+use crate::link::{Life, Queue};
 use crate::stats::{Misdirected, SteeringStats};
 
 /// A queue of a link at its worker.
@@ -43,6 +43,9 @@ pub(crate) struct Port {
     pub(crate) link: u8,
     /// Number of the queue within the link.
     pub(crate) index: u16,
+    /// The interface under it, and the MTU of its that the lanes here know.
+    pub(crate) life: Option<Life>,
+    pub(crate) mtu: u16,
     /// Frames to be sent.
     pub(crate) output: Vec<Frame>,
     pub(crate) room: usize,
@@ -159,6 +162,7 @@ impl Worker {
 
     /// One turn. `true` if there was anything to do.
     fn turn(&mut self) -> bool {
+        self.follow_mtus();
         let mut busy = self.receive();
         busy |= self.take_events();
         busy |= self.take_netisr();
@@ -170,6 +174,24 @@ impl Worker {
         busy |= self.send();
         let waiting = self.netisr.flush(&self.shared);
         busy | waiting
+    }
+
+    /// Tells the lanes here of links whose MTU somebody has changed.
+    fn follow_mtus(&mut self) {
+        for p in 0..self.ports.len() {
+            let port = &mut self.ports[p];
+            let Some(mtu) = port.life.as_ref().map(Life::mtu).filter(|mtu| *mtu != port.mtu) else {
+                continue;
+            };
+            port.mtu = mtu;
+            let (host, link) = (port.host, port.link);
+            for lane in 0..self.lanes.len() {
+                if let Some(slot) = self.lanes[lane].as_mut().filter(|slot| slot.host == host) {
+                    slot.lane.set_mtu(self.now, &self.frames, link, mtu);
+                    self.touch(lane as u32);
+                }
+            }
+        }
     }
 
     /// What the kernel says about its sockets: to their lanes.

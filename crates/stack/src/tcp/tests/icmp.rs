@@ -39,6 +39,22 @@ fn packet_too_big() {
     assert_eq!(s.tcp.stats().pmtu_lowered, 1);
 }
 
+/// A link that becomes narrower is like a path that does, for all connections, and is forgotten when it grows.
+#[test]
+fn a_narrower_link() {
+    let mut s = Scene::established(Scene::config());
+    s.write(2000);
+    s.until(10);
+    s.heard.clear();
+    for mtu in [640, 9000] {
+        s.with(|tcp, cx| tcp.narrow(cx, |_| Some(mtu)));
+        s.drain();
+    }
+    let sent: Vec<_> = s.texts().iter().map(|(_, t)| t.split(" ack").next().unwrap().to_string()).collect();
+    assert_eq!(sent, [". 1:601(600)", ". 601:1001(400)", ". 1001:1601(600)", "P. 1601:2001(400)"]);
+    assert_eq!((s.info().pmtu, s.info().ssthresh), (640, u32::MAX));
+}
+
 /// RFC 8201 §5.2: the next connection to that host knows, for ten minutes; what it announces is not changed by it.
 #[test]
 fn the_next_connection_knows_the_path() {

@@ -12,6 +12,7 @@ use flowlane::{
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 
+use crate::address::with_network;
 use crate::link::{LinkSpec, give_up_privileges};
 use crate::lost;
 use crate::steering;
@@ -60,7 +61,7 @@ pub(super) struct Place {
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkKind,
     /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
     addr: Vec<Prefix>,
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
