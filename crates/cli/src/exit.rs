@@ -60,9 +60,12 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         eprint!("{text}");
         return ExitCode::from(2);
     }
-    // What follows the first empty line is advice on where to look.
+    // What follows the first empty line is where to look, and sometimes what was meant.
     let lines: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
-    let line = lines.join(" ");
+    let mut line = lines.join(" ");
+    for tip in text.lines().filter_map(|l| l.trim().strip_prefix("tip: ")) {
+        line = format!("{line}; {tip}");
+    }
     eprintln!("flowlane: {}", line.strip_prefix("error: ").unwrap_or(&line));
     ExitCode::from(2)
 }

@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod color;
 mod commands;
 mod drops;
+mod examples;
 mod exit;
 mod interrupt;
 mod keeper;
@@ -19,18 +21,30 @@ mod steering;
 mod tunnel;
 mod units;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// A network stack, traffic generator and set of instruments in which every flow keeps to its lane.
 #[derive(Debug, Parser)]
-#[command(name = "flowlane", version, about, max_term_width = 110)]
+#[command(name = "flowlane", version, max_term_width = 80)]
 struct Cli {
+    /// When to use colours.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    color: color::When,
     #[command(subcommand)]
     command: commands::Command,
 }
 
+/// The command with everything that its help shows.
+fn command() -> clap::Command {
+    examples::add_to(Cli::command())
+}
+
 fn main() -> std::process::ExitCode {
-    match Cli::try_parse() {
+    let mut command = command().color(color::of_arguments().into());
+    let parsed = command
+        .try_get_matches_from_mut(std::env::args_os())
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command)));
+    match parsed {
         Ok(cli) => {
             let result = cli.command.run();
             keeper::links_are_closed();

@@ -163,8 +163,6 @@ impl Named {
 
     fn explain(&self, queues: u32) -> io::Result<()> {
         let (name, near) = (&self.name, self.near());
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let pin = if cpus < queues as usize { " --no-pin" } else { "" };
         let (v4, v6) = (IpAddr::from(FAR_V4), IpAddr::from(FAR_V6));
         let mut out = io::stdout().lock();
         let queues = counted(queues as usize, "queue");
@@ -178,7 +176,7 @@ impl Named {
             out,
             "  flowlane serve udp-echo --link af-xdp:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 \\"
         )?;
-        writeln!(out, "      --workers {queues} --key microsoft --udp-4tuple --interval --control{pin}")?;
+        writeln!(out, "      --workers {queues} --key microsoft --udp-4tuple --interval --control")?;
         writeln!(out, "  flowlane stat -s -s                        (in another window)\n")?;
         writeln!(out, "There:")?;
         writeln!(out, "  ip netns exec {name} ping -c 3 10.11.2.1")?;

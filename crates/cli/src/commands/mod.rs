@@ -6,6 +6,7 @@ mod lab;
 mod load;
 mod rss;
 mod serve;
+mod shell;
 mod stat;
 
 use clap::Subcommand;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Lab(lab::Lab),
     #[command(hide = true)]
     RestoreCard(crate::keeper::RestoreCard),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 impl Command {
@@ -46,6 +49,8 @@ impl Command {
             Self::Stat(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Man(man) => man.run(),
         }
     }
 }

@@ -14,7 +14,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::{execute, terminal};
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
+use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, LineGauge, Paragraph, Row, Sparkline, Table};
 
@@ -27,6 +27,7 @@ const BUCKETS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Display {
     terminal: Terminal<CrosstermBackend<Stderr>>,
+    colors: bool,
 }
 
 impl Display {
@@ -39,13 +40,20 @@ impl Display {
         if terminal.is_err() {
             restore();
         }
-        terminal.ok().map(|terminal| Self { terminal })
+        terminal.ok().map(|terminal| Self { terminal, colors: crate::color::on_screen() })
     }
 
     /// Draws what is going on; `false` when somebody asked for the end.
     pub(super) fn show(&mut self, frame: &Frame, duration: f64, pools: &[String]) -> bool {
         // A terminal that went away is no reason to end the run.
-        let _ = self.terminal.draw(|f| draw(f, frame, duration, pools));
+        let colors = self.colors;
+        let _ = self.terminal.draw(|f| {
+            draw(f, frame, duration, pools);
+            if !colors {
+                let all = f.area();
+                f.buffer_mut().set_style(all, Style::new().fg(Color::Reset).bg(Color::Reset));
+            }
+        });
         while event::poll(Duration::ZERO).unwrap_or(false) {
             if let Ok(Event::Key(key)) = event::read()
                 && key.kind == KeyEventKind::Press

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base64::Engine as _;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -64,7 +65,7 @@ impl ServerTls {
     /// The server's certificate as PEM, for clients that are to trust it.
     #[must_use]
     pub fn certificate_pem(&self) -> String {
-        let base64 = base64(&self.certificate);
+        let base64 = base64::engine::general_purpose::STANDARD.encode(&self.certificate);
         let lines: Vec<&str> =
             base64.as_bytes().chunks(64).map(|l| std::str::from_utf8(l).unwrap_or_default()).collect();
         format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
@@ -130,37 +131,5 @@ fn pem_error(error: &rustls::pki_types::pem::Error) -> String {
         rustls::pki_types::pem::Error::Io(e) => e.to_string(),
         rustls::pki_types::pem::Error::NoItemsFound => "nothing of the kind in it".to_owned(),
         other => other.to_string(),
-    }
-}
-
-/// RFC 4648 §4.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let n = (0..3).fold(0_usize, |n, i| n << 8 | usize::from(group.get(i).copied().unwrap_or(0)));
-        for i in 0..4 {
-            let digit = DIGITS[n >> (18 - 6 * i) & 63];
-            text.push(if i <= group.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn base64() {
-        // RFC 4648 §10
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-        ] {
-            assert_eq!(super::base64(bytes.as_bytes()), text);
-        }
     }
 }

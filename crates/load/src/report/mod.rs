@@ -14,7 +14,6 @@
 //! **Latency counts from the intended moment of sending**, slip is how much later than intended the generator sent, and
 //! service time counts from the real moment: latency is slip and service time together.
 
-pub mod base64;
 pub mod build;
 pub mod compare;
 pub mod files;

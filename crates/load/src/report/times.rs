@@ -7,11 +7,12 @@
 use std::fmt;
 use std::io::Cursor;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-use super::base64;
 use crate::outcome::histogram;
 
 /// Times, nanoseconds, three digits exact, up to a minute; longer ones count as a minute.
@@ -137,7 +138,7 @@ impl From<Times> for Shown {
             p99_9: times.at(0.999),
             p99_99: times.at(0.9999),
             max: times.max(),
-            hdr: if empty { String::new() } else { base64::encode(&times.to_bytes()) },
+            hdr: if empty { String::new() } else { STANDARD.encode(times.to_bytes()) },
         }
     }
 }
@@ -149,7 +150,7 @@ impl TryFrom<Shown> for Times {
         if shown.hdr.is_empty() {
             return Ok(Self::default());
         }
-        let bytes = base64::decode(&shown.hdr).ok_or("a histogram that is not base 64")?;
+        let bytes = STANDARD.decode(shown.hdr.trim()).map_err(|_| "a histogram that is not base 64")?;
         Self::from_bytes(&bytes)
     }
 }

@@ -5,6 +5,8 @@ mod fixture;
 mod markup;
 mod schema;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use flowlane_load::report::{Run, files, html, text};
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::Value;
@@ -110,7 +112,7 @@ fn the_hdr_log_is_read_by_hdrhistogram_and_holds_every_answer() {
     let (mut total, mut tagged, mut lines) = (0, 0, 0);
     for entry in IntervalLogIterator::new(text.as_bytes()) {
         if let LogEntry::Interval(interval) = entry.unwrap() {
-            let bytes = flowlane_load::report::base64::decode(interval.encoded_histogram()).unwrap();
+            let bytes = STANDARD.decode(interval.encoded_histogram()).unwrap();
             let count = flowlane_load::report::Times::from_bytes(&bytes).unwrap().count();
             *if interval.tag().is_some() { &mut tagged } else { &mut total } += count;
             lines += 1;

@@ -22,7 +22,7 @@ const LARGEST: u64 = 256 << 20;
 /// code 0: how much the next run would differ, only more runs tell. Take them in turns: A, B, A, B, ...
 #[derive(Debug, Args)]
 #[command(override_usage = "flowlane load compare [OPTIONS] A.json B.json\n       \
-    flowlane load compare [OPTIONS] A1.json A2.json ... -- B1.json B2.json ...")]
+    flowlane load compare [OPTIONS] A1.json A2.json -- B1.json B2.json")]
 pub(crate) struct Compare {
     /// Reports of A, the runs to compare with; with one of them, the second is B.
     #[arg(required = true)]

@@ -37,12 +37,12 @@ pub(super) struct Near {
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
-    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N] with
+    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN, and then maybe ,vni=N ,key=N ,mtu=N with
     /// KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve. A target within a tunnel's network is loaded from its
     /// addr (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
-    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    /// Limits of each lane's fragments, any of datagrams=N fragments=N bytes=N per-datagram=N strangers=N with commas between (docs/fragments.md).
     #[arg(long, value_name = "LIMITS")]
     reassembly: Option<Limits>,
     /// Where traffic comes from: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].

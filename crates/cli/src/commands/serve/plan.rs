@@ -35,11 +35,11 @@ pub(crate) struct Arguments {
     /// VLAN to be on, 1 to 4094; untagged without this.
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
-    /// A tunnel that ends here, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]
+    /// A tunnel that ends here, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN, and then maybe ,vni=N ,key=N ,mtu=N
     /// with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
-    /// Limits of each lane's fragments: datagrams=N,fragments=N,bytes=N,per-datagram=N,strangers=N (docs/fragments.md).
+    /// Limits of each lane's fragments, any of datagrams=N fragments=N bytes=N per-datagram=N strangers=N with commas between (docs/fragments.md).
     #[arg(long, value_name = "LIMITS")]
     reassembly: Option<Limits>,
     #[command(flatten)]

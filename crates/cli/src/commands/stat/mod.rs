@@ -2,9 +2,10 @@
 //!
 //! The instance is asked over its control socket ([`flowlane::control`]); nothing is read from the kernel, which knows
 //! nothing of our packets. Without `--control` the only instance of this user is found. Letters mean what they mean to
-//! `netstat`: `-s` protocols, `-Q` netisr, `-a` sockets, `-R` their flows; none of them shows who is running and how the
-//! work is shared out.
+//! `netstat`: `-s` protocols, `-Q` netisr, `-a` sockets, `-R` their flows; each has a long name. None of them shows who is
+//! running and how the work is shared out. With `--interval` the first report has totals, those after it rates.
 
+mod rates;
 mod tcp_words;
 mod text;
 
@@ -20,24 +21,24 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Stat {
     /// Counters of the protocols; given twice, only those that are not zero.
-    #[arg(short = 's', action = clap::ArgAction::Count)]
+    #[arg(short = 's', long = "protocols", action = clap::ArgAction::Count)]
     protocols: u8,
     /// Hand-over of frames between workers.
-    #[arg(short = 'Q')]
+    #[arg(short = 'Q', long)]
     netisr: bool,
     /// Sockets and connections with their state, those without a peer included.
-    #[arg(short = 'a')]
+    #[arg(short = 'a', long = "sockets")]
     all: bool,
     /// Sockets and connections with flow hash, hash type, bucket and worker of what they receive.
-    #[arg(short = 'R')]
+    #[arg(short = 'R', long)]
     flows: bool,
     /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp or drops.
-    #[arg(short = 'p', value_name = "PROTO")]
+    #[arg(short = 'p', long, value_name = "PROTO")]
     protocol: Option<String>,
     /// Control socket of the instance.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Show again this often, until stopped.
+    /// Show again this often, until stopped: totals first, then what came a second since. JSON has totals always.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     interval: Option<Duration>,
     /// Print JSON, one document a line.
@@ -60,6 +61,7 @@ impl Stat {
             Some(path) => path.clone(),
             None => only_instance()?,
         };
+        let mut before: Option<ReportView> = None;
         loop {
             let report: ReportView = control::get(&path, "/v1/report")?;
             if report.version != control::VERSION {
@@ -69,11 +71,20 @@ impl Stat {
             if self.json {
                 self.json(&mut out, &report)?;
             } else {
-                self.text(&mut out, &report)?;
+                match before.as_ref().and_then(|before| rates::per_second(before, &report)) {
+                    Some(rates) => {
+                        let passed =
+                            before.as_ref().map_or(0, |b| report.instance.uptime_ms - b.instance.uptime_ms);
+                        writeln!(out, "\na second, over the last {:.1} s:", passed as f64 / 1000.0)?;
+                        self.text(&mut out, &rates)?;
+                    }
+                    None => self.text(&mut out, &report)?,
+                }
             }
             out.flush()?;
             drop(out);
             let Some(every) = self.interval else { return Ok(()) };
+            before = Some(report);
             std::thread::sleep(every);
         }
     }

@@ -40,6 +40,9 @@ pub(super) fn protocols(
         }
         for (group, counters) in words.iter().filter(|(group, _)| only.is_none_or(|only| only == *group)) {
             let values = host.protocols.get(*group).unwrap_or(&none);
+            if hide_zeros && values.values().all(|value| *value == 0) {
+                continue;
+            }
             writeln!(out, "{group}:")?;
             if *group == "tcp" {
                 tcp_words::print(&mut out, values, counters, hide_zeros)?;
@@ -122,7 +125,7 @@ pub(super) fn sockets(
         "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address"
     )?;
     // As netstat has it: flows stand in the place of the state.
-    let head = if flows { " flowid   ftype bucket worker" } else { " (state)      bucket" };
+    let head = if flows { " flowid   type         bucket worker" } else { " (state)      bucket" };
     writeln!(out, "{head}")?;
     for s in rows {
         write!(
@@ -131,7 +134,7 @@ pub(super) fn sockets(
             s.proto, s.receive_queue, s.send_queue, s.local, s.foreign
         )?;
         if flows {
-            writeln!(out, " {:08x} {:>5} {:>6} {:>6}", s.flowid, s.flowtype, s.bucket, s.worker)?;
+            writeln!(out, " {:08x} {:<12} {:>6} {:>6}", s.flowid, s.flowtype_name, s.bucket, s.worker)?;
         } else {
             writeln!(out, " {:<12} {:>5}", s.state, s.bucket)?;
         }

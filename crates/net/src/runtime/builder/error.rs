@@ -14,18 +14,6 @@ pub enum StartError {
     /// Workers must be 1 to 64.
     #[error("{0} workers: must be from 1 to 64")]
     Workers(usize),
-    /// More workers than processors to pin them to.
-    #[error(
-        "{} but {}: use at most {cpus}, or switch pinning off",
-        counted(*workers, "worker"),
-        counted(*cpus, "processor")
-    )]
-    Processors {
-        /// Workers wanted.
-        workers: usize,
-        /// Processors allowed.
-        cpus: usize,
-    },
     /// The host's steering was made for another number of workers.
     #[error("host '{host}': steering for {}, but the runtime has {workers}", counted(*given, "worker"))]
     Steering {

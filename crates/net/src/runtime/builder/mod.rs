@@ -4,6 +4,7 @@
 
 mod error;
 mod plan;
+mod processors;
 mod threads;
 
 pub use error::StartError;
@@ -80,7 +81,10 @@ impl Builder {
         self
     }
 
-    /// Whether each worker is bound to a processor of its own; it is by default.
+    /// Whether workers with a queue of a link are bound to processors; they are by default.
+    ///
+    /// Each worker gets a processor that no other instance has bound a worker to. With fewer of those than workers, and for
+    /// kernel sockets alone, nothing is bound.
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;
@@ -206,15 +210,10 @@ impl Builder {
         if lanes > 1 << 16 && self.hosts.iter().any(|h| h.kernel) {
             return Err(StartError::Lanes(lanes));
         }
-        if !self.pin {
+        if !self.pin || self.wires.is_empty() {
             return Ok(Vec::new());
         }
-        let allowed = rustix::thread::sched_getaffinity(None).map_err(|e| StartError::Thread(e.into()))?;
-        let cpus: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| allowed.is_set(*c)).collect();
-        if cpus.len() < workers {
-            return Err(StartError::Processors { workers, cpus: cpus.len() });
-        }
-        Ok(cpus)
+        processors::choose(workers).map_err(StartError::Thread)
     }
 
     /// Opens every link; the result says which interface of which host each belongs to.

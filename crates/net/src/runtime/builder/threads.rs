@@ -9,6 +9,7 @@ use flowlane_sys::frame::{FrameMemory, Pool};
 
 use super::StartError;
 use super::plan::Plan;
+use super::processors::THREAD;
 use crate::context;
 use crate::runtime::handle::Runtime;
 use crate::runtime::host::{Host, Main};
@@ -47,7 +48,7 @@ pub(super) fn start(
                 work(index, plan, Rc::new(pool), shared, &mains, &together);
             }
         };
-        let thread = std::thread::Builder::new().name(format!("flowlane-{index}")).spawn(body);
+        let thread = std::thread::Builder::new().name(format!("{THREAD}{index}")).spawn(body);
         threads.push(thread.map_err(StartError::Thread)?);
     }
     drop(failed);

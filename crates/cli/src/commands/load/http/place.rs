@@ -66,7 +66,7 @@ pub(super) struct Place {
     /// Neighbour through which everything else is reached.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
-    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N] with
+    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN, and then maybe ,vni=N ,key=N ,mtu=N with
     /// KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve. A target within a tunnel's network is loaded from its
     /// addr (docs/tunnels.md).
     #[arg(long, value_name = "TUNNEL")]

@@ -1,0 +1,41 @@
+//! `flowlane completions` and `flowlane man`: what a shell and `man` want to know, generated from the arguments themselves.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use clap_complete::Shell;
+
+/// Print completions for a shell.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // Into memory first: the generator panics where writing fails.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut crate::command(), "flowlane", &mut script);
+        let mut out = io::stdout().lock();
+        out.write_all(&script)?;
+        Ok(out.flush()?)
+    }
+}
+
+/// Write manual pages, one for each command, into a directory.
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The directory; it is made if it is not there.
+    directory: PathBuf,
+}
+
+impl Man {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let directory = self.directory.display();
+        std::fs::create_dir_all(&self.directory).with_context(|| directory.to_string())?;
+        clap_mangen::generate_to(crate::command(), &self.directory).with_context(|| directory.to_string())
+    }
+}

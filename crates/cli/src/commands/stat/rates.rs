@@ -1,0 +1,53 @@
+//! What changed between two reports, a second: `--interval`.
+
+use flowlane::control::ReportView;
+
+/// The later report with the change of each counter a second in the place of the counter. `None` if the two are not of one
+/// process, whose counters go on.
+pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<ReportView> {
+    let (was, is) = (&before.instance, &after.instance);
+    let passed = is.uptime_ms.checked_sub(was.uptime_ms).filter(|ms| *ms > 0)?;
+    if was.pid != is.pid || was.started != is.started {
+        return None;
+    }
+    let rate = |after: &mut u64, before: u64| {
+        let change = u128::from(after.saturating_sub(before)) * 1000 + u128::from(passed) / 2;
+        *after = u64::try_from(change / u128::from(passed)).unwrap_or(u64::MAX);
+    };
+    let mut rates = after.clone();
+    for (host, old) in rates.stats.hosts.iter_mut().zip(&before.stats.hosts) {
+        for (group, counters) in &mut host.protocols {
+            for (name, value) in counters {
+                rate(value, old.protocols.get(group).and_then(|c| c.get(name)).copied().unwrap_or(0));
+            }
+        }
+    }
+    for (stream, old) in rates.netisr.workstreams.iter_mut().zip(&before.netisr.workstreams) {
+        rate(&mut stream.dispatched, old.dispatched);
+        rate(&mut stream.hybrid_dispatched, old.hybrid_dispatched);
+        rate(&mut stream.queue_drops, old.queue_drops);
+        rate(&mut stream.queued, old.queued);
+        rate(&mut stream.handled, old.handled);
+        rate(&mut stream.sent, old.sent);
+    }
+    for (host, old) in rates.rss.hosts.iter_mut().zip(&before.rss.hosts) {
+        rate(&mut host.steering.received, old.steering.received);
+        rate(&mut host.steering.aligned, old.steering.aligned);
+        rate(&mut host.steering.redirected, old.steering.redirected);
+        rate(&mut host.steering.misdirected, old.steering.misdirected);
+    }
+    // A lane may have moved: it is found by its host and bucket.
+    let lanes = || before.workers.workers.iter().flat_map(|w| &w.hosts);
+    for host in rates.workers.workers.iter_mut().flat_map(|w| &mut w.hosts) {
+        for lane in &mut host.lanes {
+            let mut same = lanes().filter(|h| h.host == host.host).flat_map(|h| &h.lanes);
+            let Some(old) = same.find(|l| l.bucket == lane.bucket) else { continue };
+            rate(&mut lane.delivered, old.delivered);
+            rate(&mut lane.sent, old.sent);
+            rate(&mut lane.aligned, old.aligned);
+            rate(&mut lane.redirected, old.redirected);
+            rate(&mut lane.dropped, old.dropped);
+        }
+    }
+    Some(rates)
+}

@@ -1,0 +1,133 @@
+//! Examples at the end of `--help`, for the commands that have many options.
+//!
+//! They stand in one table, so that a reader sees at a glance what the program offers, and a test runs each line through
+//! the parser.
+
+use clap::Command;
+
+/// The command's path, and its examples: a line of words, a line to type.
+const EXAMPLES: &[(&[&str], &str)] = &[
+    (
+        &[],
+        "  The whole stack in one process, without root:
+    flowlane demo
+  A web server on ordinary sockets, and load for it:
+    flowlane serve http --port 8080
+    flowlane load http http://localhost:8080/ -c 100 -r 20k -d 10s
+  Which core does this flow go to?
+    flowlane rss hash 192.0.2.1:40000 192.0.2.2:80 --workers 4",
+    ),
+    (
+        &["load", "http"],
+        "  20,000 requests a second for ten seconds, on 100 connections:
+    flowlane load http http://localhost:8080/ -c 100 -r 20k -d 10s
+  As many as 50 connections can, with a page of plots:
+    flowlane load http http://localhost:8080/ -c 50 --html run.html
+  Fail the run if it is slow:
+    flowlane load http http://localhost:8080/ -r 1k --fail 'p99 > 20ms'",
+    ),
+    (
+        &["load", "udp"],
+        "  50,000 datagrams a second to an echo:
+    flowlane load udp 127.0.0.1:7000 --rate 50k",
+    ),
+    (
+        &["load", "tcp"],
+        "  One stream to an echo, every byte compared:
+    flowlane load tcp 127.0.0.1:7000
+  A connection for each message:
+    flowlane load tcp 127.0.0.1:7000 --mode connect",
+    ),
+    (
+        &["load", "compare"],
+        "  Three runs of each, taken in turns:
+    flowlane load compare a1.json a2.json a3.json -- b1.json b2.json b3.json",
+    ),
+    (
+        &["serve", "http"],
+        "  Files on port 8080 of every address of this machine:
+    flowlane serve http --dir /srv/www
+  On an address of its own, beside the kernel (root):
+    flowlane serve http --link af-xdp:eth0 --addr 192.0.2.10/24",
+    ),
+    (
+        &["serve", "udp-echo"],
+        "  On ordinary sockets:
+    flowlane serve udp-echo --link kernel --port 7000
+  On an address of its own, beside the kernel (root):
+    flowlane serve udp-echo --link af-xdp:eth0 --addr 192.0.2.10/24",
+    ),
+    (
+        &["stat"],
+        "  Counters that are not zero, then their rates every two seconds:
+    flowlane stat -ss --interval 2s",
+    ),
+    (
+        &["completions"],
+        "  For bash, for this user:
+    flowlane completions bash > ~/.local/share/bash-completion/completions/flowlane",
+    ),
+];
+
+/// Adds the examples to the help of each command.
+pub(crate) fn add_to(command: Command) -> Command {
+    EXAMPLES.iter().fold(command, |command, (path, text)| at(command, path, text))
+}
+
+fn at(command: Command, path: &[&'static str], text: &'static str) -> Command {
+    match path {
+        [] => command.after_help(format!("Examples:\n{text}")),
+        [first, rest @ ..] => command.mut_subcommand(first, |command| at(command, rest, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shell's words, as far as the examples need it: blanks, single quotes, and `>` to a file.
+    fn words(line: &str) -> Vec<String> {
+        let line = line.split(" > ~").next().unwrap_or(line);
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for c in line.trim().chars() {
+            match c {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => words.push(String::new()),
+                c => words.last_mut().unwrap().push(c),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let mut tried = 0;
+        for line in EXAMPLES.iter().flat_map(|(_, text)| text.lines()).filter(|l| l.starts_with("    ")) {
+            if let Err(e) = crate::command().try_get_matches_from(words(line)) {
+                panic!("{line}: {e}");
+            }
+            tried += 1;
+        }
+        assert!(tried > 10);
+    }
+
+    #[test]
+    fn every_help_fits_eighty_columns() {
+        fn check(command: &mut Command, tried: &mut usize) {
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                }
+            }
+            *tried += 1;
+            for sub in command.get_subcommands_mut() {
+                check(sub, tried);
+            }
+        }
+        let (mut command, mut tried) = (crate::command(), 0);
+        command.build();
+        check(&mut command, &mut tried);
+        assert!(tried > 20, "{tried}");
+    }
+}

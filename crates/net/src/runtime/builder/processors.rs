@@ -1,0 +1,92 @@
+//! Which processors workers are bound to.
+//!
+//! Binding pays where a worker has a queue of a link: the card's interrupt, the frames and the lanes then share caches. It
+//! harms where two programs bind to the same processor, because the scheduler can no longer move one of them away. So workers
+//! are bound to processors that no other instance has bound a worker to, and if there are too few of those they are not bound
+//! at all. Other instances are known by the names of their threads (`flowlane-N`) in `/proc`. Instances of another PID namespace
+//! are not seen, and two that start at the same moment may choose the same.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use rustix::thread::CpuSet;
+
+/// Name that a worker's thread has before its number.
+pub(super) const THREAD: &str = "flowlane-";
+
+/// A processor for each worker, or none at all where there are not enough free ones.
+///
+/// # Errors
+/// The system does not say which processors this thread may run on.
+pub(super) fn choose(workers: usize) -> std::io::Result<Vec<usize>> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    let allowed = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    Ok(free(allowed, &bound_by_others(Path::new("/proc"), std::process::id()), workers))
+}
+
+fn free(allowed: impl Iterator<Item = usize>, taken: &BTreeSet<usize>, workers: usize) -> Vec<usize> {
+    let mut free: Vec<usize> = allowed.filter(|cpu| !taken.contains(cpu)).collect();
+    free.truncate(workers);
+    if free.len() < workers { Vec::new() } else { free }
+}
+
+/// Processors that workers of other processes are bound to. What cannot be read belongs to nobody we know.
+fn bound_by_others(proc: &Path, own: u32) -> BTreeSet<usize> {
+    let processes = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let others = processes.filter(|p| {
+        let pid = p.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        pid.is_some_and(|pid| pid != own)
+    });
+    let threads =
+        others.flat_map(|p| std::fs::read_dir(p.path().join("task")).into_iter().flatten().flatten());
+    threads.filter_map(|t| only_processor(&std::fs::read_to_string(t.path().join("status")).ok()?)).collect()
+}
+
+/// The one processor that a worker's thread may run on, by its `/proc/PID/task/TID/status` (proc_pid_status(5)).
+fn only_processor(status: &str) -> Option<usize> {
+    let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
+    let number = field("Name:")?.strip_prefix(THREAD)?;
+    number.parse::<usize>().ok()?;
+    // "3" is one processor, "0-3" and "0,2" are several.
+    field("Cpus_allowed_list:")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_free_processors_or_none() {
+        let taken = |cpus: &[usize]| cpus.iter().copied().collect::<BTreeSet<usize>>();
+        assert_eq!(free(0..4, &taken(&[]), 2), [0, 1]);
+        assert_eq!(free(0..4, &taken(&[0, 2]), 2), [1, 3]);
+        assert_eq!(free(0..4, &taken(&[0, 1, 2]), 2), [0; 0]);
+        assert_eq!(free(0..2, &taken(&[]), 3), [0; 0]);
+        assert_eq!(free(2..4, &taken(&[0]), 1), [2]);
+    }
+
+    #[test]
+    fn workers_of_other_processes_are_found() {
+        let proc = std::env::temp_dir().join(format!("flowlane-proc-{}", std::process::id()));
+        let thread = |pid: &str, tid: &str, name: &str, cpus: &str| {
+            let path = proc.join(pid).join("task").join(tid);
+            std::fs::create_dir_all(&path).unwrap();
+            let status =
+                format!("Name:\t{name}\nUmask:\t0022\nCpus_allowed:\tf\nCpus_allowed_list:\t{cpus}\n");
+            std::fs::write(path.join("status"), status).unwrap();
+        };
+        thread("7", "7", "flowlane", "0");
+        thread("7", "8", "flowlane-0", "1");
+        thread("7", "9", "flowlane-1", "0-3");
+        thread("10", "10", "other-0", "2");
+        thread("10", "11", "flowlane-x", "2");
+        thread("12", "13", "flowlane-11", "5");
+        thread("20", "21", "flowlane-0", "6");
+        std::fs::create_dir_all(proc.join("self/task")).unwrap();
+        let found = bound_by_others(&proc, 20);
+        std::fs::remove_dir_all(&proc).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [1, 5]);
+        // Where nothing can be read, nothing is taken.
+        assert!(bound_by_others(Path::new("/nowhere"), 1).is_empty());
+    }
+}
