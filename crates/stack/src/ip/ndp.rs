@@ -39,7 +39,7 @@ impl Ip {
                 self.advertisement(cx, packet, target, &options, trusted)
             }
             NdpMessage::RouterAdvertisement { .. } | NdpMessage::Redirect { .. } => {
-                self.from_router(cx, packet, &message)
+                self.router_message(cx, packet, &message)
             }
             NdpMessage::RouterSolicitation { .. } => self.drop(DropReason::IcmpUnhandled),
         }

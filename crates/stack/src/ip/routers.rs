@@ -198,7 +198,7 @@ impl Ip {
     }
 
     /// Takes in an advertisement or a redirect whose hop limit and checksum are right.
-    pub(super) fn from_router(&mut self, cx: &Cx<'_>, packet: &IpInput, message: &NdpMessage) -> Inbound {
+    pub(super) fn router_message(&mut self, cx: &Cx<'_>, packet: &IpInput, message: &NdpMessage) -> Inbound {
         let link = packet.ip.interface;
         let followed = self.config.follow_routers && self.interfaces[usize::from(link)].announced;
         if !followed {

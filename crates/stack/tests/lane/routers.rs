@@ -88,7 +88,11 @@ fn asked_for(net: &mut Net, lane: usize, to: &str) -> Option<Ipv6Addr> {
     }
     assert_eq!(sent, Ok(()), "{to}");
     let out = net.b.output(net.now, &net.pool);
-    let asks = out.iter().map(|f| f.data()).find(|f| f[12..14] == [0x86, 0xdd] && f[54] == 135).unwrap();
+    let asks = out
+        .iter()
+        .map(flowlane_sys::frame::Frame::data)
+        .find(|f| f[12..14] == [0x86, 0xdd] && f[54] == 135)
+        .unwrap();
     Some(Ipv6Addr::from(<[u8; 16]>::try_from(&asks[62..78]).unwrap()))
 }
 
