@@ -236,6 +236,35 @@ mod tests {
         assert_eq!(short, long);
     }
 
+    /// LAND (RFC 1122 section 3.2.1.3 (g), our own address as source): the short way leaves it to the long way, which drops it.
+    #[test]
+    fn our_own_address_is_nobody_elses() {
+        let pool = pool();
+        let (came, _) = conversation(&pool, true);
+        let mut syn = came[1].iter().find(|bytes| bytes[23] == 6 && bytes[13] == 0).unwrap().clone();
+        assert!(lane(2, true).ip.express_segment(frame(&pool, &syn)).is_ok(), "as it came");
+        let address = |at: usize| [syn[at], syn[at + 1], syn[at + 2], syn[at + 3]];
+        let (theirs, ours) = (address(26), address(30));
+        syn[26..30].copy_from_slice(&ours);
+        syn[24..26].fill(0);
+        let mut ip = [0; IPV4];
+        ip.copy_from_slice(&syn[ETHERNET..HEADERS]);
+        let sum = Sum::EMPTY.add_header(&ip).finish();
+        syn[24..26].copy_from_slice(&sum.to_be_bytes());
+        let pseudo = Sum::pseudo_v4(ours.into(), ours.into(), IpProtocol::TCP, (syn.len() - HEADERS) as u16);
+        crate::wire::tcp::fill_checksum(pseudo, &mut syn[HEADERS..]);
+        assert_ne!(theirs, ours);
+        let now = Time::from_secs(1);
+        let [short, long] = [true, false].map(|short| {
+            let mut lane = lane(2, short);
+            lane.tcp_listen(None, 80, ListenOptions::default()).unwrap();
+            lane.input(now, &pool, frame(&pool, &syn), Class::Ethernet);
+            (output(&mut lane, now, &pool), lane.stats().drops.total(), format!("{:?}", lane.stats()))
+        });
+        assert_eq!((short.0.len(), short.1), (0, 1));
+        assert_eq!(short, long);
+    }
+
     /// Every bit of the headers of every segment wrong once, every length, and padding behind it: what the short way does not
     /// leave to the long way it treats alike.
     #[test]

@@ -460,3 +460,41 @@ pub(crate) fn flow(protocol: IpProtocol, source: Endpoint, destination: Endpoint
         fragment: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowlane_sys::frame::{FrameMemory, MemoryConfig};
+
+    /// What waits for other lanes is bounded, and what does not fit is dropped under its name: a stranger chooses how many
+    /// fragments and tunnelled packets are another lane's.
+    #[test]
+    fn redirects_are_bounded() {
+        let memory = MemoryConfig {
+            frames_per_home: REDIRECTS + 10,
+            lock: false,
+            huge_pages: false,
+            ..Default::default()
+        };
+        let pool = FrameMemory::new(&memory).unwrap().attach(0).unwrap();
+        let rss = Rss::new(flowlane_rss::Key::MICROSOFT, 1);
+        let mut lane = Lane::new(&LaneConfig {
+            bucket: Bucket(0),
+            rss: std::sync::Arc::new(rss),
+            interfaces: vec![],
+            routes: vec![],
+            tunnels: vec![],
+            udp: Default::default(),
+            tcp: Default::default(),
+            reassembly: Default::default(),
+            seed: [1, 2, 3, 4],
+        });
+        for _ in 0..REDIRECTS + 3 {
+            let frame = pool.alloc().unwrap();
+            lane.redirect(Redirect { bucket: Bucket(1), frame, class: Class::IpDirect });
+        }
+        assert_eq!(lane.stats().drops.get(DropReason::RedirectFull), 3);
+        assert_eq!(std::iter::from_fn(|| lane.poll_redirect()).count(), REDIRECTS);
+        assert_eq!(pool.free(), REDIRECTS + 10);
+    }
+}

@@ -25,6 +25,22 @@ unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
+impl<T> Drop for Shared<T> {
+    /// All ends are gone: what was pushed after the receiver had ended is dropped here.
+    fn drop(&mut self) {
+        let mut at = self.consumed.load(Ordering::Relaxed);
+        loop {
+            let slot = &self.slots[at as usize & (self.slots.len() - 1)];
+            at = at.wrapping_add(1);
+            if slot.full.load(Ordering::Relaxed) != at {
+                return;
+            }
+            // SAFETY: announced and not taken, and nobody else is left.
+            drop(slot.value.with(|p| unsafe { (*p).assume_init_read() }));
+        }
+    }
+}
+
 /// Makes a ring of at least `capacity` slots (rounded up to a power of two, 2 to 2^30).
 #[must_use]
 pub fn ring<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
@@ -165,12 +181,14 @@ impl<T> Drop for Receiver<T> {
         loop {
             let slot = &self.shared.slots[self.at as usize & (self.shared.slots.len() - 1)];
             if slot.full.load(Ordering::Acquire) != self.at.wrapping_add(1) {
-                return;
+                break;
             }
             self.at = self.at.wrapping_add(1);
             // SAFETY: as in `pop`.
             drop(slot.value.with(|p| unsafe { (*p).assume_init_read() }));
         }
+        // What is pushed after this is dropped with the last sender.
+        self.shared.consumed.store(self.at, Ordering::Release);
     }
 }
 

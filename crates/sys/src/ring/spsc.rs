@@ -1,7 +1,7 @@
 //! A bounded ring from one thread to one other.
 
 use super::cursor::{Consumer, Positions, Producer};
-use crate::sync::{Arc, AtomicU32, CachePadded, UnsafeCell};
+use crate::sync::{Arc, AtomicU32, CachePadded, Ordering, UnsafeCell};
 use std::mem::MaybeUninit;
 
 struct Shared<T> {
@@ -15,6 +15,19 @@ struct Shared<T> {
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Drop for Shared<T> {
+    /// Both ends are gone: what was announced after the receiver had ended is dropped here.
+    fn drop(&mut self) {
+        let mut at = self.consumed.load(Ordering::Relaxed);
+        while at != self.produced.load(Ordering::Relaxed) {
+            let slot = &self.slots[at as usize & (self.slots.len() - 1)];
+            // SAFETY: announced and not taken, and nobody else is left.
+            drop(slot.with(|p| unsafe { (*p).assume_init_read() }));
+            at = at.wrapping_add(1);
+        }
+    }
+}
 
 /// Both ends hold the ring through this.
 struct Handle<T>(Arc<Shared<T>>);
@@ -130,8 +143,7 @@ impl<T> Drop for Receiver<T> {
             // SAFETY: as in `pop`.
             drop(slot.with(|p| unsafe { (*p).assume_init_read() }));
         }
-        // What is pushed after this is never read and leaks its value, not memory of the ring; the worker's order of
-        // shutting down (senders first) sees to it that nothing is.
+        // What is pushed after this is dropped with the sender.
         self.cursor.release();
     }
 }

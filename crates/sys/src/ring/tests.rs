@@ -179,3 +179,28 @@ fn ends_are_send_only_with_their_values() {
     is_send(&rx);
     let _not_sent = Rc::new(());
 }
+
+/// What is pushed when nobody will take it any more is dropped when the last end goes, not lost: frames would be missing.
+#[test]
+fn values_pushed_after_its_receiver_has_gone_are_dropped() {
+    let count = Arc::new(());
+    let (mut tx, rx) = spsc::ring(4);
+    tx.push(count.clone()).unwrap();
+    drop(rx);
+    (0..3).for_each(|_| tx.push(count.clone()).unwrap());
+    assert_eq!(Arc::strong_count(&count), 5);
+    drop(tx);
+    assert_eq!(Arc::strong_count(&count), 1);
+    let (tx, mut rx) = mpsc::ring(4);
+    (0..3).for_each(|_| tx.push(count.clone()).unwrap());
+    drop(rx.pop());
+    drop(rx);
+    assert_eq!(Arc::strong_count(&count), 1, "what was there goes with the receiver");
+    let other = tx.clone();
+    while tx.push(count.clone()).is_ok() {}
+    assert_eq!(Arc::strong_count(&count), 5);
+    drop(tx);
+    assert_eq!(Arc::strong_count(&count), 5);
+    drop(other);
+    assert_eq!(Arc::strong_count(&count), 1);
+}

@@ -174,6 +174,18 @@ mod tests {
         assert_eq!(cc.cwnd, 11 * MSS);
     }
 
+    /// RFC 5681 §3.1, equation 4: `max(FlightSize / 2, 2 * SMSS)`; RFC 9438 §4.6 says the same of CUBIC.
+    #[test]
+    fn two_segments_are_the_least_threshold() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+            let mut cc = Congestion::new(algorithm, MSS, 1);
+            cc.on_congestion(MSS, MSS);
+            assert_eq!(cc.ssthresh, 2 * MSS);
+            cc.on_timeout(0, MSS, true);
+            assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 2 * MSS));
+        }
+    }
+
     /// RFC 9438 §4.1, §4.6: 0.7 on loss, then concave growth that reaches the old window after K seconds.
     #[test]
     fn cubic_returns_to_the_old_window_after_k() {

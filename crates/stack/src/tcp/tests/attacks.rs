@@ -56,7 +56,7 @@ fn acknowledgements_must_be_near() {
     assert_eq!(s.read_result(), Err(RecvError::WouldBlock));
 }
 
-/// RFC 5961 §7: challenges are limited, for a connection and for the lane.
+/// RFC 5961 §7: one connection is challenged once an interval. (The lane's limit: `guards`.)
 #[test]
 fn challenges_are_limited() {
     let mut s = Scene::established(TcpConfig { challenge_acks_per_second: 4, ..Scene::config() });

@@ -38,7 +38,7 @@ fn without_timestamps() {
     assert_eq!((s.info().snd_mss, s.info().snd_wnd, s.info().sack), (536, 100, false));
 }
 
-/// A guess is no cookie, and an old one is none any more.
+/// A guess is no cookie, and none is looked at when the listener has long stopped sending them.
 #[test]
 fn guesses_fail() {
     let mut s = scene(SynCookies::Always);

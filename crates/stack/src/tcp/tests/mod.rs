@@ -21,6 +21,7 @@ mod ecn;
 mod fast_open;
 mod fast_open_active;
 mod floods;
+mod guards;
 mod handshake;
 mod harness;
 mod icmp;
