@@ -1,0 +1,225 @@
+//! A copy of the workspace in which every guard can be broken.
+
+use super::list::Guard;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What every crate with guards gets at the end of its `lib.rs`.
+const SWITCH: &str = r#"
+/// Whether this guard is to be broken.
+#[doc(hidden)]
+#[must_use]
+pub fn mutant(number: u32) -> bool {
+    static BROKEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    let read = || std::env::var("FLOWLANE_MUTANT").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    *BROKEN.get_or_init(read) == number
+}
+"#;
+
+/// Copies what a build needs; files that are the same already are left alone, so that a second build is short.
+pub(crate) fn make(root: &Path, to: &Path, guards: &[Guard]) -> Result<(), String> {
+    let changed = changed(root, guards)?;
+    let mut kept = BTreeSet::new();
+    for name in ["Cargo.toml", "Cargo.lock", "README.md", "crates", "docs", "scenarios", "benches"] {
+        copy(root, to, Path::new(name), &changed, &mut kept)?;
+    }
+    remove_others(to, Path::new("crates"), &kept)
+}
+
+/// The files that are not as they were: with their guards, and `lib.rs` with the switch.
+fn changed(root: &Path, guards: &[Guard]) -> Result<BTreeMap<PathBuf, String>, String> {
+    let mut changed = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let read =
+        |path: &Path| fs::read_to_string(root.join(path)).map_err(|e| format!("{}: {e}", path.display()));
+    let files: BTreeSet<&str> = guards.iter().map(|guard| guard.file.as_str()).collect();
+    for file in files {
+        let text = read(Path::new(file))?;
+        let mut spans = Vec::new();
+        for guard in guards.iter().filter(|guard| guard.file == file) {
+            match span(&text, guard) {
+                Ok((start, end)) => spans.push((start, end, guard)),
+                Err(why) => wrong.push(format!("guards.list, line {}: {file}: {why}", guard.line)),
+            }
+        }
+        changed.insert(PathBuf::from(file), breakable(&text, spans));
+    }
+    for package in guards.iter().map(Guard::package).collect::<BTreeSet<_>>() {
+        let library = PathBuf::from(package).join("src/lib.rs");
+        let text = match changed.remove(&library) {
+            Some(text) => text,
+            None => read(&library)?,
+        };
+        changed.insert(library, text + SWITCH);
+    }
+    if wrong.is_empty() { Ok(changed) } else { Err(wrong.join("\n")) }
+}
+
+/// Where a guard stands.
+fn span(text: &str, guard: &Guard) -> Result<(usize, usize), String> {
+    let [before, inside, _] = &guard.text;
+    let whole = guard.text.concat();
+    let mut places = places(text, &whole);
+    let (Some(start), None) = (places.next(), places.next()) else {
+        return Err(format!("not there exactly once: {}", whole.trim()));
+    };
+    let skipped = start + matched(&text[start..], before).ok_or("not found")?;
+    let start = skipped + text[skipped..].len() - text[skipped..].trim_start().len();
+    let end = start + matched(&text[start..], inside).ok_or("not found")?;
+    Ok((start, end))
+}
+
+/// The text with every guard made breakable; one may stand within another.
+fn breakable(text: &str, mut spans: Vec<(usize, usize, &Guard)>) -> String {
+    spans.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
+    part(text, (0, text.len()), &spans)
+}
+
+fn part(text: &str, (from, to): (usize, usize), spans: &[(usize, usize, &Guard)]) -> String {
+    let (mut new, mut at, mut next) = (String::new(), from, 0);
+    while let Some((start, end, guard)) = spans.get(next) {
+        let within = spans[next + 1..].iter().take_while(|(_, inner, _)| inner <= end).count();
+        let original = part(text, (*start, *end), &spans[next + 1..next + 1 + within]);
+        let (broken, number) = (&guard.broken, guard.number);
+        let either = format!("if crate::mutant({number}) {{ {broken} }} else {{ {original} }}");
+        new += &text[at..*start];
+        // A statement, an expression, or the end of a chain of calls.
+        new += &match &text[*start..*end] {
+            guard if guard.ends_with([';', '}']) => either,
+            guard if guard.starts_with(['.', '=', '<', '>']) => chained(guard, broken, number),
+            _ => format!("({either})"),
+        };
+        (at, next) = (*end, next + 1 + within);
+    }
+    new + &text[at..to]
+}
+
+/// `.max(a)` and `.min(a)` that become `.max(b)`, and `== a` that becomes `== b`: only what is compared with differs.
+fn chained(original: &str, broken: &str, number: u32) -> String {
+    let split = |text: &str| {
+        let at = text.find(['(', ' ']).map_or(text.len(), |at| at + 1);
+        let end = text.len() - usize::from(text.ends_with(')') && text.starts_with('.'));
+        [&text[..at], &text[at..end], &text[end..]].map(str::to_owned)
+    };
+    let ([head, ours, tail], [_, theirs, _]) = (split(original), split(broken));
+    format!("{head}(if crate::mutant({number}) {{ {theirs} }} else {{ {ours} }}){tail}")
+}
+
+/// Where `wanted` begins in `text`, white space aside.
+fn places<'a>(text: &'a str, wanted: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let first = wanted.trim_start().chars().next().unwrap_or(' ');
+    text.char_indices()
+        .filter(move |(_, c)| *c == first)
+        .map(|(at, _)| at)
+        .filter(move |at| matched(&text[*at..], wanted).is_some())
+}
+
+/// How many bytes of `text` are `wanted`, white space aside. Commas that end a list over several lines count as white space.
+fn matched(text: &str, wanted: &str) -> Option<usize> {
+    let mut end = 0;
+    let mut have = text.char_indices().filter(|(_, c)| !c.is_whitespace());
+    for c in wanted.chars().filter(|c| !c.is_whitespace()) {
+        let (at, found) = have.next()?;
+        if found != c {
+            return None;
+        }
+        end = at + c.len_utf8();
+    }
+    Some(end)
+}
+
+fn copy(
+    root: &Path,
+    to: &Path,
+    path: &Path,
+    changed: &BTreeMap<PathBuf, String>,
+    kept: &mut BTreeSet<PathBuf>,
+) -> Result<(), String> {
+    let at = |e: std::io::Error| format!("{}: {e}", path.display());
+    let from = root.join(path);
+    if !from.exists() {
+        return Ok(());
+    }
+    if from.is_dir() {
+        for entry in fs::read_dir(&from).map_err(at)? {
+            let entry = entry.map_err(at)?;
+            if entry.file_name() != "target" {
+                copy(root, to, &path.join(entry.file_name()), changed, kept)?;
+            }
+        }
+        return Ok(());
+    }
+    kept.insert(path.to_owned());
+    let bytes = match changed.get(path) {
+        Some(text) => text.clone().into_bytes(),
+        None => fs::read(&from).map_err(at)?,
+    };
+    let to = to.join(path);
+    if fs::read(&to).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    if let Some(directory) = to.parent() {
+        fs::create_dir_all(directory).map_err(at)?;
+    }
+    fs::write(&to, bytes).map_err(at)
+}
+
+/// Files that an earlier copy left and that are no longer in the workspace.
+fn remove_others(to: &Path, path: &Path, kept: &BTreeSet<PathBuf>) -> Result<(), String> {
+    let at = |e: std::io::Error| format!("{}: {e}", path.display());
+    for entry in fs::read_dir(to.join(path)).map_err(at)? {
+        let entry = entry.map_err(at)?;
+        let path = path.join(entry.file_name());
+        if entry.path().is_dir() {
+            remove_others(to, &path, kept)?;
+        } else if !kept.contains(&path) {
+            fs::remove_file(entry.path()).map_err(at)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(text: [&str; 3], broken: &str) -> Guard {
+        Guard {
+            number: 7,
+            file: "crates/a/src/b.rs".into(),
+            text: text.map(str::to_owned),
+            broken: broken.into(),
+            tests: vec![],
+            line: 1,
+        }
+    }
+
+    fn broken(source: &str, guards: &[Guard]) -> String {
+        breakable(
+            source,
+            guards.iter().map(|g| span(source, g).map(|(a, b)| (a, b, g)).expect("there")).collect(),
+        )
+    }
+
+    #[test]
+    fn expressions_and_statements_become_breakable() {
+        let source = "fn f() {\n    if a\n        && b == 0\n    {\n        go(x.min(7));\n    }\n}\n";
+        let new = broken(source, &[guard(["a && ", "b == 0", " {"], "true")]);
+        assert!(new.contains("&& (if crate::mutant(7) { true } else { b == 0 })\n    {"), "{new}");
+        let new = broken(source, &[guard(["", "go(x.min(7));", ""], "")]);
+        assert!(new.contains("if crate::mutant(7) {  } else { go(x.min(7)); }\n"), "{new}");
+        let new = broken(source, &[guard(["go(x", ".min(7)", ""], ".min(9)")]);
+        assert!(new.contains("go(x.min((if crate::mutant(7) { 9 } else { 7 })));"), "{new}");
+        assert!(span(source, &guard(["", "went();", ""], "")).is_err(), "not there");
+        assert!(span("x(); x();", &guard(["", "x();", ""], "")).is_err(), "twice");
+    }
+
+    #[test]
+    fn a_guard_may_stand_within_another() {
+        let (outer, inner) = (guard(["", "a || b", ";"], "true"), guard(["|| ", "b", ";"], "false"));
+        let new = broken("x = a || b;", &[inner, outer]);
+        let inner = "(if crate::mutant(7) { false } else { b })";
+        assert_eq!(new, format!("x = (if crate::mutant(7) {{ true }} else {{ a || {inner} }});"));
+    }
+}

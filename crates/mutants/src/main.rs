@@ -1,0 +1,63 @@
+//! Breaks guards of Flowlane one by one and demands that a test notices each.
+//!
+//! A suite may run every line and still miss what a line is for. So `guards.list` names guards: a piece of source text, what it
+//! becomes when it is broken, and the tests that have to fail then. The source itself stays as it is. This program
+//!
+//! 1. copies the workspace, and in the copy turns each piece into `if crate::mutant(17) { broken } else { original }`;
+//! 2. builds the tests of the copy, once for all guards;
+//! 3. runs the named tests as they are: they have to pass, and there have to be some;
+//! 4. runs them for each guard with `FLOWLANE_MUTANT=17`: one of them has to fail.
+//!
+//! A piece that is no longer in the source is an error too, so the list stays true. See [`list`] for how it is written.
+//!
+//! ```text
+//! cargo run -p flowlane-mutants -- DIRECTORY [--only WORD] [--show]
+//! ```
+//!
+//! `DIRECTORY` is where the copy goes. With `--only` only guards whose text, file or test has the word; with `--show` also which
+//! tests noticed.
+
+mod copy;
+mod list;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (mut to, mut only, mut show) = (None, None, false);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--only" => only = args.next(),
+            "--show" => show = true,
+            _ => to = Some(PathBuf::from(arg)),
+        }
+    }
+    let Some(to) = to else {
+        eprintln!("usage: flowlane-mutants DIRECTORY [--only WORD] [--show]");
+        return ExitCode::from(2);
+    };
+    match all(&to, only.as_deref(), show) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(why) => {
+            eprintln!("mutants: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn all(to: &Path, only: Option<&str>, show: bool) -> Result<bool, String> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2).ok_or("not in a workspace")?;
+    let file = here.join("guards.list");
+    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let guards = list::parse(&text)?;
+    copy::make(root, to, &guards)?;
+    let chosen: Vec<_> = guards.iter().filter(|guard| only.is_none_or(|word| guard.mentions(word))).collect();
+    if chosen.is_empty() {
+        return Err("no guard has that word".into());
+    }
+    run::all(to, &chosen, show)
+}

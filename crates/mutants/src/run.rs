@@ -1,0 +1,179 @@
+//! Builds the copy's tests and runs them, whole and with one guard broken.
+
+use super::list::Guard;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A test program that runs longer has noticed something: without its bound a loop may not end.
+const LONGEST: Duration = Duration::from_secs(180);
+
+type Tests = BTreeMap<PathBuf, Vec<String>>;
+
+/// Whether all were noticed.
+pub(crate) fn all(copy: &Path, guards: &[&Guard], show: bool) -> Result<bool, String> {
+    let programs = build(copy, guards)?;
+    let tests: Vec<Tests> =
+        guards.iter().map(|guard| of_guard(copy, guard, &programs)).collect::<Result<_, _>>()?;
+    whole(&tests)?;
+    let begin = Instant::now();
+    let missed = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(guard) = guards.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let at = guards.iter().position(|other| other.number == guard.number).unwrap_or(0);
+                    let noticed =
+                        tests[at].iter().find_map(|(program, names)| run(program, names, guard.number).err());
+                    match noticed {
+                        Some(by) if show => println!("{}: {}: {by}", guard.line, guard.text[1].trim()),
+                        Some(_) => {}
+                        None => missed.lock().unwrap_or_else(PoisonError::into_inner).push(*guard),
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for guard in &missed {
+        println!(
+            "guards.list, line {}: nobody noticed that {} is broken: {}",
+            guard.line,
+            guard.file,
+            guard.text[1].trim()
+        );
+    }
+    println!(
+        "{} of {} broken guards noticed in {} s",
+        guards.len() - missed.len(),
+        guards.len(),
+        begin.elapsed().as_secs()
+    );
+    Ok(missed.is_empty())
+}
+
+/// The name of a crate's library, as its test program begins.
+fn library(copy: &Path, package: &str) -> Result<(String, String), String> {
+    let manifest =
+        fs::read_to_string(copy.join(package).join("Cargo.toml")).map_err(|e| format!("{package}: {e}"))?;
+    let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    let name = name.ok_or_else(|| format!("{package}: no name"))?;
+    Ok((name.to_owned(), name.replace('-', "_")))
+}
+
+/// Builds all test programs that are named; where they are, by name.
+fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(copy).args([
+        "test",
+        "--no-run",
+        "--locked",
+        "--quiet",
+        "--message-format=json",
+        "--lib",
+    ]);
+    let packages: BTreeSet<&str> = guards.iter().map(|guard| guard.package()).collect();
+    for package in packages {
+        cargo.args(["-p", &library(copy, package)?.0]);
+    }
+    let named: BTreeSet<&str> =
+        guards.iter().flat_map(|guard| &guard.tests).map(|(program, _)| program.as_str()).collect();
+    for program in named.into_iter().filter(|program| !program.is_empty()) {
+        cargo.args(["--test", program]);
+    }
+    let output = cargo.stderr(Stdio::inherit()).output().map_err(|e| format!("cargo: {e}"))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout);
+        for line in text.lines().filter(|line| line.contains("\"level\":\"error\"")) {
+            eprintln!("{}", line.replace("\\n", "\n"));
+        }
+        return Err("the copy does not compile".into());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let programs = text.lines().filter_map(|line| {
+        let path = line.split_once("\"executable\":\"")?.1.split('"').next()?;
+        let name = Path::new(path).file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
+        Some((name, PathBuf::from(path)))
+    });
+    Ok(programs.collect())
+}
+
+/// A guard's tests, for each program.
+fn of_guard(copy: &Path, guard: &Guard, programs: &BTreeMap<String, PathBuf>) -> Result<Tests, String> {
+    let own = library(copy, guard.package())?.1;
+    let mut tests = Tests::new();
+    for (program, test) in &guard.tests {
+        let name = if program.is_empty() { &own } else { program };
+        let path =
+            programs.get(name).ok_or_else(|| format!("line {}: no test program {name}", guard.line))?;
+        tests.entry(path.clone()).or_default().push(test.clone());
+    }
+    Ok(tests)
+}
+
+/// Runs everything named as it is: each name has to be there, and all have to pass.
+fn whole(tests: &[Tests]) -> Result<(), String> {
+    let mut together = BTreeMap::<&Path, BTreeSet<&String>>::new();
+    for (program, names) in tests.iter().flatten() {
+        together.entry(program).or_default().extend(names);
+    }
+    for (program, names) in together {
+        let list = Command::new(program).arg("--list").output().map_err(|e| e.to_string())?;
+        let list = String::from_utf8_lossy(&list.stdout).into_owned();
+        for name in &names {
+            if !list.lines().any(|line| line.ends_with(": test") && line.contains(*name)) {
+                return Err(format!("{}: there is no test {name}", program.display()));
+            }
+        }
+        let names: Vec<String> = names.into_iter().cloned().collect();
+        run(program, &names, 0).map_err(|by| format!("with nothing broken: {by}"))?;
+    }
+    Ok(())
+}
+
+/// Runs tests with a guard broken; who failed.
+fn run(program: &Path, names: &[String], number: u32) -> Result<(), String> {
+    let output = program.with_extension(format!("mutant-{number}"));
+    let file = fs::File::create(&output).map_err(|e| e.to_string())?;
+    let errors = file.try_clone().map_err(|e| e.to_string())?;
+    let begin = Instant::now();
+    let mut child = Command::new(program)
+        .args(names)
+        .env("FLOWLANE_MUTANT", number.to_string())
+        .env("RUST_BACKTRACE", "0")
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(errors)
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+            break Some(status);
+        }
+        if begin.elapsed() > LONGEST {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = fs::read_to_string(&output).unwrap_or_default();
+    let _ = fs::remove_file(&output);
+    match status {
+        Some(status) if status.success() => Ok(()),
+        None => Err(format!("not done after {} s", LONGEST.as_secs())),
+        Some(status) => {
+            let failed: Vec<&str> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
+                .collect();
+            Err(if failed.is_empty() { status.to_string() } else { failed.join(" ") })
+        }
+    }
+}
