@@ -71,8 +71,7 @@ impl Connection {
         // In slow start a window used by half still counts as used: it doubles in one round.
         let half = self.congestion.in_slow_start() && tx.peak.saturating_mul(2) > self.congestion.cwnd;
         if half || self.has(Flags::CWND_LIMITED) {
-            let min_rtt_us = self.rtt.min.min(self.rtt.srtt);
-            let acked = Acked { bytes, mss, min_rtt_us, now };
+            let acked = Acked { bytes, mss, srtt_us: self.rtt.srtt, now };
             self.congestion.on_ack(&acked, &tx.hystart);
         }
     }

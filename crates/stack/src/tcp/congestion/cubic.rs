@@ -42,10 +42,8 @@ impl Cubic {
                 self.w_max = w;
             }
         }
-        // RFC 9438 §4.2: the target a round-trip time from now, between cwnd and 1.5 cwnd. The round trip is that of the path
-        // without its queues, as in Linux: with that of a deep queue each epoch would run ahead of Linux's by as much as the queue
-        // is long, and take more than its share of it.
-        let t = (now.wrapping_sub(self.epoch) as i32).max(0) as f32 / 1e3 + ack.min_rtt_us as f32 / 1e6;
+        let t = (now.wrapping_sub(self.epoch) as i32).max(0) as f32 / 1e3 + ack.srtt_us as f32 / 1e6;
+        // RFC 9438 §4.2: the target a round-trip time from now, between cwnd and 1.5 cwnd.
         let target = (C * (t - self.k).powi(3) + self.w_max).clamp(w, 1.5 * w);
         // RFC 9438 §4.3: never slower than Reno; as fast as Reno once it has passed the old window.
         let alpha = if self.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
@@ -54,8 +52,6 @@ impl Cubic {
         let more = target - w;
         // A window's worth of acknowledgements brings the window to the target; at least 1 % a round.
         let per_segment = if more > 0.01 * w { w / more } else { 100.0 * w.max(1.0) };
-        // Before the first reduction at least 5 % a round: slow start was left when delay rose, and nobody knows where the limit is.
-        let per_segment = if self.cwnd_prior == 0.0 { per_segment.min(20.0) } else { per_segment };
         (per_segment * mss).clamp(mss * 2.0_f32.min(per_segment), 1e9) as u32
     }
 
