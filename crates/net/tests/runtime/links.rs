@@ -87,7 +87,10 @@ fn info() -> LinkInfo {
         checksum_offload: false,
         segmentation: 0,
         delivers_hash: false,
+        mode: "",
         life: None,
+        groups: None,
+        notes: Vec::new(),
     }
 }
 

@@ -58,21 +58,7 @@ impl Builder {
         links.sort_by_key(|(at, _)| *at);
         for ((host, link), (info, queues)) in links {
             for (q, queue) in queues.into_iter().enumerate() {
-                let index = q as u16;
-                let port = Port {
-                    queue,
-                    host,
-                    link,
-                    index,
-                    life: info.life.clone(),
-                    mtu: info.mtu,
-                    output: Vec::with_capacity(256),
-                    room: 0,
-                    wanted: false,
-                    stall: None,
-                    dropped: 0,
-                    broken: false,
-                };
+                let port = port(queue, (host, link), q as u16, &info);
                 plans[q % self.workers].ports.push(port);
             }
             infos.insert((host, link), info);
@@ -167,6 +153,24 @@ fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> 
             })
         })
         .collect()
+}
+
+/// A queue of a link at its worker.
+fn port(queue: Box<dyn Queue>, (host, link): (usize, u8), index: u16, info: &LinkInfo) -> Port {
+    Port {
+        queue,
+        host,
+        link,
+        index,
+        life: info.life.clone(),
+        mtu: info.mtu,
+        output: Vec::with_capacity(256),
+        room: 0,
+        wanted: false,
+        stall: None,
+        dropped: 0,
+        broken: false,
+    }
 }
 
 /// Of each interface that is joined to a link, how to have multicast groups let through.
