@@ -484,6 +484,7 @@ mod tests {
             interfaces: vec![],
             routes: vec![],
             tunnels: vec![],
+            ip: Default::default(),
             udp: Default::default(),
             tcp: Default::default(),
             reassembly: Default::default(),
