@@ -215,16 +215,30 @@ impl Card {
 
 /// Attaches the steering to the far end's egress, by tcx or, where the kernel has none, by a filter, which goes with the interface.
 fn attach(program: &Program, interface: &Interface, config: &CardConfig) -> Result<Option<Link>, Error> {
-    let attached = match config.hook {
-        Hook::Filter => Err(SysError::KernelTooOld { feature: "tcx", needs: "6.6" }),
-        Hook::Best if config.lasting => bpf::attach_tcx_lasting(program, interface, true).map(|()| None),
-        Hook::Best => bpf::attach_tcx(program, interface, true).map(Some),
-    };
-    match attached {
-        Err(SysError::KernelTooOld { .. }) => bpf::attach_clsact(program, interface, true).map(|()| None),
-        other => other,
+    match config.hook {
+        Hook::Filter => Ok(bpf::attach_clsact(program, interface, true).map(|()| None)?),
+        Hook::Best if config.lasting => or_filter(program, interface, true, || {
+            bpf::attach_tcx_lasting(program, interface, true).map(|()| None)
+        }),
+        Hook::Best => {
+            or_filter(program, interface, true, || bpf::attach_tcx(program, interface, true).map(Some))
+        }
     }
-    .map_err(Error::from)
+}
+
+/// Attaches a program to one side of an interface by `tcx` or, where the kernel has none, by a filter, which goes with the interface.
+pub(crate) fn or_filter(
+    program: &Program,
+    interface: &Interface,
+    egress: bool,
+    tcx: impl FnOnce() -> Result<Option<Link>, SysError>,
+) -> Result<Option<Link>, Error> {
+    match tcx() {
+        Err(SysError::KernelTooOld { .. }) => {
+            Ok(bpf::attach_clsact(program, interface, egress).map(|()| None)?)
+        }
+        other => Ok(other?),
+    }
 }
 
 /// Brings an interface of this thread's namespace up; its Ethernet address.

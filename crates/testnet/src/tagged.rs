@@ -4,22 +4,23 @@
 //! built without 802.1Q has no VLAN interfaces, and this works there, too. The tag travels beside the socket buffer, as that of a
 //! VLAN interface does.
 
+use crate::card::or_filter;
 use crate::{Error, Namespace};
 use flowlane_sys::bpf::asm::{Assembler, Op, Reg};
 use flowlane_sys::bpf::{self, Link, Program, ProgramKind};
 use flowlane_sys::netdev::Interface;
 
-/// The programs. Gone on drop.
+/// The programs. Gone on drop or, before Linux 6.6, with the interface.
 #[derive(Debug)]
 pub struct Tagged {
-    _programs: [Link; 2],
+    _programs: [Option<Link>; 2],
 }
 
 impl Tagged {
     /// Tags what the kernel of `namespace` sends by `interface`, with (protocol, number) of each tag, the innermost first.
     ///
     /// # Errors
-    /// Privileges are missing, or the kernel has no tcx (6.6).
+    /// Privileges are missing, or the kernel has neither tcx nor the modules `sch_ingress` and `cls_bpf`.
     pub fn new(namespace: &Namespace, interface: &str, tags: &[(u16, u16)]) -> Result<Self, Error> {
         const VLAN_PUSH: i32 = 18;
         const VLAN_POP: i32 = 19;
@@ -42,10 +43,12 @@ impl Tagged {
         })?;
         let programs = namespace.run(|| {
             let interface = Interface::find(interface)?;
-            Ok::<_, Error>([
-                bpf::attach_tcx(&push, &interface, true)?,
-                bpf::attach_tcx(&pop, &interface, false)?,
-            ])
+            let attach = |program, egress| {
+                or_filter(program, &interface, egress, || {
+                    bpf::attach_tcx(program, &interface, egress).map(Some)
+                })
+            };
+            Ok::<_, Error>([attach(&push, true)?, attach(&pop, false)?])
         })??;
         Ok(Self { _programs: programs })
     }

@@ -103,7 +103,7 @@ fn mode_is_named(guest: &mut Guest, place: Place) {
     };
     let done = place.serve(guest, "udp-echo", "--control /run/control");
     assert!(done.said.contains(mode), "{}", done.said);
-    let said = guest.must("flowlane stat /run/control");
+    let said = guest.must("flowlane stat --control /run/control");
     assert!(said.contains(mode), "{said}");
     ends_well(guest);
 }

@@ -1,11 +1,15 @@
-//! The tests of links over veth, on the guest's kernel, which is older than the one under these tests.
+//! The tests of links over veth, on the guest's kernel, which is older than the one under these tests. Those of long streams are left
+//! out: they take minutes on an emulated processor.
 
 use crate::guest::Guest;
 
 #[test]
 fn the_tests_of_links_pass_on_the_guests_kernel() {
     let Some(mut guest) = Guest::get() else { return };
-    let done = guest.run("links --test-threads 2 2>&1");
+    let done = guest.run("links --test-threads 2 xdp:: packet:: faults:: tap:: 2>&1");
     println!("{}", done.said);
     assert_eq!(done.code, 0, "{}", done.said);
+    // Too few of them would mean that they have other names now.
+    let passed = done.said.lines().filter(|line| line.ends_with("... ok")).count();
+    assert!(passed >= 15, "{passed} of them ran");
 }
