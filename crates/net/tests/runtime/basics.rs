@@ -157,7 +157,7 @@ fn what_cannot_start_says_why() {
     let mut b = Runtime::builder().pin(false);
     let (x, y) = (b.host(host(4)), b.host(host(4)));
     b.pair((x, 0), (y, 0), PairConfig::default());
-    assert!(error(b).contains("steering for 4 workers, but there are 1"));
+    assert!(error(b).contains("steering for 4 workers, and the runtime has 1"));
     assert!(error(Runtime::builder().workers(64)).contains("processors"));
     let mut b = Runtime::builder().pin(false).frame_size(1500);
     let (x, y) = (b.host(host(1)), b.host(host(1)));

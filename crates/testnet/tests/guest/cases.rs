@@ -6,6 +6,7 @@
 use crate::guest::{Done, Guest};
 use crate::peer;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 const PORT: u16 = 7;
 
@@ -30,8 +31,8 @@ impl Place {
 
     /// The card as a freshly started guest has it, with nothing running.
     fn tidy(self, guest: &mut Guest) {
-        guest.run("finish flowlane KILL");
         let card = self.card;
+        guest.run(&format!("finish flowlane KILL; finish kernel KILL; ip -4 addr flush dev {card}"));
         self.mtu(guest, 1500);
         guest.must(&format!("ip link set {card} up; settle {card}"));
         if card == "virtio" {
@@ -217,6 +218,29 @@ fn rss_stays_on(guest: &mut Guest, place: Place) {
     }
 }
 
+/// The same bytes to our stack and to the guest's kernel, over one card in turns. What is judged is that nothing is lost that has to
+/// be sent again after a timeout, which costs tens of times as much; the ratio is printed.
+fn beside_the_kernel(guest: &mut Guest, place: Place) {
+    let theirs = format!("10.9.{}.3", place.number);
+    guest.must(&format!("ip addr add {theirs}/24 dev {}", place.card));
+    let done = guest.run(&format!(
+        "start kernel flowlane serve tcp-echo --link kernel --addr {theirs} --port 8 --workers 1 --no-pin --json"
+    ));
+    assert_eq!(done.code, 0, "{}", done.said);
+    place.serve(guest, "tcp-echo", "");
+    let targets = [place.targets(false)[0], SocketAddr::new(theirs.parse().unwrap(), 8)];
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..7 {
+        for (target, best) in targets.into_iter().zip(&mut best) {
+            *best = peer::stream(target, 200_000).min(*best);
+        }
+    }
+    let ratio = best[0].as_secs_f64() / best[1].as_secs_f64();
+    println!("{place:?}: 200 kB in {:?}, the kernel {:?}: {ratio:.2} times", best[0], best[1]);
+    assert!(ratio < 10.0, "{ratio:.2} times the kernel's time");
+    ends_well(guest);
+}
+
 fn left_as_found(guest: &mut Guest, place: Place) {
     let before = guest.must(&format!("card {}", place.card));
     place.serve(guest, "udp-echo", "");
@@ -250,7 +274,7 @@ macro_rules! cases {
     )*};
     (@links $card:ident $number:literal $($module:ident $link:literal),*) => {$(
         mod $module {
-            cases!(@tests $card $number $link echo_v4 echo_v6 mode_is_named stream_v4 stream_v6 vlan mtus bursts rss_stays_on left_as_found);
+            cases!(@tests $card $number $link echo_v4 echo_v6 mode_is_named beside_the_kernel stream_v4 stream_v6 vlan mtus bursts rss_stays_on left_as_found);
         }
     )*};
     (@tests $card:ident $number:literal $link:literal $($test:ident)*) => {$(
