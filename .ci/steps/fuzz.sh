@@ -1,5 +1,5 @@
 #!/bin/bash
-# Each fuzz target over its kept inputs, then for some seconds with coverage and the address sanitizer.
+# Each fuzz target over its kept inputs, then for some seconds with coverage.
 # FLOWLANE_FUZZ_SECONDS (default 20) is the time for each target.
 fuzz/run test
 if ! rustup run nightly rustc --version >/dev/null 2>&1; then

@@ -6,8 +6,10 @@
 
 pub mod bytes;
 pub mod classify;
+pub mod count;
 pub mod http1;
 pub mod lane;
+pub mod mutate;
 pub mod reassembly;
 pub mod rss_key_hex;
 pub mod seeds;

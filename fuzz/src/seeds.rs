@@ -382,6 +382,16 @@ fn fix_transport(protocol: IpProtocol, src: IpAddr, dst: IpAddr, payload: &mut [
     payload[range].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Writes a target's first inputs into the directory that `FLOWLANE_FUZZ_SEEDS` names, if it does, before the fuzzer reads it: a
+/// program of their own would need the fuzzer's runtime without its `main`.
+pub fn write(target: &str) {
+    let Some(dir) = std::env::var_os("FLOWLANE_FUZZ_SEEDS").map(std::path::PathBuf::from) else { return };
+    for (i, bytes) in inputs(target).iter().enumerate() {
+        let file = dir.join(format!("seed-{i:03}"));
+        std::fs::write(&file, bytes).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    }
+}
+
 /// The inputs that a target starts from.
 #[must_use]
 pub fn inputs(target: &str) -> Vec<Vec<u8>> {

@@ -8,7 +8,7 @@ use flowlane_stack::tcp::{State, Tcp};
 use flowlane_stack::wire::{IpProtocol, Sum, TcpHeader, tcp};
 use flowlane_sys::frame::{Checksum, Frame, Pool, Segmentation};
 
-use super::{CONNECTIONS, End, MTU, Net, TIME_WAITS};
+use super::{CONNECTIONS, End, MOST, MTU, Net, TIME_WAITS};
 use crate::bytes::Bytes;
 
 /// Packets on the wire at most; the oldest is lost.
@@ -49,7 +49,7 @@ fn frame_of(pool: &Pool, bytes: &[u8]) -> Option<Frame> {
 
 impl Packet {
     fn bytes(&self) -> Vec<u8> {
-        self.frame.chunks().flatten().copied().collect()
+        self.frame.chunks().collect::<Vec<_>>().concat()
     }
 
     /// With `changes` of its bytes replaced, perhaps cut short or marked, and its checksum put right again.
@@ -143,11 +143,17 @@ impl Wire {
 
 /// What an engine puts out can be read, is intact and fits.
 fn check_output(out: &IpOutput) {
-    let bytes: Vec<u8> = out.frame.chunks().flatten().copied().collect();
-    assert!(TcpHeader::parse(&bytes).is_ok(), "sent {bytes:02x?}");
+    let whole: Vec<u8>;
+    let bytes = if out.frame.is_chained() {
+        whole = out.frame.chunks().collect::<Vec<_>>().concat();
+        &whole
+    } else {
+        out.frame.data()
+    };
+    assert!(TcpHeader::parse(bytes).is_ok(), "sent {bytes:02x?}");
     let meta = out.frame.meta();
     if meta.checksum == Checksum::InPacket {
-        assert!(tcp::intact(pseudo(out.src, out.dst, bytes.len()), &bytes), "a wrong checksum");
+        assert!(tcp::intact(pseudo(out.src, out.dst, bytes.len()), bytes), "a wrong checksum");
     }
     let header = if out.src.is_ipv4() { 20 } else { 40 };
     let cut = meta.segmentation != Segmentation::None;
@@ -186,6 +192,7 @@ impl Net<'_> {
             mtu: MTU,
             unicast: true,
         };
+        crate::count::one_more();
         self.on(packet.to, |tcp, cx| how(tcp, cx, IpInput { frame: packet.frame, ip }));
     }
 
@@ -276,7 +283,7 @@ impl Net<'_> {
                     let end = &self.hosts[host].ends[n];
                     let ready = self.hosts[host].tcp.readiness(end.id).is_ok_and(|ready| ready.readable);
                     if ready && !end.over && !end.failed {
-                        self.read(host, n, 20_000);
+                        self.read(host, n, MOST);
                     }
                 }
             }
