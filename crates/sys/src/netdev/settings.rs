@@ -11,6 +11,7 @@
 //!   fields  (0x29 get, 0x2a set)   command, kind of flow, fields (8 bytes)
 //!   offload (0x3a get, 0x3b set)   command, blocks, blocks x (get: available, requested, active, never changed;
 //!                                                             set: valid, requested)
+//!   queues  (0x3c get)             command, four maxima, receive, transmit, other, combined
 //!   driver  (0x03)                 command, driver's name (32 bytes), ...
 //!   flags   (0x25 get)             command, flags
 //! ```
@@ -24,6 +25,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const DRIVER: u32 = 0x03;
 const GET_FLAGS: u32 = 0x25;
+const GET_CHANNELS: u32 = 0x3c;
 const GET_FIELDS: u32 = 0x29;
 const SET_FIELDS: u32 = 0x2a;
 const GET_OFFLOADS: u32 = 0x3a;
@@ -102,6 +104,11 @@ impl CardSettings {
     /// The kernel's: `CAP_NET_ADMIN` is missing, or the interface is gone.
     pub fn restore_rss(&self) -> io::Result<()> {
         let (Some(old), Some(new)) = (&self.rss, self.read_rss()) else { return Ok(()) };
+        // A table that names queues which are not there is not in force: the number of queues was lowered since, and virtio
+        // switched RSS off for it. Switched on, it would send packets to where nobody listens.
+        if self.forgets && self.queues().is_some_and(|queues| old.table.iter().any(|&q| q >= queues)) {
+            return Ok(());
+        }
         let table = new.table != old.table;
         if table || new.key != old.key || new.function != old.function || self.forgets {
             self.write_rss(old, table)?;
@@ -178,6 +185,14 @@ impl CardSettings {
         self.ioctl(&mut words).ok()?;
         let blocks = (words[1] as usize).min(BLOCKS);
         Some(words[2..].chunks_exact(4).take(blocks).map(|block| block[1]).collect())
+    }
+
+    /// Queues that receive.
+    fn queues(&self) -> Option<u32> {
+        // struct ethtool_channels, as in `Interface::channels`.
+        let mut words = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+        self.ioctl(&mut words).ok()?;
+        Some(words[5] + words[8])
     }
 
     fn driver(&self) -> Option<String> {

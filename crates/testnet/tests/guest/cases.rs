@@ -145,10 +145,15 @@ fn bursts(guest: &mut Guest, place: Place) {
     if place.card == "virtio" {
         guest.must("ethtool -X virtio default && ethtool -L virtio combined 1");
     }
-    place.serve(guest, "udp-echo", "");
+    let arguments = place.arguments("udp-echo", "");
+    let one =
+        if place.card == "virtio" { arguments.replace("--workers 2", "--workers 1") } else { arguments };
+    let done = guest.start(&one);
+    assert_eq!(done.code, 0, "{}", done.said);
     let [target, _] = place.targets(false);
     for number in 0..times {
-        let answered = peer::burst(target);
+        // QEMU's vmxnet3 drops what finds none of its 1024 receive buffers free.
+        let answered = peer::burst(target, if place.card == "vmxnet3" { 8 } else { 32 });
         assert_eq!(answered, 3840, "burst {number} of {times}: {}", ends_well(guest));
     }
     ends_well(guest);
