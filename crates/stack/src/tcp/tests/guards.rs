@@ -55,6 +55,7 @@ fn an_overtaken_segment_does_not_bring_its_window() {
     assert_eq!(s.info().snd_wnd, 3000);
     send!(s, 21, ". 1:11(10) ack 1 win 60000");
     assert_eq!(s.info().snd_wnd, 3000);
+    s.drain();
     s.heard.clear();
     s.write(9000);
     assert_eq!(s.texts().len(), 3, "what fits the window: {:?}", s.texts());
