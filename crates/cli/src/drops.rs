@@ -123,6 +123,7 @@ mod tests {
             frames_free: 0,
             frames_exhausted: 0,
             frames_allocated: 0,
+            panics: 0,
             move_overflow: 64,
         };
         assert_eq!(of_worker(&worker), 127);

@@ -80,6 +80,7 @@ pub use runtime::host::{Host, Interface};
 pub use runtime::idle::Idle;
 pub use socket::{SocketError, UdpSocket};
 pub use task::{
-    JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn, yield_now,
+    JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn,
+    yield_now,
 };
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpKnocker, TcpListener, TcpStream};

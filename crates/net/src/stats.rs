@@ -104,6 +104,8 @@ pub struct LaneReport {
     pub task_runs: u64,
     /// Tasks that panicked.
     pub panics: u64,
+    /// What the lane's first task said when it panicked: the lane does nothing any more of what it was to do.
+    pub failure: Option<String>,
     /// Times the lane moved.
     pub moves: u64,
     /// Its UDP sockets, at most [`SOCKETS_SHOWN`].
@@ -164,6 +166,8 @@ pub struct WorkerReport {
     pub frames_exhausted: u64,
     /// Frames handed out.
     pub frames_allocated: u64,
+    /// Panics of what applications gave away to be sent, when it was dropped.
+    pub panics: u64,
     /// Frames dropped while a lane moved because too many waited for it.
     pub move_overflow: u64,
 }
@@ -220,6 +224,13 @@ impl Report {
             total.get_or_insert_default().add(&stats);
         }
         total
+    }
+
+    /// Lanes whose first task panicked: host, bucket and what it said.
+    #[must_use]
+    pub fn failures(&self) -> Vec<(usize, u16, &str)> {
+        let lanes = self.workers.iter().flat_map(|w| &w.lanes);
+        lanes.filter_map(|l| Some((l.host, l.bucket, l.failure.as_deref()?))).collect()
     }
 
     /// How a host's frames arrived, over all workers.

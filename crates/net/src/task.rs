@@ -3,20 +3,30 @@
 //! A task is woken by pushing it into its worker's queue: a plain queue when the waker runs on that worker, which is
 //! the rule, and the worker's inbox otherwise. Tasks move with their lane, so they must be `Send`; they never run on
 //! two workers at once, so what only they touch needs no lock.
+//!
+//! A task that panics ends alone, whether it is polled or dropped: who awaits it gets a [`JoinError`], the lane counts it and
+//! goes on. Of a lane's first task the runtime says so in a line, and its report does ([`LaneReport::failure`]).
+//!
+//! [`LaneReport::failure`]: crate::stats::LaneReport::failure
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_task::{Builder, FallibleTask, Runnable};
 use flowlane_rss::Bucket;
 use flowlane_stack::time::Time;
+use flowlane_sys::caught::{self, Caught, Contained, Payload};
 
 use crate::context::{self, NotHere};
+use crate::runtime::host::Main;
 use crate::runtime::lane_slot::{LaneId, SleepId};
 use crate::runtime::message::Message;
 use crate::runtime::shared::Shared;
@@ -24,11 +34,74 @@ use crate::runtime::shared::Shared;
 /// A task that is ready to run, with the lane it belongs to.
 pub(crate) type Ready = Runnable<LaneId>;
 
-/// Waits for a task's result. Dropping it lets the task go on by itself.
+/// What a task leaves behind.
+type Outcome<T> = Result<Contained<T>, Payload>;
+
+/// Waits for a task's result, or learns that there is none: [`JoinError`]. Dropping it lets the task go on by itself.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
-    task: Option<FallibleTask<T, LaneId>>,
+    task: Option<FallibleTask<Outcome<T>, LaneId>>,
 }
+
+/// Why a task has no result.
+#[derive(Debug)]
+pub struct JoinError {
+    /// What the panic said, and its words; `None`: the task was dropped before its end.
+    panic: Option<(Mutex<Payload>, String)>,
+}
+
+impl JoinError {
+    fn panicked(payload: Payload) -> Self {
+        let words = caught::words(&*payload).to_owned();
+        Self { panic: Some((Mutex::new(payload), words)) }
+    }
+
+    /// Whether the task panicked. Only the task ends by that: its lane goes on.
+    #[must_use]
+    pub fn is_panic(&self) -> bool {
+        self.panic.is_some()
+    }
+
+    /// Whether the task was dropped before its end: its runtime has stopped.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.panic.is_none()
+    }
+
+    /// What the panic said, for [`std::panic::resume_unwind`].
+    ///
+    /// # Errors
+    /// The error itself if the task did not panic.
+    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
+        match self.panic {
+            Some((payload, _)) => Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            None => Err(self),
+        }
+    }
+
+    /// As [`JoinError::try_into_panic`].
+    ///
+    /// # Panics
+    /// If the task did not panic.
+    #[must_use]
+    pub fn into_panic(self) -> Box<dyn Any + Send> {
+        match self.try_into_panic() {
+            Ok(payload) => payload,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.panic {
+            Some((_, words)) => write!(f, "the task panicked: {words}"),
+            None => f.write_str("the task was dropped before its end"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
 
 impl<T> JoinHandle<T> {
     /// Stops the task: it is dropped where it next waits.
@@ -38,15 +111,15 @@ impl<T> JoinHandle<T> {
 }
 
 impl<T> Future for JoinHandle<T> {
-    type Output = T;
+    type Output = Result<T, JoinError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(task) = &mut self.task else { return Poll::Pending };
-        match Pin::new(task).poll(cx) {
-            Poll::Ready(Some(value)) => Poll::Ready(value),
-            // A task that panicked has no result; its panic was reported where it happened.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(task) = &mut self.task else { return Poll::Ready(Err(JoinError { panic: None })) };
+        Pin::new(task).poll(cx).map(|outcome| match outcome {
+            Some(Ok(value)) => Ok(value.into_inner()),
+            Some(Err(payload)) => Err(JoinError::panicked(payload)),
+            None => Err(JoinError { panic: None }),
+        })
     }
 }
 
@@ -103,9 +176,34 @@ where
     F::Output: Send + 'static,
 {
     let schedule = move |ready: Ready| schedule(&shared, ready);
-    // The future itself, in no wrapper: one that awaits it would hold it twice.
-    let (ready, task) = Builder::new().metadata(id).spawn(|_| future, schedule);
+    // In no wrapper that awaits it: that would hold it twice.
+    let caught = Caught::new(future, count_panic);
+    let (ready, task) = Builder::new().metadata(id).spawn(|_| caught, schedule);
     (ready, JoinHandle { task: Some(task.fallible()) })
+}
+
+/// A task of the lane that is here panicked, or what was dropped with it did.
+fn count_panic() {
+    let _ = context::with_current(|slot, _, _| slot.counters.panics += 1);
+}
+
+/// The first task of a lane. If it panics, the lane says so and remembers why.
+pub(crate) struct FirstTask {
+    pub(crate) main: Main,
+    pub(crate) host: Arc<str>,
+}
+
+impl Future for FirstTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        catch_unwind(AssertUnwindSafe(|| this.main.as_mut().poll(cx))).unwrap_or_else(|payload| {
+            let words = caught::words(&*payload);
+            let _ = context::with_current(|slot, _, _| slot.fail(&this.host, words));
+            Poll::Ready(())
+        })
+    }
 }
 
 /// Puts a task where its worker will find it.

@@ -452,6 +452,18 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.abort(cx, id))
     }
 
+    /// Takes no new connections from now on, and ends all there are: by FIN behind what was written, or by RST if `at_once`.
+    /// Applications keep their handles.
+    pub fn tcp_end_all(&mut self, now: Time, frames: &Pool, at_once: bool) {
+        self.with_tcp(now, frames, |tcp, cx| tcp.end_all(cx, at_once));
+    }
+
+    /// Connections that have not come to their end.
+    #[must_use]
+    pub fn tcp_unfinished(&self) -> usize {
+        self.tcp.unfinished()
+    }
+
     /// A connection's options.
     ///
     /// # Errors

@@ -12,9 +12,14 @@
 //! whatever thread they end. What has been written is not changed as long as anybody refers to it, which is what makes
 //! reading it safe; only a block that nobody refers to can be emptied and filled anew.
 //!
+//! What somebody gave away is dropped when nobody refers to it any more, and that runs code which is not ours, perhaps in the
+//! middle of handling an acknowledgement. A thread that handles packets puts such owners aside instead
+//! ([`keep_owners`]) and drops them where a panic harms nobody ([`drop_owners`]).
+//!
 //! [`Frame::share`]: crate::frame::Frame::share
 
-use std::cell::UnsafeCell;
+use std::any::Any;
+use std::cell::{RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -28,10 +33,58 @@ pub(crate) enum Hold {
     /// A block's own memory.
     Block(Arc<Memory>),
     /// What somebody gave away to be sent.
-    Owner(
-        #[expect(dead_code, reason = "kept, not read: it keeps the bytes alive")]
-        Arc<dyn AsRef<[u8]> + Send + Sync>,
-    ),
+    Owner(#[expect(dead_code, reason = "kept, not read: it keeps the bytes alive")] Owner),
+}
+
+type Shared = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+thread_local! {
+    /// Parts of owners that this thread let go of; `None` where they are dropped at once.
+    static LATER: RefCell<Option<Vec<Shared>>> = const { RefCell::new(None) };
+}
+
+/// A part in what somebody gave away. Always there but while it is dropped.
+#[derive(Clone)]
+pub(crate) struct Owner(Option<Shared>);
+
+impl Drop for Owner {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(owner) = self.0.take() else { return };
+        // Whether others have a part, too, is known only when this one is let go: so all are put aside.
+        let mut owner = Some(owner);
+        let _ = LATER.try_with(|later| {
+            if let Ok(Some(later)) = later.try_borrow_mut().as_deref_mut().map(Option::as_mut) {
+                later.extend(owner.take());
+            }
+        });
+        // Here only if it was not put aside.
+        drop(owner);
+    }
+}
+
+/// From now on this thread drops no owner of bytes that the stack lets go of, but keeps them for [`drop_owners`].
+pub fn keep_owners() {
+    LATER.with_borrow_mut(|later| {
+        later.get_or_insert_default();
+    });
+}
+
+/// Drops the owners put aside by this thread, each by itself; what those said that panicked.
+pub fn drop_owners() -> Vec<Box<dyn Any + Send>> {
+    let owners = LATER.with_borrow_mut(|later| match later {
+        Some(later) if !later.is_empty() => std::mem::take(later),
+        _ => Vec::new(),
+    });
+    let drop_one = |owner| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop::<Shared>(owner)));
+    owners.into_iter().filter_map(|owner| drop_one(owner).err()).collect()
+}
+
+/// Ends what [`keep_owners`] began, and drops what is left.
+pub fn stop_keeping_owners() -> Vec<Box<dyn Any + Send>> {
+    let panics = drop_owners();
+    LATER.set(None);
+    panics
 }
 
 // SAFETY: a block's memory is written by the one `Block` only, through `&mut`, and only where it was not filled before or
@@ -136,7 +189,13 @@ impl Block {
     pub fn owned(bytes: OwnedBytes) -> Self {
         let len = u32::try_from(bytes.len).unwrap_or(u32::MAX);
         let start = bytes.start.cast_mut();
-        Self { memory: Hold::Owner(bytes.owner), start, filled: len, capacity: len, shared: false }
+        Self {
+            memory: Hold::Owner(Owner(Some(bytes.owner))),
+            start,
+            filled: len,
+            capacity: len,
+            shared: false,
+        }
     }
 
     /// Whether its bytes are somebody's, and not memory to be filled anew.
@@ -266,6 +325,41 @@ mod tests {
             unsafe { std::slice::from_raw_parts(*start, 4000) }.iter().map(|b| u32::from(*b)).sum::<u32>()
         });
         assert_eq!(sum.join().unwrap(), 28_000);
+    }
+
+    #[test]
+    fn a_thread_that_handles_packets_drops_owners_where_a_panic_harms_nobody() {
+        struct Bad(#[expect(dead_code, reason = "counts")] Arc<()>);
+        impl AsRef<[u8]> for Bad {
+            fn as_ref(&self) -> &[u8] {
+                b"bytes"
+            }
+        }
+        impl Drop for Bad {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new("an owner's own"));
+            }
+        }
+        std::thread::spawn(|| {
+            keep_owners();
+            let alive = Arc::new(());
+            let mut block = Block::owned(OwnedBytes::new(Bad(alive.clone())));
+            let (hold, _) = block.hold(0);
+            drop(block);
+            assert!(drop_owners().is_empty(), "a frame has a part");
+            drop(hold);
+            assert_eq!(Arc::strong_count(&alive), 2, "kept");
+            let panics = drop_owners();
+            assert_eq!(panics.len(), 1);
+            assert_eq!(panics[0].downcast_ref(), Some(&"an owner's own"));
+            assert_eq!(Arc::strong_count(&alive), 1);
+            drop(Block::owned(OwnedBytes::new(Bad(alive.clone()))));
+            assert_eq!(stop_keeping_owners().len(), 1);
+            drop(Block::owned(OwnedBytes::new(vec![1])));
+            assert!(LATER.with_borrow(Option::is_none));
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -23,6 +23,7 @@
 pub mod affinity;
 pub mod block;
 pub mod bpf;
+pub mod caught;
 pub mod checksum;
 pub mod doorbell;
 pub mod error;

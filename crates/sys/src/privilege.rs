@@ -33,6 +33,8 @@ struct Sets {
 
 const VERSION_3: u32 = 0x2008_0522;
 
+/// Number of `CAP_NET_BIND_SERVICE`.
+pub const CAP_NET_BIND_SERVICE: u32 = 10;
 /// Number of `CAP_NET_ADMIN`.
 pub const CAP_NET_ADMIN: u32 = 12;
 /// Number of `CAP_NET_RAW`.

@@ -107,7 +107,8 @@ fn bodies_come_back_from_echo_and_are_read_elsewhere() {
             }
         })
         .unwrap()
-        .await;
+        .await
+        .unwrap();
         assert!(reading && writing);
         client
             .write("PUT /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")

@@ -148,7 +148,7 @@ fn floods_of_frames_that_carry_nothing_are_ended() {
             let mut all = Vec::new();
             // A reset at the very end is right: it goes on flooding.
             let _ = tokio::io::AsyncReadExt::read_to_end(&mut reader, &mut all).await;
-            let sent = writing.unwrap().await;
+            let sent = writing.unwrap().await.unwrap();
             let goodbye = [&[GOAWAY, 0, 0, 0, 0, 0][..]].concat();
             let at = all.windows(goodbye.len()).rposition(|w| w == goodbye).expect("no GOAWAY");
             let reason = all[at + goodbye.len() + 4..][..4].try_into().unwrap();

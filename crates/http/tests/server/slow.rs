@@ -33,7 +33,7 @@ fn a_head_that_drips_in() {
             }
             sent
         });
-        let sent = drip.unwrap().await;
+        let sent = drip.unwrap().await.unwrap();
         assert!(sent > 2, "it was not ended by the first byte");
         began.elapsed()
     });

@@ -82,6 +82,12 @@ pub trait Queue: Send {
         true
     }
 
+    /// Whether what could be received waits as long as need be, as a file does: then no more is taken at once than the rings to
+    /// other workers can hold.
+    fn waits(&self) -> bool {
+        false
+    }
+
     /// Counters since opening.
     fn stats(&self) -> QueueStats;
 

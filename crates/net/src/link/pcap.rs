@@ -249,6 +249,10 @@ impl Queue for PcapQueue {
         None
     }
 
+    fn waits(&self) -> bool {
+        self.input.is_some()
+    }
+
     fn stats(&self) -> QueueStats {
         let bad = self.input.as_ref().map_or(0, |i| i.bad);
         QueueStats { rx_bad: self.stats.rx_bad + bad, ..self.stats }
@@ -309,6 +313,14 @@ impl<Q: Queue + ?Sized> Queue for Mirror<Q> {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.fd()
+    }
+
+    fn clear_error(&mut self) -> bool {
+        self.inner.clear_error()
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
     }
 
     fn stats(&self) -> QueueStats {

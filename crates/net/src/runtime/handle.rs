@@ -93,7 +93,7 @@ impl Handle {
             self.shared.send(worker, Message::Report(to.clone()));
         }
         drop(to);
-        collect(&from, self.workers())
+        collect(&from, self.workers(), PATIENCE)
     }
 
     /// The link of an interface is back after it was down: the host announces its addresses there, probes them once more and
@@ -174,22 +174,29 @@ impl Runtime {
         self.handle.clone()
     }
 
-    /// Stops all workers and returns what they counted.
+    /// Stops all workers and returns what they counted. Connections are abandoned: see [`Runtime::stop_within`].
     #[must_use]
     pub fn stop(mut self) -> Report {
-        self.end()
+        self.end(Duration::ZERO)
     }
 
-    fn end(&mut self) -> Report {
+    /// As [`Runtime::stop`], but ends the connections of our own stack first: no new ones are taken, what was written is
+    /// sent, then FIN. Those that have not ended after `grace` are reset. Those of kernel sockets the kernel ends.
+    #[must_use]
+    pub fn stop_within(mut self, grace: Duration) -> Report {
+        self.end(grace)
+    }
+
+    fn end(&mut self, grace: Duration) -> Report {
         if self.threads.is_empty() {
             return Report::default();
         }
         let (to, from) = mpsc::channel();
         for worker in 0..self.handle.workers() {
-            self.handle.shared.send(worker, Message::Stop(to.clone()));
+            self.handle.shared.send(worker, Message::Stop(to.clone(), grace));
         }
         drop(to);
-        let report = collect(&from, self.handle.workers());
+        let report = collect(&from, self.handle.workers(), PATIENCE + grace);
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
@@ -200,14 +207,14 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.end();
+        self.end(Duration::ZERO);
     }
 }
 
-fn collect(from: &mpsc::Receiver<crate::stats::WorkerReport>, workers: usize) -> Report {
+fn collect(from: &mpsc::Receiver<crate::stats::WorkerReport>, workers: usize, patience: Duration) -> Report {
     let mut report = Report::default();
     while report.workers.len() < workers {
-        match from.recv_timeout(PATIENCE) {
+        match from.recv_timeout(patience) {
             Ok(worker) => report.workers.push(worker),
             Err(_) => break,
         }

@@ -62,11 +62,25 @@ pub(crate) struct LaneSlot {
     pub(crate) waiting: bool,
     /// Used while a lane of several links is asked for output: the room of each.
     pub(crate) rooms: Vec<usize>,
+    /// What its first task said when it panicked.
+    pub(crate) failure: Option<String>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
 }
 
 impl LaneSlot {
+    /// Its first task panicked: says so in a line, and remembers it.
+    #[cold]
+    pub(crate) fn fail(&mut self, host: &str, words: &str) {
+        use std::io::Write;
+        self.counters.panics += 1;
+        let bucket = self.lane.bucket().0;
+        let line = format!("flowlane: host '{host}', lane {bucket}: its first task panicked: {words}");
+        // Nobody may read it.
+        let _ = writeln!(std::io::stderr(), "{line}");
+        self.failure = Some(words.to_owned());
+    }
+
     /// Closes a socket. One that is closed already stays so.
     pub(crate) fn close(&mut self, now: Time, frames: &Pool, socket: SocketHandle) {
         match socket {

@@ -3,6 +3,7 @@
 //! Messages are rare and go through a queue that allocates. Frames do not: those go through netisr.
 
 use std::sync::mpsc;
+use std::time::Duration;
 
 use flowlane_stack::LaneEvent;
 use flowlane_stack::tcp::{ConnId, ListenerId};
@@ -76,6 +77,6 @@ pub(crate) enum Message {
         /// Who has it.
         to: usize,
     },
-    /// Report and end.
-    Stop(mpsc::Sender<WorkerReport>),
+    /// End the connections of your lanes, with so much time to do so, then report and end.
+    Stop(mpsc::Sender<WorkerReport>, Duration),
 }

@@ -88,6 +88,17 @@ impl Netisr {
         self.backlog[to].push_back(parcel);
     }
 
+    /// How many frames surely find room, whichever worker they are for.
+    pub(crate) fn room(&mut self) -> usize {
+        let (limit, backlog) = (self.limit, &self.backlog);
+        let senders = self.senders.iter_mut().zip(backlog);
+        let room = senders.filter_map(|(sender, backlog)| {
+            let waiting = sender.as_mut()?.pending();
+            Some(if backlog.is_empty() { limit.saturating_sub(waiting) } else { 0 })
+        });
+        room.min().unwrap_or(usize::MAX)
+    }
+
     /// Makes what was sent visible to its receivers and wakes those who sleep. `true` while something waits.
     pub(crate) fn flush(&mut self, shared: &Arc<Shared>) -> bool {
         let mut waiting = false;

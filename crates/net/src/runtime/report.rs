@@ -28,6 +28,7 @@ impl Worker {
             frames_free: pool.free,
             frames_exhausted: pool.exhausted,
             frames_allocated: pool.allocated,
+            panics: self.panics,
             move_overflow: self.moves.overflow,
         }
     }
@@ -58,6 +59,7 @@ impl Worker {
             redirected: slot.counters.redirected,
             task_runs: slot.counters.task_runs,
             panics: slot.counters.panics,
+            failure: slot.failure.clone(),
             moves: slot.counters.moves,
             sockets,
             socket_count,

@@ -118,7 +118,7 @@ fn tasks_sleep_spawn_and_panic_alone() {
                 .collect();
             let mut sum = 0;
             for s in sleepers {
-                sum += s.await;
+                sum += s.await.unwrap();
             }
             sleep(Duration::from_millis(50)).await;
             let slept = flowlane::precise_now().unwrap().saturating_duration_since(before);
@@ -157,8 +157,7 @@ fn what_cannot_start_says_why() {
     let mut b = Runtime::builder().pin(false);
     let (x, y) = (b.host(host(4)), b.host(host(4)));
     b.pair((x, 0), (y, 0), PairConfig::default());
-    assert!(error(b).contains("steering for 4 workers, and the runtime has 1"));
-    assert!(error(Runtime::builder().workers(64)).contains("processors"));
+    assert!(error(b).contains("steering for 4 workers, but the runtime has 1"));
     let mut b = Runtime::builder().pin(false).frame_size(1500);
     let (x, y) = (b.host(host(1)), b.host(host(1)));
     b.pair((x, 0), (y, 0), PairConfig::default());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use flowlane::link::{LinkInfo, Queue, QueueStats};
 use flowlane::wire::MacAddr;
-use flowlane::{Bind, Host, Interface, Key, Rss, Runtime, StartError, UdpFields, UdpSocket};
+use flowlane::{Bind, Host, Interface, Key, OpenLink, Rss, Runtime, UdpFields, UdpSocket};
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::streams::{echo, there_and_back};
@@ -94,9 +94,7 @@ fn info() -> LinkInfo {
     }
 }
 
-type Opened = Result<(LinkInfo, Vec<Box<dyn Queue>>), StartError>;
-
-fn open(late: Late) -> Box<dyn FnOnce(&flowlane_sys::frame::FrameMemory, usize) -> Opened + Send> {
+fn open(late: Late) -> OpenLink {
     Box::new(move |_, _| Ok((info(), vec![Box::new(late) as Box<dyn Queue>])))
 }
 

@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
 mod basics;
+mod capture;
 mod crowd;
+mod ending;
 mod http;
 mod links;
 mod moving;
+mod panics;
 mod quirks;
 #[path = "../common/streams.rs"]
 mod streams;

@@ -58,7 +58,7 @@ async fn talk(tls: TlsConnector, name: &'static str) -> Result<usize, String> {
         });
         let mut back = vec![0; size];
         reader.read_exact(&mut back).await.map_err(|e| format!("after {total} bytes: {e}"))?;
-        session = reader.unsplit(writing.unwrap().await);
+        session = reader.unsplit(writing.unwrap().await.unwrap());
         if back != sent {
             return Err(format!("a message of {size} bytes came back as another"));
         }

@@ -54,6 +54,8 @@ pub(crate) struct Core {
     #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
+    /// No new connections are taken.
+    pub(crate) ending: bool,
     /// Connections whose writers wait for memory, in turn.
     pub(crate) starved: VecDeque<ConnId>,
     /// Connections whose windows could not be opened for lack of memory, and when to look again.
@@ -101,6 +103,7 @@ impl Core {
             blocks: Blocks::default(),
             inflows: Vec::new(),
             established: 0,
+            ending: false,
             starved: VecDeque::new(),
             narrowed: VecDeque::new(),
             narrowed_at: NEVER,

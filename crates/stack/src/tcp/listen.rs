@@ -192,7 +192,8 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let meta = ReplyMeta { hash: seg.hash, hash_type: seg.hash_type, tos: 0 };
-        let Some(slot) = self.listeners.find(tuple.local, tuple.local_port) else {
+        let listening = if self.ending { None } else { self.listeners.find(tuple.local, tuple.local_port) };
+        let Some(slot) = listening else {
             if seg.is(TcpFlags::RST) {
                 self.stats.drop(DropReason::ResetForNobody);
             } else {

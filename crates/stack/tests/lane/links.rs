@@ -71,7 +71,7 @@ impl Fork {
                     self.lane.input(self.now, &self.pool, frame, Class::Ethernet);
                 }
             }
-            self.now = self.now + Duration::from_millis(1);
+            self.now += Duration::from_millis(1);
             for lane in self.hosts.iter_mut().chain([&mut self.lane]) {
                 if lane.poll_at().is_some_and(|at| at <= self.now) {
                     lane.on_timer(self.now, &self.pool);

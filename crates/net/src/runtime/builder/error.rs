@@ -69,6 +69,16 @@ pub enum StartError {
     /// A link could not be opened.
     #[error(transparent)]
     Link(#[from] crate::link::OpenError),
+    /// The first task of a lane panicked before any packet was handled.
+    #[error("host '{host}', lane {bucket}: its first task panicked: {words}")]
+    Panicked {
+        /// The host.
+        host: String,
+        /// Bucket of the lane.
+        bucket: u16,
+        /// What the panic said.
+        words: String,
+    },
     /// Something else that the application does before the start failed.
     #[error("{0}")]
     Other(String),

@@ -120,6 +120,7 @@ impl Builder {
                     touched: false,
                     waiting: false,
                     rooms: Vec::new(),
+                    failure: None,
                     parked: Vec::new(),
                 };
                 plan.lanes[index as usize] = Some(Box::new(slot));

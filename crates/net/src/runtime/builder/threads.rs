@@ -1,10 +1,16 @@
 //! The threads of the workers: all begin, or none.
+//!
+//! They begin in two steps, after each of which everyone waits for the word of the thread that starts them: a worker has its
+//! processor and memory; every lane's first task has run to its first wait. If either failed anywhere, all of them end, and
+//! the start is an error.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::{Arc, Barrier, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use flowlane_stack::time::Time;
+use flowlane_sys::caught;
 use flowlane_sys::frame::{FrameMemory, Pool};
 
 use super::StartError;
@@ -17,7 +23,7 @@ use crate::runtime::idle::Patience;
 use crate::runtime::moving::Moves;
 use crate::runtime::shared::Shared;
 use crate::runtime::worker::{Turns, Worker};
-use crate::task::spawn_in;
+use crate::task::{FirstTask, spawn_in};
 
 pub(super) fn start(
     plans: Vec<Plan>,
@@ -28,14 +34,15 @@ pub(super) fn start(
 ) -> Result<Runtime, StartError> {
     let mut threads = Vec::new();
     let (failed, failures) = mpsc::channel();
-    let together = Arc::new(Barrier::new(plans.len()));
+    let (ran, first) = mpsc::channel();
     let workers = plans.len();
     let go: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
+    let all_ran: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
     for (index, plan) in plans.into_iter().enumerate() {
         let (memory, shared, failed) = (memory.clone(), shared.clone(), failed.clone());
         let cpu = cpus.get(index).copied();
-        let mains: Vec<_> = hosts.iter().map(|h| h.main.clone()).collect();
-        let (together, go) = (together.clone(), go.clone());
+        let mains: Vec<First> = hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into())).collect();
+        let (ran, go, all_ran) = (ran.clone(), go.clone(), all_ran.clone());
         let body = move || {
             let pool = pin(cpu).and_then(|()| memory.attach(index).map_err(io::Error::other));
             let (pool, error) = match pool {
@@ -45,22 +52,33 @@ pub(super) fn start(
             let _ = failed.send(error);
             // All or none: a worker that could not begin would leave the others waiting for it.
             if let (Some(pool), true) = (pool, *go.wait()) {
-                work(index, plan, Rc::new(pool), shared, &mains, &together);
+                work(index, plan, Rc::new(pool), shared, &mains, &|failure| {
+                    let _ = ran.send(failure);
+                    *all_ran.wait()
+                });
             }
         };
         let thread = std::thread::Builder::new().name(format!("{THREAD}{index}")).spawn(body);
         threads.push(thread.map_err(StartError::Thread)?);
     }
-    drop(failed);
+    drop((failed, ran));
     let error = failures.into_iter().take(workers).flatten().next();
     // Nobody else sets it.
     let _ = go.set(error.is_none());
+    let error = match error {
+        Some(e) => Some(StartError::Thread(e)),
+        None => first.into_iter().take(workers).flatten().next().map(|(host, bucket, words)| {
+            let host = hosts.get(host).map_or(String::new(), |h| h.name.clone());
+            StartError::Panicked { host, bucket, words }
+        }),
+    };
+    let _ = all_ran.set(error.is_none());
     match error {
         Some(e) => {
             for thread in threads {
                 let _ = thread.join();
             }
-            Err(StartError::Thread(e))
+            Err(e)
         }
         None => Ok(Runtime::new(shared.clone(), threads, hosts)),
     }
@@ -73,33 +91,48 @@ fn pin(cpu: Option<usize>) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// The life of a worker's thread.
+/// What begins in each lane of a host, and the host's name.
+type First = (Arc<dyn Fn() -> Main + Send + Sync>, Arc<str>);
+
+/// Host and bucket of a lane whose first task panicked, and what it said.
+type Failure = (usize, u16, String);
+
+/// The life of a worker's thread. `ran` is told how the first tasks fared, and says whether to go on.
 fn work(
     index: usize,
     plan: Plan,
     frames: Rc<Pool>,
     shared: Arc<Shared>,
-    mains: &[Arc<dyn Fn() -> Main + Send + Sync>],
-    together: &Barrier,
+    mains: &[First],
+    ran: &dyn Fn(Option<Failure>) -> bool,
 ) {
     context::begin(index, frames.clone(), shared.clone());
     flowlane_sys::kernel::limits::exact_timers();
-    for slot in plan.lanes.iter().flatten() {
-        spawn_in(slot.id, shared.clone(), mains[slot.host]());
+    flowlane_sys::block::keep_owners();
+    let mut lanes = plan.lanes;
+    for slot in lanes.iter_mut().flatten() {
+        let (main, host) = &mains[slot.host];
+        match catch_unwind(AssertUnwindSafe(|| main())) {
+            Ok(main) => {
+                let first = FirstTask { main, host: host.clone() };
+                spawn_in(slot.id, shared.clone(), first);
+            }
+            Err(payload) => slot.fail(host, caught::words(&*payload)),
+        }
     }
-    let lanes = plan.lanes.len();
+    let count = lanes.len();
     let mut worker = Worker {
         index,
         shared,
         frames,
         ports: plan.ports,
         hosts: plan.hosts,
-        lanes: plan.lanes,
-        touched: Vec::with_capacity(lanes),
+        lanes,
+        touched: Vec::with_capacity(count),
         waiting: Vec::new(),
         hungry: None,
-        spare: Vec::with_capacity(lanes),
-        deadlines: vec![Time::MAX; lanes],
+        spare: Vec::with_capacity(count),
+        deadlines: vec![Time::MAX; count],
         next_deadline: Time::MAX,
         netisr: plan.netisr,
         moves: Moves::default(),
@@ -112,6 +145,8 @@ fn work(
         parcels: Vec::with_capacity(256),
         in_burst: false,
         stopping: false,
+        ending: None,
+        panics: 0,
         idle_turn: true,
         poller: plan.poller,
     };
@@ -123,8 +158,14 @@ fn work(
             worker.link_up(host, interface);
         }
     }
-    together.wait();
-    worker.run();
-    drop(worker);
+    let failed = worker.lanes.iter().flatten().find(|slot| slot.failure.is_some());
+    let failure =
+        failed.map(|slot| (slot.host, slot.lane.bucket().0, slot.failure.clone().unwrap_or_default()));
+    if ran(failure) {
+        worker.run();
+    }
+    // What is dropped now is the applications', too.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
     context::end();
+    flowlane_sys::block::stop_keeping_owners();
 }

@@ -51,10 +51,7 @@ impl Worker {
             }
             Message::Give { lane, to } => self.give(lane, to),
             Message::Gone { lane, from, to } => self.gone(lane, from, to),
-            Message::Stop(to) => {
-                self.stopping = true;
-                drop(to.send(self.report()));
-            }
+            Message::Stop(to, grace) => self.begin_to_end(to, grace),
         }
     }
 

@@ -10,6 +10,7 @@
 //! dropped, what it receives lies in rings and an inbox. Lanes whose state changed in a turn are noted, and only those
 //! are asked for output, news and deadlines at its end, so that a turn costs nothing for lanes that had nothing to do.
 
+mod end;
 mod inbox;
 mod output;
 mod receive;
@@ -122,6 +123,10 @@ pub(crate) struct Worker {
     /// More frames of a burst follow: lanes may hold segments until its end.
     pub(crate) in_burst: bool,
     pub(crate) stopping: bool,
+    /// Told to stop, with time to end its lanes' connections.
+    pub(crate) ending: Option<end::Ending>,
+    /// Panics of what applications gave away, when it was dropped.
+    pub(crate) panics: u64,
     /// Where there are sockets of the kernel.
     pub(crate) poller: Option<Poller>,
 }
@@ -135,6 +140,9 @@ impl Worker {
             self.turns.all += 1;
             let busy = self.turn();
             self.turns.busy += u64::from(busy);
+            if self.ending.is_some() {
+                self.end_if_over();
+            }
             if self.sleeps_at_once() {
                 if !self.stopping {
                     self.sleep();
@@ -173,6 +181,7 @@ impl Worker {
         busy |= self.look_after_lanes();
         busy |= self.send();
         let waiting = self.netisr.flush(&self.shared);
+        self.panics += flowlane_sys::block::drop_owners().len() as u64;
         busy | waiting
     }
 

@@ -21,7 +21,8 @@ impl Worker {
         let mut busy = false;
         for p in 0..self.ports.len() {
             let port = &mut self.ports[p];
-            let n = port.queue.receive(&self.frames, &mut self.burst, BURST);
+            let most = if port.queue.waits() { BURST.min(self.netisr.room()) } else { BURST };
+            let n = port.queue.receive(&self.frames, &mut self.burst, most);
             if n == 0 {
                 continue;
             }

@@ -55,6 +55,31 @@ impl Tcp {
         Ok(())
     }
 
+    /// Takes no new connections, and ends those there are: FIN behind what was written, or a reset if `at_once`. Handles stay.
+    pub fn end_all(&mut self, cx: &mut Cx<'_>, at_once: bool) {
+        self.core.ending = true;
+        let slots: Vec<u32> = self.connections.iter().map(|c| c.id.slot).collect();
+        for slot in slots {
+            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
+            match (at_once, c.state) {
+                (_, State::Closed | State::TimeWait) => {}
+                (true, _) => c.abort(&mut self.core, cx),
+                (false, State::SynSent) => self.core.kill(c, None),
+                (false, _) => {
+                    c.close_send();
+                    c.wake_write();
+                }
+            }
+            self.finish(slot);
+        }
+    }
+
+    /// Connections that the peer still knows of.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.connections.iter().filter(|c| !matches!(c.state, State::Closed | State::TimeWait)).count()
+    }
+
     /// Gives the handle up and resets the connection (RFC 9293 §3.10.5).
     ///
     /// # Errors

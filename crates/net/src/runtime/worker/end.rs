@@ -1,0 +1,70 @@
+//! The end of a worker: what its lanes' connections are told before it goes.
+//!
+//! With a grace, lanes take no new connections and end those they have: what was written is sent, then FIN. Tasks run on, so
+//! that they can read what still comes. Who has not come to an end when the grace is over is reset, and the worker leaves when
+//! that is out. Without one it leaves at once, and peers learn of it when they ask.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use flowlane_stack::time::Time;
+
+use super::Worker;
+use crate::stats::WorkerReport;
+
+/// Turns in which the last output may leave.
+const LAST_TURNS: usize = 64;
+
+/// An end that has begun.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    to: Sender<WorkerReport>,
+    pub(crate) until: Time,
+}
+
+impl Worker {
+    /// Told to stop.
+    pub(super) fn begin_to_end(&mut self, to: Sender<WorkerReport>, grace: Duration) {
+        if grace.is_zero() {
+            self.stopping = true;
+            drop(to.send(self.report()));
+            return;
+        }
+        self.end_connections(false);
+        self.ending = Some(Ending { to, until: self.now + grace });
+    }
+
+    /// After each turn of an end: whether it is over, and then the rest of it.
+    #[cold]
+    pub(super) fn end_if_over(&mut self) {
+        let Some(ending) = &self.ending else { return };
+        let left =
+            self.lanes.iter().flatten().any(|slot| slot.lane.tcp_unfinished() > 0 || slot.lane.has_output());
+        if left && self.now < ending.until {
+            return;
+        }
+        self.end_connections(true);
+        for _ in 0..LAST_TURNS {
+            self.now = self.shared.now();
+            let busy = self.look_after_lanes() | self.send();
+            let _ = self.netisr.flush(&self.shared);
+            if !busy && self.waiting.is_empty() {
+                break;
+            }
+        }
+        self.stopping = true;
+        if let Some(ending) = self.ending.take() {
+            // A receiver that is gone has lost interest.
+            drop(ending.to.send(self.report()));
+        }
+    }
+
+    fn end_connections(&mut self, at_once: bool) {
+        for lane in 0..self.lanes.len() {
+            if let Some(slot) = &mut self.lanes[lane] {
+                slot.lane.tcp_end_all(self.now, &self.frames, at_once);
+                self.touch(lane as u32);
+            }
+        }
+    }
+}

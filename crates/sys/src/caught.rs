@@ -1,0 +1,146 @@
+//! A future whose panics end nobody but itself: when it is polled, when it is dropped, and when its result is dropped.
+//!
+//! Whoever runs other people's futures has to contain all three. `async-task` ends the process when a future's destructor
+//! panics, and a wrapper in safe code would hold the future twice; hence it is here, where pinning by hand is allowed.
+
+use std::any::Any;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// What a panic said.
+pub type Payload = Box<dyn Any + Send>;
+
+/// A future whose panics are its result. Each is told to a function when it happens.
+#[derive(Debug)]
+pub struct Caught<F> {
+    inner: ManuallyDrop<F>,
+    told: fn(),
+}
+
+impl<F> Caught<F> {
+    /// Contains `inner`; `told` is called after each panic.
+    pub fn new(inner: F, told: fn()) -> Self {
+        Self { inner: ManuallyDrop::new(inner), told }
+    }
+}
+
+impl<F: Future> Future for Caught<F> {
+    type Output = Result<Contained<F::Output>, Payload>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: `inner` is pinned as `self` is: it is never moved, nothing else hands out a reference to it, it is dropped
+        // where it is, and `Caught` is `Unpin` only if it is.
+        let (inner, told) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut *this.inner), this.told)
+        };
+        match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
+            Ok(Poll::Ready(value)) => Poll::Ready(Ok(Contained { value: ManuallyDrop::new(value), told })),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(payload) => {
+                told();
+                Poll::Ready(Err(payload))
+            }
+        }
+    }
+}
+
+impl<F> Drop for Caught<F> {
+    fn drop(&mut self) {
+        // SAFETY: dropped here and nowhere else, once.
+        let result = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.inner) }));
+        if result.is_err() {
+            (self.told)();
+        }
+    }
+}
+
+/// A result that nobody may want, and whose destructor may panic.
+#[derive(Debug)]
+pub struct Contained<T> {
+    value: ManuallyDrop<T>,
+    told: fn(),
+}
+
+impl<T> Contained<T> {
+    /// The value, no longer contained.
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the value is taken once.
+        unsafe { ManuallyDrop::take(&mut this.value) }
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        // SAFETY: dropped here and nowhere else, once: `into_inner` leaves nothing to drop.
+        let result = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.value) }));
+        if result.is_err() {
+            (self.told)();
+        }
+    }
+}
+
+/// What a panic said, if it said it in words, as nearly all do.
+#[must_use]
+pub fn words(payload: &(dyn Any + Send)) -> &str {
+    let words = payload.downcast_ref::<&'static str>().copied();
+    words.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::resume_unwind;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Waker;
+
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+
+    fn told() {
+        TOLD.fetch_add(1, Ordering::Relaxed);
+    }
+
+    struct Bad;
+
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("dropped"));
+        }
+    }
+
+    #[test]
+    fn panics_of_polling_dropping_and_the_result_go_no_further() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut future = Box::pin(Caught::new(async { resume_unwind(Box::new("polled")) }, told));
+        let result: Poll<Result<Contained<()>, _>> = future.as_mut().poll(&mut cx);
+        let Poll::Ready(Err(payload)) = result else { panic!("{result:?}") };
+        assert_eq!((words(&*payload), TOLD.load(Ordering::Relaxed)), ("polled", 1));
+        drop(future);
+        assert_eq!(TOLD.load(Ordering::Relaxed), 1);
+
+        let bad = Bad;
+        let waits = async move {
+            std::future::pending::<()>().await;
+            drop(bad);
+        };
+        let mut future = Box::pin(Caught::new(waits, told));
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+        drop(future);
+        assert_eq!(TOLD.load(Ordering::Relaxed), 2);
+
+        let mut future = Box::pin(Caught::new(async { Bad }, told));
+        let Poll::Ready(Ok(result)) = future.as_mut().poll(&mut cx) else { panic!("pending") };
+        drop(result);
+        assert_eq!(TOLD.load(Ordering::Relaxed), 3);
+
+        let mut future = Box::pin(Caught::new(async { vec![7] }, told));
+        let Poll::Ready(Ok(result)) = future.as_mut().poll(&mut cx) else { panic!("pending") };
+        assert_eq!(result.into_inner(), [7]);
+        assert_eq!(words(&5), "no words");
+        assert_eq!(words(&String::from("said")), "said");
+    }
+}
