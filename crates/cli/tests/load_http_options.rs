@@ -230,6 +230,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("quiet", "outputs"),
     ("help", "here"),
     ("version", "the program's own"),
+    ("color", "the program's own"),
 ];
 
 #[test]

@@ -53,8 +53,12 @@ fn run(mode: Mode, port: u16, cookies: SynCookies, backlog: u32) -> Ran {
         while listener.accept().await.is_ok() {}
     });
     // A SYN-ACK comes again only after longer than the run.
-    let tcp =
-        TcpConfig { syn_cookies: cookies, initial_rto: Duration::from_secs(20), ..TcpConfig::default() };
+    let tcp = TcpConfig {
+        syn_cookies: cookies,
+        initial_rto: Duration::from_secs(20),
+        resets_per_second: u32::MAX,
+        ..TcpConfig::default()
+    };
     let server = builder.host(server.interface(on("10.0.0.1/16")).tcp(tcp));
     let interface = Interface { claimed: clients.prefixes(), ..on("10.0.0.2/16") };
     let client = builder.host(Host::new("client", rss, load.main()).interface(interface));

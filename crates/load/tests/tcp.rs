@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flowlane::{
     Endpoint, FastOpenListen, Host, Interface, Key, ListenOptions, PairConfig, Protocol, Quirk, Quirks, Rss,
-    Runtime, TcpListener, TcpStream, spawn,
+    Runtime, TcpConfig, TcpListener, TcpStream, spawn,
 };
 use flowlane_load::http::Phase;
 use flowlane_load::report::Part;
@@ -115,7 +115,8 @@ fn run_at(options: ListenOptions, far: Far, quirks: Quirks, config: TcpLoadConfi
             drop(spawn(serve(stream, far)));
         }
     });
-    let server = builder.host(server.interface(on("10.0.0.1/16")));
+    let tcp = TcpConfig { resets_per_second: u32::MAX, ..TcpConfig::default() };
+    let server = builder.host(server.interface(on("10.0.0.1/16")).tcp(tcp));
     let interface = Interface { claimed: clients().prefixes(), ..on("10.0.0.2/16") };
     let client = builder.host(Host::new("client", rss(), load.main()).interface(interface));
     builder.pair((server, 0), (client, 0), PairConfig { quirks, ..PairConfig::default() });
