@@ -323,14 +323,20 @@ impl World {
         }
     }
 
-    /// `SIOCINQ`, `SIOCOUTQ`, `SIOCOUTQNSD`.
+    /// `SIOCINQ`, `SIOCOUTQ`, `SIOCOUTQNSD`, `SIOCATMARK`.
     pub(crate) fn queued(&mut self, fd: i32, request: u64) -> Answer<i32> {
         if let Some(Descriptor::PipeRead(pipe) | Descriptor::PipeWrite(pipe)) = self.descriptors.get(&fd) {
             return Ok(pipe.lock().unwrap_or_else(PoisonError::into_inner).len() as i32);
         }
         let role = self.socket_mut(fd)?.role;
         const SIOCOUTQNSD: u64 = 0x894b;
+        const SIOCATMARK: u64 = 0x8905;
         match role {
+            // Linux's mark is before the last urgent byte, not behind it.
+            Role::Connection(id) if request == SIOCATMARK => {
+                let mark = self.lane().0.tcp_urgent_mark(id).map_err(|_| Errno(libc::EINVAL))?;
+                Ok(i32::from(mark == Some(1)))
+            }
             Role::Connection(id) => {
                 let info = self.lane().0.tcp_info(id).map_err(|_| Errno(libc::EINVAL))?;
                 let handshake = self.socket_mut(fd)?.in_handshake(info.state);

@@ -247,7 +247,7 @@ impl World {
                     let (primary, former) = keys.map(|keys| keys.bytes()).unwrap_or_default();
                     return Ok([&primary[..], former.as_ref().map_or(&[], |former| &former[..])].concat());
                 }
-                libc::TCP_DEFER_ACCEPT | libc::TCP_WINDOW_CLAMP => 0,
+                libc::TCP_WINDOW_CLAMP => 0,
                 _ => return Err(Errno(libc::ENOPROTOOPT)),
             },
             libc::IPPROTO_IP => match name {
@@ -305,14 +305,30 @@ fn set_socket(options: &mut Options, name: i32, value: &[u8]) -> Answer<()> {
         libc::SO_BINDTODEVICE => {
             options.others.insert((libc::SOL_SOCKET, name), value.to_vec());
         }
-        _ => {
-            // Remembered; a lane has no use for them.
+        // Urgent data is always in line.
+        libc::SO_OOBINLINE if int(value)? == 0 => return Err(Errno(libc::ENOPROTOOPT)),
+        name if KEPT.contains(&name) => {
             int(value)?;
             options.others.insert((libc::SOL_SOCKET, name), value.to_vec());
         }
+        _ => return Err(Errno(libc::ENOPROTOOPT)),
     }
     Ok(())
 }
+
+/// Options of sockets that are remembered and told: the first three are heeded elsewhere, and what the others ask for is so here, or
+/// cannot be otherwise with one interface, one processor and no queueing discipline.
+const KEPT: [i32; 9] = [
+    libc::SO_REUSEADDR,
+    libc::SO_REUSEPORT,
+    libc::SO_RCVLOWAT,
+    libc::SO_OOBINLINE,
+    libc::SO_BROADCAST,
+    libc::SO_PRIORITY,
+    libc::SO_MARK,
+    libc::SO_INCOMING_CPU,
+    libc::SO_BUSY_POLL,
+];
 
 fn get_socket(socket: &Socket, name: i32) -> Answer<Vec<u8>> {
     let options = &socket.options;
@@ -370,9 +386,17 @@ fn set_ip(options: &mut Options, level: i32, name: i32, value: &[u8]) -> Answer<
             };
         }
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tcp.tos = number.max(0) as u8 & !3,
-        _ => {
+        // The path's MTU is always asked for, and errors of the network are reported as without the queue of errors.
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
+            if (libc::IP_PMTUDISC_WANT..=libc::IP_PMTUDISC_DO).contains(&number) =>
+        {
             options.others.insert((level, name), bytes(number));
         }
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) | (libc::IPPROTO_IP, libc::IP_FREEBIND) => {
+            options.others.insert((level, name), bytes(number));
+        }
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) if number == 0 => {}
+        _ => return Err(Errno(libc::ENOPROTOOPT)),
     }
     Ok(())
 }
@@ -445,10 +469,10 @@ fn set_tcp(
             options.tcp.recv_buffer = least;
             options.others.insert((libc::IPPROTO_TCP, name), bytes(number));
         }
-        libc::TCP_INFO | TCP_CC_INFO => return Err(Errno(libc::ENOPROTOOPT)),
-        _ => {
-            options.others.insert((libc::IPPROTO_TCP, name), bytes(number));
-        }
+        // Heeded where the connection is at hand; it is not told back.
+        libc::TCP_QUICKACK => {}
+        // `TCP_DEFER_ACCEPT` and its like, which nothing here heeds: who sets them is told so.
+        _ => return Err(Errno(libc::ENOPROTOOPT)),
     }
     Ok(())
 }

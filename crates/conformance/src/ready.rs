@@ -9,6 +9,7 @@ use crate::world::World;
 
 const IN: u32 = libc::POLLIN as u32 | libc::POLLRDNORM as u32;
 const OUT: u32 = libc::POLLOUT as u32 | libc::POLLWRNORM as u32;
+const PRI: u32 = libc::POLLPRI as u32;
 const ERR: u32 = libc::POLLERR as u32;
 const HUP: u32 = libc::POLLHUP as u32;
 const RDHUP: u32 = libc::POLLRDHUP as u32;
@@ -84,6 +85,9 @@ impl World {
         if self.socket_mut(fd).is_ok_and(|socket| !socket.in_handshake(info.state)) {
             if ready.readable && info.readable >= lowat {
                 mask |= IN;
+            }
+            if self.lane().0.tcp_urgent_mark(id).is_ok_and(|mark| mark.is_some_and(|left| left > 0)) {
+                mask |= PRI;
             }
             if ready.write_closed || ready.writable && room {
                 mask |= OUT;

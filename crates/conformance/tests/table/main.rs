@@ -11,7 +11,7 @@ use std::thread;
 
 use flowlane_stack::wire::FastOpenOption;
 use flowlane_sys::packetdrill::{Caller, Errno};
-use packets::{ACK, FIN, PSH, Peer, RST, SYN};
+use packets::{ACK, FIN, PSH, Peer, RST, SYN, URG};
 
 const V4: (&str, &str, &str) =
     ("192.168.5.1/16|192.168.0.2|192.0.2.0/24", "192.168.5.1:8080", "192.0.2.1:40000");
@@ -150,6 +150,24 @@ fn errors_are_those_of_the_kernel() {
     assert_eq!(caller.read(fd, &mut [0; 10]), Ok(0));
 }
 
+/// Of `asm-generic/sockios.h`.
+const SIOCATMARK: u64 = 0x8905;
+
+/// `POLLPRI` and `SIOCATMARK`: the mark is before the last urgent byte, which is read in line.
+#[test]
+fn the_urgent_mark() {
+    let (caller, mut peer, _, fd) = accepted(V4);
+    assert_eq!(caller.poll(fd, libc::POLLPRI, 0), Ok(0));
+    peer.send(&caller, ACK | PSH | URG, 10);
+    assert_eq!(caller.poll(fd, libc::POLLPRI, 0), Ok(libc::POLLPRI));
+    assert_eq!(caller.ioctl(fd, SIOCATMARK), Ok(0));
+    assert_eq!(caller.read(fd, &mut [0; 9]), Ok(9));
+    assert_eq!(caller.ioctl(fd, SIOCATMARK), Ok(1));
+    assert_eq!(caller.read(fd, &mut [0; 9]), Ok(1));
+    assert_eq!(caller.ioctl(fd, SIOCATMARK), Ok(0));
+    assert_eq!(caller.poll(fd, libc::POLLPRI, 0), Ok(0));
+}
+
 #[test]
 fn options_are_kept_and_told() {
     let (caller, _, listener, fd) = accepted(V4);
@@ -172,7 +190,27 @@ fn options_are_kept_and_told() {
         assert_eq!(int(fd, level, name), told, "{level} {name}");
     }
     assert_eq!(set(fd, libc::SOL_TCP, libc::TCP_KEEPCNT, 0), Err(Errno(libc::EINVAL)));
-    assert_eq!(set(fd, libc::SOL_TCP, 9999, 1), Ok(()), "what is not known is remembered");
+    // What nothing heeds is refused, as what is not known: nobody is told that it is so.
+    for (level, name) in [
+        (libc::SOL_TCP, 9999),
+        (libc::SOL_TCP, libc::TCP_DEFER_ACCEPT),
+        (libc::SOL_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS),
+        (libc::SOL_TCP, libc::TCP_REPAIR),
+        (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
+        (libc::SOL_SOCKET, libc::SO_DONTROUTE),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+        (libc::SOL_IP, libc::IP_RECVERR),
+        (libc::SOL_IP, libc::IP_TRANSPARENT),
+    ] {
+        assert_eq!(set(fd, level, name, 1), Err(Errno(libc::ENOPROTOOPT)), "{level} {name}");
+    }
+    assert_eq!(set(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 0), Err(Errno(libc::ENOPROTOOPT)));
+    assert_eq!(
+        set(fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
+        Err(Errno(libc::ENOPROTOOPT))
+    );
+    assert_eq!(set(fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO), Ok(()));
+    assert_eq!(set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1), Ok(()));
     let info = caller.getsockopt(fd, libc::SOL_TCP, libc::TCP_INFO, 104).unwrap();
     assert_eq!((info.len(), info[0]), (104, 1), "ESTABLISHED");
     let cwnd = u32::from_ne_bytes(info[80..84].try_into().unwrap());

@@ -12,6 +12,7 @@ pub(crate) const SYN: TcpFlags = TcpFlags::SYN;
 pub(crate) const RST: TcpFlags = TcpFlags::RST;
 pub(crate) const PSH: TcpFlags = TcpFlags::PSH;
 pub(crate) const ACK: TcpFlags = TcpFlags::ACK;
+pub(crate) const URG: TcpFlags = TcpFlags::URG;
 
 /// The other end of one connection.
 pub(crate) struct Peer {
@@ -61,7 +62,7 @@ impl Peer {
             ack: if flags.contains(ACK) { self.received } else { SeqNum(0) },
             flags,
             window: 32_000,
-            urgent: 0,
+            urgent: if flags.contains(URG) { len as u16 } else { 0 },
         };
         let mut segment = vec![0; tcp::HEADER_LEN + options.len() + len];
         header.emit(&options, &mut segment);

@@ -171,7 +171,8 @@ unsafe extern "C" fn ioctl(data: Data, fd: c_int, request: c_ulong, value: *mut 
             // Requests that write must not be read as a pointer when there is no argument.
             let known = request == libc::FIONREAD as c_ulong
                 || request == libc::TIOCOUTQ as c_ulong
-                || request == SIOCOUTQNSD;
+                || request == SIOCOUTQNSD
+                || request == SIOCATMARK;
             if !known {
                 return o.ioctl(fd, request as u64, 0).map(|_| 0);
             }
@@ -184,6 +185,9 @@ unsafe extern "C" fn ioctl(data: Data, fd: c_int, request: c_ulong, value: *mut 
 
 /// Bytes not yet sent (`linux/sockios.h`).
 const SIOCOUTQNSD: c_ulong = 0x894b;
+
+/// Whether the next byte is at the urgent mark (`asm-generic/sockios.h`).
+const SIOCATMARK: c_ulong = 0x8905;
 
 unsafe extern "C" fn close(data: Data, fd: c_int) -> c_int {
     // SAFETY: the table's own pointer.
