@@ -10,7 +10,7 @@
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
 //! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
 //! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
-//! * [`prefetch`]: memory asked for before it is needed.
+//! * [`prefetch`]: memory asked for before it is needed; [`heap`]: memory given back, and counted.
 //!
 //! For conformance tests: `packetdrill`, a table of C functions in front of a stack (feature `packetdrill`).
 //!
@@ -28,6 +28,7 @@ pub mod checksum;
 pub mod doorbell;
 pub mod error;
 pub mod frame;
+pub mod heap;
 #[cfg(not(loom))]
 pub mod kernel;
 #[cfg(not(loom))]

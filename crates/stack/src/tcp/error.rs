@@ -15,6 +15,8 @@ pub enum Failure {
     TimedOut,
     /// The network says the peer cannot be reached.
     Unreachable,
+    /// This side gave it up before it was established.
+    GivenUp,
 }
 
 impl Failure {
@@ -24,6 +26,7 @@ impl Failure {
             Failure::Refused => io::ErrorKind::ConnectionRefused,
             Failure::TimedOut => io::ErrorKind::TimedOut,
             Failure::Unreachable => io::ErrorKind::HostUnreachable,
+            Failure::GivenUp => io::ErrorKind::ConnectionAborted,
         }
     }
 
@@ -33,6 +36,7 @@ impl Failure {
             Failure::Refused => "connection refused by the peer",
             Failure::TimedOut => "connection timed out",
             Failure::Unreachable => "peer unreachable",
+            Failure::GivenUp => "connection given up before it was established",
         }
     }
 }

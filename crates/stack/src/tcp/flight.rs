@@ -4,6 +4,7 @@
 
 use super::Seq;
 use super::congestion::Hystart;
+use super::memory::FLIGHT;
 use super::send_buffer::{Blocks, SendBuffer};
 use super::sent::SentQueue;
 use super::undo::Undo;
@@ -95,6 +96,8 @@ pub(crate) struct Flight {
     pub(crate) write_waker: Option<Waker>,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
     pub(crate) since: Option<Time>,
+    /// Bytes of memory beside the buffer's as the lane has counted them.
+    counted: usize,
 }
 
 impl Flight {
@@ -102,6 +105,24 @@ impl Flight {
     #[inline]
     pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
         self.sent.in_flight(outstanding).saturating_sub(self.reno_sacked)
+    }
+
+    /// Bytes of memory beside the buffer's, as the lane has counted them.
+    pub(crate) const fn memory(&self) -> usize {
+        self.counted
+    }
+
+    /// Counts them; how many they are.
+    pub(crate) fn count(&mut self) -> usize {
+        self.counted = FLIGHT + self.sent.memory();
+        self.counted
+    }
+
+    /// The scoreboard has changed: the lane's `memory` follows.
+    #[inline]
+    pub(crate) fn recount(&mut self, memory: &mut usize) {
+        let before = self.counted;
+        *memory = *memory + self.count() - before;
     }
 
     /// Ready for another connection. Its buffer's memory goes back; how many bytes of it are free now.
@@ -127,6 +148,7 @@ impl Flight {
             hystart,
             write_waker,
             since,
+            counted: _,
         } = self;
         sent.reset();
         (*phase, *prr, *rack, *hystart) = Default::default();

@@ -9,6 +9,7 @@ use super::input::MIN_MSS;
 use super::lane::Core;
 use super::rtt::Rtt;
 use super::table::{ConnId, Tuple};
+use crate::packet::Cx;
 use crate::time::Time;
 use core::net::IpAddr;
 
@@ -30,10 +31,11 @@ pub(crate) fn first_window(limit: u32, mss: u32) -> u32 {
 }
 
 impl Connection {
-    /// That of our own SYN. An answer knows whether timestamps will take their share of each segment.
-    pub(crate) fn first_window(&self) -> u32 {
+    /// That of our own SYN, as far as the lane has memory. An answer knows whether timestamps will take their share of each segment.
+    pub(crate) fn first_window(&self, core: &Core, cx: &Cx<'_>) -> u32 {
         let known = !self.has(Flags::ACTIVE) && self.has(Flags::TIMESTAMPS);
-        first_window(self.recv_limit, u32::from(self.rcv_mss) - if known { 12 } else { 0 })
+        let limit = self.recv_limit.min(core.may_promise(self, cx));
+        first_window(limit, u32::from(self.rcv_mss) - if known { 12 } else { 0 })
     }
 }
 

@@ -8,6 +8,7 @@ use super::fast_open::{FastOpenKeys, Marks, Peers};
 use super::flight::Flight;
 use super::knock::Knocks;
 use super::listen::Listeners;
+use super::memory::Levels;
 use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
 use super::send_buffer::Blocks;
@@ -40,8 +41,14 @@ pub(crate) struct Core {
     pub(crate) ready: VecDeque<u32>,
     /// Segments that belong to no connection.
     pub(crate) replies: VecDeque<IpOutput>,
-    /// Bytes of all buffers.
+    /// Bytes of all buffers, and of the boxes and lists that keep them in order.
     pub(crate) memory: usize,
+    /// Bytes of connections and TIME-WAIT records themselves.
+    pub(crate) fixed: usize,
+    /// How far `memory` may go.
+    pub(crate) levels: Levels,
+    /// Connections, those being closed included.
+    pub(crate) connections: usize,
     /// Bytes of frames in which received data waits.
     pub(crate) held: usize,
     pub(crate) challenge: ChallengeBudget,
@@ -83,7 +90,7 @@ impl Core {
         for (n, half) in key.chunks_exact_mut(8).enumerate() {
             half.copy_from_slice(&keyed.hash(&[b'F', n as u8]).to_le_bytes());
         }
-        Self {
+        let mut core = Self {
             stats: TcpStats::default(),
             keyed,
             fast_open_keys: FastOpenKeys::new(key),
@@ -96,6 +103,9 @@ impl Core {
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             memory: 0,
+            fixed: 0,
+            levels: Levels::default(),
+            connections: 0,
             held: 0,
             challenge: ChallengeBudget::default(),
             resets: ChallengeBudget::default(),
@@ -109,7 +119,9 @@ impl Core {
             narrowed_at: NEVER,
             knocks: None,
             config,
-        }
+        };
+        core.set_levels();
+        core
     }
 
     /// The secrets of a four-tuple: for its initial sequence number and for its timestamp clock (RFC 7323 §5.4, §7.1: each
@@ -120,11 +132,15 @@ impl Core {
     }
 
     pub(crate) fn flight(&mut self) -> Box<Flight> {
-        self.flights.pop().unwrap_or_default()
+        let mut flight: Box<Flight> = self.flights.pop().unwrap_or_default();
+        self.memory += flight.count();
+        flight
     }
 
     pub(crate) fn inflow(&mut self) -> Box<Inflow> {
-        self.inflows.pop().unwrap_or_default()
+        let inflow: Box<Inflow> = self.inflows.pop().unwrap_or_default();
+        self.memory += inflow.memory();
+        inflow
     }
 
     /// Takes a connection's send side back.
@@ -133,6 +149,7 @@ impl Core {
         if let Some(waker) = flight.write_waker.take() {
             waker.wake();
         }
+        self.memory -= flight.memory();
         self.memory -= flight.reset(&mut self.blocks);
         if self.flights.len() < SPARES {
             self.flights.push(flight);

@@ -269,6 +269,10 @@ impl Core {
             return None;
         }
         let options = listener.options.socket;
+        if !self.may_connect() {
+            self.stats.drop(DropReason::LaneMemory);
+            return None;
+        }
         let welcome = self.fast_open_welcome(cx.now, slot, tuple, seg);
         if let (false, Some(listener)) = (welcome.early, self.listeners.slot_mut(slot)) {
             listener.half_open += 1;

@@ -1,12 +1,36 @@
-//! The memory of a lane's buffers: who may have some, who waits for it, and who is told when there is some again.
+//! The memory of a lane: who may have some, who waits for it, and who is told when there is some again.
 //!
-//! Send buffers are bytes of their own, receive buffers are the worker's frames. Two bounds hold, `max_memory` for both
-//! and a share of the frames for the latter, since a worker without frames cannot receive anything at all. A write that
+//! **What counts.** Buffers count with all the memory that they hold, however few bytes are in them: a received frame with its whole
+//! buffer, a copy with its blocks. So do the boxes and lists that keep them in order, and each connection and TIME-WAIT record.
+//!
+//! **The levels.** One bound, `max_memory`, holds for all of it. Connections and records take at most half of it; beyond that no
+//! stranger gets a connection any more. What they leave is for buffers:
+//!
+//! ```text
+//!   0              easy = 1/2             tight = 7/8     full
+//!   ├────────────────┼───────────────────────┼─────────────┤
+//!   │ what is asked  │ up to a fair share,   │ a segment   │ nothing
+//!   │                │ received data copied  │ where there │
+//!   │                │ out of its frame      │ is none     │
+//! ```
+//!
+//! A fair share is a quarter of the buffers' memory by the number of connections, so all shares together end below `tight`, and
+//! a connection whose reader keeps up goes on while others hold all they may. The windows that are advertised follow the same
+//! levels. A window that was promised before and cannot be kept is closed: the data is dropped under its name and answered with a
+//! window of zero, as Linux does, and an announcement follows when there is memory again.
+//!
+//! Frames have a bound of their own beside it, since a worker without frames cannot receive anything at all. A write that
 //! finds no memory waits for the event that frees some, in turn; it is not tried again before.
 
-use super::connection::{Connection, Lists, NEVER};
+use super::connection::{Connection, Flags, Lists, NEVER};
+use super::flight::Flight;
+use super::input::{Step, Stop};
 use super::lane::Core;
-use super::table::ConnId;
+use super::recv_buffer::Inflow;
+use super::segment::Segment;
+use super::stats::DropReason;
+use super::table::{ConnId, Slab};
+use super::time_wait::Record;
 use super::{Seq, Tcp};
 use crate::packet::Cx;
 use crate::time::Time;
@@ -19,18 +43,135 @@ const PORTION: usize = 4096;
 /// How soon windows are looked at again that lack of memory kept shut.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// Connections whose windows are looked at in one go.
+const LOOKS: usize = 1024;
+
+/// Writers over their share that are passed by in search of one that is not.
+const PASSED_BY: usize = 8;
+
+/// Bytes of a connection: its place in the slab, in the table of tuples, on the wheel and in the lists of a lane, and what few
+/// have beside it.
+pub(crate) const PER_CONNECTION: usize = 512;
+const _: () =
+    assert!(Slab::<Connection>::ENTRY_SIZE + 26 + 24 + 4 + 2 * size_of::<ConnId>() <= PER_CONNECTION);
+
+/// Bytes of a TIME-WAIT record: its places in the slab, in the table and in the queue of those that expire.
+pub(crate) const PER_RECORD: usize = Slab::<Record>::ENTRY_SIZE + 64;
+
+/// Bytes of a send side and of a receive side beside what is counted as it grows.
+pub(crate) const FLIGHT: usize = size_of::<Flight>() + 192;
+pub(crate) const INFLOW: usize = size_of::<Inflow>() + 192;
+
+/// How far the memory of buffers may go; see the head of this file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Levels {
+    easy: usize,
+    tight: usize,
+    full: usize,
+}
+
 impl Core {
-    /// Nothing may be promised any more: the buffers hold all they may, or so many of the worker's frames are in use that
+    /// The number of connections has changed.
+    #[inline]
+    pub(crate) fn count_connections(&mut self, connections: usize) {
+        self.connections = connections;
+        self.set_levels();
+    }
+
+    /// Connections and records leave so much for buffers.
+    #[inline]
+    pub(crate) fn set_levels(&mut self) {
+        self.fixed = self.connections * PER_CONNECTION + self.time_wait.len() * PER_RECORD;
+        let most = self.config.max_memory;
+        let full = most - self.fixed.min(most / 2);
+        self.levels = Levels { easy: full / 2, tight: full - full / 8, full };
+    }
+
+    /// There is memory for another connection that a stranger begins.
+    #[inline]
+    pub(crate) fn may_connect(&self) -> bool {
+        self.memory < self.levels.full && self.fixed < self.config.max_memory / 2
+    }
+
+    /// Nobody gets more than a fair share any more.
+    #[inline]
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.memory >= self.levels.easy
+    }
+
+    /// Only who holds nothing gets something any more.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.memory >= self.levels.tight
+    }
+
+    /// Bytes that a side of a connection may add which holds `has`: nothing yet if it is `empty`, and then `floor` if possible.
+    pub(crate) fn may_add(&self, has: usize, empty: bool, floor: usize) -> usize {
+        let Levels { easy, tight, full } = self.levels;
+        if self.memory < easy {
+            return tight - self.memory;
+        }
+        let share = (full / 4 / self.connections.max(1)).saturating_sub(has);
+        let share = share.min(tight.saturating_sub(self.memory));
+        if empty { share.max(floor.min(full.saturating_sub(self.memory))) } else { share }
+    }
+
+    /// Bytes of payload for which a connection's window may stand open.
+    #[inline]
+    pub(crate) fn may_promise(&self, c: &Connection, cx: &Cx<'_>) -> u32 {
+        if frames_left(cx, 8) {
+            return 0;
+        }
+        if self.is_pressed() { self.may_promise_little(c) } else { self.quarter() }
+    }
+
+    /// A quarter of what there is, so that not even a single window is more than can be kept.
+    #[inline]
+    fn quarter(&self) -> u32 {
+        ((self.levels.tight - self.memory) / 4).min(1 << 30) as u32
+    }
+
+    #[cold]
+    fn may_promise_little(&self, c: &Connection) -> u32 {
+        let segment = u32::from(c.rcv_mss);
+        match &c.rx {
+            Some(rx) if !rx.is_empty() => (self.may_add(rx.memory(), false, 0) / 2).min(1 << 30) as u32,
+            _ => self.little(segment),
+        }
+    }
+
+    /// For a connection that holds nothing: half of its share, or a segment as long as there is room for one.
+    fn little(&self, segment: u32) -> u32 {
+        let room = self.may_add(0, true, room_for(segment));
+        let half = (room / 2).min(1 << 30) as u32;
+        if room >= room_for(segment) { half.max(segment) } else { 0 }
+    }
+
+    /// As [`may_promise`](Self::may_promise) for a connection that is not there yet, whose segments have `segment` bytes.
+    pub(crate) fn may_promise_first(&self, cx: &Cx<'_>, segment: u32) -> u32 {
+        if frames_left(cx, 8) {
+            return 0;
+        }
+        if self.is_pressed() { self.little(segment) } else { self.quarter() }
+    }
+
+    /// Under pressure: whether a segment before its turn may wait in `rx`.
+    #[cold]
+    pub(crate) fn may_hold_early(&self, rx: &Inflow, seg: &Segment) -> bool {
+        let frames = seg.frame.as_ref().map_or(0, |frame| frame.chunks().count() * frame.capacity());
+        frames <= self.may_add(rx.memory(), false, 0)
+    }
+
+    /// Nothing that can wait is taken any more: the buffers hold all they may, or so many of the worker's frames are in use that
     /// what is left must keep the links going.
     #[inline]
     pub(crate) fn is_full(&self, cx: &Cx<'_>) -> bool {
-        self.memory >= self.config.max_memory || frames_left(cx, 8)
+        self.memory >= self.levels.full || frames_left(cx, 8)
     }
 
     /// Buffers do not grow any more.
     #[inline]
     pub(crate) fn is_scarce(&self, cx: &Cx<'_>) -> bool {
-        self.memory >= self.config.max_memory / 2 || frames_left(cx, 2)
+        self.is_pressed() || frames_left(cx, 2)
     }
 
     /// The window of a connection could not be opened although its application has read: it is looked at again soon. The
@@ -47,16 +188,19 @@ impl Core {
     /// Waits for memory.
     fn starve(&mut self, c: &mut Connection, now: Time) {
         self.stats.memory_waits += 1;
-        if self.blocks.any_retired() {
-            // No event tells when the last frame of an acknowledged block goes.
-            self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
-        }
+        // No event tells when the last frame of an acknowledged block goes, nor when others leave it a larger share.
+        self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
         c.put_in(Lists::STARVED);
         if !c.is_in(Lists::IN_STARVED) {
             c.put_in(Lists::IN_STARVED);
             self.starved.push_back(c.id);
         }
     }
+}
+
+/// Memory for a segment that is copied out of its frame, where nothing was before.
+fn room_for(segment: u32) -> usize {
+    INFLOW + (segment as usize).max(512)
 }
 
 /// Whether less than one frame in `share` of the worker's is free.
@@ -73,6 +217,32 @@ fn frames_left(cx: &Cx<'_>, share: usize) -> bool {
 }
 
 impl Connection {
+    /// Under pressure: makes sure that the lane has room for what came in order. What waits for its turn gives way to it. If that
+    /// does not help, the window is closed and the segment dropped.
+    #[cold]
+    pub(crate) fn make_room(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &Segment) -> Step {
+        let Some(frame) = &seg.frame else { return Ok(()) };
+        let len = seg.len as usize;
+        let need = rx.growth(frame, len, true);
+        // What is pruned here is taken off the lane's count by the caller, with all else that changes in `rx`.
+        let before = rx.memory();
+        loop {
+            let pruned = before - rx.memory();
+            let floor = room_for(u32::from(self.rcv_mss));
+            let room = core.may_add(rx.memory(), rx.is_empty(), floor) + pruned;
+            if need <= room {
+                return Ok(());
+            }
+            let Some(bytes) = rx.early.drop_last() else { break };
+            core.stats.pruned_bytes += u64::from(bytes);
+        }
+        self.rcv_adv = self.rcv_nxt;
+        self.set(Flags::ACK_NOW);
+        core.stats.windows_closed += 1;
+        core.look_again(self, cx.now);
+        Err(Stop::Drop(DropReason::LaneMemory))
+    }
+
     /// Puts as many bytes into the send buffer as there is room and memory for; how many. What was taken of somebody's bytes is
     /// taken off them.
     pub(crate) fn take_for_sending(&mut self, core: &mut Core, now: Time, bytes: Source<'_>) -> usize {
@@ -87,13 +257,17 @@ impl Connection {
         };
         core.memory -= core.blocks.look_again();
         let before = tx.data.capacity();
-        let free = core.config.max_memory.saturating_sub(core.memory);
+        let free = core.may_add(before, tx.data.is_empty(), PORTION);
         let taken = match bytes {
             Source::Copied(bytes) => {
-                let fits = tx.data.capacity_with(wanted) - before <= free;
-                let n = if fits { wanted } else { wanted.min(tx.data.room()) };
+                let fits = |n: usize| tx.data.capacity_with(n) - before <= free;
+                let n = [wanted, wanted.min(free), wanted.min(free / 2)].into_iter().find(|n| fits(*n));
+                let n = n.unwrap_or(0);
                 tx.data.push(&bytes[..n], &mut core.blocks);
-                n
+                // What was taken for it may have room for more.
+                let more = (wanted - n).min(tx.data.room());
+                tx.data.push(&bytes[n..n + more], &mut core.blocks);
+                n + more
             }
             Source::Owned(bytes) => {
                 let n = wanted.min(free);
@@ -207,9 +381,15 @@ impl Tcp {
             }
             return;
         }
-        let wait = !self.core.starved.is_empty() && self.core.blocks.any_retired();
-        self.core.narrowed_at = if wait { cx.now + LOOK_AGAIN } else { NEVER };
-        for _ in 0..self.core.narrowed.len() {
+        let all = self.core.narrowed.len();
+        let wait = !self.core.starved.is_empty() || all > LOOKS;
+        self.core.narrowed_at = match wait {
+            // There is much, and more of those who wait for it than can be looked at in one go.
+            true if all > LOOKS && !self.core.is_pressed() => cx.now + LOOK_AGAIN / 20,
+            true => cx.now + LOOK_AGAIN,
+            false => NEVER,
+        };
+        for _ in 0..all.min(LOOKS) {
             let Some(id) = self.core.narrowed.pop_front() else { return };
             let Some(c) = self.connections.get_mut(id) else { continue };
             c.take_out(Lists::IN_NARROWED);
@@ -233,8 +413,8 @@ impl Tcp {
     fn feed(&mut self) {
         let core = &mut self.core;
         core.memory -= core.blocks.look_again();
-        let most = core.config.max_memory;
-        let mut free = (most - most / 8).saturating_sub(core.memory);
+        let mut free = core.levels.tight.saturating_sub(core.memory);
+        let mut passed_by = 0;
         // Those that have gone, or got room of their own meanwhile, leave the list when they come to its front, and when
         // it has grown for their sake.
         if core.starved.len() > 2 * self.connections.len() + 64 {
@@ -246,6 +426,17 @@ impl Tcp {
                 let starved = c.is_in(Lists::STARVED);
                 if starved && free < PORTION {
                     return;
+                }
+                let (has, empty) =
+                    c.tx.as_ref().map_or((0, true), |tx| (tx.data.capacity(), tx.data.is_empty()));
+                if starved && core.may_add(has, empty, PORTION) < PORTION {
+                    // Its turn comes again when the others have had theirs.
+                    core.starved.rotate_left(1);
+                    passed_by += 1;
+                    if passed_by >= PASSED_BY.min(core.starved.len()) {
+                        return;
+                    }
+                    continue;
                 }
                 c.take_out(Lists::IN_STARVED | Lists::STARVED);
                 if starved {

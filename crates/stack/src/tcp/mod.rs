@@ -48,6 +48,7 @@ mod segment;
 mod segmenter;
 mod send_buffer;
 mod sent;
+mod spill;
 mod stats;
 mod syn_cookies;
 mod table;
@@ -123,6 +124,7 @@ impl Tcp {
     /// Changes what it was told at start; what connections have agreed on stays.
     pub fn configure(&mut self, config: TcpConfig) {
         self.core.config = config;
+        self.core.set_levels();
     }
 
     /// Takes a received packet, behind all that was given in before.
@@ -216,6 +218,7 @@ impl Tcp {
             c
         });
         self.core.table.insert(hash, Found::Connection(id.slot));
+        self.core.count_connections(self.connections.len());
         id
     }
 
@@ -239,6 +242,7 @@ impl Tcp {
             self.core.unlink(c);
         }
         self.connections.remove(id);
+        self.core.count_connections(self.connections.len());
     }
 
     /// The next packet to send, if any. Connections take turns with one another, and all of them with what is answered to
@@ -431,10 +435,16 @@ impl Tcp {
         self.core.fast_peers.clear();
     }
 
-    /// Bytes in all send and receive buffers.
+    /// Bytes of all send and receive buffers, and of what keeps them in order.
     #[must_use]
     pub fn buffer_memory(&self) -> usize {
         self.core.memory
+    }
+
+    /// Bytes of connections and TIME-WAIT records, beside their buffers.
+    #[must_use]
+    pub fn fixed_memory(&self) -> usize {
+        self.core.fixed
     }
 
     /// Every connection; for showing, not for packets.
@@ -451,6 +461,15 @@ impl Tcp {
 
     fn table_memory_for_test(&self) -> usize {
         self.core.table.allocated()
+    }
+
+    /// Bytes of send and receive buffers alone.
+    fn buffers_for_test(&self) -> usize {
+        let boxes = |c: &Connection| {
+            let rx = c.rx.as_ref().map_or(0, |rx| rx.memory() - rx.holds().frames - rx.spill.memory());
+            rx + c.tx.as_ref().map_or(0, |tx| tx.memory())
+        };
+        self.core.memory - self.connections.iter().map(boxes).sum::<usize>()
     }
 
     fn starved_for_test(&self) -> usize {

@@ -31,6 +31,9 @@ struct Range {
 /// Ranges of which it is known in which order they changed: twice what an option can say.
 const RECENT: usize = 8;
 
+/// Frames for which an empty queue keeps room in its list.
+const LEAST_LIST: usize = 16;
+
 /// Out-of-order frames of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ReassemblyQueue {
@@ -52,6 +55,31 @@ impl ReassemblyQueue {
 
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
+    }
+
+    /// Bytes of memory: of the frames and of the lists.
+    pub(crate) fn memory(&self) -> usize {
+        self.held + self.frames.capacity() * size_of::<Early>() + self.ranges.capacity() * size_of::<Range>()
+    }
+
+    pub(crate) fn has_no_memory(&self) -> bool {
+        self.frames.capacity() == 0 && self.ranges.capacity() == 0
+    }
+
+    /// Drops the frame furthest ahead, which the peer has to send again (RFC 2018 §8 allows it); bytes of its payload.
+    pub(crate) fn drop_last(&mut self) -> Option<u32> {
+        let last = self.frames.pop_back()?;
+        self.bytes -= last.len;
+        self.held -= last.frame.capacity();
+        if let Some(range) = self.ranges.last_mut() {
+            range.end = last.seq;
+            if range.start >= range.end {
+                let start = range.start;
+                self.ranges.pop();
+                self.forget_changes(start, start + 1);
+            }
+        }
+        Some(last.len)
     }
 
     /// Puts in a frame whose data is the payload at `seq`. Returns how many bytes were new.
@@ -139,6 +167,9 @@ impl ReassemblyQueue {
                 self.ranges.remove(0);
                 self.forget_changes(range.start, range.end);
             }
+            if self.frames.is_empty() && self.frames.capacity() > LEAST_LIST {
+                (self.frames, self.ranges) = (VecDeque::new(), Vec::new());
+            }
             let known = nxt.since(early.seq) as usize;
             if known < early.frame.len() && early.frame.trim_front(known) {
                 return Some(early.frame);
@@ -219,7 +250,16 @@ mod tests {
             let mut have = vec![false; 12_000];
             let mut nxt = 0u32;
             for _ in 0..60 {
-                if rng.below(4) > 0 {
+                if rng.below(30) == 0 {
+                    let last = queue
+                        .frames
+                        .back()
+                        .map(|last| last.seq.since(base) as usize..last.end().since(base) as usize);
+                    assert_eq!(queue.drop_last(), last.clone().map(|range| range.len() as u32));
+                    if let Some(range) = last {
+                        have[range].fill(false);
+                    }
+                } else if rng.below(4) > 0 {
                     let start = nxt + 1 + rng.below(800);
                     let len = 1 + rng.below(200);
                     let mut frame = pool.alloc().unwrap();

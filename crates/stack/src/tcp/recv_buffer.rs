@@ -10,9 +10,14 @@
 
 use super::Seq;
 use super::answers::Answer;
+use super::memory::INFLOW;
 use super::reassembly_queue::ReassemblyQueue;
+use super::spill::Spill;
 use flowlane_sys::frame::{Frame, Pool};
 use std::collections::VecDeque;
+
+/// Frames that a spare receive side has room for in its list.
+const LEAST_LIST: usize = 64;
 
 /// What a receive side holds, bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,7 +33,7 @@ pub(crate) struct Holds {
 pub(crate) struct Inflow {
     pub(crate) queue: VecDeque<Frame>,
     /// Payload behind that of `queue`, copied because too many frames were held.
-    pub(crate) spill: VecDeque<u8>,
+    pub(crate) spill: Spill,
     /// Bytes of payload in `queue` and `spill`.
     pub(crate) queued: u32,
     /// Bytes of buffer memory in `queue`.
@@ -52,9 +57,27 @@ impl Inflow {
             && self.owed.is_empty()
     }
 
-    /// Buffer memory of everything.
+    /// Memory of everything: buffers, the lists of them, and the box.
     pub(crate) fn memory(&self) -> usize {
-        self.held + self.early.held + self.spill.capacity() + self.owed.capacity() * size_of::<Answer>()
+        let list = self.queue.capacity() * size_of::<Frame>() + self.owed.capacity() * size_of::<Answer>();
+        INFLOW + list + self.held + self.early.memory() + self.spill.memory()
+    }
+
+    /// Nothing waits in it, neither for the reader nor for its turn.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued == 0 && self.early.is_empty()
+    }
+
+    /// Bytes of memory that `frame` and its chain, of which `len` bytes are payload, would take if they were pushed now.
+    pub(crate) fn growth(&self, frame: &Frame, len: usize, copy: bool) -> usize {
+        if copy || !self.spill.is_empty() {
+            return self.spill.growth(len);
+        }
+        let joins = !frame.is_chained() && len * 4 <= frame.capacity();
+        match self.queue.back() {
+            Some(last) if joins && last.tailroom() >= len => 0,
+            _ => frame.chunks().count() * frame.capacity(),
+        }
     }
 
     /// Memory of everything, and of that the frames' alone.
@@ -67,7 +90,7 @@ impl Inflow {
     pub(crate) fn push(&mut self, frame: Frame, copy: bool) {
         self.queued += frame.len() as u32;
         if copy || !self.spill.is_empty() {
-            self.spill.extend(frame.data());
+            self.spill.push(frame.data());
             return;
         }
         if frame.len() * 4 <= frame.capacity() {
@@ -97,24 +120,10 @@ impl Inflow {
             }
         }
         if self.queue.is_empty() && !self.spill.is_empty() {
-            done += self.read_spill(&mut into[done..]);
+            done += self.spill.read(&mut into[done..]);
         }
         self.queued -= done as u32;
         done
-    }
-
-    /// Copies out what was copied in. Its memory goes with its last byte.
-    fn read_spill(&mut self, into: &mut [u8]) -> usize {
-        let n = self.spill.len().min(into.len());
-        let (first, second) = self.spill.as_slices();
-        let from_first = n.min(first.len());
-        into[..from_first].copy_from_slice(&first[..from_first]);
-        into[from_first..n].copy_from_slice(&second[..n - from_first]);
-        self.spill.drain(..n);
-        if self.spill.is_empty() {
-            self.spill = VecDeque::new();
-        }
-        n
     }
 
     /// Copies without taking.
@@ -128,11 +137,7 @@ impl Inflow {
                 return done;
             }
         }
-        for (to, from) in into[done..].iter_mut().zip(&self.spill) {
-            *to = *from;
-            done += 1;
-        }
-        done
+        done + self.spill.peek(&mut into[done..])
     }
 
     /// Takes the first frame, or one of `pool` with the first of what was copied.
@@ -147,7 +152,7 @@ impl Inflow {
                 let mut frame = pool.alloc()?;
                 let room = frame.tailroom();
                 let mut bytes = [0; 2048];
-                let n = self.read_spill(&mut bytes[..room.min(2048)]);
+                let n = self.spill.read(&mut bytes[..room.min(2048)]);
                 // It fits: no more was read than there is room for.
                 let _ = frame.extend_from_slice(&bytes[..n]);
                 frame
@@ -160,20 +165,20 @@ impl Inflow {
     /// Forgets what was not read.
     pub(crate) fn forget(&mut self) {
         self.queue.clear();
-        self.spill = VecDeque::new();
+        self.spill = Spill::default();
         (self.queued, self.held) = (0, 0);
     }
 
     /// Ready for another connection.
     pub(crate) fn reset(&mut self) {
         // Nothing in it, as nearly always: all there is to forget is memory.
-        if self.is_idle() && self.queue.capacity() <= 64 {
+        if self.is_idle() && self.queue.capacity() <= LEAST_LIST && self.early.has_no_memory() {
             (self.queued, self.held) = (0, 0);
             return;
         }
         let mut queue = core::mem::take(self).queue;
         queue.clear();
-        queue.shrink_to(64);
+        queue.shrink_to(LEAST_LIST);
         self.queue = queue;
     }
 }

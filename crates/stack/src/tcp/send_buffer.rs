@@ -70,11 +70,6 @@ impl Blocks {
         size
     }
 
-    /// Whether there is memory that frames alone still hold.
-    pub(crate) fn any_retired(&self) -> bool {
-        !self.retired.is_empty()
-    }
-
     /// Looks whether the blocks retired longest are free now; the bytes of those that are.
     #[inline]
     pub(crate) fn look_again(&mut self) -> usize {

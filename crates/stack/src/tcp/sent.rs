@@ -141,6 +141,12 @@ impl SentQueue {
         self.queue.len()
     }
 
+    /// Bytes of memory.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.queue.capacity() * size_of::<Sent>()
+    }
+
     pub(crate) fn front(&self) -> Option<&Sent> {
         self.queue.front()
     }

@@ -234,6 +234,12 @@ counters! {
     keepalive_drops,
     /// Writes that had to wait for memory of the lane.
     memory_waits,
+    /// Windows closed because the lane had no memory for what they had promised.
+    windows_closed,
+    /// Bytes received out of order and dropped again for want of memory.
+    pruned_bytes,
+    /// Connections closed by us and reset for want of memory.
+    orphan_drops,
     /// SYNs remembered.
     syncache_added,
     /// SYN-ACKs sent again.

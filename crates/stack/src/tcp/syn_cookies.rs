@@ -16,6 +16,7 @@ use super::connection::{Connection, Flags, State};
 use super::handshake;
 use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
+use super::stats::DropReason;
 use super::table::Tuple;
 use crate::packet::Cx;
 use crate::time::Time;
@@ -68,7 +69,7 @@ impl Core {
         let mss = handshake::local_mss(tuple.local, seg.mtu, &options);
         let limit = options.recv_buffer.unwrap_or(self.config.recv_buffer.initial);
         let payload = u32::from(mss) - if timestamps.is_some() { 12 } else { 0 };
-        let window = handshake::first_window(limit, payload);
+        let window = handshake::first_window(limit.min(self.may_promise_first(cx, payload)), payload);
         let answer = TcpOptions {
             mss: Some(mss),
             window_scale: scaling.then(|| handshake::window_scale(&self.config, &options)),
@@ -115,6 +116,10 @@ impl Core {
         let age = period(cx.now).wrapping_sub(top >> 3) & 31;
         if age > 1 || iss.0 & 0x00ff_ffff != self.cookie_hash(tuple, irs, top) {
             self.stats.cookies_bad += 1;
+            return None;
+        }
+        if !self.may_connect() {
+            self.stats.drop(DropReason::LaneMemory);
             return None;
         }
         if !room || connections >= self.config.max_connections {

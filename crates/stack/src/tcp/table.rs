@@ -1,7 +1,7 @@
 //! Where connections live, and what they are called.
 //!
-//! A slab gives every connection a small number; pages of fixed size mean that growing never moves a connection, beyond the
-//! first page, which starts small. Later pages are large, so that the kernel may back them with huge pages.
+//! A slab gives every connection a small number; growing adds a page and never moves a connection, beyond the first page, which
+//! starts small. Later pages are large, so that the kernel may back them with huge pages.
 
 use crate::rng::Keyed;
 use core::hash::{Hash, Hasher};
@@ -137,21 +137,25 @@ impl<T: Named> Entry<T> {
     }
 }
 
-/// Entries of the first page and of each other.
-const FIRST: usize = 1 << 10;
-const PAGE_BITS: u32 = 17;
-const PAGE: usize = 1 << PAGE_BITS;
+/// Entries of the first page and of the second. Each further page has as many as all before it, so that memory follows the number
+/// of connections.
+const FIRST: usize = 1 << FIRST_BITS;
+const FIRST_BITS: u32 = 10;
 const NONE: u32 = u32::MAX;
 
 /// Page and place in it.
 #[inline]
 const fn place(slot: u32) -> (usize, usize) {
-    let slot = slot as usize;
-    if slot < FIRST {
-        return (0, slot);
+    if slot < FIRST as u32 {
+        return (0, slot as usize);
     }
-    let rest = slot - FIRST;
-    (1 + (rest >> PAGE_BITS), rest & (PAGE - 1))
+    let bits = slot.ilog2();
+    ((bits - FIRST_BITS + 1) as usize, (slot ^ 1 << bits) as usize)
+}
+
+/// Slot of the first entry of a page, and the number of its entries.
+const fn page_at(page: usize) -> (usize, usize) {
+    if page == 0 { (0, FIRST) } else { (FIRST << (page - 1), FIRST << (page - 1)) }
 }
 
 /// Values by number, with generations.
@@ -164,7 +168,6 @@ pub(crate) struct Slab<T> {
 
 impl<T: Named> Slab<T> {
     /// Bytes one entry takes.
-    #[cfg(test)]
     pub(crate) const ENTRY_SIZE: usize = size_of::<Entry<T>>();
 
     pub(crate) const fn new() -> Self {
@@ -206,20 +209,16 @@ impl<T: Named> Slab<T> {
             self.free = next;
             return id;
         }
-        let full = match &self.pages[..] {
-            [] => true,
-            [first] => first.len() == FIRST,
-            [.., last] => last.len() == PAGE,
-        };
-        if full {
+        let pages = self.pages.len();
+        if self.pages.last().is_none_or(|last| last.len() == page_at(pages - 1).1) {
             // The first page of a lane starts small; later ones are allocated whole and touched as they fill.
-            let mut page = Vec::with_capacity(if self.pages.is_empty() { 0 } else { PAGE });
+            let mut page = Vec::with_capacity(if pages == 0 { 0 } else { page_at(pages).1 });
             prefer_huge_pages(&mut page);
             self.pages.push(page);
         }
         let pages = self.pages.len();
         let page = &mut self.pages[pages - 1];
-        let before = if pages == 1 { 0 } else { FIRST + (pages - 2) * PAGE };
+        let (before, _) = page_at(pages - 1);
         let id = ConnId { slot: (before + page.len()) as u32, generation: 0 };
         page.push(Entry(Place::Taken(make(id))));
         id

@@ -6,6 +6,7 @@
 use super::Seq;
 use super::config::TcpConfig;
 use super::lane::{Core, ReplyMeta};
+use super::memory::PER_RECORD;
 use super::segment::Segment;
 use super::sent::ts_clock;
 use super::stats::DropReason;
@@ -89,7 +90,8 @@ impl Core {
     /// Remembers a connection that is over; `slot` is where it is, if the table still leads to it. Whether the table now leads
     /// to the record instead.
     pub(crate) fn enter_time_wait(&mut self, record: Record, slot: Option<u32>) -> bool {
-        let max = self.config.max_time_wait;
+        // They may not take what connections need.
+        let max = self.config.max_time_wait.min(self.config.max_memory / 8 / PER_RECORD);
         if max == 0 {
             return false;
         }
@@ -101,6 +103,7 @@ impl Core {
         }
         self.stats.time_wait_entered += 1;
         let id = self.time_wait.records.insert_with(|id| Record { id, ..record });
+        self.set_levels();
         self.time_wait.expiry.push_back((record.expires, id));
         let (hash, found) = (record.table_hash, Found::TimeWait(id.slot));
         let in_place = slot.is_some_and(|slot| self.table.replace(hash, Found::Connection(slot), found));
@@ -124,6 +127,7 @@ impl Core {
     fn drop_time_wait(&mut self, id: ConnId) {
         if let Some(record) = self.time_wait.records.remove(id) {
             self.table.remove(record.table_hash, Found::TimeWait(id.slot));
+            self.set_levels();
         }
     }
 
@@ -133,6 +137,7 @@ impl Core {
             self.stats.time_wait_reused += 1;
             self.table.remove(record.table_hash, Found::TimeWait(slot));
             self.time_wait.records.remove_slot(slot);
+            self.set_levels();
         }
     }
 

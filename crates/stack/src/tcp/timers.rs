@@ -97,6 +97,9 @@ impl Connection {
             self.give_up(core, cx.now);
             return;
         }
+        if self.drop_orphan(core, cx) {
+            return;
+        }
         core.stats.retransmit_timeouts += 1;
         if matches!(self.state, State::SynSent | State::SynReceived) {
             // RFC 3168 §6.1.1.1: a lost ECN-setup SYN may have been lost for that.
@@ -110,6 +113,17 @@ impl Connection {
         }
         self.backoff = self.backoff.saturating_add(1);
         self.arm_rto(core, cx.now);
+    }
+
+    /// What nobody waits for is not kept while the lane has no memory for others: whether it was reset.
+    fn drop_orphan(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> bool {
+        let drop = core.is_tight() && self.has(Flags::DETACHED) && self.buffered() > 0;
+        if drop {
+            core.stats.orphan_drops += 1;
+            self.send_reset(core, cx);
+            core.kill(self, None);
+        }
+        drop
     }
 
     /// R2 is reached (RFC 9293 §3.8.3, MUST-20, MUST-23).
@@ -138,6 +152,9 @@ impl Connection {
             core.stats.persist_drops += 1;
             self.send_reset(core, cx);
             core.kill(self, Some(Failure::TimedOut));
+            return;
+        }
+        if self.drop_orphan(core, cx) {
             return;
         }
         core.stats.persist_timeouts += 1;

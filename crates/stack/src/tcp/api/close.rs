@@ -3,11 +3,12 @@
 use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::connection::{Flags, State};
-use crate::tcp::error::StaleError;
+use crate::tcp::error::{Failure, StaleError};
 use crate::tcp::table::ConnId;
 
 impl Tcp {
-    /// Ends one direction or both, keeping the handle.
+    /// Ends one direction or both, keeping the handle. Without data to send, ending the sending direction of a connection that is
+    /// not established gives it up (RFC 9293 §3.10.4, SYN-SENT): whoever reads or writes gets [`Failure::GivenUp`].
     ///
     /// # Errors
     /// If there is no such connection.
@@ -31,7 +32,7 @@ impl Tcp {
         if matches!(how, Write | Both) {
             c.close_send();
             if c.state == State::SynSent && !c.has(Flags::FIN_QUEUED) {
-                self.core.kill(c, None);
+                self.core.kill(c, Some(Failure::GivenUp));
             }
             c.wake_write();
         }

@@ -181,6 +181,7 @@ impl Connection {
             report.twice = seg.options.sack.as_slice().first().filter(|_| dsack).map(|b| (b.left, b.right));
             core.stats.dsacks_received += u64::from(dsack);
             tx.sent.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
+            tx.recount(&mut core.memory);
         }
         self.tx = Some(tx);
         self.measure(core, seg, &report, &clock);

@@ -26,7 +26,7 @@ impl Connection {
             // lies before the FIN is sent again because our acknowledgement was lost.
             if seg.seq < self.rcv_nxt && seg.sequence_len() > 0 {
                 self.answer_alone(core);
-                self.note_duplicate(seg);
+                self.note_duplicate(core, seg);
                 return Err(Stop::Drop(DropReason::Duplicate));
             }
             return if seg.len > 0 { Err(Stop::Drop(DropReason::AfterFin)) } else { Ok(()) };
@@ -67,7 +67,7 @@ impl Connection {
             rx.fin = Some(seg.seq + seg.len);
         }
         let result = if seg.seq == self.rcv_nxt {
-            self.take_in_order(core, &mut rx, seg)
+            self.take_in_order(core, cx, &mut rx, seg)
         } else {
             self.take_early(core, cx, &mut rx, seg)
         };
@@ -88,7 +88,7 @@ impl Connection {
     fn trim_to_window(&mut self, core: &mut Core, seg: &mut Segment) {
         if seg.seq < self.rcv_nxt {
             let old = self.rcv_nxt.since(seg.seq).min(seg.len);
-            self.note_duplicate(seg);
+            self.note_duplicate(core, seg);
             if old == seg.len && old > 0 {
                 core.stats.duplicate_packets += 1;
                 core.stats.duplicate_bytes += u64::from(old);
@@ -113,9 +113,7 @@ impl Connection {
         }
     }
 
-    fn take_in_order(&mut self, core: &mut Core, rx: &mut Inflow, seg: &mut Segment) -> Step {
-        core.stats.in_sequence_packets += u64::from(seg.merged);
-        core.stats.in_sequence_bytes += u64::from(seg.len);
+    fn take_in_order(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         // Frames of tiny payload are merged as long as they fit; a peer that defeats that runs into this bound.
         if rx.held > 4 * self.recv_limit as usize + (64 << 10) {
             self.set(Flags::ACK_NOW);
@@ -123,7 +121,14 @@ impl Connection {
         }
         let filled_hole = !rx.early.is_empty();
         let discard = self.has(Flags::READ_SHUT);
-        let copy = core.held >= core.config.max_held;
+        let pressed = core.is_pressed();
+        if pressed && !discard {
+            self.make_room(core, cx, rx, seg)?;
+        }
+        core.stats.in_sequence_packets += u64::from(seg.merged);
+        core.stats.in_sequence_bytes += u64::from(seg.len);
+        // Without pressure data waits where it came in, which costs nothing but room in the frame that stays empty.
+        let copy = pressed || core.held >= core.config.max_held;
         for_each_frame(seg, |frame| {
             if !discard {
                 rx.push(frame, copy);
@@ -149,7 +154,7 @@ impl Connection {
         if full {
             return Err(Stop::Drop(DropReason::ReassemblyFull));
         }
-        if core.is_full(cx) {
+        if core.is_full(cx) || core.is_pressed() && !core.may_hold_early(rx, seg) {
             return Err(Stop::Drop(DropReason::LaneMemory));
         }
         if core.held >= core.config.max_held {

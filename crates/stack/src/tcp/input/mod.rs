@@ -74,7 +74,7 @@ impl Connection {
             // The peer may wait for it: it has nothing else that tells it that its SYN-ACK arrived.
             self.set(Flags::ACK_NOW);
             if self.has(Flags::SACK) {
-                self.dsack(seg.seq - 1, seg.seq);
+                self.dsack(core, seg.seq - 1, seg.seq);
             }
         }
         self.check_paws(core, cx, seg)?;

@@ -34,7 +34,7 @@ impl Connection {
         } else if self.may_answer_invalid(core, cx) {
             self.set(Flags::ACK_NOW);
         }
-        self.note_duplicate(seg);
+        self.note_duplicate(core, seg);
         Err(Stop::Drop(DropReason::Paws))
     }
 
@@ -71,7 +71,7 @@ impl Connection {
         } else if self.may_answer_invalid(core, cx) {
             self.set(Flags::ACK_NOW);
         }
-        self.note_duplicate(seg);
+        self.note_duplicate(core, seg);
         let old = seg.len > 0 && seg.end() <= self.rcv_nxt;
         Err(Stop::Drop(if old { DropReason::Duplicate } else { DropReason::OutOfWindow }))
     }
@@ -87,21 +87,16 @@ impl Connection {
     }
 
     /// Remembers a block received twice, for a D-SACK (RFC 2883 §4). A FIN counts, as it does in sequence space.
-    pub(super) fn note_duplicate(&mut self, seg: &Segment) {
+    pub(super) fn note_duplicate(&mut self, core: &mut Core, seg: &Segment) {
         let end = seg.end().min(self.rcv_nxt);
         if self.has(Flags::SACK) && seg.seq < end && !seg.is(TcpFlags::SYN) {
-            self.dsack(seg.seq, end);
+            self.dsack(core, seg.seq, end);
         }
     }
 
-    pub(super) fn dsack(&mut self, from: Seq, to: Seq) {
-        // Without data around, the report would cost memory that an idle connection does not have: it is worth less.
-        if let Some(rx) = &mut self.rx {
-            rx.dsack = Some((from, to));
-        } else {
-            let rx = super::super::recv_buffer::Inflow { dsack: Some((from, to)), ..Default::default() };
-            self.rx = Some(Box::new(rx));
-        }
+    pub(super) fn dsack(&mut self, core: &mut Core, from: Seq, to: Seq) {
+        // Without data around, the report costs memory that an idle connection does not have, until it is told.
+        self.rx.get_or_insert_with(|| core.inflow()).dsack = Some((from, to));
     }
 
     /// Second: RST (RFC 9293 §3.10.7.4; RFC 5961 §3.2): only exactly at RCV.NXT it ends the connection.

@@ -125,7 +125,7 @@ impl Connection {
             }
             _ => self.clear(Flags::TIMESTAMPS),
         }
-        self.rcv_adv = self.rcv_nxt + self.first_window();
+        self.rcv_adv = self.rcv_nxt + self.first_window(core, cx);
         if seg.hash_type != 0 {
             (self.hash, self.hash_type) = (seg.hash, seg.hash_type);
         }

@@ -73,7 +73,7 @@ impl Connection {
             fast_open: self.rare().and_then(|rare| rare.fast_open).filter(|_| first),
             ..TcpOptions::default()
         };
-        let window = self.first_window();
+        let window = self.first_window(core, cx);
         let header = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,

@@ -219,6 +219,7 @@ impl Connection {
             flags |= sent::PUSH;
         }
         tx.sent.push(Sent { seq: plan.seq, len, at: now, flags });
+        tx.recount(&mut core.memory);
         tx.prr.out += len;
         if first {
             tx.since = Some(now);

@@ -98,7 +98,7 @@ fn passive_close() {
     recv!(s, 10, "F. 101:101(0) ack 2");
     send!(s, 20, ". 2:2(0) ack 102");
     assert_eq!((s.tcp.connections(), s.tcp.time_waits()), (0, 0));
-    assert_eq!(s.tcp.buffer_memory(), 0);
+    assert_eq!(s.tcp.buffers_for_test(), 0);
 }
 
 /// RFC 9293 §3.6, figure 13: both at once.
@@ -265,7 +265,7 @@ fn results_at_the_end() {
     assert_eq!(s.read_result(), Ok(0));
     s.close();
     assert_eq!(s.tcp.connections(), 0);
-    assert_eq!(s.tcp.buffer_memory(), 0);
+    assert_eq!(s.tcp.buffers_for_test(), 0);
 }
 
 /// A FIN that comes again is reported as received twice (RFC 2883 §4); what lies behind it is ignored (RFC 9293 §3.10.7.4,

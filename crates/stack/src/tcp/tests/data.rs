@@ -164,7 +164,7 @@ fn reassembly_and_selective_acknowledgements() {
     send!(s, 10, ". 1001:2001(1000) ack 1");
     recv!(s, 10, ". 1:1(0) ack 5001 <>");
     s.expect_read(5000);
-    assert_eq!(s.tcp.buffer_memory(), 0);
+    assert_eq!(s.tcp.buffers_for_test(), 0);
 }
 
 /// RFC 2883 §4: what came twice is reported once.

@@ -133,7 +133,7 @@ fn of_blind_guesses() {
     }
     assert_eq!(s.state(), State::Established);
     assert!(s.tcp.stats().challenge_acks_sent <= 20);
-    assert_eq!(s.tcp.buffer_memory(), 0);
+    assert_eq!(s.tcp.buffers_for_test(), 0);
     send!(s, 20, "P. 1:101(100) ack 1");
     s.expect_read(100);
 }

@@ -255,3 +255,23 @@ impl Scene {
         self.iss.unwrap()
     }
 }
+
+/// RFC 9293 §3.10.4, SYN-SENT: "delete the TCB and return error: closing responses to any queued SENDs, or RECEIVEs". A stream that
+/// never was has no end that could be read.
+#[test]
+fn who_gives_up_a_handshake_gets_an_error() {
+    let mut s = Scene::connecting(Scene::config());
+    s.heard.clear();
+    s.shutdown();
+    let gone = Failure::GivenUp;
+    assert_eq!(s.read_result(), Err(RecvError::Failed(gone)));
+    let id = s.id.unwrap();
+    assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, b"x")), Err(SendError::Failed(gone)));
+    assert_eq!(s.state(), State::Closed);
+    let mut buffer = [0];
+    assert_eq!(s.tcp.peek(id, &mut buffer), Err(RecvError::Failed(gone)));
+    assert!(s.with(|tcp, cx| tcp.recv_frame(cx, id)).is_err());
+    s.quiet(100);
+    s.close();
+    assert_eq!(s.tcp.connections(), 0);
+}

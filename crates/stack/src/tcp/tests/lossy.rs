@@ -257,7 +257,9 @@ impl End {
             (self.closed, self.failed, self.id) = (true, true, None);
             return;
         }
-        if (self.written == self.to_write || self.failed) && !self.closed {
+        // To end a stream that nothing was written to gives up a connection that is not established.
+        let begun = net.hosts[host].tcp.info(id).is_ok_and(|info| info.state != State::SynSent);
+        if (self.written == self.to_write && begun || self.failed) && !self.closed {
             self.closed = true;
             net.on(host, |tcp, cx| tcp.shutdown(cx, id, std::net::Shutdown::Write)).unwrap();
         }

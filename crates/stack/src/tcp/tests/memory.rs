@@ -31,7 +31,7 @@ fn an_idle_connection_is_small() {
     }
     s.until(2000);
     assert_eq!(s.tcp.connections(), n);
-    assert_eq!(s.tcp.buffer_memory(), 0, "spares do not count");
+    assert_eq!(s.tcp.buffers_for_test(), 0, "spares do not count");
     assert!(s.tcp.all_idle_for_test());
     let table = s.tcp.table_memory_for_test() as f64 / n as f64;
     let total = entry as f64 + table;
