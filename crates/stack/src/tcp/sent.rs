@@ -69,6 +69,8 @@ pub(crate) struct Delivered {
     pub(crate) reach: u32,
     /// Something delivered had been retransmitted.
     pub(crate) retransmitted: bool,
+    /// When the first of what was delivered and had been retransmitted was last sent.
+    pub(crate) again: Option<Time>,
 }
 
 /// What RACK needs to tell a retransmission's acknowledgement from the original's (RFC 8985 §6.2, step 2).
@@ -88,9 +90,22 @@ pub(crate) fn ts_clock(at: Time, offset: u32) -> u32 {
 }
 
 impl Delivered {
+    /// Whether the time since the echoed timestamp was that of a way there and back. If it is older than the last transmission, the
+    /// acknowledgement may be a second one: the first was lost, and a duplicate of what had arrived long before brought this one, which
+    /// echoes what the peer then heard. Such times are those of our own waits; taken for round trips they would double the timeout
+    /// with each loss. What comes sooner than any answer to the last transmission could answers an earlier one.
+    pub(crate) fn is_answered_by(&self, echo: u32, clock: &AckClock) -> bool {
+        self.again.is_none_or(|at| {
+            let age = clock.now.saturating_duration_since(at).as_micros() as u64;
+            (echo.wrapping_sub(ts_clock(at, clock.ts_offset)) as i32) >= 0
+                || age < u64::from(clock.min_rtt_us)
+        })
+    }
+
     fn note(&mut self, sent: &Sent, clock: &AckClock, fack: Seq) {
         if sent.is(EVER_RETRANS) {
             self.retransmitted = true;
+            self.again.get_or_insert(sent.at);
             let age = clock.now.saturating_duration_since(sent.at).as_micros() as u64;
             let echoes_older =
                 clock.echo.is_some_and(|e| (e.wrapping_sub(ts_clock(sent.at, clock.ts_offset)) as i32) < 0);

@@ -252,6 +252,9 @@ impl Connection {
             Some(at) if !delivered.retransmitted => Some(clock.now.saturating_duration_since(at)),
             // A retransmission: only the echo tells which transmission it answers (RFC 7323 §4.1).
             _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd_una).and_then(|echo| {
+                if !delivered.is_answered_by(echo, clock) {
+                    return None;
+                }
                 let ms = super::super::sent::ts_clock(clock.now, clock.ts_offset).wrapping_sub(echo);
                 (echo != 0 && ms < 1 << 20).then(|| Duration::from_millis(u64::from(ms)))
             }),

@@ -553,3 +553,48 @@ fn ends_that_vanish() {
         transfer(net, sizes, abort_at);
     }
 }
+
+/// At 20 % loss each way a sender whose peer has no SACK keeps to timeouts of the path's order: a loss that follows another must not
+/// make the next one wait for minutes.
+#[test]
+fn timeouts_stay_of_the_order_of_the_path() {
+    for (seed, timestamps) in runs(20).into_iter().flat_map(|seed| [(seed, true), (seed, false)]) {
+        let _seed = Seed(seed);
+        let weather = Weather { loss: 200, delay_us: 10_000, ..FAIR };
+        let config = TcpConfig {
+            sack: false,
+            timestamps,
+            retries: 40,
+            syn_retries: 20,
+            synack_retries: 20,
+            ..TcpConfig::default()
+        };
+        let mut net = Net::new(seed, [config.clone(), config], weather, Offload::default());
+        let listener = net.hosts[1].tcp.listen(None, 80, ListenOptions::default()).unwrap();
+        let (local, remote) = (SocketAddr::new(net.hosts[0].ip, 5000), SocketAddr::new(net.hosts[1].ip, 80));
+        let id = net.on(0, |tcp, cx| tcp.connect(cx, local, remote, &ConnectOptions::default())).unwrap();
+        let mut ends = [
+            End { id: Some(id), to_write: 300_000, ..End::default() },
+            End { to_write: 0, ..End::default() },
+        ];
+        let start = net.now;
+        let mut most = Duration::ZERO;
+        while ends[1].read < 300_000 {
+            if ends[1].id.is_none() {
+                ends[1].id = net.hosts[1].tcp.accept(listener).unwrap().map(|a| a.id);
+            }
+            for (host, end) in ends.iter_mut().enumerate() {
+                end.work(&mut net, host, None);
+            }
+            assert!(net.step());
+            if let Ok(info) = net.hosts[0].tcp.info(id) {
+                most = most.max(info.rto);
+            }
+        }
+        let took = net.now.saturating_duration_since(start);
+        println!("timestamps {timestamps}: timeouts of up to {most:?} in {took:?}");
+        // A SYN that was lost makes it three seconds (RFC 6298 §5.7).
+        assert!(most <= Duration::from_secs(3), "{most:?}");
+        assert!(took <= Duration::from_secs(600), "{took:?}");
+    }
+}
