@@ -33,7 +33,7 @@ impl Address {
     /// With its network.
     fn with_network(self) -> Result<Prefix, String> {
         let address = self.prefix.address();
-        let usual = if let IpAddr::V4(_) = address { 24 } else { 64 };
+        let usual = if address.is_ipv4() { 24 } else { 64 };
         if self.alone {
             return Err(format!(
                 "{address}: the length of its network is missing, and without it nobody there can be answered: give \

@@ -1,8 +1,8 @@
 //! Our own addresses on a link that others are on: probed, announced, defended (RFC 4862 section 5.4, RFC 4429, RFC 5227).
 //!
 //! Serving begins at once. While an address is being probed it is optimistic (RFC 4429): packets to it are taken and questions
-//! for it answered, but answers do not override what others know, and solicitations do not carry our Ethernet address. Whoever
-//! has the address says so within the second that follows the last probe; then it is ours no longer, and every lane and the
+//! for it answered, but answers do not override what others know. Neighbours are solicited as usual, which departs from RFC 4429
+//! section 3.2. Whoever has the address says so within the second that follows the last probe; then it is ours no longer, and every lane and the
 //! runtime are told. Otherwise it is announced twice, so that caches which remember another place forget it.
 //!
 //! ```text

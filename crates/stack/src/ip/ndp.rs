@@ -140,9 +140,9 @@ impl Ip {
     pub(super) fn solicit(&mut self, cx: &mut Cx<'_>, link: u8, target: Ipv6Addr, at: Option<MacAddr>) {
         let interface = &self.interfaces[usize::from(link)];
         let Some(IpAddr::V6(src)) = interface.source_for(IpAddr::V6(target)) else { return };
-        // Not of an address that is only probed (RFC 4429 section 3.2).
-        let known = !interface.is_optimistic(IpAddr::V6(src));
-        let options = NdpOptions { source: known.then_some(interface.config.mac), ..NdpOptions::default() };
+        // With our Ethernet address also while `src` is being probed, which RFC 4429 section 3.2 forbids: Linux does not answer
+        // who leaves it out (RFC 4861 section 4.3), and every outgoing packet would wait for the end of the probes.
+        let options = NdpOptions { source: Some(interface.config.mac), ..NdpOptions::default() };
         let dst = if at.is_some() { target } else { solicited_node(target) };
         self.stats.arp.requests_sent += 1;
         let message = NdpMessage::NeighborSolicitation { target, options };

@@ -291,6 +291,21 @@ fn without_a_querier_everything_is_reported_now_and_then() {
     assert_eq!(reports[0].1[0].0, 2);
 }
 
+/// A packet that goes out while our address is being probed asks for its neighbour in a way that the neighbour answers: with our
+/// Ethernet address (RFC 4861 section 4.3). A solicitation without it is not answered by Linux.
+#[test]
+fn neighbours_are_asked_while_an_address_is_probed() {
+    let mut net = up(IpConfig::default());
+    let lane = &mut net.b.lanes[0];
+    let s = lane.udp_bind(Bind::default()).unwrap();
+    lane.udp_send(net.now, &net.pool, s, b"?", None, Some(end("[fd00::9]:7"))).unwrap();
+    let out = listen(&mut net, Duration::ZERO);
+    let asked: Vec<_> =
+        out.iter().filter(|f| f[20] == 58 && f[54] == 135 && f[22..38] == US_V6.octets()).collect();
+    assert_eq!(asked.len(), 1, "{out:?}");
+    assert_eq!(asked[0][14 + 40 + 24..], [1, 1, 2, 0, 0, 0, 0, 2], "source link-layer address");
+}
+
 /// RFC 4862 section 5.4, RFC 5227: every address is asked for once and then announced; until then it is in use, but does not
 /// push others out (RFC 4429).
 #[test]

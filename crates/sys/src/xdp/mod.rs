@@ -19,7 +19,7 @@
 //!
 //! What always holds: a frame is the kernel's or ours (`held.rs`); the program is gone when the last queue is, however
 //! the process ends; a queue without socket leaves its packets to the kernel; RSS is as it was before, also where the driver
-//! forgets it when a program comes ([`settings`](crate::netdev::settings)), and when it goes, if the thread that closes the
+//! forgets it when a program comes ([`settings`]), and when it goes, if the thread that closes the
 //! last queue has `CAP_NET_ADMIN`.
 //!
 //! Traps. In copy mode nothing leaves without a system call ([`LinkQueue::flush`](crate::queue::LinkQueue::flush) makes it), and one call may send 32
