@@ -3,7 +3,6 @@
 //! The length says who is on the same network. Without one an address would be alone on its network, and nobody on the link could be
 //! answered; so on a link of ours it has to be given. Kernel sockets have the kernel's routes and need none.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use flowlane::Prefix;

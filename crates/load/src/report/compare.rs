@@ -13,7 +13,7 @@
 //! is made at `1 - (1 - confidence) / m` (Bonferroni's inequality), so that two equal programs are told apart by any metric at
 //! all in at most one comparison of twenty. Asking for fewer metrics gives narrower intervals.
 //!
-//! How the intervals are made: [`interval`].
+//! How the intervals are made: module `interval`.
 
 mod interval;
 

@@ -3,7 +3,7 @@
 //! RFC 3810 (version 2: §5.1 queries, §5.2 reports), RFC 2710 (version 1). The packet around it carries a router alert in a
 //! hop-by-hop header, a hop limit of 1 and a link-local source; a report goes to ff02::16.
 //!
-//! The same idea as [`igmp`](super::igmp), inside ICMPv6: messages are read whole, after
+//! The same idea as [IGMP](super::igmp), inside ICMPv6: messages are read whole, after
 //! [`Icmpv6Message`](super::Icmpv6Message) has recognised them and verified their checksum. Reports of version 2 are sent, and
 //! those of version 1 where a querier of that version is heard.
 
