@@ -92,7 +92,7 @@ fn every_file_is_written_and_says_the_same() {
     assert_eq!(lines.lines().count(), 1 + printed["total"]["series"].as_array().unwrap().len());
     assert!(lines.lines().skip(1).all(|l| l.starts_with("total,")), "{lines}");
     assert!(std::fs::read_to_string(&log).unwrap().contains("HISTF"));
-    assert!(stderr.contains("answered/s"), "lines: {stderr}");
+    assert!(stderr.contains("answers/s"), "lines: {stderr}");
     assert_eq!(printed["ok"], output.status.code().unwrap() == 0);
 }
 
@@ -132,7 +132,7 @@ fn what_could_not_be_written_or_judged_is_said_before_the_run() {
 fn a_display_without_a_terminal_is_lines() {
     let output = load(&server(), &["--tui"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr.contains("answered/s") && !stderr.contains('\u{1b}'), "{stderr}");
+    assert!(stderr.contains("answers/s") && !stderr.contains('\u{1b}'), "{stderr}");
 }
 
 /// Runs it on a terminal of its own, and calls `entered` with its process once the display is there; what was written.

@@ -269,6 +269,13 @@ impl Threshold {
         Err(BadThreshold { text: self.text.clone(), what: format!("no pool is called '{pool}': {there}") })
     }
 
+    /// Whether it says how many errors of all kinds and pools there may be.
+    #[must_use]
+    pub fn is_about_all_errors(&self) -> bool {
+        let all = matches!(&self.metric, Metric::Count(name) if name == "errors" || name == "failed");
+        all && self.pool.is_none()
+    }
+
     /// What a run came to beside what it had to.
     #[must_use]
     pub fn verdict(&self, run: &Run) -> Verdict {

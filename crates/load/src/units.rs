@@ -14,7 +14,8 @@ pub struct BadUnit {
 }
 
 const COUNT: &str = "a number such as 1000, 10k or 1.5M";
-const RATE: &str = "a rate such as 1000, 10k or 1.5M (a second, at least 1)";
+const RATE: &str = "a rate such as 1000, 10k or 1.5M (a second, whole, at least 1)";
+const FREQUENCY: &str = "a rate such as 0.5, 1000, 10k or 1.5M (a second, above 0)";
 const SIZE: &str = "a size in bytes such as 510, 1k or 2Ki";
 const TIME: &str = "a time such as 5s, 200ms, 50us or 2m";
 
@@ -52,14 +53,36 @@ pub fn count(text: &str) -> Result<u64, BadUnit> {
     scale(number, by).ok_or_else(|| bad(text, COUNT))
 }
 
-/// A rate a second: `100k`, `1.5M`, also `100k/s`; at least 1.
+/// A rate a second that need not be whole: `0.5`, `100k`, also `100k/s`; more than 0.
+///
+/// # Errors
+/// Says what is expected.
+pub fn frequency(text: &str) -> Result<f64, BadUnit> {
+    let (number, unit) = split(text.trim().trim_end_matches("/s")).ok_or_else(|| bad(text, FREQUENCY))?;
+    let by = match unit {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" => 1e9,
+        _ => return Err(bad(text, FREQUENCY)),
+    };
+    let rate = number * by;
+    if rate > 0.0 && rate <= 9_007_199_254_740_992.0 { Ok(rate) } else { Err(bad(text, FREQUENCY)) }
+}
+
+/// A frequency with as many digits as it has: `0.5`, `1 500`.
+#[must_use]
+pub fn show_frequency(rate: f64) -> String {
+    if rate.fract() == 0.0 || rate >= 1000.0 { show_count(rate.round() as u64) } else { format!("{rate}") }
+}
+
+/// A rate a second: `100k`, `1.5M`, also `100k/s`; at least 1, and whole.
 ///
 /// # Errors
 /// Says what is expected.
 pub fn rate(text: &str) -> Result<u64, BadUnit> {
-    let number = text.trim().trim_end_matches("/s");
-    match count(number) {
-        Ok(rate) if rate > 0 => Ok(rate),
+    match frequency(text) {
+        Ok(rate) if rate >= 1.0 && rate.fract() == 0.0 => Ok(rate as u64),
         _ => Err(bad(text, RATE)),
     }
 }
@@ -157,6 +180,13 @@ mod tests {
         }
         assert!(rate("0").is_err());
         assert!(rate("0.2").is_err());
+        assert!(rate("1.5").is_err(), "not rounded without a word");
+        assert_eq!(frequency("0.5"), Ok(0.5));
+        assert_eq!(frequency("1.5k/s"), Ok(1500.0));
+        for bad in ["0", "-1", "fast", "1x", ""] {
+            assert!(frequency(bad).is_err(), "{bad}");
+        }
+        assert_eq!((&*show_frequency(0.5), &*show_frequency(1500.0)), ("0.5", "1 500"));
     }
 
     #[test]

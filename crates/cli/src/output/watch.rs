@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use flowlane_load::report::{Frame, Live, Snapshot, live, text};
 
+use ratatui::crossterm;
+
 use super::Outputs;
 use super::display::Display;
 
@@ -64,7 +66,8 @@ impl Watch {
         match &mut self.view {
             View::Nothing => {}
             View::Status => {
-                let line: String = text::status(&frame, self.duration);
+                let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+                let line: String = text::status(&frame, self.duration, columns.max(20));
                 // Whoever closed it does not want to see it.
                 let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
             }

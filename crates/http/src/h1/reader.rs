@@ -40,6 +40,10 @@ pub(crate) mod private {
     pub trait Kind {
         type Head<'a>: Copy + Debug;
         fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Self::Head<'a>, usize)>, Fault>;
+        /// What is wrong already with the beginning of a first line, of which more is to come.
+        fn hopeless(_begin: &[u8]) -> Option<Fault> {
+            None
+        }
         /// How the body is framed; `None` for an interim response.
         fn framing(head: &Self::Head<'_>, to_head: bool) -> Result<Option<Framing>, Fault>;
     }
@@ -65,6 +69,14 @@ impl private::Kind for Responses {
     #[inline]
     fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Response<'a>, usize)>, Fault> {
         response(bytes, limits)
+    }
+
+    /// Another protocol may wait for us to say something, or never end its first line: its first bytes tell. The fault is
+    /// the one that the whole line would have.
+    fn hopeless(begin: &[u8]) -> Option<Fault> {
+        const NAME: &[u8] = b"HTTP/";
+        let same = begin.len().min(NAME.len());
+        (begin[..same] != NAME[..same]).then_some(Fault::BadVersion)
     }
 
     #[inline]
@@ -262,7 +274,7 @@ fn parse<'a, K: Kind>(
         None | Some(Err(_)) => whole_lines::<K>(bytes, before, limits)?,
         Some(found) => found?,
     };
-    let Some((head, len)) = found else { return Ok(None) };
+    let Some((head, len)) = found else { return K::hopeless(bytes).map_or(Ok(None), Err) };
     let framing = K::framing(&head, to_head)?;
     Ok(Some(Parsed { head, len, framing }))
 }

@@ -23,6 +23,8 @@ pub(super) struct Book {
     closed: u64,
     /// Connections that stand.
     open: u64,
+    /// No request is begun any more.
+    over: bool,
     /// Whether any connection ever stood; the first thing that went wrong.
     pub(super) ever_opened: bool,
     pub(super) first_error: Option<String>,
@@ -38,6 +40,7 @@ impl Book {
             errors: Vec::new(),
             closed: 0,
             open: 0,
+            over: false,
             ever_opened: false,
             first_error: None,
         }
@@ -54,16 +57,16 @@ impl Book {
             Some(to) => recorder.reporting_to(to),
             None => recorder,
         };
-        // What happened before the start counts with its first measured moment.
+        // What happened before the start counts with its first measured moment. In the series it stands at the beginning.
         let at = span.measured.start.max(span.start);
         for connect in std::mem::take(&mut self.opened) {
-            recorder.connected(at, connect);
+            recorder.connected_for(at, span.start, connect);
         }
         for tls in std::mem::take(&mut self.secured) {
             recorder.tls(at, tls);
         }
         for (kind, why) in std::mem::take(&mut self.errors) {
-            recorder.not_connected(at, kind, || why);
+            recorder.not_connected_for(at, span.start, kind, || why);
         }
         for _ in 0..std::mem::take(&mut self.closed) {
             recorder.closed(at);
@@ -117,7 +120,9 @@ impl Book {
         match &mut self.recorder {
             Some(recorder) => {
                 recorder.closed(now);
-                recorder.concurrency(now, self.open);
+                if !self.over {
+                    recorder.concurrency(now, self.open);
+                }
             }
             None => self.closed += 1,
         }
@@ -134,6 +139,19 @@ impl Book {
             _ => due,
         };
         recorder.sent(due, now, bytes);
+    }
+
+    /// Bytes of a request were written. They belong to the part of the run in which it was intended.
+    #[inline]
+    pub(super) fn wrote(&mut self, intended: u64, now: u64, bytes: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.wrote_for(intended, now, bytes);
+        }
+    }
+
+    /// Nothing is asked any more: what closes from here on says nothing of how many connections the run had.
+    pub(super) fn asked_all(&mut self) {
+        self.over = true;
     }
 
     #[inline]

@@ -174,7 +174,7 @@ impl Engine {
                 return again;
             }
             let Some(conn) = pool.vacant.pop() else { return u64::MAX };
-            self.open(conn, None);
+            self.open_another(conn);
         }
     }
 

@@ -222,7 +222,9 @@ impl Engine {
     /// Looks for timeouts. Every connection is looked at eight times in a timeout, or once a second, but never more than
     /// once a tick; so many are never looked at together that requests would have to wait for it.
     fn sweep(&mut self) {
-        let round = (self.common.plan.timeout.as_nanos() as u64 / 8).clamp(TICK, 1_000_000_000);
+        let plan = &self.common.plan;
+        let timeout = plan.request_timeout.map_or(plan.timeout, |whole| whole.min(plan.timeout));
+        let round = (timeout.as_nanos() as u64 / 8).clamp(TICK, 1_000_000_000);
         let all = self.conns.len() as u64;
         let every = (round * SWEEP / all.max(1)).clamp(SWEEP_EVERY, TICK);
         self.next_sweep = self.now + every;

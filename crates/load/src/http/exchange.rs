@@ -48,6 +48,14 @@ impl Engine {
     pub(super) fn timer(&mut self, c: u32) {
         let conn = &mut self.conns[c as usize];
         match conn.state {
+            State::Thinking if matches!(conn.stream, Stream::None) => {
+                let p = self.conn_pool(c);
+                if matches!(self.stage, Stage::Run(_)) && self.pools[p].requests_left > 0 {
+                    self.open(c, None);
+                } else {
+                    self.vacate(c);
+                }
+            }
             State::Thinking if matches!(self.stage, Stage::Run(_)) => {
                 let due = self.now;
                 self.begin_request(c, due, due);
@@ -149,7 +157,7 @@ impl Engine {
         conn.since = now;
         (conn.first_byte, conn.written, conn.content) = (0, 0, 0);
         conn.state = State::Writing;
-        pool.book.sent(intended, due, now, prepared.len(conn.last));
+        pool.book.sent(intended, due, now, 0);
         self.write(c);
         if self.pools[p].pipeline() > 1 {
             self.ask_behind(c);
@@ -159,7 +167,7 @@ impl Engine {
     /// Goes on sending.
     fn write(&mut self, c: u32) {
         let p = self.conn_pool(c);
-        let pool = &self.pools[p];
+        let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
         let at = usize::from(conn.target) * pool.plan.pool.requests.len() + usize::from(conn.asked.request);
         let prepared = &pool.plan.prepared[at];
@@ -183,6 +191,7 @@ impl Engine {
                 Poll::Ready(Ok(n)) => {
                     conn.written += n as u64;
                     conn.since = self.now;
+                    pool.book.wrote(conn.asked.intended, self.now, n as u64);
                     if let Some(rate) = pool.plan.pool.write_rate
                         && conn.written < prepared.len(conn.last)
                     {

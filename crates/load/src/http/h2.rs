@@ -119,6 +119,11 @@ impl Shared {
         (inner.book.ever_opened, inner.book.first_error.clone())
     }
 
+    /// Nothing is asked any more.
+    pub(super) fn asked_all(&self) {
+        self.lock().book.asked_all();
+    }
+
     pub(super) fn tick(&self, now: u64) {
         self.lock().book.tick(now);
     }
@@ -211,7 +216,11 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             Stream::None | Stream::Opening(_) => Ok(()),
         };
         let now = clock();
+        let over = shared.over();
         let mut inner = shared.lock();
+        if over {
+            inner.book.asked_all();
+        }
         inner.book.closed(now);
         if let Err(why) = done {
             inner.book.error(now, now, ErrorKind::Http2, || why);
@@ -270,7 +279,8 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
         };
         let sent = clock();
         shared.lock().book.sent(intended, intended.max(free), sent, prepared.len(false));
-        let limit = (sent + shared.common.plan.timeout.as_nanos() as u64)
+        let plan = &shared.common.plan;
+        let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
             .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
         let answer = exchange(&shared, &mut sender, asked, wanted);
         let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;

@@ -30,7 +30,7 @@ impl Engine {
             Pace::Rate { .. } => false,
         };
         if again && let Some(c) = pool.vacant.pop() {
-            self.open(c, None);
+            self.open_another(c);
         }
     }
 
@@ -56,7 +56,15 @@ impl Engine {
     pub(super) fn timed(&mut self, c: u32) {
         let timeout = self.common.plan.timeout.as_nanos() as u64;
         let conn = &self.conns[c as usize];
-        if self.now.saturating_sub(conn.since) < timeout {
+        let whole = self.common.plan.request_timeout.map_or(u64::MAX, |t| t.as_nanos() as u64);
+        if conn.busy() && conn.state != State::Opening && self.now.saturating_sub(conn.asked.sent) >= whole {
+            let read = conn.content;
+            self.fail(c, ErrorKind::Timeout, || {
+                format!("the answer was not whole in time ({read} bytes of content)")
+            });
+            return;
+        }
+        if self.now.saturating_sub(conn.since) < timeout.min(whole) {
             return;
         }
         match conn.state {
@@ -64,7 +72,7 @@ impl Engine {
                 let why = "no connection in time".to_owned();
                 self.not_opened(c, Unopened { kind: ErrorKind::ConnectTimeout, why, other_address: false });
             }
-            State::Reading | State::Writing => {
+            State::Reading | State::Writing if self.now.saturating_sub(conn.since) >= timeout => {
                 let read = self.conns[c as usize].content;
                 let what =
                     if self.conns[c as usize].first_byte == 0 { "no answer" } else { "half an answer" };
@@ -84,7 +92,8 @@ impl Engine {
             self.pools[p].book.error(intended, now, ErrorKind::Timeout, why);
             self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");
         }
-        if !matches!(state, State::Vacant | State::Opening) {
+        let stood = matches!(self.conns[c as usize].stream, Stream::Plain(_) | Stream::Tls(_));
+        if stood && !matches!(state, State::Vacant | State::Opening) {
             self.pools[p].book.closed(now);
         }
         self.conns[c as usize].stream = Stream::None;

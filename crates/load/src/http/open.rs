@@ -111,6 +111,7 @@ fn unopened(e: SocketError, connect: &Connect) -> Unopened {
     let kind = match ErrorKind::of_io(&io::Error::from(e)) {
         ErrorKind::Timeout => ErrorKind::ConnectTimeout,
         _ if other_address => ErrorKind::Local,
+        _ if e == SocketError::NoDescriptor => ErrorKind::Local,
         kind => kind,
     };
     Unopened { kind, why, other_address }
@@ -246,5 +247,23 @@ impl Aimed {
                 ((now - self.began) / period % n) as u16
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_machine_has_no_more_of_is_local() {
+        let to = Connect::to("10.0.0.1:80".parse::<SocketAddr>().unwrap().into());
+        for (error, kind) in [
+            (SocketError::NoDescriptor, ErrorKind::Local),
+            (SocketError::Connect(ConnectError::NoPort), ErrorKind::Local),
+            (SocketError::Kernel(12), ErrorKind::Local),
+            (SocketError::Connection(flowlane::Failure::Refused), ErrorKind::Refused),
+        ] {
+            assert_eq!(unopened(error, &to).kind, kind, "{error:?}");
+        }
     }
 }

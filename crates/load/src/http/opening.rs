@@ -15,6 +15,23 @@ const SYN_GONE: u64 = 1_000_000;
 const HOLD: u64 = 10_000_000;
 
 impl Engine {
+    /// In a closed loop: another connection, after a thought where each request has a connection of its own, so that the
+    /// handshake comes when the request is to be sent.
+    pub(super) fn open_another(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let pool = &self.pools[p];
+        if !pool.is_request_of_its_own() || pool.plan.pool.think.is_none() {
+            self.open(c, None);
+            return;
+        }
+        let number = u64::from(self.conns[c as usize].served);
+        let time = pool.plan.pool.think.nanos(number, &mut self.rng);
+        let conn = &mut self.conns[c as usize];
+        conn.state = State::Thinking;
+        conn.since = self.now;
+        self.at(self.now + time, c);
+    }
+
     /// Begins a connection, for a request that is due or to have it.
     pub(super) fn open(&mut self, c: u32, wanted: Option<u64>) {
         let now = self.look();
@@ -62,6 +79,7 @@ impl Engine {
         let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
         let tls = matches!(opened.stream, Stream::Tls(_));
+        let begun = conn.since;
         let (connect, secure) = (opened.connected - conn.since, opened.secured - opened.connected);
         pool.book.connected(now, connect, tls.then_some(secure));
         pool.opening -= u32::from(!conn.wanted);
@@ -82,6 +100,12 @@ impl Engine {
             return;
         }
         if matches!(self.stage, Stage::Run(_)) {
+            if pool.is_request_of_its_own() && pool.requests_left > 0 {
+                // The decision to ask was the decision to connect: the handshake is in the latency, as in an open loop.
+                pool.requests_left -= 1;
+                self.begin_request(c, begun, now);
+                return;
+            }
             self.free(c);
         } else {
             self.rest(c);

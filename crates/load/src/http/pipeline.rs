@@ -35,7 +35,7 @@ impl Engine {
             let prepared = &plan.prepared[at];
             bytes.extend_from_slice(prepared.first(conn.last));
             let sent = self.now;
-            pool.book.sent(intended, intended.max(conn.since), sent, prepared.len(conn.last));
+            pool.book.sent(intended, intended.max(conn.since), sent, 0);
             conn.extra().behind.push_back(Asked { intended, sent, request });
             self.take_moment(p);
         }
@@ -45,13 +45,18 @@ impl Engine {
 
     /// Writes what pipelining has left over.
     pub(super) fn push_unsent(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let now = self.now;
         let conn = &mut self.conns[c as usize];
         let mut bytes = std::mem::take(&mut conn.extra().unsent);
         let mut done = 0;
         while done < bytes.len() {
             match conn.write(&bytes[done..]) {
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
-                Poll::Ready(Ok(n)) => done += n,
+                Poll::Ready(Ok(n)) => {
+                    done += n;
+                    self.pools[p].book.wrote(conn.asked.intended, now, n as u64);
+                }
                 // Reading will say the same, after the answers that came before it.
                 Poll::Ready(Err(_)) => {
                     done = bytes.len();

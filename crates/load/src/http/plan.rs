@@ -23,6 +23,9 @@ pub struct Plan {
     pub phases: Vec<Phase>,
     /// How long a connection may make no progress, handshake included, before it counts as timed out.
     pub timeout: Duration,
+    /// How long a request may take in all, from when it is sent to the end of its answer; without limit as long as there
+    /// is progress.
+    pub request_timeout: Option<Duration>,
     /// How long answers still on their way are waited for at the end.
     pub waiting: Duration,
     /// Longest body of a response, bytes; what is longer is given up.
@@ -307,6 +310,9 @@ impl Plan {
         }
         if self.timeout.is_zero() {
             return bad("a timeout of nothing lets nobody answer".into());
+        }
+        if self.request_timeout.is_some_and(|t| t.is_zero()) {
+            return bad("a request timeout of nothing lets nobody answer".into());
         }
         for phase in &self.phases {
             if !(0.0..=1000.0).contains(&phase.from) || !(0.0..=1000.0).contains(&phase.to) {

@@ -122,6 +122,14 @@ impl PoolState {
         pool.behaviour == Behaviour::Normal && pool.requests_per_connection != Some(1) && !self.speaks_http2()
     }
 
+    /// Whether each request of a closed loop has a connection of its own.
+    pub(super) fn is_request_of_its_own(&self) -> bool {
+        let pool = &self.plan.pool;
+        pool.requests_per_connection == Some(1)
+            && pool.pace == Pace::Closed
+            && pool.behaviour == Behaviour::Normal
+    }
+
     /// Whether the engine leaves it to the tasks of [`super::h2`].
     pub(super) fn speaks_http2(&self) -> bool {
         matches!(self.plan.pool.version, Version::Http2 { .. })

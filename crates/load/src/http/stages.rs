@@ -117,6 +117,10 @@ impl Engine {
         let now = self.now;
         let end = end.min(now);
         for pool in &mut self.pools {
+            match &pool.h2 {
+                Some(shared) => shared.asked_all(),
+                None => pool.book.asked_all(),
+            }
             let Some(moments) = &mut pool.moments else { continue };
             if pool.plan.pool.behaviour != Behaviour::Normal {
                 continue;

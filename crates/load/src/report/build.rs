@@ -50,6 +50,10 @@ pub struct About {
     pub server: BTreeMap<String, u64>,
     /// What is to be reached.
     pub thresholds: Vec<Threshold>,
+    /// How late a request may be sent; relative to the run, if it is not given.
+    pub slip_budget: Option<Duration>,
+    /// A request that failed makes the run fail, unless a threshold on errors says what may be.
+    pub failures_count: bool,
 }
 
 impl Default for About {
@@ -68,6 +72,8 @@ impl Default for About {
             drops: BTreeMap::new(),
             server: BTreeMap::new(),
             thresholds: Vec::new(),
+            slip_budget: None,
+            failures_count: false,
         }
     }
 }
@@ -97,7 +103,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         .collect();
     let everything: Vec<&LaneRecord> = records.iter().collect();
     let total = part("total".to_owned(), &everything, &about);
-    let slip = SlipVerdict::of(&total, about.setup.open_loop);
+    let slip = SlipVerdict::of(&total, about.setup.open_loop, about.slip_budget.map(|b| b.as_nanos() as u64));
     let seconds = rounded(about.elapsed.as_secs_f64());
     let phases = if about.phases.is_empty() {
         vec![Phase { name: "hold".to_owned(), from_seconds: 0.0, to_seconds: seconds, measured: true }]
@@ -125,19 +131,27 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         failed: about.failure.into_iter().collect(),
         ok: true,
     };
-    run.judge(&about.thresholds);
+    run.judge(&about.thresholds, about.failures_count);
     run
 }
 
 impl Run {
-    /// Judges the slip and the thresholds, and says what was missed.
-    fn judge(&mut self, thresholds: &[Threshold]) {
+    /// Judges the slip, the failures and the thresholds, and says what was missed.
+    fn judge(&mut self, thresholds: &[Threshold], failures_count: bool) {
         if !self.slip.kept {
+            self.failed.push(format!("the schedule was not kept: {}", self.slip.words()));
+        }
+        let failed = self.total.counts.failed;
+        if failures_count && failed > 0 && !thresholds.iter().any(Threshold::is_about_all_errors) {
+            let tried = self.total.counts.sent.max(failed);
             self.failed.push(format!(
-                "the generator did not keep its schedule: slip p99.9 was {}, its budget {}",
-                crate::units::show_nanos(self.slip.p99_9_ns),
-                crate::units::show_nanos(self.slip.budget_ns)
+                "{} of {} requests failed (--fail 'errors > SHARE' says what may be)",
+                crate::units::show_count(failed),
+                crate::units::show_count(tried)
             ));
+        }
+        if failures_count && self.total.counts.sent == 0 && failed == 0 && self.total.unmeasured.sent == 0 {
+            self.failed.push("nothing was sent".to_owned());
         }
         self.thresholds = thresholds.iter().map(|t| t.verdict(self)).collect();
         let missed = self.thresholds.iter().filter(|v| v.failed);

@@ -22,7 +22,7 @@ pub fn channel() -> (SyncSender<Snapshot>, Receiver<Snapshot>) {
     sync_channel(WAITING)
 }
 
-/// Counts of a moment. Rates are since the frame before.
+/// Counts of a moment. Rates are those of the lanes between their last two snapshots, whenever one looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Now {
     /// Requests sent so far.
@@ -54,13 +54,15 @@ impl Now {
         self.concurrency += s.concurrency;
     }
 
-    fn rates_since(&mut self, before: &Self, seconds: f64) {
+    /// Adds the rates of a lane, from what it had said before.
+    fn add_rates(&mut self, now: &Snapshot, before: &Said) {
+        let seconds = now.nanos.saturating_sub(before.nanos) as f64 / 1e9;
         let rate =
             |now: u64, then: u64| if seconds > 0.0 { now.saturating_sub(then) as f64 / seconds } else { 0.0 };
-        self.sent_rate = rate(self.sent, before.sent);
-        self.answered_rate = rate(self.answered, before.answered);
-        self.failed_rate = rate(self.failed, before.failed);
-        self.bytes_rate = rate(self.bytes_received, before.bytes_received);
+        self.sent_rate += rate(now.sent, before.sent);
+        self.answered_rate += rate(now.answered, before.answered);
+        self.failed_rate += rate(now.failed, before.failed);
+        self.bytes_rate += rate(now.bytes_received, before.bytes_received);
     }
 }
 
@@ -89,12 +91,25 @@ impl Frame {
     }
 }
 
+/// What a lane had said before it said the newest.
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    nanos: u64,
+    sent: u64,
+    answered: u64,
+    failed: u64,
+    bytes_received: u64,
+}
+
+/// A lane that said nothing for so long does nothing: nanoseconds.
+const SILENT: u64 = 1_500_000_000;
+
 /// What the lanes said last.
 #[derive(Debug, Default)]
 pub struct Live {
-    lanes: BTreeMap<(u16, usize), Snapshot>,
+    /// The newest of each, and what was before it.
+    lanes: BTreeMap<(u16, usize), (Snapshot, Said)>,
     slots: BTreeMap<(u16, usize), Vec<Slot>>,
-    before: Frame,
 }
 
 impl Live {
@@ -119,35 +134,35 @@ impl Live {
         slots.sort_by_key(|s| s.from);
         let newest = slots.last().map_or(0, |s| s.from);
         slots.retain(|s| s.from + PAST > newest);
-        self.lanes.insert(key, snapshot);
+        let said = self.lanes.get(&key).map_or(Said::default(), |(s, _)| Said {
+            nanos: s.nanos,
+            sent: s.sent,
+            answered: s.answered,
+            failed: s.failed,
+            bytes_received: s.bytes_received,
+        });
+        self.lanes.insert(key, (snapshot, said));
     }
 
     /// What there is to see now.
-    pub fn frame(&mut self, elapsed: Duration) -> Frame {
+    pub fn frame(&self, elapsed: Duration) -> Frame {
         let mut frame = Frame { elapsed, ..Frame::default() };
         let pool_count = self.lanes.keys().map(|(_, pool)| pool + 1).max().unwrap_or(0);
         frame.pools = vec![Now::default(); pool_count];
         let mut buckets: BTreeMap<u16, Now> = BTreeMap::new();
-        for ((bucket, pool), snapshot) in &self.lanes {
-            frame.total.add(snapshot);
-            frame.pools[*pool].add(snapshot);
-            buckets.entry(*bucket).or_default().add(snapshot);
-        }
-        let since = elapsed.saturating_sub(self.before.elapsed).as_secs_f64();
-        frame.total.rates_since(&self.before.total, since);
-        for (i, pool) in frame.pools.iter_mut().enumerate() {
-            pool.rates_since(self.before.pools.get(i).unwrap_or(&Now::default()), since);
-        }
-        for (bucket, now) in &mut buckets {
-            let before =
-                self.before.buckets.iter().find(|(b, _)| b == bucket).map_or(Now::default(), |(_, n)| *n);
-            now.rates_since(&before, since);
+        let newest = self.lanes.values().map(|(s, _)| s.nanos).max().unwrap_or(0);
+        for ((bucket, pool), (snapshot, said)) in &self.lanes {
+            for now in [&mut frame.total, &mut frame.pools[*pool], buckets.entry(*bucket).or_default()] {
+                now.add(snapshot);
+                if snapshot.nanos + SILENT > newest {
+                    now.add_rates(snapshot, said);
+                }
+            }
         }
         frame.buckets = buckets.into_iter().collect();
         frame.seconds = self.seconds(|_| true);
         frame.pool_seconds =
             (0..pool_count).map(|pool| self.seconds(|p| p == pool).pop().unwrap_or_default()).collect();
-        self.before = frame.clone();
         frame
     }
 

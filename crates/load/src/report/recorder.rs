@@ -58,8 +58,10 @@ pub struct Snapshot {
     pub bucket: u16,
     /// The pool, by its place.
     pub pool: usize,
-    /// Seconds of the run, rounded down, of `at`.
+    /// Seconds of the run, rounded down.
     pub at: u64,
+    /// Nanoseconds of the run.
+    pub nanos: u64,
     /// Requests sent.
     pub sent: u64,
     /// Answers.
@@ -238,6 +240,13 @@ impl Recorder {
         self.series.slot(now).bytes_sent += bytes;
     }
 
+    /// The same, counted with what belongs to another moment.
+    #[inline]
+    pub fn wrote_for(&mut self, moment: u64, now: u64, bytes: u64) {
+        self.tally(moment).bytes_sent += bytes;
+        self.series.slot(now).bytes_sent += bytes;
+    }
+
     /// A connection was made, in so many nanoseconds.
     #[inline]
     pub fn connected(&mut self, now: u64, nanos: u64) {
@@ -265,8 +274,19 @@ impl Recorder {
     /// A connection could not be made.
     #[inline]
     pub fn not_connected<S: Into<String>>(&mut self, now: u64, kind: ErrorKind, why: impl FnOnce() -> S) {
-        self.tally(now).not_opened += 1;
-        self.error(now, now, kind, why);
+        self.not_connected_for(now, now, kind, why);
+    }
+
+    /// The same, counted with what belongs to another moment.
+    pub fn not_connected_for<S: Into<String>>(
+        &mut self,
+        moment: u64,
+        now: u64,
+        kind: ErrorKind,
+        why: impl FnOnce() -> S,
+    ) {
+        self.tally(moment).not_opened += 1;
+        self.error(moment, now, kind, why);
     }
 
     /// A connection ended, by whom ever.
@@ -302,6 +322,7 @@ impl Recorder {
             bucket: self.bucket,
             pool: self.pool,
             at: now.saturating_sub(self.span.start) / super::series::SECOND,
+            nanos: now.saturating_sub(self.span.start),
             sent: both(|t| t.sent),
             answered: both(|t| t.answered),
             failed: both(|t| t.errors),

@@ -194,7 +194,7 @@ fn who_watches_sees_the_newest_and_never_stops_a_lane() {
     assert_eq!(frame.buckets.iter().map(|(b, _)| *b).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(frame.seconds.len(), 4);
     assert!(frame.seconds.iter().all(|p| p.sent == 500 && p.p99_ns > 0), "{:?}", frame.seconds);
-    assert!((450.0..=500.0).contains(&frame.total.sent_rate));
+    assert!((480.0..=520.0).contains(&frame.total.sent_rate), "{}", frame.total.sent_rate);
     // Nobody takes them any more.
     drop(from);
     deal(&mut recorders, 2, 4, |_| 0);
@@ -249,4 +249,126 @@ fn a_stall_shows_in_as_many_latencies_as_it_lasted() {
             assert!((found / expected - 1.0).abs() < 0.005, "{found} ms, expected {expected}");
         }
     }
+}
+
+#[test]
+fn rates_are_the_same_however_often_one_looks() {
+    let (to, from) = super::live::channel();
+    let mut recorders: Vec<Recorder> =
+        (0..4).map(|lane| Recorder::new(lane, 0, 1, Span::all(START)).reporting_to(to.clone())).collect();
+    let mut live = Live::new();
+    // A thousand a second over all, told each quarter of a second, looked at each tenth.
+    for n in 0..5000_u64 {
+        let now = START + n * (SECOND / 1000);
+        let recorder = &mut recorders[n as usize % 4];
+        recorder.sent(now, now, 10);
+        recorder.tick(now);
+        if n.is_multiple_of(100) && n > 500 {
+            live.take(&from);
+            let frame = live.frame(Duration::from_millis(n));
+            let rate = frame.total.sent_rate;
+            assert!((950.0..=1050.0).contains(&rate), "{rate} after {n} ms");
+            for (bucket, now) in &frame.buckets {
+                assert!((230.0..=270.0).contains(&now.sent_rate), "{bucket}: {now:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_line_of_a_run_fits_its_terminal() {
+    let (to, from) = super::live::channel();
+    let mut recorders = vec![Recorder::new(0, 0, 1, Span::all(START)).reporting_to(to.clone())];
+    let mut live = Live::new();
+    deal(&mut recorders, 5, 3, |_| 0);
+    live.take(&from);
+    let frame = live.frame(Duration::from_secs(5));
+    for columns in [20, 40, 80, 120, 300] {
+        let line = text::status(&frame, 10.0, columns);
+        assert!(line.chars().count() < columns && line.starts_with("5.0 of 10 s"), "{columns}: {line}");
+    }
+    assert!(text::status(&frame, 10.0, 300).contains("slip p99"));
+}
+
+/// A run of so many requests a second, of which so many slipped a hundredth of a second, and so many were not sent.
+fn late(sent: u64, slipped: u64, unsent: u64, change: impl FnOnce(&mut About)) -> Run {
+    let mut recorder = Recorder::new(0, 0, 1, Span::all(START));
+    for n in 0..sent {
+        let intended = START + n * (SECOND / (sent + 1));
+        let slip = if n < slipped { 10_000_000 } else { 20_000 };
+        recorder.sent(intended, intended + slip, 10);
+        let (first_byte, done) = (intended + slip + 5_000, intended + slip + 9_000);
+        recorder.answered(&Sample { intended, sent: intended + slip, first_byte, done, code: 200 });
+    }
+    // Half of them had a connection.
+    for n in 0..unsent {
+        if n % 2 == 0 {
+            recorder.unsent(START, START + SECOND);
+        } else {
+            recorder.tally(START).unsent += 1;
+        }
+    }
+    let mut about = about(1);
+    change(&mut about);
+    join(about, &[recorder.finish(START + SECOND)])
+}
+
+#[test]
+fn schedules_are_kept_or_not_by_what_was_due() {
+    for (sent, slipped, unsent, kept) in [
+        (5000, 0, 0, true),
+        (5000, 40, 0, true),
+        (5000, 60, 0, false),
+        // Not sent is late, whoever was to blame.
+        (5000, 0, 40, true),
+        (5000, 0, 60, false),
+        (5000, 30, 30, false),
+        (40_000, 0, 9_960_000 / 100, false),
+        // Few requests say little: nobody fails for one of them.
+        (500, 49, 0, true),
+        (500, 51, 0, false),
+        (5, 1, 0, true),
+        (5, 5, 0, true),
+        (5, 0, 5, true),
+        (5, 0, 6, false),
+        (0, 0, 10, false),
+        (0, 0, 0, true),
+    ] {
+        let run = late(sent, slipped, unsent, |_| {});
+        assert_eq!(run.slip.kept, kept, "{sent} {slipped} {unsent}: {:?}", run.slip);
+        assert_eq!(run.ok, kept);
+        assert_eq!(run.slip.due, sent + unsent);
+    }
+    // As asked.
+    let lenient = |about: &mut About| about.slip_budget = Some(Duration::from_millis(20));
+    assert!(late(5000, 4000, 0, lenient).ok);
+    let strict = |about: &mut About| about.slip_budget = Some(Duration::from_micros(10));
+    assert!(!late(5000, 0, 0, strict).ok);
+    // Two requests a second may be sent a twentieth of a second late.
+    let slow = late(2, 2, 0, |_| {});
+    assert_eq!((slow.slip.budget_ns, slow.ok), (50_000_000, true));
+    // Closed loops have no schedule.
+    assert!(late(5000, 5000, 0, |about| about.setup.open_loop = false).ok);
+}
+
+#[test]
+fn failures_fail_a_run_unless_told_otherwise() {
+    let run = |count: bool, fail: &[&str]| {
+        let mut recorders = vec![Recorder::new(0, 0, 1, Span::all(START))];
+        deal(&mut recorders, 2, 5, |_| 0);
+        let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(START + 2 * SECOND)).collect();
+        let thresholds = fail.iter().map(|t| t.parse().unwrap()).collect();
+        join(About { failures_count: count, thresholds, ..about(2) }, &records)
+    };
+    let strict = run(true, &[]);
+    assert!(strict.total.counts.failed > 0);
+    assert!(!strict.ok && strict.failed[0].contains("requests failed"), "{:?}", strict.failed);
+    assert!(run(false, &[]).ok);
+    assert!(run(true, &["errors > 50%"]).ok);
+    assert!(!run(true, &["errors > 1"]).ok);
+    // One about something else says nothing of errors.
+    assert!(!run(true, &["p99 > 100s"]).ok);
+    assert!(!run(true, &["pool=all errors > 50%"]).ok);
+    let nothing = join(About { failures_count: true, ..about(1) }, &[]);
+    assert!(!nothing.ok, "nothing was sent");
 }

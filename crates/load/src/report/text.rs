@@ -12,6 +12,8 @@ use crate::units::{show_count, show_nanos};
 
 /// Codes shown one by one; the rest together.
 const CODES: usize = 8;
+/// Columns of a terminal.
+const WIDTH: usize = 80;
 
 /// Text of strangers on one line of a terminal: control characters and what turns the direction of writing escaped.
 #[must_use]
@@ -73,19 +75,21 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     let targets: Vec<String> = setup.targets.iter().take(4).map(|t| plain(t)).collect();
     let more = setup.targets.len().saturating_sub(targets.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    writeln!(
+    wrapped(
         out,
-        "{} {}{more} over {} for {:.1} s: {}, {} {}",
-        plain(&setup.command),
-        targets.join(" "),
-        plain(&setup.link),
-        run.seconds,
-        plain(&setup.schedule),
-        setup.workers,
-        if setup.workers == 1 { "worker" } else { "workers" },
+        &format!(
+            "{} {}{more} over {} for {:.1} s: {}, {} {}",
+            plain(&setup.command),
+            targets.join(" "),
+            plain(&setup.link),
+            run.seconds,
+            plain(&setup.schedule),
+            setup.workers,
+            if setup.workers == 1 { "worker" } else { "workers" },
+        ),
     )?;
     for (name, value) in &setup.more {
-        writeln!(out, "{}: {}", plain(name), plain(value))?;
+        wrapped(out, &format!("{}: {}", plain(name), plain(value)))?;
     }
     match run.ended {
         Ended::Done => Ok(()),
@@ -95,8 +99,55 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn line(out: &mut impl Write, name: &str, count: u64, rest: &str) -> io::Result<()> {
-    let text = format!("{name:<22} {:>15}  {rest}", show_count(count));
-    writeln!(out, "{}", text.trim_end())
+    // The rest, such as the words of an error, goes on below itself.
+    let mut begin = format!("{name:<22} {:>15}  ", show_count(count));
+    for piece in pieces(rest, WIDTH - 40) {
+        writeln!(out, "{}", format!("{begin}{piece}").trim_end())?;
+        begin = " ".repeat(40);
+    }
+    Ok(())
+}
+
+/// Writes a line, in several where it is too long; those that follow are set in.
+fn wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
+    let mut begin = "";
+    for piece in pieces(text, WIDTH - 4) {
+        writeln!(out, "{begin}{piece}")?;
+        begin = "    ";
+    }
+    Ok(())
+}
+
+/// A text in pieces of at most so many characters, cut at spaces where there are some; at least one piece.
+fn pieces(text: &str, width: usize) -> Vec<String> {
+    let (mut pieces, mut piece, mut len) = (Vec::new(), String::new(), 0);
+    // Spaces at the beginning set a column.
+    let begin: String = text.chars().take_while(|c| *c == ' ').collect();
+    for word in text.trim_start().split(' ') {
+        let word: Vec<char> = word.chars().collect();
+        let fits = len == 0 || len + 1 + word.len() <= width;
+        if !fits {
+            pieces.push(std::mem::take(&mut piece));
+            len = 0;
+        }
+        if len > 0 {
+            piece.push(' ');
+            len += 1;
+        } else if pieces.is_empty() {
+            piece.push_str(&begin);
+            len += begin.len();
+        }
+        for part in word.chunks(width.max(1)) {
+            if len + part.len() > width {
+                pieces.push(std::mem::take(&mut piece));
+                len = 0;
+            }
+            piece.extend(part);
+            len += part.len();
+        }
+    }
+    pieces.push(piece);
+    pieces
 }
 
 fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
@@ -173,7 +224,7 @@ fn connections(part: &Part, asked: u64, out: &mut impl Write) -> io::Result<()> 
 fn spectra(part: &Part, open_loop: bool, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean"
     )?;
     for (name, times) in part.spectra() {
@@ -181,7 +232,7 @@ fn spectra(part: &Part, open_loop: bool, out: &mut impl Write) -> io::Result<()>
         if !times.is_empty() && (open_loop || name != "slip") {
             let cells: Vec<String> =
                 percentiles(times).iter().map(|nanos| format!("{:>9}", show_nanos(*nanos))).collect();
-            writeln!(out, "{name:<12} {}", cells.join(" "))?;
+            writeln!(out, "{name:<10} {}", cells.join(" "))?;
         }
     }
     Ok(())
@@ -194,15 +245,15 @@ fn percentiles(t: &Times) -> [u64; 7] {
 fn pools(pools: &[Part], out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:<20} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "{:<14} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
         "pool", "sent/s", "answered/s", "failed", "p50", "p99", "p99.9", "max"
     )?;
     for pool in pools {
-        let name: String = plain(&pool.name).chars().take(20).collect();
+        let name: String = plain(&pool.name).chars().take(14).collect();
         let t = &pool.latency;
         writeln!(
             out,
-            "{name:<20} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "{name:<14} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
             rate(pool.rates.sent),
             rate(pool.rates.answered),
             show_count(pool.counts.failed),
@@ -220,13 +271,8 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
         let shares: Vec<u64> = run.lanes.iter().map(|l| l.answered).collect();
         let (least, most) =
             (shares.iter().min().copied().unwrap_or(0), shares.iter().max().copied().unwrap_or(0));
-        writeln!(
-            out,
-            "{} lanes, answers in each: {} to {}",
-            run.lanes.len(),
-            show_count(least),
-            show_count(most)
-        )?;
+        let (least, most) = (show_count(least), show_count(most));
+        wrapped(out, &format!("{} lanes, answers in each: {least} to {most}", run.lanes.len()))?;
     }
     if let Some(alignment) = run.alignment {
         writeln!(out, "alignment: {:.2} % of frames came to the worker of their bucket", alignment * 100.0)?;
@@ -234,35 +280,31 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
     let g = &run.generator;
     if g.memory_bytes > 0 {
         let cpu = g.cpu_user_seconds + g.cpu_system_seconds;
-        let cores = if run.seconds > 0.0 { cpu / run.seconds } else { 0.0 };
-        writeln!(
+        let over = if g.seconds > 0.0 { g.seconds } else { run.seconds };
+        let cores = if over > 0.0 { cpu / over } else { 0.0 };
+        wrapped(
             out,
-            "generator: {} of CPU for each answer ({cores:.2} cores), {} of memory at most",
-            show_nanos(g.cpu_ns_per_answer),
-            show_bytes(g.memory_bytes as f64)
+            &format!(
+                "generator: {} of CPU for each answer ({cores:.2} cores), {} of memory at most",
+                show_nanos(g.cpu_ns_per_answer),
+                show_bytes(g.memory_bytes as f64)
+            ),
         )?;
     }
     if run.slip.judged && run.slip.kept {
-        writeln!(
-            out,
-            "schedule: kept; slip p99.9 {}, budget {}",
-            show_nanos(run.slip.p99_9_ns),
-            show_nanos(run.slip.budget_ns)
-        )?;
+        wrapped(out, &format!("schedule: kept; {}", run.slip.words()))?;
     }
     for (name, count) in &run.server {
-        writeln!(out, "server: {} {}", plain(name), show_count(*count))?;
+        wrapped(out, &format!("server: {} {}", plain(name), show_count(*count)))?;
     }
     for verdict in &run.thresholds {
         let word = if verdict.failed { "FAILED" } else { "passed" };
-        writeln!(out, "{word}: {}, it was {}", plain(&verdict.threshold), verdict.measured)?;
+        wrapped(out, &format!("{word}: {}, it was {}", plain(&verdict.threshold), verdict.measured))?;
     }
-    if !run.slip.kept {
-        writeln!(
-            out,
-            "FAILED: {}",
-            plain(run.failed.iter().find(|f| f.contains("slip p99.9")).map_or("slip", |f| f))
-        )?;
+    let judged: Vec<String> =
+        run.thresholds.iter().map(|v| format!("{}: it was {}", v.threshold, v.measured)).collect();
+    for missed in run.failed.iter().filter(|f| !judged.contains(f)) {
+        wrapped(out, &format!("FAILED: {}", plain(missed)))?;
     }
     Ok(())
 }
@@ -271,8 +313,8 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
 #[must_use]
 pub fn second_head() -> String {
     format!(
-        "{:>7} {:>10} {:>10} {:>8} {:>8} {:>11} {:>9} {:>9} {:>9} {:>9}",
-        "s", "sent/s", "answered/s", "failed", "at once", "received/s", "p50", "p99", "max", "slip p99"
+        "{:>5} {:>9} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
+        "s", "sent/s", "answers/s", "failed", "at once", "bytes/s", "p50", "p99", "max", "slip"
     )
 }
 
@@ -281,7 +323,7 @@ pub fn second_head() -> String {
 pub fn second(point: &Point) -> String {
     let each = |n: u64| if point.seconds > 0.0 { n as f64 / point.seconds } else { 0.0 };
     format!(
-        "{:>7.0} {:>10} {:>10} {:>8} {:>8} {:>11} {:>9} {:>9} {:>9} {:>9}",
+        "{:>5.0} {:>9} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}",
         point.at_seconds + point.seconds,
         rate(each(point.sent)),
         rate(each(point.answered)),
@@ -295,22 +337,34 @@ pub fn second(point: &Point) -> String {
     )
 }
 
-/// What is going on, in a line that is written over the one before.
+/// What is going on, in a line that is written over the one before: as much of it as fits so many columns. A line that is
+/// wider than the terminal could not be written over.
 #[must_use]
-pub fn status(frame: &Frame, of: f64) -> String {
+pub fn status(frame: &Frame, of: f64, columns: usize) -> String {
     let now = &frame.total;
-    let mut text = format!(
-        "{:.1} of {of:.0} s  {}/s sent  {}/s answered  {} at once  {} failed",
-        frame.elapsed.as_secs_f64().min(of),
-        rate(now.sent_rate),
-        rate(now.answered_rate),
-        show_count(now.concurrency),
-        show_count(now.failed),
-    );
+    let mut parts = vec![
+        format!("{:.1} of {of:.0} s", frame.elapsed.as_secs_f64().min(of)),
+        format!("{}/s sent", rate(now.sent_rate)),
+        format!("{}/s answered", rate(now.answered_rate)),
+        format!("{} failed", show_count(now.failed)),
+    ];
     if let Some(last) = frame.last() {
-        let (p50, p99, slip) =
-            (show_nanos(last.p50_ns), show_nanos(last.p99_ns), show_nanos(last.slip_p99_ns));
-        text = format!("{text}  p50 {p50}  p99 {p99}  max {}  slip p99 {slip}", show_nanos(last.max_ns));
+        parts.push(format!("p50 {}", show_nanos(last.p50_ns)));
+        parts.push(format!("p99 {}", show_nanos(last.p99_ns)));
+    }
+    parts.push(format!("{} at once", show_count(now.concurrency)));
+    if let Some(last) = frame.last() {
+        parts.push(format!("max {}", show_nanos(last.max_ns)));
+        parts.push(format!("slip p99 {}", show_nanos(last.slip_p99_ns)));
+    }
+    let mut text = String::new();
+    for part in parts {
+        let gap = if text.is_empty() { "" } else { "  " };
+        // One column stays free: terminals go to the next line when the last one is written.
+        if text.chars().count() + gap.len() + part.chars().count() < columns {
+            text.push_str(gap);
+            text.push_str(&part);
+        }
     }
     text
 }

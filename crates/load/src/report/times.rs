@@ -66,6 +66,16 @@ impl Times {
         if self.0.is_empty() { 0 } else { self.0.value_at_quantile(quantile) }
     }
 
+    /// How many did not exceed this time, to the histogram's three digits.
+    #[must_use]
+    pub fn within(&self, nanos: u64) -> u64 {
+        self.0
+            .iter_recorded()
+            .take_while(|v| v.value_iterated_to() <= self.0.highest_equivalent(nanos))
+            .map(|v| v.count_at_value())
+            .sum()
+    }
+
     /// The mean; 0 if there are none.
     #[must_use]
     pub fn mean(&self) -> u64 {

@@ -16,6 +16,8 @@ pub struct Usage {
     pub system: Duration,
     /// Most memory it ever had resident, bytes.
     pub memory: u64,
+    /// In how much time, if that is known.
+    pub wall: Duration,
 }
 
 impl Usage {
@@ -37,7 +39,7 @@ impl Usage {
         };
         let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or_default();
         let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
-        Self { user: ticks(11), system: ticks(12), memory: kilobytes * 1024 }
+        Self { user: ticks(11), system: ticks(12), memory: kilobytes * 1024, wall: Duration::ZERO }
     }
 
     /// What was used since `before`; memory is the peak.
@@ -47,7 +49,16 @@ impl Usage {
             user: self.user.saturating_sub(before.user),
             system: self.system.saturating_sub(before.system),
             memory: self.memory,
+            wall: self.wall,
         }
+    }
+}
+
+impl Usage {
+    /// The same, used in so much time.
+    #[must_use]
+    pub fn within(self, wall: Duration) -> Self {
+        Self { wall, ..self }
     }
 }
 
@@ -61,6 +72,9 @@ pub struct Generator {
     pub cpu_system_seconds: f64,
     /// Processor time for each answer, nanoseconds.
     pub cpu_ns_per_answer: u64,
+    /// How long that was, connections and the wait at the end included, seconds; 0 if it was not told.
+    #[serde(default)]
+    pub seconds: f64,
     /// Most resident memory, bytes.
     pub memory_bytes: u64,
 }
@@ -72,6 +86,7 @@ impl Generator {
             cpu_user_seconds: usage.user.as_secs_f64(),
             cpu_system_seconds: usage.system.as_secs_f64(),
             cpu_ns_per_answer: (cpu.as_nanos() as u64).checked_div(answered).unwrap_or(0),
+            seconds: super::model::rounded(usage.wall.as_secs_f64()),
             memory_bytes: usage.memory,
         }
     }

@@ -56,7 +56,7 @@ impl Cx<'_> {
 pub(super) fn plan(file: &file::File, text: &str, wish: &Wish<'_>) -> Result<Plan> {
     let cx = Cx { text, wish };
     let time = |t: Option<&Text>, default| Ok(cx.option(t, units::duration)?.unwrap_or(default));
-    let rate = cx.option(file.rate.as_ref(), units::rate)?;
+    let rate = cx.option(file.rate.as_ref(), units::frequency)?;
     let shares: f64 =
         file.pool.get_ref().iter().filter_map(|p| p.get_ref().share.as_ref()).map(|s| *s.get_ref()).sum();
     if let Some(rate) = file.rate.as_ref().filter(|_| shares == 0.0) {
@@ -74,6 +74,7 @@ pub(super) fn plan(file: &file::File, text: &str, wish: &Wish<'_>) -> Result<Pla
         pools,
         phases: if phases.is_empty() { vec![Phase::hold(Duration::from_secs(10))] } else { phases },
         timeout: time(file.timeout.as_ref(), Duration::from_secs(5))?,
+        request_timeout: file.request_timeout.as_ref().map(|t| time(Some(t), Duration::ZERO)).transpose()?,
         waiting: time(file.waiting.as_ref(), Duration::from_secs(5))?,
         max_body: cx.option(file.max_body.as_ref(), units::size)?.map_or(1 << 30, |n| n as u64),
         seed: wish.seed,
@@ -113,7 +114,7 @@ impl Cx<'_> {
         &self,
         written: &toml::Spanned<file::Pool>,
         i: usize,
-        rate: Option<u64>,
+        rate: Option<f64>,
         shares: f64,
     ) -> Result<Pool> {
         let pool = written.get_ref();
@@ -122,7 +123,7 @@ impl Cx<'_> {
             (Some(_), Some(share)) => {
                 return self.bad(share.span(), "a pool has a rate or a share, not both");
             }
-            (Some(rate), None) => Some(self.read(rate, units::rate)? as f64),
+            (Some(rate), None) => Some(self.read(rate, units::frequency)?),
             (None, Some(share)) => {
                 let Some(rate) = rate else {
                     return self.bad(share.span(), "a share needs a rate of all: rate = \"...\" at the top");
@@ -130,7 +131,7 @@ impl Cx<'_> {
                 if !share.get_ref().is_finite() || *share.get_ref() <= 0.0 {
                     return self.bad(share.span(), "a share is a number above 0");
                 }
-                Some(rate as f64 * share.get_ref() / shares)
+                Some(rate * share.get_ref() / shares)
             }
             (None, None) => None,
         };

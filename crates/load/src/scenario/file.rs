@@ -16,6 +16,7 @@ pub(super) struct File {
     /// Requests a second of all pools that have a share.
     pub(super) rate: Option<Text>,
     pub(super) timeout: Option<Text>,
+    pub(super) request_timeout: Option<Text>,
     pub(super) waiting: Option<Text>,
     pub(super) max_body: Option<Text>,
     #[serde(default)]

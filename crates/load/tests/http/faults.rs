@@ -22,10 +22,14 @@ fn only(ran: &Ran, kind: &str) {
 
 #[test]
 fn garbage_half_answers_and_nothing_at_all() {
-    let cases: [(&'static [u8], bool, &str); 14] = [
+    let cases: [(&'static [u8], bool, &str); 17] = [
         (b"", true, "closed"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", false, "malformed"),
         (b"\0\0\0\0\0\0\0\0\r\n\r\n", false, "malformed"),
+        // No line ends: nothing more has to come to know that this is another protocol.
+        (b"220 mail.example ESMTP", false, "malformed"),
+        (b"\x15\x03\x03\x00\x02\x02\x16", false, "malformed"),
+        (b"SSH-2.0", true, "malformed"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello", true, "closed"),
         (b"HTTP/1.1 200 OK\r\nContent-Le", true, "closed"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n", false, "malformed"),

@@ -47,6 +47,7 @@ pub(crate) fn plan(pool: Pool, duration: Duration) -> Plan {
         phases: vec![Phase::hold(duration)],
         // Machines have moods: only tests of timeouts have short ones.
         timeout: ms(5000),
+        request_timeout: None,
         waiting: ms(5000),
         max_body: 1 << 30,
         seed: 7,

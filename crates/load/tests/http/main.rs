@@ -3,6 +3,7 @@
 
 mod counts;
 mod faults;
+mod figures;
 mod h2;
 mod kit;
 mod options;

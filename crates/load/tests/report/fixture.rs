@@ -66,6 +66,7 @@ pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
             user: Duration::from_millis(120),
             system: Duration::from_millis(230),
             memory: 9 << 20,
+            wall: Duration::from_secs(SECONDS),
         },
         alignment: Some(0.9987),
         drops: [("no-listener".to_owned(), 3)].into(),

@@ -140,8 +140,11 @@ fn the_table_shows_no_strangers_control_characters() {
     {
         assert!(table.contains(word), "{word} in\n{table}");
     }
+    for line in table.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
     let widths: Vec<usize> = run.total.series.iter().map(|p| text::second(p).chars().count()).collect();
-    assert!(widths.iter().all(|w| *w == text::second_head().chars().count()), "{widths:?}");
+    assert!(widths.iter().all(|w| *w == text::second_head().chars().count() && *w <= 80), "{widths:?}");
 }
 
 #[test]

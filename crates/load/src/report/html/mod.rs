@@ -72,13 +72,13 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
         }
         write!(out, "</ul>")?;
     }
-    let (slip, budget) = (show_nanos(run.slip.p99_9_ns), show_nanos(run.slip.budget_ns));
+    let words = escape(&run.slip.words());
     let schedule = match (run.slip.judged, run.slip.kept) {
         (false, _) => "Closed loop: the generator had no schedule to keep.".to_owned(),
-        (true, true) => format!("The generator kept its schedule: slip p99.9 {slip} of at most {budget}."),
+        (true, true) => format!("The schedule was kept: {words}."),
         (true, false) => format!(
-            "The generator did not keep its schedule: slip p99.9 {slip}, more than {budget}. The figures are the \
-             generator's rather than the target's."
+            "The schedule was not kept: {words}. The figures are the generator's rather than the target's, or its \
+             connections were too few."
         ),
     };
     writeln!(out, "<p>{schedule}</p></div>")

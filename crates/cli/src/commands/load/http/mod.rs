@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
-use flowlane_load::http::{Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
+use flowlane_load::http::{self as load, Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
 use flowlane_load::report::model::{Ended, Phase, Setup};
 use flowlane_load::report::{About, PoolAbout, Usage, join};
 use flowlane_load::scenario::Scenario;
@@ -21,7 +21,7 @@ use self::place::{LinkKind, Place};
 use self::plan::Asked;
 use crate::interrupt::Interrupt;
 use crate::output::Outputs;
-use crate::units::{self, show_count};
+use crate::units::{self, show_count, show_frequency};
 use crate::{drops, steering};
 
 /// How often a run is looked at.
@@ -78,12 +78,12 @@ impl Http {
             watch.tick(begun.elapsed()) && !asked_for_end
         });
         watch.end();
-        let usage = Usage::now().since(before);
+        let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
 
         let kernel = self.place.link == LinkKind::Kernel;
         let records = std::mem::take(&mut outcome.records);
-        let run = join(
+        let mut run = join(
             About {
                 started,
                 elapsed: outcome.elapsed,
@@ -98,10 +98,14 @@ impl Http {
                 alignment: (!kernel).then(|| counted.steering(host).alignment()),
                 drops: drops::by_reason(&counted, &[("load", host)]),
                 thresholds: self.outputs.thresholds(),
+                slip_budget: self.asked.slip_budget,
+                failures_count: true,
                 ..about
             },
             &records,
         );
+        // Joining the lanes' books takes memory, too.
+        run.generator.memory_bytes = run.generator.memory_bytes.max(Usage::now().memory);
         self.outputs.write(&run)
     }
 
@@ -129,10 +133,14 @@ impl Http {
             Phase { name: phase.name.clone(), from_seconds: from, to_seconds: at, measured: phase.measured }
         });
         let phases: Vec<Phase> = phases.collect();
-        let pool = |p: &Pool| PoolAbout { name: p.name.clone(), targets: targets(p), schedule: schedule(p) };
+        let pool = |p: &Pool| PoolAbout {
+            name: p.name.clone(),
+            targets: targets(p),
+            schedule: schedule(p, &plan.phases),
+        };
         let mut all: Vec<String> = plan.pools.iter().flat_map(targets).collect();
         all.dedup();
-        let schedules: Vec<String> = plan.pools.iter().map(schedule).collect();
+        let schedules: Vec<String> = plan.pools.iter().map(|p| schedule(p, &plan.phases)).collect();
         About {
             setup: Setup {
                 command: "load http".into(),
@@ -157,9 +165,18 @@ fn targets(pool: &Pool) -> Vec<String> {
     pool.targets.iter().map(|t| t.url.to_string()).collect()
 }
 
-/// When a pool's requests are sent, in words.
-fn schedule(pool: &Pool) -> String {
-    let connections = show_count(pool.connections as u64);
+/// When a pool's requests are sent, in words: the load that the measured phases ask for, which need not be the nominal one.
+fn schedule(pool: &Pool, phases: &[load::Phase]) -> String {
+    let any = phases.iter().any(|p| p.measured);
+    let shares = || phases.iter().filter(|p| p.measured || !any).flat_map(|p| [p.from, p.to]);
+    let least = shares().fold(f64::INFINITY, f64::min);
+    let most = shares().fold(0.0, f64::max);
+    let range = |of: f64, show: fn(f64) -> String| {
+        let (least, most) = (show(of * least), show(of * most));
+        if least == most { most } else { format!("{least} to {most}") }
+    };
+    let (all, part) = (show_count(pool.connections as u64), range(pool.connections as f64, up));
+    let connections = if pool.pace == Pace::Closed { part } else { all };
     let what = match pool.behaviour {
         Behaviour::Normal => "",
         Behaviour::HalfOpen => ", half open",
@@ -169,9 +186,14 @@ fn schedule(pool: &Pool) -> String {
         Pace::Closed => format!("closed loop, {connections} connections{what}"),
         Pace::Rate { per_second, poisson } => {
             let law = if poisson { "Poisson" } else { "constant" };
-            format!("{law} {}/s, {connections} connections{what}", show_count(per_second as u64))
+            format!("{law} {}/s, {connections} connections{what}", range(per_second, show_frequency))
         }
     }
+}
+
+/// Whole connections, and no more than there are.
+fn up(connections: f64) -> String {
+    show_count(connections.ceil() as u64)
 }
 
 /// A number that must be above zero.

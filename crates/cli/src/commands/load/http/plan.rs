@@ -29,8 +29,8 @@ pub(super) struct Asked {
     #[arg(long, default_value = "1000", value_parser = positive, conflicts_with = "scenario")]
     burst: u64,
     /// Requests a second, at moments fixed beforehand; as fast as answers come without.
-    #[arg(long, short, value_parser = units::rate, conflicts_with = "scenario")]
-    rate: Option<u64>,
+    #[arg(long, short, value_parser = units::frequency, conflicts_with = "scenario")]
+    rate: Option<f64>,
     /// Requests at independent moments instead of evenly.
     #[arg(long, requires = "rate", conflicts_with = "scenario")]
     poisson: bool,
@@ -49,6 +49,9 @@ pub(super) struct Asked {
     /// How long a connection may make no progress.
     #[arg(long, default_value = "5s", value_parser = units::duration, conflicts_with = "scenario")]
     timeout: Duration,
+    /// How long a request may take in all, from when it is sent to the end of its answer.
+    #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "scenario")]
+    request_timeout: Option<Duration>,
     /// Requests in all; the run ends with the last.
     #[arg(long, short = 'n', value_parser = positive, conflicts_with = "scenario")]
     requests: Option<u64>,
@@ -135,6 +138,10 @@ pub(super) struct Asked {
     /// Stay awake for a moment before a request is due: more exact, at the price of some processor time.
     #[arg(long)]
     pub(super) exact: bool,
+    /// How late requests may be sent before the schedule counts as not kept [default: 1ms, 1 % of the median latency or a
+    /// tenth of the time between two requests, whichever is most].
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(super) slip_budget: Option<Duration>,
 }
 
 /// Ranges of statuses; a name of its own, since clap takes a vector for an option that is repeated.
@@ -185,7 +192,7 @@ impl Asked {
             requests: vec![self.request()?],
             pace: match self.rate {
                 None => Pace::Closed,
-                Some(rate) => Pace::Rate { per_second: rate as f64, poisson: self.poisson },
+                Some(rate) => Pace::Rate { per_second: rate, poisson: self.poisson },
             },
             connections: number(self.connections, CONNECTIONS).context("--connections")?,
             burst: number(Some(self.burst), 0).context("--burst")?,
@@ -216,6 +223,7 @@ impl Asked {
             pools: vec![pool],
             phases: self.phases(),
             timeout: self.timeout,
+            request_timeout: self.request_timeout,
             waiting: self.waiting,
             max_body: self.max_body as u64,
             seed,
