@@ -104,6 +104,12 @@ const CASES: &[Case<'_>] = &[
         count(r, "sent") == 2 && count(r, "answered") == 0
     }),
     ("timeout", "/delay/60000", &["-c", "2", "-n", "2", "--timeout", "200ms"], |r| count(r, "timeout") == 2),
+    ("request-timeout", "/delay/60000", &["-c", "2", "-n", "2", "--request-timeout", "200ms"], |r| {
+        count(r, "timeout") == 2 && r["ok"] == false
+    }),
+    ("slip-budget", "/", &["--rate", "100", "-d", "200ms", "--slip-budget", "1h"], |r| {
+        r["slip"]["budget-ns"] == 3_600_000_000_000_u64 && r["slip"]["late"] == 0 && r["ok"] == true
+    }),
     ("requests", "/", &["-n", "50"], |r| count(r, "answered") == 50),
     ("requests-per-connection", "/", &["-c", "1", "-n", "50", "--requests-per-connection", "5"], |r| {
         count(r, "connections-opened") == 10

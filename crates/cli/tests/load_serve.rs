@@ -256,7 +256,7 @@ fn reports_of_every_kind_are_the_same() {
             assert_eq!(schema::faults("load-run", &report), Vec::<String>::new());
             assert_eq!(report["ok"], output.status.success(), "{stderr}");
             assert!(text.contains("latency") && text.contains("passed: errors>0"), "{text}");
-            assert!(stderr.contains("answered/s"), "{stderr}");
+            assert!(stderr.contains("answers/s"), "{stderr}");
             assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
             assert!(std::fs::read_to_string(&csv).unwrap().lines().count() > 1);
             assert!(std::fs::read_to_string(&log).unwrap().contains("HISTF"));
