@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) levels: Levels,
     /// Connections, those being closed included.
     pub(crate) connections: usize,
+    /// The most memory of late: see `trim`.
+    pub(crate) peak: usize,
     /// Bytes of frames in which received data waits.
     pub(crate) held: usize,
     pub(crate) challenge: ChallengeBudget,
@@ -106,6 +108,7 @@ impl Core {
             fixed: 0,
             levels: Levels::default(),
             connections: 0,
+            peak: 0,
             held: 0,
             challenge: ChallengeBudget::default(),
             resets: ChallengeBudget::default(),

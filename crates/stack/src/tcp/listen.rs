@@ -136,6 +136,15 @@ impl Listeners {
         Ok(ListenerId(id))
     }
 
+    /// Gives the memory of accept queues back, but for `least` entries of each.
+    pub(crate) fn trim(&mut self, least: usize) {
+        for slot in 0..self.all.slots() {
+            if let Some(listener) = self.all.get_slot_mut(slot) {
+                listener.queue.shrink_to(least);
+            }
+        }
+    }
+
     pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let listener = self.all.remove(id.0)?;
         self.by_port.remove(&(listener.local, listener.port));

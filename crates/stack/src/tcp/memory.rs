@@ -83,6 +83,7 @@ impl Core {
     pub(crate) fn set_levels(&mut self) {
         self.fixed = self.connections * PER_CONNECTION + self.time_wait.len() * PER_RECORD;
         let most = self.config.max_memory;
+        self.peak = self.peak.max(self.memory + self.fixed);
         let full = most - self.fixed.min(most / 2);
         self.levels = Levels { easy: full / 2, tight: full - full / 8, full };
     }

@@ -56,6 +56,7 @@ mod table;
 mod tests;
 mod time_wait;
 mod timers;
+mod trim;
 mod tuple_table;
 mod undo;
 mod urgent;
@@ -106,6 +107,8 @@ pub struct Tcp {
     replies_turn: bool,
     /// Connections that have something to send on a link without room.
     waiting: waiting::Waiting,
+    /// When memory is given back.
+    trim_at: Time,
 }
 
 impl Tcp {
@@ -117,6 +120,7 @@ impl Tcp {
             core: Core::new(config, secret),
             runs: coalesce::Runs::default(),
             replies_turn: false,
+            trim_at: NEVER,
             waiting: waiting::Waiting::default(),
         }
     }
@@ -312,10 +316,8 @@ impl Tcp {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        if self.core.narrowed_at == NEVER {
-            return next;
-        }
-        Some(next.map_or(self.core.narrowed_at, |next| next.min(self.core.narrowed_at)))
+        let more = self.core.narrowed_at.min(self.trim_deadline());
+        if more == NEVER { next } else { Some(next.map_or(more, |next| next.min(more))) }
     }
 
     /// Does what time demands.
@@ -323,6 +325,7 @@ impl Tcp {
         self.core.expire_time_wait(cx.now);
         // What frames alone held is told by nobody when they go.
         self.core.memory -= self.core.blocks.look_again();
+        self.perhaps_trim(cx.now);
         if self.core.narrowed_at <= cx.now {
             self.open_windows(cx);
         }

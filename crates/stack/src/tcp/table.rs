@@ -158,12 +158,26 @@ const fn page_at(page: usize) -> (usize, usize) {
     if page == 0 { (0, FIRST) } else { (FIRST << (page - 1), FIRST << (page - 1)) }
 }
 
-/// Values by number, with generations.
+/// One page of a slab.
+#[derive(Debug)]
+struct Page<T> {
+    entries: Vec<Entry<T>>,
+    /// The first free entry.
+    free: u32,
+    /// Values in it.
+    live: u32,
+}
+
+/// Values by number, with generations. Free places of the first pages are taken before others, so that the last pages fall empty
+/// and can be given back.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    pages: Vec<Vec<Entry<T>>>,
-    free: u32,
+    pages: Vec<Page<T>>,
     len: usize,
+    /// No page before this one has a free entry.
+    hint: usize,
+    /// Later than every generation that was ever given back: those of new pages begin with it, so that no name is given twice.
+    fresh: u32,
 }
 
 impl<T: Named> Slab<T> {
@@ -171,7 +185,7 @@ impl<T: Named> Slab<T> {
     pub(crate) const ENTRY_SIZE: usize = size_of::<Entry<T>>();
 
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: NONE, len: 0 }
+        Self { pages: Vec::new(), len: 0, hint: 0, fresh: 0 }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -181,13 +195,13 @@ impl<T: Named> Slab<T> {
     #[inline]
     fn entry(&self, slot: u32) -> Option<&Entry<T>> {
         let (page, at) = place(slot);
-        self.pages.get(page)?.get(at)
+        self.pages.get(page)?.entries.get(at)
     }
 
     #[inline]
     fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry<T>> {
         let (page, at) = place(slot);
-        self.pages.get_mut(page)?.get_mut(at)
+        self.pages.get_mut(page)?.entries.get_mut(at)
     }
 
     /// Asks for the memory of a slot: its first `len` bytes.
@@ -201,27 +215,49 @@ impl<T: Named> Slab<T> {
     /// Puts in what `make` returns for the new name, which is that value's own from then on.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(ConnId) -> T) -> ConnId {
         self.len += 1;
-        let slot = self.free;
-        if let Some(Entry(place @ Place::Free { .. })) = self.entry_mut(slot) {
-            let Place::Free { generation, next } = *place else { unreachable!("matched") };
-            let id = ConnId { slot, generation };
-            *place = Place::Taken(make(id));
-            self.free = next;
-            return id;
+        while self.pages.get(self.hint).is_some_and(|page| page.free == NONE) {
+            self.hint += 1;
+        }
+        if let Some(page) = self.pages.get_mut(self.hint) {
+            let slot = page.free;
+            let (_, at) = place(slot);
+            if let Some(Entry(place @ Place::Free { .. })) = page.entries.get_mut(at) {
+                let Place::Free { generation, next } = *place else { unreachable!("matched") };
+                let id = ConnId { slot, generation };
+                *place = Place::Taken(make(id));
+                page.free = next;
+                page.live += 1;
+                return id;
+            }
         }
         let pages = self.pages.len();
-        if self.pages.last().is_none_or(|last| last.len() == page_at(pages - 1).1) {
+        if self.pages.last().is_none_or(|last| last.entries.len() == page_at(pages - 1).1) {
             // The first page of a lane starts small; later ones are allocated whole and touched as they fill.
-            let mut page = Vec::with_capacity(if pages == 0 { 0 } else { page_at(pages).1 });
-            prefer_huge_pages(&mut page);
-            self.pages.push(page);
+            let mut entries = Vec::with_capacity(if pages == 0 { 0 } else { page_at(pages).1 });
+            prefer_huge_pages(&mut entries);
+            self.pages.push(Page { entries, free: NONE, live: 0 });
         }
         let pages = self.pages.len();
         let page = &mut self.pages[pages - 1];
         let (before, _) = page_at(pages - 1);
-        let id = ConnId { slot: (before + page.len()) as u32, generation: 0 };
-        page.push(Entry(Place::Taken(make(id))));
+        let id = ConnId { slot: (before + page.entries.len()) as u32, generation: self.fresh };
+        page.entries.push(Entry(Place::Taken(make(id))));
+        page.live += 1;
         id
+    }
+
+    /// Whether the last page is empty, and not the first.
+    #[inline]
+    pub(crate) fn has_spare_page(&self) -> bool {
+        self.pages.len() > 1 && self.pages.last().is_some_and(|last| last.live == 0)
+    }
+
+    /// Gives the empty pages at the end back.
+    pub(crate) fn trim(&mut self) {
+        while self.has_spare_page() {
+            self.pages.pop();
+        }
+        self.hint = 0;
     }
 
     #[inline]
@@ -245,13 +281,18 @@ impl<T: Named> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
-        let next = self.free;
-        let entry = self.entry_mut(id.slot)?;
+        let (number, at) = place(id.slot);
+        let page = self.pages.get_mut(number)?;
+        let entry = page.entries.get_mut(at)?;
         entry.get().filter(|value| value.id() == id)?;
-        let free = Place::Free { generation: id.generation.wrapping_add(1), next };
+        let generation = id.generation.wrapping_add(1);
+        let free = Place::Free { generation, next: page.free };
         let Place::Taken(value) = core::mem::replace(&mut entry.0, free) else { return None };
-        self.free = id.slot;
+        page.free = id.slot;
+        page.live -= 1;
         self.len -= 1;
+        self.hint = self.hint.min(number);
+        self.fresh = self.fresh.max(generation);
         Some(value)
     }
 
@@ -269,17 +310,17 @@ impl<T: Named> Slab<T> {
 
     /// Those among the first `slots` places: bounded also when most are empty.
     pub(crate) fn first(&self, slots: usize) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().take(slots).filter_map(Entry::get)
+        self.pages.iter().flat_map(|page| &page.entries).take(slots).filter_map(Entry::get)
+    }
+
+    /// Slots there are, those that hold nothing included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.pages.iter().map(|page| page.entries.len()).sum::<usize>() as u32
     }
 
     /// All values; for statistics, not for packets.
-    /// Slots there are, those that hold nothing included.
-    pub(crate) fn slots(&self) -> u32 {
-        self.pages.iter().map(Vec::len).sum::<usize>() as u32
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().filter_map(Entry::get)
+        self.pages.iter().flat_map(|page| &page.entries).filter_map(Entry::get)
     }
 }
 
@@ -312,5 +353,27 @@ mod tests {
         for (n, id) in (0..).zip(&ids) {
             assert_eq!(slab.get(*id), Some(&(*id, n)));
         }
+    }
+
+    /// Pages that fell empty go, and what comes in their place has other names.
+    #[test]
+    fn empty_pages_are_given_back() {
+        let mut slab = Slab::new();
+        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n))).collect();
+        let pages = slab.pages.len();
+        assert!(!slab.has_spare_page());
+        for id in &ids[100..] {
+            slab.remove(*id);
+        }
+        assert!(slab.has_spare_page());
+        slab.trim();
+        assert_eq!((slab.pages.len(), slab.len()), (1, 100));
+        assert!(pages > 5);
+        for (n, id) in (0..).zip(&ids[..100]) {
+            assert_eq!(slab.get(*id), Some(&(*id, n)));
+        }
+        let again: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n))).collect();
+        assert!(again.iter().all(|id| slab.get(*id).is_some()));
+        assert!(ids[100..].iter().all(|id| slab.get(*id).is_none()), "an old name leads nowhere");
     }
 }

@@ -80,6 +80,18 @@ impl TimeWaits {
         self.records.get_slot(slot)
     }
 
+    /// Whether there is memory to be given back.
+    #[inline]
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.records.has_spare_page()
+    }
+
+    /// Gives it back.
+    pub(crate) fn trim(&mut self) {
+        self.records.trim();
+        self.expiry.shrink_to(2 * self.expiry.len());
+    }
+
     /// When the oldest entry is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.expiry.front().map(|(at, _)| *at)

@@ -33,6 +33,9 @@ const KEYS: usize = 7;
 /// Lines of the old table emptied with each insertion: it is gone long before the new one is full.
 const MOVED: usize = 2;
 
+/// Lines of a table that is worth being made smaller.
+const ROOMY: usize = 1024;
+
 fn unpacked(slot: u32) -> Found {
     if slot & TIME_WAIT == 0 { Found::Connection(slot) } else { Found::TimeWait(slot & !TIME_WAIT) }
 }
@@ -262,6 +265,25 @@ impl TupleTable {
         }
     }
 
+    /// Whether nearly all of a large table is empty.
+    #[inline]
+    pub(crate) fn is_roomy(&self) -> bool {
+        let lines = self.now.lines.len();
+        lines > ROOMY && self.len() * 16 < lines
+    }
+
+    /// Makes it small again, if it is.
+    pub(crate) fn trim(&mut self) {
+        if !self.is_roomy() {
+            return;
+        }
+        self.move_some(usize::MAX);
+        let lines = self.now.len.next_power_of_two().max(ROOMY / 16);
+        self.old = core::mem::replace(&mut self.now, Lines::new(lines));
+        self.emptied = 0;
+        self.move_some(usize::MAX);
+    }
+
     /// Keys in the table.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -331,6 +353,28 @@ mod tests {
             let past = |lines: &Lines| lines.lines.iter().map(|l| l.past).sum::<u32>();
             assert_eq!(past(&table.now) + past(&table.old), 0, "nobody is past any more");
         }
+    }
+
+    /// A table that has become much too large gets small, and loses nothing.
+    #[test]
+    fn a_table_shrinks_after_a_burst() {
+        let mut table = TupleTable::new(1);
+        let hash = |n: u32| n.wrapping_mul(2_654_435_761);
+        for n in 0..200_000 {
+            table.insert(hash(n), Found::Connection(n));
+        }
+        let full = table.allocated();
+        for n in 100..200_000 {
+            assert!(!table.is_roomy() || n > 150_000);
+            table.remove(hash(n), Found::Connection(n));
+        }
+        table.trim();
+        assert!(table.allocated() < full / 100, "{} of {full} bytes", table.allocated());
+        for n in 0..200 {
+            let found = table.find(hash(n), |found| found == Found::Connection(n));
+            assert_eq!(found.is_some(), n < 100);
+        }
+        assert!(!table.is_roomy());
     }
 
     /// No single insertion moves more than a few lines.

@@ -266,3 +266,38 @@ fn streams_that_have_ended() {
     w.hear();
     assert!(w.tcp.buffer_memory() < 2 << 20, "{}", w.tcp.buffer_memory());
 }
+
+/// Bytes of memory of this process that are backed.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// What a burst took is given back when it is over: the heap counted, and the process's memory as the system sees it.
+#[test]
+fn memory_is_given_back_after_a_burst() {
+    let _turn = my_turn();
+    let mut w = world(256 << 20);
+    let (before, heap) = (resident(), w.held());
+    let all = w.connect(36_000);
+    fill(&mut w, 4 * FULL, true);
+    let (full, most) = (resident(), w.held());
+    assert!(full - before > 128 << 20, "{before} and then {full}");
+    for (_, id) in &all[10..] {
+        w.with(|tcp, cx| tcp.abort(cx, *id)).unwrap();
+    }
+    w.hear();
+    w.pass(Duration::from_secs(5));
+    let (after, left) = (resident(), w.held());
+    println!("resident {before}, {full}, {after}; held {heap}, {most}, {left}");
+    assert!(left < heap + (8 << 20), "{left} bytes of {most} are still held");
+    assert!(
+        after < before + (full - before) / 3,
+        "{after} bytes of {full} are still resident, {before} were before"
+    );
+    // Those that stayed are as they were, and others come.
+    assert!(all[..10].iter().all(|(_, id)| w.tcp.info(*id).is_ok()));
+    assert!(all[10..].iter().all(|(_, id)| w.tcp.info(*id).is_err()));
+    assert_eq!(w.connect(5000).len(), 5000);
+    assert!(all[10..].iter().all(|(_, id)| w.tcp.info(*id).is_err()), "an old name leads nowhere");
+}

@@ -45,6 +45,7 @@ pub struct Builder {
     pin: bool,
     idle: Idle,
     memory: MemoryConfig,
+    tcp_memory: Option<usize>,
     hosts: Vec<Host>,
     wires: Vec<Wire>,
     seed: Option<u64>,
@@ -67,6 +68,7 @@ impl Builder {
             pin: true,
             idle: Idle::default(),
             memory: MemoryConfig::default(),
+            tcp_memory: None,
             hosts: Vec::new(),
             wires: Vec::new(),
             seed: None,
@@ -115,6 +117,17 @@ impl Builder {
     /// As [`Builder::frame_size`], unless it is larger already: for links that want each packet in one frame.
     pub fn frames_of(&mut self, bytes: usize) {
         self.memory.frame_size = self.memory.frame_size.max(bytes);
+    }
+
+    /// Bytes that TCP may keep for strangers in all lanes of all hosts together: buffers, connections and what belongs to them. A quarter
+    /// of the machine's memory by default. Every lane gets an equal share, 1 MiB at least, or what [`TcpConfig::max_memory`] of its
+    /// host says, if that is less.
+    ///
+    /// [`TcpConfig::max_memory`]: crate::TcpConfig::max_memory
+    #[must_use]
+    pub fn tcp_memory(mut self, bytes: usize) -> Self {
+        self.tcp_memory = Some(bytes);
+        self
     }
 
     /// Makes the lanes' randomness repeat from run to run: for tests, never for a network with strangers on it.

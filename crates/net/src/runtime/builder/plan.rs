@@ -130,12 +130,28 @@ impl Builder {
         Ok(plans)
     }
 
-    /// TCP as the host wants it, but with no more frames held by one lane than its share of half of a worker's: even
-    /// if all lanes of all workers hold frames of one and the same, it can go on.
+    /// TCP as the host wants it, but with no more memory in one lane than its share of all, and with no more frames held by it than
+    /// its share of half of a worker's: even if all lanes of all workers hold frames of one and the same, it can go on.
     fn bounded(&self, tcp: &TcpConfig, lanes: usize) -> TcpConfig {
-        let share = self.memory.frames_per_home * self.memory.frame_size / 2 / lanes.max(1);
-        TcpConfig { max_held: tcp.max_held.min(share), ..tcp.clone() }
+        let lanes = lanes.max(1);
+        let share = self.memory.frames_per_home * self.memory.frame_size / 2 / lanes;
+        let memory = self.tcp_memory.unwrap_or_else(a_quarter) / lanes;
+        TcpConfig {
+            max_held: tcp.max_held.min(share),
+            max_memory: tcp.max_memory.min(memory.max(LEAST_LANE)),
+            ..tcp.clone()
+        }
     }
+}
+
+/// Bytes that TCP of a lane may keep, however many lanes there are: a few connections work with that.
+const LEAST_LANE: usize = 1 << 20;
+
+/// A quarter of the machine's memory, bytes.
+fn a_quarter() -> usize {
+    let info = rustix::system::sysinfo();
+    let bytes = u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit.max(1)));
+    usize::try_from(bytes / 4).unwrap_or(usize::MAX)
 }
 
 fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Vec<InterfaceConfig> {
@@ -240,5 +256,30 @@ impl Seeds {
             *word = crate::entropy::random_u64().map_err(StartError::Entropy)?;
         }
         Ok(seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bound holds for all lanes together, however many there are.
+    #[test]
+    fn lanes_share_the_memory_of_tcp() {
+        let bound = |total: usize, lanes: usize, wanted: usize| {
+            let tcp = TcpConfig { max_memory: wanted, ..TcpConfig::default() };
+            Builder::new().tcp_memory(total).bounded(&tcp, lanes).max_memory
+        };
+        for lanes in [1, 2, 7, 128] {
+            assert!(bound(2 << 30, lanes, usize::MAX) * lanes <= 2 << 30, "{lanes} lanes");
+            assert!(bound(2 << 30, lanes, usize::MAX) * lanes > (2 << 30) - 128, "{lanes} lanes");
+        }
+        assert_eq!(bound(2 << 30, 2, 16 << 20), 16 << 20, "what a host says, if that is less");
+        assert_eq!(bound(1, 2, 1 << 30), LEAST_LANE);
+        // Without a word there is a bound, too: that of the machine.
+        let most = TcpConfig { max_memory: usize::MAX, ..TcpConfig::default() };
+        let of = |lanes| Builder::new().bounded(&most, lanes).max_memory * lanes;
+        assert_eq!(of(1), a_quarter());
+        assert!(of(64) <= a_quarter().max(64 * LEAST_LANE));
     }
 }
