@@ -150,8 +150,8 @@ const LEAST_LANE: usize = 1 << 20;
 /// A quarter of the machine's memory, bytes.
 fn a_quarter() -> usize {
     let info = rustix::system::sysinfo();
-    let bytes = u64::from(info.totalram).saturating_mul(u64::from(info.mem_unit.max(1)));
-    usize::try_from(bytes / 4).unwrap_or(usize::MAX)
+    let units = usize::try_from(info.totalram).unwrap_or(usize::MAX) / 4;
+    units.saturating_mul(info.mem_unit.max(1) as usize)
 }
 
 fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Vec<InterfaceConfig> {
