@@ -423,6 +423,51 @@ fn tcp_over_tap() {
     talk_to(service, &control, |work| namespace.run(work).unwrap());
 }
 
+/// A stopped service tells its peers; a second signal does not wait for them.
+#[test]
+fn a_stop_ends_connections_and_a_second_one_waits_for_none() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    for twice in [false, true] {
+        let name = format!("flst{}{}", u8::from(twice), std::process::id());
+        let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", &name, env!("CARGO_BIN_EXE_flowlane")]);
+        // Longer than the test's patience: who waits for the grace does not pass.
+        let serve = "serve tcp-echo --link tap:tap0 --addr 10.11.2.1/24 --no-pin --grace 1h";
+        inside.args(serve.split_whitespace()).stdin(Stdio::null());
+        let (mut service, ready) = Service::start(inside);
+        assert!(ready.contains("tcp-echo on 10.11.2.1"), "{ready}");
+        namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
+        namespace.ip("link set tap0 up").unwrap();
+        let pid = Pid::from_child(&service.child);
+        let peer = namespace
+            .run(|| {
+                let mut stream = TcpStream::connect("10.11.2.1:8080").unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(b"hello").unwrap();
+                let mut got = [0; 5];
+                stream.read_exact(&mut got).unwrap();
+                kill_process(pid, Signal::INT).unwrap();
+                assert_eq!(stream.read(&mut got).unwrap(), 0, "FIN");
+                stream
+            })
+            .unwrap();
+        let code = if twice {
+            service.signal(Signal::INT);
+            let status = service.child.wait().unwrap();
+            drop(peer);
+            status.code()
+        } else {
+            drop(peer);
+            service.child.wait().unwrap().code()
+        };
+        assert_eq!(code, Some(if twice { 130 } else { 0 }));
+    }
+}
+
 #[test]
 fn tcp_discard_takes_all_and_says_nothing() {
     let Some(lab) = Lab::up("td") else { return };

@@ -136,7 +136,17 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
     drop(control);
-    let report = runtime.stop();
+    // From here on a signal ends the process at once.
+    let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
+    std::thread::Builder::new()
+        .name("flowlane-hurry".into())
+        .spawn(move || {
+            if hurry() {
+                std::process::exit(130);
+            }
+        })
+        .context("starting a thread")?;
+    let report = runtime.stop_within(plan.grace);
     show.summary(&report, host, began.elapsed())?;
     if let Some(http) = &http {
         http.summary()?;

@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Print a line for each worker this often.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     interval: Option<Duration>,
+    /// When stopped, give connections this long to end before they are reset; a second ^C ends at once.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
+    grace: Duration,
     /// Count the datagrams or connections of each flow; listed at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
@@ -121,6 +124,8 @@ pub(super) struct Plan {
     pub(super) idle: Idle,
     pub(super) pin: bool,
     pub(super) interval: Option<Duration>,
+    /// How long connections may take to end when the service is stopped.
+    pub(super) grace: Duration,
     pub(super) flows: bool,
     /// `Some(None)` for the default path.
     pub(super) control: Option<Option<PathBuf>>,
@@ -179,6 +184,7 @@ impl Plan {
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
             pin: !a.no_pin,
             interval: a.interval,
+            grace: a.grace,
             flows: a.flows,
             control: a.control,
             json: a.json,
