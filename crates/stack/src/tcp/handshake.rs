@@ -102,7 +102,7 @@ pub(crate) fn connection(
         pmtu: mtu,
         hash: 0,
         table_hash: core.table.hash(&tuple),
-        recv_limit: config.recv_buffer.initial,
+        recv_limit: config.recv_buffer.initial.min(core.most_buffer()),
         send_limit: config.send_buffer.initial,
         rtx_at: NEVER,
         ack_at: NEVER,

@@ -51,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) connections: usize,
     /// The most memory of late: see `trim`.
     pub(crate) peak: usize,
+    /// What it was when `trim` last looked.
+    pub(crate) looked: usize,
     /// Bytes of frames in which received data waits.
     pub(crate) held: usize,
     pub(crate) challenge: ChallengeBudget,
@@ -109,6 +111,7 @@ impl Core {
             levels: Levels::default(),
             connections: 0,
             peak: 0,
+            looked: 0,
             held: 0,
             challenge: ChallengeBudget::default(),
             resets: ChallengeBudget::default(),

@@ -68,6 +68,8 @@ pub(crate) struct Levels {
     easy: usize,
     tight: usize,
     full: usize,
+    /// Bytes of connections and records for which these are.
+    fixed: usize,
 }
 
 impl Core {
@@ -75,17 +77,27 @@ impl Core {
     #[inline]
     pub(crate) fn count_connections(&mut self, connections: usize) {
         self.connections = connections;
-        self.set_levels();
+        self.count_fixed();
+    }
+
+    /// Their number, or that of TIME-WAIT records, has changed.
+    #[inline]
+    pub(crate) fn count_fixed(&mut self) {
+        self.fixed = self.connections * PER_CONNECTION + self.time_wait.len() * PER_RECORD;
+        // A little more or less of it makes no difference.
+        if self.fixed.abs_diff(self.levels.fixed) > self.config.max_memory / 256 {
+            self.set_levels();
+        }
     }
 
     /// Connections and records leave so much for buffers.
-    #[inline]
+    #[cold]
     pub(crate) fn set_levels(&mut self) {
-        self.fixed = self.connections * PER_CONNECTION + self.time_wait.len() * PER_RECORD;
+        let fixed = self.fixed;
+        self.peak = self.peak.max(self.memory + fixed);
         let most = self.config.max_memory;
-        self.peak = self.peak.max(self.memory + self.fixed);
-        let full = most - self.fixed.min(most / 2);
-        self.levels = Levels { easy: full / 2, tight: full - full / 8, full };
+        let full = most - fixed.min(most / 2);
+        self.levels = Levels { easy: full / 2, tight: full - full / 8, full, fixed };
     }
 
     /// There is memory for another connection that a stranger begins.
@@ -106,11 +118,18 @@ impl Core {
     }
 
     /// Bytes that a side of a connection may add which holds `has`: nothing yet if it is `empty`, and then `floor` if possible.
+    #[inline]
     pub(crate) fn may_add(&self, has: usize, empty: bool, floor: usize) -> usize {
-        let Levels { easy, tight, full } = self.levels;
+        let Levels { easy, tight, full, .. } = self.levels;
         if self.memory < easy {
-            return tight - self.memory;
+            tight - self.memory
+        } else {
+            self.may_add_little((tight, full), has, empty, floor)
         }
+    }
+
+    #[cold]
+    fn may_add_little(&self, (tight, full): (usize, usize), has: usize, empty: bool, floor: usize) -> usize {
         let share = (full / 4 / self.connections.max(1)).saturating_sub(has);
         let share = share.min(tight.saturating_sub(self.memory));
         if empty { share.max(floor.min(full.saturating_sub(self.memory))) } else { share }
@@ -119,20 +138,25 @@ impl Core {
     /// Bytes of payload for which a connection's window may stand open.
     #[inline]
     pub(crate) fn may_promise(&self, c: &Connection, cx: &Cx<'_>) -> u32 {
-        if frames_left(cx, 8) {
-            return 0;
-        }
-        if self.is_pressed() { self.may_promise_little(c) } else { self.quarter() }
+        if self.is_short(cx) { self.may_promise_little(c, cx) } else { u32::MAX }
     }
 
-    /// A quarter of what there is, so that not even a single window is more than can be kept.
+    /// Windows cannot open as far as each connection would have them.
     #[inline]
-    fn quarter(&self) -> u32 {
-        ((self.levels.tight - self.memory) / 4).min(1 << 30) as u32
+    pub(crate) fn is_short(&self, cx: &Cx<'_>) -> bool {
+        self.is_pressed() || frames_left(cx, 8)
+    }
+
+    /// Most that a receive buffer which tunes itself may have: not even a single one is more than can be kept.
+    pub(crate) fn most_buffer(&self) -> u32 {
+        (self.levels.full / 8).clamp(2048, 1 << 30) as u32
     }
 
     #[cold]
-    fn may_promise_little(&self, c: &Connection) -> u32 {
+    fn may_promise_little(&self, c: &Connection, cx: &Cx<'_>) -> u32 {
+        if frames_left(cx, 8) {
+            return 0;
+        }
         let segment = u32::from(c.rcv_mss);
         match &c.rx {
             Some(rx) if !rx.is_empty() => (self.may_add(rx.memory(), false, 0) / 2).min(1 << 30) as u32,
@@ -152,7 +176,7 @@ impl Core {
         if frames_left(cx, 8) {
             return 0;
         }
-        if self.is_pressed() { self.little(segment) } else { self.quarter() }
+        if self.is_pressed() { self.little(segment) } else { self.most_buffer() }
     }
 
     /// Under pressure: whether a segment before its turn may wait in `rx`.
@@ -261,14 +285,13 @@ impl Connection {
         let free = core.may_add(before, tx.data.is_empty(), PORTION);
         let taken = match bytes {
             Source::Copied(bytes) => {
-                let fits = |n: usize| tx.data.capacity_with(n) - before <= free;
-                let n = [wanted, wanted.min(free), wanted.min(free / 2)].into_iter().find(|n| fits(*n));
-                let n = n.unwrap_or(0);
+                let n = if tx.data.capacity_with(wanted) - before <= free {
+                    wanted
+                } else {
+                    tx.data.fits(wanted, free)
+                };
                 tx.data.push(&bytes[..n], &mut core.blocks);
-                // What was taken for it may have room for more.
-                let more = (wanted - n).min(tx.data.room());
-                tx.data.push(&bytes[n..n + more], &mut core.blocks);
-                n + more
+                n
             }
             Source::Owned(bytes) => {
                 let n = wanted.min(free);

@@ -316,7 +316,7 @@ impl Tcp {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let more = self.core.narrowed_at.min(self.trim_deadline());
+        let more = self.core.narrowed_at.min(self.trim_at);
         if more == NEVER { next } else { Some(next.map_or(more, |next| next.min(more))) }
     }
 

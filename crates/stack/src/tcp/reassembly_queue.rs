@@ -46,6 +46,8 @@ pub(crate) struct ReassemblyQueue {
     pub(crate) bytes: u32,
     /// Buffer memory held.
     pub(crate) held: usize,
+    /// Bytes of memory of the lists.
+    pub(crate) lists: usize,
 }
 
 impl ReassemblyQueue {
@@ -57,13 +59,9 @@ impl ReassemblyQueue {
         self.frames.len()
     }
 
-    /// Bytes of memory: of the frames and of the lists.
-    pub(crate) fn memory(&self) -> usize {
-        self.held + self.frames.capacity() * size_of::<Early>() + self.ranges.capacity() * size_of::<Range>()
-    }
-
-    pub(crate) fn has_no_memory(&self) -> bool {
-        self.frames.capacity() == 0 && self.ranges.capacity() == 0
+    fn count_lists(&mut self) {
+        self.lists =
+            self.frames.capacity() * size_of::<Early>() + self.ranges.capacity() * size_of::<Range>();
     }
 
     /// Drops the frame furthest ahead, which the peer has to send again (RFC 2018 §8 allows it); bytes of its payload.
@@ -120,6 +118,7 @@ impl ReassemblyQueue {
             self.frames.insert(at, Early { seq, len, frame });
         }
         self.cover(from, to);
+        self.count_lists();
         self.bytes += len;
         self.bytes -= old;
         len - old
@@ -169,6 +168,7 @@ impl ReassemblyQueue {
             }
             if self.frames.is_empty() && self.frames.capacity() > LEAST_LIST {
                 (self.frames, self.ranges) = (VecDeque::new(), Vec::new());
+                self.lists = 0;
             }
             let known = nxt.since(early.seq) as usize;
             if known < early.frame.len() && early.frame.trim_front(known) {

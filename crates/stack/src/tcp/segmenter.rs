@@ -227,7 +227,10 @@ impl Connection {
     ///
     /// RFC 9293 §3.8.6.2.2, MUST-39: the right edge moves in steps worth having; MUST-34/SHLD-14: it never moves back.
     pub(crate) fn advertise(&mut self, core: &Core, cx: &Cx<'_>) -> u16 {
-        let free = self.recv_limit.saturating_sub(self.readable()).min(core.may_promise(self, cx));
+        let mut free = self.recv_limit.saturating_sub(self.readable());
+        if core.is_short(cx) {
+            free = free.min(core.may_promise(self, cx));
+        }
         // Who has not shown that its address is its own is promised no more than a SYN can say.
         let free = if self.is_early() { free.min(0xffff) } else { free };
         let mut right = (self.rcv_nxt + free).max(self.rcv_adv);
@@ -257,21 +260,19 @@ impl Connection {
         // What the header cannot show is not worth a segment.
         let most = 0xffff_u32 << self.rcv_scale;
         let mut free = self.recv_limit.saturating_sub(self.readable()).min(most);
-        let promise = core.may_promise(self, cx);
-        if promise < free {
-            free = promise;
-            if promise < 2 * u32::from(self.rcv_mss) {
+        let mut worth = (self.recv_limit / 2).min(2 * u32::from(self.rcv_mss));
+        if core.is_short(cx) {
+            let promise = core.may_promise(self, cx);
+            if promise < worth {
                 core.look_again(self, cx.now);
+                // There is no more to be had.
+                worth = worth.min(u32::from(self.rcv_mss));
             }
+            free = free.min(promise);
         }
         let right = self.rcv_nxt + free;
         let opened = if right > self.rcv_adv { right.since(self.rcv_adv) } else { 0 };
         let shown = self.rcv_wnd();
-        let mut worth = (self.recv_limit / 2).min(2 * u32::from(self.rcv_mss));
-        if promise < worth {
-            // There is no more to be had.
-            worth = worth.min(u32::from(self.rcv_mss));
-        }
         // The window of a SYN-ACK cannot say more, and that its data was read is no news.
         if shown == 0xffff && self.fast.has(Marks::SYN_DATA) && !self.has(Flags::ACTIVE) {
             return;

@@ -129,6 +129,16 @@ impl SendBuffer {
         self.capacity + size * count
     }
 
+    /// How many of `wanted` bytes can be added if memory may grow by `free`, where all of them cannot.
+    #[cold]
+    pub(crate) fn fits(&self, wanted: usize, free: usize) -> usize {
+        let few = [wanted.min(free), wanted.min(free / 2)];
+        let n = few.into_iter().find(|n| self.capacity_with(*n) - self.capacity <= free).unwrap_or(0);
+        // What is taken for them may have room for more.
+        let (size, count) = self.blocks_for(n);
+        wanted.min(self.room() + size * count)
+    }
+
     /// Blocks needed for `more` bytes: how large and how many. Memory doubles as it fills, up to the largest block; a buffer
     /// in long use keeps to blocks of at least a quarter of what it holds.
     fn blocks_for(&self, more: usize) -> (usize, usize) {

@@ -80,13 +80,7 @@ impl TimeWaits {
         self.records.get_slot(slot)
     }
 
-    /// Whether there is memory to be given back.
-    #[inline]
-    pub(crate) fn is_roomy(&self) -> bool {
-        self.records.has_spare_page()
-    }
-
-    /// Gives it back.
+    /// Gives memory back that is not needed any more.
     pub(crate) fn trim(&mut self) {
         self.records.trim();
         self.expiry.shrink_to(2 * self.expiry.len());
@@ -115,7 +109,7 @@ impl Core {
         }
         self.stats.time_wait_entered += 1;
         let id = self.time_wait.records.insert_with(|id| Record { id, ..record });
-        self.set_levels();
+        self.count_fixed();
         self.time_wait.expiry.push_back((record.expires, id));
         let (hash, found) = (record.table_hash, Found::TimeWait(id.slot));
         let in_place = slot.is_some_and(|slot| self.table.replace(hash, Found::Connection(slot), found));
@@ -139,7 +133,7 @@ impl Core {
     fn drop_time_wait(&mut self, id: ConnId) {
         if let Some(record) = self.time_wait.records.remove(id) {
             self.table.remove(record.table_hash, Found::TimeWait(id.slot));
-            self.set_levels();
+            self.count_fixed();
         }
     }
 
@@ -149,7 +143,7 @@ impl Core {
             self.stats.time_wait_reused += 1;
             self.table.remove(record.table_hash, Found::TimeWait(slot));
             self.time_wait.records.remove_slot(slot);
-            self.set_levels();
+            self.count_fixed();
         }
     }
 

@@ -101,7 +101,8 @@ impl Connection {
         if since < round {
             return;
         }
-        let want = self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max);
+        let want =
+            self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max).min(core.most_buffer());
         let fresh = since < round.saturating_mul(4);
         let fixed = || self.options().is_some_and(|o| o.recv_buffer.is_some());
         if fresh && want > self.recv_limit && !fixed() && !core.is_scarce(cx) {
