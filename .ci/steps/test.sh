@@ -6,9 +6,20 @@ have_packages ip=iproute2 ethtool=ethtool || true
 have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping || true
 RUNLEVEL=1 have_packages nginx=nginx || true
 log=$CI_TARGET/ci-test.log
-# --show-output, so that a test that cannot run here can say why.
-cargo test --workspace --locked -- --show-output 2>&1 | tee "$log" | grep -v '\.\.\. ok$'
+# Every test runs, whatever fails before it. --show-output, so that a test that cannot run here can say why. Panics on
+# purpose are many: a backtrace for each would hide the failures.
+rc=0
+RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast -- --show-output 2>&1 | tee "$log" |
+    grep --line-buffered -E '^(error|warning| +(Running|Doc-tests) |test result|test .* FAILED)|has been running' || rc=${PIPESTATUS[0]}
 if ! is_root; then note "test: not root, so nothing was tried against the kernel in network namespaces"; fi
 { grep -o 'skipped, because .*' "$log" || true; } | sort | uniq -c | while read -r count why; do
     note "test: $count tests $why"
 done
+if [ "$rc" != 0 ]; then
+    echo
+    echo "== what the tests that failed said (at most 60 lines each; all of it: $log)"
+    awk '/^failures:$/ { inside = 1; next } /^test result:/ { inside = 0 }
+         inside && /^---- / { n = 0 } inside && n++ < 60' "$log"
+    grep -hE '^test .* FAILED$|^error: ' "$log" | while read -r line; do note "test: $line"; done
+    exit 1
+fi

@@ -280,21 +280,24 @@ impl Lane {
     /// A free local port for a connection from `local` to `remote` whose replies come to this lane.
     fn tcp_home_port(&mut self, now: Time, local: IpAddr, remote: Endpoint) -> Result<u16, ConnectError> {
         let home = self.home_ports();
-        let random = self.rng.next_u32();
+        let peer = SocketAddr::from(remote);
+        let turn = self.tcp.port_turn(local, peer);
         let tcp = &self.tcp;
         let ports = home.to(local, remote.into(), Protocol::TCP).map_err(|_| ConnectError::NoRoute)?;
-        let peer = SocketAddr::from(remote);
         let pick = |reopen: bool| {
             let used = |port: u16| {
                 port < FIRST_HOME_PORT || !tcp.is_free(now, SocketAddr::new(local, port), peer, reopen)
             };
-            ports.pick_unused(random, used)
+            ports.pick_unused(turn.first, used)
         };
         // Ports in TIME-WAIT only when there are no others.
-        pick(false).or_else(|| pick(true)).ok_or_else(|| {
-            let bucket = self.tcp_reply_bucket(Endpoint::new(local, FIRST_HOME_PORT), remote);
-            if bucket == self.bucket() { ConnectError::NoPort } else { ConnectError::OtherLane(bucket) }
-        })
+        let picked = pick(false).or_else(|| pick(true));
+        if let Some((port, passed)) = picked {
+            self.tcp.port_taken(turn, passed);
+            return Ok(port);
+        }
+        let bucket = self.tcp_reply_bucket(Endpoint::new(local, FIRST_HOME_PORT), remote);
+        Err(if bucket == self.bucket() { ConnectError::NoPort } else { ConnectError::OtherLane(bucket) })
     }
 
     /// Which bucket the replies of a connection from `local` to `remote` come to.

@@ -253,12 +253,13 @@ impl Net<'_> {
             }
         }
         self.transmit();
-        // Nothing is heard any more: time alone must end everything.
+        // Nothing is heard any more: time alone must end everything. A lane that is short of memory looks for it many times a
+        // second, so time passes in seconds.
         for _ in 0..3000 {
             self.wire.packets.clear();
             let next = self.hosts.iter().filter_map(|h| h.tcp.next_deadline()).min();
             let Some(next) = next else { break };
-            self.wait(next.saturating_duration_since(self.now).max(Duration::from_millis(1)));
+            self.wait(next.saturating_duration_since(self.now).max(Duration::from_secs(1)));
             self.transmit();
         }
         self.wire.packets.clear();

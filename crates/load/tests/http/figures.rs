@@ -90,8 +90,7 @@ impl Case {
             Phases::Many => vec![
                 phase("ramp", 400, 0.5, false),
                 phase("warm-up", 800, 1.0, false),
-                // A SYN that is lost or meets an old connection comes again after a second: the measured phase outlasts that.
-                phase("hold", if self.per_connection.is_some() { 1500 } else { 500 }, 1.0, true),
+                phase("hold", 500, 1.0, true),
                 phase("after", 200, 1.0, false),
             ],
         }

@@ -263,13 +263,15 @@ impl<'a> Ports<'a> {
         assert!(set.kind == self.kind, "a set of ports was used with another family or kind of hash");
     }
 
-    /// A home port that `is_used` denies, for callers with their own book of ports.
+    /// A home port that `is_used` denies, for callers with their own book of ports, and how many were passed over.
     ///
-    /// Starts anywhere and goes through the home ports one after the other, so the cost grows as they run out: at 99 %
-    /// used a hundred questions are asked. [`pick`](Self::pick) does not have that fault.
-    pub fn pick_unused(&self, random: u32, is_used: impl Fn(u16) -> bool) -> Option<u16> {
+    /// Starts at the home port of this number, counted modulo [`len`](Self::len), and goes through them one after the
+    /// other, so the cost grows as they run out: at 99 % used a hundred questions are asked. [`pick`](Self::pick) does not
+    /// have that fault. Who wants them in turn starts behind the one that it was given.
+    pub fn pick_unused(&self, first: u32, is_used: impl Fn(u16) -> bool) -> Option<(u16, u32)> {
         let count = self.len();
-        let start = ((u64::from(random) * count as u64) >> 32) as usize;
-        (start..count).chain(0..start).filter_map(|n| self.nth(n)).find(|&port| !is_used(port))
+        let start = first as usize % count.max(1);
+        let ports = (start..count).chain(0..start).filter_map(|n| self.nth(n));
+        ports.zip(0..).find(|&(port, _)| !is_used(port))
     }
 }

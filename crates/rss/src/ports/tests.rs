@@ -153,7 +153,11 @@ fn ports_of_the_callers_own_book() {
     let (local, remote) = addresses(&mut random, false);
     let ports = solver.to(local, remote, Protocol::TCP).unwrap();
     let keep = ports.nth(17).unwrap();
-    assert_eq!(ports.pick_unused(random.next() as u32, |port| port != keep), Some(keep));
+    let count = ports.len() as u32;
+    for first in [0, 17, 18, count - 1, count + 5, random.next() as u32] {
+        let passed = (17 + count - first % count) % count;
+        assert_eq!(ports.pick_unused(first, |port| port != keep), Some((keep, passed)));
+    }
     assert_eq!(ports.pick_unused(0, |_| true), None);
 }
 

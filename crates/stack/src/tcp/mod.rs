@@ -109,6 +109,8 @@ pub struct Tcp {
     waiting: waiting::Waiting,
     /// When memory is given back.
     trim_at: Time,
+    /// Where the search for a local port begins.
+    port_turns: api::PortTurns,
 }
 
 impl Tcp {
@@ -122,6 +124,7 @@ impl Tcp {
             replies_turn: false,
             trim_at: NEVER,
             waiting: waiting::Waiting::default(),
+            port_turns: api::PortTurns::default(),
         }
     }
 

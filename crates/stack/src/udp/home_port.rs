@@ -26,7 +26,7 @@ impl Lane {
                 Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
             port < FIRST || udp.is_taken(&bind)
         };
-        ports.pick_unused(random, used).ok_or_else(|| {
+        ports.pick_unused(random, used).map(|(port, _)| port).ok_or_else(|| {
             let bucket = self.reply_bucket(Endpoint::new(local, FIRST), remote);
             if bucket == self.bucket() { BindError::NoPort } else { BindError::OtherLane(bucket) }
         })

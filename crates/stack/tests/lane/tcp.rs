@@ -274,3 +274,34 @@ fn datagrams_and_segments_take_turns() {
         assert_eq!(out.len(), 2);
     }
 }
+
+/// RFC 6056 §3.3.4: a port that was given up comes again when the others had their turn. The server that closes first keeps
+/// each connection in TIME-WAIT, and would refuse a new one of the same millisecond on the same port.
+#[test]
+fn a_port_that_was_given_up_is_the_last_to_come_again() {
+    let mut net = hosts(1);
+    let listeners = net.b.listen_all(80);
+    let mut ports = BTreeSet::new();
+    for n in 0..3000 {
+        let client = net.connect(0, "10.0.0.2:80").unwrap();
+        net.run();
+        let [(_, accepted)] = net.b.accept_all(&listeners)[..] else { panic!("connection {n} waits") };
+        assert!(ports.insert(accepted.remote.port()), "port {} again after {n}", accepted.remote.port());
+        net.b.lanes[0].tcp_close(net.now, &net.pool, accepted.id).unwrap();
+        net.run();
+        net.a.lanes[0].tcp_close(net.now, &net.pool, client).unwrap();
+        net.run();
+        assert_eq!(net.a.lanes[0].tcp_counts(), (0, 0), "the client remembers nothing");
+    }
+    assert_eq!(net.b.lanes[0].tcp_counts(), (0, 3000));
+    // Another destination begins elsewhere, and its order is another lane's and host's own.
+    let first = |net: &mut Net, to: &str| {
+        let id = net.connect(0, to).unwrap();
+        net.a.lanes[0].tcp_info(id).unwrap().local.port()
+    };
+    let near = |a: u16, b: u16| a.abs_diff(b) < 64;
+    let (one, two) = (first(&mut net, "10.0.0.2:81"), first(&mut net, "10.0.0.2:82"));
+    let (three, four) = (first(&mut net, "10.0.0.2:83"), first(&mut net, "10.0.0.3:81"));
+    let together = [near(one, two), near(two, three), near(three, four)].iter().filter(|near| **near).count();
+    assert!(together < 2, "{one} {two} {three} {four}");
+}

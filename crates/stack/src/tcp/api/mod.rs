@@ -8,12 +8,14 @@ mod close;
 mod look;
 mod open;
 mod options;
+mod port;
 mod receive;
 mod send;
 
 pub use accept::Accepted;
 pub use look::{Interest, Readiness};
 pub use open::{ConnectOptions, FirstData};
+pub(super) use port::PortTurns;
 
 use super::Tcp;
 use super::connection::{Connection, Flags};

@@ -1,0 +1,50 @@
+//! Where the search for a local port begins (RFC 6056 §3.3.4, "double-hash port selection").
+//!
+//! A port that was given up a moment ago is the last to be taken again: the peer that closed first keeps the old
+//! connection in TIME-WAIT, and knows the new one only by a later timestamp, of a millisecond, or a higher sequence number.
+//! Where the search begins for one destination says nothing about another: it is a keyed hash of the addresses.
+
+use crate::tcp::Tcp;
+use crate::tcp::table::Tuple;
+use core::net::{IpAddr, SocketAddr};
+
+/// What the key is used for: different from all other uses of it.
+const TAG_PORT: u64 = 4;
+
+/// Counters that destinations share by hash (RFC 6056's `table`).
+#[derive(Debug)]
+pub(crate) struct PortTurns([u32; TURNS as usize]);
+
+/// How many there are.
+const TURNS: u8 = 64;
+
+impl Default for PortTurns {
+    fn default() -> Self {
+        Self([0; TURNS as usize])
+    }
+}
+
+/// A search for a port.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortTurn {
+    /// The number at which it begins.
+    pub(crate) first: u32,
+    /// Whose counter it is.
+    counter: u8,
+}
+
+impl Tcp {
+    /// Where to look for a port of a connection from `local` to `remote`.
+    pub(crate) fn port_turn(&self, local: IpAddr, remote: SocketAddr) -> PortTurn {
+        let tuple = Tuple { local, remote: remote.ip(), local_port: 0, remote_port: remote.port() };
+        let hash = tuple.keyed(&self.core.keyed, TAG_PORT, 1);
+        let counter = (hash >> 32) as u8 % TURNS;
+        PortTurn { first: (hash as u32).wrapping_add(self.port_turns.0[usize::from(counter)]), counter }
+    }
+
+    /// The port was found after passing over so many: the next search begins behind it.
+    pub(crate) fn port_taken(&mut self, turn: PortTurn, passed: u32) {
+        let counter = &mut self.port_turns.0[usize::from(turn.counter)];
+        *counter = counter.wrapping_add(passed).wrapping_add(1);
+    }
+}
