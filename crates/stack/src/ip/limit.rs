@@ -25,7 +25,7 @@ impl Limit {
         let passed = now.saturating_duration_since(self.since);
         let new = (passed.as_nanos() / self.interval.as_nanos().max(1)).min(u128::from(self.rate)) as u32;
         if new > 0 {
-            self.tokens = (self.tokens + new).min(self.rate);
+            self.tokens = self.tokens.saturating_add(new).min(self.rate);
             self.since = if self.tokens == self.rate { now } else { self.since + self.interval * new };
         }
         let some = self.tokens > 0;
@@ -38,6 +38,15 @@ impl Limit {
 mod tests {
     use super::*;
 
+    /// A rate that is none at all, as one who wants no limit would say.
+    #[test]
+    fn the_greatest_rate_lets_everything_pass() {
+        let mut limit = Limit::new(u32::MAX, Duration::from_secs(1));
+        for second in 0..10 {
+            assert_eq!((0..1000).filter(|_| limit.take(Time::from_secs(second))).count(), 1000);
+        }
+    }
+
     #[test]
     fn the_rate_holds_over_any_second_after_the_burst() {
         let mut limit = Limit::new(100, Duration::from_secs(1));
@@ -48,5 +57,8 @@ mod tests {
         assert_eq!(passed(&mut limit, 1, 1001), 99 + 1);
         assert_eq!(passed(&mut limit, 1001, 2001), 100);
         assert_eq!((0..500).filter(|_| limit.take(Time::from_secs(90))).count(), 100);
+        // What was not used does not add up.
+        assert!(limit.take(Time::from_secs(180)));
+        assert_eq!((0..500).filter(|_| limit.take(Time::from_secs(270))).count(), 100);
     }
 }
