@@ -388,6 +388,26 @@ mod tests {
         assert!(b.n.due(at(5_000), &mut b.stats).is_none(), "nobody asks for what is known");
     }
 
+    /// Who asks for ever more addresses on the link gets no more frames for them than all may have.
+    #[test]
+    fn packets_that_wait_for_anybody_are_bounded() {
+        let config = MemoryConfig { frames_per_home: 2048, lock: false, ..Default::default() };
+        let pool = FrameMemory::new(&config).unwrap().attach(0).unwrap();
+        let mut b = Bench::new();
+        let mut kept = 0;
+        for n in 0..8 {
+            b.resolve(0, n);
+            kept += (0..200).filter(|_| b.n.wait(0, ip(n), pool.alloc().unwrap()).is_ok()).count();
+        }
+        assert_eq!((kept, pool.free()), (WAITING_ALL, 2048 - WAITING_ALL));
+        // What leaves, or is given up, makes room.
+        assert_eq!(b.learn(1, 0, MAC).1.len(), 200);
+        assert!(b.n.wait(0, ip(7), pool.alloc().unwrap()).is_ok());
+        while let Some(due) = b.n.due(at(10_000), &mut b.stats) {
+            drop(due);
+        }
+    }
+
     #[test]
     fn three_requests_a_second_apart_then_given_up() {
         let memory = FrameMemory::new(&MemoryConfig { frames_per_home: 8, ..Default::default() }).unwrap();

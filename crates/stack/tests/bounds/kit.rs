@@ -29,7 +29,7 @@ pub(crate) const BESIDE: usize = 8 << 20;
 pub(crate) const FULL: u32 = 1460;
 
 /// Bytes that a frame costs: buffer and slot.
-const FRAME: usize = 2048 + 128;
+pub(crate) const FRAME: usize = 2048 + 128;
 
 /// A stranger's end of a connection.
 #[derive(Debug, Clone, Copy, Default)]

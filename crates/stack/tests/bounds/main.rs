@@ -5,6 +5,8 @@
 //! costs the receiver most. The rows of the table "Bounds" in `docs/conformance/tcp.md` name these tests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod host;
 mod kit;
+mod link;
 mod receive;
 mod send;

@@ -301,3 +301,18 @@ fn memory_is_given_back_after_a_burst() {
     assert_eq!(w.connect(5000).len(), 5000);
     assert!(all[10..].iter().all(|(_, id)| w.tcp.info(*id).is_err()), "an old name leads nowhere");
 }
+
+/// Handshakes beyond the backlog are answered with cookies, and nothing of them is kept.
+#[test]
+fn cookies() {
+    let _turn = my_turn();
+    let options = ListenOptions { syn_backlog: 128, backlog: 128, ..ListenOptions::default() };
+    let mut w = World::new(16 << 20, 8192, options);
+    for _ in 0..12_800 {
+        let n = w.knock(0);
+        w.strangers[n].deaf = true;
+        while w.with(flowlane_stack::tcp::Tcp::poll_output).is_some() {}
+    }
+    assert_eq!((w.tcp.connections(), w.tcp.stats().cookies_sent), (128, 12_800 - 128));
+    w.check(512 << 10);
+}
