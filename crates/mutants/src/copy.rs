@@ -19,12 +19,40 @@ pub fn mutant(number: u32) -> bool {
 
 /// Copies what a build needs; files that are the same already are left alone, so that a second build is short.
 pub(crate) fn make(root: &Path, to: &Path, guards: &[Guard]) -> Result<(), String> {
-    let changed = changed(root, guards)?;
+    let mut changed = changed(root, guards)?;
+    rename(root, &mut changed)?;
     let mut kept = BTreeSet::new();
     for name in ["Cargo.toml", "Cargo.lock", "README.md", "crates", "docs", "scenarios", "benches"] {
         copy(root, to, Path::new(name), &changed, &mut kept)?;
     }
     remove_others(to, Path::new("crates"), &kept)
+}
+
+/// Gives the copy's crates a version of their own. Cargo tells what it has built of one workspace from what it has built of another by
+/// names and versions, not by places: in a target directory that both use it would take the one for the other.
+fn rename(root: &Path, changed: &mut BTreeMap<PathBuf, String>) -> Result<(), String> {
+    let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
+    let (manifest, lock) =
+        versioned(&read("Cargo.toml")?, &read("Cargo.lock")?).ok_or("Cargo.toml: no version")?;
+    changed.insert("Cargo.toml".into(), manifest);
+    changed.insert("Cargo.lock".into(), lock);
+    Ok(())
+}
+
+/// The workspace's manifest and lock file with the version of its crates made another that fits the same requirements.
+fn versioned(manifest: &str, lock: &str) -> Option<(String, String)> {
+    let (head, rest) = manifest.split_once("[workspace.package]")?;
+    let (old, _) = rest.split_once("version = \"")?.1.split_once('"')?;
+    let (front, patch) = old.rsplit_once('.')?;
+    let line = |version: &str| format!("version = \"{version}\"");
+    let (old, new) = (line(old), line(&format!("{front}.{}", patch.parse::<u32>().ok()? + 1000)));
+    let manifest = format!("{head}[workspace.package]{}", rest.replacen(&old, &new, 1));
+    // What has no source is in the workspace.
+    let packages = lock.split("[[package]]").map(|package| match package.contains("source = ") {
+        true => package.to_owned(),
+        false => package.replacen(&old, &new, 1),
+    });
+    Some((manifest, packages.collect::<Vec<_>>().join("[[package]]")))
 }
 
 /// The files that are not as they were: with their guards, and `lib.rs` with the switch.
@@ -213,6 +241,20 @@ mod tests {
         assert!(new.contains("go(x.min((if crate::mutant(7) { 9 } else { 7 })));"), "{new}");
         assert!(span(source, &guard(["", "went();", ""], "")).is_err(), "not there");
         assert!(span("x(); x();", &guard(["", "x();", ""], "")).is_err(), "twice");
+    }
+
+    #[test]
+    fn the_copy_has_a_version_of_its_own() {
+        let manifest = "[workspace]\n[workspace.package]\nversion = \"0.1.7\"\n[workspace.dependencies]\na = \"0.1.7\"\n";
+        let other = "[[package]]\nname = \"b\"\nversion = \"0.1.7\"\nsource = \"registry\"\n";
+        let lock = format!("version = 4\n[[package]]\nname = \"a\"\nversion = \"0.1.7\"\n{other}");
+        let (manifest, lock) = versioned(manifest, &lock).expect("a version");
+        assert!(
+            manifest.contains("version = \"0.1.1007\"") && manifest.contains("a = \"0.1.7\""),
+            "{manifest}"
+        );
+        assert_eq!(lock, format!("version = 4\n[[package]]\nname = \"a\"\nversion = \"0.1.1007\"\n{other}"));
+        assert_eq!(versioned("[workspace]\n", ""), None);
     }
 
     #[test]

@@ -85,6 +85,15 @@ mod tests {
         assert_eq!(rtt.min, 100_000);
     }
 
+    /// RFC 6298 §2.5: what is reported and what idleness is measured by has the greatest timeout, too.
+    #[test]
+    fn no_sample_makes_the_timeout_greater_than_the_greatest() {
+        let config = TcpConfig::default();
+        let mut rtt = Rtt::new(&config);
+        rtt.sample(200_000_000, Time::ZERO, &config);
+        assert_eq!(rtt.rto, micros(config.max_rto));
+    }
+
     /// RFC 6298 §5.5 and §2.5.
     #[test]
     fn backoff_doubles_up_to_the_greatest_timeout() {

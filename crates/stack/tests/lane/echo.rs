@@ -319,3 +319,17 @@ fn groups_and_broadcasts_are_heard_by_those_who_want_them() {
     assert!(net.b.lanes[0].leave(net.now, &net.pool, 0, group));
     assert!(!send(&mut net, "224.1.2.3:5353"));
 }
+
+/// A lane has no more sockets than it is told, and one that is closed makes room for another.
+#[test]
+fn sockets_of_a_lane_are_bounded() {
+    let limits = UdpConfig { sockets: 2, ..UdpConfig::default() };
+    let plan = Plan { limits, ..Plan::new(1, &["10.0.0.1/24"]) };
+    let lane = &mut plan.host().lanes[0];
+    let first = lane.udp_bind(Bind::port(7)).unwrap();
+    lane.udp_bind(Bind::port(8)).unwrap();
+    assert_eq!(lane.udp_bind(Bind::port(9)), Err(BindError::TooManySockets));
+    lane.udp_close(first);
+    assert!(lane.udp_bind(Bind::port(9)).is_ok());
+    assert_eq!(lane.udp_bind(Bind::default()), Err(BindError::TooManySockets));
+}

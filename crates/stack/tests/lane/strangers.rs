@@ -10,7 +10,7 @@ use flowlane_stack::wire::{
     Ipv4Options, Ipv6Header, MacAddr, NdpMessage, NdpOptions, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions,
     UdpHeader, ipv6_ext,
 };
-use flowlane_stack::{Connect, IpConfig, SendError};
+use flowlane_stack::{Class, Connect, IpConfig, SendError};
 use flowlane_sys::frame::Frame;
 use proptest::prelude::*;
 
@@ -194,6 +194,41 @@ fn packets_from_a_broadcast_address_are_refused_on_every_way() {
         assert_eq!(drops(&net, DropReason::BadSource), before + 1);
     }
     assert_eq!(net.b.lanes[0].stats().udp.delivered, 0);
+}
+
+/// RFC 1122 section 3.2.1.8: a source route could make answers take a way that no filter watches.
+#[test]
+fn packets_with_a_source_route_are_refused() {
+    for kind in [131, 137] {
+        let mut net = net();
+        net.b.bind_all(7);
+        let plain = udp_v4([10, 0, 0, 1].into(), 7);
+        let mut packet = [&plain[..20], &[kind, 7, 4, 10, 0, 0, 9, 0], &plain[20..]].concat();
+        packet[0] = 0x47;
+        packet[3] += 8;
+        packet[10..12].fill(0);
+        let sum = flowlane_stack::wire::checksum::checksum(&packet[..28]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        assert!(give(&mut net, &packet).is_empty());
+        assert_eq!((drops(&net, DropReason::SourceRoute), net.b.lanes[0].stats().udp.delivered), (1, 0));
+        give(&mut net, &plain);
+        assert_eq!(net.b.lanes[0].stats().udp.delivered, 1);
+    }
+}
+
+/// What another lane has put together and hands over is no fragment any more, or two lanes could hand it to and fro.
+#[test]
+fn what_comes_from_another_lane_is_no_fragment() {
+    let mut net = net();
+    let mut packet = udp_v4([10, 0, 0, 1].into(), 7);
+    packet[6] = 0x20;
+    packet[10..12].fill(0);
+    let sum = flowlane_stack::wire::checksum::checksum(&packet[..20]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = net.pool.alloc().unwrap();
+    assert!(frame.extend_from_slice(&packet));
+    net.b.lanes[0].input(net.now, &net.pool, frame, Class::IpDirect);
+    assert_eq!((drops(&net, DropReason::FragmentNested), net.b.lanes[0].stats().ip.delivered), (1, 0));
 }
 
 #[test]

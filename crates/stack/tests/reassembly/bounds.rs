@@ -238,3 +238,16 @@ fn bookkeeping_is_small() {
     assert!(each <= 400, "{each} bytes a datagram");
     assert!(Reassembly::new(config, 1).footprint() < 64, "nothing is allocated before the first fragment");
 }
+
+/// A fragment of nothing would be a piece without a place, however its caller judged it.
+#[test]
+fn a_fragment_of_nothing_is_dropped() {
+    for v6 in [false, true] {
+        let mut b = Bench::new(ReassemblyConfig::default(), 64);
+        let n = Name { v6, host: 1, id: 1 };
+        assert_eq!(b.put(n, 0, &[], true), None);
+        assert_eq!(b.put(n, 8, &[], false), None);
+        assert_eq!((b.stats.drops.get(DropReason::FragmentInvalid), b.r.fragments()), (2, 0));
+        b.check();
+    }
+}

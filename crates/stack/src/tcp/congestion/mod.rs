@@ -160,6 +160,25 @@ mod tests {
         assert_eq!(cc.cwnd, 20 * MSS);
     }
 
+    /// RFC 5681 §3.1: slow start ends at the threshold, and what was acknowledged beyond it counts for the next phase.
+    #[test]
+    fn slow_start_stops_at_the_threshold() {
+        let mut cc = Congestion::new(Algorithm::NewReno, MSS, 10);
+        cc.ssthresh = 10 * MSS + 400;
+        cc.on_ack(&ack(Time::ZERO), &Hystart::default());
+        assert_eq!((cc.cwnd, cc.acked), (10 * MSS + 400, 600));
+    }
+
+    /// RFC 5681 §3.1: only the first timeout of a window of data sets the threshold.
+    #[test]
+    fn only_the_first_timeout_sets_the_threshold() {
+        let mut cc = Congestion::new(Algorithm::NewReno, MSS, 20);
+        cc.on_timeout(20 * MSS, MSS, true);
+        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 10 * MSS));
+        cc.on_timeout(20 * MSS, MSS, false);
+        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 10 * MSS));
+    }
+
     /// RFC 5681 §3.1: congestion avoidance adds one segment each round.
     #[test]
     fn newreno_adds_a_segment_a_round_and_halves() {

@@ -252,7 +252,7 @@ impl Connection {
     /// Eighth: the FIN bit (RFC 9293 §3.10.7.4), once everything before it is here.
     pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let due = self.rx.as_ref().is_some_and(|rx| rx.fin == Some(self.rcv_nxt));
-        if !due || self.has(Flags::FIN_RECEIVED) || self.state == State::Closed {
+        if !due || self.state == State::Closed {
             return;
         }
         if let Some(rx) = &mut self.rx {

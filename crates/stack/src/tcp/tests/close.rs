@@ -344,3 +344,16 @@ fn a_reset_behind_the_fin() {
         assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, b"x")), Err(SendError::Failed(Failure::Reset)));
     }
 }
+
+/// A FIN before what has been received already is no end: it is reported as a duplicate (RFC 2883 §4) and nothing of it is kept.
+#[test]
+fn a_fin_before_the_data_is_none() {
+    let mut s = Scene::established(Scene::config());
+    send!(s, 10, ". 1:101(100) ack 1");
+    recv!(s, 10, ". 1:1(0) ack 101");
+    send!(s, 20, "F. 100:100(0) ack 1");
+    recv!(s, 20, ". 1:1(0) ack 101 <sack 100:101>");
+    assert_eq!((s.state(), s.dropped(DropReason::Duplicate)), (State::Established, 1));
+    send!(s, 30, ". 201:301(100) ack 1");
+    recv!(s, 30, ". 1:1(0) ack 101 <sack 201:301>");
+}

@@ -85,3 +85,40 @@ fn off() {
     }
     assert_eq!(s.dropped(DropReason::SynBacklogFull), 8);
 }
+
+/// The answer to a cookie makes no connection that the accept queue has no room for.
+#[test]
+fn a_full_accept_queue_takes_no_cookie() {
+    let mut s = Scene::new(TcpConfig { syn_cookies: SynCookies::Always, ..TcpConfig::default() });
+    let options = ListenOptions { backlog: 1, ..ListenOptions::default() };
+    s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
+    let mut cookies = Vec::new();
+    for port in 1..=3 {
+        (s.peer_port, s.iss) = (port, None);
+        send!(s, 0, "S 0:0(0) <mss 1460>");
+        s.drain();
+        cookies.push((port, s.iss));
+    }
+    for cookie in &cookies {
+        (s.peer_port, s.iss) = *cookie;
+        send!(s, 1, ". 1:1(0) ack 1");
+    }
+    assert_eq!((s.tcp.connections(), s.tcp.stats().cookies_received), (1, 1));
+    assert_eq!(s.tcp.stats().listen_overflows, 2);
+    // The peer sends its first data again when there is room, and that is enough.
+    s.accept();
+    (s.peer_port, s.iss) = cookies[2];
+    send!(s, 500, "P. 1:11(10) ack 1");
+    s.accept();
+    s.expect_read(10);
+}
+
+/// Where no cookie was sent none is looked for: an acknowledgement out of nowhere is refused as any other.
+#[test]
+fn who_sends_no_cookies_takes_none() {
+    let mut s = scene(SynCookies::WhenFull);
+    s.iss = Some(0);
+    send!(s, 0, ". 1:1(0) ack 77");
+    recv!(s, 0, "R 77:77(0)");
+    assert_eq!((s.tcp.stats().cookies_bad, s.dropped(DropReason::NotSyn)), (0, 1));
+}

@@ -89,3 +89,28 @@ fn both_ask_at_once() {
         assert_eq!((s.state(), s.info().ecn), (State::Established, ours == "S.E"));
     }
 }
+
+/// RFC 3168 §6.1.1: ECE and CWR both in a SYN-ACK are no agreement: a peer that echoes all bits of our SYN knows nothing of it.
+#[test]
+fn an_echo_of_our_flags_is_no_agreement() {
+    let mut s = Scene::connecting(TcpConfig { ecn: Ecn::Request, ..Scene::config() });
+    recv!(s, 0, "SEW 0:0(0)");
+    send!(s, 10, "S.EW 0:0(0) ack 1 <mss 1000>");
+    assert_eq!((s.state(), s.info().ecn), (State::Established, false));
+}
+
+/// RFC 3168 §6.1.2, RFC 5681 §3.2: a loss in the round in which an echo has reduced the window reduces it no further.
+#[test]
+fn a_mark_and_a_loss_are_one_reduction() {
+    let mut s = Scene::listen(TcpConfig { congestion: Algorithm::NewReno, ..Scene::config() });
+    send!(s, 0, "SEW 0:0(0) win 65000 <mss 1000,sackOK>");
+    s.drain();
+    send!(s, 10, ". 1:1(0) ack 1");
+    s.accept();
+    s.write(10_000);
+    s.until(10);
+    send!(s, 20, ".E 1:1(0) ack 2001");
+    assert_eq!((s.info().ssthresh, s.info().loss_state), (5000, LossState::Reduced));
+    send!(s, 20, ". 1:1(0) ack 2001 <sack 3001:6001>");
+    assert_eq!((s.info().ssthresh, s.info().loss_state), (5000, LossState::Recovery));
+}

@@ -145,3 +145,181 @@ fn the_threshold_is_two_segments_at_least() {
         assert_eq!((s.info().cwnd, s.info().ssthresh), (1000, 2000), "{congestion:?}");
     }
 }
+
+/// RFC 2018 §3: a block that begins before what is acknowledged, or ends behind what was sent, is nothing that the peer has. Nothing
+/// of it is believed: a liar would have our segments counted as arrived.
+#[test]
+fn blocks_that_cannot_be_are_not_believed() {
+    let mut s = Scene::established(Scene::config());
+    s.write(10_000);
+    send!(s, 20, ". 1:1(0) ack 2001");
+    for block in ["2001:20001", "3001:10002", "1:6001", "1001:9001"] {
+        send!(s, 21, &format!(". 1:1(0) ack 2001 <sack 5001:5001,sack {block}>"));
+        assert_eq!((s.info().segments.sacked, s.info().sacked), (0, 0), "{block}");
+    }
+    send!(s, 22, ". 1:1(0) ack 2001 <sack 9001:10001>");
+    assert_eq!(s.info().segments.sacked, 1);
+}
+
+/// RFC 6298 §3, Karn's rule: an acknowledgement of something that was sent again measures nothing, not even by what it
+/// acknowledges with it, which has waited behind the hole.
+#[test]
+fn what_waited_behind_a_retransmission_measures_nothing() {
+    let mut s = Scene::established(TcpConfig { sack: false, ..Scene::config() });
+    s.write(2000);
+    s.until(220);
+    assert_eq!(s.info().retransmits, 1);
+    send!(s, 230, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().rtt, s.tcp.stats().rtt_samples), (Some(Duration::from_millis(10)), 1));
+}
+
+/// Established, with timestamps; the timestamp of our SYN-ACK.
+fn with_timestamps() -> (Scene, u32) {
+    let mut s = Scene::listen(TcpConfig::default());
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1012,sackOK,TS 100 0,wscale 0>");
+    let ts = s.clone_ts();
+    send!(s, 10, &format!(". 1:1(0) ack 1 win 65000 <TS 110 {ts}>"));
+    s.accept();
+    s.heard.clear();
+    (s, ts)
+}
+
+/// RFC 7323 §4.1: an echo of a timestamp that we have not sent yet measures nothing. A part of a segment is acknowledged, so that
+/// only the echo could tell.
+#[test]
+fn an_echo_of_the_future_measures_nothing() {
+    let (mut s, ts) = with_timestamps();
+    s.write(1000);
+    let samples = s.tcp.stats().rtt_samples;
+    send!(s, 30, &format!(". 1:1(0) ack 401 <TS 130 {}>", ts.wrapping_add(5000)));
+    assert_eq!((s.info().outstanding, s.tcp.stats().rtt_samples), (600, samples));
+    send!(s, 31, &format!(". 1:1(0) ack 501 <TS 131 {}>", ts.wrapping_add(10)));
+    assert_eq!((s.info().outstanding, s.tcp.stats().rtt_samples), (500, samples + 1));
+    assert!(s.info().rtt.unwrap() < Duration::from_millis(20), "{:?}", s.info().rtt);
+}
+
+/// What a block had told of was measured then: the acknowledgement that comes when the stream is whole brings no new bytes.
+#[test]
+fn what_was_told_before_is_not_measured_again() {
+    let (mut s, ts) = with_timestamps();
+    s.write(1000);
+    let first = ts.wrapping_add(10);
+    send!(s, 20, &format!(". 1:1(0) ack 1 <TS 120 {first},sack 1:1001>"));
+    let samples = s.tcp.stats().rtt_samples;
+    assert_eq!(s.info().sacked, 1000);
+    send!(s, 200, &format!(". 1:1(0) ack 1001 <TS 300 {first}>"));
+    assert_eq!((s.info().outstanding, s.tcp.stats().rtt_samples), (0, samples));
+}
+
+/// RFC 5681 §3.1: "for the second and subsequent timeouts of the same segment the threshold stays": one reduction for one window.
+#[test]
+fn a_second_timeout_does_not_reduce_again() {
+    let config = TcpConfig { sack: false, congestion: Algorithm::NewReno, ..Scene::config() };
+    let mut s = Scene::established(config);
+    s.write(10_000);
+    for at in [220, 640, 1480] {
+        s.until(at);
+        assert_eq!((s.info().ssthresh, s.info().cwnd), (5000, 1000), "at {at}");
+    }
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 3);
+}
+
+/// RFC 9293 §3.8.6: a peer that takes its window back, behind what is out already, is sent nothing new.
+#[test]
+fn nothing_new_goes_behind_a_window_that_was_taken_back() {
+    let mut s = Scene::established(Scene::config());
+    s.write(5000);
+    send!(s, 20, ". 1:1(0) ack 1001 win 2000");
+    s.heard.clear();
+    s.write(5000);
+    s.until(25);
+    assert!(s.heard.is_empty(), "{:?}", s.texts());
+    send!(s, 26, ". 1:1(0) ack 5001 win 2000");
+    s.until(26);
+    assert_eq!(s.texts().len(), 2, "{:?}", s.texts());
+}
+
+/// RFC 9293 §3.8.6.2.2, MUST-39: an acknowledgement that goes out anyway does not move the right edge by less than a step either.
+#[test]
+fn small_steps_of_our_window_are_not_shown() {
+    let recv_buffer = BufferSize { initial: 4380, max: 4380 };
+    let mut s = Scene::established(TcpConfig { window_scaling: false, recv_buffer, ..Scene::config() });
+    for n in 0..14u32 {
+        let at = 1 + n * 100;
+        send!(s, 10, &format!(". {at}:{}(100) ack 1", at + 100));
+        s.expect_read(100);
+        recv!(s, 10, &format!(". 1:1(0) ack {} win {}", at + 100, 4380 - (n + 1) * 100));
+    }
+    send!(s, 10, ". 1401:1501(100) ack 1");
+    s.expect_read(100);
+    s.heard.clear();
+    send!(s, 20, ". 1501:1502(1) ack 1");
+    s.until(70);
+    assert!(s.texts()[0].1.contains(" win 438") || s.texts()[0].1.contains(" win 437"), "{:?}", s.texts());
+}
+
+/// SHLD-14: what was promised holds, although the worker's frames have run short since.
+#[test]
+fn a_promised_window_is_not_taken_back() {
+    let mut s = Scene::established(TcpConfig { window_scaling: false, ..Scene::config() });
+    let _hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
+    send!(s, 20, ". 1:1001(1000) ack 1");
+    recv!(s, 20, ". 1:1(0) ack 1001 win 64535");
+    s.expect_read(1000);
+    send!(s, 21, ". 1001:1101(100) ack 1");
+    recv!(s, 21, ". 1:1(0) ack 1101 win 64435");
+}
+
+/// An acknowledgement that was noted shows the window as the peer knows it: measured from a later number it would move the right
+/// edge back.
+#[test]
+fn a_noted_answer_shows_the_window_that_was_promised() {
+    let recv_buffer = BufferSize { initial: 65_535, max: 65_535 };
+    let mut s = Scene::established(TcpConfig { window_scaling: false, recv_buffer, ..Scene::config() });
+    s.burst(20, &[". 1001:2001(1000) ack 1", ". 1:1001(1000) ack 1"]);
+    recv!(s, 20, ". 1:1(0) ack 1 win 64240 <sack 1001:2001>");
+    recv!(s, 20, ". 1:1(0) ack 2001 win 62240 <>");
+}
+
+/// A window that stays shut unanswered is probed as often as data is sent again, and half as often for nobody.
+#[test]
+fn a_shut_window_is_probed_longer_for_somebody() {
+    for (detached, probes) in [(false, 8), (true, 4)] {
+        let mut s = Scene::established(TcpConfig { retries: 8, ..Scene::config() });
+        send!(s, 10, ". 1:1(0) ack 1 win 0");
+        s.write(500);
+        if detached {
+            s.close();
+        }
+        s.until(4_000_000);
+        assert_eq!((s.tcp.stats().window_probes_sent, s.tcp.stats().persist_drops), (probes, 1));
+    }
+}
+
+/// Merged packets of which all but the last byte is old leave single bytes in whole frames, and no room behind them: buffers
+/// hold no more than four windows and 64 KiB of that.
+#[test]
+fn single_bytes_at_the_end_of_frames_are_bounded() {
+    const WINDOW: u32 = 4096;
+    let recv_buffer = BufferSize { initial: WINDOW, max: WINDOW };
+    let mut s = Scene::established(TcpConfig { recv_buffer, ..Scene::config() });
+    let free = s.pool.free();
+    for n in 0..200i64 {
+        let from = n + 2 - 3048;
+        let mut frame = s.frame(&format!(". {from}:{}(1000) ack 1", from + 1000));
+        let mut rest = s.pool.alloc().unwrap();
+        rest.reset(0);
+        let last = byte(n as u64);
+        rest.push_back(2048).unwrap().fill(last);
+        frame.append(rest);
+        frame.meta_mut().checksum = flowlane_sys::frame::Checksum::Verified;
+        s.give(frame);
+        s.drain();
+        s.heard.clear();
+    }
+    let held = (free - s.pool.free()) * 2048;
+    assert!((32 << 10..=4 * WINDOW as usize + (68 << 10)).contains(&held), "{held} bytes");
+    assert!(s.dropped(DropReason::BufferFull) > 100, "{}", s.dropped(DropReason::BufferFull));
+    let read = s.info().readable;
+    s.expect_read(read.into());
+}

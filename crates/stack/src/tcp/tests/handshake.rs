@@ -275,3 +275,58 @@ fn who_gives_up_a_handshake_gets_an_error() {
     s.close();
     assert_eq!(s.tcp.connections(), 0);
 }
+
+/// RFC 7323 §2.2: who did not offer to scale windows takes no scale, whatever the other side says.
+#[test]
+fn a_scale_that_nobody_asked_for_is_none() {
+    let config = TcpConfig { window_scaling: false, ..Scene::config() };
+    let mut s = Scene::connecting(config.clone());
+    recv!(s, 0, "S 0:0(0) win 65535 <mss 1460,sackOK>");
+    send!(s, 10, "S. 0:0(0) ack 1 win 5000 <mss 1000,wscale 7>");
+    send!(s, 11, ". 1:1(0) ack 1 win 4000");
+    assert_eq!((s.info().snd_wnd, s.info().window_scale), (4000, None));
+    let mut s = Scene::listen(config);
+    send!(s, 0, "S 0:0(0) win 5000 <mss 1000,wscale 7>");
+    recv!(s, 0, "S. 0:0(0) ack 1 win 65535 <mss 1460>");
+    send!(s, 11, ". 1:1(0) ack 1 win 4000");
+    s.accept();
+    assert_eq!((s.info().snd_wnd, s.info().window_scale), (4000, None));
+}
+
+/// RFC 6928 §2: one SYN that comes late may have been sent again too soon; after two the path is taken for a bad one, and one
+/// segment goes out (RFC 5681 §3.1).
+#[test]
+fn one_segment_after_two_lost_syns() {
+    for (repeats, segments) in [(0, 10), (1, 10), (2, 1)] {
+        let mut s = Scene::connecting(Scene::config());
+        let last = [0, 1000, 3000][repeats];
+        send!(s, last + 10, "S. 0:0(0) ack 1 win 65000 <mss 1000,sackOK>");
+        s.heard.clear();
+        s.write(20_000);
+        assert_eq!((s.info().cwnd, s.heard.len()), (segments * 1000, segments as usize), "{repeats}");
+        let mut s = Scene::listen(Scene::config());
+        send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK>");
+        send!(s, last + 10, ". 1:1(0) ack 1 win 65000");
+        s.accept();
+        assert_eq!(s.info().cwnd, segments * 1000, "SYN-ACK, {repeats}");
+    }
+}
+
+/// RFC 9293 §3.10.7.4, second step, MUST-11: in SYN-RECEIVED a reset tells who opened that it was refused, and takes who waited
+/// back to waiting.
+#[test]
+fn a_reset_ends_both_kinds_of_opening() {
+    let mut s = Scene::connecting(Scene::config());
+    send!(s, 10, "S 0:0(0) win 5000 <mss 1000>");
+    assert_eq!(s.state(), State::SynReceived);
+    send!(s, 20, "R 1:1(0)");
+    assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::Refused)));
+    let mut s = Scene::listen(Scene::config());
+    for at in [0, 10] {
+        send!(s, at, "S 0:0(0) <mss 1000>");
+        recv!(s, at, "S. 0:0(0) ack 1");
+        assert_eq!(s.tcp.backlog(s.listener.unwrap()), Ok((0, 1)));
+        send!(s, at + 5, "R 1:1(0)");
+        assert_eq!((s.tcp.connections(), s.tcp.backlog(s.listener.unwrap())), (0, Ok((0, 0))));
+    }
+}

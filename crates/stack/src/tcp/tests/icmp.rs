@@ -129,3 +129,15 @@ fn black_hole() {
     send!(s, 700_010, ". 1:1(0) ack 1011");
     assert_eq!(s.info().snd_mss, 1000);
 }
+
+/// RFC 1191 §3: an error never makes packets larger, whatever it says, and is no news then.
+#[test]
+fn no_error_widens_the_path() {
+    let mut s = Scene::established(Scene::config());
+    s.write(1000);
+    s.icmp(1, IcmpErrorKind::PacketTooBig(640));
+    for mtu in [640, 1000, 9000] {
+        s.icmp(1, IcmpErrorKind::PacketTooBig(mtu));
+        assert_eq!((s.info().pmtu, s.info().snd_mss, s.tcp.stats().pmtu_lowered), (640, 600, 1), "{mtu}");
+    }
+}

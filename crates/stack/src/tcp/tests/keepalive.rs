@@ -68,3 +68,14 @@ fn probes_without_a_pause_have_one() {
     recv!(s, 55, "R. 101:101(0) ack 1");
     assert_eq!(s.state(), State::Closed);
 }
+
+/// MUST-24: while data is on its way its own timers watch, and no probe is sent.
+#[test]
+fn no_probe_while_data_is_on_its_way() {
+    let mut s = Scene::established(Scene::config());
+    on(&mut s);
+    s.write(10);
+    s.until(60_000);
+    assert!(s.texts().iter().all(|(_, text)| text.starts_with("P. 1:11(10)")), "{:?}", s.texts());
+    assert_eq!((s.tcp.stats().keepalive_timeouts, s.state()), (0, State::Established));
+}

@@ -148,3 +148,60 @@ fn the_listener_is_gone() {
     recv!(s, 10, "R 1:1(0)");
     assert_eq!(s.tcp.connections(), 0);
 }
+
+/// Handshakes that are over make room for others, however many there were.
+#[test]
+fn handshakes_that_are_over_leave_the_backlog() {
+    let mut s = Scene::new(TcpConfig { syn_cookies: SynCookies::Off, ..Scene::config() });
+    let options = ListenOptions { syn_backlog: 2, ..ListenOptions::default() };
+    s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
+    for port in 1..=5 {
+        open(&mut s, port);
+        s.accept();
+        assert_eq!(s.tcp.backlog(s.listener.unwrap()), Ok((0, 0)), "after {port}");
+    }
+    assert_eq!((s.tcp.connections(), s.dropped(DropReason::SynBacklogFull)), (5, 0));
+}
+
+/// A lane has no more connections than it is told: neither a SYN nor the answer to a cookie makes another.
+#[test]
+fn connections_of_a_lane_are_bounded() {
+    for syn_cookies in [SynCookies::Off, SynCookies::WhenFull] {
+        let mut s = Scene::listen(TcpConfig { max_connections: 2, syn_cookies, ..Scene::config() });
+        for port in 1..=4 {
+            open(&mut s, port);
+        }
+        let stats = s.tcp.stats();
+        let cookies = if syn_cookies == SynCookies::Off { 0 } else { 2 };
+        assert_eq!((s.tcp.connections(), stats.cookies_sent), (2, cookies), "{syn_cookies:?}");
+        assert_eq!((stats.listen_overflows, stats.cookies_received), (cookies, 0), "{syn_cookies:?}");
+        assert_eq!(s.dropped(DropReason::TooManyConnections), 2 - cookies, "{syn_cookies:?}");
+        // When one goes there is room for another.
+        s.accept();
+        let id = s.id.unwrap();
+        s.with(|tcp, cx| tcp.abort(cx, id)).unwrap();
+        open(&mut s, 9);
+        assert_eq!(s.tcp.connections(), 2, "{syn_cookies:?}");
+    }
+}
+
+/// RFC 9293 §3.10.7.2: a SYN that ends its stream at once is nothing that an application sends.
+#[test]
+fn a_syn_with_a_fin_begins_nothing() {
+    let mut s = Scene::listen(Scene::config());
+    send!(s, 0, "SF 0:0(0) <mss 1000>");
+    s.quiet(2000);
+    assert_eq!((s.tcp.connections(), s.dropped(DropReason::BadFlags)), (0, 1));
+}
+
+/// Nobody can be answered at port 0, and nobody listens there: not even a reset is sent.
+#[test]
+fn nothing_comes_from_port_zero() {
+    for (ours, theirs) in [(OUR_PORT, 0), (0, PEER_PORT)] {
+        let mut s = Scene::listen(Scene::config());
+        (s.our_port, s.peer_port) = (ours, theirs);
+        send!(s, 0, "S 0:0(0) <mss 1000>");
+        s.quiet(2000);
+        assert_eq!((s.tcp.connections(), s.dropped(DropReason::PortZero)), (0, 1), "{theirs} to {ours}");
+    }
+}

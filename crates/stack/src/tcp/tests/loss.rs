@@ -44,8 +44,10 @@ fn user_timeout() {
     s.write(10);
     s.until(509);
     assert_eq!(s.state(), State::Established);
+    let timeouts = s.tcp.stats().retransmit_timeouts;
     s.until(510);
     assert_eq!(s.state(), State::Closed);
+    assert_eq!(s.tcp.stats().retransmit_timeouts, timeouts, "nothing is sent again when the time is over");
     assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
 }
 

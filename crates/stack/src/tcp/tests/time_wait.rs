@@ -74,3 +74,52 @@ fn bounded() {
     s.until(61_000);
     assert_eq!(s.tcp.time_waits(), 0);
 }
+
+/// A reset that acknowledges something is a reset, too: none is answered, or two ends could go on for ever.
+#[test]
+fn resets_are_not_answered() {
+    let mut s = waiting(Scene::config());
+    send!(s, 30, "R. 99:99(0) ack 2");
+    send!(s, 31, "R. 2:2(0) ack 2");
+    s.quiet(40);
+    assert_eq!(s.tcp.time_waits(), 1);
+}
+
+/// An acknowledgement that is where it should be, as that of our FIN sent again, needs no answer.
+#[test]
+fn a_plain_acknowledgement_is_not_answered() {
+    let mut s = waiting(Scene::config());
+    send!(s, 30, ". 2:2(0) ack 2");
+    s.quiet(40);
+    // Elsewhere it is told where we are.
+    send!(s, 50, ". 90:90(0) ack 2");
+    recv!(s, 50, ". 2:2(0) ack 2");
+}
+
+/// RFC 6191 §2: with timestamps a newer one begins a new connection whatever its number, and an older one does not.
+#[test]
+fn timestamps_tell_a_new_connection_from_an_old_segment() {
+    for (seq, stamp, reused) in [(-5000, 101, 1), (5000, 99, 0), (5000, 100, 1), (-5000, 100, 0)] {
+        let mut s = Scene::listen(TcpConfig::default());
+        send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK,TS 100 0>");
+        s.drain();
+        send!(s, 10, ". 1:1(0) ack 1 <TS 100 0>");
+        s.accept();
+        s.close();
+        send!(s, 20, "F. 1:1(0) ack 2 <TS 100 0>");
+        s.drain();
+        assert_eq!(s.tcp.time_waits(), 1);
+        send!(s, 30, &format!("S {seq}:{seq}(0) <mss 1000,TS {stamp} 0>"));
+        assert_eq!(s.tcp.stats().time_wait_reused, reused, "SYN at {seq} with {stamp}");
+    }
+}
+
+/// RFC 6191 §2: the new connection begins beyond all numbers of the old one, and the greatest window.
+#[test]
+fn a_new_connection_begins_beyond_the_old_one() {
+    let mut s = waiting(Scene::config());
+    let old = s.iss.unwrap();
+    send!(s, 200, "S 100:100(0) <mss 1000>");
+    s.drain();
+    assert_eq!(s.iss.unwrap().wrapping_sub(old), 2 + 64_001);
+}

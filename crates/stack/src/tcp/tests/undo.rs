@@ -157,3 +157,17 @@ fn the_timeout_was_right() {
     recv!(s, 260, ". 2001:3001(1000) ack 1");
     s.quiet(261);
 }
+
+/// Nothing has been sent again yet: a D-SACK tells of a copy that the network made, and what was lost is lost.
+#[test]
+fn nothing_was_sent_again() {
+    let mut s = Scene::established(config());
+    s.write(10_000);
+    s.until(15);
+    s.heard.clear();
+    let twice = ". 1:1(0) ack 1 <sack 1001:2001,sack 1001:4001>";
+    s.burst(20, &[". 1:1(0) ack 1 <sack 1001:4001>", twice]);
+    assert_eq!(s.tcp.stats().dsacks_received, 1);
+    assert_eq!((s.info().ssthresh, s.info().loss_state), (5000, LossState::Recovery));
+    recv!(s, 20, ". 1:1001(1000) ack 1");
+}
