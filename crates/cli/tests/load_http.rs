@@ -120,7 +120,7 @@ fn bad_arguments_get_one_line_and_2() {
         (&[url, "--fail", "speed > 3"], "speed"),
         (&[url, "--save", "/no/such/dir/x.json"], "/no/such/dir"),
         (&["--scenario", "/no/such/file"], "/no/such/file"),
-        (&[url, "--scenario", "x", "--rate", "5"], "--rate"),
+        (&[url, "--scenario", "x", "--poisson", "--rate", "5"], "--poisson"),
         (&["https://127.0.0.1/", "--ca", "/no/such/file"], "/no/such/file"),
     ] {
         refused(arguments, word);
@@ -175,9 +175,88 @@ fn a_scenario_file_with_another_target() {
     };
     assert_eq!(both("answered"), heard.load(Ordering::Relaxed));
     assert_eq!(report["pools"][0]["name"], "clients");
+    // Figures of the command line stand in the place of the file's, and the head says so.
+    let before = heard.load(Ordering::Relaxed);
+    let page = path.with_extension("html");
+    let instead = ["-d", "400ms", "-c", "3", "-r", "100", "--fail", "slip-p99.9 > 10s", "-q", "--no-pin"];
+    let more = ["--slip-budget", "10s", "--html", page.to_str().unwrap()];
+    let output = load(&[&["--scenario", named, &url][..], &instead, &more].concat());
+    let table = String::from_utf8_lossy(&output.stdout).replace("\n    ", " ");
+    assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    for words in [
+        "for 0.5 s (0.4 s measured): constant 100/s, 3 connections",
+        &format!("scenario 'quick' ({named}): Ten seconds of an even load"),
+        "in the place of the scenario's: duration 400 ms (300 ms), connections 3 (50), rate 100/s (2 000/s)",
+        "(warm-up)",
+    ] {
+        assert!(table.contains(words), "{words} in\n{table}");
+    }
+    // Six in the tenth of a second of the warm-up, which grows from 20 to 100 a second, and maybe one on its end.
+    let sent = heard.load(Ordering::Relaxed) - before;
+    assert!((46..=47).contains(&sent), "{sent}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    for words in [
+        "constant 100/s, 3 connections over kernel",
+        "<td class=\"text\">20 to 100/s, not measured</td>",
+        "Ten seconds of an even load",
+    ] {
+        assert!(html.contains(words), "{words} in {html}");
+    }
+    std::fs::remove_file(&page).unwrap();
     std::fs::write(&path, "[[pool]]\nrate = 5\n").unwrap();
     refused(&["--scenario", named], "line 2, column 8");
     std::fs::remove_file(&path).unwrap();
+}
+
+/// More connections than there may be descriptors: said at once, and nobody hears of it. A soft limit below the hard one is
+/// raised.
+#[test]
+fn descriptors_are_looked_at_before_anything_is_sent() {
+    // Without this capability the hard limit is a limit for root, too.
+    let keep = ["--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"];
+    let mut limited = Command::new("setpriv");
+    limited.args(if rustix::process::geteuid().is_root() { &keep[..] } else { &[] });
+    let may = limited.args(["sh", "-c", "ulimit -Sn 80 && ulimit -Hn 200 && exec \"$@\"", "sh"]);
+    if !Command::new("setpriv").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        println!("skipped, because the program setpriv is not there");
+        return;
+    }
+    let (address, heard) = server();
+    let url = format!("http://{address}/");
+    let fixed = ["load", "http", &url, "-q", "--no-pin", "-n", "300", "-c"];
+    may.arg(env!("CARGO_BIN_EXE_flowlane")).args(fixed);
+    let output = may.arg("500").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(
+        stderr.contains("564 descriptors are needed and 200 allowed") && stderr.contains("ulimit -n"),
+        "{stderr}"
+    );
+    assert_eq!(heard.load(Ordering::Relaxed), 0);
+    let arguments: Vec<_> = may.get_args().map(std::ffi::OsStr::to_owned).collect();
+    let (_, all_but_last) = arguments.split_last().unwrap();
+    let mut fewer = Command::new("setpriv");
+    let output = fewer.args(all_but_last).arg("120").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(heard.load(Ordering::Relaxed), 300);
+}
+
+/// Nobody accepts the handshakes: until the run begins, what is shown is how many connections stand.
+#[test]
+fn progress_while_connecting() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let mut child = command(&[&url, "-k", "-c", "3", "-d", "1s", "--lines", "--no-pin"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line)
+        .unwrap();
+    assert!(line.starts_with("connecting: 0 of 3 stand after 1."), "{line}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::http::Phase;
-use crate::report::model;
+use crate::report::{PhaseSpan, Span, model};
 
 /// How long all of it lasts.
 #[must_use]
@@ -29,9 +29,32 @@ pub fn measured(phases: &[Phase], start: u64) -> Range<u64> {
 /// How much of the first `elapsed` is measured.
 #[must_use]
 pub fn measured_within(phases: &[Phase], elapsed: Duration) -> Duration {
-    let range = measured(phases, 0);
-    let elapsed = elapsed.as_nanos() as u64;
-    Duration::from_nanos(range.end.min(elapsed).saturating_sub(range.start))
+    let (mut at, mut sum) = (Duration::ZERO, Duration::ZERO);
+    for phase in phases {
+        let end = at + phase.duration;
+        if phase.measured {
+            sum += end.min(elapsed).saturating_sub(at);
+        }
+        at = end;
+    }
+    sum
+}
+
+/// What recorders are told of phases that begin at `start`. What is intended at the very end, by those who were behind,
+/// still belongs to the last.
+#[must_use]
+pub fn span(phases: &[Phase], start: u64) -> Span {
+    let end = start + duration(phases).as_nanos() as u64;
+    let mut range = measured(phases, start);
+    if range.end == end && !range.is_empty() {
+        range.end = u64::MAX;
+    }
+    let mut at = start;
+    let ends = phases.iter().map(|phase| {
+        at += phase.duration.as_nanos() as u64;
+        PhaseSpan { end: at, measured: phase.measured }
+    });
+    Span { start, measured: range, phases: ends.collect() }
 }
 
 /// The parts as a report has them.
@@ -41,7 +64,13 @@ pub fn shown(phases: &[Phase]) -> Vec<model::Phase> {
     let shown = |phase: &Phase| {
         let from_seconds = at;
         at += phase.duration.as_secs_f64();
-        model::Phase { name: phase.name.clone(), from_seconds, to_seconds: at, measured: phase.measured }
+        model::Phase {
+            name: phase.name.clone(),
+            from_seconds,
+            to_seconds: at,
+            measured: phase.measured,
+            ..model::Phase::default()
+        }
     };
     phases.iter().map(shown).collect()
 }
@@ -72,5 +101,23 @@ mod tests {
         let names: Vec<String> = shown(&phases).into_iter().map(|p| p.name).collect();
         assert_eq!(names, ["ramp", "warm-up", "hold"]);
         assert_eq!(measured(&[], 5), 5..5);
+    }
+
+    #[test]
+    fn what_lies_between_measured_phases_is_not_measured_with_them() {
+        let s = Duration::from_secs;
+        let phase = |seconds, measured| Phase { measured, ..Phase::hold(s(seconds)) };
+        let phases = [phase(1, false), phase(2, true), phase(4, false), phase(8, true)];
+        for (elapsed, of) in [(1, 0), (2, 1), (3, 2), (7, 2), (8, 3), (99, 10)] {
+            assert_eq!(measured_within(&phases, s(elapsed)), s(of), "{elapsed}");
+        }
+        let span = span(&phases, 0);
+        let mut recorder = crate::report::Recorder::new(0, 0, 1, span);
+        for second in 0..20 {
+            recorder.sent(second * 1_000_000_000, second * 1_000_000_000, 0);
+        }
+        // Seconds 1 and 2, and 7 to 14, with what comes after the end.
+        assert_eq!(recorder.tally(8_000_000_000).sent, 2 + 13);
+        assert_eq!(recorder.tally(4_000_000_000).sent, 1 + 4);
     }
 }

@@ -73,7 +73,12 @@ pub fn frequency(text: &str) -> Result<f64, BadUnit> {
 /// A frequency with as many digits as it has: `0.5`, `1 500`.
 #[must_use]
 pub fn show_frequency(rate: f64) -> String {
-    if rate.fract() == 0.0 || rate >= 1000.0 { show_count(rate.round() as u64) } else { format!("{rate}") }
+    if rate.fract() == 0.0 || rate >= 1000.0 {
+        return show_count(rate.round() as u64);
+    }
+    // Parts of a rate have no end of digits.
+    let digits = if rate >= 1.0 { 2 } else { 6 };
+    format!("{rate:.digits$}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A rate a second: `100k`, `1.5M`, also `100k/s`; at least 1, and whole.

@@ -13,6 +13,7 @@ use ratatui::crossterm;
 
 use super::Outputs;
 use super::display::Display;
+use crate::units::show_count;
 
 /// Watches a run.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Watch {
     duration: f64,
     pools: Vec<String>,
     view: View,
+    /// Seconds of connecting of which something was said.
+    said: u64,
 }
 
 #[derive(Debug)]
@@ -51,7 +54,7 @@ impl Outputs {
         };
         let (to, from) = live::channel();
         let pools = pools.to_vec();
-        (Watch { from, live: Live::new(), duration: duration.as_secs_f64(), pools, view }, to)
+        (Watch { from, live: Live::new(), duration: duration.as_secs_f64(), pools, view, said: 0 }, to)
     }
 }
 
@@ -79,6 +82,29 @@ impl Watch {
                     return false;
                 }
             }
+        }
+        true
+    }
+
+    /// As [`Watch::tick`], before the run: so many connections stand.
+    pub(crate) fn connecting(&mut self, elapsed: Duration, standing: u64, of: u64) -> bool {
+        let words = format!(
+            "connecting: {} of {} stand after {:.1} s",
+            show_count(standing),
+            show_count(of),
+            elapsed.as_secs_f64()
+        );
+        match &mut self.view {
+            View::Nothing => {}
+            View::Status => drop(write!(std::io::stderr(), "\r{words}\x1b[K")),
+            // One a second; most runs have none.
+            View::Lines(_) => {
+                if elapsed.as_secs() > self.said {
+                    self.said = elapsed.as_secs();
+                    let _ = writeln!(std::io::stderr(), "{words}");
+                }
+            }
+            View::Display(_) => return self.tick(elapsed),
         }
         true
     }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
@@ -20,7 +21,7 @@ pub enum Trust {
     /// The authorities that this machine trusts.
     #[default]
     Native,
-    /// The certificates of a PEM file.
+    /// The certificates of a PEM file: what they vouch for, and each of them itself.
     File(PathBuf),
     /// Anybody's: the server is not checked.
     Anybody,
@@ -57,10 +58,11 @@ impl ClientTls {
             Trust::Native => checked(native_roots()?, provider)?,
             Trust::File(path) => {
                 let mut roots = RootCertStore::empty();
-                for certificate in chain(path)? {
-                    roots.add(certificate)?;
+                let named = chain(path)?;
+                for certificate in &named {
+                    roots.add(certificate.clone())?;
                 }
-                checked(roots, provider)?
+                Arc::new(Named { named, vouched: checked(roots, provider)? })
             }
         };
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
@@ -114,6 +116,60 @@ fn native_roots() -> Result<RootCertStore, TlsError> {
         return Err(TlsError::NoRoots(why));
     }
     Ok(roots)
+}
+
+/// Lets pass what is vouched for, and a server that has one of the named certificates itself. What people make for
+/// themselves says of itself that it is an authority, and authorities are refused as servers (RFC 5280 §4.2.1.9); but who
+/// names just this certificate means it. Its names are looked at, if it has any; that the peer has its key is seen to.
+#[derive(Debug)]
+struct Named {
+    named: Vec<CertificateDer<'static>>,
+    vouched: Arc<dyn ServerCertVerifier>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.named.contains(certificate) {
+            return self.vouched.verify_server_cert(certificate, others, name, ocsp, now);
+        }
+        match verify_server_name(&ParsedCertificate::try_from(certificate)?, name) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+                presented,
+                ..
+            })) if presented.is_empty() => {}
+            fits => fits?,
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.vouched.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.vouched.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.vouched.supported_verify_schemes()
+    }
 }
 
 /// Lets any certificate pass; that the peer has its key is still seen to.

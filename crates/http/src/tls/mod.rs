@@ -89,6 +89,16 @@ pub enum HandshakeError {
     Failed(#[from] std::io::Error),
 }
 
+impl HandshakeError {
+    /// Whether it is the peer's certificate that was refused.
+    #[must_use]
+    pub fn is_untrusted(&self) -> bool {
+        let Self::Failed(e) = self else { return false };
+        let cause = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+        matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
+    }
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -104,6 +104,42 @@ async fn a_server_is_checked_against_a_file_and_its_name() {
     std::fs::remove_file(&file).unwrap();
 }
 
+/// As `openssl req -x509` makes it: an authority by its own word, with one name or none at all.
+#[tokio::test]
+async fn a_certificate_that_is_named_itself_is_believed() {
+    let (certificates, key) = (scratch("own.pem"), scratch("own-key.pem"));
+    for (names, name, good) in
+        [(vec!["a.test"], "a.test", true), (vec!["a.test"], "b.test", false), (vec![], "10.0.0.1", true)]
+    {
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let make = || {
+            let mut parameters = rcgen::CertificateParams::new(names.clone()).unwrap();
+            parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            let key = rcgen::KeyPair::generate().unwrap();
+            (parameters.self_signed(&key).unwrap().pem(), key.serialize_pem())
+        };
+        let (pem, secret) = make();
+        std::fs::write(&certificates, &pem).unwrap();
+        std::fs::write(&key, secret).unwrap();
+        let identity = Identity::Files { certificates: certificates.clone(), key: key.clone() };
+        let server = ServerTls::new(&identity, Alpn::Both).unwrap();
+        let trusting = || {
+            let trust = Trust::File(certificates.clone());
+            ClientTls::new(&ClientOptions { trust, ..Default::default() }).unwrap()
+        };
+        let (client, _) = meet(&server, &trusting(), name).await;
+        assert_eq!(client.is_ok(), good, "{names:?}, {name}: {:?}", client.err());
+        // Another with the same names is none of those in the file.
+        std::fs::write(&certificates, make().0).unwrap();
+        let (client, _) = meet(&server, &trusting(), name).await;
+        let refused = client.expect_err("another's");
+        assert!(refused.is_untrusted(), "{refused}");
+    }
+    for file in [certificates, key] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn identities_from_files() {
     let made = rcgen::generate_simple_self_signed(vec!["a.test".to_owned()]).unwrap();

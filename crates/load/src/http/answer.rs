@@ -116,7 +116,7 @@ impl Engine {
         let conn = &mut self.conns[c as usize];
         let Asked { intended, sent, request } = conn.asked;
         let first_byte = if conn.first_byte == 0 { now } else { conn.first_byte };
-        pool.book.answered(&Sample { intended, sent, first_byte, done: now, code: conn.status });
+        pool.book.answered(request, &Sample { intended, sent, first_byte, done: now, code: conn.status });
         let checks = &pool.plan.pool.requests[usize::from(request)].checks;
         let mut verdict = checks.judge(conn.status, conn.content);
         if verdict.is_ok()
@@ -126,7 +126,7 @@ impl Engine {
             verdict = checker.end(checks);
         }
         if let Err(wrong) = verdict {
-            pool.book.error(intended, now, wrong.0, || wrong.1);
+            pool.book.error(Some(request), intended, now, wrong.0, || wrong.1);
         }
     }
 
@@ -137,7 +137,7 @@ impl Engine {
         if surplus {
             let asked = conn.asked;
             let now = self.now;
-            self.pools[p].book.error(asked.intended, now, ErrorKind::Malformed, || {
+            self.pools[p].book.error(Some(asked.request), asked.intended, now, ErrorKind::Malformed, || {
                 "bytes behind the answer that nobody asked for".to_owned()
             });
             self.close(c);
@@ -203,7 +203,7 @@ impl Engine {
             self.pools[p].book.received(now, n as u64);
             self.pools[p]
                 .book
-                .error(now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
+                .error(None, now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
         } else {
             self.pools[p].book.named(now, "closed-idle");
         }

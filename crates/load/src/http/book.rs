@@ -14,8 +14,6 @@ const EARLY_ERRORS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Book {
     recorder: Option<Recorder>,
-    /// What is measured, once there is a recorder.
-    measured: std::ops::Range<u64>,
     /// How long connections took, and TLS on them.
     opened: Vec<u64>,
     secured: Vec<u64>,
@@ -34,7 +32,6 @@ impl Book {
     pub(super) fn new() -> Self {
         Self {
             recorder: None,
-            measured: 0..0,
             opened: Vec::new(),
             secured: Vec::new(),
             errors: Vec::new(),
@@ -72,7 +69,6 @@ impl Book {
             recorder.closed(at);
         }
         recorder.concurrency(span.start, self.open);
-        self.measured = span.measured.clone();
         self.recorder = Some(recorder);
     }
 
@@ -128,17 +124,13 @@ impl Book {
         }
     }
 
-    /// A request was sent that could be at `due`: when it was intended, or when a connection became free for it. It
+    /// A request of the pool, by its place, was sent that could be at `due`: when it was intended, or when a connection became free for it. It
     /// belongs to the part of the run in which it was intended.
     #[inline]
-    pub(super) fn sent(&mut self, intended: u64, due: u64, now: u64, bytes: u64) {
+    pub(super) fn sent(&mut self, request: u16, intended: u64, due: u64, now: u64, bytes: u64) {
         let Some(recorder) = &mut self.recorder else { return };
-        let due = match &self.measured {
-            m if intended < m.start => due.min(m.start - 1),
-            m if intended < m.end => due.min(m.end - 1),
-            _ => due,
-        };
-        recorder.sent(due, now, bytes);
+        recorder.sent_when_due(intended, due, now, bytes);
+        recorder.request_sent(request, intended);
     }
 
     /// Bytes of a request were written. They belong to the part of the run in which it was intended.
@@ -162,15 +154,26 @@ impl Book {
     }
 
     #[inline]
-    pub(super) fn answered(&mut self, sample: &Sample) {
+    pub(super) fn answered(&mut self, request: u16, sample: &Sample) {
         if let Some(recorder) = &mut self.recorder {
             recorder.answered(sample);
+            recorder.request_answered(request, sample.intended, sample.done);
         }
     }
 
-    /// Something went wrong with a request.
-    pub(super) fn error(&mut self, intended: u64, now: u64, kind: ErrorKind, why: impl FnOnce() -> String) {
+    /// Something went wrong with a request, or with a connection that had none.
+    pub(super) fn error(
+        &mut self,
+        request: Option<u16>,
+        intended: u64,
+        now: u64,
+        kind: ErrorKind,
+        why: impl FnOnce() -> String,
+    ) {
         let Some(recorder) = &mut self.recorder else { return };
+        if let Some(request) = request {
+            recorder.request_failed(request, intended, (kind == ErrorKind::Timeout).then_some(now));
+        }
         if kind == ErrorKind::Timeout {
             recorder.timed_out(intended, now, why);
         } else {
@@ -184,7 +187,7 @@ impl Book {
         if ours {
             recorder.unsent(intended, now);
         } else {
-            recorder.tally(intended).unsent += 1;
+            recorder.unsent_for_want(intended);
         }
     }
 

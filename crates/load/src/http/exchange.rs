@@ -157,7 +157,7 @@ impl Engine {
         conn.since = now;
         (conn.first_byte, conn.written, conn.content) = (0, 0, 0);
         conn.state = State::Writing;
-        pool.book.sent(intended, due, now, 0);
+        pool.book.sent(request, intended, due, now, 0);
         self.write(c);
         if self.pools[p].pipeline() > 1 {
             self.ask_behind(c);

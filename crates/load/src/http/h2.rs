@@ -223,7 +223,7 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
         }
         inner.book.closed(now);
         if let Err(why) = done {
-            inner.book.error(now, now, ErrorKind::Http2, || why);
+            inner.book.error(None, now, now, ErrorKind::Http2, || why);
         }
     }
     let mut inner = shared.lock();
@@ -267,18 +267,19 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
             flowlane::sleep_until(Time::from_nanos(intended)).await;
         }
         let request = pool.requests.pick(&mut shared.lock().rng);
+        let place = request as u16;
         let wanted = &checks_all[request];
         let prepared = &pool.prepared[usize::from(target) * checks_all.len() + request];
         let asked = match prepared.http2(&pool.pool.targets[usize::from(target)], wanted) {
             Ok(asked) => asked,
             Err(why) => {
                 let now = clock();
-                shared.lock().book.error(intended, now, ErrorKind::Local, || why);
+                shared.lock().book.error(Some(place), intended, now, ErrorKind::Local, || why);
                 return;
             }
         };
         let sent = clock();
-        shared.lock().book.sent(intended, intended.max(free), sent, prepared.len(false));
+        shared.lock().book.sent(place, intended, intended.max(free), sent, prepared.len(false));
         let plan = &shared.common.plan;
         let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
             .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
@@ -289,20 +290,19 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
             let mut inner = shared.lock();
             match answer {
                 None => {
-                    inner.book.error(intended, done, ErrorKind::Timeout, || "no answer in time".to_owned());
+                    inner.book.error(Some(place), intended, done, ErrorKind::Timeout, || {
+                        "no answer in time".to_owned()
+                    });
                 }
-                Some(Err((kind, why))) => inner.book.error(intended, done, kind, || why),
+                Some(Err((kind, why))) => inner.book.error(Some(place), intended, done, kind, || why),
                 Some(Ok(answer)) => {
                     let code = answer.code;
-                    inner.book.answered(&Sample {
-                        intended,
-                        sent,
-                        first_byte: answer.first_byte,
-                        done,
-                        code,
-                    });
+                    inner.book.answered(
+                        place,
+                        &Sample { intended, sent, first_byte: answer.first_byte, done, code },
+                    );
                     if let Err(wrong) = answer.verdict {
-                        inner.book.error(intended, done, wrong.0, || wrong.1);
+                        inner.book.error(Some(place), intended, done, wrong.0, || wrong.1);
                     }
                 }
             }

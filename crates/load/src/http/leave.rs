@@ -11,8 +11,8 @@ impl Engine {
     pub(super) fn fail(&mut self, c: u32, kind: ErrorKind, why: impl FnOnce() -> String) {
         let p = self.conn_pool(c);
         let now = self.now;
-        let intended = self.conns[c as usize].asked.intended;
-        self.pools[p].book.error(intended, now, kind, why);
+        let asked = self.conns[c as usize].asked;
+        self.pools[p].book.error(Some(asked.request), asked.intended, now, kind, why);
         self.lose_behind(c, kind, "lost with the request before it");
         self.close(c);
     }
@@ -86,10 +86,12 @@ impl Engine {
     pub(super) fn abandon(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let conn = &self.conns[c as usize];
-        let (state, intended, now) = (conn.state, conn.asked.intended, self.now);
+        let (state, asked, now) = (conn.state, conn.asked, self.now);
+        // One that waits for its connection has not been chosen yet.
+        let request = (state != State::Opening).then_some(asked.request);
         if conn.busy() {
             let why = || "still on its way when the run ended".to_owned();
-            self.pools[p].book.error(intended, now, ErrorKind::Timeout, why);
+            self.pools[p].book.error(request, asked.intended, now, ErrorKind::Timeout, why);
             self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");
         }
         let stood = matches!(self.conns[c as usize].stream, Stream::Plain(_) | Stream::Tls(_));

@@ -22,6 +22,9 @@ const FIRST_PORT: u16 = 1024;
 /// Pairs of address and port tried for a bucket of the target before it counts as out of reach.
 const TRIALS: u32 = 20_000;
 
+/// What to do about a certificate that is not believed.
+const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
+
 /// A connection that stands.
 pub(super) struct Opened {
     pub(super) stream: Stream,
@@ -90,7 +93,9 @@ pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Ope
                 },
                 _ => ErrorKind::Tls,
             };
-            let why = format!("{}: {e}", SocketAddr::from(connect.remote));
+            // First, since reports keep the beginning of what is said.
+            let hint = if e.is_untrusted() { HINT } else { "" };
+            let why = format!("{}: {hint}{e}", SocketAddr::from(connect.remote));
             Err(Unopened { kind, why, other_address: false })
         }
     }

@@ -35,7 +35,7 @@ impl Engine {
             let prepared = &plan.prepared[at];
             bytes.extend_from_slice(prepared.first(conn.last));
             let sent = self.now;
-            pool.book.sent(intended, intended.max(conn.since), sent, 0);
+            pool.book.sent(request, intended, intended.max(conn.since), sent, 0);
             conn.extra().behind.push_back(Asked { intended, sent, request });
             self.take_moment(p);
         }
@@ -97,7 +97,7 @@ impl Engine {
         let conn = &mut self.conns[c as usize];
         let Some(extra) = &mut conn.extra else { return };
         for asked in extra.behind.drain(..) {
-            self.pools[p].book.error(asked.intended, now, kind, || why.to_owned());
+            self.pools[p].book.error(Some(asked.request), asked.intended, now, kind, || why.to_owned());
         }
         extra.unsent.clear();
     }

@@ -230,6 +230,8 @@ impl Body {
 /// What is asked.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// What reports call it; method and path if it has no name.
+    pub name: Option<String>,
     /// GET, HEAD, POST, PUT, ...
     pub method: String,
     /// Path and query; the target's own if none is given.
@@ -247,6 +249,7 @@ pub struct Request {
 impl Default for Request {
     fn default() -> Self {
         Self {
+            name: None,
             method: "GET".into(),
             path: None,
             headers: Vec::new(),
@@ -258,6 +261,13 @@ impl Default for Request {
 }
 
 impl Request {
+    /// What reports call it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let made = || format!("{} {}", self.method, self.path.as_deref().unwrap_or("(the target's path)"));
+        self.name.clone().unwrap_or_else(made)
+    }
+
     /// Says what would make it no request.
     ///
     /// # Errors
@@ -324,6 +334,12 @@ impl Plan {
 }
 
 impl Pool {
+    /// Whether all its connections stand before the first request; not when each request has its own.
+    pub(super) fn connects_first(&self) -> bool {
+        let http1 = matches!(self.version, Version::Http1 { .. });
+        self.behaviour == Behaviour::Normal && self.requests_per_connection != Some(1) && http1
+    }
+
     fn check(&self) -> Result<(), BadPlan> {
         let bad = |what: &str| Err(BadPlan(format!("pool '{}': {what}", self.name)));
         let weights = |w: &mut dyn Iterator<Item = f64>| {

@@ -118,8 +118,7 @@ impl PoolState {
 
     /// Whether all connections stand before the first request; not when each request has its own.
     pub(super) fn connects_first(&self) -> bool {
-        let pool = &self.plan.pool;
-        pool.behaviour == Behaviour::Normal && pool.requests_per_connection != Some(1) && !self.speaks_http2()
+        self.plan.pool.connects_first()
     }
 
     /// Whether each request of a closed loop has a connection of its own.

@@ -6,7 +6,6 @@
 //! ```
 
 use std::future::Future;
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
@@ -21,6 +20,7 @@ use super::plan::{BadPlan, Plan, Pool, Version};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
 use crate::report::{LaneRecord, Snapshot};
+use crate::timeline;
 
 /// Time between the last lane's being ready and the first request.
 const RUN_UP: u64 = 2_000_000;
@@ -39,6 +39,8 @@ pub(super) struct Common {
     stop: AtomicBool,
     /// Workers stay awake for a moment before something is due.
     pub(super) exact: bool,
+    /// Connections that stand in each lane, before the start.
+    standing: Vec<AtomicU64>,
     outcomes: Mutex<Sender<LaneResult>>,
     snapshots: Option<SyncSender<Snapshot>>,
 }
@@ -62,26 +64,18 @@ impl Common {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// So many connections stand in a lane.
+    pub(super) fn stand(&self, bucket: u16, connections: u64) {
+        if let Some(standing) = self.standing.get(usize::from(bucket)) {
+            standing.store(connections, Ordering::Relaxed);
+        }
+    }
+
     /// A lane is ready; the last of them says when all begin.
     pub(super) fn arrived(&self) {
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active {
             self.start.store(clock() + RUN_UP, Ordering::Release);
         }
-    }
-
-    /// From when to when requests count.
-    pub(super) fn measured(&self, start: u64) -> Range<u64> {
-        let (mut at, mut first, mut last) = (start, None, start);
-        for phase in &self.plan.phases {
-            let end = at + phase.duration.as_nanos() as u64;
-            if phase.measured {
-                first = first.or(Some(at));
-                last = end;
-            }
-            at = end;
-        }
-        // What is intended at the very end, by those who were behind, still belongs to it.
-        first.map_or(0..0, |first| first..if last == at { u64::MAX } else { last })
     }
 
     /// The share of the nominal load at this moment.
@@ -163,6 +157,7 @@ impl HttpLoad {
             start: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             exact: options.exact,
+            standing: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             outcomes: Mutex::new(to),
             snapshots: options.snapshots,
             plan,
@@ -190,6 +185,18 @@ impl HttpLoad {
     /// Ends the run as soon as its lanes see it; they still wait a moment for answers on their way.
     pub fn stop(&self) {
         self.common.stop();
+    }
+
+    /// Until requests are sent: how many connections stand of how many that are made before. `None` from then on, and where
+    /// each is made when it is needed.
+    #[must_use]
+    pub fn connecting(&self) -> Option<(u64, u64)> {
+        let plan = &self.common.plan;
+        let first = plan.pools.iter().filter(|p| p.connects_first());
+        let wanted: u64 = first.map(|p| p.connections as u64).sum();
+        let begun = self.common.start.load(Ordering::Relaxed) != 0;
+        let standing = self.common.standing.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+        (!begun && wanted > 0).then_some((standing, wanted))
     }
 
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
@@ -224,28 +231,12 @@ impl HttpLoad {
         let ran = Duration::from_nanos(end.saturating_sub(start));
         let elapsed = if start == 0 { Duration::ZERO } else { ran.min(plan.duration()) };
         HttpOutcome {
-            measured: self.measured(elapsed),
+            measured: timeline::measured_within(&plan.phases, elapsed),
             elapsed,
             interrupted,
             failure,
             records: records(lanes),
         }
-    }
-
-    /// How much of the first `elapsed` counts.
-    fn measured(&self, elapsed: Duration) -> Duration {
-        let mut at = Duration::ZERO;
-        let mut sum = Duration::ZERO;
-        let range = self.common.measured(0);
-        for phase in &self.common.plan.phases {
-            let end = at + phase.duration;
-            let inside = range.contains(&(at.as_nanos() as u64));
-            if inside {
-                sum += end.min(elapsed).saturating_sub(at.min(elapsed));
-            }
-            at = end;
-        }
-        sum
     }
 }
 

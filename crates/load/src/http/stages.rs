@@ -8,7 +8,8 @@ use super::h2;
 use super::plan::Behaviour;
 use super::pool::PoolState;
 use super::run::LaneResult;
-use crate::report::{Recorder, Span};
+use crate::report::Recorder;
+use crate::timeline;
 
 impl Engine {
     /// Connections are made before the first request, where they are kept.
@@ -27,6 +28,7 @@ impl Engine {
             waiting |= failed && !pool.book.ever_opened;
         }
         let standing = self.pools.iter().map(|p| p.book.open()).sum();
+        self.common.stand(self.bucket, standing);
         if standing > self.stood.0 {
             self.stood = (standing, self.now);
         }
@@ -90,9 +92,10 @@ impl Engine {
 
     /// Opens the books and fixes the schedules.
     fn begin(&mut self, start: u64) {
-        let span = Span { start, measured: self.common.measured(start) };
+        let span = timeline::span(&self.common.plan.phases, start);
         for (p, pool) in self.pools.iter_mut().enumerate() {
-            let recorder = Recorder::new(self.bucket, p, u64::from(pool.count), span.clone());
+            let recorder = Recorder::new(self.bucket, p, u64::from(pool.count), span.clone())
+                .with_requests(pool.plan.pool.requests.len());
             pool.book.begin(recorder, self.common.snapshots(), &span);
             pool.schedule(&self.common.plan.phases, start, &mut self.rng);
         }

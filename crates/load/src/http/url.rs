@@ -1,7 +1,11 @@
 //! URLs as people type them: `http://host:port/path?query`, `https://[fd00::1]/`, or `host:port` alone.
+//!
+//! The library of `http` takes them apart; what it lets pass and no target has is refused here: credentials, port 0.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+
+use hyper::Uri;
 
 /// A target as it was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,51 +36,42 @@ impl FromStr for Url {
         if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
             return Err(bad("a URL has no spaces and no control characters"));
         }
-        let (https, rest) = match text.split_once("://") {
-            None => (false, text),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some(_) => return Err(bad("only http:// and https:// are spoken")),
+        // A query may hold another URL.
+        let named = |scheme: &str| scheme.bytes().all(|b| b.is_ascii_alphanumeric());
+        let whole = match text.split_once("://") {
+            Some((scheme, _)) if named(scheme) => text.to_owned(),
+            _ => format!("http://{text}"),
         };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        if authority.contains('@') {
+        let https = match whole.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(bad("only http:// and https:// are spoken")),
+        };
+        let uri: Uri = whole.parse().map_err(|e| bad(&format!("no URL: {e}")))?;
+        let needed = || bad("host:port or [IPv6 address]:port is needed");
+        let authority = uri.authority().ok_or_else(needed)?;
+        if authority.as_str().contains('@') {
             return Err(bad("give credentials as a header: -H 'Authorization: ...'"));
         }
-        let (host, port) =
-            split_port(authority).ok_or_else(|| bad("host:port or [IPv6 address]:port is needed"))?;
-        let port = match port {
-            None => {
-                if https {
-                    443
-                } else {
-                    80
-                }
-            }
-            Some(port) => match port.parse() {
-                Ok(port) if port > 0 => port,
-                _ => return Err(bad("the port is a number from 1 to 65535")),
-            },
+        let host = authority.host();
+        let port = authority.as_str().strip_prefix(host).ok_or_else(needed)?;
+        let bare = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(inside) if inside.parse::<Ipv6Addr>().is_ok() => inside,
+            None if !host.is_empty() && !host.contains(['[', ']']) => host,
+            _ => return Err(needed()),
         };
-        // What stands behind '#' is not sent (RFC 9110 §4.2.5).
-        let path = path.split('#').next().unwrap_or_default();
+        let usual = if https { 443 } else { 80 };
+        let port = match (port, port.strip_prefix(':').map(str::parse)) {
+            ("", _) => usual,
+            (_, Some(Ok(port))) if port > 0 => port,
+            (_, Some(_)) => return Err(bad("the port is a number from 1 to 65535")),
+            (_, None) => return Err(needed()),
+        };
+        // Without what stands behind '#', which is not sent (RFC 9110 §4.2.5).
+        let path = uri.path_and_query().map_or("/", |p| p.as_str());
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { https, host: host.to_owned(), port, path })
+        Ok(Self { https, host: bare.to_owned(), port, path })
     }
-}
-
-/// Host and port of an authority; brackets are taken off. `None` if there is no host.
-fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
-    if let Some(rest) = authority.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']')?;
-        host.parse::<Ipv6Addr>().ok()?;
-        return match rest.strip_prefix(':') {
-            Some(port) => Some((host, Some(port))),
-            None => rest.is_empty().then_some((host, None)),
-        };
-    }
-    let (host, port) = authority.split_once(':').map_or((authority, None), |(h, p)| (h, Some(p)));
-    (!host.is_empty() && !port.is_some_and(|p| p.contains(':'))).then_some((host, port))
 }
 
 impl Url {

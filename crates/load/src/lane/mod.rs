@@ -146,7 +146,7 @@ impl Lane {
     fn record_from(&mut self, start: u64) {
         let measured = timeline::measured(&self.common.config.phases, start);
         self.measured = measured.start;
-        let recorder = Recorder::new(self.bucket, 0, self.flows.len() as u64, Span { start, measured });
+        let recorder = Recorder::new(self.bucket, 0, self.flows.len() as u64, Span::new(start, measured));
         self.recorder = match &self.common.config.snapshots {
             Some(to) => recorder.reporting_to(to.clone()),
             None => recorder,

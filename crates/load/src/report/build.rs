@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::model::{Counts, Ended, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded};
+use super::model::{
+    Asked, Counts, Ended, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded,
+};
+use super::parts;
 use super::recorder::{LaneRecord, Spectra};
 use super::series::{Slot, points};
 use super::times::Times;
@@ -19,6 +22,8 @@ pub struct PoolAbout {
     pub targets: Vec<String>,
     /// Its share or rate, in words.
     pub schedule: String,
+    /// The names of its requests, in order; none if they have no figures of their own.
+    pub requests: Vec<String>,
 }
 
 /// A run, besides what it counted.
@@ -98,7 +103,13 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
                 ..PoolAbout::default()
             });
             let mine: Vec<&LaneRecord> = records.iter().filter(|r| r.pool == i).collect();
-            Part { targets: named.targets, schedule: named.schedule, ..part(named.name, &mine, &about) }
+            let requests = asked(&named.requests, &mine, about.measured);
+            Part {
+                targets: named.targets,
+                schedule: named.schedule,
+                requests,
+                ..part(named.name, &mine, &about)
+            }
         })
         .collect();
     let everything: Vec<&LaneRecord> = records.iter().collect();
@@ -106,9 +117,9 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
     let slip = SlipVerdict::of(&total, about.setup.open_loop, about.slip_budget.map(|b| b.as_nanos() as u64));
     let seconds = rounded(about.elapsed.as_secs_f64());
     let phases = if about.phases.is_empty() {
-        vec![Phase { name: "hold".to_owned(), from_seconds: 0.0, to_seconds: seconds, measured: true }]
+        vec![Phase { name: "hold".to_owned(), to_seconds: seconds, measured: true, ..Phase::default() }]
     } else {
-        about.phases
+        with_figures(about.phases, records, seconds)
     };
     let answered = total.counts.answered + total.unmeasured.answered;
     let mut run = Run {
@@ -166,6 +177,24 @@ impl Run {
     }
 }
 
+/// The phases with what each came to, as far as the run came. Recorders that were not told of phases have no figures of them.
+fn with_figures(mut phases: Vec<Phase>, records: &[LaneRecord], run: f64) -> Vec<Phase> {
+    let known = records.iter().any(|r| r.parts.phases.len() == phases.len());
+    for (i, phase) in phases.iter_mut().enumerate().filter(|_| known) {
+        let seconds = (phase.to_seconds.min(run) - phase.from_seconds.min(run)).max(0.0);
+        let shares = records.iter().map(|r| r.parts.phases.get(i));
+        phase.figures = Some(parts::figures(shares, seconds));
+    }
+    phases
+}
+
+/// A pool's requests with what was measured of each.
+fn asked(names: &[String], records: &[&LaneRecord], measured: Duration) -> Vec<Asked> {
+    let figures =
+        |i: usize| parts::figures(records.iter().map(|r| r.parts.requests.get(i)), measured.as_secs_f64());
+    names.iter().enumerate().map(|(i, name)| Asked { name: name.clone(), figures: figures(i) }).collect()
+}
+
 fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
     let (mut counts, mut unmeasured) = (Counts::default(), Counts::default());
     let mut spectra = Spectra::default();
@@ -194,6 +223,7 @@ fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
         tls: spectra.tls,
         first_byte: spectra.first_byte,
         slip: spectra.slip,
+        requests: Vec::new(),
         series,
         intervals,
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::model::{Part, Point, Run};
+use super::model::{Figures, Part, Phase, Point, Run};
 use super::text::plain;
 
 /// The run as JSON, as `docs/schema/load-run.json` has it.
@@ -53,7 +53,8 @@ fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-/// The series as CSV: a line for each interval of the total and of each pool. Times are nanoseconds.
+/// The series as CSV: a line for each interval of the total and of each pool, and then, of a scenario and named in the column
+/// `part`, one for each phase, all pools together, and each request of a pool. The column `phase` is where an interval begins. Times are nanoseconds.
 ///
 /// # Errors
 /// Those of writing.
@@ -61,15 +62,47 @@ pub fn csv(run: &Run, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "pool,at_s,seconds,sent,answered,failed,bytes_sent,bytes_received,connections_opened,concurrency,\
-         p50_ns,p90_ns,p99_ns,p99.9_ns,max_ns,slip_p99_ns,slip_max_ns"
+         p50_ns,p90_ns,p99_ns,p99.9_ns,max_ns,slip_p99_ns,slip_max_ns,part,phase,request,scenario"
     )?;
+    let scenario = field(&run.setup.name);
     let pools = if run.pools.len() > 1 { &run.pools[..] } else { &[] };
     for part in std::iter::once(&run.total).chain(pools) {
         for p in &part.series {
+            let phase = phase_at(run, p.at_seconds).map_or(String::new(), |p| field(&p.name));
             csv_line(&field(&part.name), p, out)?;
+            writeln!(out, ",interval,{phase},,{scenario}")?;
+        }
+    }
+    // Without a scenario the file is what it says of the intervals, so that columns can be added up.
+    if run.setup.scenario.is_none() {
+        return Ok(());
+    }
+    for phase in &run.phases {
+        if let Some(figures) = &phase.figures {
+            csv_figures("", phase.from_seconds, figures, out)?;
+            writeln!(out, ",phase,{},,{scenario}", field(&phase.name))?;
+        }
+    }
+    for pool in &run.pools {
+        for asked in &pool.requests {
+            csv_figures(&field(&pool.name), 0.0, &asked.figures, out)?;
+            writeln!(out, ",request,,{},{scenario}", field(&asked.name))?;
         }
     }
     Ok(())
+}
+
+/// The phase of a moment, seconds from the beginning; after the end the last.
+fn phase_at(run: &Run, seconds: f64) -> Option<&Phase> {
+    run.phases.iter().find(|p| seconds < p.to_seconds).or(run.phases.last())
+}
+
+/// What is known of a phase or a request; the other fields are empty.
+fn csv_figures(pool: &str, at: f64, f: &Figures, out: &mut impl Write) -> io::Result<()> {
+    let t = &f.latency;
+    write!(out, "{pool},{at},{},{},{},{},,,,", f.seconds, f.sent, f.answered, f.failed)?;
+    let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|q| t.at(q));
+    write!(out, ",{p50},{p90},{p99},{p999},{},,", t.max())
 }
 
 fn csv_line(name: &str, p: &Point, out: &mut impl Write) -> io::Result<()> {
@@ -92,7 +125,7 @@ fn csv_line(name: &str, p: &Point, out: &mut impl Write) -> io::Result<()> {
     ] {
         write!(out, ",{n}")?;
     }
-    writeln!(out)
+    Ok(())
 }
 
 /// The latencies of each interval, as HdrHistogram's log: a line for each interval of the total, tagged lines for pools.

@@ -88,6 +88,12 @@ pub struct Setup {
     /// The scenario file, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
+    /// What the scenario calls itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// What the scenario says that it is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
     /// Whatever else matters, in words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, String>,
@@ -118,6 +124,44 @@ pub struct Phase {
     pub to_seconds: f64,
     /// What was sent in it counts for the percentiles and thresholds.
     pub measured: bool,
+    /// The load that it asks for, in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub load: String,
+    /// What was intended in it came to this; not of loads without figures of their phases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Figures>,
+}
+
+/// What a phase, or a request of a scenario, came to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Figures {
+    /// How long it was asked for, seconds.
+    pub seconds: f64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Answered whole.
+    pub answered: u64,
+    /// Errors.
+    pub failed: u64,
+    /// Due and not sent; not known of single requests, which are chosen when they are sent.
+    pub unsent: u64,
+    /// Requests sent a second.
+    pub sent_rate: f64,
+    /// Answers a second.
+    pub answered_rate: f64,
+    /// From the intended moment of sending to the end of the answer, exact to 1 %.
+    pub latency: Times,
+}
+
+/// A request of a pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Asked {
+    /// As the scenario calls it; method and path, if it does not.
+    pub name: String,
+    /// What was measured of it.
+    pub figures: Figures,
 }
 
 /// Requests of a pool, or of all.
@@ -152,12 +196,15 @@ pub struct Part {
     pub tls: Times,
     /// From the real moment of sending to the first byte of the answer.
     pub first_byte: Times,
-    /// From the first byte of the answer to its last.
+    /// From the real moment of sending to the last byte of the answer: service by another name.
     pub last_byte: Times,
     /// From the intended to the real moment of sending: the generator's own lateness.
     pub slip: Times,
     /// The run in time, warm-up and all.
     pub series: Vec<Point>,
+    /// The pool's requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Asked>,
     /// Latencies of each point of the series: for the HDR log, not in JSON.
     #[serde(skip)]
     pub intervals: Vec<Times>,

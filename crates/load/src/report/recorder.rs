@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 
 use super::kinds::ErrorKind;
+use super::parts::{Parts, PhaseSpan};
 use super::series::{Series, Slot};
 use super::tally::Tally;
 use super::times::Times;
@@ -24,15 +25,31 @@ pub const SNAPSHOT_EVERY: u64 = 250_000_000;
 pub struct Span {
     /// The beginning.
     pub start: u64,
-    /// What is measured.
+    /// What is measured, but for phases within it that are not.
     pub measured: Range<u64>,
+    /// Its phases, for figures of each; none if there are to be none.
+    pub phases: Vec<PhaseSpan>,
 }
 
 impl Span {
+    /// One part is measured, and phases have no figures of their own.
+    #[must_use]
+    pub fn new(start: u64, measured: Range<u64>) -> Self {
+        Self { start, measured, phases: Vec::new() }
+    }
+
     /// Everything from this moment on is measured.
     #[must_use]
     pub fn all(start: u64) -> Self {
-        Self { start, measured: 0..u64::MAX }
+        Self::new(start, 0..u64::MAX)
+    }
+
+    /// Phases that are not measured, between others that are.
+    fn gaps(&self) -> Vec<Range<u64>> {
+        let begins = std::iter::once(self.start).chain(self.phases.iter().map(|p| p.end));
+        let ranges = begins.zip(&self.phases).map(|(begin, phase)| (begin..phase.end, phase.measured));
+        let within = |r: &Range<u64>| self.measured.start <= r.start && r.end <= self.measured.end;
+        ranges.filter(|(range, measured)| !measured && within(range)).map(|(range, _)| range).collect()
     }
 }
 
@@ -87,6 +104,7 @@ pub struct LaneRecord {
     pub(super) spectra: Spectra,
     pub(super) concurrency_max: u64,
     pub(super) slots: Vec<Slot>,
+    pub(super) parts: Parts,
 }
 
 /// The histograms of a part.
@@ -109,6 +127,8 @@ pub struct Recorder {
     pool: usize,
     flows: u64,
     span: Span,
+    gaps: Vec<Range<u64>>,
+    parts: Parts,
     measured: Tally,
     unmeasured: Tally,
     spectra: Spectra,
@@ -130,6 +150,8 @@ impl Recorder {
             flows,
             series: Series::new(span.start),
             next_snapshot: span.start.saturating_add(SNAPSHOT_EVERY),
+            gaps: span.gaps(),
+            parts: Parts::new(span.phases.clone(), 0),
             span,
             measured: Tally::default(),
             unmeasured: Tally::default(),
@@ -148,22 +170,79 @@ impl Recorder {
         self
     }
 
+    /// Has figures of each of so many requests, see [`Recorder::request_sent`].
+    #[must_use]
+    pub fn with_requests(mut self, requests: usize) -> Self {
+        self.parts = Parts::new(self.span.phases.clone(), requests);
+        self
+    }
+
+    /// Whether what is intended at a moment is measured.
+    #[inline]
+    fn counts(&self, moment: u64) -> bool {
+        self.span.measured.contains(&moment) && !self.gaps.iter().any(|gap| gap.contains(&moment))
+    }
+
     /// The counters that a moment belongs to, for what has no method here.
     #[inline]
     pub fn tally(&mut self, moment: u64) -> &mut Tally {
-        if self.span.measured.contains(&moment) { &mut self.measured } else { &mut self.unmeasured }
+        if self.counts(moment) { &mut self.measured } else { &mut self.unmeasured }
+    }
+
+    /// A request of the pool, by its place, was sent that was intended at this moment: for figures of each, besides
+    /// [`Recorder::sent`].
+    #[inline]
+    pub fn request_sent(&mut self, request: u16, intended: u64) {
+        if let Some(share) = self.request(request, intended) {
+            share.sent += 1;
+        }
+    }
+
+    /// The same, answered: besides [`Recorder::answered`].
+    #[inline]
+    pub fn request_answered(&mut self, request: u16, intended: u64, done: u64) {
+        if let Some(share) = self.request(request, intended) {
+            share.answered += 1;
+            share.latency(done.saturating_sub(intended));
+        }
+    }
+
+    /// The same, failed: besides [`Recorder::error`]. One that was given up at `waited_until` has a latency.
+    #[inline]
+    pub fn request_failed(&mut self, request: u16, intended: u64, waited_until: Option<u64>) {
+        if let Some(share) = self.request(request, intended) {
+            share.failed += 1;
+            if let Some(until) = waited_until {
+                share.latency(until.saturating_sub(intended));
+            }
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, request: u16, intended: u64) -> Option<&mut super::parts::Share> {
+        let counts = self.counts(intended);
+        self.parts.requests.get_mut(usize::from(request)).filter(|_| counts)
     }
 
     /// A request was sent: when it was to be, when it was (the end of the batch, if many are sent at once), and how
     /// large it was.
     #[inline]
     pub fn sent(&mut self, intended: u64, now: u64, bytes: u64) {
-        let slip = now.saturating_sub(intended);
+        self.sent_when_due(intended, intended, now, bytes);
+    }
+
+    /// The same for a request that could not be sent when it was intended, but from `due` on: slip counts from there.
+    #[inline]
+    pub fn sent_when_due(&mut self, intended: u64, due: u64, now: u64, bytes: u64) {
+        let slip = now.saturating_sub(due);
         let tally = self.tally(intended);
         tally.sent += 1;
         tally.bytes_sent += bytes;
-        if self.span.measured.contains(&intended) {
+        if self.counts(intended) {
             self.spectra.slip.record(slip);
+        }
+        if let Some(phase) = self.parts.phase(intended) {
+            phase.sent += 1;
         }
         let slot = self.series.slot(now);
         slot.sent += 1;
@@ -178,7 +257,11 @@ impl Recorder {
         let tally = self.tally(sample.intended);
         tally.answered += 1;
         tally.code(sample.code);
-        if self.span.measured.contains(&sample.intended) {
+        if let Some(phase) = self.parts.phase(sample.intended) {
+            phase.answered += 1;
+            phase.latency(latency);
+        }
+        if self.counts(sample.intended) {
             self.spectra.latency.record(latency);
             self.spectra.service.record(sample.done.saturating_sub(sample.sent));
             self.spectra.first_byte.record(sample.first_byte.saturating_sub(sample.sent));
@@ -205,6 +288,9 @@ impl Recorder {
         why: impl FnOnce() -> S,
     ) {
         self.tally(intended).error(kind, why);
+        if let Some(phase) = self.parts.phase(intended) {
+            phase.failed += 1;
+        }
         self.series.slot(now).failed += 1;
     }
 
@@ -214,7 +300,10 @@ impl Recorder {
     pub fn timed_out<S: Into<String>>(&mut self, intended: u64, now: u64, why: impl FnOnce() -> S) {
         self.error(intended, now, ErrorKind::Timeout, why);
         let latency = now.saturating_sub(intended);
-        if self.span.measured.contains(&intended) {
+        if let Some(phase) = self.parts.phase(intended) {
+            phase.latency(latency);
+        }
+        if self.counts(intended) {
             self.spectra.latency.record(latency);
         }
         self.series.slot(now);
@@ -224,13 +313,22 @@ impl Recorder {
     /// A request was due at that moment and will not be sent any more: as late as can be said.
     #[inline]
     pub fn unsent(&mut self, intended: u64, now: u64) {
-        self.tally(intended).unsent += 1;
+        self.unsent_for_want(intended);
         let slip = now.saturating_sub(intended);
-        if self.span.measured.contains(&intended) {
+        if self.counts(intended) {
             self.spectra.slip.record(slip);
         }
         self.series.slot(now);
         self.series.slip(slip);
+    }
+
+    /// The same for want of a connection, which is no lateness of the generator.
+    #[inline]
+    pub fn unsent_for_want(&mut self, intended: u64) {
+        self.tally(intended).unsent += 1;
+        if let Some(phase) = self.parts.phase(intended) {
+            phase.unsent += 1;
+        }
     }
 
     /// Bytes went, of a message whose own [`Recorder::sent`] has none.
@@ -257,7 +355,7 @@ impl Recorder {
     #[inline]
     pub fn connected_for(&mut self, moment: u64, now: u64, nanos: u64) {
         self.tally(moment).opened += 1;
-        if self.span.measured.contains(&moment) {
+        if self.counts(moment) {
             self.spectra.connect.record(nanos);
         }
         self.series.slot(now).opened += 1;
@@ -266,7 +364,7 @@ impl Recorder {
     /// TLS was agreed on, in so many nanoseconds.
     #[inline]
     pub fn tls(&mut self, now: u64, nanos: u64) {
-        if self.span.measured.contains(&now) {
+        if self.counts(now) {
             self.spectra.tls.record(nanos);
         }
     }
@@ -350,6 +448,7 @@ impl Recorder {
             spectra: self.spectra,
             concurrency_max: self.concurrency_max,
             slots: self.series.finish(),
+            parts: self.parts,
         }
     }
 }

@@ -79,7 +79,8 @@ impl Slot {
     }
 }
 
-fn small() -> Histogram<u64> {
+/// A histogram of two digits.
+pub(super) fn small() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 2).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 

@@ -121,7 +121,7 @@ fn percentiles_are_as_exact_as_promised() {
 
 #[test]
 fn warm_up_is_counted_apart() {
-    let span = Span { start: START, measured: START + 2 * SECOND..START + 5 * SECOND };
+    let span = Span::new(START, START + 2 * SECOND..START + 5 * SECOND);
     let mut recorders = vec![Recorder::new(3, 0, 9, span)];
     deal(&mut recorders, 6, 1, |_| 0);
     let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(START + 6 * SECOND)).collect();

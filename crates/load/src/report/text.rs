@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use super::live::Frame;
-use super::model::{Counts, Ended, Part, Point, Run};
+use super::model::{Counts, Ended, Figures, Part, Point, Run};
 use super::times::Times;
 use crate::units::{show_count, show_nanos};
 
@@ -62,10 +62,7 @@ pub fn table(run: &Run, out: &mut impl Write) -> io::Result<()> {
     counts(run, out)?;
     writeln!(out)?;
     spectra(&run.total, run.setup.open_loop, out)?;
-    if run.pools.len() > 1 {
-        writeln!(out)?;
-        pools(&run.pools, out)?;
-    }
+    parts(run, out)?;
     writeln!(out)?;
     tail(run, out)
 }
@@ -78,16 +75,20 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     wrapped(
         out,
         &format!(
-            "{} {}{more} over {} for {:.1} s: {}, {} {}",
+            "{} {}{more} over {} for {:.1} s{}: {}, {} {}",
             plain(&setup.command),
             targets.join(" "),
             plain(&setup.link),
             run.seconds,
+            measured(run),
             plain(&setup.schedule),
             setup.workers,
             if setup.workers == 1 { "worker" } else { "workers" },
         ),
     )?;
+    if let Some(scenario) = scenario(run) {
+        wrapped(out, &scenario)?;
+    }
     for (name, value) in &setup.more {
         wrapped(out, &format!("{}: {}", plain(name), plain(value)))?;
     }
@@ -96,6 +97,24 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
         Ended::Interrupted => writeln!(out, "ended early on request: this is what was measured until then"),
         Ended::Failed => writeln!(out, "ended early because it could not go on"),
     }
+}
+
+/// How much of the run was measured, where that is not all.
+fn measured(run: &Run) -> String {
+    let part = run.total.seconds;
+    if run.seconds - part < 0.05 { String::new() } else { format!(" ({part:.1} s measured)") }
+}
+
+/// What the scenario is called and for, if the run had one.
+pub(super) fn scenario(run: &Run) -> Option<String> {
+    let setup = &run.setup;
+    let file = setup.scenario.as_deref()?;
+    let name = if setup.name.is_empty() {
+        format!("scenario {}", plain(file))
+    } else {
+        format!("scenario '{}' ({})", plain(&setup.name), plain(file))
+    };
+    Some(if setup.about.is_empty() { name } else { format!("{name}: {}", plain(&setup.about)) })
 }
 
 fn line(out: &mut impl Write, name: &str, count: u64, rest: &str) -> io::Result<()> {
@@ -242,28 +261,76 @@ fn percentiles(t: &Times) -> [u64; 7] {
     [t.at(0.5), t.at(0.9), t.at(0.99), t.at(0.999), t.at(0.9999), t.max(), t.mean()]
 }
 
-fn pools(pools: &[Part], out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:<14} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
-        "pool", "sent/s", "answered/s", "failed", "p50", "p99", "p99.9", "max"
-    )?;
-    for pool in pools {
-        let name: String = plain(&pool.name).chars().take(14).collect();
-        let t = &pool.latency;
-        writeln!(
-            out,
-            "{name:<14} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            rate(pool.rates.sent),
-            rate(pool.rates.answered),
-            show_count(pool.counts.failed),
-            show_nanos(t.at(0.5)),
-            show_nanos(t.at(0.99)),
-            show_nanos(t.at(0.999)),
-            show_nanos(t.max())
-        )?;
+/// Pools, phases and requests, where there are several.
+fn parts(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    if run.pools.len() > 1 {
+        columns("pool", out)?;
+        for pool in &run.pools {
+            let rates = (pool.rates.sent, pool.rates.answered);
+            row(&plain(&pool.name), rates, pool.counts.failed, &pool.latency, out)?;
+        }
+    }
+    let of = |figures: &Figures| (figures.sent_rate, figures.answered_rate);
+    if run.phases.len() > 1 && run.phases.iter().any(|p| p.figures.is_some()) {
+        columns("phase", out)?;
+        for phase in &run.phases {
+            let Some(figures) = &phase.figures else { continue };
+            let name = plain(&phase.name);
+            let name = if phase.measured { name } else { format!("({name})") };
+            row(&name, of(figures), figures.failed, &figures.latency, out)?;
+        }
+        if run.phases.iter().any(|p| !p.measured) {
+            writeln!(out, "phases in brackets are in no other figure of this table")?;
+        }
+    }
+    if run.pools.iter().any(|p| p.requests.len() > 1) {
+        columns("request", out)?;
+        for pool in &run.pools {
+            for asked in &pool.requests {
+                let mut name = plain(&asked.name);
+                if run.pools.len() > 1 {
+                    name = format!("{}: {name}", plain(&pool.name));
+                }
+                let figures = &asked.figures;
+                row(&name, of(figures), figures.failed, &figures.latency, out)?;
+            }
+        }
     }
     Ok(())
+}
+
+fn columns(what: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "\n{what:<14} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "sent/s", "answered/s", "failed", "p50", "p99", "p99.9", "max"
+    )
+}
+
+/// A line of such a table. A name that is too long for its column stands above it.
+fn row(
+    name: &str,
+    (sent, answered): (f64, f64),
+    failed: u64,
+    t: &Times,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut name = name.to_owned();
+    if name.chars().count() > 14 {
+        wrapped(out, &name)?;
+        name.clear();
+    }
+    writeln!(
+        out,
+        "{name:<14} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        rate(sent),
+        rate(answered),
+        show_count(failed),
+        show_nanos(t.at(0.5)),
+        show_nanos(t.at(0.99)),
+        show_nanos(t.at(0.999)),
+        show_nanos(t.max())
+    )
 }
 
 fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {

@@ -253,6 +253,7 @@ impl Cx<'_> {
         let default = if body.is_empty() { "GET" } else { "POST" };
         let weight = request.weight.as_ref().map_or(1.0, |w| *w.get_ref());
         let made = Request {
+            name: request.name.clone(),
             method: request.method.clone().unwrap_or_else(|| default.into()),
             path: request.path.clone(),
             headers: request.headers.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),

@@ -82,6 +82,7 @@ pub(super) struct Target {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Request {
+    pub(super) name: Option<String>,
     pub(super) method: Option<String>,
     pub(super) path: Option<String>,
     #[serde(default)]

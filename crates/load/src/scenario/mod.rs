@@ -25,11 +25,14 @@
 
 mod convert;
 mod file;
+mod instead;
 
 use std::ops::Range;
 use std::path::Path;
 
 use crate::http::{Plan, Url};
+
+pub use instead::Instead;
 
 /// What a scenario file says, checked.
 #[derive(Debug, Clone)]

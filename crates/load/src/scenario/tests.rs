@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::http::{Body, Pace, Think, Version};
+use crate::http::{Body, Pace, Pool, Think, Version};
 
 const WHOLE: &str = r#"
 name = "all there is"
@@ -138,4 +138,52 @@ fn the_ready_scenarios_are_right() {
         found += 1;
     }
     assert!(found >= 5, "{found}");
+}
+
+#[test]
+fn figures_of_the_command_line_stand_in_the_place_of_the_files() {
+    let pool = |more: &str| format!("[[pool]]\ntarget = [{{ url = \"http://127.0.0.1/\" }}]\n{more}\n");
+    let phases = "phase = [{ name = \"warm-up\", duration = \"2s\" }, { duration = \"10s\" }, { duration = \"20s\" }]\n";
+    let text = format!(
+        "rate = \"1k\"\n{phases}{}{}{}",
+        pool("share = 3\nconnections = 7"),
+        pool("share = 1\nconnections = 1"),
+        pool("connections = 2")
+    );
+    let made = || Scenario::parse(&text).unwrap().plan(&[], 1, None).unwrap();
+    let of = |plan: &Plan| -> (Vec<u128>, Vec<usize>, Vec<Option<u64>>) {
+        let rate = |p: &Pool| match p.pace {
+            Pace::Rate { per_second, .. } => Some(per_second as u64),
+            Pace::Closed => None,
+        };
+        let phases = plan.phases.iter().map(|p| p.duration.as_millis()).collect();
+        (phases, plan.pools.iter().map(|p| p.connections).collect(), plan.pools.iter().map(rate).collect())
+    };
+    let mut plan = made();
+    assert_eq!(Instead::default().apply(&mut plan), Ok(vec![]));
+    assert_eq!(of(&plan), of(&made()));
+    let instead =
+        Instead { duration: Some(Duration::from_secs(3)), connections: Some(23), rate: Some(400.0) };
+    let said = instead.apply(&mut plan).unwrap();
+    assert_eq!(said, ["duration 3.00 s (30.0 s)", "connections 23 (10)", "rate 400/s (1 000/s)"]);
+    // Warm-up stays as it is; one connection for each pool, and twenty by sevenths.
+    assert_eq!(of(&plan), (vec![2000, 1000, 2000], vec![15, 3, 5], vec![Some(300), Some(100), None]));
+    for connections in 3..200 {
+        let mut plan = made();
+        Instead { connections: Some(connections), ..Instead::default() }.apply(&mut plan).unwrap();
+        assert_eq!(plan.pools.iter().map(|p| p.connections as u64).sum::<u64>(), connections);
+    }
+    let refused = |instead: Instead, text: &str| {
+        let mut plan = Scenario::parse(text).unwrap().plan(&[], 1, None).unwrap();
+        instead.apply(&mut plan).unwrap_err().to_string()
+    };
+    let few = refused(Instead { connections: Some(2), ..Instead::default() }, &text);
+    assert!(few.contains("3 pools"), "{few}");
+    let rate = Instead { rate: Some(5.0), ..Instead::default() };
+    let closed = refused(rate, &format!("{}{}", pool(""), pool("")));
+    assert!(closed.contains("no pool of the scenario has a rate"), "{closed}");
+    // Alone, a closed loop becomes an open one.
+    let mut plan = Scenario::parse(&pool("")).unwrap().plan(&[], 1, None).unwrap();
+    assert_eq!(rate.apply(&mut plan).unwrap(), ["rate 5/s (closed loop)"]);
+    assert_eq!(of(&plan).2, [Some(5)]);
 }

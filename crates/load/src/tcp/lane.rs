@@ -54,7 +54,7 @@ impl Lane {
         let measured = timeline::measured(&common.phases, start);
         let range = (measured.start, measured.end.saturating_sub(1));
         let flows = common.connections[usize::from(bucket)];
-        let mut recorder = Recorder::new(bucket, 0, flows, Span { start, measured });
+        let mut recorder = Recorder::new(bucket, 0, flows, Span::new(start, measured));
         if let Some(to) = &common.config.snapshots {
             recorder = recorder.reporting_to(to.clone());
         }

@@ -1,17 +1,28 @@
 //! Every figure of a report beside the server's own record of the same run: each schedule, with each policy of connections,
-//! with and without phases that are not measured.
+//! with and without phases that are not measured, in each protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use flowlane_http::h1::{Event, Limits, RequestReader};
-use flowlane_load::http::{Body, Pace, Phase, Pool, Request};
+use flowlane_http::tls::{Alpn, Identity, ServerTls, Trust};
+use flowlane_load::http::{Body, Pace, Phase, Pool, Request, Version};
 use flowlane_load::report::Part;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::kit::{Ran, Serve, ms, plan, pool, run, serve};
+use crate::h2::InLane;
+use crate::kit::{Ran, Serve, ms, plan, pool, run, serve, target};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+const CONTENT: &[u8] = b"hello";
+/// What goes before the hundred bytes of a body.
+const HEAD: &[u8] =
+    b"POST /x HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: flowlane\r\nContent-Length: 100\r\n\r\n";
 const CONNECTIONS: u64 = 6;
 
 /// What the server saw.
@@ -26,39 +37,98 @@ struct Record {
 
 /// Answers everything, and writes down what it saw of it.
 fn recording(record: &Arc<Record>) -> Serve {
+    recording_in(record, Protocol::Http)
+}
+
+fn recording_in(record: &Arc<Record>, protocol: Protocol) -> Serve {
     let record = record.clone();
+    let alpn = if protocol.is_http2() { Alpn::Http2 } else { Alpn::Http1 };
+    let tls = ServerTls::new(&Identity::SelfSigned(vec!["10.0.0.1".into()]), alpn).unwrap();
     serve(move |stream| {
-        let record = record.clone();
+        let (record, tls) = (record.clone(), tls.clone());
         async move {
             record.connections.fetch_add(1, Relaxed);
-            let (mut reader, mut buffer) = (RequestReader::new(Limits::default()), vec![0; 16 << 10]);
-            loop {
-                let n = match stream.read(&mut buffer).await {
-                    Ok(n) if n > 0 => n,
-                    _ => return,
-                };
-                record.read.fetch_add(n as u64, Relaxed);
-                let (mut at, mut out, mut ends) = (0, Vec::new(), false);
-                while let (used, Some(event)) = reader.next(&buffer[at..n]).unwrap() {
-                    match event {
-                        Event::Head(head) => ends |= !head.keep_alive,
-                        Event::Data(data) => drop(record.bodies.fetch_add(data.len() as u64, Relaxed)),
-                        Event::End => {
-                            record.requests.fetch_add(1, Relaxed);
-                            out.extend_from_slice(ANSWER);
-                        }
-                        Event::Interim(_) => {}
+            match protocol {
+                Protocol::Http => http1(stream, &record).await,
+                Protocol::Http2 => http2(stream, record).await,
+                Protocol::Https | Protocol::Http2Tls => {
+                    // Who was given up at the end of a run does not finish its handshake.
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    if protocol.is_http2() {
+                        http2(stream, record).await;
+                    } else {
+                        http1(stream, &record).await;
                     }
-                    at += used;
-                }
-                // Counted before: the peer may have it before we go on.
-                record.written.fetch_add(out.len() as u64, Relaxed);
-                if stream.write_all(&out).await.is_err() || ends {
-                    return;
                 }
             }
         }
     })
+}
+
+async fn http1(mut stream: impl AsyncRead + AsyncWrite + Unpin, record: &Record) {
+    let (mut reader, mut buffer) = (RequestReader::new(Limits::default()), vec![0; 16 << 10]);
+    loop {
+        let n = match stream.read(&mut buffer).await {
+            Ok(n) if n > 0 => n,
+            _ => return,
+        };
+        record.read.fetch_add(n as u64, Relaxed);
+        let (mut at, mut out, mut ends) = (0, Vec::new(), false);
+        while let (used, Some(event)) = reader.next(&buffer[at..n]).unwrap() {
+            match event {
+                Event::Head(head) => ends |= !head.keep_alive,
+                Event::Data(data) => drop(record.bodies.fetch_add(data.len() as u64, Relaxed)),
+                Event::End => {
+                    record.requests.fetch_add(1, Relaxed);
+                    out.extend_from_slice(ANSWER);
+                }
+                Event::Interim(_) => {}
+            }
+            at += used;
+        }
+        // Counted before: the peer may have it before we go on.
+        record.written.fetch_add(out.len() as u64, Relaxed);
+        if stream.write_all(&out).await.is_err() || stream.flush().await.is_err() || ends {
+            let _ = stream.shutdown().await;
+            return;
+        }
+    }
+}
+
+/// Bytes are counted as HTTP/1 has them, and of answers their content alone: what docs/report.md says.
+async fn http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, record: Arc<Record>) {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let record = record.clone();
+        async move {
+            record.requests.fetch_add(1, Relaxed);
+            let body = request.into_body().collect().await?.to_bytes();
+            record.bodies.fetch_add(body.len() as u64, Relaxed);
+            record.read.fetch_add((HEAD.len() + body.len()) as u64, Relaxed);
+            record.written.fetch_add(CONTENT.len() as u64, Relaxed);
+            Ok::<_, hyper::Error>(hyper::Response::new(Full::new(Bytes::from_static(CONTENT))))
+        }
+    });
+    let _ = hyper::server::conn::http2::Builder::new(InLane)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Protocol {
+    Http,
+    Https,
+    Http2,
+    Http2Tls,
+}
+
+impl Protocol {
+    fn is_http2(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http2Tls)
+    }
+
+    fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Http2Tls)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +136,7 @@ struct Case {
     pace: Pace,
     per_connection: Option<u64>,
     phases: Phases,
+    protocol: Protocol,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,8 +171,17 @@ impl Case {
 fn check(case: Case) {
     let record = Arc::new(Record::default());
     let request = Request { method: "POST".into(), body: Body::Generated(100), ..Request::default() };
+    let mut target = target("/x");
+    target.url.https = case.protocol.is_tls();
+    target.url.port = if target.url.https { 443 } else { 80 };
     let pool = Pool {
         connections: CONNECTIONS as usize,
+        targets: vec![target],
+        trust: Trust::Anybody,
+        version: match case.protocol.is_http2() {
+            true => Version::Http2 { streams: 4 },
+            false => Version::Http1 { pipeline: 1 },
+        },
         pace: case.pace,
         requests_per_connection: case.per_connection,
         requests: vec![request],
@@ -109,7 +189,7 @@ fn check(case: Case) {
     };
     let mut plan = plan(pool, ms(1));
     plan.phases = case.phases();
-    let ran = run(plan, &recording(&record));
+    let ran = run(plan, &recording_in(&record, case.protocol));
     let part = &ran.run.total;
     let (m, u) = (&part.counts, &part.unmeasured);
     let of = |f: &AtomicU64| f.load(Relaxed);
@@ -137,7 +217,7 @@ fn connections(case: Case, part: &Part, record: &Record) {
     assert!(opened.abs_diff(seen) <= CONNECTIONS, "{opened} connections, the server saw {seen}: {case:?}");
     match case.per_connection {
         // A ramp of a closed loop begins with some of them, and lets go of the others until it needs them.
-        None if case.pace == Pace::Closed && case.phases == Phases::Many => {
+        None if case.pace == Pace::Closed && case.phases == Phases::Many && !case.protocol.is_http2() => {
             assert!(opened == seen && (CONNECTIONS..=2 * CONNECTIONS).contains(&opened), "{opened} {seen}");
         }
         None => assert_eq!((opened, seen), (CONNECTIONS, CONNECTIONS), "{case:?}"),
@@ -157,9 +237,11 @@ fn times(case: Case, part: &Part) {
         assert_eq!(times.count(), answered, "{name}, {case:?}");
     }
     assert_eq!(part.connect.count(), part.counts.connections_opened, "{case:?}");
+    let tls = if case.protocol.is_tls() { part.connect.count() } else { 0 };
+    assert_eq!(part.tls.count(), tls, "{case:?}");
     assert!(part.service.mean() <= part.latency.mean() + part.latency.mean() / 100, "{case:?}");
-    // Who needs a connection for a request waits for it, too.
-    if case.per_connection == Some(1) {
+    // Who needs a connection for a request waits for it, too; with TLS much of that is the machine's own time.
+    if case.per_connection == Some(1) && case.protocol == Protocol::Http {
         // Medians: one handshake that takes a second may be measured where its request, begun before, is not.
         let [latency, service, connect] =
             [&part.latency, &part.service, &part.connect].map(|times| times.at(0.5) as f64);
@@ -205,33 +287,60 @@ fn series(case: Case, part: &Part) {
         let first = part.series[0].sent as f64;
         assert!(first <= per_second + 1.0, "{first} in the first second of {per_second}: {case:?}");
     }
-    if case.per_connection.is_none() {
+    if case.per_connection.is_none() && !case.protocol.is_http2() {
         let last = part.series.last().unwrap();
         assert_eq!(last.concurrency, CONNECTIONS, "they all stood until the end: {case:?}");
     }
 }
 
-fn check_all(pace: Pace) {
+/// Each policy of connections and of phases; HTTP/2 keeps its connections.
+fn check_all(pace: Pace, protocol: Protocol) {
     for per_connection in [None, Some(1), Some(3)] {
         for phases in [Phases::One, Phases::Many] {
-            check(Case { pace, per_connection, phases });
+            // Handshakes without optimization take milliseconds, of a machine that does other things besides.
+            let shakes_hands = protocol.is_tls() && per_connection.is_some();
+            let pace = match pace {
+                Pace::Rate { poisson, .. } if shakes_hands => Pace::Rate { per_second: 60.0, poisson },
+                pace => pace,
+            };
+            if per_connection.is_none() || !protocol.is_http2() {
+                check(Case { pace, per_connection, phases, protocol });
+            }
         }
+    }
+}
+
+fn check_schedules(protocol: Protocol) {
+    check_all(Pace::Closed, protocol);
+    for poisson in [false, true] {
+        check_all(Pace::Rate { per_second: 400.0, poisson }, protocol);
     }
 }
 
 #[test]
 fn closed_loops() {
-    check_all(Pace::Closed);
+    check_all(Pace::Closed, Protocol::Http);
 }
 
 #[test]
 fn even_open_loops() {
-    check_all(Pace::Rate { per_second: 400.0, poisson: false });
+    check_all(Pace::Rate { per_second: 400.0, poisson: false }, Protocol::Http);
 }
 
 #[test]
 fn poisson_open_loops() {
-    check_all(Pace::Rate { per_second: 400.0, poisson: true });
+    check_all(Pace::Rate { per_second: 400.0, poisson: true }, Protocol::Http);
+}
+
+#[test]
+fn https() {
+    check_schedules(Protocol::Https);
+}
+
+#[test]
+fn http2_with_and_without_tls() {
+    check_schedules(Protocol::Http2);
+    check_schedules(Protocol::Http2Tls);
 }
 
 #[test]

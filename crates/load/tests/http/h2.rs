@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use crate::kit::{Heard, Serve, ms, plan, pool, rate, run, says, serve};
 
 #[derive(Clone)]
-struct InLane;
+pub(crate) struct InLane;
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for InLane {
     fn execute(&self, future: F) {
@@ -20,7 +20,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for InLane 
     }
 }
 
-fn http2(heard: &Arc<Heard>) -> Serve {
+pub(crate) fn http2(heard: &Arc<Heard>) -> Serve {
     let heard = heard.clone();
     serve(move |stream| {
         let heard = heard.clone();

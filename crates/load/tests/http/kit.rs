@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream};
 use flowlane_http::h1::{Event, Limits, RequestReader};
-use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, Pace, Phase, Plan, Pool, Target};
-use flowlane_load::report::{About, Run, join};
+use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, Pace, Phase, Plan, Pool, Request, Target};
+use flowlane_load::report::{About, PoolAbout, Run, join};
+use flowlane_load::timeline;
 
 /// What a server does with a connection.
 pub(crate) type Serve = Arc<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -86,6 +87,12 @@ pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl 
     let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
     let claimed =
         plan.pools.iter().flat_map(|p| &p.clients).flat_map(flowlane_load::ClientRange::prefixes).collect();
+    let named = |p: &Pool| PoolAbout {
+        name: p.name.clone(),
+        requests: p.requests.iter().map(Request::title).collect(),
+        ..PoolAbout::default()
+    };
+    let (phases, pools) = (timeline::shown(&plan.phases), plan.pools.iter().map(named).collect());
     let load =
         HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
@@ -115,6 +122,8 @@ pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl 
         elapsed: outcome.elapsed,
         measured: outcome.measured,
         failure: outcome.failure.clone(),
+        phases,
+        pools,
         ..About::default()
     };
     let run = join(about, &std::mem::take(&mut outcome.records));

@@ -7,5 +7,6 @@ mod figures;
 mod h2;
 mod kit;
 mod options;
+mod parts;
 mod scale;
 mod stall;

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use flowlane_load::report::model::{Phase, Setup};
 use flowlane_load::report::{
-    About, ErrorKind, LaneRecord, PoolAbout, Recorder, Run, Sample, Span, Usage, join,
+    About, ErrorKind, LaneRecord, PhaseSpan, PoolAbout, Recorder, Run, Sample, Span, Usage, join,
 };
 use flowlane_stack::rng::Rng;
 
@@ -18,11 +18,14 @@ const SECONDS: u64 = 8;
 
 /// The run; `strange` is what strangers said, and all service times are `scale` times as long.
 pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
-    let span = Span { start: START, measured: START + SECOND..START + SECONDS * SECOND };
+    let spans = [(1, false), (SECONDS, true)]
+        .map(|(end, measured)| PhaseSpan { end: START + end * SECOND, measured });
+    let measured = START + SECOND..START + SECONDS * SECOND;
+    let span = Span { start: START, measured, phases: spans.to_vec() };
     let mut records: Vec<LaneRecord> = Vec::new();
     for lane in 0..3u16 {
         for pool in 0..2 {
-            let mut recorder = Recorder::new(lane * 2, pool, 50, span.clone());
+            let mut recorder = Recorder::new(lane * 2, pool, 50, span.clone()).with_requests(2);
             fill(
                 &mut recorder,
                 strange,
@@ -38,11 +41,14 @@ pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
         from_seconds: from as f64,
         to_seconds: to as f64,
         measured,
+        load: format!("{to} 00/s"),
+        figures: None,
     };
     let pool = |name: &str, schedule: &str| PoolAbout {
         name: name.into(),
         targets: vec![format!("http://10.11.2.1/{strange}")],
         schedule: schedule.into(),
+        requests: vec!["GET /small".into(), format!("upload {strange}")],
     };
     let about = About {
         setup: Setup {
@@ -55,6 +61,8 @@ pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
             schedule: "constant 1 200/s".into(),
             open_loop: true,
             scenario: Some(format!("scenarios/{strange}.toml")),
+            name: format!("two pools {strange}"),
+            about: format!("fast and slow ones {strange}"),
             more: [("header".to_owned(), strange.to_owned())].into(),
         },
         started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
@@ -97,16 +105,20 @@ fn fill(recorder: &mut Recorder, strange: &str, rng: &mut Rng, pool: usize, scal
         match event {
             Event::Sent { intended } => {
                 recorder.sent(intended, now, 120);
+                recorder.request_sent(which(intended), intended);
                 recorder.concurrency(now, 10 + u64::from(rng.below(20)));
             }
             Event::Answered(sample) => {
                 recorder.answered(&sample);
+                recorder.request_answered(which(sample.intended), sample.intended, sample.done);
                 recorder.received(now, 700);
             }
             Event::Reset { intended } => {
+                recorder.request_failed(which(intended), intended, None);
                 recorder.error(intended, now, ErrorKind::Reset, || format!("reset by {strange}"));
             }
             Event::TimedOut { intended } => {
+                recorder.request_failed(which(intended), intended, Some(now));
                 recorder.timed_out(intended, now, || format!("no answer from {strange}"));
             }
             Event::Again { tls } => {
@@ -117,6 +129,11 @@ fn fill(recorder: &mut Recorder, strange: &str, rng: &mut Rng, pool: usize, scal
         }
         recorder.tick(now);
     }
+}
+
+/// Every third request is the second.
+fn which(intended: u64) -> u16 {
+    u16::from((intended / 3_000_000).is_multiple_of(3))
 }
 
 fn events(rng: &mut Rng, pool: usize, scale: f64) -> Vec<(u64, Event)> {

@@ -77,10 +77,27 @@ fn csv_has_a_line_for_each_interval_and_as_many_fields_as_its_head() {
     let run = run(HOSTILE, 1);
     let text = written(|out| files::csv(&run, out));
     let records = csv_records(&text);
-    assert_eq!(records.len(), 1 + 3 * 8);
-    assert!(records.iter().all(|r| r.len() == 17), "{records:?}");
+    // A line for each second of the whole and two pools, for each of two phases, and for each of the pools' two requests.
+    assert_eq!(records.len(), 1 + 3 * 8 + 2 + 2 * 2);
+    assert!(records.iter().all(|r| r.len() == 21), "{records:?}");
+    for (part, count) in [("interval", 24), ("phase", 2), ("request", 4)] {
+        assert_eq!(records.iter().filter(|r| r[17] == part).count(), count, "{part}");
+    }
+    let both = run.total.counts.sent + run.total.unmeasured.sent;
+    let of = |part: &str, pool: &str| -> u64 {
+        let mine = records.iter().filter(|r| r[17] == part && r[0] == pool);
+        mine.map(|r| r[3].parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(of("phase", ""), both);
+    assert_eq!(of("request", "fast"), run.pools[0].counts.sent);
+    assert_eq!(records[1][18], "warm-up");
+    assert_eq!(records[2][18], "hold");
     let sent = |name: &str| -> u64 {
-        records.iter().filter(|r| r[0] == name).map(|r| r[3].parse::<u64>().unwrap()).sum()
+        records
+            .iter()
+            .filter(|r| r[17] == "interval" && r[0] == name)
+            .map(|r| r[3].parse::<u64>().unwrap())
+            .sum()
     };
     assert_eq!(sent("total"), run.total.counts.sent + run.total.unmeasured.sent);
     assert_eq!(sent("fast"), run.pools[0].counts.sent + run.pools[0].unmeasured.sent);
@@ -135,10 +152,24 @@ fn the_table_shows_no_strangers_control_characters() {
     let run = run(HOSTILE, 1);
     let table = written(|out| text::table(&run, out));
     assert!(table.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}')), "{table}");
-    for word in
-        ["sent", "answered", "  200", "timeout", "latency", "slip", "fast", "FAILED: p99 > 20ms", "passed"]
-    {
-        assert!(table.contains(word), "{word} in\n{table}");
+    let joined = table.replace("\n    ", " ");
+    for word in [
+        "sent",
+        "answered",
+        "  200",
+        "timeout",
+        "latency",
+        "slip",
+        "fast",
+        "FAILED: p99 > 20ms",
+        "passed",
+        "8.0 s (7.0 s measured)",
+        "scenario 'two pools",
+        "(warm-up)",
+        "fast: GET /small",
+        "fast and slow ones",
+    ] {
+        assert!(joined.contains(word), "{word} in\n{table}");
     }
     for line in table.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
@@ -156,6 +187,20 @@ fn the_page_is_well_formed_whatever_strangers_say() {
         assert!(!plain.iter().any(|e| e == forbidden), "{forbidden}");
     }
     assert!(plain.iter().filter(|e| *e == "svg").count() >= 9, "{plain:?}");
+    for word in [
+        "scenario &#39;two pools ",
+        "fast and slow ones",
+        "<h2>Phases</h2>",
+        "<h2>Requests</h2>",
+        "GET /small",
+        ">p99.9</text>",
+        "class=\"mark\"",
+        ", 7.0 s of them measured",
+        "To make a connection; to agree on TLS; from sending to the first byte \
+         of the answer; from sending to its last byte.",
+    ] {
+        assert!(page.contains(word), "{word}");
+    }
     // Nothing is fetched from anywhere: addresses are in texts only.
     assert!(
         !page.contains("src=")

@@ -263,7 +263,7 @@ impl Near {
             builder = builder.frames(frames);
         }
         if self.is_kernel() {
-            more_descriptors(descriptors)?;
+            more_descriptors(descriptors, "connections or flows")?;
             let host = builder.host(Host::kernel("load", rss.clone(), main));
             return Ok((lost::start(builder)?, host));
         }
@@ -293,13 +293,13 @@ impl Near {
 }
 
 /// Raises the limit of descriptors as far as needed and allowed.
-fn more_descriptors(wanted: usize) -> anyhow::Result<()> {
+pub(super) fn more_descriptors(wanted: usize, what: &str) -> anyhow::Result<()> {
     // What the program itself has open.
     let wanted = wanted as u64 + 64;
     let allowed = flowlane_sys::kernel::limits::descriptors(wanted).context("limit of descriptors")?;
     ensure!(
         allowed >= wanted,
-        "{wanted} descriptors are needed and {allowed} allowed: fewer connections or flows, or 'ulimit -n {wanted}'"
+        "{wanted} descriptors are needed and {allowed} allowed: fewer {what}, or 'ulimit -n {wanted}'"
     );
     Ok(())
 }

@@ -210,6 +210,7 @@ impl Tcp {
                 name: "all".into(),
                 targets: targets.clone(),
                 schedule: schedule.clone(),
+                ..PoolAbout::default()
             }],
             setup: Setup {
                 command: "load tcp".into(),

@@ -200,6 +200,7 @@ impl Udp {
                 name: "all".into(),
                 targets: targets.clone(),
                 schedule: schedule.clone(),
+                ..PoolAbout::default()
             }],
             setup: Setup {
                 command: "load udp".into(),

@@ -8,8 +8,8 @@ pub mod svg;
 
 use std::io::{self, Write};
 
-use super::model::{Ended, Part, Run};
-use super::text::show_bytes;
+use super::model::{Ended, Figures, Part, Run};
+use super::text::{scenario, show_bytes};
 use super::times::Times;
 use crate::units::{show_count, show_nanos};
 use svg::escape;
@@ -34,7 +34,9 @@ pub fn page(run: &Run, out: &mut impl Write) -> io::Result<()> {
     cards(run, out)?;
     latency(run, out)?;
     time(run, out)?;
+    phases(run, out)?;
     pools(run, out)?;
+    requests(run, out)?;
     lanes(run, out)?;
     counts(run, out)?;
     setup(run, out)?;
@@ -53,9 +55,17 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
         Ended::Interrupted => ", ended early on request",
         Ended::Failed => ", ended early because it could not go on",
     };
+    let measured = if run.seconds - run.total.seconds < 0.05 {
+        String::new()
+    } else {
+        format!(", {:.1} s of them measured", run.total.seconds)
+    };
+    if let Some(scenario) = scenario(run) {
+        writeln!(out, "<p>{}</p>", escape(&scenario))?;
+    }
     writeln!(
         out,
-        "<p>{} over {}, {} {}, begun {}, {:.1} s{how}</p>",
+        "<p>{} over {}, {} {}, begun {}, {:.1} s{measured}{how}</p>",
         escape(&run.setup.schedule),
         escape(&run.setup.link),
         run.setup.workers,
@@ -118,14 +128,31 @@ fn latency(run: &Run, out: &mut impl Write) -> io::Result<()> {
         plots::latency_spectrum(&run.total),
     )?;
     percentiles(&run.total, out)?;
-    let staged =
-        !run.total.connect.is_empty() || !run.total.tls.is_empty() || !run.total.first_byte.is_empty();
-    figure(
-        out,
-        "Stages",
-        "To make a connection; to agree on TLS; from sending to the first byte of the answer; from its first byte to its last.",
-        if staged { plots::stage_spectra(&run.total) } else { None },
-    )
+    let t = &run.total;
+    let staged = !t.connect.is_empty() || !t.tls.is_empty() || !t.first_byte.is_empty();
+    figure(out, "Stages", &stages(run), if staged { plots::stage_spectra(t) } else { None })
+}
+
+/// What the stages are: those of connections count from the intended moment (docs/load-tcp.md).
+fn stages(run: &Run) -> String {
+    let t = &run.total;
+    let tcp = run.setup.command == "load tcp";
+    let first = if tcp {
+        "from the intended moment to the first byte that came back"
+    } else {
+        "from sending to the first byte of the answer"
+    };
+    let connect = if tcp { "from the intended moment to the connection" } else { "to make a connection" };
+    let all = [
+        (!t.connect.is_empty(), connect),
+        (!t.tls.is_empty(), "to agree on TLS"),
+        (!t.first_byte.is_empty(), first),
+        (!t.last_byte.is_empty(), "from sending to its last byte"),
+    ];
+    let words: Vec<&str> = all.into_iter().filter(|(there, _)| *there).map(|(_, words)| words).collect();
+    let words = words.join("; ");
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
 fn percentiles(part: &Part, out: &mut impl Write) -> io::Result<()> {
@@ -152,13 +179,76 @@ fn row(t: &Times) -> [u64; 9] {
 }
 
 fn time(run: &Run, out: &mut impl Write) -> io::Result<()> {
-    let shaded = if run.phases.iter().all(|p| p.measured) { "" } else { " What is shaded was not measured." };
+    let shaded = match (run.phases.iter().all(|p| p.measured), run.phases.len() > 1) {
+        (true, false) => "",
+        (true, true) => " Marks say where phases begin.",
+        (false, false) => " What is shaded was not measured.",
+        (false, true) => " Marks say where phases begin; what is shaded was not measured.",
+    };
     let note = format!("Requests sent, answers, and errors (bars) a second.{shaded}");
     figure(out, "Rate over time", &note, plots::rates(run))?;
     let note = format!("Of the answers of each interval, with the slip of what was sent in it.{shaded}");
     figure(out, "Latency over time", &note, plots::latencies(run))?;
     figure(out, "Concurrency", "Connections, or requests on their way.", plots::concurrency(run))?;
     figure(out, "Bytes over time", "Heads included.", plots::bandwidth(run))
+}
+
+/// A table of parts: name and figures, and words about each.
+fn figures<'a>(
+    heading: &str,
+    note: &str,
+    heads: [&str; 2],
+    rows: impl Iterator<Item = (&'a str, &'a Figures, String)>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "<h2>{heading}</h2>\n<p class=\"note\">{note}</p>")?;
+    write!(out, "<div class=\"wide\"><table><tr><th>{}</th>", heads[0])?;
+    for head in ["seconds", "sent", "answered", "answered/s", "failed", "p50", "p90", "p99", "p99.9", "max"] {
+        write!(out, "<th>{head}</th>")?;
+    }
+    writeln!(out, "<th>{}</th></tr>", heads[1])?;
+    for (name, f, words) in rows {
+        let t = &f.latency;
+        write!(
+            out,
+            "<tr><td class=\"text\">{}</td><td>{:.1}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td>",
+            escape(name),
+            f.seconds,
+            show_count(f.sent),
+            show_count(f.answered),
+            f.answered_rate,
+            show_count(f.failed)
+        )?;
+        for nanos in [t.at(0.5), t.at(0.9), t.at(0.99), t.at(0.999), t.max()] {
+            write!(out, "<td>{}</td>", show_nanos(nanos))?;
+        }
+        writeln!(out, "<td class=\"text\">{}</td></tr>", escape(&words))?;
+    }
+    writeln!(out, "</table></div>")
+}
+
+fn phases(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    if run.phases.len() < 2 || run.phases.iter().all(|p| p.figures.is_none()) {
+        return Ok(());
+    }
+    let rows = run.phases.iter().filter_map(|phase| {
+        let measured = if phase.measured { "" } else { ", not measured" };
+        Some((phase.name.as_str(), phase.figures.as_ref()?, format!("{}{measured}", phase.load)))
+    });
+    let note = "What was intended in each, all pools together; latencies are exact to 1 %.";
+    figures("Phases", note, ["phase", "load"], rows, out)
+}
+
+fn requests(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    if run.pools.iter().all(|p| p.requests.len() < 2) {
+        return Ok(());
+    }
+    let of = |pool: &'_ Part| pool.name.clone();
+    let rows = run.pools.iter().flat_map(|pool| {
+        pool.requests.iter().map(move |asked| (asked.name.as_str(), &asked.figures, of(pool)))
+    });
+    let note = "What was measured of each, by what is asked; latencies are exact to 1 %.";
+    figures("Requests", note, ["request", "pool"], rows, out)
 }
 
 fn pools(run: &Run, out: &mut impl Write) -> io::Result<()> {
@@ -300,7 +390,8 @@ fn setup(run: &Run, out: &mut impl Write) -> io::Result<()> {
     }
     for phase in &run.phases {
         let measured = if phase.measured { "measured" } else { "not measured" };
-        let words = format!("{:.1} to {:.1} s, {measured}", phase.from_seconds, phase.to_seconds);
+        let load = if phase.load.is_empty() { String::new() } else { format!(", {}", phase.load) };
+        let words = format!("{:.1} to {:.1} s, {measured}{load}", phase.from_seconds, phase.to_seconds);
         line(&format!("phase {}", phase.name), &words)?;
     }
     line(

@@ -117,11 +117,16 @@ pub(super) fn stage_spectra(part: &Part) -> Option<String> {
     spectra("Stages of a request by percentile", &curves)
 }
 
-/// A plot over the time of the run, with what was not measured shaded.
+/// A plot over the time of the run: each phase has a mark where it begins, and what was not measured is shaded.
 fn over_time(title: &str, run: &Run, y: Axis) -> Plot {
     let mut plot = Plot::new(title, Axis::exactly(run.seconds, seconds), y);
     for phase in run.phases.iter().filter(|p: &&Phase| !p.measured) {
         plot.shade(phase.from_seconds, phase.to_seconds, &format!("{}: not measured", phase.name));
+    }
+    let several = run.phases.len() > 1;
+    // An end before its time leaves phases out.
+    for phase in run.phases.iter().filter(|p| several && p.from_seconds < run.seconds) {
+        plot.mark(phase.from_seconds, &phase.name, phase.to_seconds.min(run.seconds));
     }
     plot
 }
@@ -167,6 +172,7 @@ pub(super) fn latencies(run: &Run) -> Option<String> {
     let series = &run.total.series;
     let curves = [
         ("max", 6, "dot", middles(series, |p| some(p.max_ns))),
+        ("p99.9", 2, "", middles(series, |p| some(p.p99_9_ns))),
         ("p99", 3, "dash", middles(series, |p| some(p.p99_ns))),
         ("p50", 0, "", middles(series, |p| some(p.p50_ns))),
         ("slip p99", 1, "dot", middles(series, |p| some(p.slip_p99_ns))),

@@ -183,6 +183,34 @@ impl Plot {
         self.keys.push((class, name.to_owned()));
     }
 
+    /// An upright line at `x`, with a name to its right that has room for so many letters.
+    pub(super) fn mark(&mut self, x: f64, name: &str, to: f64) {
+        let (across, top) = self.at(x, self.y.to);
+        let (end, bottom) = self.at(to, self.y.from);
+        let _ = write!(
+            self.below,
+            "<line class=\"mark\" x1=\"{across:.1}\" x2=\"{across:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\">\
+             <title>{}</title></line>",
+            escape(name)
+        );
+        // About the width of a letter.
+        let room = ((end - across - 6.0) / 6.2).max(0.0) as usize;
+        let short: String = if name.chars().count() <= room {
+            name.to_owned()
+        } else {
+            name.chars().take(room.saturating_sub(1)).chain(['…']).collect()
+        };
+        if room >= 3 {
+            let _ = write!(
+                self.below,
+                "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                across + 3.0,
+                top + 11.0,
+                escape(&short)
+            );
+        }
+    }
+
     /// An upright bar that is centred at `x` and `width` wide, in units of the x axis.
     pub(super) fn bar(&mut self, class: &str, x: f64, width: f64, y: f64, what: &str) {
         let (left, top) = self.at(x - width / 2.0, y);

@@ -144,6 +144,8 @@ impl Worker {
                 self.end_if_over();
             }
             if self.sleeps_at_once() {
+                // The call that sleeps looks at the sockets, too.
+                self.idle_turn = false;
                 if !self.stopping {
                     self.sleep();
                 }

@@ -6,26 +6,36 @@
 mod pair;
 mod place;
 mod plan;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
-use flowlane_load::http::{self as load, Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
+use flowlane_load::http::{HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
 use flowlane_load::report::model::{Ended, Phase, Setup};
 use flowlane_load::report::{About, PoolAbout, Usage, join};
 use flowlane_load::scenario::Scenario;
+use flowlane_load::timeline;
 
 use self::place::{LinkKind, Place};
 use self::plan::Asked;
 use crate::interrupt::Interrupt;
 use crate::output::Outputs;
-use crate::units::{self, show_count, show_frequency};
+use crate::units;
 use crate::{drops, steering};
 
 /// How often a run is looked at.
 const EVERY: Duration = Duration::from_millis(100);
+
+/// What a scenario says of itself, and what stands in the place of its figures.
+#[derive(Debug, Default)]
+struct Said {
+    name: String,
+    about: String,
+    instead: Vec<String>,
+}
 
 /// HTTP requests, over the kernel's sockets or any link.
 #[derive(Debug, Args)]
@@ -47,7 +57,7 @@ pub(crate) struct Http {
 impl Http {
     /// Runs it.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut plan = self.plan()?;
+        let (mut plan, said) = self.plan()?;
         let rss = self.place.rss()?;
         let home = (self.place.link != LinkKind::Kernel).then(|| rss.clone());
         if let Some((theirs, law)) = self.asked.aim()? {
@@ -56,9 +66,10 @@ impl Http {
             }
         }
         self.place.check(&plan)?;
+        self.place.more_descriptors(&plan)?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
         self.outputs.check(&names)?;
-        let about = self.about(&plan);
+        let about = self.about(&plan, said);
         let duration = plan.duration();
 
         let interrupt = Interrupt::listen()?;
@@ -75,7 +86,10 @@ impl Http {
                 watch.interrupted();
                 asked_for_end = true;
             }
-            watch.tick(begun.elapsed()) && !asked_for_end
+            match load.connecting() {
+                Some((standing, of)) => watch.connecting(begun.elapsed(), standing, of) && !asked_for_end,
+                None => watch.tick(begun.elapsed()) && !asked_for_end,
+            }
         });
         watch.end();
         let usage = Usage::now().since(before).within(begun.elapsed());
@@ -109,10 +123,11 @@ impl Http {
         self.outputs.write(&run)
     }
 
-    fn plan(&self) -> anyhow::Result<Plan> {
+    /// The plan, and what a scenario says of itself.
+    fn plan(&self) -> anyhow::Result<(Plan, Said)> {
         let seed = steering::seed(self.place.seed)?;
         let Some(file) = &self.scenario else {
-            return self.asked.plan(&self.urls, &self.place.clients, seed);
+            return Ok((self.asked.plan(&self.urls, &self.place.clients, seed)?, Said::default()));
         };
         let in_file = || file.display().to_string();
         let text = std::fs::read_to_string(file).with_context(in_file)?;
@@ -122,25 +137,25 @@ impl Http {
         if !self.place.clients.is_empty() {
             plan.pools.iter_mut().for_each(|p| p.clients.clone_from(&self.place.clients));
         }
-        Ok(plan)
+        let instead = self.asked.instead().apply(&mut plan)?;
+        Ok((plan, Said { name: scenario.name, about: scenario.about, instead }))
     }
 
-    fn about(&self, plan: &Plan) -> About {
-        let mut at = 0.0;
-        let phases = plan.phases.iter().map(|phase| {
-            let from = at;
-            at += phase.duration.as_secs_f64();
-            Phase { name: phase.name.clone(), from_seconds: from, to_seconds: at, measured: phase.measured }
-        });
-        let phases: Vec<Phase> = phases.collect();
+    fn about(&self, plan: &Plan, said: Said) -> About {
+        let loads = plan.phases.iter().map(|phase| words::load(&plan.pools, phase));
+        let phases = timeline::shown(&plan.phases).into_iter().zip(loads);
+        let phases = phases.map(|(phase, load)| Phase { load, ..phase }).collect();
+        let instead = "in the place of the scenario's".to_owned();
+        let more = (!said.instead.is_empty()).then(|| (instead, said.instead.join(", ")));
         let pool = |p: &Pool| PoolAbout {
             name: p.name.clone(),
             targets: targets(p),
-            schedule: schedule(p, &plan.phases),
+            schedule: words::schedule(p, &plan.phases),
+            requests: p.requests.iter().map(|r| r.title()).collect(),
         };
         let mut all: Vec<String> = plan.pools.iter().flat_map(targets).collect();
         all.dedup();
-        let schedules: Vec<String> = plan.pools.iter().map(|p| schedule(p, &plan.phases)).collect();
+        let schedules: Vec<String> = plan.pools.iter().map(|p| words::schedule(p, &plan.phases)).collect();
         About {
             setup: Setup {
                 command: "load http".into(),
@@ -152,7 +167,9 @@ impl Http {
                 schedule: schedules.join("; "),
                 open_loop: plan.pools.iter().any(|p| matches!(p.pace, Pace::Rate { .. })),
                 scenario: self.scenario.as_ref().map(|f| f.display().to_string()),
-                ..Setup::default()
+                name: said.name,
+                about: said.about,
+                more: more.into_iter().collect(),
             },
             phases,
             pools: plan.pools.iter().map(pool).collect(),
@@ -163,37 +180,6 @@ impl Http {
 
 fn targets(pool: &Pool) -> Vec<String> {
     pool.targets.iter().map(|t| t.url.to_string()).collect()
-}
-
-/// When a pool's requests are sent, in words: the load that the measured phases ask for, which need not be the nominal one.
-fn schedule(pool: &Pool, phases: &[load::Phase]) -> String {
-    let any = phases.iter().any(|p| p.measured);
-    let shares = || phases.iter().filter(|p| p.measured || !any).flat_map(|p| [p.from, p.to]);
-    let least = shares().fold(f64::INFINITY, f64::min);
-    let most = shares().fold(0.0, f64::max);
-    let range = |of: f64, show: fn(f64) -> String| {
-        let (least, most) = (show(of * least), show(of * most));
-        if least == most { most } else { format!("{least} to {most}") }
-    };
-    let (all, part) = (show_count(pool.connections as u64), range(pool.connections as f64, up));
-    let connections = if pool.pace == Pace::Closed { part } else { all };
-    let what = match pool.behaviour {
-        Behaviour::Normal => "",
-        Behaviour::HalfOpen => ", half open",
-        Behaviour::SynOnly => ", SYN only",
-    };
-    match pool.pace {
-        Pace::Closed => format!("closed loop, {connections} connections{what}"),
-        Pace::Rate { per_second, poisson } => {
-            let law = if poisson { "Poisson" } else { "constant" };
-            format!("{law} {}/s, {connections} connections{what}", range(per_second, show_frequency))
-        }
-    }
-}
-
-/// Whole connections, and no more than there are.
-fn up(connections: f64) -> String {
-    show_count(connections.ceil() as u64)
 }
 
 /// A number that must be above zero.

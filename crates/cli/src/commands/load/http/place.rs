@@ -218,6 +218,15 @@ impl Place {
         claimed
     }
 
+    /// Kernel sockets are descriptors: raises the limit as far as needed and allowed.
+    pub(super) fn more_descriptors(&self, plan: &Plan) -> anyhow::Result<()> {
+        if self.link != LinkKind::Kernel {
+            return Ok(());
+        }
+        let connections = plan.pools.iter().map(|p| p.connections).sum();
+        crate::commands::load::near::more_descriptors(connections, "connections (-c)")
+    }
+
     /// Opens it and starts the host that runs the load in every lane. Also the host's number.
     pub(super) fn start(
         &self,

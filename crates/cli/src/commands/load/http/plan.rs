@@ -12,6 +12,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{
     AimLaw, Behaviour, Body, Checks, Pace, Phase, Plan, Pool, Request, Target, Think, Url, Version, check,
 };
+use flowlane_load::scenario::Instead;
 
 use super::positive;
 use crate::units;
@@ -19,17 +20,21 @@ use crate::units;
 /// Connections when none are asked for.
 const CONNECTIONS: u64 = 100;
 
+/// How long a run lasts when nobody says so.
+const DURATION: Duration = Duration::from_secs(10);
+
 /// What is asked.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
-    /// Connections at once.
-    #[arg(long, short, value_parser = positive, conflicts_with = "scenario")]
+    /// Connections at once [default: 100]; with a scenario, of all its pools together in the place of its own.
+    #[arg(long, short, value_parser = positive)]
     connections: Option<u64>,
     /// Connections begun in 10 ms at most, until all stand.
     #[arg(long, default_value = "1000", value_parser = positive, conflicts_with = "scenario")]
     burst: u64,
-    /// Requests a second, at moments fixed beforehand; as fast as answers come without.
-    #[arg(long, short, value_parser = units::frequency, conflicts_with = "scenario")]
+    /// Requests a second, at moments fixed beforehand; as fast as answers come without. With a scenario, of all its open
+    /// loops together in the place of its own.
+    #[arg(long, short, value_parser = units::frequency)]
     rate: Option<f64>,
     /// Requests at independent moments instead of evenly.
     #[arg(long, requires = "rate", conflicts_with = "scenario")]
@@ -40,9 +45,9 @@ pub(super) struct Asked {
     /// Before what is measured, the same load for this time, not in the figures.
     #[arg(long, value_parser = units::duration, conflicts_with = "scenario")]
     warm_up: Option<Duration>,
-    /// How long requests are sent.
-    #[arg(long, short, default_value = "10s", value_parser = units::duration, conflicts_with = "scenario")]
-    duration: Duration,
+    /// How long requests are sent [default: 10s]; with a scenario, how long its measured phases last together.
+    #[arg(long, short, value_parser = units::duration)]
+    duration: Option<Duration>,
     /// How long answers on their way are waited for at the end.
     #[arg(long, default_value = "5s", value_parser = units::duration, conflicts_with = "scenario")]
     waiting: Duration,
@@ -181,6 +186,11 @@ fn law(text: &str) -> Result<AimLaw, String> {
 }
 
 impl Asked {
+    /// What stands in the place of a scenario's figures.
+    pub(super) fn instead(&self) -> Instead {
+        Instead { duration: self.duration, connections: self.connections, rate: self.rate }
+    }
+
     /// The plan.
     pub(super) fn plan(&self, urls: &[Url], clients: &[ClientRange], seed: u64) -> anyhow::Result<Plan> {
         let target = |url: &Url| Ok(Target { url: url.clone(), addresses: url.resolve()?, weight: 1.0 });
@@ -238,7 +248,7 @@ impl Asked {
         };
         let ramp = before("ramp", self.ramp, 0.0);
         let warm_up = before("warm-up", self.warm_up, 1.0);
-        ramp.into_iter().chain(warm_up).chain([Phase::hold(self.duration)]).collect()
+        ramp.into_iter().chain(warm_up).chain([Phase::hold(self.duration.unwrap_or(DURATION))]).collect()
     }
 
     fn request(&self) -> anyhow::Result<Request> {
