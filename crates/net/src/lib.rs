@@ -39,23 +39,38 @@
 //! assert_eq!(report.total(server).drops.total(), 0);
 //! ```
 //!
+//! Into a lane from outside: [`Handle::spawn_on`], with [`block_on`] or any executor for its result.
+//!
+//! **With tokio.** Lanes run futures themselves. `tokio::sync`, `select!` and everything on the traits of `tokio::io` works in them;
+//! `tokio::time`, `tokio::net` and `tokio::spawn` panic ("there is no reactor running"), unless workers carry a tokio runtime
+//! ([`Builder::in_workers`]). Lanes have [`sleep`], [`timeout`] and [`spawn`] of their own.
+//!
+//! **Features.** `control`, on by default, is the control socket ([`control`]), and all that needs HTTP.
+//!
 //! The rooms, in the order a packet meets them: [`link`]s; `runtime`, with the worker's loop; the lane itself, which
 //! is the crate `flowlane-stack`; tasks ([`spawn`], [`sleep`]) and sockets ([`UdpSocket`],
 //! [`TcpListener`], [`TcpStream`]); [`stats`].
 #![forbid(unsafe_code)]
+// A worker must not end because nobody reads what it says.
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
+mod block;
 mod context;
+#[cfg(feature = "control")]
 pub mod control;
 pub mod entropy;
 mod kernel;
 pub mod link;
+mod outside;
 mod runtime;
 mod socket;
 pub mod stats;
 mod task;
 mod tcp;
+mod timeout;
 mod wake;
 
+pub use block::block_on;
 pub use flowlane_rss::{
     Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields,
     Worker,
@@ -75,12 +90,13 @@ pub use flowlane_sys::block::OwnedBytes;
 pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use runtime::builder::{Builder, OpenLink, StartError};
-pub use runtime::handle::{Handle, HostInfo, MoveError, Runtime};
-pub use runtime::host::{Host, Interface};
+pub use runtime::handle::{Handle, HostInfo, JoinFailure, MoveError, Runtime, SpawnError};
+pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;
 pub use socket::{SocketError, UdpSocket};
 pub use task::{
-    JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, now, precise_now, sleep, sleep_until, spawn,
-    yield_now,
+    JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, keep, now, precise_now, sleep, sleep_until,
+    spawn, yield_now,
 };
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpKnocker, TcpListener, TcpStream};
+pub use timeout::{TimedOut, timeout};

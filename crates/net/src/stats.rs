@@ -2,6 +2,7 @@
 //! own plain counters. Reading costs the workers nothing between requests.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use flowlane_stack::stats::{Counters, LaneStats};
 use flowlane_stack::tcp::TcpLook;
@@ -83,6 +84,22 @@ pub struct Misdirected {
     pub queue: u16,
 }
 
+/// How a lane's first task failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// It panicked; otherwise it ended with an error.
+    pub panicked: bool,
+    /// What the panic or the error said.
+    pub words: String,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.panicked { "panicked" } else { "failed" };
+        write!(f, "its first task {how}: {}", self.words)
+    }
+}
+
 /// One lane as its worker reports it.
 #[derive(Debug, Clone)]
 pub struct LaneReport {
@@ -104,8 +121,8 @@ pub struct LaneReport {
     pub task_runs: u64,
     /// Tasks that panicked.
     pub panics: u64,
-    /// What the lane's first task said when it panicked: the lane does nothing any more of what it was to do.
-    pub failure: Option<String>,
+    /// How the lane's first task failed: the lane does nothing any more of what it was to do.
+    pub failure: Option<Failed>,
     /// Times the lane moved.
     pub moves: u64,
     /// Its UDP sockets, at most [`SOCKETS_SHOWN`].
@@ -226,11 +243,11 @@ impl Report {
         total
     }
 
-    /// Lanes whose first task panicked: host, bucket and what it said.
+    /// Lanes whose first task panicked or ended with an error: host, bucket and how.
     #[must_use]
-    pub fn failures(&self) -> Vec<(usize, u16, &str)> {
+    pub fn failures(&self) -> Vec<(usize, u16, &Failed)> {
         let lanes = self.workers.iter().flat_map(|w| &w.lanes);
-        lanes.filter_map(|l| Some((l.host, l.bucket, l.failure.as_deref()?))).collect()
+        lanes.filter_map(|l| Some((l.host, l.bucket, l.failure.as_ref()?))).collect()
     }
 
     /// How a host's frames arrived, over all workers.

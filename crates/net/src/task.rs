@@ -18,18 +18,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_task::{Builder, FallibleTask, Runnable};
 use flowlane_rss::Bucket;
 use flowlane_stack::time::Time;
 use flowlane_sys::caught::{self, Caught, Contained, Payload};
 
+use crate::block::{self, TimerId};
 use crate::context::{self, NotHere};
 use crate::runtime::host::Main;
 use crate::runtime::lane_slot::{LaneId, SleepId};
+use crate::runtime::mains::Mains;
 use crate::runtime::message::Message;
 use crate::runtime::shared::Shared;
+use crate::stats::Failed;
 
 /// A task that is ready to run, with the lane it belongs to.
 pub(crate) type Ready = Runnable<LaneId>;
@@ -41,6 +44,23 @@ type Outcome<T> = Result<Contained<T>, Payload>;
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     task: Option<FallibleTask<Outcome<T>, LaneId>>,
+    /// For tasks that were started from outside.
+    runtime: Option<Box<Ending>>,
+}
+
+/// The end of the runtime, which is awaited, too.
+#[derive(Debug)]
+struct Ending {
+    shared: Arc<Shared>,
+    place: Option<usize>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.shared.outside.leave(place);
+        }
+    }
 }
 
 /// Why a task has no result.
@@ -104,6 +124,12 @@ impl fmt::Display for JoinError {
 impl std::error::Error for JoinError {}
 
 impl<T> JoinHandle<T> {
+    /// Of a task of that runtime that somebody else may wait for.
+    pub(crate) fn awaited_outside(mut self, shared: Arc<Shared>) -> Self {
+        self.runtime = Some(Box::new(Ending { shared, place: None }));
+        self
+    }
+
     /// Stops the task: it is dropped where it next waits.
     pub fn abort(mut self) {
         drop(self.task.take());
@@ -114,8 +140,19 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &mut self.task else { return Poll::Ready(Err(JoinError { panic: None })) };
-        Pin::new(task).poll(cx).map(|outcome| match outcome {
+        let this = &mut *self;
+        let Some(task) = &mut this.task else { return Poll::Ready(Err(JoinError { panic: None })) };
+        let mut polled = Pin::new(&mut *task).poll(cx);
+        if let (Poll::Pending, Some(runtime)) = (&polled, &mut this.runtime)
+            && runtime.shared.outside.watch(&mut runtime.place, cx.waker())
+        {
+            // It may have ended just before.
+            polled = Poll::Ready(match Pin::new(task).poll(cx) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => None,
+            });
+        }
+        polled.map(|outcome| match outcome {
             Some(Ok(value)) => Ok(value.into_inner()),
             Some(Err(payload)) => Err(JoinError::panicked(payload)),
             None => Err(JoinError { panic: None }),
@@ -179,7 +216,7 @@ where
     // In no wrapper that awaits it: that would hold it twice.
     let caught = Caught::new(future, count_panic);
     let (ready, task) = Builder::new().metadata(id).spawn(|_| caught, schedule);
-    (ready, JoinHandle { task: Some(task.fallible()) })
+    (ready, JoinHandle { task: Some(task.fallible()), runtime: None })
 }
 
 /// A task of the lane that is here panicked, or what was dropped with it did.
@@ -187,10 +224,11 @@ fn count_panic() {
     let _ = context::with_current(|slot, _, _| slot.counters.panics += 1);
 }
 
-/// The first task of a lane. If it panics, the lane says so and remembers why.
+/// The first task of a lane. If it fails, the lane says so and remembers why; that it ended the runtime learns.
 pub(crate) struct FirstTask {
     pub(crate) main: Main,
     pub(crate) host: Arc<str>,
+    pub(crate) mains: Arc<Mains>,
 }
 
 impl Future for FirstTask {
@@ -198,11 +236,24 @@ impl Future for FirstTask {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        catch_unwind(AssertUnwindSafe(|| this.main.as_mut().poll(cx))).unwrap_or_else(|payload| {
-            let words = caught::words(&*payload);
-            let _ = context::with_current(|slot, _, _| slot.fail(&this.host, words));
-            Poll::Ready(())
-        })
+        let failed = match catch_unwind(AssertUnwindSafe(|| this.main.as_mut().poll_first(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(None)) => None,
+            Ok(Poll::Ready(Some(words))) => Some(Failed { panicked: false, words }),
+            Err(payload) => Some(Failed { panicked: true, words: caught::words(&*payload).to_owned() }),
+        };
+        let failed = failed.is_some_and(|failed| {
+            let told = context::with_current(|slot, _, _| {
+                let counts = failed.panicked || !slot.ending;
+                if counts {
+                    slot.fail(&this.host, failed);
+                }
+                counts
+            });
+            told.unwrap_or(false)
+        });
+        this.mains.ended(failed);
+        Poll::Ready(())
     }
 }
 
@@ -214,6 +265,23 @@ fn schedule(shared: &Arc<Shared>, ready: Ready) {
         context::push_ready(ready);
     } else {
         shared.send(owner, Message::Run(ready));
+    }
+}
+
+/// Has the lane of the calling task keep a value until the runtime ends: it is dropped with the lane.
+///
+/// # Errors
+/// When called from anywhere else; the value is dropped.
+pub fn keep<T: Send + 'static>(value: T) -> Result<(), NotInLane> {
+    Ok(context::with_current(|lane, _, _| lane.kept.push(Kept(Box::new(value))))?)
+}
+
+/// What [`keep`] was given.
+pub(crate) struct Kept(#[expect(dead_code, reason = "is dropped in its time")] Box<dyn Any + Send>);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
     }
 }
 
@@ -254,12 +322,19 @@ pub fn precise_now() -> Result<Time, NotInLane> {
     Ok(context::with_current(|_, _, shared| shared.now())?)
 }
 
-/// Waits for `duration`, to the nanosecond but for what the worker does meanwhile.
+/// Waits for `duration`, to the nanosecond but for what the worker does meanwhile. In [`block_on`](crate::block_on) the kernel says how
+/// exact it is.
+///
+/// # Panics
+/// When it is awaited elsewhere: without a lane nobody would ever wake it.
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep { state: State::For(duration) }
 }
 
-/// Waits until `deadline` on the runtime's clock.
+/// Waits until `deadline` on the runtime's clock, which only lanes have.
+///
+/// # Panics
+/// When it is awaited elsewhere.
 pub fn sleep_until(deadline: Time) -> Sleep {
     Sleep { state: State::Until(deadline) }
 }
@@ -276,6 +351,8 @@ enum State {
     For(Duration),
     Until(Time),
     Armed(LaneId, SleepId, Time),
+    /// In `block_on`.
+    Outside(TimerId),
     Done,
 }
 
@@ -287,11 +364,14 @@ impl Future for Sleep {
             let deadline = match self.state {
                 State::For(duration) => now + duration,
                 State::Until(deadline) => deadline,
-                State::Armed(_, id, deadline) if deadline > now => {
+                State::Armed(at, id, deadline) if deadline > now && at == lane.id => {
                     lane.sleepers.set_waker(id, cx.waker());
                     return None;
                 }
-                State::Armed(..) | State::Done => return Some(State::Done),
+                // Begun in another lane: that of its new task wakes it.
+                State::Armed(_, _, deadline) => deadline,
+                State::Outside((at, _)) => now + at.saturating_duration_since(Instant::now()),
+                State::Done => return Some(State::Done),
             };
             if deadline <= now {
                 return Some(State::Done);
@@ -305,20 +385,52 @@ impl Future for Sleep {
                 Poll::Ready(())
             }
             Ok(Some(state)) => {
+                self.cancel();
                 self.state = state;
                 Poll::Pending
             }
-            // Outside a lane there is no clock to wait for.
-            Ok(None) | Err(NotHere) => Poll::Pending,
+            Ok(None) => Poll::Pending,
+            Err(NotHere) => self.poll_outside(cx),
         }
     }
 }
 
 impl Sleep {
+    /// There is no lane.
+    #[cold]
+    fn poll_outside(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let at = match self.state {
+            State::For(duration) => Instant::now().checked_add(duration),
+            State::Outside((at, _)) => Some(at),
+            State::Done => return Poll::Ready(()),
+            State::Until(_) | State::Armed(..) => {
+                panic!("a lane's sleep was awaited elsewhere than in a lane")
+            }
+        };
+        // Beyond what the kernel can tell: for ever.
+        let Some(at) = at else { return Poll::Pending };
+        self.cancel();
+        if at <= Instant::now() {
+            self.state = State::Done;
+            return Poll::Ready(());
+        }
+        let id = block::sleep_until(at, cx.waker());
+        self.state = State::Outside(
+            id.expect("flowlane::sleep was awaited neither in a lane nor in flowlane::block_on"),
+        );
+        Poll::Pending
+    }
+}
+
+impl Sleep {
     fn cancel(&mut self) {
-        if let State::Armed(lane, id, _) = self.state {
-            // On another lane than its own the entry stays until it is due, and wakes nobody who minds.
-            let _ = context::with_lane(lane, |slot, _, _| slot.sleepers.remove(id));
+        match self.state {
+            State::Armed(lane, id, _) => {
+                // On another lane than its own the entry stays until it is due, and wakes nobody who minds.
+                let _ = context::with_lane(lane, |slot, _, _| slot.sleepers.remove(id));
+            }
+            State::Outside(id) => block::cancel(id),
+            State::For(_) | State::Until(_) | State::Done => {}
         }
     }
 }

@@ -11,13 +11,15 @@ use rustix::event::{EventfdFlags, eventfd};
 pub(crate) struct Wake {
     bell: Doorbell,
     fd: OwnedFd,
+    runtime: u32,
     worker: usize,
 }
 
 impl Wake {
-    pub(crate) fn new(worker: usize) -> io::Result<Self> {
+    /// Of a worker of the runtime with this number.
+    pub(crate) fn new(runtime: u32, worker: usize) -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { bell: Doorbell::new(), fd, worker })
+        Ok(Self { bell: Doorbell::new(), fd, runtime, worker })
     }
 
     /// To be called after work was put where the worker will look. Costs a fence; a system call only when the worker
@@ -25,7 +27,7 @@ impl Wake {
     #[inline]
     pub(crate) fn ring(&self) {
         // A worker does not wake itself: it looks at all its queues before it sleeps.
-        if crate::context::worker() == Some(self.worker) {
+        if crate::context::is_worker(self.runtime, self.worker) {
             return;
         }
         if self.bell.ring() {

@@ -279,7 +279,8 @@ fn lane(l: &LaneReport) -> LaneView {
         delivered: l.stats.udp.delivered,
         sent: l.stats.udp.sent,
         dropped: l.stats.drops.total()
-            + TcpDropReason::ALL.iter().map(|reason| l.stats.tcp.dropped(*reason)).sum::<u64>(),
+            + TcpDropReason::ALL.iter().map(|reason| l.stats.tcp.dropped(*reason)).sum::<u64>()
+            + l.kernel.map_or(0, |kernel| kernel.lost()),
     }
 }
 

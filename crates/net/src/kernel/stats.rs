@@ -48,8 +48,13 @@ counters! {
 }
 
 impl KernelStats {
-    /// Puts what the stack's own counters have words for there too, so that whatever shows those shows these. Where
-    /// segments are counted, these are reads and writes: the segments the kernel keeps to itself.
+    /// Datagrams and connections that were lost here.
+    pub(crate) fn lost(&self) -> u64 {
+        self.datagrams_dropped + self.datagrams_cut + self.no_descriptor
+    }
+
+    /// Puts what the stack's own counters have words for there too, so that whatever shows those shows these: connections,
+    /// bytes and datagrams. Segments the kernel keeps to itself; reads and writes are none.
     pub(crate) fn show_in(&self, stats: &mut LaneStats) {
         let tcp = &mut stats.tcp;
         tcp.connection_accepts += self.accepted;
@@ -57,8 +62,6 @@ impl KernelStats {
         tcp.bad_attempts += self.connect_failed;
         tcp.established += self.accepted + self.connected;
         tcp.closed += self.closed;
-        tcp.packets_received += self.reads;
-        tcp.packets_sent += self.writes;
         tcp.in_sequence_bytes += self.read_bytes;
         tcp.data_bytes_sent += self.written_bytes;
         stats.udp.received += self.datagrams_received;

@@ -15,12 +15,16 @@ mod life;
 pub mod pair;
 pub mod pcap;
 mod real;
+mod spec;
 pub mod tap;
 
 pub use claim::Claim;
 pub use error::OpenError;
 pub use groups::Groups;
 pub use life::{Life, LinkState, News};
+pub use spec::{BadLink, LinkSpec};
+
+pub use flowlane_sys::xdp::CopyMode;
 
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, Pool};

@@ -1,7 +1,7 @@
 //! A running runtime, and what can be asked of it from outside.
 
 use std::sync::{Arc, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::Duration;
 
 use flowlane_rss::{Bucket, Rss};
@@ -9,10 +9,12 @@ use flowlane_stack::time::Time;
 
 use super::builder::Builder;
 use super::host::Host;
+use super::lane_slot::LaneId;
 use super::message::Message;
 use super::shared::Shared;
 use crate::context;
-use crate::stats::Report;
+use crate::stats::{Failed, Report};
+use crate::task::{JoinHandle, spawn_in};
 
 /// How long a worker may take to answer. One turn is microseconds; only a task that never returns takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,6 +35,33 @@ pub enum MoveError {
     /// A worker did not answer: one of its tasks does not return.
     #[error("a worker does not answer")]
     NoAnswer,
+}
+
+/// Why a task was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// There is no such host or bucket.
+    #[error("there is no such host or bucket")]
+    NoSuchLane,
+    /// The runtime has stopped.
+    #[error("the runtime has stopped")]
+    Stopped,
+}
+
+/// The first task of a lane failed.
+#[derive(Debug, thiserror::Error)]
+#[error("host '{host}', lane {}: {failed}", bucket.0)]
+#[non_exhaustive]
+pub struct JoinFailure {
+    /// Name of the host.
+    pub host: String,
+    /// The lane.
+    pub bucket: Bucket,
+    /// How it failed.
+    pub failed: Failed,
+    /// What the runtime counted.
+    pub report: Report,
 }
 
 /// Talks to a running runtime. Cheap to clone.
@@ -104,6 +133,29 @@ impl Handle {
         }
     }
 
+    /// Starts a task in the lane of a bucket, from any thread. Its result can be awaited in a lane, on another executor, or by
+    /// [`block_on`](crate::block_on); when the runtime ends before the task does, that is a [`JoinError`](crate::JoinError).
+    ///
+    /// # Errors
+    /// See [`SpawnError`].
+    pub fn spawn_on<F>(
+        &self,
+        host: usize,
+        bucket: Bucket,
+        future: F,
+    ) -> Result<JoinHandle<F::Output>, SpawnError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let index = self.lane(host, bucket).ok_or(SpawnError::NoSuchLane)?;
+        if self.shared.outside.has_ended() {
+            return Err(SpawnError::Stopped);
+        }
+        let id = LaneId { runtime: self.shared.runtime, index };
+        Ok(spawn_in(id, self.shared.clone(), future).awaited_outside(self.shared.clone()))
+    }
+
     /// Moves the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
     /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. Returns
     /// when that is so; frames keep arriving on the old worker's queue and are handed over.
@@ -137,7 +189,7 @@ impl Handle {
 #[derive(Debug)]
 pub struct Runtime {
     handle: Handle,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Runtime {
@@ -147,7 +199,7 @@ impl Runtime {
         Builder::new()
     }
 
-    pub(super) fn new(shared: Arc<Shared>, threads: Vec<JoinHandle<()>>, hosts: &[Host]) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, threads: Vec<thread::JoinHandle<()>>, hosts: &[Host]) -> Self {
         let mut first_lane = 0;
         let infos = hosts
             .iter()
@@ -174,7 +226,34 @@ impl Runtime {
         self.handle.clone()
     }
 
-    /// Stops all workers and returns what they counted. Connections are abandoned: see [`Runtime::stop_within`].
+    /// Waits until the first task of every lane has ended, or one of them has failed, then stops as [`Runtime::stop`] does.
+    ///
+    /// # Errors
+    /// The first failure, with the host and the lane; the others are in its report.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use flowlane::{Host, Key, Rss, Runtime, TcpListener};
+    /// let mut builder = Runtime::builder();
+    /// builder.host(Host::kernel("server", Arc::new(Rss::new(Key::MICROSOFT, 1)), || async {
+    ///     let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Default::default())?;
+    ///     flowlane::yield_now().await;
+    ///     Err::<(), _>(std::io::Error::other(format!("enough of {}", listener.local_addr()?)))
+    /// }));
+    /// let error = builder.start().unwrap().join().unwrap_err();
+    /// assert!(error.to_string().starts_with("host 'server', lane "), "{error}");
+    /// ```
+    pub fn join(mut self) -> Result<Report, JoinFailure> {
+        if !self.threads.is_empty() {
+            self.handle.shared.mains.wait();
+        }
+        let report = self.end(Duration::ZERO);
+        let Some((host, bucket, failed)) = report.failures().first().copied() else { return Ok(report) };
+        let host = self.handle.hosts.get(host).map_or_else(String::new, |h| h.name.clone());
+        Err(JoinFailure { host, bucket: Bucket(bucket), failed: failed.clone(), report })
+    }
+
+    /// Stops all workers and returns what they counted; how lanes failed is in [`Report::failures`]. Connections are abandoned: see [`Runtime::stop_within`].
     #[must_use]
     pub fn stop(mut self) -> Report {
         self.end(Duration::ZERO)
@@ -201,6 +280,7 @@ impl Runtime {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
         }
+        self.handle.shared.close();
         report
     }
 }

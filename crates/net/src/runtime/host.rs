@@ -1,9 +1,12 @@
 //! A host as the application describes it: addresses, steering, links, and what runs in each lane.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use flowlane_rss::Rss;
 use flowlane_stack::IpConfig;
@@ -13,8 +16,61 @@ use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
-/// A task's future.
-pub(crate) type Main = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What the first task of a lane may end with: nothing, or a `Result`, whose error the runtime says in a line and reports
+/// ([`Report::failures`](crate::stats::Report::failures), [`Runtime::join`](crate::Runtime::join)).
+pub trait Outcome {
+    /// What went wrong, in words.
+    fn failure(self) -> Option<String>;
+}
+
+impl Outcome for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl Outcome for Infallible {
+    fn failure(self) -> Option<String> {
+        match self {}
+    }
+}
+
+/// The type `!` has no name yet, but it is what this function returns.
+trait Returns {
+    type Type;
+}
+
+impl<T> Returns for fn() -> T {
+    type Type = T;
+}
+
+/// A task that is one loop never ends.
+#[expect(private_interfaces, reason = "the type is `!`")]
+impl Outcome for <fn() -> ! as Returns>::Type {
+    fn failure(self) -> Option<String> {
+        self
+    }
+}
+
+impl<T: Outcome, E: fmt::Display> Outcome for Result<T, E> {
+    fn failure(self) -> Option<String> {
+        self.map_or_else(|error| Some(error.to_string()), T::failure)
+    }
+}
+
+/// The future of a first task, whatever it ends with.
+pub(crate) trait First: Send {
+    fn poll_first(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<String>>;
+}
+
+impl<F: Future<Output: Outcome> + Send> First for F {
+    fn poll_first(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<String>> {
+        self.poll(cx).map(Outcome::failure)
+    }
+}
+
+/// A first task.
+pub(crate) type Main = Pin<Box<dyn First>>;
 
 /// Addresses of a host on one link.
 #[derive(Debug, Clone, Default)]
@@ -45,11 +101,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host whose flows are steered by `rss`. `main` is called once in every lane, as its first task.
+    /// A host whose flows are steered by `rss`. `main` is called once in every lane, as its first task, which may end with a
+    /// `Result` ([`Outcome`]): an error before any packet was handled makes the start one, later it is said and reported.
     pub fn new<F, R>(name: impl Into<String>, rss: Arc<Rss>, main: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = ()> + Send + 'static,
+        R: Future<Output: Outcome> + Send + 'static,
     {
         Self {
             name: name.into(),
@@ -99,7 +156,7 @@ impl Host {
     pub fn kernel<F, R>(name: impl Into<String>, rss: Arc<Rss>, main: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = ()> + Send + 'static,
+        R: Future<Output: Outcome> + Send + 'static,
     {
         Self { kernel: true, ..Self::new(name, rss, main) }
     }
@@ -155,8 +212,8 @@ impl Host {
     }
 }
 
-impl std::fmt::Debug for Host {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host")
             .field("name", &self.name)
             .field("interfaces", &self.interfaces)

@@ -1,5 +1,6 @@
 //! A lane with what the runtime keeps beside it. This is what moves between workers: whole, in one box.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use super::message::SocketHandle;
 use crate::kernel::KernelLane;
 use crate::link::Groups;
 use crate::socket::SocketError;
-use crate::task::{Ready, Sleepers};
+use crate::stats::Failed;
+use crate::task::{Kept, Ready, Sleepers};
 
 /// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,23 +64,26 @@ pub(crate) struct LaneSlot {
     pub(crate) waiting: bool,
     /// Used while a lane of several links is asked for output: the room of each.
     pub(crate) rooms: Vec<usize>,
-    /// What its first task said when it panicked.
-    pub(crate) failure: Option<String>,
+    /// How its first task failed.
+    pub(crate) failure: Option<Failed>,
+    /// The runtime is ending: that sockets are closed is no failure.
+    pub(crate) ending: bool,
+    /// What tasks had it keep until its end.
+    pub(crate) kept: Vec<Kept>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
 }
 
 impl LaneSlot {
-    /// Its first task panicked: says so in a line, and remembers it.
+    /// Its first task failed: says so in a line, and remembers it.
     #[cold]
-    pub(crate) fn fail(&mut self, host: &str, words: &str) {
-        use std::io::Write;
-        self.counters.panics += 1;
+    pub(crate) fn fail(&mut self, host: &str, failed: Failed) {
+        self.counters.panics += u64::from(failed.panicked);
         let bucket = self.lane.bucket().0;
-        let line = format!("flowlane: host '{host}', lane {bucket}: its first task panicked: {words}");
+        let line = format!("flowlane: host '{host}', lane {bucket}: {failed}");
         // Nobody may read it.
-        let _ = writeln!(std::io::stderr(), "{line}");
-        self.failure = Some(words.to_owned());
+        let _ = writeln!(std::io::stderr(), "{}", line.replace('\n', " "));
+        self.failure = Some(failed);
     }
 
     /// Closes a socket. One that is closed already stays so.

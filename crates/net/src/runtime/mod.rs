@@ -4,6 +4,7 @@
 //! * [`netisr`]: frames for lanes of other workers; [`moving`]: lanes that change their worker.
 //! * [`host`]: what the application says; [`builder`]: from there to running threads; [`handle`]: talking to them.
 //! * Sockets of the kernel: `crate::kernel`.
+//! * [`mains`]: how the lanes' first tasks end.
 //! * [`shared`], [`message`], [`lane_slot`]: what they share, what they are told, what moves.
 
 pub(crate) mod builder;
@@ -11,6 +12,7 @@ pub(crate) mod handle;
 pub(crate) mod host;
 pub(crate) mod idle;
 pub(crate) mod lane_slot;
+pub(crate) mod mains;
 pub(crate) mod message;
 mod moving;
 mod netisr;

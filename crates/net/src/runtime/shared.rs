@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Instant;
 
 use crossbeam_queue::SegQueue;
 use flowlane_stack::time::Time;
 
+use super::mains::Mains;
 use super::message::Message;
+use crate::outside::Outside;
 use crate::wake::Wake;
 
 /// How a worker is reached.
@@ -17,6 +19,12 @@ use crate::wake::Wake;
 pub(crate) struct Post {
     pub(crate) inbox: SegQueue<Message>,
     pub(crate) wake: Arc<Wake>,
+}
+
+impl Post {
+    fn empty(&self) {
+        while self.inbox.pop().is_some() {}
+    }
 }
 
 /// What all threads of a runtime share.
@@ -31,17 +39,30 @@ pub(crate) struct Shared {
     epoch: Instant,
     /// Lanes move one at a time.
     pub(crate) moving: Mutex<()>,
+    pub(crate) mains: Arc<Mains>,
+    /// Who waits from outside for something in here.
+    pub(crate) outside: Outside,
+    /// Workers are gone: nobody takes what is put into inboxes.
+    closed: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(posts: Vec<Post>, owners: &[usize]) -> Self {
+    /// A number for a runtime that no other in this process has.
+    pub(crate) fn number() -> u32 {
         static RUNTIMES: AtomicU32 = AtomicU32::new(0);
+        RUNTIMES.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn new(runtime: u32, posts: Vec<Post>, owners: &[usize]) -> Self {
         Self {
-            runtime: RUNTIMES.fetch_add(1, Ordering::Relaxed),
+            runtime,
             posts,
             owners: owners.iter().map(|w| AtomicU32::new(*w as u32)).collect(),
             epoch: Instant::now(),
             moving: Mutex::new(()),
+            mains: Arc::new(Mains::new(owners.len())),
+            outside: Outside::default(),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -56,7 +77,21 @@ impl Shared {
         if let Some(post) = self.posts.get(worker) {
             post.inbox.push(message);
             post.wake.ring();
+            // Either we see here that it is closed, or `close` finds the message.
+            fence(Ordering::SeqCst);
+            if self.closed.load(Ordering::Relaxed) {
+                post.empty();
+            }
         }
+    }
+
+    /// The workers are gone. Messages that they did not take are dropped, and with them the tasks that were to run; from now on those
+    /// that come are, too. Whoever waits outside is told.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.posts.iter().for_each(Post::empty);
+        self.outside.end();
     }
 
     /// Which worker holds a lane, as far as is known here.

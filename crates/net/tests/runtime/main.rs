@@ -8,6 +8,7 @@ mod ending;
 mod http;
 mod links;
 mod moving;
+mod outside;
 mod panics;
 mod quirks;
 #[path = "../common/streams.rs"]

@@ -59,7 +59,7 @@ fn a_main_that_panics_ends_the_start_and_is_named() {
         });
         let error = started.expect_err("it started");
         let said = error.to_string();
-        assert!(matches!(error, StartError::Panicked { .. }), "{error:?}");
+        assert!(matches!(&error, StartError::FirstTask { failed, .. } if failed.panicked), "{error:?}");
         assert!(said.contains("'mine'") && said.contains("on purpose"), "{said}");
         // All threads have ended, and let go of what they had.
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -83,8 +83,8 @@ fn a_main_that_panics_later_is_in_the_report_and_the_other_lanes_go_on() {
         assert_eq!(said.recv_timeout(PATIENCE).unwrap(), Ok(100_000));
     }
     let report = runtime.stop();
-    let [(0, 1, words)] = report.failures()[..] else { panic!("{:?}", report.failures()) };
-    assert!(words.contains("the second lane's"), "{words}");
+    let [(0, 1, failed)] = report.failures()[..] else { panic!("{:?}", report.failures()) };
+    assert!(failed.panicked && failed.words.contains("the second lane's"), "{failed}");
     assert_eq!(report.lanes(0).iter().map(|l| l.panics).sum::<u64>(), 1);
 }
 

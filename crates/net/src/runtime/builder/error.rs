@@ -7,6 +7,8 @@ use flowlane_stack::tunnel::TunnelError;
 use flowlane_sys::frame::MemoryError;
 use flowlane_sys::words::counted;
 
+use crate::stats::Failed;
+
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,15 +71,15 @@ pub enum StartError {
     /// A link could not be opened.
     #[error(transparent)]
     Link(#[from] crate::link::OpenError),
-    /// The first task of a lane panicked before any packet was handled.
-    #[error("host '{host}', lane {bucket}: its first task panicked: {words}")]
-    Panicked {
+    /// The first task of a lane panicked, or ended with an error, before any packet was handled.
+    #[error("host '{host}', lane {bucket}: {failed}")]
+    FirstTask {
         /// The host.
         host: String,
         /// Bucket of the lane.
         bucket: u16,
-        /// What the panic said.
-        words: String,
+        /// How it failed.
+        failed: Failed,
     },
     /// Something else that the application does before the start failed.
     #[error("{0}")]

@@ -9,7 +9,10 @@ mod threads;
 
 pub use error::StartError;
 
+use std::any::Any;
+use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use flowlane_rss::Bucket;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig};
@@ -50,7 +53,11 @@ pub struct Builder {
     wires: Vec<Wire>,
     seed: Option<u64>,
     before_start: Option<Box<dyn FnOnce() -> Result<(), StartError> + Send>>,
+    in_workers: Option<InWorkers>,
 }
+
+/// Begins what a worker's thread carries, and keeps it.
+type InWorkers = Arc<dyn Fn(usize) -> Box<dyn Any> + Send + Sync>;
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,6 +80,7 @@ impl Builder {
             wires: Vec::new(),
             seed: None,
             before_start: None,
+            in_workers: None,
         }
     }
 
@@ -158,15 +166,50 @@ impl Builder {
         self.before_start = Some(Box::new(f));
     }
 
+    /// Calls `f` on the thread of each worker, with its number, before its lanes begin, and keeps what it returns until the thread ends:
+    /// for libraries that look for something on the thread they run on.
+    ///
+    /// With a tokio runtime beside this one, what needs tokio's timers and reactor works in lanes:
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # use flowlane::{Host, Key, Rss, Runtime};
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// let tokio: &'static _ = Box::leak(Box::new(runtime.handle().clone()));
+    /// std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    /// let mut builder = Runtime::builder().in_workers(|_| tokio.enter());
+    /// builder.host(Host::kernel("host", Arc::new(Rss::new(Key::MICROSOFT, 1)), || async {
+    ///     tokio::time::sleep(Duration::from_millis(1)).await;
+    ///     // This runs on tokio's thread, and not in the lane.
+    ///     assert_eq!(tokio::spawn(async { 5 }).await?, 5);
+    ///     Ok::<_, tokio::task::JoinError>(())
+    /// }));
+    /// builder.start().unwrap().join().unwrap();
+    /// ```
+    #[must_use]
+    pub fn in_workers<G: 'static>(mut self, f: impl Fn(usize) -> G + Send + Sync + 'static) -> Self {
+        self.in_workers = Some(Arc::new(move |worker| Box::new(f(worker))));
+        self
+    }
+
     /// Opens the links and starts the workers.
     ///
     /// # Errors
     /// See [`StartError`]; then nothing is left behind.
-    pub fn start(mut self) -> Result<Runtime, StartError> {
+    pub fn start(self) -> Result<Runtime, StartError> {
+        self.start_by(threads::thread)
+    }
+
+    /// As [`Builder::start`], with threads made by `thread`.
+    fn start_by(
+        mut self,
+        thread: impl FnMut(usize, threads::Body) -> io::Result<JoinHandle<()>>,
+    ) -> Result<Runtime, StartError> {
         let cpus = self.check()?;
         let memory = FrameMemory::new(&MemoryConfig { homes: self.workers, ..self.memory.clone() })?;
+        let number = Shared::number();
         let wakes: Vec<Arc<Wake>> = (0..self.workers)
-            .map(|w| Wake::new(w).map(Arc::new))
+            .map(|w| Wake::new(number, w).map(Arc::new))
             .collect::<Result<_, _>>()
             .map_err(StartError::Thread)?;
         let links = self.open_links(&memory, &wakes)?;
@@ -189,10 +232,12 @@ impl Builder {
             .iter()
             .map(|wake| Post { inbox: crossbeam_queue::SegQueue::new(), wake: wake.clone() })
             .collect();
-        let shared = Arc::new(Shared::new(posts, &owners));
+        let shared = Arc::new(Shared::new(number, posts, &owners));
         let named = self.named(&links);
         let plans = self.plan(&shared, links, &owners, &mut seeds)?;
-        threads::start(plans, &memory, &shared, &cpus, &self.hosts).map(|runtime| runtime.with_links(named))
+        let runtime =
+            threads::start(plans, &memory, &shared, &cpus, &self.hosts, self.in_workers.as_ref(), thread)?;
+        Ok(runtime.with_links(named))
     }
 
     /// The links of each host, for people.

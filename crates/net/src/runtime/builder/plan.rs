@@ -121,6 +121,8 @@ impl Builder {
                     waiting: false,
                     rooms: Vec::new(),
                     failure: None,
+                    ending: false,
+                    kept: Vec::new(),
                     parked: Vec::new(),
                 };
                 plan.lanes[index as usize] = Some(Box::new(slot));

@@ -2,20 +2,22 @@
 //!
 //! They begin in two steps, after each of which everyone waits for the word of the thread that starts them: a worker has its
 //! processor and memory; every lane's first task has run to its first wait. If either failed anywhere, all of them end, and
-//! the start is an error.
+//! the start is an error. So it is if a thread cannot be had: those that began before it are told to end.
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock, mpsc};
+use std::thread::JoinHandle;
 
 use flowlane_stack::time::Time;
 use flowlane_sys::caught;
 use flowlane_sys::frame::{FrameMemory, Pool};
 
-use super::StartError;
 use super::plan::Plan;
 use super::processors::THREAD;
+use super::{InWorkers, StartError};
 use crate::context;
 use crate::runtime::handle::Runtime;
 use crate::runtime::host::{Host, Main};
@@ -23,16 +25,29 @@ use crate::runtime::idle::Patience;
 use crate::runtime::moving::Moves;
 use crate::runtime::shared::Shared;
 use crate::runtime::worker::{Turns, Worker};
+use crate::stats::Failed;
 use crate::task::{FirstTask, spawn_in};
 
+/// What a worker's thread does.
+pub(super) type Body = Box<dyn FnOnce() + Send>;
+
+/// The thread of a worker.
+pub(super) fn thread(worker: usize, body: Body) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("{THREAD}{worker}")).spawn(body)
+}
+
+/// Starts all workers, on threads made by `thread`.
 pub(super) fn start(
     plans: Vec<Plan>,
     memory: &FrameMemory,
     shared: &Arc<Shared>,
     cpus: &[usize],
     hosts: &[Host],
+    in_workers: Option<&InWorkers>,
+    mut thread: impl FnMut(usize, Body) -> io::Result<JoinHandle<()>>,
 ) -> Result<Runtime, StartError> {
     let mut threads = Vec::new();
+    let mut none = None;
     let (failed, failures) = mpsc::channel();
     let (ran, first) = mpsc::channel();
     let workers = plans.len();
@@ -41,13 +56,15 @@ pub(super) fn start(
     for (index, plan) in plans.into_iter().enumerate() {
         let (memory, shared, failed) = (memory.clone(), shared.clone(), failed.clone());
         let cpu = cpus.get(index).copied();
-        let mains: Vec<First> = hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into())).collect();
+        let mains: Vec<Begin> = hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into())).collect();
         let (ran, go, all_ran) = (ran.clone(), go.clone(), all_ran.clone());
+        let in_workers = in_workers.cloned();
         let body = move || {
             let pool = pin(cpu).and_then(|()| memory.attach(index).map_err(io::Error::other));
-            let (pool, error) = match pool {
-                Ok(pool) => (Some(pool), None),
-                Err(e) => (None, Some(e)),
+            let carried = pool.and_then(|pool| Ok((pool, carry(in_workers.as_ref(), index)?)));
+            let (pool, carried, error) = match carried {
+                Ok((pool, carried)) => (Some(pool), carried, None),
+                Err(e) => (None, None, Some(e)),
             };
             let _ = failed.send(error);
             // All or none: a worker that could not begin would leave the others waiting for it.
@@ -57,19 +74,26 @@ pub(super) fn start(
                     *all_ran.wait()
                 });
             }
+            drop(carried);
         };
-        let thread = std::thread::Builder::new().name(format!("{THREAD}{index}")).spawn(body);
-        threads.push(thread.map_err(StartError::Thread)?);
+        match thread(index, Box::new(body)) {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                none = Some(e);
+                break;
+            }
+        }
     }
     drop((failed, ran));
-    let error = failures.into_iter().take(workers).flatten().next();
+    // One that was not begun says nothing, and is not waited for.
+    let error = none.or_else(|| failures.into_iter().take(workers).flatten().next());
     // Nobody else sets it.
     let _ = go.set(error.is_none());
     let error = match error {
         Some(e) => Some(StartError::Thread(e)),
-        None => first.into_iter().take(workers).flatten().next().map(|(host, bucket, words)| {
+        None => first.into_iter().take(workers).flatten().next().map(|(host, bucket, failed)| {
             let host = hosts.get(host).map_or(String::new(), |h| h.name.clone());
-            StartError::Panicked { host, bucket, words }
+            StartError::FirstTask { host, bucket, failed }
         }),
     };
     let _ = all_ran.set(error.is_none());
@@ -84,6 +108,13 @@ pub(super) fn start(
     }
 }
 
+/// What the application has this thread carry.
+fn carry(begin: Option<&InWorkers>, worker: usize) -> io::Result<Option<Box<dyn Any>>> {
+    let Some(begin) = begin else { return Ok(None) };
+    catch_unwind(AssertUnwindSafe(|| Some(begin(worker))))
+        .map_err(|payload| io::Error::other(caught::words(&*payload).to_owned()))
+}
+
 fn pin(cpu: Option<usize>) -> io::Result<()> {
     let Some(cpu) = cpu else { return Ok(()) };
     let mut set = rustix::thread::CpuSet::new();
@@ -92,10 +123,10 @@ fn pin(cpu: Option<usize>) -> io::Result<()> {
 }
 
 /// What begins in each lane of a host, and the host's name.
-type First = (Arc<dyn Fn() -> Main + Send + Sync>, Arc<str>);
+type Begin = (Arc<dyn Fn() -> Main + Send + Sync>, Arc<str>);
 
-/// Host and bucket of a lane whose first task panicked, and what it said.
-type Failure = (usize, u16, String);
+/// Host and bucket of a lane whose first task failed, and how.
+type Failure = (usize, u16, Failed);
 
 /// The life of a worker's thread. `ran` is told how the first tasks fared, and says whether to go on.
 fn work(
@@ -103,7 +134,7 @@ fn work(
     plan: Plan,
     frames: Rc<Pool>,
     shared: Arc<Shared>,
-    mains: &[First],
+    mains: &[Begin],
     ran: &dyn Fn(Option<Failure>) -> bool,
 ) {
     context::begin(index, frames.clone(), shared.clone());
@@ -114,10 +145,13 @@ fn work(
         let (main, host) = &mains[slot.host];
         match catch_unwind(AssertUnwindSafe(|| main())) {
             Ok(main) => {
-                let first = FirstTask { main, host: host.clone() };
+                let first = FirstTask { main, host: host.clone(), mains: shared.mains.clone() };
                 spawn_in(slot.id, shared.clone(), first);
             }
-            Err(payload) => slot.fail(host, caught::words(&*payload)),
+            Err(payload) => {
+                slot.fail(host, Failed { panicked: true, words: caught::words(&*payload).to_owned() });
+                shared.mains.ended(true);
+            }
         }
     }
     let count = lanes.len();
@@ -158,14 +192,44 @@ fn work(
             worker.link_up(host, interface);
         }
     }
-    let failed = worker.lanes.iter().flatten().find(|slot| slot.failure.is_some());
-    let failure =
-        failed.map(|slot| (slot.host, slot.lane.bucket().0, slot.failure.clone().unwrap_or_default()));
-    if ran(failure) {
+    let mut lanes = worker.lanes.iter().flatten();
+    if ran(lanes.find_map(|slot| Some((slot.host, slot.lane.bucket().0, slot.failure.clone()?)))) {
         worker.run();
     }
     // What is dropped now is the applications', too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
     context::end();
     flowlane_sys::block::stop_keeping_owners();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Key, Rss};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// The threads that began end, whichever could not be begun, and the start says why.
+    #[test]
+    fn a_thread_that_is_not_to_be_had_ends_the_others() {
+        let ended = Arc::new(AtomicUsize::new(0));
+        for missing in 0..3 {
+            let mut builder = Runtime::builder().workers(3).pin(false);
+            let rss = Arc::new(Rss::new(Key::MICROSOFT, 3));
+            builder.host(Host::kernel("host", rss, std::future::pending::<()>));
+            let error = builder.start_by(|index, body| {
+                if index == missing {
+                    return Err(io::Error::other("no more of them"));
+                }
+                let ended = ended.clone();
+                std::thread::Builder::new().spawn(move || {
+                    body();
+                    ended.fetch_add(1, Ordering::SeqCst);
+                })
+            });
+            let error = error.expect_err("it started");
+            assert!(matches!(error, StartError::Thread(_)), "{error}");
+            assert!(error.to_string().contains("no more of them"), "{error}");
+            assert_eq!(ended.swap(0, Ordering::SeqCst), missing, "all have ended");
+        }
+    }
 }

@@ -62,6 +62,7 @@ impl Worker {
     fn end_connections(&mut self, at_once: bool) {
         for lane in 0..self.lanes.len() {
             if let Some(slot) = &mut self.lanes[lane] {
+                slot.ending = true;
                 slot.lane.tcp_end_all(self.now, &self.frames, at_once);
                 self.touch(lane as u32);
             }

@@ -4,6 +4,8 @@
 //! before one of the links that it found full has room, so that waiting costs no turns. What is for other links goes on
 //! meanwhile. When a link is asked again that took nothing, and when it is given up, says [`stall`](super::stall).
 
+use std::io::Write;
+
 use flowlane_stack::LaneEvent;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
@@ -132,7 +134,9 @@ impl Worker {
         while let Some(event) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_event()) {
             if let LaneEvent::AddressDuplicate { address, mac, .. } = event {
                 let name = &self.hosts[h].name;
-                eprintln!(
+                // Nobody may read it.
+                let _ = writeln!(
+                    std::io::stderr(),
                     "flowlane: {name}: {address} is not used: {mac} has it on this link, so give one of the two another address"
                 );
             }

@@ -1,0 +1,37 @@
+//! A limit to how long something is waited for.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::sleep;
+
+/// What was waited for has not come in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it took too long")]
+pub struct TimedOut;
+
+impl From<TimedOut> for io::Error {
+    fn from(error: TimedOut) -> Self {
+        Self::new(io::ErrorKind::TimedOut, error)
+    }
+}
+
+/// Waits for a future, but no longer than this, counted from when it is first awaited. A future that is ready is never late.
+/// The future is dropped with what it has done so far when its time is over.
+///
+/// # Errors
+/// [`TimedOut`].
+///
+/// # Panics
+/// As [`sleep`](crate::sleep): outside a lane and [`block_on`](crate::block_on).
+pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, TimedOut> {
+    let (mut future, mut over) = (pin!(future), pin!(sleep(duration)));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Ok(value)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| Err(TimedOut)),
+    })
+    .await
+}
