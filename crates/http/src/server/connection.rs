@@ -16,7 +16,7 @@ use super::counters::Counter;
 use super::exchange::{Exchange, Job};
 use super::memory::Held;
 use super::scratch::{self, OUTPUT, Scratch};
-use super::{LINGER_BYTES, Lane, PREFACE};
+use super::{LINGER_BYTES, Lane, PREFACE, Phase};
 use crate::tls::Stream;
 
 /// Rounds of one turn; then others are let in.
@@ -122,6 +122,10 @@ impl Connection {
 
     fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<Outcome> {
         scratch.output.clear();
+        if self.lane.phase() == Phase::Resetting {
+            let _ = self.stream.get_ref().abort();
+            return Poll::Ready(Outcome::Closed);
+        }
         for _ in 0..ROUNDS {
             match self.round(cx, now, scratch) {
                 Ok(Step::Again) => {}
@@ -165,6 +169,7 @@ impl Connection {
             let most = self.lane.memory().allowance().min(scratch.input.len());
             let mut into = ReadBuf::new(&mut scratch.input[..most]);
             match Pin::new(&mut self.stream).poll_read(cx, &mut into)? {
+                Poll::Pending if self.exchange.is_idle() && self.lane.is_stopping() => self.exchange.close(),
                 Poll::Pending => {
                     let wait = if self.exchange.is_idle() {
                         Wait::Idle(self.exchange.requests())
@@ -306,7 +311,9 @@ impl Connection {
                 return self.wait(cx, now, Wait::Write, scratch);
             }
             self.lingering = true;
-            if !self.exchange.is_unclean() && self.unread.is_empty() {
+            // A peer that does not know yet that we stop may be asking more.
+            let clean = !self.exchange.is_unclean() && self.unread.is_empty();
+            if clean && !self.lane.is_stopping() {
                 return Ok(Step::End(Outcome::Closed));
             }
         }

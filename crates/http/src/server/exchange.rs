@@ -80,6 +80,11 @@ impl Exchange {
         self.rest.closing
     }
 
+    /// Nothing more is asked: ends when everything is sent.
+    pub(crate) fn close(&mut self) {
+        self.rest.closing = true;
+    }
+
     pub(crate) fn is_unclean(&self) -> bool {
         self.rest.unclean || !self.reader.is_between_messages()
     }
@@ -216,6 +221,7 @@ impl Rest {
             return;
         }
         lane.cells().answer(reply.status);
+        manner.keep_alive &= !lane.is_stopping();
         let after = head(out, page, reply, &mut manner, lane.memory().allowance());
         self.closing |= !manner.keep_alive;
         match after {

@@ -43,6 +43,7 @@ mod reply;
 mod respond;
 mod route;
 mod scratch;
+mod stop;
 
 use std::future::poll_fn;
 use std::io;
@@ -59,6 +60,7 @@ use connection::{Connection, Outcome};
 use counters::Cells;
 use files::Dir;
 use memory::Memory;
+use stop::{Phase, Stop};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use counters::{Counter, Counts};
@@ -82,6 +84,7 @@ pub enum SetUpError {
 #[derive(Debug, Clone)]
 pub struct Server {
     inner: Arc<Inner>,
+    stop: Arc<Stop>,
 }
 
 #[derive(Debug)]
@@ -90,6 +93,30 @@ struct Inner {
     site: Site,
     lanes: Vec<Cells>,
     memory: Vec<Memory>,
+}
+
+/// What is served in one lane, as long as it is.
+struct Serving {
+    stop: Arc<Stop>,
+    index: usize,
+    place: Option<usize>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.stop.leave(self.index, place);
+        }
+    }
+}
+
+/// Kept by the lane: when it goes, tasks whose wakers are kept are to go with it.
+struct Gone(Arc<Stop>, usize);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.abandon(self.1);
+    }
 }
 
 /// What is served.
@@ -102,6 +129,7 @@ pub(crate) struct Site {
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
     server: Arc<Inner>,
+    stop: Arc<Stop>,
     index: usize,
 }
 
@@ -125,6 +153,17 @@ impl Lane {
     fn memory(&self) -> &Memory {
         &self.server.memory[self.index]
     }
+
+    #[inline]
+    fn phase(&self) -> Phase {
+        self.stop.phase()
+    }
+
+    /// No further requests are taken.
+    #[inline]
+    fn is_stopping(&self) -> bool {
+        self.phase() != Phase::Serving
+    }
 }
 
 impl Server {
@@ -142,7 +181,8 @@ impl Server {
         let lanes = (0..count).map(|_| Cells::new()).collect();
         let share = options.memory / count as u64;
         let memory = (0..count).map(|_| Memory::new(share)).collect();
-        Ok(Self { inner: Arc::new(Inner { options, site, lanes, memory }) })
+        let inner = Arc::new(Inner { options, site, lanes, memory });
+        Ok(Self { inner, stop: Arc::new(Stop::new(count)) })
     }
 
     /// How to listen for it: answers are sent at once, since they are written whole.
@@ -152,7 +192,7 @@ impl Server {
         ListenOptions { socket, ..ListenOptions::default() }
     }
 
-    /// Serves what the listener hears, for ever; to be called in every lane with a listener of its own.
+    /// Serves what the listener hears until the server is stopped; to be called in every lane with a listener of its own.
     ///
     /// # Errors
     /// When the listener cannot accept.
@@ -170,10 +210,15 @@ impl Server {
         mut each: impl FnMut(&TcpStream) + Send,
     ) -> Result<(), SocketError> {
         let index = flowlane::current().map_or(0, |lane| usize::from(lane.bucket.0));
-        let lane = Lane { server: self.inner.clone(), index: index % self.inner.lanes.len() };
+        let index = index % self.inner.lanes.len();
+        let (server, stop) = (self.inner.clone(), self.stop.clone());
+        let lane = Lane { server, stop: stop.clone(), index };
+        if flowlane::keep(Gone(stop.clone(), index)).is_err() {
+            return Err(SocketError::WrongLane);
+        }
+        let mut serving = Serving { stop, index, place: None };
         let limit = self.inner.options.connections_per_lane;
-        loop {
-            let stream = listener.accept().await?;
+        while let Some(stream) = accept(&listener, &mut serving).await? {
             each(&stream);
             let cells = lane.cells();
             cells.add(Counter::Connections, 1);
@@ -182,17 +227,34 @@ impl Server {
                 cells.add(Counter::Ended, 1);
                 continue;
             }
-            let ended = Ended(lane.clone());
+            let mut ended = Ended(lane.clone(), None);
             let served = if let Some(tls) = &self.inner.options.tls {
                 let tls = tls.clone();
-                flowlane::spawn(async move { Box::pin(encrypted(&ended.0, tls, stream)).await })
+                flowlane::spawn(async move {
+                    ended.join().await;
+                    ended.unless_reset(Box::pin(encrypted(&ended.0, tls, stream))).await;
+                })
             } else {
-                flowlane::spawn(async move { plain(&ended.0, Stream::Plain(stream)).await })
+                flowlane::spawn(async move {
+                    ended.join().await;
+                    ended.unless_reset(pin!(plain(&ended.0, Stream::Plain(stream)))).await;
+                })
             };
             if served.is_err() {
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// Stops in order: listeners close, requests that have come are answered, and everybody is told that no more will be: by
+    /// `Connection: close`, GOAWAY, TLS's goodbye and the end of the stream. Waits until all connections have ended; those that
+    /// have not after `grace` are reset. Returns how many those were, listeners included.
+    ///
+    /// To be called from outside the lanes, which have to go on meanwhile. The runtime is to be stopped afterwards, with
+    /// [`Runtime::stop_within`](flowlane::Runtime::stop_within) and what is left of the time, so that the ends arrive.
+    pub fn stop_within(&self, grace: Duration) -> usize {
+        self.stop.stop_within(grace)
     }
 
     /// Bytes of requests and answers that all lanes keep now for peers that do not read.
@@ -214,12 +276,48 @@ impl Server {
     }
 }
 
-/// Counts the end of a connection, however it ends.
-struct Ended(Lane);
+/// The next connection; `None` when the server is stopped and nobody waits to be accepted any more.
+async fn accept(listener: &TcpListener, serving: &mut Serving) -> Result<Option<TcpStream>, SocketError> {
+    let mut accepting = pin!(listener.accept());
+    poll_fn(|cx| {
+        if serving.place.is_none() {
+            serving.place = Some(serving.stop.join(serving.index, cx.waker()));
+        }
+        match accepting.as_mut().poll(cx) {
+            Poll::Pending if serving.stop.phase() != Phase::Serving => Poll::Ready(Ok(None)),
+            accepted => accepted.map_ok(Some),
+        }
+    })
+    .await
+}
+
+/// Counts the end of a connection, however it ends, and has it told of the server's.
+struct Ended(Lane, Option<usize>);
+
+impl Ended {
+    /// From now on it is told.
+    fn join(&mut self) -> impl Future<Output = ()> {
+        poll_fn(|cx| {
+            self.1 = Some(self.0.stop.join(self.0.index, cx.waker()));
+            Poll::Ready(())
+        })
+    }
+
+    /// Waits for the end of what serves the connection, but no longer than the server has time for.
+    fn unless_reset(&self, mut serving: impl Future<Output = ()> + Unpin) -> impl Future<Output = ()> {
+        poll_fn(move |cx| match Pin::new(&mut serving).poll(cx) {
+            Poll::Pending if self.0.phase() == Phase::Resetting => Poll::Ready(()),
+            polled => polled,
+        })
+    }
+}
 
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.cells().add(Counter::Ended, 1);
+        if let Some(place) = self.1 {
+            self.0.stop.leave(self.0.index, place);
+        }
     }
 }
 

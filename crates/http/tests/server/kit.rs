@@ -19,6 +19,18 @@ where
     R: Send + 'static,
     F: Future<Output = R> + Send + 'static,
 {
+    beside_with(options, |_| body())
+}
+
+/// As [`beside`], with the server, which may count an end after the peer has seen it.
+pub(crate) fn beside_with<R, F>(
+    options: Options,
+    body: impl FnOnce(Server) -> F + Send + 'static,
+) -> (R, Counts)
+where
+    R: Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+{
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
     let lanes = rss.buckets.len();
     assert_eq!(lanes, LANES);
@@ -35,7 +47,8 @@ where
     });
     let serving = builder.host(serving.interface(on("10.0.0.1/24")));
     let (say, said) = mpsc::channel();
-    let body = Arc::new(Mutex::new(Some((say, body))));
+    let asked = server.clone();
+    let body = Arc::new(Mutex::new(Some((say, move || body(asked)))));
     let asking = Host::new("client", rss, move || {
         let body = body.clone();
         async move {

@@ -10,3 +10,4 @@ mod kit;
 mod memory;
 mod others;
 mod slow;
+mod stop;

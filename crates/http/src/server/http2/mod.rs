@@ -34,7 +34,7 @@ use h2::server::{Builder, Connection};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::counters::Counter;
-use super::{Lane, PREFACE, finish, within};
+use super::{Lane, PREFACE, Phase, finish, within};
 use crate::tls::Stream;
 use body::Piece;
 use conn::{Conn, Due};
@@ -133,6 +133,18 @@ impl Driver {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Outside a lane nothing can be done, and nobody polls.
         let Ok(now) = flowlane::now() else { return Poll::Ready(()) };
+        match self.conn.lane.phase() {
+            Phase::Serving => {}
+            Phase::Stopping if self.leaving.is_some() => {}
+            Phase::Stopping => {
+                self.leaving = Some(now);
+                self.connection.graceful_shutdown();
+            }
+            Phase::Resetting => {
+                self.conn.abort();
+                return Poll::Ready(());
+            }
+        }
         for _ in 0..TURN {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
