@@ -1,11 +1,11 @@
 //! Every packet that was dropped on purpose or for want of something, by reason, out of a runtime's report: by the stack, by
-//! TCP, by the link, on the way between workers and while a lane moved.
+//! TCP, by the link, at the kernel's sockets, on the way between workers and while a lane moved.
 
 use std::collections::BTreeMap;
 
-use flowlane::TcpDropReason;
-use flowlane::stack_stats::{Counters, LaneStats};
-use flowlane::stats::{Report, WorkerReport};
+use flowlane::stack_stats::Counters;
+use flowlane::stats::{LaneReport, Report, WorkerReport};
+use flowlane::{KernelStats, TcpDropReason};
 
 /// What was dropped for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,15 +28,27 @@ fn of_queue(q: &flowlane::link::QueueStats) -> [(&'static str, &'static str, u64
     ]
 }
 
-/// What the stack dropped in a lane, TCP included.
-pub(crate) fn of_lane(stats: &LaneStats) -> u64 {
-    stats.drops.total() + TcpDropReason::ALL.iter().map(|reason| stats.tcp.dropped(*reason)).sum::<u64>()
+/// The counters of kernel sockets that tell of what was lost: name, words and value. What the kernel drops itself it counts itself
+/// (`nstat`).
+fn of_sockets(k: &KernelStats) -> [(&'static str, &'static str, u64); 3] {
+    [
+        ("kernel-unsendable", "datagrams that the kernel did not take to be sent", k.datagrams_dropped),
+        ("kernel-no-frame", "datagrams for whose end no frame was free", k.datagrams_cut),
+        ("kernel-no-descriptor", "connections for which no descriptor was free", k.no_descriptor),
+    ]
+}
+
+/// What a lane dropped: the stack, TCP included, or at the kernel's sockets.
+pub(crate) fn of_lane(lane: &LaneReport) -> u64 {
+    let segments = TcpDropReason::ALL.iter().map(|reason| lane.stats.tcp.dropped(*reason));
+    let sockets = lane.kernel.iter().flat_map(of_sockets).map(|(_, _, n)| n);
+    lane.stats.drops.total() + segments.chain(sockets).sum::<u64>()
 }
 
 /// What a worker dropped in all.
 pub(crate) fn of_worker(worker: &WorkerReport) -> u64 {
     let links: u64 = worker.queues.iter().flat_map(|q| of_queue(&q.stats)).map(|(_, _, n)| n).sum();
-    let lanes: u64 = worker.lanes.iter().map(|lane| of_lane(&lane.stats)).sum();
+    let lanes: u64 = worker.lanes.iter().map(of_lane).sum();
     lanes + links + worker.netisr.dropped + worker.move_overflow
 }
 
@@ -53,7 +65,9 @@ pub(crate) fn of_host(counted: &Report, host: usize) -> Vec<Dropped> {
         all.push(Dropped { name, text, count: total.tcp.dropped(*reason) });
     }
     let mut links: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
-    for (name, text, count) in counted.queues(host).flat_map(|q| of_queue(&q.stats)) {
+    let sockets = counted.kernel(host);
+    let sockets = sockets.iter().flat_map(of_sockets);
+    for (name, text, count) in counted.queues(host).flat_map(|q| of_queue(&q.stats)).chain(sockets) {
         links.entry(name).or_insert((text, 0)).1 += count;
     }
     let links = links.into_iter().map(|(name, (text, count))| Dropped {
@@ -110,9 +124,35 @@ mod tests {
             tx_far_full: 16,
             ..QueueStats::default()
         };
+        let kernel = KernelStats {
+            datagrams_dropped: 128,
+            datagrams_cut: 256,
+            no_descriptor: 512,
+            // Nothing lost.
+            reads_in_vain: 1 << 20,
+            ..KernelStats::default()
+        };
+        let lane = LaneReport {
+            host: 0,
+            bucket: 0,
+            worker: 0,
+            stats: Default::default(),
+            kernel: Some(kernel),
+            aligned: 0,
+            redirected: 0,
+            task_runs: 0,
+            panics: 0,
+            failure: None,
+            moves: 0,
+            sockets: Vec::new(),
+            socket_count: 0,
+            connections: 0,
+            time_waits: 0,
+            tcp: Default::default(),
+        };
         let worker = WorkerReport {
             worker: 0,
-            lanes: Vec::new(),
+            lanes: vec![lane],
             queues: vec![QueueReport { host: 0, link: 0, stats, quirks: None }],
             netisr: NetisrStats { dropped: 32, ..NetisrStats::default() },
             steering: Vec::new(),
@@ -126,10 +166,10 @@ mod tests {
             panics: 0,
             move_overflow: 64,
         };
-        assert_eq!(of_worker(&worker), 127);
+        assert_eq!(of_worker(&worker), 1023);
         let report = Report { workers: vec![worker] };
         let all: u64 = of_host(&report, 0).iter().chain(&of_runtime(&report)).map(|d| d.count).sum();
-        assert_eq!(all, 127);
-        assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 127);
+        assert_eq!(all, 1023);
+        assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 1023);
     }
 }

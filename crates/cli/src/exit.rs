@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::lost;
+use crate::say::{self, say};
 
 /// The command ran, and what was to be reached or shown was not.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl std::error::Error for Missed {}
 /// Turns a command's result into its exit code, saying what was wrong in one line.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     if let Some(lost) = lost::link() {
-        eprintln!("flowlane: {lost}");
+        say!("flowlane: {lost}");
         return ExitCode::from(1);
     }
     let Err(error) = result else { return ExitCode::SUCCESS };
@@ -31,7 +32,7 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    eprintln!("flowlane: {}", line(&error));
+    say!("flowlane: {}", line(&error));
     if error.is::<Missed>() { ExitCode::from(1) } else { ExitCode::from(2) }
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{text}");
+        say::text(format_args!("{text}"));
         return ExitCode::from(2);
     }
     // What follows the first empty line is where to look, and sometimes what was meant.
@@ -66,6 +67,6 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     for tip in text.lines().filter_map(|l| l.trim().strip_prefix("tip: ")) {
         line = format!("{line}; {tip}");
     }
-    eprintln!("flowlane: {}", line.strip_prefix("error: ").unwrap_or(&line));
+    say!("flowlane: {}", line.strip_prefix("error: ").unwrap_or(&line));
     ExitCode::from(2)
 }

@@ -69,7 +69,7 @@ impl RestoreCard {
         let parent = parent_id();
         let mut settings = CardSettings::record(&Interface::find(&self.interface)?)?;
         privilege::drop_all_but(privilege::CAP_NET_ADMIN).context("giving up privileges")?;
-        println!("ready");
+        writeln!(std::io::stdout(), "ready")?;
         let mut told = Vec::new();
         std::io::stdin().read_to_end(&mut told)?;
         if told.is_empty() {

@@ -1,278 +1,67 @@
-//! Links as the command line names them: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`,
-//! `pcap:IN,OUT`, and `kernel` for no link but the kernel's own sockets; and the opening of one for a host.
-//!
-//! A text becomes a [`LinkSpec`] while arguments are parsed, so a mistake in it is reported before anything is opened.
-//! [`LinkSpec::open`] makes what the runtime's builder takes: the link is opened when the runtime starts, since only
-//! then frame memory and the number of workers are known.
-//!
-//! TAP and AF_PACKET have no card that steers; they are given our own key and table, so that packets come to the worker
-//! that owns their bucket. With AF_XDP the card decides, and what it puts on another queue is handed over.
+//! What a run does around its link: the library opens it ([`LinkSpec`]), and here it is said how, its interface is watched, the card is
+//! left as it was found, and privileges are given up.
 
-use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use flowlane::link::{LinkSpec, OpenError};
+use flowlane::{Builder, OpenLink, Prefix, Rss, StartError};
+use flowlane_sys::privilege;
 
-use flowlane::link::af_packet::AfPacketOptions;
-use flowlane::link::af_xdp::AfXdpOptions;
-use flowlane::link::pcap::PcapOptions;
-use flowlane::link::tap::TapOptions;
-use flowlane::link::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
-use flowlane::wire::MacAddr;
-use flowlane::{Builder, OpenLink, Prefix, Rss, StartError, Worker};
-use flowlane_sys::bpf::steer::SteeringRules;
-use flowlane_sys::frame::HEADROOM;
-use flowlane_sys::netdev::Interface;
-use flowlane_sys::xdp::CopyMode;
-
+use crate::say::say;
 use crate::{keeper, lost};
 
-/// What can be named, for messages.
-const KINDS: &str =
-    "kernel, tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
-/// Longest name of an interface in Linux.
-const NAME: usize = 15;
-
-/// A link that was named and not opened yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LinkSpec {
-    /// The other side of an interface of the kernel.
-    Tap(String),
-    /// Packet sockets on an interface; whether checksum and segmentation are left to it.
-    AfPacket(String, bool),
-    /// The queues of a card; whether checksum and segmentation are left to it.
-    AfXdp(String, CopyMode, bool),
-    /// Capture files: input and output.
-    Pcap(Option<PathBuf>, Option<PathBuf>),
-    /// No link: sockets of the kernel, with its addresses and routes.
-    Kernel,
-}
-
-/// Why a text names no link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadLink(String);
-
-impl std::fmt::Display for BadLink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+/// As [`LinkSpec::join`].
+pub(crate) fn join(
+    link: LinkSpec,
+    builder: &mut Builder,
+    host: usize,
+    ours: &[Prefix],
+    vlan: Option<u16>,
+    rss: &Rss,
+) {
+    if !link.is_kernel() {
+        link.fit_frames(builder);
+        builder.link(host, 0, open(link, ours, vlan, rss));
     }
 }
 
-impl std::error::Error for BadLink {}
-
-impl FromStr for LinkSpec {
-    type Err = BadLink;
-
-    fn from_str(text: &str) -> Result<Self, BadLink> {
-        if text == "kernel" {
-            return Ok(Self::Kernel);
-        }
-        let unknown = || BadLink(format!("'{text}' is no link: give {KINDS}"));
-        let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
-        match kind {
-            "tap" => Ok(Self::Tap(interface(rest)?)),
-            "af-packet" => match rest.split_once(',') {
-                None => Ok(Self::AfPacket(interface(rest)?, false)),
-                Some((name, "offload")) => Ok(Self::AfPacket(interface(name)?, true)),
-                Some((_, other)) => Err(BadLink(format!("'{other}' is no option of af-packet: offload"))),
-            },
-            "af-xdp" => {
-                let mut parts = rest.split(',');
-                let name = interface(parts.next().unwrap_or_default())?;
-                let (mut copy, mut offload) = (CopyMode::Auto, false);
-                for option in parts {
-                    match option {
-                        "zero-copy" => copy = CopyMode::ZeroCopy,
-                        "copy" => copy = CopyMode::Copy,
-                        "offload" => offload = true,
-                        other => {
-                            let what =
-                                format!("'{other}' is no option of af-xdp: zero-copy, copy or offload");
-                            return Err(BadLink(what));
-                        }
-                    }
-                }
-                Ok(Self::AfXdp(name, copy, offload))
-            }
-            "pcap" => {
-                let (input, output) = rest.split_once(',').unwrap_or((rest, ""));
-                let path = |p: &str| (!p.is_empty()).then(|| PathBuf::from(p));
-                let (input, output) = (path(input), path(output));
-                if input.is_none() && output.is_none() {
-                    return Err(BadLink(
-                        "pcap needs a file to read, a file to write or both: pcap:IN,OUT".into(),
-                    ));
-                }
-                Ok(Self::Pcap(input, output))
-            }
-            _ => Err(unknown()),
-        }
-    }
-}
-
-fn interface(name: &str) -> Result<String, BadLink> {
-    let wrong =
-        name.is_empty() || name.len() > NAME || name.contains(|c: char| c == '/' || c.is_whitespace());
-    if wrong {
-        return Err(BadLink(format!("'{name}' is no name of an interface (1 to {NAME} letters)")));
-    }
-    Ok(name.to_owned())
-}
-
-impl std::fmt::Display for LinkSpec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let show = |p: &Option<PathBuf>| p.as_ref().map_or(String::new(), |p| p.display().to_string());
-        match self {
-            Self::Tap(name) => write!(f, "tap:{name}"),
-            Self::AfPacket(name, _) => write!(f, "af-packet:{name}"),
-            Self::AfXdp(name, ..) => write!(f, "af-xdp:{name}"),
-            Self::Pcap(input, output) => write!(f, "pcap:{},{}", show(input), show(output)),
-            Self::Kernel => f.write_str("kernel sockets"),
-        }
-    }
-}
-
-impl LinkSpec {
-    /// Whether there is no link, but sockets of the kernel.
-    pub(crate) fn is_kernel(&self) -> bool {
-        *self == Self::Kernel
-    }
-
-    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be: before Linux 6.6 it takes no others.
-    pub(crate) fn fit_frames(&self, builder: &mut Builder) {
-        let Self::AfXdp(name, ..) = self else { return };
-        let mtu = Interface::find(name).and_then(|interface| interface.mtu());
-        if mtu.is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
-            builder.frames_of(4096);
-        }
-    }
-
-    /// Joins the first interface of a host to the link; a host on kernel sockets ([`flowlane::Host::kernel`]) needs none.
-    pub(crate) fn join(
-        self,
-        builder: &mut Builder,
-        host: usize,
-        ours: &[Prefix],
-        vlan: Option<u16>,
-        rss: &Rss,
-    ) {
-        if !self.is_kernel() {
-            self.fit_frames(builder);
-            builder.link(host, 0, self.open(ours, vlan, rss));
-        }
-    }
-
-    /// Makes what [`flowlane::Builder::link`] takes. `ours` are the addresses to take packets for and `vlan` where they come
-    /// from, `rss` steers where there is no card that does.
-    pub(crate) fn open(self, ours: &[Prefix], vlan: Option<u16>, rss: &Rss) -> OpenLink {
-        let none = Claim::none().on_vlan(vlan);
-        let claim = ours.iter().fold(none, |claim, p| claim.prefix(p.address(), p.len()));
-        let steering = steering(rss);
-        Box::new(move |memory, workers| {
-            let opened = match self {
-                Self::Tap(name) => {
-                    let options = TapOptions { steering: Some(steering), ..TapOptions::new(&name) };
-                    tap::open(&options, memory, workers)
-                }
-                Self::AfPacket(name, offload) => {
-                    let usual = AfPacketOptions::new(&name, claim);
-                    let options = AfPacketOptions { steering: Some(steering), offload, ..usual };
-                    af_packet::open(&options, memory, workers)
-                }
-                Self::AfXdp(name, copy, offload) => {
-                    let options = AfXdpOptions { copy, offload, ..AfXdpOptions::new(&name, claim) };
-                    keeper::watch_over(&name);
-                    af_xdp::open(&options, memory, workers)
-                }
-                Self::Pcap(input, output) => {
-                    let mac = MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, 0x0c]);
-                    let options = PcapOptions { input, output, mac, mtu: 1500, clock: since_1970 };
-                    pcap::open(&options, workers)
-                }
-                Self::Kernel => {
-                    let what = "kernel sockets are no link that could be opened".into();
-                    Err(OpenError::Option { link: "kernel".into(), what })
-                }
-            };
-            let opened = opened.map_err(StartError::Link)?;
-            if opened.0.mode.starts_with("generic") {
-                eprintln!("flowlane: {}: {}", opened.0.name, opened.0.mode);
-            }
-            for note in &opened.0.notes {
-                eprintln!("flowlane: {}: {note}", opened.0.name);
-            }
-            lost::watch(&opened.0);
-            Ok(opened)
-        })
-    }
-}
-
-/// Our own key and table, its slots naming workers.
-fn steering(rss: &Rss) -> SteeringRules {
-    let worker = |bucket: &flowlane::Bucket| {
-        let Worker(worker) = rss.buckets.worker_of(*bucket);
-        worker
+/// As [`LinkSpec::open`].
+pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss) -> OpenLink {
+    let card = match &link {
+        LinkSpec::AfXdp(name, ..) => Some(name.clone()),
+        _ => None,
     };
-    SteeringRules {
-        key: rss.hasher().key().as_bytes().to_vec(),
-        table: rss.table.slots().iter().map(worker).collect(),
-        udp_ports: rss.config.udp_ipv4,
-    }
-}
-
-fn since_1970() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    let open = link.open(ours, vlan, rss);
+    Box::new(move |memory, workers| {
+        if let Some(card) = card {
+            keeper::watch_over(&card);
+        }
+        let opened = open(memory, workers)?;
+        if opened.0.mode.starts_with("generic") {
+            say!("flowlane: {}: {}", opened.0.name, opened.0.mode);
+        }
+        for note in &opened.0.notes {
+            say!("flowlane: {}: {note}", opened.0.name);
+        }
+        lost::watch(&opened.0);
+        Ok(opened)
+    })
 }
 
 /// Gives up all privileges: for [`flowlane::Builder::before_start`], when links are open and no packet was handled yet.
 pub(crate) fn give_up_privileges() -> Result<(), StartError> {
-    match flowlane_sys::privilege::drop_all() {
+    given_up(privilege::drop_all())
+}
+
+/// As [`give_up_privileges`], but keeps what it takes to bind ports below 1024, which lanes do when they begin.
+pub(crate) fn give_up_all_but_ports() -> Result<(), StartError> {
+    given_up(privilege::drop_all_but(privilege::CAP_NET_BIND_SERVICE))
+}
+
+fn given_up(done: std::io::Result<privilege::Report>) -> Result<(), StartError> {
+    match done {
         Ok(_) => Ok(()),
         Err(e) => {
             let what = format!("giving up privileges: {e}");
             Err(StartError::Link(OpenError::Option { link: "before the start".into(), what }))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_are_understood() {
-        let parse = |s: &str| s.parse::<LinkSpec>();
-        assert_eq!(parse("tap:t0"), Ok(LinkSpec::Tap("t0".into())));
-        assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into(), false)));
-        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false)));
-        assert_eq!(
-            parse("af-xdp:eth0,zero-copy"),
-            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy, false))
-        );
-        let both = LinkSpec::AfXdp("eth0".into(), CopyMode::Copy, true);
-        assert_eq!(parse("af-xdp:eth0,copy,offload"), Ok(both));
-        assert_eq!(parse("af-packet:eth0,offload"), Ok(LinkSpec::AfPacket("eth0".into(), true)));
-        assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel));
-        assert_eq!(parse("pcap:a,b"), Ok(LinkSpec::Pcap(Some("a".into()), Some("b".into()))));
-        assert_eq!(parse("pcap:,b"), Ok(LinkSpec::Pcap(None, Some("b".into()))));
-    }
-
-    #[test]
-    fn nonsense_is_refused_in_one_line() {
-        for text in [
-            "",
-            "eth0",
-            "wifi:x",
-            "tap:",
-            "tap:a b",
-            "af-packet:much-too-long-name",
-            "pcap:",
-            "kernel:eth0",
-            "af-xdp:e,fast",
-            "af-packet:e,copy",
-        ] {
-            let error = text.parse::<LinkSpec>().unwrap_err().to_string();
-            assert!(!error.contains('\n'), "{text}");
         }
     }
 }

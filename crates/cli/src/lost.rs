@@ -11,6 +11,8 @@ use flowlane::{Builder, Handle, Runtime, StartError};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::raise;
 
+use crate::say::say;
+
 /// The first link that was lost.
 static LOST: OnceLock<String> = OnceLock::new();
 /// Who is to know that a link is back.
@@ -49,9 +51,9 @@ pub(crate) fn watch(link: &LinkInfo) {
                 } else {
                     String::new()
                 };
-                eprintln!("flowlane: {name}: the interface {state}{rest}");
+                say!("flowlane: {name}: the interface {state}{rest}");
             } else {
-                eprintln!("flowlane: {name}: the interface {state}");
+                say!("flowlane: {name}: the interface {state}");
                 if let (LinkState::Up, Some(runtime)) = (state, RUNTIME.get()) {
                     (0..runtime.hosts().len()).for_each(|host| runtime.link_up(host, 0));
                 }

@@ -1,8 +1,10 @@
 //! The `flowlane` command: one binary, many programs.
 //!
 //! Results go to standard output, progress and complaints to standard error. Exit code 0 is success, 1 means that the
-//! command ran and missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file.
+//! command ran and missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file. Output that
+//! nobody reads any more, as behind `| head`, ends the command quietly and is a success.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod address;
 mod color;
@@ -17,6 +19,7 @@ mod lost;
 mod output;
 mod progress;
 mod reassembly;
+mod say;
 mod steering;
 mod tunnel;
 mod units;

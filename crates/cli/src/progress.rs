@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use flowlane_load::{Load, Outcome, Progress};
 
 use crate::interrupt::Interrupt;
+use crate::say;
 use crate::units::show_count;
 
 /// How often a run is looked at.
@@ -49,12 +50,12 @@ impl<P: Copy + Default> Line<P> {
         let seconds = since.elapsed().as_secs_f64();
         let rate = |n: u64, m: u64| show_count((n.saturating_sub(m) as f64 / seconds) as u64);
         if self.shown {
-            eprint!(
+            say::text(format_args!(
                 "\r{:5.1} of {:.1} s   {}\x1b[K",
                 self.begun.elapsed().min(self.duration).as_secs_f64(),
                 self.duration.as_secs_f64(),
                 words(&now, before, &rate)
-            );
+            ));
         }
         self.last = (Instant::now(), now);
     }
@@ -63,7 +64,7 @@ impl<P: Copy + Default> Line<P> {
 impl<P> Drop for Line<P> {
     fn drop(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            say::text(format_args!("\r\x1b[K"));
         }
     }
 }

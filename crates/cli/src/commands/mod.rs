@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Rss(rss::Rss),
     /// Run a service on addresses of our own, beside the kernel.
     #[command(subcommand)]
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Show what a running instance counted.
     Stat(stat::Stat),
     /// Make a network to try real links on, and remove it.

@@ -87,17 +87,22 @@ impl Outputs {
         for (option, path) in self.files() {
             self.write_file(option, path, run).with_context(|| format!("{option} {}", path.display()))?;
         }
+        let printed = self.print(run);
+        // A run that missed its goal has missed it, whoever reads that.
+        match run.failure() {
+            Some(failure) => bail!(Missed(text::plain(&failure))),
+            None => Ok(printed?),
+        }
+    }
+
+    fn print(&self, run: &Run) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
             files::json(run, &mut out)?;
         } else {
             text::table(run, &mut out)?;
         }
-        out.flush()?;
-        match run.failure() {
-            Some(failure) => bail!(Missed(text::plain(&failure))),
-            None => Ok(()),
-        }
+        out.flush()
     }
 
     fn write_file(&self, option: &str, path: &Path, run: &Run) -> io::Result<()> {

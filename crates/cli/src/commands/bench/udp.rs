@@ -4,6 +4,7 @@
 //! `recvmmsg`/`sendmmsg` echo over loopback, which pays for system calls and for its own half of the client's work too;
 //! the comparison says what moving the stack into the application can save, not which UDP code is better.
 
+use std::io::Write;
 use std::net::UdpSocket as KernelSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -138,8 +139,7 @@ pub(super) fn exactly(options: &Options, packets: u64) -> anyhow::Result<()> {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(echo.runtime.stop());
-    println!("{packets}");
-    Ok(())
+    Ok(writeln!(std::io::stdout(), "{packets}")?)
 }
 
 /// The kernel's echo: a server thread, and a client that keeps it busy with a window of datagrams.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
-use flowlane::link::OpenError;
+use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{
     Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss, Runtime,
     StartError, TcpConfig, Toeplitz, TunnelConfig, UdpFields,
@@ -18,7 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::address::with_network;
-use crate::link::{LinkSpec, give_up_privileges};
+use crate::link::{self, give_up_privileges};
 use crate::lost;
 use crate::reassembly::Limits;
 use crate::steering;
@@ -265,6 +265,7 @@ impl Near {
         if self.is_kernel() {
             more_descriptors(descriptors, "connections or flows")?;
             let host = builder.host(Host::kernel("load", rss.clone(), main));
+            builder.before_start(give_up_privileges);
             return Ok((lost::start(builder)?, host));
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
@@ -286,7 +287,7 @@ impl Near {
         }
         let host = builder.host(host);
         self.link.fit_frames(&mut builder);
-        builder.link(host, 0, check(self.link.clone().open(&ours, self.vlan, rss)));
+        builder.link(host, 0, check(link::open(self.link.clone(), &ours, self.vlan, rss)));
         builder.before_start(give_up_privileges);
         Ok((lost::start(builder)?, host))
     }

@@ -178,17 +178,21 @@ impl Http {
                 let options = Server::listen_options();
                 let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
                 drop(events);
-                let Some(listener) = listener else { return };
-                // Ends when the runtime does.
-                let _ = server
+                let Some(listener) = listener else { return Ok(()) };
+                server
                     .serve_each(listener, |stream| {
                         if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
                             flows.connection(bucket.0, hash, kind.as_u8());
                         }
                     })
-                    .await;
+                    .await
             }
         })
+    }
+
+    /// Ends its connections in order.
+    pub(super) fn stop(&self, grace: Duration) {
+        self.server.stop_within(grace);
     }
 
     /// What came since the last time.

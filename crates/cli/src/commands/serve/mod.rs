@@ -16,10 +16,13 @@ mod show;
 mod tcp;
 mod udp;
 
-use crate::link::give_up_privileges;
+use crate::exit::Missed;
+use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
-use anyhow::Context;
+use crate::say::say;
+use anyhow::{Context, bail};
 use flowlane::control::{self, Control};
+use flowlane::stats::Report;
 use flowlane::{Handle, Runtime};
 use flows::Flows;
 use http::Http;
@@ -93,6 +96,9 @@ impl Serve {
     }
 }
 
+/// Time for what leaves when the grace is over.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
 /// What this thread waits for.
 enum Event {
     Signal(i32),
@@ -116,10 +122,8 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None => udp::host(plan, own, more),
     };
     let host = builder.host(host);
-    plan.link.clone().join(&mut builder, host, &plan.ours(), plan.vlan, &plan.rss);
-    if !plan.keeps_privileges() {
-        builder.before_start(give_up_privileges);
-    }
+    link::join(plan.link.clone(), &mut builder, host, &plan.ours(), plan.vlan, &plan.rss);
+    builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let runtime = lost::start(builder)?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
@@ -129,7 +133,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))
         .context("starting a thread")?;
 
-    let show = Show::new(plan.service, plan.json);
+    let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(&happened, plan.rss.buckets.len())?;
     if waited {
         announce(plan, &runtime.handle().hosts()[host].links, control.as_ref());
@@ -146,7 +150,13 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
             }
         })
         .context("starting a thread")?;
-    let report = runtime.stop_within(plan.grace);
+    let until = Instant::now() + plan.grace;
+    if let Some(http) = &http {
+        http.stop(plan.grace);
+    }
+    // The ends that are on their way arrive, and so do resets.
+    let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
+    let report = runtime.stop_within(rest);
     show.summary(&report, host, began.elapsed())?;
     if let Some(http) = &http {
         http.summary()?;
@@ -154,7 +164,18 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     if let Some(flows) = &flows {
         show.flows(&flows.list())?;
     }
-    Ok(())
+    all_served(&report)
+}
+
+/// An error if lanes failed while it ran: each said so in a line when it happened, and served nobody from then on.
+fn all_served(report: &Report) -> anyhow::Result<()> {
+    let failures = report.failures();
+    let Some((_, bucket, failed)) = failures.first() else { return Ok(()) };
+    let more = match failures.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    bail!(Missed(format!("lane {bucket} stopped serving{more}: {failed}")))
 }
 
 /// Waits until every lane has its socket. `false`: told to stop before that.
@@ -180,7 +201,7 @@ fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
         addresses.push("all addresses".into());
     }
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
-    eprintln!(
+    say!(
         "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",
         plan.service.name(),
         addresses.join(" and "),
@@ -209,7 +230,7 @@ fn watch(
         match happened.recv_timeout(wait) {
             Ok(Event::Signal(SIGUSR1)) => match flows {
                 Some(flows) => show.flows(&flows.list())?,
-                None => eprintln!("flowlane: flows are counted with --flows only"),
+                None => say!("flowlane: flows are counted with --flows only"),
             },
             Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Event::Failed(_) | Event::Ready) => {}
@@ -225,5 +246,66 @@ fn watch(
                 (before, at) = (report, now);
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests {
+    use super::*;
+    use flowlane::{Host, Key, Rss};
+    use std::sync::Arc;
+
+    /// Says that it goes, in a panic, too.
+    struct Last(mpsc::Sender<()>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    /// What it ends with when the lanes of a service end like this, once all have begun.
+    fn ends<R>(main: impl Fn(u16) -> R + Clone + Send + Sync + 'static) -> anyhow::Result<()>
+    where
+        R: Future<Output = Result<(), flowlane::SocketError>> + Send + 'static,
+    {
+        let (say, said) = mpsc::channel::<()>();
+        let mut builder = Runtime::builder();
+        builder.host(Host::kernel("server", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
+            let (main, say) = (main.clone(), say.clone());
+            async move {
+                let bucket = flowlane::current().map_or(0, |lane| lane.bucket.0);
+                flowlane::yield_now().await;
+                let _last = Last(say);
+                main(bucket).await
+            }
+        }));
+        let runtime = builder.start()?;
+        // The report is asked for after the turn in which these were dropped.
+        (0..runtime.handle().hosts()[0].rss.buckets.len()).for_each(|_| said.recv().unwrap());
+        all_served(&runtime.stop())
+    }
+
+    /// The service goes on in the other lanes, but it is no success.
+    #[test]
+    fn a_lane_that_fails_is_in_the_exit_code() {
+        assert!(ends(|_| async { Ok(()) }).is_ok());
+        for panics in [true, false] {
+            let error = ends(move |bucket| async move {
+                assert!(!panics || bucket != 1, "on purpose");
+                if bucket == 1 { Err(flowlane::SocketError::Kernel(5)) } else { Ok(()) }
+            });
+            let error = error.expect_err("a success");
+            assert!(error.is::<Missed>(), "exit code 1: {error}");
+            let words = if panics {
+                "lane 1 stopped serving: its first task panicked: on purpose"
+            } else {
+                "lane 1 stopped serving: its first task failed: Input/output error (os error 5)"
+            };
+            assert_eq!(error.to_string(), words);
+        }
+        let all = ends(|_| async { Err(flowlane::SocketError::Closed) }).expect_err("a success").to_string();
+        assert!(all.contains("(and 1 more)"), "{all}");
     }
 }

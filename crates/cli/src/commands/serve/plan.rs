@@ -3,12 +3,12 @@
 use super::Service;
 use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
-use crate::link::LinkSpec;
 use crate::reassembly::Limits;
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail};
-use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, TunnelConfig};
+use flowlane::link::LinkSpec;
+use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -221,7 +221,7 @@ impl Plan {
     pub(super) fn host<F, R>(&self, main: F) -> Host
     where
         F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = ()> + Send + 'static,
+        R: Future<Output = Result<(), SocketError>> + Send + 'static,
     {
         if self.link.is_kernel() {
             return Host::kernel("server", self.rss.clone(), main);
@@ -239,8 +239,8 @@ impl Plan {
         self.addresses.first().filter(|_| self.link.is_kernel()).map(Prefix::address)
     }
 
-    /// Whether privileges are needed after the start: the kernel's sockets are bound by the lanes.
-    pub(super) fn keeps_privileges(&self) -> bool {
+    /// Whether lanes need a privilege to bind their sockets: those of the kernel, on a port below 1024.
+    pub(super) fn binds_low_ports(&self) -> bool {
         self.link.is_kernel() && self.port < 1024
     }
 

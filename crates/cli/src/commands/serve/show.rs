@@ -1,10 +1,12 @@
 //! What a service prints: a line for each worker, the flows, the summary. Text or JSON, one document a line.
+//!
+//! A summary counts in one unit: datagrams; segments; or, of TCP on kernel sockets, whose segments only the kernel sees, reads and
+//! writes. How frames came to their workers is a share, which has none.
 
 use super::Service;
 use super::flows::List;
 use crate::drops;
-use flowlane::stack_stats::LaneStats;
-use flowlane::stats::{LaneReport, Report, WorkerReport};
+use flowlane::stats::{LaneReport, Report, SteeringStats, WorkerReport};
 use flowlane_rss::HashType;
 use serde_json::json;
 use std::io::{self, Write};
@@ -14,7 +16,59 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Show {
     service: Service,
+    unit: Unit,
     json: bool,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Datagrams,
+    Segments,
+    /// System calls that moved bytes.
+    Calls,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Datagrams => "datagrams",
+            Self::Segments => "segments",
+            Self::Calls => "reads and writes",
+        }
+    }
+
+    /// What rates are of.
+    fn rate(self) -> &'static str {
+        match self {
+            Self::Calls => "reads",
+            _ => self.name(),
+        }
+    }
+
+    /// What came and what went are called.
+    fn columns(self) -> [&'static str; 2] {
+        match self {
+            Self::Calls => ["reads", "writes"],
+            _ => ["received", "sent"],
+        }
+    }
+
+    fn received(self, lane: &LaneReport) -> u64 {
+        match self {
+            Self::Datagrams => lane.stats.udp.delivered,
+            Self::Segments => lane.stats.tcp.packets_received,
+            Self::Calls => lane.kernel.map_or(0, |kernel| kernel.reads),
+        }
+    }
+
+    fn sent(self, lane: &LaneReport) -> u64 {
+        match self {
+            Self::Datagrams => lane.stats.udp.sent,
+            Self::Segments => lane.stats.tcp.packets_sent,
+            Self::Calls => lane.kernel.map_or(0, |kernel| kernel.writes),
+        }
+    }
 }
 
 /// What a worker did.
@@ -24,58 +78,74 @@ struct Work {
     sent: u64,
     dropped: u64,
     redirected: u64,
+    /// All frames that came.
+    frames: u64,
 }
 
 impl Work {
-    fn of(service: Service, worker: &WorkerReport) -> Self {
+    fn of(unit: Unit, worker: &WorkerReport) -> Self {
         let mut work = Self { dropped: drops::of_worker(worker), ..Self::default() };
         for lane in &worker.lanes {
-            work.received += received(service, &lane.stats);
-            work.sent += sent(service, &lane.stats);
+            work.received += unit.received(lane);
+            work.sent += unit.sent(lane);
             work.redirected += lane.redirected;
+            work.frames += lane.aligned + lane.redirected;
         }
         work
+    }
+
+    /// A lane that moved takes its counters along, so a difference may be negative: nothing then.
+    fn since(self, before: Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(before.received),
+            sent: self.sent.saturating_sub(before.sent),
+            dropped: self.dropped.saturating_sub(before.dropped),
+            redirected: self.redirected.saturating_sub(before.redirected),
+            frames: self.frames.saturating_sub(before.frames),
+        }
     }
 }
 
 impl Show {
-    pub(super) fn new(service: Service, json: bool) -> Self {
-        Self { service, json }
+    /// `kernel`: on the kernel's sockets.
+    pub(super) fn new(service: Service, kernel: bool, json: bool) -> Self {
+        let unit = match (service.is_tcp(), kernel) {
+            (false, _) => Unit::Datagrams,
+            (true, false) => Unit::Segments,
+            (true, true) => Unit::Calls,
+        };
+        Self { service, unit, json }
     }
 
     /// What each worker did between two reports.
     pub(super) fn interval(&self, before: &Report, after: &Report, took: Duration) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let second = took.as_secs_f64().max(1e-9);
+        let [received, sent] = self.unit.columns();
         for worker in &after.workers {
-            let now = Work::of(self.service, worker);
             let then = before.workers.iter().find(|w| w.worker == worker.worker);
-            let then = then.map(|w| Work::of(self.service, w)).unwrap_or_default();
-            // A lane that moved takes its counters along, so a difference may be negative: nothing then.
-            let work = Work {
-                received: now.received.saturating_sub(then.received),
-                sent: now.sent.saturating_sub(then.sent),
-                dropped: now.dropped.saturating_sub(then.dropped),
-                redirected: now.redirected.saturating_sub(then.redirected),
-            };
+            let then = then.map(|w| Work::of(self.unit, w)).unwrap_or_default();
+            let work = Work::of(self.unit, worker).since(then);
             let rate = (work.received as f64 / second).round() as u64;
             if self.json {
-                let line = json!({
+                let mut line = json!({
                     "version": 1, "kind": "interval", "worker": worker.worker, "seconds": second,
-                    "received": work.received, "sent": work.sent, "dropped": work.dropped,
-                    "redirected": work.redirected, per_second(self.service): rate,
+                    "dropped": work.dropped, "redirected": work.redirected,
                 });
+                line[received] = json!(work.received);
+                line[sent] = json!(work.sent);
+                line[format!("{}-per-second", self.unit.rate())] = json!(rate);
                 writeln!(out, "{line}")?;
             } else {
                 writeln!(
                     out,
-                    "worker {}: {rate} {}/s, received {}, sent {}, redirected {}, dropped {}",
+                    "worker {}: {rate} {}/s, {received} {}, {sent} {}, dropped {}{}",
                     worker.worker,
-                    unit(self.service),
+                    self.unit.rate(),
                     work.received,
                     work.sent,
-                    work.redirected,
                     work.dropped,
+                    aligned(work.frames - work.redirected.min(work.frames), work.frames),
                 )?;
             }
         }
@@ -120,83 +190,106 @@ impl Show {
 
     /// Everything, at the end.
     pub(super) fn summary(&self, report: &Report, host: usize, took: Duration) -> io::Result<()> {
-        let lanes = report.lanes(host);
-        let total = report.total(host);
-        let steering = report.steering(host);
-        let drops: Vec<_> =
-            drops::of_host(report, host).into_iter().chain(drops::of_runtime(report)).collect();
         let mut out = io::stdout().lock();
         if self.json {
-            let drops: serde_json::Map<_, _> =
-                drops.iter().map(|d| (d.name.clone(), d.count.into())).collect();
-            let summary = json!({
-                "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
-                "received": received(self.service, &total), "sent": sent(self.service, &total),
-                "connections": total.tcp.connection_accepts,
-                "alignment": steering.alignment(), "misdirected": steering.misdirected,
-                "drops": drops, "buckets": lanes.iter().map(|l| bucket_json(self.service, l)).collect::<Vec<_>>(),
-            });
-            writeln!(out, "{summary}")?;
-            return out.flush();
+            writeln!(out, "{}", self.summary_json(report, host, took))?;
+        } else {
+            self.summary_text(&mut out, report, host, took)?;
         }
-        writeln!(
-            out,
-            "{:>6} {:>6} {:>12} {:>12} {:>12} {:>12} {:>12}",
-            "bucket", "worker", "received", "sent", "aligned", "redirected", "dropped"
-        )?;
+        out.flush()
+    }
+
+    fn summary_json(&self, report: &Report, host: usize, took: Duration) -> serde_json::Value {
+        let (lanes, steering, drops) = (report.lanes(host), report.steering(host), dropped(report, host));
+        let [received, sent] = self.unit.columns();
+        let bucket = |lane: &&LaneReport| {
+            let mut bucket = json!({
+                "bucket": lane.bucket, "worker": lane.worker, "aligned": lane.aligned,
+                "redirected": lane.redirected, "dropped": drops::of_lane(lane),
+            });
+            bucket[received] = json!(self.unit.received(lane));
+            bucket[sent] = json!(self.unit.sent(lane));
+            bucket
+        };
+        let all: u64 = drops.iter().map(|d| d.count).sum();
+        let reasons: serde_json::Map<_, _> = drops.iter().map(|d| (d.name.clone(), d.count.into())).collect();
+        let mut summary = json!({
+            "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
+            "unit": self.unit.name(), "connections": report.total(host).tcp.connection_accepts,
+            "alignment": steering.alignment(), "misdirected": steering.misdirected,
+            "dropped": all, "drops": reasons, "buckets": lanes.iter().map(bucket).collect::<Vec<_>>(),
+        });
+        summary[received] = json!(self.sum(&lanes, Unit::received));
+        summary[sent] = json!(self.sum(&lanes, Unit::sent));
+        summary
+    }
+
+    fn summary_text(
+        &self,
+        out: &mut impl Write,
+        report: &Report,
+        host: usize,
+        took: Duration,
+    ) -> io::Result<()> {
+        let (lanes, drops) = (report.lanes(host), dropped(report, host));
+        let ([received, sent], steering) = (self.unit.columns(), report.steering(host));
+        writeln!(out, "in {}:", self.unit.name())?;
+        let steered = self.unit != Unit::Calls && steering.received > 0;
+        let last = if steered { "    aligned" } else { "" };
+        writeln!(out, "{:>6} {:>6} {received:>14} {sent:>14} {:>14}{last}", "bucket", "worker", "dropped")?;
         for lane in &lanes {
+            let frames = lane.aligned + lane.redirected;
+            let share = match frames {
+                _ if !steered => String::new(),
+                0 => format!("{:>11}", "-"),
+                _ => format!("{:>9.1} %", lane.aligned as f64 / frames as f64 * 100.0),
+            };
             writeln!(
                 out,
-                "{:>6} {:>6} {:>12} {:>12} {:>12} {:>12} {:>12}",
+                "{:>6} {:>6} {:>14} {:>14} {:>14}{share}",
                 lane.bucket,
                 lane.worker,
-                received(self.service, &lane.stats),
-                sent(self.service, &lane.stats),
-                lane.aligned,
-                lane.redirected,
-                drops::of_lane(&lane.stats),
+                self.unit.received(lane),
+                self.unit.sent(lane),
+                drops::of_lane(lane),
             )?;
         }
-        for drop in drops {
+        for drop in &drops {
             writeln!(out, "dropped: {} {}", drop.count, drop.text)?;
         }
         if self.service.is_tcp() {
-            writeln!(out, "connections: {}", total.tcp.connection_accepts)?;
+            writeln!(out, "connections: {}", report.total(host).tcp.connection_accepts)?;
         }
         writeln!(
             out,
-            "{}: received {}, sent {}, alignment {:.1} %, {:.1} s",
+            "{}: {received} {}, {sent} {}, dropped {}{}, {:.1} s",
             self.service.name(),
-            received(self.service, &total),
-            sent(self.service, &total),
-            steering.alignment() * 100.0,
+            self.sum(&lanes, Unit::received),
+            self.sum(&lanes, Unit::sent),
+            drops.iter().map(|d| d.count).sum::<u64>(),
+            aligned_of(&steering),
             took.as_secs_f64(),
-        )?;
-        out.flush()
+        )
+    }
+
+    fn sum(&self, lanes: &[&LaneReport], of: fn(Unit, &LaneReport) -> u64) -> u64 {
+        lanes.iter().map(|lane| of(self.unit, lane)).sum()
     }
 }
 
-/// What a service's packets are called.
-fn unit(service: Service) -> &'static str {
-    if service.is_tcp() { "segments" } else { "datagrams" }
+/// Everything that was dropped, in every place, by reason.
+fn dropped(report: &Report, host: usize) -> Vec<drops::Dropped> {
+    drops::of_host(report, host).into_iter().chain(drops::of_runtime(report)).collect()
 }
 
-fn per_second(service: Service) -> &'static str {
-    if service.is_tcp() { "segments-per-second" } else { "datagrams-per-second" }
+/// The share of frames that came to the worker of their bucket; nothing where none came, as on kernel sockets.
+fn aligned(aligned: u64, frames: u64) -> String {
+    if frames == 0 {
+        return String::new();
+    }
+    format!(", aligned {:.1} %", aligned as f64 / frames as f64 * 100.0)
 }
 
-fn received(service: Service, stats: &LaneStats) -> u64 {
-    if service.is_tcp() { stats.tcp.packets_received } else { stats.udp.delivered }
-}
-
-fn sent(service: Service, stats: &LaneStats) -> u64 {
-    if service.is_tcp() { stats.tcp.packets_sent } else { stats.udp.sent }
-}
-
-fn bucket_json(service: Service, lane: &LaneReport) -> serde_json::Value {
-    json!({
-        "bucket": lane.bucket, "worker": lane.worker, "received": received(service, &lane.stats),
-        "sent": sent(service, &lane.stats), "aligned": lane.aligned, "redirected": lane.redirected,
-        "dropped": drops::of_lane(&lane.stats),
-    })
+fn aligned_of(steering: &SteeringStats) -> String {
+    aligned(steering.aligned, steering.received)
 }

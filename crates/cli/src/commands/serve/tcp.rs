@@ -20,9 +20,9 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
             let options = ListenOptions { socket, fast_open, ..ListenOptions::default() };
             let listener = open(listen.as_deref(), bind, port, options, &events);
             drop(events);
-            if let Some(listener) = listener {
-                // Ends when the runtime does.
-                let _ = lane(listener, service, flows).await;
+            match listener {
+                Some(listener) => lane(listener, service, flows).await,
+                None => Ok(()),
             }
         }
     })

@@ -3,11 +3,14 @@
 use super::flows::Flows;
 use super::plan::Plan;
 use super::{Event, Service};
-use flowlane::{Bind, Host, SocketError, UdpSocket};
+use flowlane::{Bind, Host, SendError, SocketError, UdpSocket};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 /// Datagrams handled at once.
 const BATCH: usize = 64;
+/// After which frames are asked for again.
+const SOON: Duration = Duration::from_millis(1);
 
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
@@ -19,13 +22,12 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
                 Ok(socket) => socket,
                 Err(e) => {
                     let _ = events.send(Event::Failed(e));
-                    return;
+                    return Ok(());
                 }
             };
             let _ = events.send(Event::Ready);
             drop(events);
-            // Ends when the runtime does.
-            let _ = lane(socket, service, flows).await;
+            lane(socket, service, flows).await
         }
     })
 }
@@ -34,7 +36,15 @@ async fn lane(socket: UdpSocket, service: Service, flows: Option<Flows>) -> Resu
     let bucket = flowlane::current().map(|lane| lane.bucket.0).unwrap_or_default();
     let mut batch = Vec::with_capacity(BATCH);
     loop {
-        socket.recv_batch(&mut batch, BATCH).await?;
+        match socket.recv_batch(&mut batch, BATCH).await {
+            Ok(_) => {}
+            // Of kernel sockets: all frames are on their way elsewhere.
+            Err(SocketError::Send(SendError::NoFrame)) => {
+                flowlane::sleep(SOON).await;
+                continue;
+            }
+            Err(e) => return Err(e),
+        }
         if let Some(flows) = &flows {
             flows.count(bucket, &batch);
         }

@@ -32,7 +32,7 @@ pub(crate) struct Stat {
     /// Sockets and connections with flow hash, hash type, bucket and worker of what they receive.
     #[arg(short = 'R', long)]
     flows: bool,
-    /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp or drops.
+    /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp, kernel or drops.
     #[arg(short = 'p', long, value_name = "PROTO")]
     protocol: Option<String>,
     /// Control socket of the instance.

@@ -1,16 +1,21 @@
 //! Reports as text, in the columns and words of `netstat` where it has them.
 
 use super::tcp_words;
+use flowlane::KernelStats;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
-use flowlane::stack_stats::{CountersRef, LaneStats};
+use flowlane::stack_stats::{Counters, CountersRef, LaneStats};
 use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+
+/// The group of the kernel's sockets, which only hosts that use them have.
+const KERNEL: &str = "kernel";
 
 /// Names of the groups of counters, in the order of display.
 pub(super) fn groups() -> Vec<&'static str> {
     let mut names = Vec::new();
     LaneStats::default().groups(&mut |name, _| names.push(name));
+    names.push(KERNEL);
     names
 }
 
@@ -22,6 +27,9 @@ fn words() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
         CountersRef::each(group, &mut |c| counters.push((c.name, c.text)));
         all.push((name, counters));
     });
+    let mut counters = Vec::new();
+    Counters::each(&KernelStats::default(), &mut |c| counters.push((c.name, c.text)));
+    all.push((KERNEL, counters));
     all
 }
 
@@ -40,6 +48,9 @@ pub(super) fn protocols(
         }
         for (group, counters) in words.iter().filter(|(group, _)| only.is_none_or(|only| only == *group)) {
             let values = host.protocols.get(*group).unwrap_or(&none);
+            if *group == KERNEL && values.is_empty() {
+                continue;
+            }
             if hide_zeros && values.values().all(|value| *value == 0) {
                 continue;
             }

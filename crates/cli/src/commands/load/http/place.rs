@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
+use flowlane::link::LinkSpec;
 use flowlane::{
     Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, TunnelConfig, UdpFields,
 };
@@ -13,7 +14,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 
 use crate::address::with_network;
-use crate::link::{LinkSpec, give_up_privileges};
+use crate::link::{self, give_up_privileges};
 use crate::lost;
 use crate::steering;
 use crate::tunnel::TunnelSpec;
@@ -284,13 +285,11 @@ impl Place {
                 }
                 let host = builder.host(host);
                 link.fit_frames(&mut builder);
-                builder.link(host, 0, link.clone().open(&ours, self.vlan, rss));
+                builder.link(host, 0, link::open(link.clone(), &ours, self.vlan, rss));
                 host
             }
         };
-        if self.link != LinkKind::Kernel {
-            builder.before_start(give_up_privileges);
-        }
+        builder.before_start(give_up_privileges);
         Ok((lost::start(builder)?, host))
     }
 }

@@ -1,0 +1,293 @@
+//! How commands end: when nobody reads what they say, when a service is stopped, and what they may still do while they run.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn flowlane(arguments: &str) -> Command {
+    inside(None, arguments)
+}
+
+/// In a namespace, if one is named.
+fn inside(namespace: Option<&str>, arguments: &str) -> Command {
+    let program = env!("CARGO_BIN_EXE_flowlane");
+    let mut command = match namespace {
+        None => Command::new(program),
+        Some(name) => {
+            let mut ip = Command::new("ip");
+            ip.args(["netns", "exec", name, program]);
+            ip
+        }
+    };
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+/// A pipe that nobody reads.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// A port of the loopback that nobody has.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A running service. Killed on drop.
+struct Service {
+    child: Child,
+    out: Option<BufReader<ChildStdout>>,
+}
+
+impl Service {
+    /// Starts it, and waits until it says that it serves.
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        errors.read_line(&mut said).unwrap();
+        assert!(said.contains(" port "), "{said}");
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        let out = child.stdout.take().map(BufReader::new);
+        Self { child, out }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Its end after ^C: what it printed.
+    fn end(mut self) -> String {
+        let mut printed = String::new();
+        self.out.take().unwrap().read_to_string(&mut printed).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{printed}");
+        printed
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// As in `flowlane ... 2>&1 | head -n 0`.
+#[test]
+fn nobody_has_to_read_what_is_said() {
+    for (arguments, code) in [
+        ("", 2),
+        ("--help", 0),
+        ("--nonsense", 2),
+        ("serve udp-echo", 2),
+        ("serve udp-echo --link tap:flnone0 --addr 10.11.2.0/24", 2),
+        ("load compare /nowhere/a /nowhere/b", 2),
+        ("rss key", 0),
+        ("load http http://127.0.0.1:1/ -d 10ms -c 1 --lines --fail p99>1h", 1),
+    ] {
+        let both = flowlane(arguments).stdout(closed()).stderr(closed()).status().unwrap();
+        assert_eq!(both.code(), Some(code), "{arguments}");
+        let one = flowlane(arguments).stdout(Stdio::null()).stderr(closed()).status().unwrap();
+        assert_eq!(one.code(), Some(code), "{arguments}");
+    }
+}
+
+/// A service goes on while somebody reads either, and ends by itself when what it prints is read no more.
+#[test]
+fn a_service_ends_quietly_when_nobody_reads_it() {
+    let serve = format!("serve udp-echo --link kernel --port {} --interval 10ms --json", free_port());
+    let mut child = flowlane(&serve).stdout(Stdio::piped()).stderr(closed()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..3 {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it says what it did");
+    }
+    drop(out);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// What every thread of a process may do: effective and permitted capabilities, and whether more can be had.
+fn privileges(process: Pid) -> Vec<(u64, u64, bool)> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_pid())).unwrap();
+    let status =
+        threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
+    status
+        .map(|status| {
+            let field = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+                u64::from_str_radix(line.trim(), 16).unwrap()
+            };
+            (field("CapEff:"), field("CapPrm:"), field("NoNewPrivs:") == 1)
+        })
+        .collect()
+}
+
+#[test]
+fn services_on_kernel_sockets_keep_one_privilege_or_none() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let name = format!("flpv{}", std::process::id());
+    let _namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    const BIND: u64 = 1 << flowlane_sys::privilege::CAP_NET_BIND_SERVICE;
+    for (what, kept) in [
+        ("http --port 80", BIND),
+        ("udp-echo --port 7 --link kernel", BIND),
+        ("tcp-echo --port 7 --link kernel --workers 2", BIND),
+        ("http --port 1024", 0),
+        ("udp-echo --link kernel", 0),
+    ] {
+        let service = Service::start(inside(Some(&name), &format!("serve {what} --control")));
+        for thread in privileges(service.pid()) {
+            assert_eq!(thread, (kept, kept, true), "{what}");
+        }
+        kill_process(service.pid(), Signal::INT).unwrap();
+        service.end();
+    }
+}
+
+#[test]
+fn loads_on_kernel_sockets_keep_no_privilege() {
+    let port = free_port();
+    let service = Service::start(flowlane(&format!("serve http --addr 127.0.0.1 --port {port}")));
+    for what in [
+        format!("http http://127.0.0.1:{port}/size/1 -d 1h -c 1 --quiet"),
+        format!("tcp 127.0.0.1:{port} --mode connect -d 1h --quiet"),
+    ] {
+        let mut load = flowlane(&format!("load {what}")).stdout(Stdio::null()).spawn().unwrap();
+        let threads = format!("/proc/{}/task", load.id());
+        let began = Instant::now();
+        // Workers begin when it has given up what it gives up.
+        let worker = |thread: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(thread.unwrap().path().join("comm")).is_ok_and(|n| n == "flowlane-0\n")
+        };
+        while !std::fs::read_dir(&threads).unwrap().any(worker) {
+            assert!(load.try_wait().unwrap().is_none() && began.elapsed() < PATIENCE, "{what}");
+            std::thread::yield_now();
+        }
+        let kept = privileges(Pid::from_child(&load));
+        load.kill().unwrap();
+        load.wait().unwrap();
+        assert!(kept.iter().all(|thread| *thread == (0, 0, true)), "{what}: {kept:?}");
+    }
+    kill_process(service.pid(), Signal::INT).unwrap();
+    service.end();
+}
+
+fn read_to(stream: &mut TcpStream, end: &str) -> String {
+    let mut got = Vec::new();
+    while !got.ends_with(end.as_bytes()) {
+        let mut byte = [0];
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "ended: {}", String::from_utf8_lossy(&got));
+        got.push(byte[0]);
+    }
+    String::from_utf8(got).unwrap()
+}
+
+/// Two clients of a web server that is stopped: one is idle, the other in the middle of a request.
+fn stop_between(at: &str, service: &Service) {
+    let connect = || {
+        let stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let (mut idle, mut busy) = (connect(), connect());
+    idle.write_all(b"GET /status/404 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert!(!read_to(&mut idle, "404 Not Found\n").contains("Connection"));
+    busy.write_all(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello").unwrap();
+    read_to(&mut busy, "\r\n\r\nhello");
+    kill_process(service.pid(), Signal::INT).unwrap();
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "the end");
+    drop(idle);
+    busy.write_all(b"worldGET /status/404 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    read_to(&mut busy, "world");
+    // Nothing of the request was promised before the stop, but it came behind one that was.
+    assert!(read_to(&mut busy, "404 Not Found\n").contains("\r\nConnection: close\r\n"));
+    assert_eq!(busy.read(&mut [0]).unwrap(), 0, "the end");
+}
+
+fn http_summary(printed: &str) -> Value {
+    let documents = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    documents.into_iter().find(|d| d["kind"] == "http-summary").unwrap()
+}
+
+#[test]
+fn a_web_server_that_is_stopped_answers_what_was_asked() {
+    // Longer than the test's patience: who waits for the grace does not pass.
+    let port = free_port();
+    let serve = format!("serve http --addr 127.0.0.1 --port {port} --grace 1h --json");
+    let service = Service::start(flowlane(&serve));
+    stop_between(&format!("127.0.0.1:{port}"), &service);
+    let summary = http_summary(&service.end());
+    assert_eq!((&summary["requests"], &summary["connections-open"]), (&3.into(), &0.into()), "{summary}");
+    assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let name = format!("flws{}", std::process::id());
+    let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    let serve = "serve http --link tap:tap0 --addr 10.11.2.1/24 --no-pin --grace 1h --json";
+    let service = Service::start(inside(Some(&name), serve));
+    namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
+    namespace.ip("link set tap0 up").unwrap();
+    namespace.run(|| stop_between("10.11.2.1:8080", &service)).unwrap();
+    let summary = http_summary(&service.end());
+    assert_eq!((&summary["requests"], &summary["connections-open"]), (&3.into(), &0.into()), "{summary}");
+    assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
+}
+
+/// Exactly the members that the schema requires.
+fn has_the_shape(document: &Value, kind: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/serve-v1.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut required: Vec<&str> =
+        schema["$defs"][kind]["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
+    let mut present: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+    required.sort_unstable();
+    present.sort_unstable();
+    assert_eq!(present, required, "{kind}");
+}
+
+/// On kernel sockets segments are not seen: what is counted are reads and writes, and they are called that.
+#[test]
+fn what_kernel_sockets_count_is_called_what_it_is() {
+    for json in [true, false] {
+        let port = free_port();
+        let form = if json { " --json --interval 10ms" } else { "" };
+        let serve = format!("serve tcp-echo --link kernel --addr 127.0.0.1 --port {port}{form}");
+        let service = Service::start(flowlane(&serve));
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        for _ in 0..3 {
+            stream.write_all(b"hello").unwrap();
+            read_to(&mut stream, "hello");
+        }
+        kill_process(service.pid(), Signal::INT).unwrap();
+        let printed = service.end();
+        if !json {
+            let last = printed.lines().last().unwrap();
+            assert!(last.starts_with("tcp-echo: reads 3, writes 3, dropped 0, "), "{printed}");
+            assert!(printed.starts_with("in reads and writes:\n"), "{printed}");
+            assert!(!printed.contains("segments") && !printed.contains("aligned"), "{printed}");
+            continue;
+        }
+        let documents: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let last = |kind: &str| documents.iter().rfind(|d| d["kind"] == kind);
+        if let Some(interval) = last("interval") {
+            has_the_shape(interval, "KernelTcpInterval");
+        }
+        let summary = last("summary").unwrap();
+        has_the_shape(summary, "KernelTcpSummary");
+        assert_eq!((&summary["reads"], &summary["writes"]), (&3.into(), &3.into()), "{summary}");
+    }
+}
