@@ -151,7 +151,7 @@ impl Http {
             name: p.name.clone(),
             targets: targets(p),
             schedule: words::schedule(p, &plan.phases),
-            requests: p.requests.iter().map(|r| r.title()).collect(),
+            requests: p.requests.iter().map(flowlane_load::http::Request::title).collect(),
         };
         let mut all: Vec<String> = plan.pools.iter().flat_map(targets).collect();
         all.dedup();
