@@ -28,7 +28,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
-    number.is_finite().then(|| (number, text[end..].trim()))
+    Some((number, text[end..].trim()))
 }
 
 /// A number scaled and rounded, if it fits 53 bits, beyond which it would no longer be what was typed.
@@ -184,6 +184,11 @@ mod tests {
             assert!(duration(text).is_err(), "{text}");
         }
         assert!(rate("0").is_err());
+        // Beyond what a number of the machine can be.
+        let long = "9".repeat(400);
+        let all =
+            [count(&long).is_err(), rate(&long).is_err(), size(&long).is_err(), duration(&long).is_err()];
+        assert_eq!((all, frequency(&long).is_err()), ([true; 4], true));
         assert!(rate("0.2").is_err());
         assert!(rate("1.5").is_err(), "not rounded without a word");
         assert_eq!(frequency("0.5"), Ok(0.5));

@@ -147,3 +147,68 @@ impl Netisr {
         self.senders.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
+
+    const LIMIT: usize = 4;
+
+    fn frame(pool: &Pool) -> Parcel {
+        Parcel::Frame { lane: 0, class: Class::Ethernet, frame: pool.alloc().unwrap() }
+    }
+
+    fn pool() -> Pool {
+        let config =
+            MemoryConfig { frames_per_home: 64, lock: false, huge_pages: false, ..MemoryConfig::default() };
+        FrameMemory::new(&config).unwrap().attach(0).unwrap()
+    }
+
+    /// A full ring drops frames. What a move sends is never dropped; frames wait behind it, in order, and no more of them than a
+    /// ring would hold.
+    #[test]
+    fn frames_are_dropped_and_what_must_not_be_lost_is_not() {
+        let pool = pool();
+        let mut all = Netisr::mesh(2, LIMIT);
+        let (mut to, mut from) = (all.remove(1), all.remove(0));
+        while from.stats.dropped == 0 {
+            from.send(1, frame(&pool));
+        }
+        let fit = from.stats.sent - 1;
+        assert!(fit >= LIMIT as u64);
+        assert_eq!(64 - pool.free() as u64, fit, "a frame that is dropped goes home");
+        from.send(1, Parcel::Marker { lane: 9, from: 0 });
+        for _ in 0..3 * LIMIT {
+            from.send(1, frame(&pool));
+        }
+        assert_eq!(from.backlog[1].len(), LIMIT, "with the marker");
+        assert_eq!((from.stats.dropped, from.room()), (1 + 2 * LIMIT as u64 + 1, 0));
+        from.send(1, Parcel::Marker { lane: 10, from: 0 });
+        publish(&mut from);
+        let mut got = Vec::new();
+        to.receive(0, &mut got);
+        assert_eq!(got.len() as u64, fit);
+        // There is room in the ring again, but what comes now would overtake what waits.
+        from.send(1, Parcel::Marker { lane: 11, from: 0 });
+        while let Some(parcel) = from.backlog[1].pop_front() {
+            if let Err(parcel) = from.senders[1].as_mut().unwrap().push(parcel) {
+                from.backlog[1].push_front(parcel);
+                publish(&mut from);
+                to.receive(0, &mut got);
+            }
+        }
+        publish(&mut from);
+        to.receive(0, &mut got);
+        let lane = |parcel: &Parcel| match parcel {
+            Parcel::Marker { lane, .. } => Some(*lane),
+            _ => None,
+        };
+        assert_eq!(got.iter().filter_map(lane).collect::<Vec<_>>(), [9, 10, 11]);
+        assert_eq!(to.stats.queued, fit + LIMIT as u64 - 1);
+    }
+
+    fn publish(netisr: &mut Netisr) {
+        netisr.senders[1].as_mut().unwrap().publish();
+    }
+}

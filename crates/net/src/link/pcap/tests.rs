@@ -97,3 +97,19 @@ fn a_file_that_is_none_or_ends_early_is_told() {
     assert_eq!(queues[0].stats().rx_bad, 1, "the packet cut short is counted");
     std::fs::remove_file(path).unwrap();
 }
+
+#[test]
+fn a_capture_of_something_else_than_ethernet_is_refused() {
+    let (pool, path) = (pool(), path("raw.pcap"));
+    let (_, mut queues) = open(&options(None, Some(&path)), 1).unwrap();
+    queues[0].transmit(&mut vec![frame(&pool, 1, 50)]);
+    drop(queues);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The last word of the header: 101, packets that begin with the IP header.
+    bytes[20..24].copy_from_slice(&101u32.to_ne_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let refused = open(&options(Some(&path), None), 1).err();
+    let told = |what: &str| what.contains("not of Ethernet");
+    assert!(matches!(&refused, Some(OpenError::Option { what, .. }) if told(what)), "{refused:?}");
+    std::fs::remove_file(path).unwrap();
+}

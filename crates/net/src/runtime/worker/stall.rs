@@ -112,6 +112,27 @@ mod tests {
         assert!(!stall.is_dead());
     }
 
+    /// Looking before it is time makes the wait no longer.
+    #[test]
+    fn a_look_too_early_changes_nothing() {
+        let mut stall = Stall::new(at(0), 0);
+        let first = stall.retry;
+        for _ in 0..100 {
+            stall.look(at(0), 0, 0);
+        }
+        assert_eq!(stall.retry, first);
+    }
+
+    /// What was taken cost room: a link that has more than is left of it has moved.
+    #[test]
+    fn a_link_that_makes_up_for_what_it_took_moves() {
+        let mut stall = Stall::new(at(0), 10);
+        stall.look(at(900), 4, 8);
+        assert_eq!(stall, Stall::new(at(900), 8));
+        stall.look(at(901), 4, 4);
+        assert_eq!(stall.since, at(900));
+    }
+
     #[test]
     fn a_link_with_room_is_not_dead_whatever_it_keeps() {
         let mut stall = Stall::new(at(0), 7);
