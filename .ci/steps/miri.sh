@@ -17,7 +17,7 @@ miri() {
         grep -v -e 'does not support optimizations' -e '^$'
 }
 # What Miri can run, by name. `absurd` asks for memory that Miri takes seriously.
-without_threads=(block:: frame:: ring:: held:: vnet:: every_pointer control_messages asm:: btf:: the_last_word shapes_satisfy tag::)
+without_threads=(block:: frame:: ring:: held:: vnet:: every_pointer control_messages the_last_word shapes_satisfy tag::)
 with_threads=(on_another frees_the_memory come_home outlives random_traffic wherever_they_end between_threads producers_order)
 miri "" "${without_threads[@]}" --skip absurd --skip sharing::
 miri "-Zmiri-tree-borrows" "${without_threads[@]}" --skip absurd --skip sharing::

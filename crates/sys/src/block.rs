@@ -178,8 +178,8 @@ impl Block {
     /// An empty block of `capacity` bytes, at most 4 GiB. Its memory is not cleared first.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        let bytes = std::iter::repeat_with(|| UnsafeCell::new(MaybeUninit::uninit())).take(capacity as usize);
-        let memory: Arc<Memory> = bytes.collect();
+        // SAFETY: a cell of a byte that need not be initialised is one whatever is in it.
+        let memory: Arc<Memory> = unsafe { Arc::new_uninit_slice(capacity as usize).assume_init() };
         let start = UnsafeCell::raw_get(memory.as_ptr()).cast::<u8>();
         Self { memory: Hold::Block(memory), start, filled: 0, capacity, shared: false }
     }

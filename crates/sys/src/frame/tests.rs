@@ -181,7 +181,7 @@ fn random_traffic_between_workers_loses_nothing() {
             std::thread::spawn(move || {
                 let pool = memory.attach(me).unwrap();
                 let mut state = 0x9e37_79b9_7f4a_7c15u64 ^ me as u64;
-                for i in 0..if cfg!(miri) { 300 } else { 20_000u32 } {
+                for i in 0..if cfg!(miri) { 60 } else { 20_000u32 } {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     if let Some(mut f) = pool.alloc() {
                         assert!(f.extend_from_slice(&i.to_ne_bytes()));
