@@ -243,8 +243,9 @@ fn ask(to: &str, ports: usize, each: usize) -> usize {
     let to: SocketAddr = to.parse().unwrap();
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let mut back = 0;
-    for port in 0..ports {
-        let socket = UdpSocket::bind(any).unwrap();
+    // All at once: a port that was given up might come again.
+    let sockets: Vec<_> = (0..ports).map(|_| UdpSocket::bind(any).unwrap()).collect();
+    for (port, socket) in sockets.iter().enumerate() {
         socket.connect(to).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         for n in 0..each {

@@ -50,8 +50,9 @@ impl Cubic {
         self.w_est += alpha * ack.bytes as f32 / cwnd as f32;
         let target = target.max(self.w_est);
         let more = target - w;
-        // A window's worth of acknowledgements brings the window to the target; at least 1 % a round.
-        let per_segment = if more > 0.01 * w { w / more } else { 100.0 * w.max(1.0) };
+        // RFC 9438 §4.4: a window's worth of acknowledgements brings the window to the target. On the plateau, one segment in a
+        // hundred rounds.
+        let per_segment = w / more.max(0.01);
         (per_segment * mss).clamp(mss * 2.0_f32.min(per_segment), 1e9) as u32
     }
 

@@ -86,7 +86,12 @@ impl Congestion {
             Algorithm::Cubic => self.cubic.bytes_per_segment(self.cwnd, ack),
             Algorithm::NewReno => newreno::bytes_per_segment(self.cwnd),
         };
-        // One segment more for every `step` bytes acknowledged.
+        // One segment more for every `step` bytes acknowledged. What was counted towards a longer step is worth one segment: where
+        // the curve is flat a step is a hundred windows, and they must not all come in at once when it rises.
+        if self.acked >= step {
+            self.acked = 0;
+            self.cwnd = self.cwnd.saturating_add(ack.mss).min(MAX_CWND);
+        }
         self.acked = self.acked.saturating_add(bytes);
         if self.acked >= step {
             let segments = self.acked / step.max(1);
@@ -222,6 +227,28 @@ mod tests {
         }
         let segments = cc.cwnd / MSS;
         assert!((95..=102).contains(&segments), "{segments}");
+    }
+
+    /// RFC 9438 §4.4, §4.5: near the old window the curve is flat, and behind it the window rises no faster than the curve.
+    #[test]
+    fn what_was_acknowledged_on_the_plateau_does_not_come_in_at_once() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS, 100);
+        cc.on_congestion(0, MSS);
+        cc.cwnd = cc.ssthresh;
+        let (mut now, mut before, mut reno) = (Time::from_secs(1), cc.cwnd, 70.0_f32);
+        let curve = |s: f32| 0.4 * (s - 75_f32.cbrt()).powi(3) + 100.0;
+        for round in 0..80 {
+            for _ in 0..cc.cwnd / MSS {
+                cc.on_ack(&ack(now), &Hystart::default());
+                assert!(cc.cwnd - before <= MSS, "{} segments at once", (cc.cwnd - before) / MSS);
+                before = cc.cwnd;
+            }
+            now += Duration::from_millis(100);
+            // RFC 9438 §4.3: never below what Reno would have.
+            reno += if reno < 100.0 { 9.0 / 17.0 } else { 1.0 };
+            let (is, at) = (cc.cwnd as f32 / MSS as f32, curve(round as f32 * 0.1 + 0.1).max(reno));
+            assert!((at - 3.0..at + 2.0).contains(&is), "{is} segments, the curve is at {at}, round {round}");
+        }
     }
 
     #[test]
