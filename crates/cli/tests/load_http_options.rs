@@ -156,6 +156,11 @@ const CASES: &[Case<'_>] = &[
     ("half-open", "/", &["-c", "4", "--half-open", "-d", "3s"], |r| {
         count(r, "sent") == 0 && count(r, "connections-opened") == 4
     }),
+    // The first of those that go together is twenty milliseconds late: that is no lateness to be judged.
+    ("slack", "/", &["--rate", "1k", "-d", "300ms", "--slack", "20ms"], |r| {
+        let late = r["total"]["slip"]["max"].as_u64().unwrap() > 15_000_000;
+        late && r["slip"]["budget-ns"].as_u64().unwrap() >= 21_000_000 && count(r, "sent") == 300
+    }),
     ("exact", "/", &["--rate", "200", "--exact", "-d", "200ms"], all_answered),
     ("clients", "/", &["-n", "20", "--clients", "127.0.0.16/28"], all_answered),
     ("seed", "/", &["-n", "5", "--seed", "7"], |r| r["setup"]["seed"] == 7),

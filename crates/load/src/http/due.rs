@@ -106,7 +106,11 @@ impl Engine {
             if moment > self.now {
                 // Connections that the server closed are made again while there is time.
                 let refill = if pool.connects_first() { self.fill(p) } else { u64::MAX };
-                return moment.min(refill);
+                // Whoever wakes this lane meanwhile has it sent; the end of the schedule waits for nobody. Where the next is due
+                // later than that, waiting gains nothing.
+                let slack = self.common.slack;
+                let slack = if self.pools[p].gap <= slack { slack } else { 0 };
+                return (moment + slack).min(end).min(refill);
             }
             if pool.requests_left == 0 {
                 return end;
@@ -141,7 +145,9 @@ impl Engine {
         pool.requests_left = pool.requests_left.saturating_sub(1);
         pool.blocked = None;
         if let Some(moments) = &mut pool.moments {
+            let taken = moments.peek().unwrap_or(0);
             moments.advance();
+            pool.gap = moments.peek().map_or(u64::MAX, |next| next - taken);
         }
     }
 

@@ -264,7 +264,10 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
         let Some(intended) = shared.next() else { return };
         let free = clock();
         if intended > free {
-            flowlane::sleep_until(Time::from_nanos(intended)).await;
+            // Slots that are due within the slack wake together: at its next multiple.
+            let slack = shared.common.slack.max(1);
+            let moment = intended.div_ceil(slack) * slack;
+            flowlane::sleep_until(Time::from_nanos(moment.min(shared.end.max(intended)))).await;
         }
         let request = pool.requests.pick(&mut shared.lock().rng);
         let place = request as u16;

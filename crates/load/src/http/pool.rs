@@ -50,6 +50,8 @@ pub(super) struct PoolState {
     pub(super) unstarted: u32,
     /// When requests are due, in an open loop.
     pub(super) moments: Option<Moments>,
+    /// Time between the last two moments.
+    pub(super) gap: u64,
     /// Nothing that was due waited, when that was last looked at before the end.
     pub(super) kept_up: bool,
     /// Something due waits for a connection; since when it has been counted.
@@ -98,6 +100,7 @@ impl PoolState {
             h2: None,
             unstarted: 0,
             moments: None,
+            gap: u64::MAX,
             kept_up: true,
             blocked: None,
             requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),

@@ -39,6 +39,8 @@ pub(super) struct Common {
     stop: AtomicBool,
     /// Workers stay awake for a moment before something is due.
     pub(super) exact: bool,
+    /// How late requests may be sent to go together, nanoseconds.
+    pub(super) slack: u64,
     /// Connections that stand in each lane, before the start.
     standing: Vec<AtomicU64>,
     outcomes: Mutex<Sender<LaneResult>>,
@@ -109,6 +111,9 @@ pub struct HttpOptions {
     pub lanes: usize,
     /// Workers stay awake for a moment before something is due: more exact, at the price of some processor time.
     pub exact: bool,
+    /// How late requests of an open loop may be sent, so that those that are due meanwhile go together: a sleep and a waking
+    /// for all of them. Nothing: each is sent at its moment.
+    pub slack: Duration,
     /// Where snapshots go while it runs.
     pub snapshots: Option<SyncSender<Snapshot>>,
 }
@@ -157,6 +162,7 @@ impl HttpLoad {
             start: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             exact: options.exact,
+            slack: options.slack.as_nanos() as u64,
             standing: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             outcomes: Mutex::new(to),
             snapshots: options.snapshots,

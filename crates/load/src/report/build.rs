@@ -57,6 +57,8 @@ pub struct About {
     pub thresholds: Vec<Threshold>,
     /// How late a request may be sent; relative to the run, if it is not given.
     pub slip_budget: Option<Duration>,
+    /// How late requests may be sent on purpose: so much more the budget is, if it is not given.
+    pub slack: Duration,
     /// A request that failed makes the run fail, unless a threshold on errors says what may be.
     pub failures_count: bool,
 }
@@ -78,6 +80,7 @@ impl Default for About {
             server: BTreeMap::new(),
             thresholds: Vec::new(),
             slip_budget: None,
+            slack: Duration::ZERO,
             failures_count: false,
         }
     }
@@ -114,7 +117,9 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         .collect();
     let everything: Vec<&LaneRecord> = records.iter().collect();
     let total = part("total".to_owned(), &everything, &about);
-    let slip = SlipVerdict::of(&total, about.setup.open_loop, about.slip_budget.map(|b| b.as_nanos() as u64));
+    let nanos = |time: Duration| time.as_nanos() as u64;
+    let slip =
+        SlipVerdict::of(&total, about.setup.open_loop, about.slip_budget.map(nanos), nanos(about.slack));
     let seconds = rounded(about.elapsed.as_secs_f64());
     let phases = if about.phases.is_empty() {
         vec![Phase { name: "hold".to_owned(), to_seconds: seconds, measured: true, ..Phase::default() }]

@@ -447,13 +447,13 @@ pub struct SlipVerdict {
 }
 
 impl SlipVerdict {
-    /// Of a part. `asked`: the budget, nanoseconds, if it was given.
+    /// Of a part. `asked`: the budget, nanoseconds, if it was given; `slack`: how late requests were sent on purpose.
     #[must_use]
-    pub fn of(part: &Part, judged: bool, asked: Option<u64>) -> Self {
+    pub fn of(part: &Part, judged: bool, asked: Option<u64>, slack: u64) -> Self {
         let due = part.counts.sent + part.counts.unsent;
         let between = (part.seconds * 1e9) as u64 / due.max(1);
         let usual = (part.latency.at(0.5) / 100).max(between / 10).max(1_000_000);
-        let budget_ns = asked.unwrap_or(usual);
+        let budget_ns = asked.unwrap_or(usual + slack);
         // Those that no connection was free for have no slip.
         let never = due.saturating_sub(part.slip.count());
         let slipped = part.slip.count() - part.slip.within(budget_ns);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowlane_load::http::{Pace, Phase, Pool, Think};
 
-use crate::kit::{Heard, hello, ms, plan, pool, rate, run, run_on, run_until};
+use crate::kit::{Heard, hello, ms, plan, pool, rate, run, run_on, run_until, run_with};
 
 #[test]
 fn closed_loop_counts_agree_with_the_server() {
@@ -42,6 +42,24 @@ fn an_open_loop_sends_what_is_due_to_the_request() {
         assert!((c.sent..=due).contains(&ran.run.total.slip.count()), "{c:?}");
         assert_eq!(c.connections_opened, 20, "all of them are used");
     }
+}
+
+/// Requests that may be late go together: so late, and where there is nothing to go together with, not late at all.
+#[test]
+fn slack_sends_several_at_once() {
+    let slip = |per_second: f64, slack: u64| {
+        let heard = Arc::new(Heard::default());
+        let plan = plan(Pool { connections: 40, pace: rate(per_second), ..pool() }, ms(600));
+        let ran = run_with(plan, &hello(&heard), ms(slack));
+        let due = (per_second * 0.6) as u64;
+        assert_eq!((ran.counts().sent, heard.requests()), (due, due));
+        ran.run.total.slip
+    };
+    // Twenty-one at a time: half of them ten milliseconds late. A busy machine may leave so many due at once that they wait for
+    // connections instead: it has three tries.
+    assert!((0..3).any(|_| slip(1000.0, 20).at(0.5) >= 7_000_000));
+    // One each fifty milliseconds.
+    assert!((0..3).any(|_| slip(20.0, 20).at(0.5) < 19_000_000));
 }
 
 #[test]

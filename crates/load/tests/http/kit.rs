@@ -82,8 +82,17 @@ pub(crate) fn run(plan: Plan, server: &Serve) -> Ran {
     run_on(1, plan, server)
 }
 
+/// The same, with requests that may be late.
+pub(crate) fn run_with(plan: Plan, server: &Serve, slack: Duration) -> Ran {
+    start(1, plan, server, slack, |_| true)
+}
+
 /// The same; `go_on` is asked twenty times a second, with the number of the question.
 pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl Fn(u64) -> bool) -> Ran {
+    start(workers, plan, server, Duration::ZERO, go_on)
+}
+
+fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: impl Fn(u64) -> bool) -> Ran {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
     let claimed =
         plan.pools.iter().flat_map(|p| &p.clients).flat_map(flowlane_load::ClientRange::prefixes).collect();
@@ -93,8 +102,8 @@ pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl 
         ..PoolAbout::default()
     };
     let (phases, pools) = (timeline::shown(&plan.phases), plan.pools.iter().map(named).collect());
-    let load =
-        HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..HttpOptions::default() }).unwrap();
+    let load = HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), slack, ..HttpOptions::default() })
+        .unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().workers(workers).pin(false).seed(11);
     let listen = {

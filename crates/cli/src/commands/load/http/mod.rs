@@ -72,10 +72,15 @@ impl Http {
         let about = self.about(&plan, said);
         let duration = plan.duration();
 
+        let slack = self.asked.slack.unwrap_or_default();
         let interrupt = Interrupt::listen()?;
         let (mut watch, snapshots) = self.outputs.watch(duration, &names);
-        let options =
-            HttpOptions { lanes: rss.buckets.len(), exact: self.asked.exact, snapshots: Some(snapshots) };
+        let options = HttpOptions {
+            lanes: rss.buckets.len(),
+            exact: self.asked.exact,
+            slack,
+            snapshots: Some(snapshots),
+        };
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());
@@ -113,6 +118,7 @@ impl Http {
                 drops: drops::by_reason(&counted, &[("load", host)]),
                 thresholds: self.outputs.thresholds(),
                 slip_budget: self.asked.slip_budget,
+                slack,
                 failures_count: true,
                 ..about
             },

@@ -143,6 +143,10 @@ pub(super) struct Asked {
     /// Stay awake for a moment before a request is due: more exact, at the price of some processor time.
     #[arg(long)]
     pub(super) exact: bool,
+    /// How late requests may be sent, so that those due meanwhile go together, for less processor time; with --rate [default:
+    /// each at its moment].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "exact")]
+    pub(super) slack: Option<Duration>,
     /// How late requests may be sent before the schedule counts as not kept [default: 1ms, 1 % of the median latency or a
     /// tenth of the time between two requests, whichever is most].
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
