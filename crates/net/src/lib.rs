@@ -96,7 +96,7 @@ pub use runtime::idle::Idle;
 pub use socket::{SocketError, UdpSocket};
 pub use task::{
     JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, keep, now, precise_now, sleep, sleep_until,
-    spawn, yield_now,
+    spawn, spawn_on, yield_now,
 };
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpKnocker, TcpListener, TcpStream};
 pub use timeout::{TimedOut, timeout};

@@ -27,6 +27,7 @@ use flowlane_sys::caught::{self, Caught, Contained, Payload};
 
 use crate::block::{self, TimerId};
 use crate::context::{self, NotHere};
+use crate::runtime::handle::SpawnError;
 use crate::runtime::host::Main;
 use crate::runtime::lane_slot::{LaneId, SleepId};
 use crate::runtime::mains::Mains;
@@ -193,6 +194,44 @@ where
     // It runs in this turn, so that what it has to say goes out with what this turn sends.
     context::push_fresh(ready);
     Ok(handle)
+}
+
+/// Starts a task in another lane of the same host, or in this one. Its result can be awaited here.
+///
+/// So a task uses what belongs to another lane, as a connected UDP socket whose answers come there:
+///
+/// ```no_run
+/// # use std::net::SocketAddr;
+/// # use flowlane::{BindError, SocketError, UdpSocket, spawn_on};
+/// async fn ask(server: SocketAddr) -> Result<Vec<u8>, SocketError> {
+///     let socket = UdpSocket::connect(server)?;
+///     socket.send(b"hello").await?;
+///     Ok(socket.recv().await?.payload().to_vec())
+/// }
+///
+/// # async fn example(server: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
+/// let answer = match ask(server).await {
+///     Err(SocketError::Bind(BindError::OtherLane(bucket))) => spawn_on(bucket, ask(server))?.await??,
+///     answer => answer?,
+/// };
+/// # drop(answer); Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`SpawnError::NoSuchLane`]: the host has no such bucket, or this is called elsewhere than in a lane.
+pub fn spawn_on<F>(bucket: Bucket, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let found = context::with_current(|slot, _, shared| {
+        let (here, lanes) = (slot.lane.bucket(), slot.lane.rss().buckets.len());
+        let first = slot.id.index - u32::from(here.0);
+        let id = LaneId { index: first + u32::from(bucket.0), ..slot.id };
+        (usize::from(bucket.0) < lanes).then(|| (id, shared.clone()))
+    });
+    let (id, shared) = found.ok().flatten().ok_or(SpawnError::NoSuchLane)?;
+    Ok(spawn_in(id, shared, future))
 }
 
 /// Starts a task in a lane.

@@ -49,7 +49,8 @@ counters! {
 
 impl KernelStats {
     /// Datagrams and connections that were lost here.
-    pub(crate) fn lost(&self) -> u64 {
+    #[must_use]
+    pub fn lost(&self) -> u64 {
         self.datagrams_dropped + self.datagrams_cut + self.no_descriptor
     }
 

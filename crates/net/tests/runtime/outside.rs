@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use flowlane::{
-    Bucket, Host, Key, Runtime, SpawnError, StartError, TimedOut, UdpFields, block_on, current, sleep,
-    timeout, yield_now,
+    BindError, Bucket, Host, Interface, Key, Runtime, SocketError, SpawnError, StartError, TimedOut,
+    UdpFields, UdpSocket, block_on, current, sleep, spawn_on, timeout, yield_now,
 };
 
 use crate::traffic::{PATIENCE, rss};
@@ -67,6 +67,54 @@ fn the_end_of_the_runtime_is_told_to_who_waits_outside() {
     drop(runtime.stop());
     assert!(waiting.into_iter().all(|thread| thread.join().unwrap()));
     assert!(said.recv_timeout(PATIENCE).is_err(), "the tasks are gone");
+}
+
+/// Whichever lane asks, on whichever worker: the lane that gets the answers is named, and the question asked there.
+#[test]
+fn every_lane_asks_over_udp_by_way_of_the_lane_that_gets_the_answers() {
+    async fn ask() -> Result<Vec<u8>, SocketError> {
+        let socket = UdpSocket::connect("10.0.0.2:7".parse().unwrap())?;
+        socket.send(b"hello").await?;
+        Ok(socket.recv().await?.payload().to_vec())
+    }
+    async fn echo() -> Result<(), SocketError> {
+        let socket = UdpSocket::on_port(7)?;
+        let mut batch = Vec::new();
+        loop {
+            socket.recv_batch(&mut batch, 64).await?;
+            socket.reply_batch(&mut batch).await?;
+        }
+    }
+    let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+    let (say, said) = mpsc::channel();
+    let mut builder = Runtime::builder().workers(2).pin(false);
+    let client = Host::new("client", rss(Key::MICROSOFT, 4, 2, UdpFields::Two), move || {
+        let say = say.clone();
+        async move {
+            let answer = match ask().await {
+                Err(SocketError::Bind(BindError::OtherLane(bucket))) => {
+                    assert!(spawn_on(Bucket(4), async {}).is_err(), "there are four");
+                    (false, spawn_on(bucket, ask())?.await?.unwrap())
+                }
+                answer => (true, answer.unwrap()),
+            };
+            say.send(answer)?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        }
+    });
+    let client = builder.host(client.interface(on("10.0.0.1/24")));
+    let server = Host::new("server", rss(Key::symmetric(), 4, 2, UdpFields::Two), echo);
+    let server = builder.host(server.interface(on("10.0.0.2/24")));
+    builder.pair((client, 0), (server, 0), Default::default());
+    let runtime = builder.start().unwrap();
+    let answers: Vec<_> = (0..4).map(|_| said.recv_timeout(PATIENCE).unwrap()).collect();
+    assert!(answers.iter().all(|(_, answer)| answer == b"hello"), "{answers:?}");
+    assert_eq!(
+        answers.iter().filter(|(own, _)| *own).count(),
+        1,
+        "hashed on addresses, answers come to one lane"
+    );
+    drop(runtime.stop());
 }
 
 /// A worker asks a worker of another runtime, which has the same number and sleeps.
