@@ -66,6 +66,13 @@ where
     (result, server.total())
 }
 
+/// Waits until all connections have ended, which peers may see before the server has counted it.
+pub(crate) async fn all_ended(server: &Server) {
+    while server.total().open() > 0 {
+        flowlane::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// A connection that is written to and read from by hand.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,

@@ -13,7 +13,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 
-use crate::kit::{Client, SERVER, beside, beside_with};
+use crate::kit::{Client, SERVER, all_ended, beside, beside_with};
 
 #[derive(Clone)]
 struct InLane;
@@ -178,9 +178,7 @@ fn what_is_no_tls_and_no_http2() {
         client.gone().await;
         drop(client);
         // It is counted when our end has come, too.
-        while server.total().open() > 0 {
-            flowlane::sleep(Duration::from_millis(1)).await;
-        }
+        all_ended(&server).await;
     });
     assert_eq!(counts.get(Counter::Http2Failed), 1);
 }
