@@ -152,6 +152,13 @@ fn only_packets_of_our_own_vlan_are_taken() {
     }
 }
 
+/// Major and minor version of the running kernel.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 #[test]
 fn datagrams_that_travelled_as_one_packet_come_asunder() {
     if skip() {
@@ -163,7 +170,11 @@ fn datagrams_that_travelled_as_one_packet_come_asunder() {
     let mut near = card.in_near(|| packet::open(&PacketOptions::new("near0", 1, claims()))).unwrap().unwrap();
     let options = PacketOptions { offload: true, ..PacketOptions::new("far0", 1, Vec::new()) };
     let mut far = card.far().run(|| packet::open(&options)).unwrap().unwrap();
-    // As a socket with `UDP_SEGMENT` sends it: the veth cuts nothing.
+    // As a socket with `UDP_SEGMENT` sends it: the veth cuts nothing. VIRTIO_NET_HDR_GSO_UDP_L4 came with Linux 6.2.
+    if kernel() < (6, 2) {
+        println!("skipped, because a packet socket takes no datagrams to be cut before Linux 6.2");
+        return;
+    }
     let mut bytes = tagged(&card, &[], 7);
     bytes[14 + 2..14 + 4].copy_from_slice(&1528u16.to_be_bytes());
     bytes[34 + 4..34 + 6].copy_from_slice(&1508u16.to_be_bytes());
