@@ -32,6 +32,7 @@ cleanup() {
     rm -rf "$scratch"
 }
 trap cleanup EXIT
+trap 'exit 130' INT TERM
 ip netns add $near
 ip netns add $far
 ip link add va netns $near type veth peer name vb netns $far
