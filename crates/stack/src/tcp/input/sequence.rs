@@ -43,8 +43,16 @@ impl Connection {
     /// Acceptance is a little wider than the table: a segment that ends at or after the last acknowledgement sent, and
     /// begins no later than the right edge, goes on, so that its acknowledgement counts; its payload is trimmed later. That
     /// makes valid acknowledgements, URGs and RSTs work while the window is zero.
+    ///
+    /// A window that was open may have been taken back for lack of memory, behind data that the peer has sent. Its plain
+    /// acknowledgements then stand beyond the window ("special allowance should be made to accept valid ACKs"): they count up
+    /// to the furthest edge that a whole window can have had. Were they dropped, two ends whose windows are both closed would
+    /// never hear that one is open again.
     pub(super) fn check_sequence(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        let right = self.rcv_adv.max(self.rcv_nxt);
+        let mut right = self.rcv_adv.max(self.rcv_nxt);
+        if seg.sequence_len() == 0 && !seg.is(TcpFlags::RST) {
+            right = right.max(self.rcv_nxt + self.recv_limit);
+        }
         if seg.end() >= self.last_ack_sent.min(self.rcv_nxt) && seg.seq <= right {
             return Ok(());
         }

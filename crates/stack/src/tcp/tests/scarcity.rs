@@ -18,6 +18,11 @@ impl Wake for Count {
 fn full_lane() -> (Scene, Vec<ConnId>) {
     let config = TcpConfig { max_memory: 32 << 10, ..Scene::config() };
     let mut s = Scene::listen(config);
+    let all = fill(&mut s);
+    (s, all)
+}
+
+fn fill(s: &mut Scene) -> Vec<ConnId> {
     let mut all = Vec::new();
     loop {
         s.peer_port += 1;
@@ -36,7 +41,7 @@ fn full_lane() -> (Scene, Vec<ConnId>) {
         assert!(all_memory <= (32 << 10) + 1024, "{all_memory}");
         if taken == 0 {
             assert!(all_memory >= 28 << 10, "{all_memory}");
-            return (s, all);
+            return all;
         }
         s.now = Time::from_millis(100_000);
     }
@@ -136,4 +141,32 @@ fn a_window_reopens_when_memory_returns() {
     drop(hoard);
     s.until(6100);
     assert_eq!(s.tcp.next_deadline(), None);
+}
+
+/// RFC 9293 §3.10.7.4: "special allowance should be made to accept valid ACKs". The window is taken back for lack of memory when
+/// the peer has filled it already, so what the peer acknowledges comes from beyond it. Nothing else says that its window is open.
+#[test]
+fn acknowledgements_from_beyond_a_window_that_was_taken_back_count() {
+    let mut s = Scene::listen(TcpConfig { max_memory: 32 << 10, ..Scene::config() });
+    send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK,wscale 0>");
+    recv!(s, 0, "S. 0:0(0) ack 1");
+    send!(s, 10, ". 1:1(0) ack 1 win 0");
+    s.accept();
+    let (port, iss, id) = (s.peer_port, s.iss, s.id);
+    fill(&mut s);
+    s.drain();
+    s.heard.clear();
+    (s.peer_port, s.iss, s.id) = (port, iss, id);
+    let ms = s.millis();
+    // The peer fills the window. At some segment of it the lane has no room, not even for one in order.
+    let (before, mut next) = (s.tcp.stats().windows_closed, 1);
+    while s.tcp.stats().windows_closed == before {
+        assert!(next < 65_000, "there is always room: {:?}", s.info());
+        send!(s, ms, &format!(". {next}:{}(1000) ack 1 win 0", next + 1000));
+        next += 1000;
+    }
+    // Two more were on their way.
+    next += 2000;
+    send!(s, ms, &format!(". {next}:{next}(0) ack 1 win 5000"));
+    assert_eq!(s.info().snd_wnd, 5000);
 }
