@@ -3,6 +3,8 @@
 # with busybox, iproute2, ethtool and the cards' modules.
 #
 #   prepare.sh DIRECTORY     leaves vmlinuz and base.cpio there, if they are not there already
+#
+# Where the kernel is not to be had it says so and exits with 77.
 set -euo pipefail
 dir=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,11 +13,16 @@ modules=(virtio_pci virtio_net vmxnet3 e1000e veth tun 8021q sch_ingress cls_bpf
 mkdir -p "$dir"
 cd "$dir"
 image=${GUEST_KERNEL_PACKAGE:-$(apt-cache depends --important linux-image-amd64 | sed -n 's/.*Depends: //p' | head -1)}
-[ -n "$image" ] || { echo "guest: apt knows no package linux-image-amd64 (apt-get update)" >&2; exit 1; }
+skip() {
+    echo "skipped, because $*"
+    exit 77
+}
+[ -n "$image" ] || skip "apt knows no package linux-image-amd64 (apt-get update)"
 if [ ! -e vmlinuz ] || [ "$(cat kernel 2>/dev/null)" != "$image" ]; then
     rm -rf unpacked kernel base.cpio
     mkdir unpacked
-    (cd unpacked && apt-get -q -o APT::Sandbox::User= download "$image" >../apt.log 2>&1) || { cat apt.log >&2; exit 1; }
+    (cd unpacked && apt-get -q -o APT::Sandbox::User= download "$image" >../apt.log 2>&1) ||
+        { cat apt.log >&2 && skip "the package $image cannot be fetched"; }
     # Only what is needed of 400 MB: the kernel and the modules of networks.
     dpkg-deb --fsys-tarfile unpacked/*.deb | tar -x -C unpacked --wildcards './boot/vmlinuz-*' './lib/modules/*/kernel/drivers/net/*' \
         './lib/modules/*/kernel/drivers/virtio/*' './lib/modules/*/kernel/net/*' './lib/modules/*/kernel/drivers/ptp/*' \
