@@ -1,8 +1,11 @@
 //! How commands end: when nobody reads what they say, when a service is stopped, and what they may still do while they run.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod shape;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use shape::has_the_shape;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -244,18 +247,6 @@ fn a_web_server_that_is_stopped_answers_what_was_asked() {
     let summary = http_summary(&service.end());
     assert_eq!((&summary["requests"], &summary["connections-open"]), (&3.into(), &0.into()), "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
-}
-
-/// Exactly the members that the schema requires.
-fn has_the_shape(document: &Value, kind: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/serve-v1.json");
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut required: Vec<&str> =
-        schema["$defs"][kind]["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
-    let mut present: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
-    required.sort_unstable();
-    present.sort_unstable();
-    assert_eq!(present, required, "{kind}");
 }
 
 /// On kernel sockets segments are not seen: what is counted are reads and writes, and they are called that.

@@ -3,8 +3,11 @@
 //! capture file is done, and the rest says that it was skipped.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod shape;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use shape::has_the_shape;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -112,18 +115,6 @@ impl Drop for Service {
 fn last_json(text: &str, kind: &str) -> Value {
     let mut documents = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     documents.rfind(|d| d["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {text}"))
-}
-
-/// Exactly the members that the schema requires.
-fn has_the_shape(document: &Value, kind: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/serve-v1.json");
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut required: Vec<&str> =
-        schema["$defs"][kind]["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
-    let mut present: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
-    required.sort_unstable();
-    present.sort_unstable();
-    assert_eq!(present, required, "{kind}");
 }
 
 #[test]
