@@ -42,7 +42,11 @@ impl Lan {
         // The kernel under our link has no addresses there.
         lan.near.ip("link set near0 addrgenmode none").unwrap();
         lan.near.ip("link set near0 up").unwrap();
+        // The peer asks from a link-local address that it may use at once: while an address is tentative, another is taken, and
+        // what is asked of all nodes is then answered from another address of ours (RFC 6724 rule 2).
+        lan.peer.ip("link set far0 addrgenmode none").unwrap();
         lan.peer.ip("link set far0 up").unwrap();
+        lan.peer.ip("addr add fe80::9/64 dev far0 nodad").unwrap();
         lan
     }
 
@@ -67,13 +71,21 @@ impl Lan {
         self.near.run(|| builder.start()).unwrap().unwrap()
     }
 
-    /// `ping` in the peer's namespace: whether an answer from `source` came.
+    /// `ping` in the peer's namespace, again until an answer from `source` comes or patience ends: whether one came.
+    ///
+    /// `-L` keeps the peer from answering its own multicast, since its answer would end the run of `ping` before ours is read.
     fn ping(&self, to: &str, source: &str) -> bool {
-        let run = || Command::new("ping").args(["-6", "-n", "-c", "3", "-i", "0.3", "-W", "5", to]).output();
-        let output = self.peer.run(run).unwrap().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        println!("{said}{}", String::from_utf8_lossy(&output.stderr));
-        said.lines().any(|l| l.contains("bytes from") && l.contains(source))
+        let run = || Command::new("ping").args(["-6", "-n", "-L", "-c", "1", "-W", "5", to]).output();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let output = self.peer.run(run).unwrap().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+            if said.lines().any(|l| l.contains("bytes from") && l.contains(source)) {
+                return true;
+            }
+        }
+        false
     }
 }
 
