@@ -140,7 +140,7 @@ pub struct LaneReport {
 /// Sockets listed in one lane's report.
 pub const SOCKETS_SHOWN: usize = 1024;
 
-/// TCP connections of one lane looked at for a report: a lane with very many does not stop for longer.
+/// Places in which the TCP connections that a report lists are searched for: a lane with very many does not stop for longer.
 pub const CONNECTIONS_LOOKED_AT: usize = 16_384;
 
 /// One queue of a link as its worker reports it.

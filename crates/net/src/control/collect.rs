@@ -115,13 +115,8 @@ fn bound_cpu(worker: usize) -> Option<u32> {
 }
 
 fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
-    let mut view = SocketsView {
-        version: VERSION,
-        sockets: Vec::new(),
-        left_out: 0,
-        tcp_states: BTreeMap::new(),
-        tcp_states_left_out: 0,
-    };
+    let mut view =
+        SocketsView { version: VERSION, sockets: Vec::new(), left_out: 0, tcp_states: BTreeMap::new() };
     for (h, info) in hosts.iter().enumerate() {
         for lane in report.lanes(h) {
             view.left_out += lane.socket_count - lane.sockets.len();
@@ -136,7 +131,6 @@ fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
             };
             count("LISTEN", tcp.listeners);
             State::ALL.iter().for_each(|s| count(s.netstat(), tcp.states[s.index()]));
-            view.tcp_states_left_out += tcp.connections - tcp.states.iter().sum::<usize>();
         }
     }
     view

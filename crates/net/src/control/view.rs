@@ -163,8 +163,6 @@ document! {
         left_out: usize,
         /// TCP listeners, connections and TIME-WAIT records by state.
         tcp_states: BTreeMap<String, u64>,
-        /// TCP connections that were not looked at for that, because a lane has too many; they are in no state above.
-        tcp_states_left_out: usize,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Closing: CLOSE and ABORT of RFC 9293 §3.10.4 and §3.10.5, and the way into TIME-WAIT.
 
-use super::connection::{Connection, Flags, Lists, NEVER, State};
+use super::connection::{Connection, Flags, Lists, State};
 use super::lane::Core;
 use super::table::ConnId;
 use super::time_wait::Record;
@@ -9,10 +9,10 @@ use core::time::Duration;
 
 impl Connection {
     /// The application will not send any more: FIN behind what is queued.
-    pub(crate) fn close_send(&mut self) {
-        match self.state {
-            State::Established => self.state = State::FinWait1,
-            State::CloseWait => self.state = State::LastAck,
+    pub(crate) fn close_send(&mut self, core: &mut Core) {
+        match self.state() {
+            State::Established => self.enter(core, State::FinWait1),
+            State::CloseWait => self.enter(core, State::LastAck),
             // RFC 9293 §3.10.4, SYN-RECEIVED: the FIN goes out after the handshake.
             State::SynReceived => {}
             // Nobody could have written anything in SYN-SENT when that was said to delete the connection; data in the SYN is sent.
@@ -35,25 +35,25 @@ impl Connection {
         }
         let linger = self.options().and_then(|o| o.linger);
         let unread = self.readable() > 0;
-        match self.state {
+        match self.state() {
             State::Closed | State::TimeWait => core.unlink(self),
             State::SynSent if self.buffered() == 0 => core.kill(self, None),
             // RFC 9293 §3.6.1 (MUST-... of RFC 1122 §4.2.2.13), RFC 2525 §2.17: unread data is lost, and the peer is told.
             _ if unread || linger == Some(Duration::ZERO) => self.abort(core, cx),
             _ => {
-                if let (Some(rx), true) = (&self.rx, !self.state.may_receive()) {
+                if let (Some(rx), true) = (&self.rx, !self.state().may_receive()) {
                     if rx.is_idle() {
                         if let Some(rx) = self.rx.take() {
                             core.give_inflow(rx);
                         }
                     }
                 }
-                self.close_send();
-                self.life_at = match linger {
-                    Some(limit) => cx.now + limit,
-                    None => NEVER,
-                };
-                if self.state == State::FinWait2 {
+                self.close_send(core);
+                match linger {
+                    Some(limit) => self.timers.limit_life(cx.now + limit),
+                    None => self.timers.stop_life(),
+                }
+                if self.state() == State::FinWait2 {
                     self.arm_fin_wait_2(core, cx.now);
                 }
             }
@@ -62,7 +62,9 @@ impl Connection {
 
     /// RFC 9293 §3.10.5.
     pub(crate) fn abort(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        if self.state.is_synchronized() && self.state != State::TimeWait || self.state == State::SynReceived {
+        if self.state().is_synchronized() && self.state() != State::TimeWait
+            || self.state() == State::SynReceived
+        {
             self.send_reset(core, cx);
         }
         core.kill(self, None);
@@ -74,17 +76,17 @@ impl Connection {
             id: ConnId::NOBODY,
             tuple: self.tuple,
             table_hash: self.table_hash,
-            snd_nxt: self.snd_nxt,
-            rcv_nxt: self.rcv_nxt,
-            window: (self.rcv_wnd() >> self.rcv_scale).min(0xffff) as u16,
+            snd_nxt: self.snd.nxt(),
+            rcv_nxt: self.rcv.nxt(),
+            window: (self.rcv.wnd() >> self.scale.rcv()).min(0xffff) as u16,
             meta: self.reply_meta(),
-            ts_recent: self.has(Flags::TIMESTAMPS).then_some(self.ts_recent),
-            ts_offset: self.ts_offset,
+            ts_recent: self.has(Flags::TIMESTAMPS).then_some(self.stamps.recent()),
+            ts_offset: self.stamps.offset(),
             since: cx.now,
             expires: cx.now + core.config.time_wait,
         };
         // The acknowledgement of the peer's FIN is the record's from here on.
-        self.state = State::TimeWait;
+        self.enter(core, State::TimeWait);
         let ack = self.has(Flags::ACK_NOW);
         let slot = self.is_in(Lists::LINKED).then_some(self.id.slot);
         if core.enter_time_wait(record, slot) {

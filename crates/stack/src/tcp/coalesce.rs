@@ -110,9 +110,9 @@ impl Connection {
     #[inline]
     fn may_begin(&self, seg: &Segment) -> bool {
         seg.len < MAX_BYTES / 2
-            && seg.seq == self.rcv_nxt
-            && seg.end() <= self.rcv_adv
-            && matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+            && seg.seq == self.rcv.nxt()
+            && seg.end() <= self.rcv.adv()
+            && matches!(self.state(), State::Established | State::FinWait1 | State::FinWait2)
             && !self.has(Flags::DETACHED | Flags::READ_SHUT)
             && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty() && rx.fin.is_none())
     }
@@ -143,7 +143,7 @@ impl Tcp {
         let Some(id) = self.run_for(hash, &tuple, &seg) else {
             return self.segment_input(cx, hash, &tuple, &mut seg);
         };
-        let right = self.connections.get(id).map_or(seg.seq, |c| c.rcv_adv);
+        let right = self.connections.get(id).map_or(seg.seq, |c| c.rcv.adv());
         let more = self.runs.spare.pop().unwrap_or_default();
         self.runs.runs.push(Run { hash, id, tuple, seg, more, right });
     }

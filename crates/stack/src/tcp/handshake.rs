@@ -1,16 +1,18 @@
 //! The beginning of a connection: what both openers have in common.
 
-use super::Seq;
-use super::config::{Ecn, SocketOptions, TcpConfig};
+use super::acks::AckPolicy;
+use super::config::{SocketOptions, TcpConfig};
 use super::congestion::Congestion;
-use super::connection::{Connection, Flags, Lists, NEVER, RtxTimer, State};
-use super::flight::Reordering;
+use super::connection::{Connection, Flags, Pieces, State};
 use super::input::MIN_MSS;
 use super::lane::Core;
+use super::path::{KnownPath, SegmentSizes};
 use super::rtt::Rtt;
-use super::table::{ConnId, Tuple};
+use super::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
+use super::table::Tuple;
+use super::timers::Deadlines;
+use super::{Seq, ecn};
 use crate::packet::Cx;
-use crate::time::Time;
 use core::net::IpAddr;
 
 /// Bytes of IP and TCP header without options.
@@ -34,8 +36,8 @@ impl Connection {
     /// That of our own SYN, as far as the lane has memory. An answer knows whether timestamps will take their share of each segment.
     pub(crate) fn first_window(&self, core: &Core, cx: &Cx<'_>) -> u32 {
         let known = !self.has(Flags::ACTIVE) && self.has(Flags::TIMESTAMPS);
-        let limit = self.recv_limit.min(core.may_promise(self, cx));
-        first_window(limit, u32::from(self.rcv_mss) - if known { 12 } else { 0 })
+        let limit = self.rcv.limit().min(core.may_promise(self, cx));
+        first_window(limit, u32::from(self.mss.rcv()) - if known { 12 } else { 0 })
     }
 }
 
@@ -45,22 +47,22 @@ pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16
     options.max_segment.map_or(mss, |max| mss.min(max.max(MIN_MSS)))
 }
 
-/// A connection that has sent and received nothing.
+/// A connection that has sent and received nothing, in its first state.
 pub(crate) fn connection(
     core: &mut Core,
     tuple: Tuple,
+    state: State,
     (iss, ts_offset): (Seq, u32),
     mtu: u16,
     options: &SocketOptions,
 ) -> Connection {
     let config = &core.config;
     let mss = local_mss(tuple.local, mtu, options);
-    let mut flags = Flags::SYN_OUT;
+    let mut flags = Flags::SYN_OUT | ecn::offer(config.ecn);
     for (on, flag) in [
         (config.timestamps, Flags::TIMESTAMPS),
         (config.sack, Flags::SACK),
         (config.window_scaling, Flags::SCALING),
-        (config.ecn == Ecn::Request, Flags::ECN_OFFERED),
     ] {
         if on {
             flags = flags | flag;
@@ -68,66 +70,22 @@ pub(crate) fn connection(
     }
     let mut congestion = Congestion::for_config(config, options.congestion, u32::from(mss));
     congestion.start(u32::from(mss), config.initial_window, false);
-    let mut c = Connection {
-        tuple,
-        state: State::Closed,
-        rtx_kind: RtxTimer::Rto,
-        id: ConnId::NOBODY,
-        flags,
-        rcv_nxt: Seq(0),
-        rcv_adv: Seq(0),
-        last_ack_sent: Seq(0),
-        snd_una: iss,
-        snd_nxt: iss + 1,
-        snd_wnd: 0,
-        snd_wl1: Seq(0),
-        snd_wl2: iss,
-        max_snd_wnd: 0,
-        snd_sml: iss + 1,
-        push_seq: iss + 1,
-        ts_recent: 0,
-        ts_offset,
-        snd_scale: 0,
-        rcv_scale: if config.window_scaling { window_scale(config, options) } else { 0 },
-        backoff: 0,
-        quick_acks: 0,
-        unanswered: false,
-        tos: 0,
-        hash_type: 0,
-        probes: 0,
-        snd_mss: mss,
-        rcv_mss: mss,
-        seen_mss: mss.min(536),
-        base_mss: mss,
-        pmtu: mtu,
-        hash: 0,
-        table_hash: core.table.hash(&tuple),
-        recv_limit: config.recv_buffer.initial.min(core.most_buffer()),
-        send_limit: config.send_buffer.initial,
-        rtx_at: NEVER,
-        ack_at: NEVER,
-        heard_at: Time::ZERO,
-        life_at: NEVER,
-        armed_at: NEVER,
-        timer: None,
-        tx: Some(core.flight()),
-        rx: None,
-        read_waker: None,
-        rtt: Rtt::new(&core.config),
+    let scale = if config.window_scaling { window_scale(config, options) } else { 0 };
+    let pieces = Pieces {
+        timers: Deadlines::new(),
+        acks: AckPolicy::new(mss.min(536)),
+        rcv: RecvSpace::new(config.recv_buffer.initial.min(core.most_buffer())),
+        snd: SendSpace::new(iss, config.send_buffer.initial),
+        stamps: Stamps::new(ts_offset),
+        scale: WindowScale::new(scale),
+        mss: SegmentSizes::new(mss),
+        path: KnownPath::new(mtu, mss),
+        rtt: Rtt::new(config),
         congestion,
-        invalid_ack_ms: 0,
-        listener: u32::MAX,
-        sent_ms: 0,
-        retransmits: 0,
-        reordering: Reordering::default(),
-        lists: Lists::default(),
-        recv_copied: 0,
-        recv_round_us: 0,
-        fast: super::fast_open::Marks::default(),
-        failure: None,
-        soft_failure: None,
-        rare: None,
+        tx: core.flight(),
     };
+    core.states.begun(state);
+    let mut c = Connection::new(tuple, core.table.hash(&tuple), state, flags, pieces);
     c.apply(options);
     c
 }

@@ -2,7 +2,7 @@
 
 use super::challenge::ChallengeBudget;
 use super::config::TcpConfig;
-use super::connection::{Connection, Flags, Lists, NEVER, State};
+use super::connection::{Connection, Flags, Lists, NEVER, State, StateCounts};
 use super::expect::CROWDED;
 use super::fast_open::{FastOpenKeys, Marks, Peers};
 use super::flight::Flight;
@@ -21,7 +21,7 @@ use crate::ip::path_mtu::PathMtus;
 use crate::packet::{Cx, IpOutput, Offload};
 use crate::rng::Keyed;
 use crate::time::Time;
-use crate::timer::{TimerId, Wheel};
+use crate::timer::Wheel;
 use crate::wire::{TcpHeader, TcpOptions, tcp};
 use core::net::IpAddr;
 use flowlane_sys::frame::{Checksum, Frame};
@@ -65,6 +65,8 @@ pub(crate) struct Core {
     #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
     pub(crate) established: usize,
+    /// Connections by state.
+    pub(crate) states: StateCounts,
     /// No new connections are taken.
     pub(crate) ending: bool,
     /// Connections whose writers wait for memory, in turn.
@@ -119,6 +121,7 @@ impl Core {
             blocks: Blocks::default(),
             inflows: Vec::new(),
             established: 0,
+            states: StateCounts::default(),
             ending: false,
             starved: VecDeque::new(),
             narrowed: VecDeque::new(),
@@ -199,7 +202,7 @@ impl Core {
     /// As [`Core::settle`], for a connection that may be over; its name if there is nothing left to keep it for.
     #[inline]
     pub(crate) fn settled(&mut self, c: &mut Connection) -> Option<ConnId> {
-        let over = match c.state {
+        let over = match c.state() {
             State::Closed => {
                 // Nobody holds a handle of a connection that was never accepted or connected.
                 let embryo = !c.has(Flags::ACTIVE | Flags::IN_ACCEPT_QUEUE)
@@ -219,29 +222,8 @@ impl Core {
     /// Brings the wheel up to date.
     #[inline]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
-        let next = c.rtx_at.min(c.ack_at).min(c.life_at).min(c.undo_until());
-        if next < c.armed_at {
-            let armed = c.timer.is_some_and(|id| self.wheel.rearm(id, next));
-            if !armed {
-                c.timer = Some(self.wheel.arm(next, c.id.slot));
-            }
-            c.armed_at = next;
-        } else if next == NEVER && c.armed_at != NEVER && self.established >= CROWDED {
-            // Among very many connections, an entry that fires for nothing finds its connection cold.
-            if let Some(id) = c.timer.take() {
-                self.wheel.cancel(id);
-            }
-            c.armed_at = NEVER;
-        }
-    }
-
-    /// Takes a connection's timer off the wheel.
-    pub(crate) fn disarm(&mut self, c: &mut Connection) {
-        (c.rtx_at, c.ack_at, c.life_at) = (NEVER, NEVER, NEVER);
-        if let Some(id) = c.timer.take() {
-            self.wheel.cancel(id);
-        }
-        c.armed_at = NEVER;
+        let (undo, crowded) = (c.undo_until(), self.established >= CROWDED);
+        c.timers.settle(&mut self.wheel, c.id.slot, undo, crowded);
     }
 
     /// Removes a connection from the table and gives back all that costs memory, except what is still to be read.
@@ -250,7 +232,7 @@ impl Core {
             self.table.remove(c.table_hash, Found::Connection(c.id.slot));
             self.unlinked(c);
         }
-        self.disarm(c);
+        c.timers.disarm(&mut self.wheel);
         if c.has(Flags::IN_SYN_BACKLOG) {
             c.clear(Flags::IN_SYN_BACKLOG);
             self.listeners.syn_done(c);
@@ -278,7 +260,7 @@ impl Core {
     /// Ends a connection. The application, if there is one, keeps a closed handle.
     pub(crate) fn kill(&mut self, c: &mut Connection, failure: Option<super::Failure>) {
         c.failure = failure;
-        c.state = State::Closed;
+        c.enter(self, State::Closed);
         self.unlink(c);
         c.wake_all();
     }
@@ -367,6 +349,3 @@ pub(crate) fn seal(frame: &mut Frame, local: IpAddr, remote: IpAddr, offload: Of
         tcp::fill_checksum(sum, frame.data_mut());
     }
 }
-
-/// Names an armed timer.
-pub(crate) type Timer = Option<TimerId>;

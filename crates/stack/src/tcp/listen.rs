@@ -12,7 +12,7 @@ use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::stats::DropReason;
 use super::table::{ConnId, Named, Slab, Tuple};
-use super::{Seq, handshake};
+use super::{Seq, ecn, handshake};
 use crate::packet::Cx;
 use crate::time::Time;
 use crate::wire::TcpFlags;
@@ -293,19 +293,21 @@ impl Core {
             Some(old) => old + 64_000 + 1,
             None => secrets.isn(cx.now),
         };
-        let mut c = handshake::connection(self, *tuple, (iss, secrets.ts_offset), seg.mtu, &options);
-        c.state = State::SynReceived;
+        let mut c = handshake::connection(
+            self,
+            *tuple,
+            State::SynReceived,
+            (iss, secrets.ts_offset),
+            seg.mtu,
+            &options,
+        );
         c.listener = slot;
         c.put(Flags::IN_SYN_BACKLOG, !welcome.early);
         self.fast_open_mark(&mut c, &welcome);
         c.take_peer_syn(self, cx, seg);
         (c.hash, c.hash_type) = (seg.hash, seg.hash_type);
-        // RFC 3168 §6.1.1: ECE and CWR in a SYN ask for ECN.
-        let asks = seg.is(TcpFlags::ECE) && seg.is(TcpFlags::CWR);
-        c.put(Flags::ECN, asks && self.config.ecn != super::config::Ecn::Off);
-        c.snd_wnd = u32::from(seg.window);
-        c.max_snd_wnd = c.snd_wnd;
-        (c.snd_wl1, c.snd_wl2) = (seg.seq, iss);
+        c.agree_on_ecn(ecn::agrees(self.config.ecn, seg));
+        c.snd.first_window(u32::from(seg.window), seg.seq, iss);
         Some(c)
     }
 

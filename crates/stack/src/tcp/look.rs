@@ -37,56 +37,12 @@ pub struct TcpLook {
     pub connections: usize,
     /// Listeners there are in all.
     pub listeners: usize,
-    /// Connections by state, by [`State::index`], among the first that were looked at; TIME-WAIT is exact.
+    /// How many of `connections` are in each state, by [`State::index`].
     pub states: [usize; State::COUNT],
-    /// Whether all were looked at.
-    pub all: bool,
-}
-
-impl State {
-    /// States there are.
-    pub const COUNT: usize = 10;
-
-    /// A number from 0 for each.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The name that `netstat` has for it.
-    #[must_use]
-    pub const fn netstat(self) -> &'static str {
-        match self {
-            State::Closed => "CLOSED",
-            State::SynSent => "SYN_SENT",
-            State::SynReceived => "SYN_RCVD",
-            State::Established => "ESTABLISHED",
-            State::FinWait1 => "FIN_WAIT_1",
-            State::FinWait2 => "FIN_WAIT_2",
-            State::CloseWait => "CLOSE_WAIT",
-            State::Closing => "CLOSING",
-            State::LastAck => "LAST_ACK",
-            State::TimeWait => "TIME_WAIT",
-        }
-    }
-
-    /// All of them, by number.
-    pub const ALL: [State; State::COUNT] = [
-        State::Closed,
-        State::SynSent,
-        State::SynReceived,
-        State::Established,
-        State::FinWait1,
-        State::FinWait2,
-        State::CloseWait,
-        State::Closing,
-        State::LastAck,
-        State::TimeWait,
-    ];
 }
 
 impl Tcp {
-    /// A look at all there is, at no more than `scan` connections and records, with at most `rows` rows.
+    /// A look at all there is, with at most `rows` rows, searched for in at most `scan` places.
     #[must_use]
     pub fn look(&self, rows: usize, scan: usize) -> TcpLook {
         let mut look = TcpLook {
@@ -106,16 +62,14 @@ impl Tcp {
                 hash_type: 0,
             });
         }
-        let mut seen = 0;
-        for c in self.connections.first(scan) {
-            seen += 1;
-            look.states[c.state.index()] += 1;
-            if look.rows.len() < rows {
-                let queues = (c.readable(), c.buffered());
-                look.rows.push(row(c.state, &c.tuple, queues, (c.hash, c.hash_type)));
-            }
+        let room = rows.saturating_sub(look.rows.len());
+        for c in self.connections.first(scan).take(room) {
+            let queues = (c.readable(), c.buffered());
+            look.rows.push(row(c.state(), &c.tuple, queues, (c.hash, c.hash_type)));
         }
-        look.all = seen == self.connections.len();
+        for (state, count) in self.core.states.iter() {
+            look.states[state.index()] = count as usize;
+        }
         look.states[State::TimeWait.index()] += self.core.time_wait.len();
         let room = rows.saturating_sub(look.rows.len());
         for record in self.core.time_wait.first(scan).take(room) {

@@ -157,7 +157,7 @@ impl Core {
         if frames_left(cx, 8) {
             return 0;
         }
-        let segment = u32::from(c.rcv_mss);
+        let segment = u32::from(c.mss.rcv());
         match &c.rx {
             Some(rx) if !rx.is_empty() => (self.may_add(rx.memory(), false, 0) / 2).min(1 << 30) as u32,
             _ => self.little(segment),
@@ -253,7 +253,7 @@ impl Connection {
         let before = rx.memory();
         loop {
             let pruned = before - rx.memory();
-            let floor = room_for(u32::from(self.rcv_mss));
+            let floor = room_for(u32::from(self.mss.rcv()));
             let room = core.may_add(rx.memory(), rx.is_empty(), floor) + pruned;
             if need <= room {
                 return Ok(());
@@ -261,7 +261,7 @@ impl Connection {
             let Some(bytes) = rx.early.drop_last() else { break };
             core.stats.pruned_bytes += u64::from(bytes);
         }
-        self.rcv_adv = self.rcv_nxt;
+        self.rcv.close_window();
         self.set(Flags::ACK_NOW);
         core.stats.windows_closed += 1;
         core.look_again(self, cx.now);
@@ -344,7 +344,7 @@ impl Connection {
     /// Bytes that a write may add. The send buffer's size is the bound, and if nobody has set it, also what is not sent yet.
     #[inline]
     pub(crate) fn room_to_write(&self, core: &Core) -> u32 {
-        let room = self.send_limit.saturating_sub(self.buffered());
+        let room = self.snd.limit().saturating_sub(self.buffered());
         if self.has_send_buffer_set() {
             room
         } else {
@@ -355,7 +355,7 @@ impl Connection {
     /// Whether there is enough of it to be worth waking a writer.
     #[inline]
     pub(crate) fn has_room_to_write(&self, core: &Core) -> bool {
-        self.buffered() < self.send_limit / 3 * 2
+        self.buffered() < self.snd.limit() / 3 * 2
             && (self.unsent() < core.config.max_unsent / 3 * 2 || self.has_send_buffer_set())
     }
 
@@ -376,11 +376,11 @@ impl Connection {
     /// of the peer's largest window.
     #[inline]
     fn end_write(&mut self, end: Seq) {
-        let old = core::mem::replace(&mut self.push_seq, end);
-        let burst = (self.max_snd_wnd / 2).min(64 << 10);
-        if old > self.snd_nxt && end.since(self.snd_nxt) > burst {
+        let old = self.snd.write_ends(end);
+        let burst = (self.snd.max_wnd() / 2).min(64 << 10);
+        if old > self.snd.nxt() && end.since(self.snd.nxt()) > burst {
             if let Some(tx) = &mut self.tx {
-                let from = tx.pushes.back().map_or(self.snd_nxt, |last| self.snd_nxt.max(*last));
+                let from = tx.pushes.back().map_or(self.snd.nxt(), |last| self.snd.nxt().max(*last));
                 if end.since(from) > burst && tx.pushes.len() < MAX_PUSHES {
                     tx.pushes.push_back(old);
                 }

@@ -16,7 +16,7 @@
 //! What always holds: the cost of a segment does not depend on the number of connections; every drop has a name; a
 //! connection that is idle holds no buffers; a handle that outlives its connection is an error.
 
-mod answers;
+mod acks;
 mod api;
 mod challenge;
 mod close;
@@ -24,6 +24,7 @@ mod coalesce;
 mod config;
 mod congestion;
 mod connection;
+mod ecn;
 mod error;
 mod expect;
 mod fast_open;
@@ -37,8 +38,8 @@ mod listen;
 mod look;
 mod memory;
 mod output;
+mod path;
 mod payload;
-mod pmtu;
 mod rack_tlp;
 mod reassembly_queue;
 mod recovery;
@@ -48,6 +49,7 @@ mod segment;
 mod segmenter;
 mod send_buffer;
 mod sent;
+mod sequence;
 mod spill;
 mod stats;
 mod syn_cookies;
@@ -66,7 +68,7 @@ pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};
 pub use config::{
     Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig,
 };
-pub use connection::State;
+pub use connection::{State, StateCounts};
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use expect::{AHEAD, Expected};
 pub use fast_open::{FastOpen, FastOpenKeys, FastOpenListen};
@@ -198,7 +200,7 @@ impl Tcp {
         }
         let count = self.connections.len();
         let Some(c) = self.core.listen_input(cx, tuple, seg, after, count) else { return };
-        let from_cookie = c.snd_una != c.snd_nxt && seg.is(crate::wire::TcpFlags::ACK);
+        let from_cookie = c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK);
         let id = self.insert(c);
         if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|c| c.is_early()) {
             c.open_early(&mut self.core, cx, seg);
@@ -207,7 +209,7 @@ impl Tcp {
         if from_cookie {
             let Some(c) = self.connections.get_slot_mut(id.slot) else { return };
             c.input(&mut self.core, cx, seg);
-            if c.state == State::SynReceived {
+            if c.state() == State::SynReceived {
                 self.core.kill(c, None);
                 c.set(Flags::DETACHED);
             }
@@ -248,7 +250,9 @@ impl Tcp {
         if let Some(c) = self.connections.get_mut(id) {
             self.core.unlink(c);
         }
-        self.connections.remove(id);
+        if let Some(c) = self.connections.remove(id) {
+            self.core.states.over(c.state());
+        }
         self.core.count_connections(self.connections.len());
     }
 
@@ -348,8 +352,7 @@ impl Tcp {
             }
             for &slot in &due[..n] {
                 let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-                c.timer = None;
-                c.armed_at = NEVER;
+                c.timers.fired();
                 c.on_timer(&mut self.core, cx);
                 self.finish(slot);
             }
@@ -384,7 +387,7 @@ impl Tcp {
         self.end_burst(cx);
         for slot in 0..self.connections.slots() {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            let Some(mtu) = mtu(c.tuple.remote).filter(|mtu| *mtu < c.pmtu) else { continue };
+            let Some(mtu) = mtu(c.tuple.remote).filter(|mtu| *mtu < c.path.mtu()) else { continue };
             // Room for the headers and something behind them, whatever somebody set.
             c.narrow(&mut self.core, cx.now, mtu.max(128));
             self.finish(slot);
@@ -416,6 +419,12 @@ impl Tcp {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// How many of them are in each state. TIME-WAIT records are beside them: see [`time_waits`](Self::time_waits).
+    #[must_use]
+    pub fn states(&self) -> StateCounts {
+        self.core.states
     }
 
     /// TIME-WAIT records.
@@ -476,6 +485,13 @@ impl Tcp {
             rx + c.tx.as_ref().map_or(0, |tx| tx.memory())
         };
         self.core.memory - self.connections.iter().map(boxes).sum::<usize>()
+    }
+
+    /// The number of connections in each state, counted one by one.
+    fn counted_states_for_test(&self) -> StateCounts {
+        let mut counts = StateCounts::default();
+        self.connections.iter().for_each(|c| counts.begun(c.state()));
+        counts
     }
 
     fn starved_for_test(&self) -> usize {

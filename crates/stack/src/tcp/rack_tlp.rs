@@ -4,19 +4,20 @@
 //! coming, so that a loss of the last segments is found by RACK and not by the much longer timeout.
 
 use super::congestion::Hystart;
-use super::connection::{Connection, Flags, NEVER, RtxTimer};
+use super::connection::{Connection, Flags};
 use super::flight::Phase;
 use super::input::AckReport;
 use super::lane::Core;
 use super::recovery::DUP_THRESH;
 use super::sent::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use super::timers::RtxTimer;
 use crate::time::Time;
 use core::time::Duration;
 
 impl Connection {
     /// RFC 8985 §6.2, steps 1 to 5, on an acknowledgement.
     pub(crate) fn rack_update(&mut self, core: &mut Core, now: Time, report: &AckReport) {
-        let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
+        let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         // Steps 1 and 2: the most recently sent segment that has been delivered. Which measurements are to be believed was
         // decided when it was taken off the scoreboard.
@@ -94,22 +95,20 @@ impl Connection {
             }
         }
         if !wait.is_zero() {
-            self.rtx_kind = RtxTimer::Reorder;
-            self.rtx_at = now + wait;
-        } else if self.rtx_kind == RtxTimer::Reorder {
-            self.rtx_kind = RtxTimer::Rto;
-            self.rtx_at = NEVER;
+            self.timers.start_rtx(RtxTimer::Reorder, now + wait);
+        } else {
+            self.timers.stop_reordering();
         }
     }
 
     /// Whether the timer now runs for RACK.
     pub(crate) fn rack_timer_pending(&self) -> bool {
-        self.rtx_kind == RtxTimer::Reorder && self.rtx_at != NEVER
+        self.timers.rtx_kind() == RtxTimer::Reorder && self.timers.rtx_runs()
     }
 
     /// RFC 8985 §6.3: the reordering window of some segment is over.
     pub(crate) fn reorder_timer(&mut self, core: &mut Core, now: Time) {
-        self.rtx_at = NEVER;
+        self.timers.stop_rtx();
         self.rack_detect(now);
         self.recover_after_timer(core);
         self.rearm_rtx(core, now, false);
@@ -118,15 +117,15 @@ impl Connection {
     /// RFC 8985 §7.2: arms the probe timer if the state of the connection allows.
     pub(crate) fn arm_tail_probe(&mut self, core: &Core, now: Time) {
         let mss = self.effective_mss();
-        let outstanding = self.outstanding();
+        let outstanding = self.snd.outstanding();
         let Some(tx) = &self.tx else { return };
         let allowed = self.has(Flags::SACK)
             && tx.phase == Phase::Open
             && tx.tlp_end.is_none()
             && tx.sent.sacked == 0
             && self.rtt.srtt > 0
-            && self.state.is_synchronized()
-            && matches!(self.rtx_kind, RtxTimer::Rto | RtxTimer::Tlp)
+            && self.state().is_synchronized()
+            && matches!(self.timers.rtx_kind(), RtxTimer::Rto | RtxTimer::Tlp)
             && outstanding > 0;
         if !allowed {
             return;
@@ -138,34 +137,32 @@ impl Connection {
         }
         let at = now + pto.max(MIN_PTO);
         // New data pushes the probe back; the timeout it replaces bounds it.
-        let bound = if self.rtx_kind == RtxTimer::Tlp {
+        let bound = if self.timers.rtx_kind() == RtxTimer::Tlp {
             now + self.rtt.timeout(0, &core.config)
         } else {
-            self.rtx_at
+            self.timers.rtx_at()
         };
         // "If the RTO would fire first, the probe goes out in its place" (RFC 8985 §7.2).
-        self.rtx_kind = RtxTimer::Tlp;
-        self.rtx_at = at.min(bound);
+        self.timers.start_rtx(RtxTimer::Tlp, at.min(bound));
         self.heed_user_timeout();
     }
 
     /// RFC 8985 §7.3: the probe timer fired.
     pub(crate) fn tail_probe_timer(&mut self, core: &mut Core, now: Time) {
-        let new_data = self.unsent() > 0 && self.snd_wnd > self.outstanding();
-        let nxt = self.snd_nxt;
+        let new_data = self.unsent() > 0 && self.snd.wnd() > self.snd.outstanding();
+        let nxt = self.snd.nxt();
         if let Some(tx) = &mut self.tx {
             tx.tlp_end = Some(nxt);
             tx.tlp_is_retrans = false;
         }
         self.set(Flags::PROBE_TAIL);
         core.stats.tail_loss_probes += u64::from(new_data);
-        self.rtx_kind = RtxTimer::Rto;
         self.arm_rto(core, now);
     }
 
     /// RFC 8985 §7.4: did the probe repair a loss? If so, it counts as congestion.
     fn check_tail_probe(&mut self, core: &mut Core, report: &AckReport) {
-        let una = self.snd_una;
+        let una = self.snd.una();
         let mss = self.effective_mss();
         let Some(tx) = &mut self.tx else { return };
         let Some(end) = tx.tlp_end else { return };
@@ -186,9 +183,7 @@ impl Connection {
                 tx.hystart = Hystart::default();
                 self.congestion.on_congestion(flight_size, mss);
                 self.congestion.cwnd = self.congestion.cwnd.min(self.congestion.ssthresh);
-                if self.has(Flags::ECN) {
-                    self.set(Flags::CWR);
-                }
+                self.tell_of_reduction();
             }
         }
     }

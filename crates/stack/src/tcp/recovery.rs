@@ -6,11 +6,12 @@
 //! during the episode.
 
 use super::congestion::{Acked, Hystart};
-use super::connection::{Connection, Flags, NEVER, RtxTimer};
+use super::connection::{Connection, Flags};
 use super::flight::{Phase, Prr};
 use super::input::AckReport;
 use super::lane::Core;
 use super::sent::Delivered;
+use super::timers::RtxTimer;
 use crate::time::Time;
 
 /// Duplicates that mean loss (RFC 5681 §3.2).
@@ -36,7 +37,7 @@ impl Connection {
         let marked = report.ece && !left;
         self.enter_recovery(core, report, marked);
         let mss = self.effective_mss();
-        let outstanding = self.outstanding();
+        let outstanding = self.snd.outstanding();
         let una_advanced = report.acked > 0;
         let ssthresh = self.congestion.ssthresh;
         let partial = una_advanced && !self.has(Flags::SACK) && report.delivered.bytes > 0;
@@ -59,7 +60,7 @@ impl Connection {
             }
         }
         // Whatever else happened, data in flight always has a timer.
-        if una_advanced || report.delivered.sacked > 0 || self.rtx_at == NEVER {
+        if una_advanced || report.delivered.sacked > 0 || !self.timers.rtx_runs() {
             self.rearm_rtx(core, now, una_advanced);
         }
     }
@@ -84,7 +85,7 @@ impl Connection {
         let plain = !report.ece && !report.dsack && !delivered.reordered && !delivered.retransmitted;
         plain
             && report.acked > 0
-            && self.outstanding() == 0
+            && self.snd.outstanding() == 0
             && self.tx.as_ref().is_some_and(|tx| {
                 tx.data.is_empty()
                     && tx.phase == Phase::Open
@@ -97,18 +98,16 @@ impl Connection {
     fn end_plain_flight(&mut self, now: Time, report: &AckReport) {
         let mss = self.effective_mss();
         self.grow_window(now, report.delivered.bytes.max(mss.min(report.acked)));
-        if self.rtx_kind == RtxTimer::Reorder {
-            self.rtx_kind = RtxTimer::Rto;
-        }
-        if !self.rtx_kind_is_probe() {
-            self.rtx_at = NEVER;
+        self.timers.stop_reordering();
+        if !self.timers.is_probe() {
+            self.timers.stop_rtx();
         }
     }
 
     /// RFC 5681 §3.2 and RFC 6582 §3.2 without SACK: each duplicate says that one segment has left the network.
     fn count_duplicates(&mut self, report: &AckReport) {
         let mss = self.effective_mss();
-        let outstanding = self.outstanding();
+        let outstanding = self.snd.outstanding();
         let Some(tx) = &mut self.tx else { return };
         if report.duplicate {
             tx.dupacks += 1;
@@ -118,7 +117,7 @@ impl Connection {
                 tx.sent.mark_lost(0);
             }
         } else if report.acked > 0 {
-            if tx.phase == Phase::Recovery && self.snd_una < tx.high_seq {
+            if tx.phase == Phase::Recovery && self.snd.una() < tx.high_seq {
                 // RFC 6582 §3.2, step 3, partial acknowledgement: the next hole is lost too.
                 tx.reno_sacked = tx.reno_sacked.saturating_sub(report.acked.saturating_sub(mss));
                 tx.reno_sacked =
@@ -135,7 +134,7 @@ impl Connection {
 
     /// Everything that was out when the episode began has arrived.
     fn leave_recovery(&mut self, report: &AckReport) -> bool {
-        let una = self.snd_una;
+        let una = self.snd.una();
         let ssthresh = self.congestion.ssthresh;
         let Some(tx) = &mut self.tx else { return false };
         if tx.phase == Phase::Open || report.acked == 0 || una < tx.high_seq {
@@ -158,7 +157,7 @@ impl Connection {
 
     /// Losses found by a timer: begins an episode as an acknowledgement would have.
     pub(crate) fn recover_after_timer(&mut self, core: &mut Core) {
-        let (outstanding, mss) = (self.outstanding(), self.effective_mss());
+        let (outstanding, mss) = (self.snd.outstanding(), self.effective_mss());
         let Some(tx) = &self.tx else { return };
         let report = AckReport {
             delivered: Delivered::default(),
@@ -182,7 +181,7 @@ impl Connection {
 
     /// Begins an episode if something is newly lost, or if the peer echoes congestion (RFC 3168 §6.1.2).
     fn enter_recovery(&mut self, core: &mut Core, report: &AckReport, marked: bool) {
-        let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
+        let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         if una == nxt {
             return;
@@ -200,9 +199,7 @@ impl Connection {
         } else {
             core.stats.ecn_reductions += 1;
         }
-        if self.has(Flags::ECN) {
-            self.set(Flags::CWR);
-        }
+        self.tell_of_reduction();
         if reduce {
             if loss {
                 self.remember_window();
@@ -219,10 +216,10 @@ impl Connection {
     /// A retransmission timeout (RFC 6298 §5.4, RFC 5681 §3.1, RFC 6675 §5.1): everything not selectively acknowledged is
     /// deemed lost, and the window is one segment.
     pub(crate) fn timeout_recovery(&mut self, core: &mut Core, now: Time) {
-        let (una, nxt, mss) = (self.snd_una, self.snd_nxt, self.effective_mss());
+        let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
-        let first = self.backoff == 0 && (tx.phase == Phase::Open || una >= tx.high_seq);
+        let first = self.timers.backoff() == 0 && (tx.phase == Phase::Open || una >= tx.high_seq);
         let reneged = tx.sent.mark_all_lost();
         core.stats.sack_reneges += u64::from(reneged);
         let fresh = first || tx.phase == Phase::Open;
@@ -248,9 +245,9 @@ impl Connection {
 
     /// Sets the one retransmission timer for what is outstanding now (RFC 6298 §5.2, §5.3; RFC 8985 §7.2).
     pub(crate) fn rearm_rtx(&mut self, core: &Core, now: Time, restart: bool) {
-        if self.outstanding() == 0 {
-            if !self.rtx_kind_is_probe() {
-                self.rtx_at = NEVER;
+        if self.snd.outstanding() == 0 {
+            if !self.timers.is_probe() {
+                self.timers.stop_rtx();
             }
             return;
         }
@@ -259,8 +256,8 @@ impl Connection {
         }
         // A tail loss probe is for a connection without known losses.
         let troubled = self.tx.as_ref().is_some_and(|tx| tx.phase != Phase::Open || tx.sent.sacked > 0);
-        let no_probe = troubled && self.rtx_kind == RtxTimer::Tlp;
-        if restart || no_probe || self.rtx_at == NEVER || self.rtx_kind_is_probe() {
+        let no_probe = troubled && self.timers.rtx_kind() == RtxTimer::Tlp;
+        if restart || no_probe || !self.timers.rtx_runs() || self.timers.is_probe() {
             self.arm_rto(core, now);
         }
         self.arm_tail_probe(core, now);

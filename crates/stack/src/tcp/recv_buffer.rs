@@ -9,7 +9,7 @@
 //! home. Applications that keep up with their peers never see that.
 
 use super::Seq;
-use super::answers::Answer;
+use super::acks::Answer;
 use super::memory::INFLOW;
 use super::reassembly_queue::ReassemblyQueue;
 use super::spill::Spill;

@@ -5,10 +5,11 @@
 //! code of its own: duplicate acknowledgements take bytes out of the network and so make room in the window).
 
 use super::Seq;
-use super::connection::{Connection, Flags, RtxTimer};
+use super::connection::{Connection, Flags};
 use super::fast_open::Marks;
 use super::lane::Core;
 use super::output::Plan;
+use super::timers::RtxTimer;
 use crate::packet::Cx;
 use crate::wire::TcpFlags;
 
@@ -72,11 +73,11 @@ impl Connection {
                 return None;
             }
         }
-        let outstanding = self.outstanding();
+        let outstanding = self.snd.outstanding();
         // A SYN takes a number, but no room.
         let syn = u32::from(self.has(Flags::SYN_OUT));
-        let window = (self.snd_una + syn + self.snd_wnd).since(self.snd_nxt);
-        let usable = if outstanding - syn > self.snd_wnd { 0 } else { window };
+        let window = (self.snd.una() + syn + self.snd.wnd()).since(self.snd.nxt());
+        let usable = if outstanding - syn > self.snd.wnd() { 0 } else { window };
         if unsent == 0 {
             // A FIN takes a number of the window as a byte does (RFC 9293 §3.4).
             if usable == 0 {
@@ -127,21 +128,22 @@ impl Connection {
     }
 
     fn plan(&mut self, len: u32, fin: bool, segment_size: u32) -> Plan {
-        let end = self.snd_nxt + len;
+        let end = self.snd.nxt() + len;
         let mut flags = TcpFlags::ACK;
         if fin {
             flags |= TcpFlags::FIN;
         }
         // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended.
         // Not where the application says that more is coming, whoever lets it go before.
-        let written = self.push_seq > self.snd_nxt && self.push_seq <= end || len == self.record_ahead();
+        let written =
+            self.snd.push() > self.snd.nxt() && self.snd.push() <= end || len == self.record_ahead();
         let earlier = self.tx.as_ref().and_then(|tx| tx.pushes.front()).is_some_and(|push| *push <= end);
         if len > 0 && (written || earlier || fin) {
             flags |= TcpFlags::PSH;
         }
         Plan {
-            seq: self.snd_nxt,
-            offset: self.snd_nxt.since(self.data_seq()),
+            seq: self.snd.nxt(),
+            offset: self.snd.nxt().since(self.data_seq()),
             len,
             flags,
             segment_size,
@@ -163,7 +165,7 @@ impl Connection {
                 return false;
             }
             // (3) of the rule; without NODELAY only if no small segment is outstanding.
-            if self.has(Flags::NODELAY) || self.outstanding() == 0 || self.snd_sml <= self.snd_una {
+            if self.has(Flags::NODELAY) || self.snd.outstanding() == 0 || self.snd.sml() <= self.snd.una() {
                 return true;
             }
             return false;
@@ -173,14 +175,14 @@ impl Connection {
             return true;
         }
         // The window is what limits it: half the largest window ever seen is worth a segment.
-        len >= self.max_snd_wnd / 2
+        len >= self.snd.max_wnd() / 2
     }
 
     /// Bytes up to the end of the record that is being sent (`MSG_EOR`).
     #[inline]
     fn record_ahead(&self) -> u32 {
         let end = self.tx.as_ref().and_then(|tx| tx.records.front());
-        end.map_or(u32::MAX, |end| end.since(self.snd_nxt))
+        end.map_or(u32::MAX, |end| end.since(self.snd.nxt()))
     }
 
     fn batch_limit(&self, cx: &Cx<'_>, mss: u32) -> u32 {
@@ -195,28 +197,27 @@ impl Connection {
     /// RFC 5681 §4.1: after an idle retransmission timeout the old window says nothing about the path.
     fn restart_after_idle(&mut self, core: &Core, cx: &Cx<'_>) {
         let now = cx.now.as_millis() as u32;
-        let idle_us = u64::from(now.wrapping_sub(self.sent_ms)) * 1000;
+        let idle_us = u64::from(now.wrapping_sub(self.snd.sent_ms())) * 1000;
         let rto = u64::from(self.rtt.rto.max(1));
-        if core.config.slow_start_after_idle && self.sent_ms != 0 && idle_us > rto {
+        if core.config.slow_start_after_idle && self.snd.sent_ms() != 0 && idle_us > rto {
             let initial = self.effective_mss() * u32::from(core.config.initial_window);
             self.congestion.on_idle((idle_us / rto).min(31) as u32, initial);
-            self.sent_ms = now;
+            self.snd.sent_at(now);
         }
     }
 
     /// Nothing is in flight and nothing may be sent: only a timer can get the connection going again (RFC 9293 §3.8.6.1,
     /// §3.8.6.2.1 (4)).
     fn persist_if_stuck(&mut self, core: &Core, now: crate::time::Time) {
-        if self.outstanding() != 0 || self.rtx_at != super::connection::NEVER {
+        if self.snd.outstanding() != 0 || self.timers.rtx_runs() {
             return;
         }
         let held = self.has(Flags::CORK) || self.has(Flags::MORE);
-        if self.snd_wnd > 0 && held && self.unsent() <= self.snd_wnd {
-            self.rtx_kind = RtxTimer::Cork;
-            self.rtx_at = now + CORK;
+        if self.snd.wnd() > 0 && held && self.unsent() <= self.snd.wnd() {
+            self.timers.start_rtx(RtxTimer::Cork, now + CORK);
         } else {
-            self.rtx_kind = RtxTimer::Persist;
-            self.rtx_at = now + self.rtt.timeout(self.backoff, &core.config);
+            self.timers
+                .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.backoff(), &core.config));
             if let Some(tx) = &mut self.tx {
                 tx.since.get_or_insert(now);
             }
@@ -227,18 +228,18 @@ impl Connection {
     ///
     /// RFC 9293 §3.8.6.2.2, MUST-39: the right edge moves in steps worth having; MUST-34/SHLD-14: it never moves back.
     pub(crate) fn advertise(&mut self, core: &Core, cx: &Cx<'_>) -> u16 {
-        let mut free = self.recv_limit.saturating_sub(self.readable());
+        let mut free = self.rcv.limit().saturating_sub(self.readable());
         if core.is_short(cx) {
             free = free.min(core.may_promise(self, cx));
         }
         // Who has not shown that its address is its own is promised no more than a SYN can say.
         let free = if self.is_early() { free.min(0xffff) } else { free };
-        let mut right = (self.rcv_nxt + free).max(self.rcv_adv);
-        let step = (self.recv_limit / 2).min(u32::from(self.rcv_mss));
-        if right.since(self.rcv_adv) < step {
-            right = self.rcv_adv;
+        let mut right = (self.rcv.nxt() + free).max(self.rcv.adv());
+        let step = (self.rcv.limit() / 2).min(u32::from(self.mss.rcv()));
+        if right.since(self.rcv.adv()) < step {
+            right = self.rcv.adv();
         }
-        self.show(self.rcv_nxt, right)
+        self.show(self.rcv.nxt(), right)
     }
 
     /// The window up to `right`, in the header's units, beside an acknowledgement of `ack`.
@@ -246,49 +247,44 @@ impl Connection {
     pub(crate) fn show(&mut self, ack: Seq, right: Seq) -> u16 {
         let window = if right > ack { right.since(ack) } else { 0 };
         // RFC 7323 §2.4: rounded so that the edge that the peer computes does not move back.
-        let shift = self.rcv_scale;
+        let shift = self.scale.rcv();
         let shown = window.div_ceil(1 << shift).min(0xffff);
-        self.rcv_adv = self.rcv_adv.max(ack + (shown << shift));
+        self.rcv.advertised(self.rcv.adv().max(ack + (shown << shift)));
         shown as u16
     }
 
     /// After the application has read: is the window worth announcing anew?
     pub(crate) fn window_opened(&mut self, core: &mut Core, cx: &Cx<'_>) {
-        if !self.state.may_receive() {
+        if !self.state().may_receive() {
             return;
         }
         // What the header cannot show is not worth a segment.
-        let most = 0xffff_u32 << self.rcv_scale;
-        let mut free = self.recv_limit.saturating_sub(self.readable()).min(most);
-        let mut worth = (self.recv_limit / 2).min(2 * u32::from(self.rcv_mss));
+        let most = 0xffff_u32 << self.scale.rcv();
+        let mut free = self.rcv.limit().saturating_sub(self.readable()).min(most);
+        let mut worth = (self.rcv.limit() / 2).min(2 * u32::from(self.mss.rcv()));
         if core.is_short(cx) {
             let promise = core.may_promise(self, cx);
             if promise < worth {
                 core.look_again(self, cx.now);
                 // There is no more to be had.
-                worth = worth.min(u32::from(self.rcv_mss));
+                worth = worth.min(u32::from(self.mss.rcv()));
             }
             free = free.min(promise);
         }
-        let right = self.rcv_nxt + free;
-        let opened = if right > self.rcv_adv { right.since(self.rcv_adv) } else { 0 };
-        let shown = self.rcv_wnd();
+        let right = self.rcv.nxt() + free;
+        let opened = if right > self.rcv.adv() { right.since(self.rcv.adv()) } else { 0 };
+        let shown = self.rcv.wnd();
         // The window of a SYN-ACK cannot say more, and that its data was read is no news.
         if shown == 0xffff && self.fast.has(Marks::SYN_DATA) && !self.has(Flags::ACTIVE) {
             return;
         }
-        if opened >= worth && (opened >= shown || shown < 2 * u32::from(self.rcv_mss)) {
+        if opened >= worth && (opened >= shown || shown < 2 * u32::from(self.mss.rcv())) {
             self.set(Flags::ACK_NOW);
         }
     }
 
     pub(crate) fn reply_meta(&self) -> super::lane::ReplyMeta {
         super::lane::ReplyMeta { hash: self.hash, hash_type: self.hash_type, tos: self.tos }
-    }
-
-    /// Whether the retransmission timer is not about data in flight.
-    pub(crate) fn rtx_kind_is_probe(&self) -> bool {
-        matches!(self.rtx_kind, RtxTimer::Persist | RtxTimer::Cork)
     }
 }
 

@@ -8,6 +8,7 @@
 //! sums over the records so marked; a record is never both sacked and lost.
 
 use super::Seq;
+use super::sequence::ts_clock;
 use crate::time::Time;
 use std::collections::VecDeque;
 
@@ -81,12 +82,6 @@ pub(crate) struct AckClock {
     /// The echoed timestamp, and what to add to milliseconds to get our timestamps.
     pub(crate) echo: Option<u32>,
     pub(crate) ts_offset: u32,
-}
-
-/// Milliseconds of our timestamp clock (RFC 7323 §5.4) at `at`.
-#[inline]
-pub(crate) fn ts_clock(at: Time, offset: u32) -> u32 {
-    (at.as_millis() as u32).wrapping_add(offset)
 }
 
 impl Delivered {

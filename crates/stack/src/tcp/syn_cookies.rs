@@ -10,14 +10,13 @@
 //! Time counts periods of 64 seconds. Where the peer sends timestamps, window scale, SACK and ECN are kept in the low six
 //! bits of ours, which it echoes; without them those options are not agreed.
 
-use super::Seq;
-use super::config::{Ecn, TcpConfig};
-use super::connection::{Connection, Flags, State};
-use super::handshake;
+use super::config::TcpConfig;
+use super::connection::{Connection, State};
 use super::lane::{Core, ReplyMeta};
 use super::segment::Segment;
 use super::stats::DropReason;
 use super::table::Tuple;
+use super::{Seq, ecn, handshake};
 use crate::packet::Cx;
 use crate::time::Time;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
@@ -53,8 +52,7 @@ impl Core {
         let with_timestamps = self.config.timestamps && seg.options.timestamps.is_some();
         let scaling = self.config.window_scaling && seg.options.window_scale.is_some() && with_timestamps;
         let sack = self.config.sack && seg.options.sack_permitted && with_timestamps;
-        let ecn =
-            self.config.ecn != Ecn::Off && seg.is(TcpFlags::ECE) && seg.is(TcpFlags::CWR) && with_timestamps;
+        let ecn = ecn::agrees(self.config.ecn, seg) && with_timestamps;
         let bits = if scaling { u32::from(seg.options.window_scale.unwrap_or(0)) } else { NO_SCALE };
         let bits = bits | u32::from(sack) << 4 | u32::from(ecn) << 5;
         let timestamps = seg.options.timestamps.filter(|_| with_timestamps).map(|ts| {
@@ -127,11 +125,16 @@ impl Core {
             return None;
         }
         self.stats.cookies_received += 1;
-        let mut c =
-            handshake::connection(self, *tuple, (iss, self.secrets(tuple).ts_offset), seg.mtu, &options);
-        c.state = State::SynReceived;
+        let mut c = handshake::connection(
+            self,
+            *tuple,
+            State::SynReceived,
+            (iss, self.secrets(tuple).ts_offset),
+            seg.mtu,
+            &options,
+        );
         c.listener = slot;
-        let (asked, ecn) = remembered(&self.config, seg, c.ts_offset, MSS[(top & 7) as usize]);
+        let (asked, ecn) = remembered(&self.config, seg, c.stamps.offset(), MSS[(top & 7) as usize]);
         let syn = Segment {
             seq: irs,
             ack: Seq(0),
@@ -149,9 +152,8 @@ impl Core {
             mtu: seg.mtu,
         };
         c.take_peer_syn(self, cx, &syn);
-        c.put(Flags::ECN, ecn);
+        c.agree_on_ecn(ecn);
         (c.hash, c.hash_type) = (seg.hash, seg.hash_type);
-        (c.snd_wl1, c.snd_wl2) = (irs, iss);
         Some(c)
     }
 }

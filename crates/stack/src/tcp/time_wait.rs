@@ -8,7 +8,7 @@ use super::config::TcpConfig;
 use super::lane::{Core, ReplyMeta};
 use super::memory::PER_RECORD;
 use super::segment::Segment;
-use super::sent::ts_clock;
+use super::sequence::ts_clock;
 use super::stats::DropReason;
 use super::table::{ConnId, Named, Slab, Tuple};
 use super::tuple_table::Found;

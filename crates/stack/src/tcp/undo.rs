@@ -62,7 +62,7 @@ impl Undo {
 impl Connection {
     /// An episode begins with a reduction of the window: what it was.
     pub(crate) fn remember_window(&mut self) {
-        let (marker, cwnd, ssthresh) = (self.snd_una, self.congestion.cwnd, self.congestion.ssthresh);
+        let (marker, cwnd, ssthresh) = (self.snd.una(), self.congestion.cwnd, self.congestion.ssthresh);
         if let Some(tx) = &mut self.tx {
             // A tail loss probe under way is one more.
             let again = u32::from(tx.tlp_end.is_some() && tx.tlp_is_retrans);
@@ -96,8 +96,8 @@ impl Connection {
     /// again, so that it was only late. If the first acknowledgement is for the retransmission, two segments of new data go
     /// out before anything else is sent again (step 2b); a duplicate then says that the loss was real (2a, 3a).
     fn timeout_was_early(&mut self, report: &AckReport) -> bool {
-        let (una, mss) = (self.snd_una, self.effective_mss());
-        let room = self.unsent() >= mss && self.snd_wnd >= self.outstanding() + mss;
+        let (una, mss) = (self.snd.una(), self.effective_mss());
+        let room = self.unsent() >= mss && self.snd.wnd() >= self.snd.outstanding() + mss;
         let Some(tx) = &mut self.tx else { return false };
         let Some(undo) = tx.undo.as_mut().filter(|_| tx.phase == Phase::Loss) else { return false };
         let Some(at) = undo.timeout else { return false };
@@ -113,7 +113,7 @@ impl Connection {
 
     /// Takes the reduction back if this acknowledgement shows that nothing was lost; whether it did.
     pub(crate) fn perhaps_undo(&mut self, report: &AckReport) -> bool {
-        let (una, mss) = (self.snd_una, self.effective_mss().max(1));
+        let (una, mss) = (self.snd.una(), self.effective_mss().max(1));
         let early = self.timeout_was_early(report);
         let Some(tx) = &mut self.tx else { return false };
         if report.twice.is_some() && tx.undo.is_none() {

@@ -27,7 +27,7 @@ impl Connection {
     /// RFC 9293 §3.10.7.4, sixth step: `RCV.UP <- max(RCV.UP, SEG.UP)`, and the user is told if it is ahead of what was read.
     #[cold]
     pub(super) fn note_urgent(&mut self, seg: &Segment) {
-        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+        if !matches!(self.state(), State::Established | State::FinWait1 | State::FinWait2) {
             return;
         }
         let mark = seg.seq + u32::from(seg.urgent);
@@ -44,7 +44,7 @@ impl Connection {
 
     /// The next number that the application will read.
     fn read_seq(&self) -> Seq {
-        self.rcv_nxt - u32::from(self.has(Flags::FIN_RECEIVED)) - self.readable()
+        self.rcv.nxt() - u32::from(self.has(Flags::FIN_RECEIVED)) - self.readable()
     }
 
     pub(super) fn urgent_mark(&self) -> Option<u32> {

@@ -30,8 +30,8 @@ impl Tcp {
             c.wake_read();
         }
         if matches!(how, Write | Both) {
-            c.close_send();
-            if c.state == State::SynSent && !c.has(Flags::FIN_QUEUED) {
+            c.close_send(&mut self.core);
+            if c.state() == State::SynSent && !c.has(Flags::FIN_QUEUED) {
                 self.core.kill(c, Some(Failure::GivenUp));
             }
             c.wake_write();
@@ -62,12 +62,12 @@ impl Tcp {
         let slots: Vec<u32> = self.connections.iter().map(|c| c.id.slot).collect();
         for slot in slots {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            match (at_once, c.state) {
+            match (at_once, c.state()) {
                 (_, State::Closed | State::TimeWait) => {}
                 (true, _) => c.abort(&mut self.core, cx),
                 (false, State::SynSent) => self.core.kill(c, None),
                 (false, _) => {
-                    c.close_send();
+                    c.close_send(&mut self.core);
                     c.wake_write();
                 }
             }
@@ -78,7 +78,7 @@ impl Tcp {
     /// Connections that the peer still knows of.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.connections.iter().filter(|c| !matches!(c.state, State::Closed | State::TimeWait)).count()
+        self.connections.iter().filter(|c| !matches!(c.state(), State::Closed | State::TimeWait)).count()
     }
 
     /// Gives the handle up and resets the connection (RFC 9293 §3.10.5).
@@ -89,7 +89,7 @@ impl Tcp {
         let slot = self.handle_mut(id)?.id.slot;
         if let Some(c) = self.connections.get_slot_mut(slot) {
             c.set(Flags::DETACHED);
-            if c.state != State::Closed {
+            if c.state() != State::Closed {
                 c.abort(&mut self.core, cx);
             }
         }

@@ -109,10 +109,10 @@ impl Tcp {
 
 impl Connection {
     fn readiness(&self, core: &Core) -> Readiness {
-        let closed = matches!(self.state, State::Closed | State::TimeWait);
+        let closed = matches!(self.state(), State::Closed | State::TimeWait);
         let read_closed = self.has(Flags::FIN_RECEIVED | Flags::READ_SHUT) || closed;
         let write_closed = closed || self.has(Flags::FIN_QUEUED);
-        let handshake = matches!(self.state, State::SynSent | State::SynReceived) && !self.is_early();
+        let handshake = matches!(self.state(), State::SynSent | State::SynReceived) && !self.is_early();
         let room = self.has_room_to_write(core);
         Readiness {
             readable: self.readable() > 0 || read_closed,

@@ -90,11 +90,11 @@ impl Tcp {
         let mut c = handshake::connection(
             &mut self.core,
             tuple,
+            State::SynSent,
             (iss, secrets.ts_offset),
             options.mtu,
             &options.socket,
         );
-        c.state = State::SynSent;
         c.set(Flags::ACTIVE);
         (c.hash, c.hash_type) = (options.hash, options.hash_type);
         self.core.stats.connection_requests += 1;

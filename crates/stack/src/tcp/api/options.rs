@@ -3,7 +3,7 @@
 use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::config::SocketOptions;
-use crate::tcp::connection::{Flags, NEVER};
+use crate::tcp::connection::Flags;
 use crate::tcp::error::StaleError;
 use crate::tcp::table::ConnId;
 
@@ -55,11 +55,11 @@ impl Tcp {
             c.clear(Flags::MORE);
             c.put(Flags::FORCE, c.unsent() > 0);
         }
-        if c.state.is_synchronized() {
+        if c.state().is_synchronized() {
             if options.keepalive.is_some() {
                 c.arm_keepalive(cx.now);
             } else if !c.has(Flags::DETACHED) {
-                c.life_at = NEVER;
+                c.timers.stop_life();
             }
         }
         self.core.settle(c);

@@ -71,7 +71,7 @@ impl Connection {
         if let Some(failure) = self.failure {
             return Err(RecvError::Failed(failure));
         }
-        let over = matches!(self.state, State::Closed | State::TimeWait);
+        let over = matches!(self.state(), State::Closed | State::TimeWait);
         if over || self.has(Flags::READ_SHUT) { Ok(()) } else { Err(RecvError::WouldBlock) }
     }
 
@@ -94,21 +94,12 @@ impl Connection {
     /// The receive buffer follows what the application reads in a round trip: twice that, so that the sender's window can
     /// double each round as in slow start.
     fn tune_recv_buffer(&mut self, core: &Core, cx: &Cx<'_>, n: u32) {
-        self.recv_copied = self.recv_copied.saturating_add(n);
         let round = self.rtt.srtt.max(1000);
-        let now = cx.now.as_micros() as u32;
-        let since = now.wrapping_sub(self.recv_round_us);
-        if since < round {
-            return;
-        }
-        let want =
-            self.recv_copied.saturating_mul(2).min(core.config.recv_buffer.max).min(core.most_buffer());
-        let fresh = since < round.saturating_mul(4);
+        let Some(want) = self.rcv.tune(n, cx.now.as_micros() as u32, round) else { return };
+        let want = want.min(core.config.recv_buffer.max).min(core.most_buffer());
         let fixed = || self.options().is_some_and(|o| o.recv_buffer.is_some());
-        if fresh && want > self.recv_limit && !fixed() && !core.is_scarce(cx) {
-            self.recv_limit = want;
+        if want > self.rcv.limit() && !fixed() && !core.is_scarce(cx) {
+            self.rcv.set_limit(want);
         }
-        self.recv_copied = 0;
-        self.recv_round_us = now;
     }
 }

@@ -68,16 +68,16 @@ impl Tcp {
         if let Some(failure) = c.failure {
             return Err(SendError::Failed(failure));
         }
-        if !c.state.may_send() || c.has(Flags::FIN_QUEUED | Flags::DETACHED) {
+        if !c.state().may_send() || c.has(Flags::FIN_QUEUED | Flags::DETACHED) {
             return Err(SendError::Closed);
         }
-        if matches!(c.state, State::SynSent | State::SynReceived) && !c.is_early() {
+        if matches!(c.state(), State::SynSent | State::SynReceived) && !c.is_early() {
             return Err(SendError::WouldBlock);
         }
         if bytes.len() == 0 {
             return Ok(0);
         }
-        let push = c.push_seq;
+        let push = c.snd.push();
         let taken = c.take_for_sending(&mut self.core, cx.now, bytes);
         if taken == 0 {
             return Err(SendError::WouldBlock);
@@ -85,7 +85,7 @@ impl Tcp {
         c.put(Flags::MORE, more);
         if more {
             // No PSH here: the write is not over.
-            c.push_seq = push;
+            c.snd.write_ends(push);
         }
         self.core.settle(c);
         Ok(taken)
@@ -99,7 +99,7 @@ impl Tcp {
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
         let end = c.data_seq() + c.buffered();
         if let Some(tx) = c.tx.as_mut().filter(|tx| tx.records.len() < MAX_RECORDS) {
-            if end > c.snd_nxt && tx.records.back() != Some(&end) {
+            if end > c.snd.nxt() && tx.records.back() != Some(&end) {
                 tx.records.push_back(end);
             }
         }

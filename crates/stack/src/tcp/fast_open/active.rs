@@ -32,7 +32,7 @@ impl Core {
         if !ask.data {
             return 0;
         }
-        let mss = ask.mss.map_or(c.snd_mss, |mss| mss.min(c.snd_mss));
+        let mss = ask.mss.map_or(c.mss.snd(), |mss| mss.min(c.mss.snd()));
         mss.saturating_sub(OPTIONS).into()
     }
 }
@@ -44,11 +44,11 @@ impl Connection {
         if !asked && !sent {
             return;
         }
-        let acked = seg.ack.since(self.snd_una).min(self.outstanding());
+        let acked = seg.ack.since(self.snd.una()).min(self.snd.outstanding());
         if acked > 0 {
-            self.acknowledge(core, cx, seg, acked, self.snd_wnd);
+            self.acknowledge(core, cx, seg, acked, self.snd.wnd());
         }
-        let left = self.outstanding() > 0;
+        let left = self.snd.outstanding() > 0;
         // A cookie that was not asked for is no use: it may be anybody's.
         let cookie = seg.options.fast_open.filter(|option| asked && !option.is_request());
         let lost = asked && self.retransmits > 0 && cookie.is_none() && left;

@@ -122,7 +122,7 @@ impl Connection {
     /// A passive connection that may be used although its handshake is not over.
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
-        self.state == State::SynReceived && self.fast.has(Marks::EARLY)
+        self.state() == State::SynReceived && self.fast.has(Marks::EARLY)
     }
 }
 

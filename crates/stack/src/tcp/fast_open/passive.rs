@@ -102,7 +102,7 @@ impl Core {
         if welcome.early {
             c.fast.put(Marks::EARLY | Marks::PENDING, true);
             // The SYN is no small segment that Nagle's algorithm would wait for.
-            c.snd_sml = c.snd_una;
+            c.snd.none_is_small();
             if let Some(listener) = self.listeners.slot_mut(c.listener) {
                 listener.early.pending += 1;
             }
@@ -145,11 +145,11 @@ impl Connection {
         if seg.len > 0 {
             seg.seq += 1;
             seg.flags = seg.flags.without(TcpFlags::SYN);
-            let before = self.rcv_nxt;
+            let before = self.rcv.nxt();
             if let Err(super::super::input::Stop::Drop(reason)) = self.take_data(core, cx, seg) {
                 core.stats.drop(reason);
             }
-            self.fast.put(Marks::SYN_DATA, self.rcv_nxt != before);
+            self.fast.put(Marks::SYN_DATA, self.rcv.nxt() != before);
         }
     }
 }

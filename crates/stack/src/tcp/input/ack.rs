@@ -1,7 +1,7 @@
 //! Step five: the acknowledgement.
 
 use super::super::Seq;
-use super::super::connection::{Connection, Flags, Lists, NEVER, State};
+use super::super::connection::{Connection, Flags, Lists, State};
 use super::super::fast_open::Marks;
 use super::super::flight::Phase;
 use super::super::lane::Core;
@@ -41,36 +41,36 @@ impl Connection {
         if !seg.is(TcpFlags::ACK) {
             return Err(Stop::Drop(DropReason::NoAck));
         }
-        if self.state == State::SynReceived {
+        if self.state() == State::SynReceived {
             self.ack_in_syn_received(core, cx, seg)?;
-        } else if seg.ack > self.snd_nxt || seg.ack < self.snd_una - self.max_snd_wnd {
+        } else if seg.ack > self.snd.nxt() || seg.ack < self.snd.una() - self.snd.max_wnd() {
             // RFC 5961 §5.2: the range that may be acknowledged; RFC 9293, "if the ACK acks something not yet sent".
-            core.stats.acks_for_unsent += u64::from(seg.ack > self.snd_nxt);
+            core.stats.acks_for_unsent += u64::from(seg.ack > self.snd.nxt());
             self.challenge(core, cx);
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
-        if seg.ack < self.snd_una {
+        if seg.ack < self.snd.una() {
             // Old, but its payload may be new, and so may what it says was received: it was overtaken on its way.
             if self.has(Flags::SACK) && !seg.options.sack.is_empty() {
-                if self.outstanding() > 0 {
-                    self.acknowledge(core, cx, seg, 0, self.snd_wnd);
+                if self.snd.outstanding() > 0 {
+                    self.acknowledge(core, cx, seg, 0, self.snd.wnd());
                 } else {
                     self.late_report(core, seg);
                 }
             }
             return Ok(());
         }
-        let old_window = self.snd_wnd;
+        let old_window = self.snd.wnd();
         self.update_window(core, seg);
-        let acked = seg.ack.since(self.snd_una);
-        if self.outstanding() > 0 {
+        let acked = seg.ack.since(self.snd.una());
+        if self.snd.outstanding() > 0 {
             self.acknowledge(core, cx, seg, acked, old_window);
         } else if !seg.options.sack.is_empty() && self.has(Flags::SACK) {
             self.late_report(core, seg);
         }
-        if self.snd_wnd > old_window || acked > 0 {
+        if self.snd.wnd() > old_window || acked > 0 {
             self.window_moved();
-            if old_window == 0 && self.snd_wnd > 0 && self.outstanding() > 0 {
+            if old_window == 0 && self.snd.wnd() > 0 && self.snd.outstanding() > 0 {
                 self.window_reopened(core, cx.now);
             }
         }
@@ -79,7 +79,7 @@ impl Connection {
 
     /// SYN-RECEIVED: the acknowledgement that completes the handshake.
     fn ack_in_syn_received(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        let range = seg.ack > self.snd_una && seg.ack <= self.snd_nxt;
+        let range = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
         if !range {
             refuse_stranger(core, cx, &self.tuple, seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
@@ -92,11 +92,9 @@ impl Connection {
             core.hand_over(cx, self, seg)?;
         }
         self.syn_acknowledged(core, cx);
-        self.snd_wnd = u32::from(seg.window) << self.snd_scale;
-        self.max_snd_wnd = self.snd_wnd;
-        (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
+        self.snd.first_window(u32::from(seg.window) << self.scale.snd(), seg.seq, seg.ack);
         self.establish(core, cx);
-        if self.outstanding() > 0 {
+        if self.snd.outstanding() > 0 {
             self.arm_rto(core, cx.now);
         }
         if self.has(Flags::ACTIVE) {
@@ -104,29 +102,20 @@ impl Connection {
             self.take_kept(core);
         }
         if self.has(Flags::FIN_QUEUED) {
-            self.state = State::FinWait1;
+            self.enter(core, State::FinWait1);
         }
         Ok(())
     }
 
-    /// RFC 9293 §3.10.7.4: SND.WND, SND.WL1, SND.WL2 "prevent using old segments to update the window".
-    ///
-    /// A segment that acknowledges something new is not old, even if its data is a retransmission: taken without its
-    /// window it would move the right edge beyond what the peer allowed. Two ends that both believed so would drop each
-    /// other's segments as beyond the window for ever.
+    /// The peer's window, unless the segment is an old one.
     #[inline]
     fn update_window(&mut self, core: &mut Core, seg: &Segment) {
-        let window = u32::from(seg.window) << self.snd_scale;
-        let newer = self.snd_wl1 < seg.seq
-            || self.snd_wl1 == seg.seq && self.snd_wl2 <= seg.ack
-            || self.snd_una < seg.ack;
-        if newer {
-            if window > self.snd_wnd && seg.ack == self.snd_una && seg.len == 0 {
+        if self.snd.is_newer(seg.seq, seg.ack) {
+            let window = u32::from(seg.window) << self.scale.snd();
+            if window > self.snd.wnd() && seg.ack == self.snd.una() && seg.len == 0 {
                 core.stats.window_updates_received += 1;
             }
-            self.snd_wnd = window;
-            self.max_snd_wnd = self.max_snd_wnd.max(window);
-            (self.snd_wl1, self.snd_wl2) = (self.snd_wl1.max(seg.seq), seg.ack);
+            self.snd.take_window(window, seg.seq, seg.ack);
         }
     }
 
@@ -140,13 +129,13 @@ impl Connection {
         old_window: u32,
     ) {
         let Some(mut tx) = self.tx.take() else { return };
-        let outstanding = self.outstanding();
+        let outstanding = self.snd.outstanding();
         tx.burst = 0;
         let clock = AckClock {
             now: cx.now,
             min_rtt_us: if self.rtt.min == u32::MAX { 0 } else { self.rtt.min },
             echo: seg.options.timestamps.filter(|_| self.has(Flags::TIMESTAMPS)).map(|ts| ts.echo),
-            ts_offset: self.ts_offset,
+            ts_offset: self.stamps.offset(),
         };
         let mut report = AckReport {
             delivered: Delivered::default(),
@@ -154,20 +143,20 @@ impl Connection {
             prior_in_flight: tx.in_flight(outstanding),
             duplicate: acked == 0
                 && seg.len == 0
-                && self.snd_wnd == old_window
+                && self.snd.wnd() == old_window
                 && !seg.is(TcpFlags::SYN | TcpFlags::FIN),
             dsack: false,
             twice: None,
             echo: clock.echo,
-            ece: self.has(Flags::ECN) && seg.is(TcpFlags::ECE),
+            ece: self.echoes_congestion(seg),
         };
         if acked > 0 {
             tx.sent.acknowledge(seg.ack, &clock, &mut report.delivered);
             // Our FIN takes a number but no byte.
             let bytes = acked.min(tx.data.len() as u32);
             core.memory -= tx.data.consume(bytes as usize, &mut core.blocks);
-            self.snd_una = seg.ack;
-            self.backoff = 0;
+            self.snd.acknowledged(seg.ack);
+            self.timers.end_backoff();
             tx.since = if tx.sent.is_empty() { None } else { Some(cx.now) };
             core.stats.acks_received += 1;
             core.stats.bytes_acked += u64::from(bytes);
@@ -229,12 +218,12 @@ impl Connection {
             let (left, right) = (block.left, block.right);
             if at == 0 {
                 let inside = all.get(1).is_some_and(|b| b.left <= left && right <= b.right);
-                dsack = left < right && (right <= seg.ack || inside) && right <= self.snd_nxt;
+                dsack = left < right && (right <= seg.ack || inside) && right <= self.snd.nxt();
                 if dsack {
                     continue;
                 }
             }
-            if left < right && left >= self.snd_una && right <= self.snd_nxt {
+            if left < right && left >= self.snd.una() && right <= self.snd.nxt() {
                 blocks[n] = (left, right);
                 n += 1;
             }
@@ -251,11 +240,11 @@ impl Connection {
         let sample = match delivered.rtt_from {
             Some(at) if !delivered.retransmitted => Some(clock.now.saturating_duration_since(at)),
             // A retransmission: only the echo tells which transmission it answers (RFC 7323 §4.1).
-            _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd_una).and_then(|echo| {
+            _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd.una()).and_then(|echo| {
                 if !delivered.is_answered_by(echo, clock) {
                     return None;
                 }
-                let ms = super::super::sent::ts_clock(clock.now, clock.ts_offset).wrapping_sub(echo);
+                let ms = self.stamps.clock(clock.now).wrapping_sub(echo);
                 (echo != 0 && ms < 1 << 20).then(|| Duration::from_millis(u64::from(ms)))
             }),
         };
@@ -263,7 +252,7 @@ impl Connection {
             self.sample_rtt(core, sample, clock.now);
             if core.config.hystart && self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
                 let us = super::super::rtt::micros(sample);
-                let (una, nxt) = (self.snd_una, self.snd_nxt);
+                let (una, nxt) = (self.snd.una(), self.snd.nxt());
                 if let Some(tx) = &mut self.tx {
                     core.stats.hystart_exits +=
                         u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
@@ -280,18 +269,18 @@ impl Connection {
 
     /// The window opened or moved: what was stuck may go on.
     fn window_moved(&mut self) {
-        if self.rtx_kind_is_probe() && self.rtx_at != NEVER && self.snd_wnd > 0 {
-            self.rtx_at = NEVER;
-            self.backoff = 0;
-            if self.outstanding() == 0 {
+        if self.timers.is_probe() && self.timers.rtx_runs() && self.snd.wnd() > 0 {
+            self.timers.stop_rtx();
+            self.timers.end_backoff();
+            if self.snd.outstanding() == 0 {
                 if let Some(tx) = &mut self.tx {
                     tx.since = None;
                 }
             }
         }
-        if self.outstanding() == 0 && !self.rtx_kind_is_probe() {
+        if self.snd.outstanding() == 0 && !self.timers.is_probe() {
             // RFC 6298 §5.2: everything is acknowledged.
-            self.rtx_at = NEVER;
+            self.timers.stop_rtx();
         }
     }
 
@@ -302,27 +291,27 @@ impl Connection {
                 tx.sent.mark_lost(0);
             }
         }
-        self.backoff = 0;
+        self.timers.end_backoff();
         self.arm_rto(core, now);
     }
 
     /// A send buffer of twice the congestion window keeps the pipe full.
     fn grow_send_buffer(&mut self, core: &Core, cx: &Cx<'_>) {
         let want = self.congestion.cwnd.saturating_mul(2).min(core.config.send_buffer.max);
-        if want > self.send_limit && !self.has_send_buffer_set() && !core.is_scarce(cx) {
-            self.send_limit = want;
+        if want > self.snd.limit() && !self.has_send_buffer_set() && !core.is_scarce(cx) {
+            self.snd.set_limit(want);
         }
     }
 
     /// What the acknowledgement of our FIN leads to (RFC 9293 §3.10.7.4, fifth step, the states after ESTABLISHED).
     fn our_fin_acknowledged(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Step {
-        if !self.has(Flags::FIN_SENT) || self.snd_una != self.snd_nxt {
+        if !self.has(Flags::FIN_SENT) || self.snd.una() != self.snd.nxt() {
             return Ok(());
         }
-        match self.state {
+        match self.state() {
             State::FinWait1 => {
-                self.state = State::FinWait2;
-                self.rtx_at = NEVER;
+                self.enter(core, State::FinWait2);
+                self.timers.stop_rtx();
                 if self.has(Flags::DETACHED) {
                     self.arm_fin_wait_2(core, cx.now);
                 }

@@ -1,6 +1,6 @@
 //! Steps seven and eight: payload and FIN.
 
-use super::super::connection::{Connection, Flags, NEVER, State};
+use super::super::connection::{Connection, Flags, State};
 use super::super::lane::Core;
 use super::super::recv_buffer::Inflow;
 use super::super::segment::Segment;
@@ -19,12 +19,12 @@ impl Connection {
         cx: &mut Cx<'_>,
         seg: &mut Segment,
     ) -> Step {
-        let receiving = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
-            || self.state == State::SynReceived && self.is_early();
+        let receiving = matches!(self.state(), State::Established | State::FinWait1 | State::FinWait2)
+            || self.state() == State::SynReceived && self.is_early();
         if !receiving {
             // "This should not occur, since a FIN has been received from the remote side. Ignore the segment text": but what
             // lies before the FIN is sent again because our acknowledgement was lost.
-            if seg.seq < self.rcv_nxt && seg.sequence_len() > 0 {
+            if seg.seq < self.rcv.nxt() && seg.sequence_len() > 0 {
                 self.answer_alone(core);
                 self.note_duplicate(core, seg);
                 return Err(Stop::Drop(DropReason::Duplicate));
@@ -35,8 +35,8 @@ impl Connection {
             return Ok(());
         }
         // RFC 5681 §4.2: out of order, received before in part or whole, or filling a hole.
-        let ahead = seg.seq > self.rcv_nxt;
-        if seg.seq == self.rcv_nxt && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty()) {
+        let ahead = seg.seq > self.rcv.nxt();
+        if seg.seq == self.rcv.nxt() && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty()) {
             self.end_answer(core);
         } else {
             self.answer_alone(core);
@@ -48,7 +48,7 @@ impl Connection {
             return Err(Stop::Drop(DropReason::Duplicate));
         }
         let nobody_reads = self.has(Flags::DETACHED)
-            || self.has(Flags::READ_SHUT) && matches!(self.state, State::FinWait1 | State::FinWait2);
+            || self.has(Flags::READ_SHUT) && matches!(self.state(), State::FinWait1 | State::FinWait2);
         if nobody_reads && seg.len > 0 {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
@@ -57,7 +57,7 @@ impl Connection {
             core.kill(self, None);
             return Err(Stop::Drop(DropReason::AfterClose));
         }
-        self.seen_mss = self.seen_mss.max(seg.largest.min(u32::from(self.rcv_mss)) as u16);
+        self.acks.saw(seg.largest.min(u32::from(self.mss.rcv())) as u16);
         let mut rx = match self.rx.take() {
             Some(rx) => rx,
             None => core.inflow(),
@@ -66,7 +66,7 @@ impl Connection {
         if seg.is(TcpFlags::FIN) {
             rx.fin = Some(seg.seq + seg.len);
         }
-        let result = if seg.seq == self.rcv_nxt {
+        let result = if seg.seq == self.rcv.nxt() {
             self.take_in_order(core, cx, &mut rx, seg)
         } else {
             self.take_early(core, cx, &mut rx, seg)
@@ -86,8 +86,8 @@ impl Connection {
 
     /// Cuts off what is old and what lies beyond the window.
     fn trim_to_window(&mut self, core: &mut Core, seg: &mut Segment) {
-        if seg.seq < self.rcv_nxt {
-            let old = self.rcv_nxt.since(seg.seq).min(seg.len);
+        if seg.seq < self.rcv.nxt() {
+            let old = self.rcv.nxt().since(seg.seq).min(seg.len);
             self.note_duplicate(core, seg);
             if old == seg.len && old > 0 {
                 core.stats.duplicate_packets += 1;
@@ -97,17 +97,17 @@ impl Connection {
                 core.stats.partly_duplicate_bytes += u64::from(old);
             }
             seg.trim_front(old);
-            if seg.seq != self.rcv_nxt {
+            if seg.seq != self.rcv.nxt() {
                 // An old FIN.
                 seg.flags = seg.flags.without(TcpFlags::FIN);
             }
         }
-        let right = self.rcv_adv.max(self.rcv_nxt);
+        let right = self.rcv.right();
         if seg.seq + seg.len > right {
             let over = (seg.seq + seg.len).since(right).min(seg.len);
             core.stats.after_window_packets += 1;
             core.stats.after_window_bytes += u64::from(over);
-            core.stats.window_probes_received += u64::from(right == self.rcv_nxt);
+            core.stats.window_probes_received += u64::from(right == self.rcv.nxt());
             seg.len -= over;
             seg.flags = seg.flags.without(TcpFlags::FIN);
         }
@@ -115,7 +115,7 @@ impl Connection {
 
     fn take_in_order(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         // Frames of tiny payload are merged as long as they fit; a peer that defeats that runs into this bound.
-        if rx.held > 4 * self.recv_limit as usize + (64 << 10) {
+        if rx.held > 4 * self.rcv.limit() as usize + (64 << 10) {
             self.set(Flags::ACK_NOW);
             return Err(Stop::Drop(DropReason::BufferFull));
         }
@@ -134,11 +134,11 @@ impl Connection {
                 rx.push(frame, copy);
             }
         });
-        let from = self.rcv_nxt;
-        self.rcv_nxt += seg.len;
+        let from = self.rcv.nxt();
+        self.rcv.received(seg.len);
         if filled_hole && rx.dsack.is_none() && self.has(Flags::SACK) {
             // RFC 2883 §4.2: of what came in order a part was here already.
-            rx.dsack = rx.early.known(from, self.rcv_nxt);
+            rx.dsack = rx.early.known(from, self.rcv.nxt());
         }
         self.take_next(rx, copy);
         Ok(())
@@ -150,7 +150,7 @@ impl Connection {
         core.stats.out_of_order_packets += u64::from(seg.merged);
         core.stats.out_of_order_bytes += u64::from(seg.len);
         let full = rx.early.len() >= usize::from(core.config.max_out_of_order)
-            || rx.memory() > 4 * self.recv_limit as usize + (64 << 10);
+            || rx.memory() > 4 * self.rcv.limit() as usize + (64 << 10);
         if full {
             return Err(Stop::Drop(DropReason::ReassemblyFull));
         }
@@ -221,38 +221,18 @@ impl Connection {
     /// What was early is next.
     fn take_next(&mut self, rx: &mut Inflow, copy: bool) {
         let discard = self.has(Flags::READ_SHUT);
-        while let Some(early) = rx.early.pop(self.rcv_nxt) {
-            self.rcv_nxt += early.len() as u32;
+        while let Some(early) = rx.early.pop(self.rcv.nxt()) {
+            self.rcv.received(early.len() as u32);
             if !discard {
                 rx.push(early, copy);
             }
         }
     }
 
-    /// When what has come is acknowledged (RFC 9293 §3.8.6.3, MUST-58, MUST-59; RFC 5681 §4.2).
-    fn schedule_ack(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
-        let owed = self.rcv_nxt.since(self.last_ack_sent);
-        // A FIN behind the peer's part of a conversation: ours mostly follows, and one segment says both.
-        let fin = seg.is(TcpFlags::FIN);
-        let said = self.has(Flags::INTERACTIVE) || self.quick_acks < super::QUICK_ACKS;
-        let farewell = fin && seg.len == 0 && said && self.state == State::Established;
-        self.unanswered |= seg.len > 0;
-        if owed > u32::from(self.seen_mss) || fin && !farewell {
-            self.quick_acks = self.quick_acks.saturating_sub(1);
-            self.set(Flags::ACK_NOW);
-        } else if self.quick_acks > 0 && !self.has(Flags::INTERACTIVE) && !farewell {
-            self.quick_acks -= 1;
-            self.set(Flags::ACK_NOW);
-        } else if !self.has(Flags::ACK_NOW) && self.ack_at == NEVER {
-            self.set(Flags::ACK_DELAYED);
-            self.ack_at = cx.now + core.config.delayed_ack;
-        }
-    }
-
     /// Eighth: the FIN bit (RFC 9293 §3.10.7.4), once everything before it is here.
     pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        let due = self.rx.as_ref().is_some_and(|rx| rx.fin == Some(self.rcv_nxt));
-        if !due || self.state == State::Closed {
+        let due = self.rx.as_ref().is_some_and(|rx| rx.fin == Some(self.rcv.nxt()));
+        if !due || self.state() == State::Closed {
             return;
         }
         if let Some(rx) = &mut self.rx {
@@ -260,35 +240,19 @@ impl Connection {
             // The stream is whole: there is nothing left to tell of.
             rx.dsack = None;
         }
-        self.rcv_nxt += 1;
+        self.rcv.received(1);
         self.set(Flags::FIN_RECEIVED);
         // The last word is answered at once, whatever `schedule_ack` made of the segment that made it due.
-        if self.state != State::Established || !self.has(Flags::ACK_DELAYED) {
+        if self.state() != State::Established || !self.has(Flags::ACK_DELAYED) {
             self.set(Flags::ACK_NOW);
         }
         self.wake_read();
-        match self.state {
-            State::SynReceived | State::Established => self.state = State::CloseWait,
+        match self.state() {
+            State::SynReceived | State::Established => self.enter(core, State::CloseWait),
             // Our FIN was not acknowledged by this segment, or the fifth step had moved on.
-            State::FinWait1 => self.state = State::Closing,
+            State::FinWait1 => self.enter(core, State::Closing),
             State::FinWait2 => self.enter_time_wait(core, cx),
             _ => {}
-        }
-    }
-
-    /// RFC 3168 §6.1.3: CE is echoed in every acknowledgement until the sender says CWR.
-    pub(super) fn note_congestion_marks(&mut self, seg: &Segment) {
-        if !self.has(Flags::ECN) {
-            return;
-        }
-        if seg.is(TcpFlags::CWR) {
-            self.clear(Flags::ECE);
-        }
-        if seg.ecn == 3 {
-            if !self.has(Flags::ECE) {
-                self.set(Flags::ACK_NOW);
-            }
-            self.set(Flags::ECE);
         }
     }
 }

@@ -11,11 +11,11 @@ mod syn_sent;
 pub(crate) use ack::AckReport;
 pub(crate) use syn_sent::{MIN_MSS, refuse, refuse_stranger};
 
-use super::Failure;
 use super::connection::{Connection, Flags, Lists, State};
 use super::lane::Core;
 use super::segment::Segment;
 use super::stats::DropReason;
+use super::{Failure, ecn};
 use crate::packet::Cx;
 use crate::wire::TcpFlags;
 
@@ -40,13 +40,8 @@ pub(crate) type Step = Result<(), Stop>;
 impl Connection {
     /// A segment for this connection.
     pub(crate) fn input(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) {
-        match seg.ecn {
-            1 => core.stats.ecn_ect1 += u64::from(seg.merged),
-            2 => core.stats.ecn_ect0 += u64::from(seg.merged),
-            3 => core.stats.ecn_ce += u64::from(seg.merged),
-            _ => {}
-        }
-        let result = match self.state {
+        ecn::count_marks(&mut core.stats, seg);
+        let result = match self.state() {
             State::Closed => Err(Stop::Drop(DropReason::AfterClose)),
             State::SynSent => self.input_syn_sent(core, cx, seg),
             _ => self.input_synchronized(core, cx, seg),
@@ -59,7 +54,7 @@ impl Connection {
     /// RFC 9293 §3.10.7.4.
     fn input_synchronized(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // A handshake's own SYN again, or the SYN-ACK of a simultaneous open: what is new is behind the SYN.
-        if self.state == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq == self.snd_wl1 {
+        if self.state() == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq == self.snd.wl1() {
             if !seg.is(TcpFlags::ACK) {
                 core.stats.syncache_dupsyn += 1;
                 if let Some(tx) = &mut self.tx {
@@ -82,7 +77,7 @@ impl Connection {
         self.check_rst(core, cx, seg)?;
         self.check_syn(core, cx, seg)?;
         self.heard_at = cx.now;
-        self.probes = 0;
+        self.timers.end_probes();
         self.check_ack(core, cx, seg)?;
         self.update_ts_recent(seg);
         // Sixth, the URG bit. Urgent data itself is delivered in line, as RFC 6093 advises.
@@ -97,23 +92,23 @@ impl Connection {
 
     /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).
     pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
-        self.state = State::Established;
+        self.enter(core, State::Established);
         self.put_in(Lists::ESTABLISHED);
         core.established += 1;
         core.stats.established += 1;
-        core.stats.ecn_handshakes += u64::from(self.has(Flags::ECN));
+        core.stats.ecn_handshakes += u64::from(self.uses_ecn());
         let lost = self.retransmits > 1;
         if !core.paths.is_empty() {
             self.heed_known_path(core, cx.now);
         }
         let mss = self.effective_mss();
         self.congestion.start(mss, core.config.initial_window, lost);
-        self.backoff = 0;
-        self.quick_acks = QUICK_ACKS;
-        self.snd_sml = self.snd_una;
-        self.sent_ms = (cx.now.as_millis() as u32).max(1);
+        self.timers.end_backoff();
+        self.acks.begin();
+        self.snd.none_is_small();
+        self.snd.sent_at((cx.now.as_millis() as u32).max(1));
         self.heard_at = cx.now;
-        self.ack_at = super::connection::NEVER;
+        self.timers.stop_ack();
         self.arm_keepalive(cx.now);
         self.wake_write();
     }
@@ -121,7 +116,7 @@ impl Connection {
     /// The peer reset the connection.
     pub(crate) fn was_reset(&mut self, core: &mut Core) {
         core.stats.resets_received += 1;
-        let failure = match self.state {
+        let failure = match self.state() {
             State::SynSent => Some(Failure::Refused),
             State::SynReceived => {
                 core.stats.syncache_reset += 1;
@@ -134,6 +129,3 @@ impl Connection {
         core.kill(self, failure);
     }
 }
-
-/// Acknowledgements sent at once at the start of a connection, while the peer's window is small.
-const QUICK_ACKS: u8 = 16;

@@ -23,7 +23,7 @@ impl Connection {
             return Ok(());
         }
         let Some(ts) = seg.options.timestamps else { return Ok(()) };
-        if (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
+        if self.stamps.is_recent(ts.value) {
             return Ok(());
         }
         if cx.now.saturating_duration_since(self.heard_at) > TS_RECENT_LIFE {
@@ -49,11 +49,11 @@ impl Connection {
     /// to the furthest edge that a whole window can have had. Were they dropped, two ends whose windows are both closed would
     /// never hear that one is open again.
     pub(super) fn check_sequence(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        let mut right = self.rcv_adv.max(self.rcv_nxt);
+        let mut right = self.rcv.right();
         if seg.sequence_len() == 0 && !seg.is(TcpFlags::RST) {
-            right = right.max(self.rcv_nxt + self.recv_limit);
+            right = right.max(self.rcv.nxt() + self.rcv.limit());
         }
-        if seg.end() >= self.last_ack_sent.min(self.rcv_nxt) && seg.seq <= right {
+        if seg.end() >= self.rcv.last_ack_sent().min(self.rcv.nxt()) && seg.seq <= right {
             return Ok(());
         }
         if seg.is(TcpFlags::RST) {
@@ -71,7 +71,7 @@ impl Connection {
             core.stats.duplicate_packets += 1;
             core.stats.duplicate_bytes += u64::from(seg.len);
         } else {
-            core.stats.window_probes_received += u64::from(seg.seq + 1 == self.rcv_nxt);
+            core.stats.window_probes_received += u64::from(seg.seq + 1 == self.rcv.nxt());
         }
         // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply."
         if seg.len > 0 || seg.is(TcpFlags::FIN) {
@@ -80,7 +80,7 @@ impl Connection {
             self.set(Flags::ACK_NOW);
         }
         self.note_duplicate(core, seg);
-        let old = seg.len > 0 && seg.end() <= self.rcv_nxt;
+        let old = seg.len > 0 && seg.end() <= self.rcv.nxt();
         Err(Stop::Drop(if old { DropReason::Duplicate } else { DropReason::OutOfWindow }))
     }
 
@@ -88,15 +88,15 @@ impl Connection {
     /// sequence numbers too before PAWS can be turned against the peer.
     pub(super) fn update_ts_recent(&mut self, seg: &Segment) {
         if let (true, Some(ts)) = (self.has(Flags::TIMESTAMPS), seg.options.timestamps) {
-            if seg.seq <= self.last_ack_sent && (ts.value.wrapping_sub(self.ts_recent) as i32) >= 0 {
-                self.ts_recent = ts.value;
+            if seg.seq <= self.rcv.last_ack_sent() && self.stamps.is_recent(ts.value) {
+                self.stamps.take(ts.value);
             }
         }
     }
 
     /// Remembers a block received twice, for a D-SACK (RFC 2883 §4). A FIN counts, as it does in sequence space.
     pub(super) fn note_duplicate(&mut self, core: &mut Core, seg: &Segment) {
-        let end = seg.end().min(self.rcv_nxt);
+        let end = seg.end().min(self.rcv.nxt());
         if self.has(Flags::SACK) && seg.seq < end && !seg.is(TcpFlags::SYN) {
             self.dsack(core, seg.seq, end);
         }
@@ -112,13 +112,13 @@ impl Connection {
         if !seg.is(TcpFlags::RST) {
             return Ok(());
         }
-        if seg.seq == self.rcv_nxt {
+        if seg.seq == self.rcv.nxt() {
             core.fast_open_reset(self, cx.now);
             self.was_reset(core);
             return Err(Stop::Done);
         }
         // Only within the window; at its right edge it is outside, where `check_sequence` is generous.
-        if seg.seq > self.rcv_nxt && seg.seq < self.rcv_adv {
+        if seg.seq > self.rcv.nxt() && seg.seq < self.rcv.adv() {
             self.challenge(core, cx);
         }
         Err(Stop::Drop(DropReason::ResetNotExact))
@@ -129,7 +129,7 @@ impl Connection {
         if !seg.is(TcpFlags::SYN) {
             return Ok(());
         }
-        if self.state == State::SynReceived && !self.has(Flags::ACTIVE) && !seg.is(TcpFlags::ACK) {
+        if self.state() == State::SynReceived && !self.has(Flags::ACTIVE) && !seg.is(TcpFlags::ACK) {
             // A passive opener's handshake starts over when the peer does: the SYN-ACK in answer to the challenge tells
             // the peer, and its reset clears the way.
             core.stats.syncache_dupsyn += 1;

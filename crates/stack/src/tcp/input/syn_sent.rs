@@ -4,7 +4,7 @@ use super::super::connection::{Connection, Flags, State};
 use super::super::fast_open::Marks;
 use super::super::lane::{Core, ReplyMeta};
 use super::super::segment::Segment;
-use super::super::sent::{AckClock, Delivered, ts_clock};
+use super::super::sent::{AckClock, Delivered};
 use super::super::stats::DropReason;
 use super::super::table::Tuple;
 use super::{Step, Stop};
@@ -16,7 +16,7 @@ impl Connection {
     pub(super) fn input_syn_sent(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // First: the ACK bit. Only our SYN can have been acknowledged.
         let ack = seg.is(TcpFlags::ACK);
-        let ours = seg.ack > self.snd_una && seg.ack <= self.snd_nxt;
+        let ours = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
         if ack && !(ours && self.echoes_us(cx.now, seg)) {
             core.stats.acks_for_unsent += u64::from(!ours);
             if !seg.is(TcpFlags::RST) {
@@ -42,10 +42,8 @@ impl Connection {
         self.take_peer_syn(core, cx, seg);
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
-            self.state = State::SynReceived;
-            // RFC 3168 §6.1.1: both have asked for ECN, so our SYN-ACK says yes.
-            let asks = seg.is(TcpFlags::ECE) && seg.is(TcpFlags::CWR);
-            self.put(Flags::ECN, asks && self.has(Flags::ECN_OFFERED));
+            self.enter(core, State::SynReceived);
+            self.ecn_asked_by_both(seg);
             if let Some(tx) = &mut self.tx {
                 if !tx.sent.is_empty() {
                     tx.sent.mark_lost(0);
@@ -54,22 +52,18 @@ impl Connection {
             self.keep_for_later(core, cx, seg)?;
             return Err(Stop::Done);
         }
-        // RFC 3168 §6.1.1: ECE without CWR agrees.
-        let agreed = seg.is(TcpFlags::ECE) && !seg.is(TcpFlags::CWR) && self.has(Flags::ECN_OFFERED);
-        self.put(Flags::ECN, agreed);
+        self.ecn_answered(seg);
         self.syn_acknowledged(core, cx);
-        self.snd_wnd = u32::from(seg.window);
-        self.max_snd_wnd = self.snd_wnd;
-        (self.snd_wl1, self.snd_wl2) = (seg.seq, seg.ack);
+        self.snd.first_window(u32::from(seg.window), seg.seq, seg.ack);
         self.establish(core, cx);
         self.fast_open_answered(core, cx, seg);
         if self.has(Flags::FIN_QUEUED) {
-            self.state = State::FinWait1;
+            self.enter(core, State::FinWait1);
         }
         if self.fast.has(Marks::REST) {
             // Whoever waits to write goes on with the conversation.
             self.set(Flags::ACK_DELAYED | Flags::INTERACTIVE);
-            self.ack_at = cx.now + core.config.delayed_ack;
+            self.timers.delay_ack(cx.now + core.config.delayed_ack);
         } else {
             self.set(Flags::ACK_NOW);
         }
@@ -90,30 +84,28 @@ impl Connection {
         else {
             return true;
         };
-        let first = ts_clock(since, self.ts_offset);
-        let span = ts_clock(now, self.ts_offset).wrapping_sub(first);
+        let first = self.stamps.clock(since);
+        let span = self.stamps.clock(now).wrapping_sub(first);
         !self.has(Flags::TIMESTAMPS) || ts.echo == 0 || ts.echo.wrapping_sub(first) <= span
     }
 
     /// What the peer's SYN says: sequence number and options.
     pub(crate) fn take_peer_syn(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
         self.heard_at = cx.now;
-        self.rcv_nxt = seg.seq + 1;
-        self.snd_wl1 = seg.seq;
-        self.last_ack_sent = self.rcv_nxt;
+        self.rcv.peer_begins(seg.seq);
+        self.snd.peer_begins(seg.seq);
         // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
         let default = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
         let peer = seg.options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
-        self.snd_mss = self.snd_mss.min(peer);
-        self.base_mss = self.snd_mss;
-        self.seen_mss = self.snd_mss.min(default);
+        self.mss.lower(peer);
+        self.path.agree(self.mss.snd());
+        self.acks.expect(self.mss.snd().min(default));
         // RFC 7323 §2.2: scaling only if both say so.
         match seg.options.window_scale {
-            Some(shift) if self.has(Flags::SCALING) => self.snd_scale = shift,
+            Some(shift) if self.has(Flags::SCALING) => self.scale.agree(shift),
             _ => {
                 self.clear(Flags::SCALING);
-                self.snd_scale = 0;
-                self.rcv_scale = 0;
+                self.scale.off();
             }
         }
         if !seg.options.sack_permitted {
@@ -121,11 +113,11 @@ impl Connection {
         }
         match seg.options.timestamps {
             Some(ts) if self.has(Flags::TIMESTAMPS) => {
-                self.ts_recent = ts.value;
+                self.stamps.take(ts.value);
             }
             _ => self.clear(Flags::TIMESTAMPS),
         }
-        self.rcv_adv = self.rcv_nxt + self.first_window(core, cx);
+        self.rcv.advertised(self.rcv.nxt() + self.first_window(core, cx));
         if seg.hash_type != 0 {
             (self.hash, self.hash_type) = (seg.hash, seg.hash_type);
         }
@@ -135,13 +127,13 @@ impl Connection {
 
     /// Our SYN or SYN-ACK has been acknowledged: the first round-trip sample.
     pub(super) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>) {
-        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.ts_offset };
+        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.stamps.offset() };
         let mut delivered = Delivered::default();
         // The SYN alone: data in it, or sent before the handshake was over, is acknowledged as any other.
-        self.snd_una += u32::from(self.has(Flags::SYN_OUT));
+        self.snd.acknowledged(self.data_seq());
         self.clear(Flags::SYN_OUT);
         if let Some(mut tx) = self.tx.take() {
-            tx.sent.acknowledge(self.snd_una, &clock, &mut delivered);
+            tx.sent.acknowledge(self.snd.una(), &clock, &mut delivered);
             if let Some(at) = delivered.rtt_from {
                 self.sample_rtt(core, cx.now.saturating_duration_since(at), cx.now);
             } else if self.has(Flags::SYN_LOST) {
@@ -153,7 +145,7 @@ impl Connection {
                 self.tx = Some(tx);
             }
         }
-        self.rtx_at = super::super::connection::NEVER;
+        self.timers.stop_rtx();
     }
 }
 

@@ -2,12 +2,11 @@
 
 use super::NoFrame;
 use crate::packet::{Cx, IpOutput};
-use crate::tcp::connection::{Connection, Flags, Lists, NEVER, State};
+use crate::tcp::connection::{Connection, Flags, Lists, State};
 use crate::tcp::lane::{Core, seal};
 use crate::tcp::payload::fill;
-use crate::tcp::sent::ts_clock;
 use crate::tcp::{Seq, TCP};
-use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
+use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, tcp};
 use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -34,9 +33,6 @@ impl Plan {
     }
 }
 
-/// ECT(0) (RFC 3168 §5).
-const ECT0: u8 = 2;
-
 /// RFC 1191 §3: path MTU discovery needs DF on IPv4; IPv6 has no other way.
 pub(crate) const fn dont_fragment(local: IpAddr) -> bool {
     local.is_ipv4()
@@ -52,24 +48,16 @@ impl Connection {
         first: bool,
         data: u32,
     ) -> Result<IpOutput, NoFrame> {
-        let answer = self.state == State::SynReceived;
-        let mut flags = TcpFlags::SYN;
+        let answer = self.state() == State::SynReceived;
+        let mut flags = TcpFlags::SYN | self.ecn_setup(answer);
         if answer {
             flags |= TcpFlags::ACK;
-            if self.has(Flags::ECN) {
-                flags |= TcpFlags::ECE;
-            }
-        } else if self.has(Flags::ECN_OFFERED) {
-            flags |= TcpFlags::ECE | TcpFlags::CWR;
         }
         let options = TcpOptions {
-            mss: Some(self.rcv_mss),
-            window_scale: self.has(Flags::SCALING).then_some(self.rcv_scale),
+            mss: Some(self.mss.rcv()),
+            window_scale: self.has(Flags::SCALING).then_some(self.scale.rcv()),
             sack_permitted: self.has(Flags::SACK),
-            timestamps: self.has(Flags::TIMESTAMPS).then(|| Timestamps {
-                value: ts_clock(cx.now, self.ts_offset),
-                echo: if answer { self.ts_recent } else { 0 },
-            }),
+            timestamps: self.has(Flags::TIMESTAMPS).then(|| self.stamps.option(cx.now)),
             fast_open: self.rare().and_then(|rare| rare.fast_open).filter(|_| first),
             ..TcpOptions::default()
         };
@@ -77,8 +65,8 @@ impl Connection {
         let header = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
-            seq: self.snd_una,
-            ack: if answer { self.rcv_nxt } else { Seq(0) },
+            seq: self.snd.una(),
+            ack: if answer { self.rcv.nxt() } else { Seq(0) },
             flags,
             window: window as u16,
             urgent: 0,
@@ -93,7 +81,7 @@ impl Connection {
             self.fast_open_is_sent();
         }
         if answer {
-            self.rcv_adv = self.rcv_adv.max(self.rcv_nxt + window);
+            self.rcv.advertised(self.rcv.adv().max(self.rcv.nxt() + window));
             self.acknowledged_everything();
         }
         self.clear(Flags::ACK_NOW);
@@ -105,8 +93,7 @@ impl Connection {
     fn segment_options(&mut self, core: &mut Core, cx: &Cx<'_>) -> TcpOptions {
         let mut options = TcpOptions::default();
         if self.has(Flags::TIMESTAMPS) {
-            options.timestamps =
-                Some(Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent });
+            options.timestamps = Some(self.stamps.option(cx.now));
         }
         if self.has(Flags::SACK) {
             if let Some(mut rx) = self.rx.take() {
@@ -132,21 +119,16 @@ impl Connection {
         if plan.len > 0 && plan.len + 40 > full && !options.sack.is_empty() {
             options.sack = SackBlocks::EMPTY;
         }
-        let mut flags = plan.flags;
-        if self.has(Flags::ECN) {
-            if self.has(Flags::ECE) {
-                flags |= TcpFlags::ECE;
-            }
-            if plan.len > 0 && self.has(Flags::CWR) && plan.seq == self.snd_nxt {
-                flags |= TcpFlags::CWR;
-                self.clear(Flags::CWR);
-            }
+        let new = plan.len > 0 && plan.seq == self.snd.nxt();
+        let mut flags = plan.flags | self.congestion_echo();
+        if new {
+            flags |= self.take_reduction();
         }
         let header = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
             seq: plan.seq,
-            ack: self.rcv_nxt,
+            ack: self.rcv.nxt(),
             flags,
             window: self.advertise(core, cx),
             urgent: 0,
@@ -166,8 +148,7 @@ impl Connection {
         }
         self.acknowledged_everything();
         self.drop_idle_inflow(core);
-        // RFC 3168 §6.1.4, §6.1.5: ECT on new data only, not on acknowledgements, retransmissions and probes.
-        let ecn = if plan.len > 0 && plan.seq == self.snd_nxt && self.has(Flags::ECN) { ECT0 } else { 0 };
+        let ecn = if new { self.ecn_field() } else { 0 };
         Ok(self.finish(core, cx, frame, ecn))
     }
 
@@ -178,23 +159,21 @@ impl Connection {
         let answer = self.first_answer(core);
         let timestamps = self.has(Flags::TIMESTAMPS);
         let options = TcpOptions {
-            timestamps: timestamps
-                .then(|| Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent }),
+            timestamps: timestamps.then(|| self.stamps.option(cx.now)),
             sack: answer.blocks,
             ..TcpOptions::default()
         };
         // RFC 5681 §2: with another window it would be no duplicate to a sender that counts them.
         let hole = self.rx.as_ref().is_some_and(|rx| !rx.early.is_empty());
-        let counted = hole && !self.has(Flags::SACK) && answer.ack == self.last_ack_sent;
-        let ece = if self.has(Flags::ECN) && self.has(Flags::ECE) { TcpFlags::ECE } else { TcpFlags::NONE };
+        let counted = hole && !self.has(Flags::SACK) && answer.ack == self.rcv.last_ack_sent();
         let header = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
-            seq: self.snd_nxt,
+            seq: self.snd.nxt(),
             ack: answer.ack,
-            flags: TcpFlags::ACK | ece,
+            flags: TcpFlags::ACK | self.congestion_echo(),
             window: if noted || counted {
-                self.show(answer.ack, self.rcv_adv)
+                self.show(answer.ack, self.rcv.adv())
             } else {
                 self.advertise(core, cx)
             },
@@ -204,10 +183,10 @@ impl Connection {
         header.emit(&options, room);
         core.stats.ack_only_sent += 1;
         core.stats.sack_options_sent += u64::from(!answer.blocks.is_empty());
-        self.last_ack_sent = self.last_ack_sent.max(answer.ack);
+        self.rcv.ack_sent(self.rcv.last_ack_sent().max(answer.ack));
         if noted {
             self.answered(core);
-            if answer.ack == self.rcv_nxt && !self.has(Flags::ACK_NOW) {
+            if answer.ack == self.rcv.nxt() && !self.has(Flags::ACK_NOW) {
                 self.acknowledged_everything();
             }
         } else {
@@ -225,14 +204,6 @@ impl Connection {
                 core.give_inflow(rx);
             }
         }
-    }
-
-    /// Every segment that carries an acknowledgement makes a delayed one unnecessary.
-    fn acknowledged_everything(&mut self) {
-        self.last_ack_sent = self.rcv_nxt;
-        self.take_out(Lists::ALONE);
-        self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED | Flags::ACK_WAS_DELAYED);
-        self.ack_at = NEVER;
     }
 
     /// Checksum and where to.
@@ -260,19 +231,18 @@ impl Connection {
         let header = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
-            seq: self.snd_nxt,
-            ack: self.rcv_nxt,
+            seq: self.snd.nxt(),
+            ack: self.rcv.nxt(),
             flags: TcpFlags::RST | TcpFlags::ACK,
-            window: (self.rcv_wnd() >> self.rcv_scale).min(0xffff) as u16,
+            window: (self.rcv.wnd() >> self.scale.rcv()).min(0xffff) as u16,
             urgent: 0,
         };
         core.stats.resets_sent += 1;
         core.stats.control_sent += 1;
         // RFC 7323 §3.2: a reset should carry timestamps too.
-        let timestamps = self.has(Flags::TIMESTAMPS) && self.state != State::SynSent;
+        let timestamps = self.has(Flags::TIMESTAMPS) && self.state() != State::SynSent;
         let options = TcpOptions {
-            timestamps: timestamps
-                .then(|| Timestamps { value: ts_clock(cx.now, self.ts_offset), echo: self.ts_recent }),
+            timestamps: timestamps.then(|| self.stamps.option(cx.now)),
             ..TcpOptions::default()
         };
         let tuple = self.tuple;

@@ -12,7 +12,7 @@ use super::connection::{Connection, Flags, Lists, State};
 use super::fast_open::Marks;
 use super::flight::Phase;
 use super::lane::Core;
-use super::sent::{self, Sent, ts_clock};
+use super::sent::{self, Sent};
 use super::undo::Undo;
 use crate::packet::{Cx, IpOutput};
 use crate::wire::TcpFlags;
@@ -31,11 +31,13 @@ impl Connection {
             return true;
         }
         let Some(tx) = &self.tx else {
-            return self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT) && self.state.is_synchronized();
+            return self.has(Flags::FIN_QUEUED)
+                && !self.has(Flags::FIN_SENT)
+                && self.state().is_synchronized();
         };
-        let open = self.state.is_synchronized() || self.is_early();
+        let open = self.state().is_synchronized() || self.is_early();
         tx.sent.lost > tx.sent.retrans
-            || tx.sent.is_empty() && matches!(self.state, State::SynSent | State::SynReceived)
+            || tx.sent.is_empty() && matches!(self.state(), State::SynSent | State::SynReceived)
             || open && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
     }
 
@@ -45,10 +47,10 @@ impl Connection {
         core: &mut Core,
         cx: &mut Cx<'_>,
     ) -> Result<Option<IpOutput>, NoFrame> {
-        if self.state == State::Closed {
+        if self.state() == State::Closed {
             return Ok(None);
         }
-        if matches!(self.state, State::SynSent | State::SynReceived) {
+        if matches!(self.state(), State::SynSent | State::SynReceived) {
             let out = self.next_handshake(core, cx)?;
             if out.is_some() || !self.is_early() {
                 return Ok(out);
@@ -87,21 +89,21 @@ impl Connection {
             if self.is_early() {
                 return Ok(None);
             }
-            if self.has(Flags::ACK_NOW) && self.state == State::SynReceived {
+            if self.has(Flags::ACK_NOW) && self.state() == State::SynReceived {
                 return self.send_ack(core, cx).map(Some);
             }
             self.clear(Flags::ACK_NOW);
             return Ok(None);
         }
-        let data = if first && self.state == State::SynSent { self.buffered() } else { 0 };
+        let data = if first && self.state() == State::SynSent { self.buffered() } else { 0 };
         let out = self.send_syn(core, cx, first, data)?;
         let now = cx.now;
         if let Some(tx) = &mut self.tx {
             if first {
-                tx.sent.push(Sent { seq: self.snd_una, len: 1, at: now, flags: sent::SYN });
+                tx.sent.push(Sent { seq: self.snd.una(), len: 1, at: now, flags: sent::SYN });
                 tx.since = Some(now);
                 if data > 0 {
-                    let seq = self.snd_una + 1;
+                    let seq = self.snd.una() + 1;
                     tx.sent.push(Sent { seq, len: data, at: now, flags: sent::PUSH });
                 }
             } else {
@@ -111,8 +113,8 @@ impl Connection {
         if first {
             if data > 0 {
                 self.fast.put(Marks::DATA, true);
-                self.snd_nxt += data;
-                self.sent_ms = now.as_millis() as u32;
+                self.snd.sent(self.snd.nxt() + data);
+                self.snd.sent_at(now.as_millis() as u32);
                 core.stats.data_packets_sent += 1;
                 core.stats.data_bytes_sent += u64::from(data);
             }
@@ -121,14 +123,14 @@ impl Connection {
             self.retransmits += 1;
             self.set(Flags::SYN_LOST);
             core.stats.packets_retransmitted += 1;
-            core.stats.syncache_retransmitted += u64::from(self.state == State::SynReceived);
+            core.stats.syncache_retransmitted += u64::from(self.state() == State::SynReceived);
         }
         Ok(Some(out))
     }
 
     /// Something deemed lost, if the window lets it out (RFC 6675 §5, rule C.1; RFC 6937).
     fn next_retransmission(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
-        let outstanding = self.outstanding();
+        let outstanding = self.snd.outstanding();
         let cwnd = self.congestion.cwnd;
         let Some(tx) = &mut self.tx else { return Ok(None) };
         let Some(index) = tx.sent.next_lost() else { return Ok(None) };
@@ -184,7 +186,7 @@ impl Connection {
             push: false,
         };
         let out = self.build(core, cx, &plan)?;
-        let stamp = ts_clock(cx.now, self.ts_offset);
+        let stamp = self.stamps.clock(cx.now);
         if let Some(tx) = &mut self.tx {
             tx.sent.retransmitted(index, cx.now);
             tx.prr.out += record.len;
@@ -231,28 +233,24 @@ impl Connection {
         while tx.pushes.front().is_some_and(|push| *push <= end) {
             tx.pushes.pop_front();
         }
-        let outstanding = end.since(self.snd_una);
-        if self.snd_una >= tx.peak_end || outstanding > tx.peak {
+        let outstanding = end.since(self.snd.una());
+        if self.snd.una() >= tx.peak_end || outstanding > tx.peak {
             (tx.peak, tx.peak_end) = (outstanding, end);
         }
         self.tx = Some(tx);
-        self.snd_nxt = end;
+        self.snd.sent(end);
         if plan.len > 0 {
             self.wake_writer_with_room(core);
             core.stats.data_packets_sent += u64::from(plan.len.div_ceil(plan.segment_size.max(1)));
             core.stats.data_bytes_sent += u64::from(plan.len);
             if plan.len < self.effective_mss() {
-                self.snd_sml = self.snd_nxt;
+                self.snd.sent_small();
             }
-            // An answer to data within the time of a delayed acknowledgement: the two sides converse.
-            if self.unanswered && now.saturating_duration_since(self.heard_at) < core.config.delayed_ack {
-                self.set(Flags::INTERACTIVE);
-            }
-            self.unanswered = false;
-            self.sent_ms = now.as_millis() as u32;
+            self.note_answer_to_data(core, now);
+            self.snd.sent_at(now.as_millis() as u32);
         }
         self.clear(Flags::FORCE | Flags::PROBE_TAIL);
-        if first || self.rtx_kind_is_probe() {
+        if first || self.timers.is_probe() {
             self.arm_rto(core, now);
         }
         self.arm_tail_probe(core, now);
@@ -292,7 +290,7 @@ impl Connection {
     /// A probe with an old sequence number and no data: whatever the peer's window, it must answer. Used for a closed
     /// window (RFC 9293 §3.8.6.1, MUST-35) and for keep-alive (§3.8.4).
     fn send_probe(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<IpOutput, NoFrame> {
-        let out = self.build(core, cx, &Plan::bare(self.snd_una - 1))?;
+        let out = self.build(core, cx, &Plan::bare(self.snd.una() - 1))?;
         if self.has(Flags::PROBE_WINDOW) {
             core.stats.window_probes_sent += 1;
         } else {
@@ -304,13 +302,13 @@ impl Connection {
 
     /// A bare acknowledgement.
     fn send_ack(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<IpOutput, NoFrame> {
-        let old_adv = self.rcv_adv;
-        let nothing_new = self.rcv_nxt == self.last_ack_sent;
+        let old_adv = self.rcv.adv();
+        let nothing_new = self.rcv.nxt() == self.rcv.last_ack_sent();
         let delayed = self.has(Flags::ACK_WAS_DELAYED);
-        let out = self.build(core, cx, &Plan::bare(self.snd_nxt))?;
+        let out = self.build(core, cx, &Plan::bare(self.snd.nxt()))?;
         core.stats.ack_only_sent += 1;
         core.stats.delayed_acks_sent += u64::from(delayed);
-        core.stats.window_updates_sent += u64::from(nothing_new && self.rcv_adv != old_adv);
+        core.stats.window_updates_sent += u64::from(nothing_new && self.rcv.adv() != old_adv);
         Ok(out)
     }
 }

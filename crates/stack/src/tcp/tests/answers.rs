@@ -1,6 +1,6 @@
 //! Acknowledgements of their own: RFC 5681 §4.2, RFC 2018 §4 and RFC 2883 §4 within one burst.
 
-use super::super::answers::MOST;
+use super::super::acks::MOST;
 use super::*;
 
 /// Without SACK, in a state of its own.

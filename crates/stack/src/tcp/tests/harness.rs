@@ -70,7 +70,9 @@ impl Scene {
 
     pub(super) fn with<R>(&mut self, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
         let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
-        what(&mut self.tcp, &mut cx)
+        let result = what(&mut self.tcp, &mut cx);
+        assert_eq!(self.tcp.states(), self.tcp.counted_states_for_test());
+        result
     }
 
     pub(super) fn millis(&self) -> u64 {

@@ -87,7 +87,9 @@ impl Net {
     fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
         let Host { tcp, rng, offload, .. } = &mut self.hosts[host];
         let mut cx = Cx { now: self.now, frames: &self.pool, rng, offload: *offload };
-        what(tcp, &mut cx)
+        let result = what(tcp, &mut cx);
+        assert_eq!(tcp.states(), tcp.counted_states_for_test());
+        result
     }
 
     fn chance(&mut self, thousandths: u32) -> bool {

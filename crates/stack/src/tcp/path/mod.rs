@@ -3,6 +3,10 @@
 //! RFC 5927 (an ICMP error counts only if it quotes a sequence number that is in flight), RFC 1191 and RFC 8201 (packet too
 //! big), RFC 1122 §4.2.3.9 (which errors are hard), RFC 4821 §7.7 and RFC 2923 (black holes).
 
+mod sizes;
+
+pub(crate) use sizes::{KnownPath, SegmentSizes};
+
 use super::connection::{Connection, Flags, State};
 use super::fast_open::Marks;
 use super::handshake::header_len;
@@ -22,8 +26,8 @@ impl Connection {
     /// An ICMP error that quotes one of our segments, with sequence number `seq`.
     pub(crate) fn icmp_error(&mut self, core: &mut Core, now: Time, seq: Seq, kind: IcmpErrorKind) {
         // RFC 5927 §4.1: only about what is in flight.
-        let in_flight = self.snd_una <= seq && seq < self.snd_nxt;
-        if !in_flight || self.state == State::Closed {
+        let in_flight = self.snd.una() <= seq && seq < self.snd.nxt();
+        if !in_flight || self.state() == State::Closed {
             core.stats.icmp_ignored += 1;
             return;
         }
@@ -43,10 +47,10 @@ impl Connection {
         };
         let hard = failure == Failure::Refused || kind == IcmpErrorKind::Prohibited;
         // RFC 5461 §4.1: a handshake of the peer's that nobody has accepted yet may go, as it does in Linux; it can try again.
-        let embryo = self.state == State::SynReceived
+        let embryo = self.state() == State::SynReceived
             && !self.has(Flags::ACTIVE)
             && if self.is_early() { self.has(Flags::IN_ACCEPT_QUEUE) } else { !hard };
-        if hard && self.state == State::SynSent || embryo {
+        if hard && self.state() == State::SynSent || embryo {
             core.stats.bad_attempts += 1;
             core.kill(self, Some(failure));
         } else {
@@ -58,12 +62,12 @@ impl Connection {
     fn packet_too_big(&mut self, core: &mut Core, now: Time, mtu: u16) {
         let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let mtu = if mtu == 0 {
-            PLATEAUS.into_iter().find(|plateau| *plateau < self.pmtu).unwrap_or(min)
+            PLATEAUS.into_iter().find(|plateau| *plateau < self.path.mtu()).unwrap_or(min)
         } else {
             mtu
         };
         let mtu = mtu.max(min);
-        if mtu >= self.pmtu {
+        if mtu >= self.path.mtu() {
             return;
         }
         core.stats.pmtu_lowered += 1;
@@ -74,15 +78,16 @@ impl Connection {
 
     /// Packets have no more than `mtu` bytes from now on.
     pub(crate) fn narrow(&mut self, core: &mut Core, now: Time, mtu: u16) {
-        self.pmtu = mtu;
+        self.path.set_mtu(mtu);
         self.lower_mss(mtu - header_len(self.tuple.local), now);
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
         let mss = self.effective_mss();
+        let handshake = self.state() == State::SynSent;
         let Some(tx) = &mut self.tx else { return };
-        if self.state == State::SynSent {
+        if handshake {
             // Only data makes a SYN too big: it goes without.
             if self.fast.has(Marks::DATA) && !tx.sent.is_empty() {
-                self.rcv_mss = self.rcv_mss.min(mtu - header_len(self.tuple.local));
+                self.mss.lower_announced(mtu - header_len(self.tuple.local));
                 tx.sent.mark_lost(0);
                 core.stats.mtu_resends += 1;
             }
@@ -105,16 +110,16 @@ impl Connection {
     pub(crate) fn heed_known_path(&mut self, core: &mut Core, now: Time) {
         core.paths.expire(now);
         let known = core.paths.get(self.tuple.remote);
-        let Some(mtu) = known.filter(|mtu| *mtu < self.pmtu) else { return };
-        self.pmtu = mtu;
+        let Some(mtu) = known.filter(|mtu| *mtu < self.path.mtu()) else { return };
+        self.path.set_mtu(mtu);
         let mss = mtu - header_len(self.tuple.local);
-        if mss < self.snd_mss {
+        if mss < self.mss.snd() {
             self.lower_mss(mss, now);
         }
     }
 
     fn lower_mss(&mut self, mss: u16, now: Time) {
-        self.snd_mss = self.snd_mss.min(mss);
+        self.mss.lower(mss);
         self.set(Flags::MSS_LOWERED);
         self.rare_mut().mss_lowered_secs = (now.as_nanos() / 1_000_000_000) as u32;
     }
@@ -124,16 +129,16 @@ impl Connection {
     pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, now: Time, len: u32) {
         let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let min = (min - header_len(self.tuple.local)).min(core.config.black_hole_mss);
-        let tries = self.backoff.wrapping_sub(core.config.black_hole_retries);
-        let due = self.backoff >= core.config.black_hole_retries && tries % 2 == 0;
-        if !due || self.snd_wnd == 0 || self.snd_mss <= min || len <= u32::from(min) {
+        let tries = self.timers.backoff().wrapping_sub(core.config.black_hole_retries);
+        let due = self.timers.backoff() >= core.config.black_hole_retries && tries % 2 == 0;
+        if !due || self.snd.wnd() == 0 || self.mss.snd() <= min || len <= u32::from(min) {
             return;
         }
         core.stats.black_hole_activations += 1;
-        let mss = if self.snd_mss > core.config.black_hole_mss {
+        let mss = if self.mss.snd() > core.config.black_hole_mss {
             core.config.black_hole_mss
         } else {
-            self.snd_mss / 2
+            self.mss.snd() / 2
         };
         self.lower_mss(mss.max(min), now);
     }
@@ -143,8 +148,9 @@ impl Connection {
         let secs = (now.as_nanos() / 1_000_000_000) as u32;
         if secs.wrapping_sub(self.rare_mut().mss_lowered_secs) > RAISE_AFTER {
             self.clear(Flags::MSS_LOWERED);
-            self.snd_mss = self.base_mss;
-            self.pmtu = self.pmtu.max(self.base_mss + header_len(self.tuple.local));
+            self.mss.restore(self.path.base());
+            let whole = self.path.base() + header_len(self.tuple.local);
+            self.path.set_mtu(self.path.mtu().max(whole));
             core.stats.mss_raises += 1;
         }
     }

@@ -9,11 +9,11 @@
 //! **Bounds.** A connection owes at most [`MOST`] of them, as many as a link hands over at once; of more the last one tells. The
 //! list is there from a burst to the output behind it, and is counted with the receive side's memory.
 
-use super::Seq;
-use super::connection::{Connection, Flags, Lists};
-use super::lane::Core;
-use super::recv_buffer::Inflow;
-use super::segment::Segment;
+use crate::tcp::Seq;
+use crate::tcp::connection::{Connection, Flags, Lists};
+use crate::tcp::lane::Core;
+use crate::tcp::recv_buffer::Inflow;
+use crate::tcp::segment::Segment;
 use crate::wire::{SackBlock, SackBlocks};
 
 /// An acknowledgement that is still to go out, as it stood.
@@ -66,7 +66,7 @@ impl Connection {
         let before = rx.holds();
         if rx.owed.len() < MOST {
             let blocks = self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent);
-            rx.owed.push_back(Answer { ack: self.rcv_nxt, blocks });
+            rx.owed.push_back(Answer { ack: self.rcv.nxt(), blocks });
             self.put_in(Lists::OWES);
         }
         core.account(before, rx.holds());
@@ -78,13 +78,13 @@ impl Connection {
         match self.rx.take() {
             Some(mut rx) => {
                 let answer = rx.owed.front().copied().unwrap_or_else(|| Answer {
-                    ack: self.rcv_nxt,
+                    ack: self.rcv.nxt(),
                     blocks: self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent),
                 });
                 self.rx = Some(rx);
                 answer
             }
-            None => Answer { ack: self.rcv_nxt, blocks: SackBlocks::EMPTY },
+            None => Answer { ack: self.rcv.nxt(), blocks: SackBlocks::EMPTY },
         }
     }
 

@@ -5,8 +5,12 @@
 //! RFC 6298 (retransmission), RFC 9293 §3.8.3 (giving up), §3.8.4 (keep-alive), §3.8.6.1 (closed window), RFC 5482 (user
 //! timeout).
 
+mod deadlines;
+
+pub(crate) use deadlines::{Deadlines, RtxTimer};
+
 use super::Failure;
-use super::connection::{Connection, Flags, NEVER, RtxTimer, State};
+use super::connection::{Connection, Flags, State};
 use super::lane::Core;
 use super::sent;
 use crate::packet::Cx;
@@ -15,15 +19,14 @@ use crate::time::Time;
 impl Connection {
     /// RFC 6298 §5.1: the retransmission timeout counts from now.
     pub(crate) fn arm_rto(&mut self, core: &Core, now: Time) {
-        self.rtx_kind = RtxTimer::Rto;
-        self.rtx_at = now + self.rtt.timeout(self.backoff, &core.config);
+        self.timers.start_rtx(RtxTimer::Rto, now + self.rtt.timeout(self.timers.backoff(), &core.config));
         self.heed_user_timeout();
     }
 
     /// The timer fires no later than the user timeout ends.
     pub(crate) fn heed_user_timeout(&mut self) {
         if let (Some(limit), Some(since)) = (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.since)) {
-            self.rtx_at = self.rtx_at.min(since + limit);
+            self.timers.bound_rtx(since + limit);
         }
     }
 
@@ -38,62 +41,58 @@ impl Connection {
     /// Silence counts from now.
     pub(crate) fn arm_keepalive(&mut self, now: Time) {
         if self.has(Flags::KEEPALIVE) && !self.has(Flags::DETACHED) {
-            self.life_at = now + self.keepalive().idle;
-            self.probes = 0;
+            self.timers.limit_life(now + self.keepalive().idle);
+            self.timers.end_probes();
         }
     }
 
     /// A closed socket does not wait for the peer's FIN for ever.
     pub(crate) fn arm_fin_wait_2(&mut self, core: &Core, now: Time) {
         let limit = self.options().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
-        self.life_at = now + limit;
+        self.timers.limit_life(now + limit);
     }
 
     /// The wheel's entry fired: something may be due.
     pub(crate) fn on_timer(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let now = cx.now;
-        if self.ack_at <= now {
-            self.ack_at = NEVER;
-            if self.has(Flags::ACK_DELAYED) {
-                self.clear(Flags::ACK_DELAYED | Flags::INTERACTIVE);
-                self.set(Flags::ACK_NOW | Flags::ACK_WAS_DELAYED);
-            }
+        if self.timers.take_ack(now) {
+            self.ack_timer();
         }
-        if self.rtx_at <= now {
-            match self.rtx_kind {
+        if let Some(kind) = self.timers.rtx_due(now) {
+            match kind {
                 RtxTimer::Rto => self.retransmission_timeout(core, cx),
                 RtxTimer::Tlp => self.tail_probe_timer(core, now),
                 RtxTimer::Reorder => self.reorder_timer(core, now),
                 RtxTimer::Persist => self.persist_timeout(core, cx),
                 RtxTimer::Cork => {
-                    self.rtx_at = NEVER;
+                    self.timers.stop_rtx();
                     self.set(Flags::FORCE);
-                    self.push_seq = self.data_seq() + self.buffered();
+                    self.snd.write_ends(self.data_seq() + self.buffered());
                 }
             }
         }
         if self.undo_until() <= now {
             self.forget_undo();
         }
-        if self.life_at <= now && self.state != State::Closed {
+        if self.timers.life_is_over(now) && self.state() != State::Closed {
             self.life_timer(core, cx);
         }
     }
 
     /// RFC 6298 §5.4 to §5.7.
     fn retransmission_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        self.rtx_at = NEVER;
+        self.timers.stop_rtx();
         let Some(front) = self.tx.as_ref().and_then(|tx| tx.sent.front().copied()) else { return };
-        let limit = match self.state {
+        let limit = match self.state() {
             State::SynSent => self.options().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries),
             State::SynReceived => core.config.synack_retries,
             _ => core.config.retries,
         };
         // RFC 9293 §3.8.6.1, MUST-37: a peer that keeps its window closed but answers is not given up.
-        let answered = self.state.is_synchronized()
-            && self.snd_wnd == 0
+        let answered = self.state().is_synchronized()
+            && self.snd.wnd() == 0
             && cx.now < self.heard_at + core.config.max_rto * 2;
-        if self.backoff >= limit && !answered || self.user_timeout_over(cx.now) {
+        if self.timers.backoff() >= limit && !answered || self.user_timeout_over(cx.now) {
             self.give_up(core, cx.now);
             return;
         }
@@ -101,9 +100,9 @@ impl Connection {
             return;
         }
         core.stats.retransmit_timeouts += 1;
-        if matches!(self.state, State::SynSent | State::SynReceived) {
+        if matches!(self.state(), State::SynSent | State::SynReceived) {
             // RFC 3168 §6.1.1.1: a lost ECN-setup SYN may have been lost for that.
-            self.clear(Flags::ECN_OFFERED);
+            self.withdraw_ecn();
             if let Some(tx) = &mut self.tx {
                 tx.sent.mark_lost(0);
             }
@@ -111,7 +110,7 @@ impl Connection {
             self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(sent::FIN)));
             self.timeout_recovery(core, cx.now);
         }
-        self.backoff = self.backoff.saturating_add(1);
+        self.timers.back_off();
         self.arm_rto(core, cx.now);
     }
 
@@ -128,7 +127,7 @@ impl Connection {
 
     /// R2 is reached (RFC 9293 §3.8.3, MUST-20, MUST-23).
     fn give_up(&mut self, core: &mut Core, now: Time) {
-        match self.state {
+        match self.state() {
             State::SynReceived => core.stats.syncache_stale += 1,
             State::SynSent => {
                 core.stats.bad_attempts += 1;
@@ -142,13 +141,13 @@ impl Connection {
 
     /// RFC 9293 §3.8.6.1, MUST-35, MUST-36, MUST-37: probe a closed window at growing intervals, as long as it is answered.
     fn persist_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        self.rtx_at = NEVER;
+        self.timers.stop_rtx();
         let fin = self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT);
-        if self.outstanding() > 0 || self.unsent() == 0 && !fin {
+        if self.snd.outstanding() > 0 || self.unsent() == 0 && !fin {
             return;
         }
-        let orphan = self.has(Flags::DETACHED) && self.probes >= core.config.retries / 2;
-        if self.probes >= core.config.retries || self.user_timeout_over(cx.now) || orphan {
+        let orphan = self.has(Flags::DETACHED) && self.timers.probes() >= core.config.retries / 2;
+        if self.timers.probes() >= core.config.retries || self.user_timeout_over(cx.now) || orphan {
             core.stats.persist_drops += 1;
             self.send_reset(core, cx);
             core.kill(self, Some(Failure::TimedOut));
@@ -158,24 +157,24 @@ impl Connection {
             return;
         }
         core.stats.persist_timeouts += 1;
-        self.probes = self.probes.saturating_add(1);
-        self.backoff = self.backoff.saturating_add(1);
-        if self.snd_wnd > 0 {
+        self.timers.count_probe();
+        self.timers.back_off();
+        if self.snd.wnd() > 0 {
             // RFC 9293 §3.8.6.2.1 (4): the window is open but small; what fits goes out now.
             self.set(Flags::FORCE);
         } else {
             self.set(Flags::PROBE_WINDOW);
         }
-        self.rtx_kind = RtxTimer::Persist;
-        self.rtx_at = cx.now + self.rtt.timeout(self.backoff, &core.config);
+        self.timers
+            .start_rtx(RtxTimer::Persist, cx.now + self.rtt.timeout(self.timers.backoff(), &core.config));
         self.heed_user_timeout();
     }
 
     /// Keep-alive, FIN-WAIT-2 or linger.
     fn life_timer(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        self.life_at = NEVER;
+        self.timers.stop_life();
         if self.has(Flags::DETACHED) {
-            if self.state == State::FinWait2 {
+            if self.state() == State::FinWait2 {
                 core.stats.fin_wait_2_drops += 1;
                 core.kill(self, None);
             } else {
@@ -185,24 +184,24 @@ impl Connection {
             }
             return;
         }
-        if !self.has(Flags::KEEPALIVE) || !self.state.is_synchronized() {
+        if !self.has(Flags::KEEPALIVE) || !self.state().is_synchronized() {
             return;
         }
         let keepalive = self.keepalive();
         let due = self.heard_at + keepalive.idle;
         if due > cx.now {
-            self.life_at = due;
+            self.timers.limit_life(due);
             return;
         }
         // MUST-24: only while nothing of ours is on its way; then the other timers watch.
-        if self.outstanding() > 0 || self.unsent() > 0 {
-            self.life_at = cx.now + keepalive.idle;
+        if self.snd.outstanding() > 0 || self.unsent() > 0 {
+            self.timers.limit_life(cx.now + keepalive.idle);
             return;
         }
         core.stats.keepalive_timeouts += 1;
         let limit = match self.user_timeout() {
-            Some(limit) => cx.now >= self.heard_at + limit && self.probes > 0,
-            None => self.probes >= keepalive.probes,
+            Some(limit) => cx.now >= self.heard_at + limit && self.timers.probes() > 0,
+            None => self.timers.probes() >= keepalive.probes,
         };
         if limit {
             core.stats.keepalive_drops += 1;
@@ -210,8 +209,8 @@ impl Connection {
             core.kill(self, Some(Failure::TimedOut));
             return;
         }
-        self.probes = self.probes.saturating_add(1);
+        self.timers.count_probe();
         self.set(Flags::PROBE_ALIVE);
-        self.life_at = cx.now + keepalive.interval;
+        self.timers.limit_life(cx.now + keepalive.interval);
     }
 }

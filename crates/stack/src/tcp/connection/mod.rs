@@ -1,0 +1,360 @@
+//! One connection: RFC 9293's Transmission Control Block.
+//!
+//! The fields are in three groups by temperature. What every segment touches comes first and is small. What only a
+//! connection with data on its way needs (`Flight`, `Inflow`) is boxed and handed back to the lane when it is idle, and
+//! what few connections ever need (`SocketOptions` other than the listener's defaults) is boxed too. So an idle
+//! connection costs less than half a kilobyte.
+
+use core::task::Waker;
+use core::time::Duration;
+
+mod flags;
+mod state;
+
+pub(crate) use flags::{Flags, Lists};
+pub use state::{State, StateCounts};
+
+use super::acks::AckPolicy;
+use super::config::{Keepalive, SocketOptions};
+use super::congestion::Congestion;
+use super::fast_open::Marks;
+use super::flight::{Flight, Reordering};
+use super::path::{KnownPath, SegmentSizes};
+use super::recv_buffer::Inflow;
+use super::rtt::Rtt;
+use super::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
+use super::table::{ConnId, Named, Tuple};
+use super::timers::Deadlines;
+use super::undo::Undo;
+use super::{Failure, Seq};
+use crate::time::Time;
+use crate::wire::FastOpenOption;
+
+/// RFC 9293 §3.3.1.
+///
+/// In the order of use: among very many connections each cache line of one is waited for. Requests and answers, their timers
+/// and acknowledgements touch [`PLAIN`] bytes from the front and nothing behind them.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Connection {
+    pub(crate) tuple: Tuple,
+    state: State,
+    lists: Lists,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) tos: u8,
+    pub(crate) hash_type: u8,
+    pub(crate) scale: WindowScale,
+    pub(crate) id: ConnId,
+    flags: Flags,
+    // With what is above, all that a timer which fires for nothing looks at: two cache lines.
+    pub(crate) timers: Deadlines,
+    pub(crate) acks: AckPolicy,
+    pub(crate) tx: Option<Box<Flight>>,
+    pub(crate) rx: Option<Box<Inflow>>,
+    /// When something last came in.
+    pub(crate) heard_at: Time,
+
+    pub(crate) read_waker: Option<Waker>,
+    pub(crate) rcv: RecvSpace,
+    pub(crate) snd: SendSpace,
+    pub(crate) stamps: Stamps,
+    /// Flow hash of received packets of this flow.
+    pub(crate) hash: u32,
+    /// Key in the connection table.
+    pub(crate) table_hash: u32,
+    pub(crate) mss: SegmentSizes,
+    pub(crate) rtt: Rtt,
+    /// The window and the threshold, which plain exchanges only look at, come first in it.
+    pub(crate) congestion: Congestion,
+
+    // Few segments touch what follows.
+    /// See [`Connection::rare`] and [`Connection::rare_mut`].
+    pub(super) rare: Option<Box<Rare>>,
+    pub(crate) reordering: Reordering,
+    /// When an unacceptable segment was last answered, milliseconds.
+    pub(crate) invalid_ack_ms: u32,
+    /// The listener it came from.
+    pub(crate) listener: u32,
+    pub(crate) retransmits: u32,
+    pub(crate) path: KnownPath,
+    pub(crate) fast: Marks,
+    /// An ICMP error that may be the reason if the connection times out.
+    pub(crate) soft_failure: Option<Failure>,
+}
+
+/// Bytes at the front of a connection that plain exchanges touch: four cache lines.
+pub(crate) const PLAIN: usize = 256;
+/// Bytes at the front that a timer touches which fires for nothing: two.
+pub(crate) const TIMED: usize = 128;
+const _: () = assert!(
+    core::mem::offset_of!(Connection, congestion) + Congestion::WINDOW_LEN == PLAIN,
+    "what plain exchanges touch fills four cache lines"
+);
+const _: () = assert!(core::mem::offset_of!(Connection, rx) + size_of::<usize>() <= TIMED);
+
+impl Named for Connection {
+    #[inline]
+    fn id(&self) -> ConnId {
+        self.id
+    }
+}
+
+/// What few connections ever need.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// If they are not the lane's.
+    pub(crate) options: Option<SocketOptions>,
+    pub(crate) closed_waker: Option<Waker>,
+    /// RCV.UP: where the peer's urgent data ends, until the application has read so far.
+    pub(crate) urgent: Option<Seq>,
+    /// Who waits for urgent data.
+    pub(crate) urgent_waker: Option<Waker>,
+    /// Who waits for memory before it can write: data on its way has room for this itself.
+    pub(crate) write_waker: Option<Waker>,
+    /// Goes with our SYN or SYN-ACK.
+    pub(crate) fast_open: Option<FastOpenOption>,
+    /// When the segment size was lowered for the path.
+    pub(crate) mss_lowered_secs: u32,
+    /// Everything has arrived, and until then the last reduction may still turn out to have been needless.
+    pub(crate) undo: Option<(Undo, Time)>,
+}
+
+/// Keep-alive does not probe more often than this: without any pause its timer would be due again at once, for ever.
+const SHORTEST_SILENCE: Duration = Duration::from_millis(10);
+
+/// No timer.
+pub(crate) const NEVER: Time = Time::MAX;
+
+/// What a new connection is put together from.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    pub(crate) timers: Deadlines,
+    pub(crate) acks: AckPolicy,
+    pub(crate) rcv: RecvSpace,
+    pub(crate) snd: SendSpace,
+    pub(crate) stamps: Stamps,
+    pub(crate) scale: WindowScale,
+    pub(crate) mss: SegmentSizes,
+    pub(crate) path: KnownPath,
+    pub(crate) rtt: Rtt,
+    pub(crate) congestion: Congestion,
+    pub(crate) tx: Box<Flight>,
+}
+
+impl Connection {
+    /// A connection without a name yet, in its first state.
+    #[inline]
+    pub(super) fn new(tuple: Tuple, table_hash: u32, state: State, flags: Flags, pieces: Pieces) -> Self {
+        let Pieces { timers, acks, rcv, snd, stamps, scale, mss, path, rtt, congestion, tx } = pieces;
+        Self {
+            tuple,
+            state,
+            lists: Lists::default(),
+            failure: None,
+            tos: 0,
+            hash_type: 0,
+            scale,
+            id: ConnId::NOBODY,
+            flags,
+            timers,
+            acks,
+            tx: Some(tx),
+            rx: None,
+            heard_at: Time::ZERO,
+            read_waker: None,
+            rcv,
+            snd,
+            stamps,
+            hash: 0,
+            table_hash,
+            mss,
+            rtt,
+            congestion,
+            rare: None,
+            reordering: Reordering::default(),
+            invalid_ack_ms: 0,
+            listener: u32::MAX,
+            retransmits: 0,
+            path,
+            fast: Marks::default(),
+            soft_failure: None,
+        }
+    }
+
+    /// Sequence number of the first byte in the send buffer.
+    #[inline]
+    pub(crate) fn data_seq(&self) -> Seq {
+        self.snd.una() + u32::from(self.has(Flags::SYN_OUT))
+    }
+
+    /// Bytes in the send buffer.
+    #[inline]
+    pub(crate) fn buffered(&self) -> u32 {
+        self.tx.as_ref().map_or(0, |tx| tx.data.len() as u32)
+    }
+
+    /// Bytes in the send buffer that were never sent.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u32 {
+        if self.has(Flags::FIN_SENT) {
+            return 0;
+        }
+        (self.data_seq() + self.buffered()).since(self.snd.nxt().max(self.data_seq()))
+    }
+
+    /// Bytes waiting for the application.
+    #[inline]
+    pub(crate) fn readable(&self) -> u32 {
+        self.rx.as_ref().map_or(0, |rx| rx.queued)
+    }
+
+    /// Bytes of data in a full segment with the options every data segment has (RFC 6691).
+    #[inline]
+    pub(crate) fn effective_mss(&self) -> u32 {
+        u32::from(self.mss.snd()) - if self.has(Flags::TIMESTAMPS) { 12 } else { 0 }
+    }
+
+    pub(crate) fn keepalive(&self) -> Keepalive {
+        let told = self.options().and_then(|o| o.keepalive).unwrap_or_default();
+        let at_least = |time: Duration| time.max(SHORTEST_SILENCE);
+        Keepalive { idle: at_least(told.idle), interval: at_least(told.interval), ..told }
+    }
+
+    pub(crate) fn user_timeout(&self) -> Option<Duration> {
+        self.options().and_then(|o| o.user_timeout)
+    }
+
+    /// Takes over what a socket was told.
+    pub(crate) fn apply(&mut self, options: &SocketOptions) {
+        self.put(Flags::NODELAY, options.nodelay);
+        self.put(Flags::CORK, options.cork);
+        self.put(Flags::KEEPALIVE, options.keepalive.is_some());
+        self.tos = options.tos & !3;
+        if let Some(bytes) = options.recv_buffer {
+            self.rcv.set_limit(bytes.clamp(2048, 1 << 30));
+        }
+        if let Some(bytes) = options.send_buffer {
+            self.snd.set_limit(bytes.clamp(2048, 1 << 30));
+        }
+        if let Some(algorithm) = options.congestion {
+            if algorithm != self.congestion.algorithm() {
+                self.congestion.set_algorithm(algorithm);
+            }
+        }
+        let plain = SocketOptions {
+            nodelay: options.nodelay,
+            cork: options.cork,
+            tos: options.tos,
+            ..Default::default()
+        };
+        if *options != plain {
+            self.rare_mut().options = Some(*options);
+        } else if let Some(rare) = self.rare_if_any() {
+            rare.options = None;
+        }
+    }
+
+    /// What the socket was told beyond the ordinary.
+    #[inline]
+    pub(crate) fn options(&self) -> Option<&SocketOptions> {
+        self.rare()?.options.as_ref()
+    }
+
+    /// The option of a SYN is not needed any more.
+    pub(crate) fn fast_open_is_sent(&mut self) {
+        let Some(rare) = self.rare_if_any() else { return };
+        rare.fast_open = None;
+        self.drop_empty_rare();
+    }
+
+    /// The last reduction stands, whatever is reported from now on.
+    pub(crate) fn forget_undo(&mut self) {
+        let Some(rare) = self.rare_if_any() else { return };
+        if rare.undo.take().is_some() {
+            self.drop_empty_rare();
+        }
+    }
+
+    /// Until when a report is awaited that undoes the last reduction; [`NEVER`] if none is.
+    #[inline]
+    pub(crate) fn undo_until(&self) -> Time {
+        self.rare().and_then(|rare| rare.undo).map_or(NEVER, |(_, until)| until)
+    }
+
+    pub(super) fn drop_empty_rare(&mut self) {
+        let Some(rare) = self.rare() else { return };
+        let Rare {
+            options,
+            closed_waker,
+            urgent,
+            urgent_waker,
+            write_waker,
+            fast_open,
+            mss_lowered_secs,
+            undo,
+        } = rare;
+        let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some();
+        let waits = waits || urgent.is_some() || urgent_waker.is_some();
+        if options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0 {
+            self.rare = None;
+            self.take_out(Lists::RARE);
+        }
+    }
+
+    /// What few connections have, if this one does.
+    #[inline]
+    pub(crate) fn rare(&self) -> Option<&Rare> {
+        if self.is_in(Lists::RARE) { self.rare.as_deref() } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn rare_if_any(&mut self) -> Option<&mut Rare> {
+        if self.is_in(Lists::RARE) { self.rare.as_deref_mut() } else { None }
+    }
+
+    /// Makes room for it.
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.put_in(Lists::RARE);
+        self.rare.get_or_insert_default()
+    }
+
+    /// Wakes whoever waits to read.
+    #[inline]
+    pub(crate) fn wake_read(&mut self) {
+        if let Some(waker) = self.read_waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Wakes whoever waits to write or for the handshake.
+    #[inline]
+    pub(crate) fn wake_write(&mut self) {
+        if let Some(waker) = self.tx.as_mut().and_then(|tx| tx.write_waker.take()) {
+            waker.wake();
+        }
+        if let Some(waker) = self.rare_if_any().and_then(|rare| rare.write_waker.take()) {
+            waker.wake();
+        }
+    }
+
+    /// Where the waker stands of who waits to write or for the handshake.
+    pub(crate) fn write_waker_mut(&mut self) -> &mut Option<Waker> {
+        if self.tx.is_none() {
+            self.put_in(Lists::RARE);
+        }
+        match &mut self.tx {
+            Some(tx) => &mut tx.write_waker,
+            None => &mut self.rare.get_or_insert_default().write_waker,
+        }
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn wake_all(&mut self) {
+        self.wake_read();
+        self.wake_write();
+        let Some(rare) = self.rare_if_any() else { return };
+        for waker in [rare.closed_waker.take(), rare.urgent_waker.take()].into_iter().flatten() {
+            waker.wake();
+        }
+    }
+}
