@@ -5,10 +5,11 @@ use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{Builder, OpenLink, Prefix, Rss, StartError};
 use flowlane_sys::privilege;
 
+use crate::discovery::Discovery;
 use crate::say::say;
 use crate::{keeper, lost};
 
-/// As [`LinkSpec::join`].
+/// As [`LinkSpec::join`], hearing of routers what is to be heard.
 pub(crate) fn join(
     link: LinkSpec,
     builder: &mut Builder,
@@ -16,10 +17,11 @@ pub(crate) fn join(
     ours: &[Prefix],
     vlan: Option<u16>,
     rss: &Rss,
+    discovery: &Discovery,
 ) {
     if !link.is_kernel() {
         link.fit_frames(builder);
-        builder.link(host, 0, open(link, ours, vlan, rss));
+        builder.link(host, 0, discovery.on(open(link, ours, vlan, rss)));
     }
 }
 

@@ -9,6 +9,7 @@
 mod address;
 mod color;
 mod commands;
+mod discovery;
 mod drops;
 mod examples;
 mod exit;

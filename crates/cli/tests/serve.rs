@@ -142,8 +142,16 @@ fn bad_arguments() {
         "--interval soon",
         "--interval 0s",
         "--colour blue",
+        "--follow-routers some",
+        "--follow-routers all",
+        "--address-probes 11",
+        "--address-probes -1",
     ] {
         refused(&format!("serve udp-echo {usual} {more}"));
+    }
+    for more in ["--follow-routers none", "--address-probes 0"] {
+        let said = refused(&format!("serve udp-echo --link kernel {more}"));
+        assert!(said.contains("sysctl"), "{said}");
     }
     refused(&format!("serve tcp-echo {usual} --fast-open 0"));
     refused("serve tcp-echo --link kernel --fast-open");

@@ -68,7 +68,7 @@ pub(crate) struct Interface {
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig, seed: u64) -> Self {
-        let link_local = link_local(config.mac);
+        let link_local = config.mac.link_local();
         let own = config.addresses.iter().map(|p| Prefix::host(p.address()));
         let local = own.chain(config.claimed.iter().copied()).chain([Prefix::host(IpAddr::V6(link_local))]);
         let primary_v4 = first_v4(&config);
@@ -238,12 +238,6 @@ fn first_v4(config: &InterfaceConfig) -> Option<Ipv4Addr> {
         IpAddr::V4(a) => Some(a),
         IpAddr::V6(_) => None,
     })
-}
-
-/// The link-local address of an Ethernet address.
-pub(crate) fn link_local(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0;
-    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ impl Groups {
         Self(Arc::new(join))
     }
 
-    /// Lets packets to `group` through until the link is closed; again is no error.
+    /// Lets packets to `group` through until the link is closed; again is no error. An address of one host is taken, too, and its
+    /// packets are then the kernel's as well where the link can give it a copy: with AF_PACKET, not with AF_XDP.
     ///
     /// # Errors
     /// The kernel's.

@@ -26,6 +26,8 @@ pub use spec::{BadLink, LinkSpec};
 
 pub use flowlane_sys::xdp::CopyMode;
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, Pool};
 use std::os::fd::BorrowedFd;
@@ -55,6 +57,24 @@ pub struct LinkInfo {
     pub groups: Option<Groups>,
     /// What whoever started it should know, each a line: what the kernel or the card cannot do, and what was done about it.
     pub notes: Vec<String>,
+}
+
+impl LinkInfo {
+    /// Lets through what IPv6 routers say of themselves: packets to all nodes (`ff02::1`) and to the link's own link-local address, by
+    /// which some routers answer who asks for them. Over AF_PACKET the kernel gets them as before; over AF_XDP it gets none of them
+    /// until the link is closed, so it learns of no router there. Other links hear all of it without being asked.
+    ///
+    /// Whether what is heard is followed says [`IpConfig::follow_routers`](crate::IpConfig::follow_routers).
+    ///
+    /// # Errors
+    /// [`OpenError::Device`].
+    pub fn hear_routers(&self) -> Result<(), OpenError> {
+        let Some(groups) = &self.groups else { return Ok(()) };
+        for address in [Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), self.mac.link_local()] {
+            groups.join(IpAddr::V6(address)).map_err(OpenError::device(self.name.clone()))?;
+        }
+        Ok(())
+    }
 }
 
 /// One queue pair of a link.

@@ -71,6 +71,15 @@ impl MacAddr {
         let o = group.octets();
         MacAddr([0x33, 0x33, o[12], o[13], o[14], o[15]])
     }
+
+    /// The link-local IPv6 address of an interface with this address (modified EUI-64, RFC 4291 appendix A).
+    #[inline]
+    #[must_use]
+    pub const fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0;
+        let (first, last) = (u16::from_be_bytes([a ^ 2, b]), u16::from_be_bytes([e, f]));
+        Ipv6Addr::new(0xfe80, 0, 0, 0, first, (c as u16) << 8 | 0xff, 0xfe00 | d as u16, last)
+    }
 }
 
 impl fmt::Display for MacAddr {
@@ -310,6 +319,8 @@ mod tests {
         let v6 = MacAddr::for_ipv6_multicast("ff02::1:ff12:3456".parse().unwrap());
         assert_eq!(v6, MacAddr([0x33, 0x33, 0xff, 0x12, 0x34, 0x56]));
         assert!(v4.is_multicast() && v6.is_multicast() && !v4.is_broadcast());
+        let own = MacAddr([0x02, 0x1c, 0x2d, 0x3e, 0x4f, 0x50]).link_local();
+        assert_eq!(own, "fe80::1c:2dff:fe3e:4f50".parse::<Ipv6Addr>().unwrap());
     }
 
     #[test]

@@ -96,8 +96,8 @@ impl Claims {
             .map_err(|e| Error::from_io(e, format!("claiming {address}/{len}"), "CAP_BPF"))
     }
 
-    /// Takes packets to a multicast group. A packet socket gets a copy of them and the kernel's own programs keep theirs; XDP cannot
-    /// copy, so there the kernel gets none of this group any more.
+    /// Takes packets to a multicast group or an address. A packet socket gets a copy of them and the kernel keeps its own; XDP cannot
+    /// copy, so there the kernel gets none of them any more.
     ///
     /// # Errors
     /// As [`Claims::new`].

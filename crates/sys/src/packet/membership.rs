@@ -98,8 +98,13 @@ impl Memberships {
         self.promiscuous
     }
 
-    /// Asks for a multicast group more, until the link closes.
-    pub(crate) fn join(&self, group: IpAddr) -> io::Result<()> {
+    /// Asks for a multicast group more, until the link closes; for a unicast address, for the group by which it is found.
+    pub(crate) fn join(&self, address: IpAddr) -> io::Result<()> {
+        let group = match address {
+            _ if address.is_multicast() => address,
+            IpAddr::V4(_) => return Ok(()),
+            IpAddr::V6(address) => solicited(address),
+        };
         self.ask(libc::PACKET_MR_MULTICAST, Some(ethernet_group(group)))
             .or_else(|_| self.ask(libc::PACKET_MR_ALLMULTI, None))
     }

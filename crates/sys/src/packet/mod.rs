@@ -123,7 +123,7 @@ impl Shared {
         self.memberships.is_promiscuous()
     }
 
-    /// Takes packets to a multicast group, too; the kernel's programs keep theirs. Needs no privilege from Linux 5.19 on.
+    /// Takes packets to a multicast group or an address, too; the kernel's programs keep theirs. Needs no privilege from Linux 5.19 on.
     ///
     /// # Errors
     /// The kernel's.

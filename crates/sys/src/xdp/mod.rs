@@ -181,7 +181,7 @@ impl Device {
         self.memberships.is_promiscuous()
     }
 
-    /// Takes packets to a multicast group, too, from the kernel's programs. Needs no privilege from Linux 5.19 on.
+    /// Takes packets to a multicast group or an address, too, from the kernel's programs. Needs no privilege from Linux 5.19 on.
     ///
     /// # Errors
     /// The kernel's.

@@ -8,6 +8,7 @@ mod ip;
 mod merged;
 mod offload;
 mod packet;
+mod routers;
 mod tap;
 mod tap_tcp;
 mod xdp;

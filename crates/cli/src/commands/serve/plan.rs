@@ -3,6 +3,7 @@
 use super::Service;
 use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
+use crate::discovery::Discovery;
 use crate::reassembly::Limits;
 use crate::tunnel::TunnelSpec;
 use crate::units;
@@ -29,6 +30,8 @@ pub(crate) struct Arguments {
     /// Router to everywhere else, one for each family.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     gateway: Vec<IpAddr>,
+    #[command(flatten)]
+    discovery: Discovery,
     /// Port to serve.
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     port: u16,
@@ -113,6 +116,7 @@ pub(super) struct Plan {
     pub(super) tunnels: Vec<TunnelConfig>,
     pub(super) reassembly: ReassemblyConfig,
     pub(super) gateways: Vec<IpAddr>,
+    pub(super) discovery: Discovery,
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
     pub(super) rss: Arc<Rss>,
@@ -156,6 +160,7 @@ impl Plan {
             let all: Vec<Prefix> = addresses.iter().chain(inside).copied().collect();
             check_tunnels(&a.tunnel, &all)?;
             check_gateways(&a.gateway, &all)?;
+            a.discovery.check(&addresses)?;
             addresses
         };
         if a.port == 0 {
@@ -175,6 +180,7 @@ impl Plan {
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             reassembly: a.reassembly.unwrap_or_default().0,
             gateways: a.gateway,
+            discovery: a.discovery,
             port: a.port,
             vlan: a.vlan,
             workers: a.steering.workers,
@@ -230,6 +236,7 @@ impl Plan {
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
         let host =
             Host::new("server", self.rss.clone(), main).interface(interface).reassembly(self.reassembly);
+        let host = host.ip(self.discovery.ip());
         let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
     }
@@ -267,7 +274,7 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     if !a.tunnel.is_empty() {
         bail!("--tunnel: with kernel sockets the kernel's tunnels are used (ip link add ... type gre)");
     }
-    Ok(())
+    a.discovery.check_kernel()
 }
 
 fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {
