@@ -43,7 +43,7 @@ def send(seconds, skip, count, *targets):
         # Whatever the machine's default is.
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
         stream.bind((os.environ.get("FROM", ""), 0))
-        stream.settimeout(20)
+        stream.settimeout(60)
         stream.connect((address, int(port)))
         streams.setdefault(target, []).append(stream)
     end = time.monotonic() + seconds
@@ -53,6 +53,9 @@ def send(seconds, skip, count, *targets):
     before = {target: sum(map(acked, group)) for target, group in streams.items()}
     time.sleep(end - time.monotonic())
     print(json.dumps({t: sum(map(acked, group)) - before[t] for t, group in streams.items()}))
+    # What is not acknowledged by now is not sent in the next run's time.
+    for stream in [s for group in streams.values() for s in group]:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def sink(address, port):

@@ -1,18 +1,19 @@
 //! A bad path between two interfaces: it forwards frames with a rate, a drop-tail queue, a delay and random loss.
 //!
 //! ```text
-//! bottleneck FORWARD BACK [--rate MBIT] [--queue MS] [--delay MS] [--jitter MS] [--loss PERCENT] [--seed N] [--seconds N]
+//! bottleneck FORWARD BACK [--rate MBIT] [--queue MS] [--delay MS] [--jitter MS] [--loss PERCENT] [--loss-back PERCENT] [--seed N]
+//!     [--seconds N]
 //! ```
 //!
 //! Frames that come in at the interface FORWARD leave at BACK through a queue of `--rate` (0, as without it: no limit) that
 //! holds `--queue` milliseconds of it and drops what comes when it is full; before it, each frame is lost with probability
-//! `--loss`. Frames the other way are neither limited nor lost. Both ways take `--delay` milliseconds, and up to `--jitter` more
+//! `--loss`. Frames the other way are not limited, and lost with `--loss-back`. Both ways take `--delay` milliseconds, and up to `--jitter` more
 //! at random, in order: without it, with a full queue, the flow whose host answers a few microseconds earlier gets each place
 //! that becomes free (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). The queue is computed
 //! from the times of arrival, so that a program that wakes late delays frames but does not change what is dropped.
 //!
 //! Losses follow `--seed`. ARP is never lost. One line at the end says what was forwarded, lost and dropped, and the longest
-//! queue. For kernels without `netem`; `benches/tcp/loss.sh` and `benches/tcp/share.sh` use it.
+//! queue. For kernels without `netem`; `benches/tcp/loss.sh`, `rto.sh` and `share.sh` use it.
 
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 use flowlane_sys::packet::{self, PacketOptions, PacketQueue};
@@ -150,15 +151,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let millis =
         |name, default| Ok::<_, Box<dyn Error>>(Duration::from_secs_f64(number(name, default)? / 1e3));
     let (rate, delay, jitter) = (number("--rate", 0.0)?, millis("--delay", 0.0)?, millis("--jitter", 0.0)?);
+    let loss = |name| {
+        Ok::<_, Box<dyn Error>>((number(name, 0.0)?.clamp(0.0, 100.0) / 100.0 * 4_294_967_296.0) as u64)
+    };
     let there = Way {
         byte_ns: if rate > 0.0 { 8e3 / rate } else { 0.0 },
         queue: millis("--queue", 100.0)?,
         delay,
         jitter,
-        loss: (number("--loss", 0.0)? / 100.0 * 4_294_967_296.0) as u64,
+        loss: loss("--loss")?,
         ..Way::default()
     };
-    let mut ways = [there, Way { delay, jitter, ..Way::default() }];
+    let mut ways = [there, Way { delay, jitter, loss: loss("--loss-back")?, ..Way::default() }];
     let mut queues = [open(into)?, open(out)?];
     let run = (number("--seed", 1.0)? as u64, number("--seconds", 1e6)?);
     println!("forwarding");
