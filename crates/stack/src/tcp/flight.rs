@@ -5,106 +5,85 @@
 use super::Seq;
 use super::congestion::Hystart;
 use super::memory::FLIGHT;
+use super::recovery::Recovery;
+use super::scoreboard::Scoreboard;
 use super::send_buffer::{Blocks, SendBuffer};
-use super::sent::SentQueue;
-use super::undo::Undo;
+use super::writes::Writes;
 use crate::time::Time;
 use core::task::Waker;
-use std::collections::VecDeque;
-
-/// What the sender is doing about losses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Phase {
-    /// Nothing is known to be lost.
-    #[default]
-    Open,
-    /// The window is being reduced for ECN.
-    Cwr,
-    /// Fast recovery (RFC 6675, RFC 6582).
-    Recovery,
-    /// After a retransmission timeout.
-    Loss,
-}
-
-/// Proportional rate reduction (RFC 6937).
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Prr {
-    pub(crate) delivered: u32,
-    pub(crate) out: u32,
-    /// RecoverFS.
-    pub(crate) recover_fs: u32,
-}
-
-/// RACK (RFC 8985 §5.3).
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rack {
-    /// RACK.xmit_ts; `None` before the first delivery.
-    pub(crate) xmit: Option<Time>,
-    /// RACK.end_seq.
-    pub(crate) end: Seq,
-    /// RACK.rtt, nanoseconds.
-    pub(crate) rtt_ns: u64,
-    /// RACK.dsack_round.
-    pub(crate) dsack_round: Option<Seq>,
-}
-
-/// What RACK has learnt of the path's reordering; it outlives the flight.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Reordering {
-    /// RACK.reordering_seen.
-    pub(crate) seen: bool,
-    /// The furthest a segment came behind later ones, segments.
-    pub(crate) degree: u8,
-    /// RACK.reo_wnd_mult - 1.
-    pub(crate) more: u8,
-    /// RACK.reo_wnd_persist.
-    pub(crate) persist: u8,
-}
 
 /// State of data on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     pub(crate) data: SendBuffer,
-    pub(crate) sent: SentQueue,
-    pub(crate) phase: Phase,
-    /// SND.NXT when recovery began (RecoveryPoint of RFC 6675).
-    pub(crate) high_seq: Seq,
-    pub(crate) prr: Prr,
-    /// What the last episode changed, as long as it may turn out to be needless.
-    pub(crate) undo: Option<Undo>,
-    pub(crate) rack: Rack,
-    /// Duplicate acknowledgements, without SACK.
-    pub(crate) dupacks: u32,
-    /// Bytes that duplicate acknowledgements say have left the network, without SACK.
-    pub(crate) reno_sacked: u32,
-    /// End of the data when a tail loss probe went out (TLP.end_seq).
-    pub(crate) tlp_end: Option<Seq>,
-    /// The probe was a retransmission.
-    pub(crate) tlp_is_retrans: bool,
-    /// Most bytes that were outstanding in the round that ends at `peak_end`.
-    pub(crate) peak: u32,
-    pub(crate) peak_end: Seq,
-    /// Segments of new data sent in a row, without a pause.
-    pub(crate) burst: u32,
-    /// Where writes end, those not yet sent, but for the last.
-    pub(crate) pushes: VecDeque<Seq>,
-    /// Where records end that no segment may reach across, those not yet sent.
-    pub(crate) records: VecDeque<Seq>,
+    pub(crate) board: Scoreboard,
+    pub(crate) recovery: Recovery,
+    pub(crate) used: Used,
     /// `HyStart++`; begins anew when data does.
     pub(crate) hystart: Hystart,
+    pub(crate) writes: Writes,
+    /// Segments of new data sent in a row, without a pause.
+    pub(crate) burst: u32,
     /// Who waits to write or for the handshake.
     pub(crate) write_waker: Option<Waker>,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
-    pub(crate) since: Option<Time>,
+    since: Option<Time>,
     /// Bytes of memory beside the buffer's as the lane has counted them.
     counted: usize,
+}
+
+/// How much of the congestion window is used.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    /// Most bytes that were outstanding in the round that ends at `end`.
+    peak: u32,
+    end: Seq,
+}
+
+impl Used {
+    /// So many bytes up to `end` are outstanding, since data was sent; those before `una` are acknowledged.
+    #[inline]
+    pub(crate) fn note(&mut self, una: Seq, end: Seq, outstanding: u32) {
+        if una >= self.end || outstanding > self.peak {
+            (self.peak, self.end) = (outstanding, end);
+        }
+    }
+
+    /// Most bytes that were outstanding in this round.
+    #[inline]
+    pub(crate) const fn peak(&self) -> u32 {
+        self.peak
+    }
 }
 
 impl Flight {
     /// Bytes in the network, as far as is known.
     #[inline]
     pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
-        self.sent.in_flight(outstanding).saturating_sub(self.reno_sacked)
+        self.board.in_flight(outstanding).saturating_sub(self.recovery.reno_sacked())
+    }
+
+    /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
+    #[inline]
+    pub(crate) const fn waits_since(&self) -> Option<Time> {
+        self.since
+    }
+
+    /// Something was sent, or acknowledged, or the window closed at `now`.
+    #[inline]
+    pub(crate) fn waits_from(&mut self, now: Time) {
+        self.since = Some(now);
+    }
+
+    /// Something waits since `now`, unless it has waited for longer.
+    pub(crate) fn waits_at_least_from(&mut self, now: Time) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Nothing waits.
+    #[inline]
+    pub(crate) fn waits_no_more(&mut self) {
+        self.since = None;
     }
 
     /// Bytes of memory beside the buffer's, as the lane has counted them.
@@ -114,7 +93,7 @@ impl Flight {
 
     /// Counts them; how many they are.
     pub(crate) fn count(&mut self) -> usize {
-        self.counted = FLIGHT + self.sent.memory();
+        self.counted = FLIGHT + self.board.memory();
         self.counted
     }
 
@@ -127,40 +106,12 @@ impl Flight {
 
     /// Ready for another connection. Its buffer's memory goes back; how many bytes of it are free now.
     pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
-        // Field by field, and all of them: a short connection does this four times.
-        let Flight {
-            data,
-            sent,
-            phase,
-            high_seq,
-            prr,
-            undo,
-            rack,
-            dupacks,
-            reno_sacked,
-            tlp_end,
-            tlp_is_retrans,
-            peak,
-            peak_end,
-            burst,
-            pushes,
-            records,
-            hystart,
-            write_waker,
-            since,
-            counted: _,
-        } = self;
-        sent.reset();
-        (*phase, *prr, *rack, *hystart) = Default::default();
-        (*high_seq, *peak_end) = Default::default();
-        (*dupacks, *reno_sacked, *peak, *burst) = (0, 0, 0, 0);
-        (*tlp_end, *tlp_is_retrans, *since, *write_waker) = (None, false, None, None);
-        *undo = None;
-        for list in [pushes, records] {
-            if list.capacity() > 0 {
-                *list = VecDeque::new();
-            }
-        }
+        let Flight { data, board, recovery, used, hystart, writes, burst, write_waker, since, counted: _ } =
+            self;
+        board.reset();
+        recovery.reset();
+        writes.reset();
+        (*used, *hystart, *burst, *since, *write_waker) = Default::default();
         data.reset(blocks)
     }
 }

@@ -1,8 +1,8 @@
 //! What a connection tells about itself, as `TCP_INFO` does.
 
 use super::connection::{Connection, Flags, State};
-use super::flight::Phase;
-use super::sent;
+use super::recovery::Phase;
+use super::scoreboard;
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -186,8 +186,8 @@ impl Connection {
             ssthresh: self.congestion.ssthresh,
             outstanding: self.snd.outstanding(),
             in_flight: tx.map_or(0, |tx| tx.in_flight(self.snd.outstanding())),
-            sacked: tx.map_or(0, |tx| tx.sent.sacked),
-            lost: tx.map_or(0, |tx| tx.sent.lost),
+            sacked: tx.map_or(0, |tx| tx.board.sacked()),
+            lost: tx.map_or(0, |tx| tx.board.lost()),
             recovering: matches!(self.phase(), Phase::Recovery | Phase::Loss),
             segments: self.segment_counts(),
             loss_state: self.loss_state(),
@@ -200,7 +200,7 @@ impl Connection {
             rcv_mss: self.mss.rcv(),
             pmtu: self.path.mtu(),
             retransmits: self.retransmits,
-            reordering: self.reordering.degree,
+            reordering: self.reordering.degree(),
             readable: self.readable(),
             unacknowledged: self.buffered(),
             unsent: self.unsent(),
@@ -217,22 +217,23 @@ impl Connection {
     fn segment_counts(&self) -> SegmentCounts {
         let mut counts = SegmentCounts::default();
         let Some(tx) = &self.tx else { return counts };
-        for record in (0..tx.sent.len()).filter_map(|index| tx.sent.get(index)) {
+        for record in (0..tx.board.len()).filter_map(|index| tx.board.get(index)) {
             counts.outstanding += 1;
-            counts.sacked += u32::from(record.is(sent::SACKED));
-            counts.lost += u32::from(record.is(sent::LOST) && !record.is(sent::SACKED));
-            counts.retransmitted += u32::from(record.is(sent::RETRANS) && !record.is(sent::SACKED));
+            counts.sacked += u32::from(record.is(scoreboard::SACKED));
+            counts.lost += u32::from(record.is(scoreboard::LOST) && !record.is(scoreboard::SACKED));
+            counts.retransmitted +=
+                u32::from(record.is(scoreboard::RETRANS) && !record.is(scoreboard::SACKED));
         }
         if !self.has(Flags::SACK) {
-            counts.sacked = tx.reno_sacked / self.effective_mss().max(1);
+            counts.sacked = tx.recovery.reno_sacked() / self.effective_mss().max(1);
         }
         counts
     }
 
     fn loss_state(&self) -> LossState {
         let Some(tx) = &self.tx else { return LossState::Open };
-        match tx.phase {
-            Phase::Open if tx.sent.sacked > 0 || tx.dupacks > 0 => LossState::Disorder,
+        match tx.recovery.phase() {
+            Phase::Open if tx.board.sacked() > 0 || tx.recovery.dupacks() > 0 => LossState::Disorder,
             Phase::Open => LossState::Open,
             Phase::Cwr => LossState::Reduced,
             Phase::Recovery => LossState::Recovery,

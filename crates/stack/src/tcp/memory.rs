@@ -303,7 +303,7 @@ impl Connection {
         };
         core.memory += tx.data.capacity() - before;
         if taken == 0 {
-            if tx.data.is_empty() && tx.sent.is_empty() {
+            if tx.data.is_empty() && tx.board.is_empty() {
                 core.give_flight(tx);
             } else {
                 self.tx = Some(tx);
@@ -380,17 +380,13 @@ impl Connection {
         let burst = (self.snd.max_wnd() / 2).min(64 << 10);
         if old > self.snd.nxt() && end.since(self.snd.nxt()) > burst {
             if let Some(tx) = &mut self.tx {
-                let from = tx.pushes.back().map_or(self.snd.nxt(), |last| self.snd.nxt().max(*last));
-                if end.since(from) > burst && tx.pushes.len() < MAX_PUSHES {
-                    tx.pushes.push_back(old);
+                if end.since(tx.writes.last_push(self.snd.nxt())) > burst {
+                    tx.writes.push_at(old);
                 }
             }
         }
     }
 }
-
-/// Ends of writes that are remembered, beside the last.
-const MAX_PUSHES: usize = 256;
 
 impl Tcp {
     /// Opens the windows that had to stay shut, as far as there is memory now: nobody else will, if the peers do not probe.

@@ -40,15 +40,14 @@ mod memory;
 mod output;
 mod path;
 mod payload;
-mod rack_tlp;
 mod reassembly_queue;
 mod recovery;
 mod recv_buffer;
 mod rtt;
+mod scoreboard;
 mod segment;
 mod segmenter;
 mod send_buffer;
-mod sent;
 mod sequence;
 mod spill;
 mod stats;
@@ -60,9 +59,9 @@ mod time_wait;
 mod timers;
 mod trim;
 mod tuple_table;
-mod undo;
 mod urgent;
 mod waiting;
+mod writes;
 
 pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};
 pub use config::{

@@ -137,7 +137,7 @@ impl Connection {
         // Not where the application says that more is coming, whoever lets it go before.
         let written =
             self.snd.push() > self.snd.nxt() && self.snd.push() <= end || len == self.record_ahead();
-        let earlier = self.tx.as_ref().and_then(|tx| tx.pushes.front()).is_some_and(|push| *push <= end);
+        let earlier = self.tx.as_ref().is_some_and(|tx| tx.writes.has_push_before(end));
         if len > 0 && (written || earlier || fin) {
             flags |= TcpFlags::PSH;
         }
@@ -181,7 +181,7 @@ impl Connection {
     /// Bytes up to the end of the record that is being sent (`MSG_EOR`).
     #[inline]
     fn record_ahead(&self) -> u32 {
-        let end = self.tx.as_ref().and_then(|tx| tx.records.front());
+        let end = self.tx.as_ref().and_then(|tx| tx.writes.record_end());
         end.map_or(u32::MAX, |end| end.since(self.snd.nxt()))
     }
 
@@ -219,7 +219,7 @@ impl Connection {
             self.timers
                 .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.backoff(), &core.config));
             if let Some(tx) = &mut self.tx {
-                tx.since.get_or_insert(now);
+                tx.waits_at_least_from(now);
             }
         }
     }

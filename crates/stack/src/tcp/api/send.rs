@@ -11,9 +11,6 @@ use flowlane_sys::block::OwnedBytes;
 /// Fewer bytes than that are copied in any case: it costs less than to keep an owner.
 const WORTH_OWNING: usize = 2048;
 
-/// Ends of records that a connection remembers; beyond it they are as if nothing had been said.
-const MAX_RECORDS: usize = 4096;
-
 impl Tcp {
     /// Queues bytes to be sent (RFC 9293 §3.10.2); how many were taken.
     ///
@@ -98,10 +95,8 @@ impl Tcp {
     pub fn end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
         let end = c.data_seq() + c.buffered();
-        if let Some(tx) = c.tx.as_mut().filter(|tx| tx.records.len() < MAX_RECORDS) {
-            if end > c.snd.nxt() && tx.records.back() != Some(&end) {
-                tx.records.push_back(end);
-            }
+        if let Some(tx) = c.tx.as_mut().filter(|_| end > c.snd.nxt()) {
+            tx.writes.end_record(end);
         }
         Ok(())
     }

@@ -66,8 +66,8 @@ impl Connection {
         if left {
             // RFC 7413 §4.2.2: what was not taken is sent again at once.
             if let Some(tx) = &mut self.tx {
-                for index in 0..tx.sent.len() {
-                    tx.sent.mark_lost(index);
+                for index in 0..tx.board.len() {
+                    tx.board.mark_lost(index);
                 }
             }
             self.arm_rto(core, cx.now);

@@ -3,10 +3,10 @@
 use super::super::Seq;
 use super::super::connection::{Connection, Flags, Lists, State};
 use super::super::fast_open::Marks;
-use super::super::flight::Phase;
 use super::super::lane::Core;
+use super::super::recovery::Phase;
+use super::super::scoreboard::{AckClock, Delivered};
 use super::super::segment::Segment;
-use super::super::sent::{AckClock, Delivered};
 use super::super::stats::DropReason;
 use super::syn_sent::refuse_stranger;
 use super::{Step, Stop};
@@ -151,13 +151,17 @@ impl Connection {
             ece: self.echoes_congestion(seg),
         };
         if acked > 0 {
-            tx.sent.acknowledge(seg.ack, &clock, &mut report.delivered);
+            tx.board.acknowledge(seg.ack, &clock, &mut report.delivered);
             // Our FIN takes a number but no byte.
             let bytes = acked.min(tx.data.len() as u32);
             core.memory -= tx.data.consume(bytes as usize, &mut core.blocks);
             self.snd.acknowledged(seg.ack);
             self.timers.end_backoff();
-            tx.since = if tx.sent.is_empty() { None } else { Some(cx.now) };
+            if tx.board.is_empty() {
+                tx.waits_no_more();
+            } else {
+                tx.waits_from(cx.now);
+            }
             core.stats.acks_received += 1;
             core.stats.bytes_acked += u64::from(bytes);
         } else if report.duplicate {
@@ -169,15 +173,15 @@ impl Connection {
             report.dsack = dsack;
             report.twice = seg.options.sack.as_slice().first().filter(|_| dsack).map(|b| (b.left, b.right));
             core.stats.dsacks_received += u64::from(dsack);
-            tx.sent.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
+            tx.board.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
             tx.recount(&mut core.memory);
         }
         self.tx = Some(tx);
         self.measure(core, seg, &report, &clock);
         self.recover(core, cx.now, &report);
-        if self.tx.as_ref().is_some_and(|tx| tx.sent.is_empty() && tx.data.is_empty()) {
+        if self.tx.as_ref().is_some_and(|tx| tx.board.is_empty() && tx.data.is_empty()) {
             if let Some(tx) = self.tx.take() {
-                if let Some(undo) = tx.undo {
+                if let Some(undo) = tx.recovery.undo() {
                     self.keep_undo(core, cx.now, undo);
                 }
                 core.give_flight(tx);
@@ -274,7 +278,7 @@ impl Connection {
             self.timers.end_backoff();
             if self.snd.outstanding() == 0 {
                 if let Some(tx) = &mut self.tx {
-                    tx.since = None;
+                    tx.waits_no_more();
                 }
             }
         }
@@ -287,8 +291,8 @@ impl Connection {
     /// Data that a closed window kept out may go in now: not only after the timeout that has grown meanwhile.
     fn window_reopened(&mut self, core: &Core, now: Time) {
         if let Some(tx) = &mut self.tx {
-            if !tx.sent.is_empty() {
-                tx.sent.mark_lost(0);
+            if !tx.board.is_empty() {
+                tx.board.mark_lost(0);
             }
         }
         self.timers.end_backoff();
@@ -332,6 +336,6 @@ impl Connection {
 
     /// For `Phase` users outside.
     pub(crate) fn phase(&self) -> Phase {
-        self.tx.as_ref().map_or(Phase::Open, |tx| tx.phase)
+        self.tx.as_ref().map_or(Phase::Open, |tx| tx.recovery.phase())
     }
 }

@@ -58,8 +58,8 @@ impl Connection {
             if !seg.is(TcpFlags::ACK) {
                 core.stats.syncache_dupsyn += 1;
                 if let Some(tx) = &mut self.tx {
-                    if !tx.sent.is_empty() {
-                        tx.sent.mark_lost(0);
+                    if !tx.board.is_empty() {
+                        tx.board.mark_lost(0);
                     }
                 }
                 return Err(Stop::Done);

@@ -3,8 +3,8 @@
 use super::super::connection::{Connection, Flags, State};
 use super::super::fast_open::Marks;
 use super::super::lane::{Core, ReplyMeta};
+use super::super::scoreboard::{AckClock, Delivered};
 use super::super::segment::Segment;
-use super::super::sent::{AckClock, Delivered};
 use super::super::stats::DropReason;
 use super::super::table::Tuple;
 use super::{Step, Stop};
@@ -45,8 +45,8 @@ impl Connection {
             self.enter(core, State::SynReceived);
             self.ecn_asked_by_both(seg);
             if let Some(tx) = &mut self.tx {
-                if !tx.sent.is_empty() {
-                    tx.sent.mark_lost(0);
+                if !tx.board.is_empty() {
+                    tx.board.mark_lost(0);
                 }
             }
             self.keep_for_later(core, cx, seg)?;
@@ -80,7 +80,8 @@ impl Connection {
 
     /// Whether a timestamp that is echoed to our SYN is one that we sent.
     fn echoes_us(&self, now: Time, seg: &Segment) -> bool {
-        let (Some(ts), Some(since)) = (seg.options.timestamps, self.tx.as_ref().and_then(|tx| tx.since))
+        let (Some(ts), Some(since)) =
+            (seg.options.timestamps, self.tx.as_ref().and_then(|tx| tx.waits_since()))
         else {
             return true;
         };
@@ -133,13 +134,13 @@ impl Connection {
         self.snd.acknowledged(self.data_seq());
         self.clear(Flags::SYN_OUT);
         if let Some(mut tx) = self.tx.take() {
-            tx.sent.acknowledge(self.snd.una(), &clock, &mut delivered);
+            tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
             if let Some(at) = delivered.rtt_from {
                 self.sample_rtt(core, cx.now.saturating_duration_since(at), cx.now);
             } else if self.has(Flags::SYN_LOST) {
                 self.rtt.syn_was_lost();
             }
-            if tx.data.is_empty() && tx.sent.is_empty() {
+            if tx.data.is_empty() && tx.board.is_empty() {
                 core.give_flight(tx);
             } else {
                 self.tx = Some(tx);

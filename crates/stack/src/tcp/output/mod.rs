@@ -10,10 +10,9 @@ pub(crate) use build::{Plan, dont_fragment};
 
 use super::connection::{Connection, Flags, Lists, State};
 use super::fast_open::Marks;
-use super::flight::Phase;
 use super::lane::Core;
-use super::sent::{self, Sent};
-use super::undo::Undo;
+use super::recovery::Phase;
+use super::scoreboard::{self, Sent};
 use crate::packet::{Cx, IpOutput};
 use crate::wire::TcpFlags;
 
@@ -36,8 +35,8 @@ impl Connection {
                 && self.state().is_synchronized();
         };
         let open = self.state().is_synchronized() || self.is_early();
-        tx.sent.lost > tx.sent.retrans
-            || tx.sent.is_empty() && matches!(self.state(), State::SynSent | State::SynReceived)
+        tx.board.lost() > tx.board.retrans()
+            || tx.board.is_empty() && matches!(self.state(), State::SynSent | State::SynReceived)
             || open && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
     }
 
@@ -83,9 +82,9 @@ impl Connection {
     /// SYN, SYN-ACK, or the acknowledgement of a duplicate.
     fn next_handshake(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
         let Some(tx) = &mut self.tx else { return Ok(None) };
-        let first = tx.sent.is_empty();
+        let first = tx.board.is_empty();
         // What was sent behind the SYN is no business of the handshake's.
-        if !first && tx.sent.next_lost() != Some(0) {
+        if !first && tx.board.next_lost() != Some(0) {
             if self.is_early() {
                 return Ok(None);
             }
@@ -100,14 +99,14 @@ impl Connection {
         let now = cx.now;
         if let Some(tx) = &mut self.tx {
             if first {
-                tx.sent.push(Sent { seq: self.snd.una(), len: 1, at: now, flags: sent::SYN });
-                tx.since = Some(now);
+                tx.board.push(Sent { seq: self.snd.una(), len: 1, at: now, flags: scoreboard::SYN });
+                tx.waits_from(now);
                 if data > 0 {
                     let seq = self.snd.una() + 1;
-                    tx.sent.push(Sent { seq, len: data, at: now, flags: sent::PUSH });
+                    tx.board.push(Sent { seq, len: data, at: now, flags: scoreboard::PUSH });
                 }
             } else {
-                tx.sent.retransmitted(0, now);
+                tx.board.retransmitted(0, now);
             }
         }
         if first {
@@ -133,8 +132,8 @@ impl Connection {
         let outstanding = self.snd.outstanding();
         let cwnd = self.congestion.cwnd;
         let Some(tx) = &mut self.tx else { return Ok(None) };
-        let Some(index) = tx.sent.next_lost() else { return Ok(None) };
-        if tx.phase == Phase::Loss && tx.undo.as_ref().is_some_and(Undo::holds_back) {
+        let Some(index) = tx.board.next_lost() else { return Ok(None) };
+        if tx.recovery.holds_back() {
             return Ok(None);
         }
         let in_flight = tx.in_flight(outstanding);
@@ -143,7 +142,7 @@ impl Connection {
         }
         let out = self.retransmit(core, cx, index)?;
         if let Some(tx) = &self.tx {
-            if tx.phase == Phase::Recovery {
+            if tx.recovery.phase() == Phase::Recovery {
                 core.stats.sack_rexmits += 1;
                 core.stats.sack_rexmit_bytes += out.frame.chain_len() as u64;
             }
@@ -161,19 +160,19 @@ impl Connection {
         let mss = self.effective_mss();
         let data_seq = self.data_seq();
         let Some(tx) = &mut self.tx else { return Err(NoFrame) };
-        let Some(&record) = tx.sent.get(index) else { return Err(NoFrame) };
-        let data = record.len - u32::from(record.is(sent::FIN));
+        let Some(&record) = tx.board.get(index) else { return Err(NoFrame) };
+        let data = record.len - u32::from(record.is(scoreboard::FIN));
         if data > mss {
-            tx.sent.split(index, mss);
+            tx.board.split(index, mss);
         }
-        let record = tx.sent.get(index).copied().unwrap_or(record);
-        let fin = record.is(sent::FIN);
+        let record = tx.board.get(index).copied().unwrap_or(record);
+        let fin = record.is(scoreboard::FIN);
         let len = record.len - u32::from(fin);
         let mut flags = TcpFlags::ACK;
         if fin {
             flags |= TcpFlags::FIN;
         }
-        if record.is(sent::PUSH) && len > 0 {
+        if record.is(scoreboard::PUSH) && len > 0 {
             flags |= TcpFlags::PSH;
         }
         let plan = Plan {
@@ -188,11 +187,8 @@ impl Connection {
         let out = self.build(core, cx, &plan)?;
         let stamp = self.stamps.clock(cx.now);
         if let Some(tx) = &mut self.tx {
-            tx.sent.retransmitted(index, cx.now);
-            tx.prr.out += record.len;
-            if let Some(undo) = &mut tx.undo {
-                undo.sent_again(stamp);
-            }
+            tx.board.retransmitted(index, cx.now);
+            tx.recovery.sent_again(record.len, stamp);
         }
         self.retransmits += 1;
         core.stats.packets_retransmitted += 1;
@@ -209,34 +205,26 @@ impl Connection {
             Some(tx) => tx,
             None => core.flight(),
         };
-        let first = tx.sent.is_empty();
+        let first = tx.board.is_empty();
         let len = plan.len + u32::from(fin);
         let mut flags = 0;
         if fin {
-            flags |= sent::FIN;
+            flags |= scoreboard::FIN;
             self.set(Flags::FIN_SENT);
             core.stats.control_sent += 1;
         }
         if plan.flags.contains(TcpFlags::PSH) {
-            flags |= sent::PUSH;
+            flags |= scoreboard::PUSH;
         }
-        tx.sent.push(Sent { seq: plan.seq, len, at: now, flags });
+        tx.board.push(Sent { seq: plan.seq, len, at: now, flags });
         tx.recount(&mut core.memory);
-        tx.prr.out += len;
+        tx.recovery.sent(len);
         if first {
-            tx.since = Some(now);
+            tx.waits_from(now);
         }
         let end = plan.seq + len;
-        if tx.records.front().is_some_and(|record| *record <= end) {
-            tx.records.pop_front();
-        }
-        while tx.pushes.front().is_some_and(|push| *push <= end) {
-            tx.pushes.pop_front();
-        }
-        let outstanding = end.since(self.snd.una());
-        if self.snd.una() >= tx.peak_end || outstanding > tx.peak {
-            (tx.peak, tx.peak_end) = (outstanding, end);
-        }
+        tx.writes.sent(end);
+        tx.used.note(self.snd.una(), end, end.since(self.snd.una()));
         self.tx = Some(tx);
         self.snd.sent(end);
         if plan.len > 0 {
@@ -259,29 +247,29 @@ impl Connection {
 
     /// RFC 8985 §7.3: new data if the windows let it out, else the last segment again.
     fn probe_tail(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
-        let Some(last) = self.tx.as_ref().map(|tx| tx.sent.len()).filter(|len| *len > 0) else {
+        let Some(last) = self.tx.as_ref().map(|tx| tx.board.len()).filter(|len| *len > 0) else {
             self.clear(Flags::PROBE_TAIL);
             return Ok(None);
         };
         let mss = self.effective_mss();
         let mut index = last - 1;
         if let Some(tx) = &mut self.tx {
-            let Some(&record) = tx.sent.get(index) else { return Ok(None) };
-            let data = record.len - u32::from(record.is(sent::FIN));
+            let Some(&record) = tx.board.get(index) else { return Ok(None) };
+            let data = record.len - u32::from(record.is(scoreboard::FIN));
             if data > mss {
                 // The last segment of a batch.
                 let tail = match data % mss {
                     0 => mss,
                     rest => rest,
                 };
-                tx.sent.split(index, data - tail);
+                tx.board.split(index, data - tail);
                 index += 1;
             }
         }
         let out = self.retransmit(core, cx, index)?;
         self.clear(Flags::PROBE_TAIL);
         if let Some(tx) = &mut self.tx {
-            tx.tlp_is_retrans = true;
+            tx.recovery.probe_was_sent_again();
         }
         core.stats.tail_loss_probes += 1;
         Ok(Some(out))

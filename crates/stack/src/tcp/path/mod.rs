@@ -86,17 +86,17 @@ impl Connection {
         let Some(tx) = &mut self.tx else { return };
         if handshake {
             // Only data makes a SYN too big: it goes without.
-            if self.fast.has(Marks::DATA) && !tx.sent.is_empty() {
+            if self.fast.has(Marks::DATA) && !tx.board.is_empty() {
                 self.mss.lower_announced(mtu - header_len(self.tuple.local));
-                tx.sent.mark_lost(0);
+                tx.board.mark_lost(0);
                 core.stats.mtu_resends += 1;
             }
             return;
         }
         let mut resend = 0;
-        for index in 0..tx.sent.len() {
-            if tx.sent.get(index).is_some_and(|sent| sent.len > mss) {
-                tx.sent.mark_lost(index);
+        for index in 0..tx.board.len() {
+            if tx.board.get(index).is_some_and(|sent| sent.len > mss) {
+                tx.board.mark_lost(index);
                 resend += 1;
             }
         }

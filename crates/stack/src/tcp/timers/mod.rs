@@ -12,7 +12,7 @@ pub(crate) use deadlines::{Deadlines, RtxTimer};
 use super::Failure;
 use super::connection::{Connection, Flags, State};
 use super::lane::Core;
-use super::sent;
+use super::scoreboard;
 use crate::packet::Cx;
 use crate::time::Time;
 
@@ -25,14 +25,16 @@ impl Connection {
 
     /// The timer fires no later than the user timeout ends.
     pub(crate) fn heed_user_timeout(&mut self) {
-        if let (Some(limit), Some(since)) = (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.since)) {
+        if let (Some(limit), Some(since)) =
+            (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.waits_since()))
+        {
             self.timers.bound_rtx(since + limit);
         }
     }
 
     /// Whether unacknowledged data has waited longer than the application allows.
     fn user_timeout_over(&self, now: Time) -> bool {
-        match (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.since)) {
+        match (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.waits_since())) {
             (Some(limit), Some(since)) => now >= since + limit,
             _ => false,
         }
@@ -82,7 +84,7 @@ impl Connection {
     /// RFC 6298 §5.4 to §5.7.
     fn retransmission_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         self.timers.stop_rtx();
-        let Some(front) = self.tx.as_ref().and_then(|tx| tx.sent.front().copied()) else { return };
+        let Some(front) = self.tx.as_ref().and_then(|tx| tx.board.front().copied()) else { return };
         let limit = match self.state() {
             State::SynSent => self.options().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries),
             State::SynReceived => core.config.synack_retries,
@@ -104,10 +106,10 @@ impl Connection {
             // RFC 3168 §6.1.1.1: a lost ECN-setup SYN may have been lost for that.
             self.withdraw_ecn();
             if let Some(tx) = &mut self.tx {
-                tx.sent.mark_lost(0);
+                tx.board.mark_lost(0);
             }
         } else {
-            self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(sent::FIN)));
+            self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(scoreboard::FIN)));
             self.timeout_recovery(core, cx.now);
         }
         self.timers.back_off();

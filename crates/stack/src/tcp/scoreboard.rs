@@ -124,25 +124,53 @@ impl Delivered {
 
 /// All records of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct SentQueue {
+pub(crate) struct Scoreboard {
     queue: VecDeque<Sent>,
-    pub(crate) sacked: u32,
-    pub(crate) lost: u32,
-    pub(crate) retrans: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
     /// Records selectively acknowledged.
-    pub(crate) sacked_records: u32,
+    sacked_records: u32,
     /// End of the highest record ever sent again.
-    pub(crate) rexmit_high: Seq,
+    rexmit_high: Seq,
     /// No record before this index waits for retransmission.
     hint: usize,
     /// Highest sequence number known to have arrived.
-    pub(crate) fack: Seq,
+    fack: Seq,
     /// Blocks of the last SACK option: what did not change need not be looked at again.
     seen: [(Seq, Seq); 4],
     seen_len: usize,
 }
 
-impl SentQueue {
+impl Scoreboard {
+    /// Bytes selectively acknowledged.
+    #[inline]
+    pub(crate) const fn sacked(&self) -> u32 {
+        self.sacked
+    }
+
+    /// Bytes deemed lost.
+    #[inline]
+    pub(crate) const fn lost(&self) -> u32 {
+        self.lost
+    }
+
+    /// Bytes of them that were sent again.
+    #[inline]
+    pub(crate) const fn retrans(&self) -> u32 {
+        self.retrans
+    }
+
+    /// Records selectively acknowledged.
+    pub(crate) const fn sacked_records(&self) -> u32 {
+        self.sacked_records
+    }
+
+    /// End of the highest record ever sent again.
+    pub(crate) const fn rexmit_high(&self) -> Seq {
+        self.rexmit_high
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -426,7 +454,7 @@ mod tests {
             let mut rng = Rng::new(seed);
             let base = Seq(u32::MAX - 3000);
             let (mut una, mut nxt) = (0u32, 0u32);
-            let mut queue = SentQueue::default();
+            let mut queue = Scoreboard::default();
             let mut sacked = vec![false; 200_000];
             for _ in 0..200 {
                 match rng.below(6) {
@@ -484,7 +512,7 @@ mod tests {
 
     #[test]
     fn everything_is_lost_when_the_peer_reneges() {
-        let mut queue = SentQueue::default();
+        let mut queue = Scoreboard::default();
         for n in 0..3 {
             queue.push(Sent { seq: Seq(n * 10), len: 10, at: Time::ZERO, flags: 0 });
         }

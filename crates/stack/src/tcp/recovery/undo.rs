@@ -7,11 +7,11 @@
 //!
 //! A D-SACK that comes when nothing is outstanding any more counts, too: at the end of an answer it mostly does.
 
-use super::Seq;
-use super::connection::Connection;
-use super::flight::Phase;
-use super::input::AckReport;
-use super::lane::Core;
+use super::Phase;
+use crate::tcp::Seq;
+use crate::tcp::connection::Connection;
+use crate::tcp::input::AckReport;
+use crate::tcp::lane::Core;
 use crate::time::Time;
 
 /// What was before an episode, and what has been sent again since.
@@ -65,8 +65,8 @@ impl Connection {
         let (marker, cwnd, ssthresh) = (self.snd.una(), self.congestion.cwnd, self.congestion.ssthresh);
         if let Some(tx) = &mut self.tx {
             // A tail loss probe under way is one more.
-            let again = u32::from(tx.tlp_end.is_some() && tx.tlp_is_retrans);
-            tx.undo =
+            let again = u32::from(tx.recovery.tlp_end.is_some() && tx.recovery.tlp_is_retrans);
+            tx.recovery.undo =
                 Some(Undo { marker, cwnd, ssthresh, again, stamp: None, timeout: None, probing: false });
         }
         self.forget_undo();
@@ -99,13 +99,15 @@ impl Connection {
         let (una, mss) = (self.snd.una(), self.effective_mss());
         let room = self.unsent() >= mss && self.snd.wnd() >= self.snd.outstanding() + mss;
         let Some(tx) = &mut self.tx else { return false };
-        let Some(undo) = tx.undo.as_mut().filter(|_| tx.phase == Phase::Loss) else { return false };
+        let Some(undo) = tx.recovery.undo.as_mut().filter(|_| tx.recovery.phase == Phase::Loss) else {
+            return false;
+        };
         let Some(at) = undo.timeout else { return false };
         if report.delivered.rtt_from.is_some_and(|sent| sent < at) {
             return true;
         }
         if report.acked > 0 || report.duplicate || report.delivered.sacked > 0 {
-            undo.probing = !undo.probing && report.acked > 0 && una < tx.high_seq && room;
+            undo.probing = !undo.probing && report.acked > 0 && una < tx.recovery.high_seq && room;
             undo.timeout = undo.timeout.filter(|_| undo.probing);
         }
         false
@@ -116,14 +118,14 @@ impl Connection {
         let (una, mss) = (self.snd.una(), self.effective_mss().max(1));
         let early = self.timeout_was_early(report);
         let Some(tx) = &mut self.tx else { return false };
-        if report.twice.is_some() && tx.undo.is_none() {
-            tx.undo = self.rare.as_mut().and_then(|rare| rare.undo.take()).map(|(undo, _)| undo);
+        if report.twice.is_some() && tx.recovery.undo.is_none() {
+            tx.recovery.undo = self.rare.as_mut().and_then(|rare| rare.undo.take()).map(|(undo, _)| undo);
         }
-        let Some(undo) = &mut tx.undo else { return false };
+        let Some(undo) = &mut tx.recovery.undo else { return false };
         let mut needless = early | report.twice.is_some_and(|twice| undo.told_twice(twice, mss));
         // While others that were sent again are under way, one late original proves nothing about them.
-        let over = una >= tx.high_seq || tx.sent.retrans == 0;
-        let episode = tx.phase == Phase::Loss || tx.phase == Phase::Recovery && over;
+        let over = una >= tx.recovery.high_seq || tx.board.retrans() == 0;
+        let episode = tx.recovery.phase == Phase::Loss || tx.recovery.phase == Phase::Recovery && over;
         if let (true, Some(echo), Some(stamp)) = (report.acked > 0 && episode, report.echo, undo.stamp) {
             needless |= echo != 0 && (echo.wrapping_sub(stamp) as i32) < 0;
         }
@@ -132,11 +134,11 @@ impl Connection {
         }
         self.congestion.cwnd = self.congestion.cwnd.max(undo.cwnd);
         self.congestion.ssthresh = self.congestion.ssthresh.max(undo.ssthresh);
-        tx.undo = None;
-        if matches!(tx.phase, Phase::Recovery | Phase::Loss) {
-            tx.phase = Phase::Open;
-            tx.sent.none_is_lost();
-            (tx.dupacks, tx.reno_sacked) = (0, 0);
+        tx.recovery.undo = None;
+        if matches!(tx.recovery.phase, Phase::Recovery | Phase::Loss) {
+            tx.recovery.phase = Phase::Open;
+            tx.board.none_is_lost();
+            (tx.recovery.dupacks, tx.recovery.reno_sacked) = (0, 0);
         }
         true
     }

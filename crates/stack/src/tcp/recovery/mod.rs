@@ -5,13 +5,22 @@
 //! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
 //! during the episode.
 
-use super::congestion::{Acked, Hystart};
-use super::connection::{Connection, Flags};
-use super::flight::{Phase, Prr};
-use super::input::AckReport;
-use super::lane::Core;
-use super::sent::Delivered;
-use super::timers::RtxTimer;
+mod prr;
+mod rack_tlp;
+mod state;
+mod undo;
+
+pub(crate) use state::{Phase, Recovery, Reordering};
+pub(crate) use undo::Undo;
+
+use prr::Prr;
+
+use crate::tcp::congestion::{Acked, Hystart};
+use crate::tcp::connection::{Connection, Flags};
+use crate::tcp::input::AckReport;
+use crate::tcp::lane::Core;
+use crate::tcp::scoreboard::Delivered;
+use crate::tcp::timers::RtxTimer;
 use crate::time::Time;
 
 /// Duplicates that mean loss (RFC 5681 §3.2).
@@ -23,9 +32,9 @@ impl Connection {
         if self.is_end_of_plain_flight(report) {
             return self.end_plain_flight(now, report);
         }
-        let lost_before = self.tx.as_ref().map_or(0, |tx| tx.sent.lost);
+        let lost_before = self.tx.as_ref().map_or(0, |tx| tx.board.lost());
         // Without SACK, duplicates have told of some of it before.
-        let told = self.tx.as_ref().map_or(0, |tx| tx.reno_sacked);
+        let told = self.tx.as_ref().map_or(0, |tx| tx.recovery.reno_sacked);
         if self.has(Flags::SACK) {
             self.rack_update(core, now, report);
         } else {
@@ -42,14 +51,14 @@ impl Connection {
         let ssthresh = self.congestion.ssthresh;
         let partial = una_advanced && !self.has(Flags::SACK) && report.delivered.bytes > 0;
         let Some(tx) = &mut self.tx else { return };
-        match tx.phase {
+        match tx.recovery.phase {
             Phase::Recovery | Phase::Cwr => {
                 let in_flight = tx.in_flight(outstanding);
-                let safe = una_advanced && tx.sent.lost <= lost_before;
+                let safe = una_advanced && tx.board.lost() <= lost_before;
                 let delivered = report.delivered.bytes;
-                let more = tx.prr.allowance(in_flight, ssthresh, delivered, mss, safe);
+                let more = tx.recovery.prr.allowance(in_flight, ssthresh, delivered, mss, safe);
                 // RFC 6582 §3.2, step 3: a partial acknowledgement sends the next hole, whatever the window.
-                let more = if partial && tx.phase == Phase::Recovery { more.max(mss) } else { more };
+                let more = if partial && tx.recovery.phase == Phase::Recovery { more.max(mss) } else { more };
                 self.congestion.cwnd = (in_flight + more).max(mss);
             }
             Phase::Open | Phase::Loss => {
@@ -70,7 +79,7 @@ impl Connection {
         let mss = self.effective_mss();
         let Some(tx) = &self.tx else { return };
         // In slow start a window used by half still counts as used: it doubles in one round.
-        let half = self.congestion.in_slow_start() && tx.peak.saturating_mul(2) > self.congestion.cwnd;
+        let half = self.congestion.in_slow_start() && tx.used.peak().saturating_mul(2) > self.congestion.cwnd;
         if half || self.has(Flags::CWND_LIMITED) {
             let acked = Acked { bytes, mss, srtt_us: self.rtt.srtt, now };
             self.congestion.on_ack(&acked, &tx.hystart);
@@ -86,13 +95,7 @@ impl Connection {
         plain
             && report.acked > 0
             && self.snd.outstanding() == 0
-            && self.tx.as_ref().is_some_and(|tx| {
-                tx.data.is_empty()
-                    && tx.phase == Phase::Open
-                    && tx.tlp_end.is_none()
-                    && tx.reno_sacked == 0
-                    && tx.rack.dsack_round.is_none()
-            })
+            && self.tx.as_ref().is_some_and(|tx| tx.data.is_empty() && tx.recovery.is_plain())
     }
 
     fn end_plain_flight(&mut self, now: Time, report: &AckReport) {
@@ -110,24 +113,27 @@ impl Connection {
         let outstanding = self.snd.outstanding();
         let Some(tx) = &mut self.tx else { return };
         if report.duplicate {
-            tx.dupacks += 1;
-            let most = outstanding.saturating_sub(tx.sent.front().map_or(0, |front| front.len));
-            tx.reno_sacked = (tx.reno_sacked + mss).min(most);
-            if tx.dupacks == DUP_THRESH && tx.phase != Phase::Loss {
-                tx.sent.mark_lost(0);
+            tx.recovery.dupacks += 1;
+            let most = outstanding.saturating_sub(tx.board.front().map_or(0, |front| front.len));
+            tx.recovery.reno_sacked = (tx.recovery.reno_sacked + mss).min(most);
+            if tx.recovery.dupacks == DUP_THRESH && tx.recovery.phase != Phase::Loss {
+                tx.board.mark_lost(0);
             }
         } else if report.acked > 0 {
-            if tx.phase == Phase::Recovery && self.snd.una() < tx.high_seq {
+            if tx.recovery.phase == Phase::Recovery && self.snd.una() < tx.recovery.high_seq {
                 // RFC 6582 §3.2, step 3, partial acknowledgement: the next hole is lost too.
-                tx.reno_sacked = tx.reno_sacked.saturating_sub(report.acked.saturating_sub(mss));
-                tx.reno_sacked =
-                    tx.reno_sacked.min(outstanding.saturating_sub(tx.sent.front().map_or(0, |f| f.len)));
-                if !tx.sent.is_empty() {
-                    tx.sent.mark_lost(0);
+                tx.recovery.reno_sacked =
+                    tx.recovery.reno_sacked.saturating_sub(report.acked.saturating_sub(mss));
+                tx.recovery.reno_sacked = tx
+                    .recovery
+                    .reno_sacked
+                    .min(outstanding.saturating_sub(tx.board.front().map_or(0, |f| f.len)));
+                if !tx.board.is_empty() {
+                    tx.board.mark_lost(0);
                 }
             } else {
-                tx.dupacks = 0;
-                tx.reno_sacked = 0;
+                tx.recovery.dupacks = 0;
+                tx.recovery.reno_sacked = 0;
             }
         }
     }
@@ -137,16 +143,16 @@ impl Connection {
         let una = self.snd.una();
         let ssthresh = self.congestion.ssthresh;
         let Some(tx) = &mut self.tx else { return false };
-        if tx.phase == Phase::Open || report.acked == 0 || una < tx.high_seq {
+        if tx.recovery.phase == Phase::Open || report.acked == 0 || una < tx.recovery.high_seq {
             return false;
         }
-        if matches!(tx.phase, Phase::Recovery | Phase::Cwr) {
+        if matches!(tx.recovery.phase, Phase::Recovery | Phase::Cwr) {
             // RFC 6937 §3, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
             self.congestion.cwnd = ssthresh;
         }
-        tx.phase = Phase::Open;
-        tx.dupacks = 0;
-        tx.reno_sacked = 0;
+        tx.recovery.phase = Phase::Open;
+        tx.recovery.dupacks = 0;
+        tx.recovery.reno_sacked = 0;
         // RFC 8985 §6.2: a widened reordering window is tried for some recoveries.
         self.reordering.persist = self.reordering.persist.saturating_sub(1);
         if self.reordering.persist == 0 {
@@ -162,7 +168,7 @@ impl Connection {
         let report = AckReport {
             delivered: Delivered::default(),
             acked: 0,
-            prior_in_flight: tx.in_flight(outstanding) + (tx.sent.lost - tx.sent.retrans),
+            prior_in_flight: tx.in_flight(outstanding) + (tx.board.lost() - tx.board.retrans()),
             duplicate: false,
             dsack: false,
             twice: None,
@@ -172,10 +178,10 @@ impl Connection {
         self.enter_recovery(core, &report, false);
         let ssthresh = self.congestion.ssthresh;
         let Some(tx) = &mut self.tx else { return };
-        if tx.phase == Phase::Recovery {
+        if tx.recovery.phase == Phase::Recovery {
             let in_flight = tx.in_flight(outstanding);
             self.congestion.cwnd =
-                (in_flight + tx.prr.allowance(in_flight, ssthresh, 0, mss, false)).max(mss);
+                (in_flight + tx.recovery.prr.allowance(in_flight, ssthresh, 0, mss, false)).max(mss);
         }
     }
 
@@ -186,14 +192,14 @@ impl Connection {
         if una == nxt {
             return;
         }
-        let loss = tx.sent.lost > 0 && matches!(tx.phase, Phase::Open | Phase::Cwr);
-        let mark = marked && tx.phase == Phase::Open;
+        let loss = tx.board.lost() > 0 && matches!(tx.recovery.phase, Phase::Open | Phase::Cwr);
+        let mark = marked && tx.recovery.phase == Phase::Open;
         if !loss && !mark {
             return;
         }
-        let reduce = tx.phase == Phase::Open;
-        tx.phase = if loss { Phase::Recovery } else { Phase::Cwr };
-        tx.high_seq = nxt;
+        let reduce = tx.recovery.phase == Phase::Open;
+        tx.recovery.phase = if loss { Phase::Recovery } else { Phase::Cwr };
+        tx.recovery.high_seq = nxt;
         if loss {
             core.stats.sack_recovery_episodes += 1;
         } else {
@@ -208,7 +214,8 @@ impl Connection {
             self.congestion.on_congestion(flight_size, mss);
             if let Some(tx) = &mut self.tx {
                 tx.hystart = Hystart::default();
-                tx.prr = Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
+                tx.recovery.prr =
+                    Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
             }
         }
     }
@@ -219,23 +226,24 @@ impl Connection {
         let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
         let Some(tx) = &mut self.tx else { return };
         // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
-        let first = self.timers.backoff() == 0 && (tx.phase == Phase::Open || una >= tx.high_seq);
-        let reneged = tx.sent.mark_all_lost();
+        let first =
+            self.timers.backoff() == 0 && (tx.recovery.phase == Phase::Open || una >= tx.recovery.high_seq);
+        let reneged = tx.board.mark_all_lost();
         core.stats.sack_reneges += u64::from(reneged);
-        let fresh = first || tx.phase == Phase::Open;
+        let fresh = first || tx.recovery.phase == Phase::Open;
         if fresh {
             self.remember_window();
         }
         let sack = self.has(Flags::SACK) && !reneged;
         let Some(tx) = &mut self.tx else { return };
-        if let Some(undo) = &mut tx.undo {
+        if let Some(undo) = &mut tx.recovery.undo {
             undo.timed_out(sack.then_some(now));
         }
-        tx.phase = Phase::Loss;
-        tx.high_seq = nxt;
-        tx.dupacks = 0;
-        tx.reno_sacked = 0;
-        tx.tlp_end = None;
+        tx.recovery.phase = Phase::Loss;
+        tx.recovery.high_seq = nxt;
+        tx.recovery.dupacks = 0;
+        tx.recovery.reno_sacked = 0;
+        tx.recovery.tlp_end = None;
         if fresh {
             tx.hystart = Hystart::default();
         }
@@ -255,51 +263,12 @@ impl Connection {
             return;
         }
         // A tail loss probe is for a connection without known losses.
-        let troubled = self.tx.as_ref().is_some_and(|tx| tx.phase != Phase::Open || tx.sent.sacked > 0);
+        let troubled =
+            self.tx.as_ref().is_some_and(|tx| tx.recovery.phase != Phase::Open || tx.board.sacked() > 0);
         let no_probe = troubled && self.timers.rtx_kind() == RtxTimer::Tlp;
         if restart || no_probe || !self.timers.rtx_runs() || self.timers.is_probe() {
             self.arm_rto(core, now);
         }
         self.arm_tail_probe(core, now);
-    }
-}
-
-impl Prr {
-    /// RFC 6937 §3: how much more may be sent on this acknowledgement. `safe`: it acknowledged in sequence and told of no
-    /// new loss (the SafeACK of the protocol's revision), so the bound may grow as in slow start.
-    fn allowance(&mut self, in_flight: u32, ssthresh: u32, delivered: u32, mss: u32, safe: bool) -> u32 {
-        self.delivered = self.delivered.saturating_add(delivered);
-        let more = if in_flight > ssthresh {
-            let target =
-                (u64::from(self.delivered) * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs.max(1)));
-            (target.min(u64::from(u32::MAX)) as u32).saturating_sub(self.out)
-        } else {
-            let limit = self.delivered.saturating_sub(self.out).max(delivered) + if safe { mss } else { 0 };
-            limit.min(ssthresh - in_flight)
-        };
-        // The first retransmission goes out at once.
-        if self.out == 0 { more.max(mss) } else { more }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// RFC 6937 §3: over a round that delivers everything, ssthresh/RecoverFS of it is sent.
-    #[test]
-    fn reduction_is_spread_over_the_round() {
-        let mut prr = Prr { delivered: 0, out: 0, recover_fs: 20_000 };
-        let mut in_flight = 19_000u32;
-        let mut sent = 0;
-        for _ in 0..19 {
-            in_flight -= 1000;
-            let more = prr.allowance(in_flight, 14_000, 1000, 1000, false) / 1000 * 1000;
-            prr.out += more;
-            sent += more;
-            in_flight += more;
-        }
-        assert!((13_000..=15_000).contains(&sent), "{sent}");
-        assert!(in_flight <= 14_000, "{in_flight}");
     }
 }

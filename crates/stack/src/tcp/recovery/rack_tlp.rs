@@ -3,14 +3,14 @@
 //! RACK deems a segment lost when one sent sufficiently later has arrived. TLP sends something when acknowledgements stop
 //! coming, so that a loss of the last segments is found by RACK and not by the much longer timeout.
 
-use super::congestion::Hystart;
-use super::connection::{Connection, Flags};
-use super::flight::Phase;
-use super::input::AckReport;
-use super::lane::Core;
-use super::recovery::DUP_THRESH;
-use super::sent::{EVER_RETRANS, LOST, RETRANS, SACKED};
-use super::timers::RtxTimer;
+use super::DUP_THRESH;
+use super::Phase;
+use crate::tcp::congestion::Hystart;
+use crate::tcp::connection::{Connection, Flags};
+use crate::tcp::input::AckReport;
+use crate::tcp::lane::Core;
+use crate::tcp::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use crate::tcp::timers::RtxTimer;
 use crate::time::Time;
 use core::time::Duration;
 
@@ -22,15 +22,19 @@ impl Connection {
         // Steps 1 and 2: the most recently sent segment that has been delivered. Which measurements are to be believed was
         // decided when it was taken off the scoreboard.
         if let Some((at, end)) = report.delivered.newest {
-            let newer = tx.rack.xmit.is_none_or(|xmit| at > xmit || at == xmit && end > tx.rack.end);
+            let newer = tx
+                .recovery
+                .rack
+                .xmit
+                .is_none_or(|xmit| at > xmit || at == xmit && end > tx.recovery.rack.end);
             if newer {
-                tx.rack.xmit = Some(at);
-                tx.rack.end = end;
+                tx.recovery.rack.xmit = Some(at);
+                tx.recovery.rack.end = end;
             }
         }
         // RACK.rtt is that of the segment delivered last, which need not be the one sent last.
         if let Some(at) = report.delivered.latest {
-            tx.rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;
+            tx.recovery.rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;
         }
         // Step 3: reordering.
         if report.delivered.reordered {
@@ -39,11 +43,11 @@ impl Connection {
             self.reordering.degree = self.reordering.degree.max(segments as u8);
         }
         // Step 4: the reordering window follows D-SACKs, once a round.
-        if tx.rack.dsack_round.is_some_and(|round| una >= round) {
-            tx.rack.dsack_round = None;
+        if tx.recovery.rack.dsack_round.is_some_and(|round| una >= round) {
+            tx.recovery.rack.dsack_round = None;
         }
-        if report.dsack && tx.rack.dsack_round.is_none() {
-            tx.rack.dsack_round = Some(nxt);
+        if report.dsack && tx.recovery.rack.dsack_round.is_none() {
+            tx.recovery.rack.dsack_round = Some(nxt);
             self.reordering.more = self.reordering.more.saturating_add(1);
             self.reordering.persist = REO_WND_PERSIST;
         }
@@ -57,8 +61,8 @@ impl Connection {
         let Some(tx) = &self.tx else { return Duration::ZERO };
         if !self.reordering.seen {
             let mss = self.effective_mss().max(1);
-            let sacked = (tx.sent.sacked / mss).max(tx.sent.sacked_records);
-            if matches!(tx.phase, Phase::Recovery | Phase::Loss) || sacked >= DUP_THRESH {
+            let sacked = (tx.board.sacked() / mss).max(tx.board.sacked_records());
+            if matches!(tx.recovery.phase, Phase::Recovery | Phase::Loss) || sacked >= DUP_THRESH {
                 return Duration::ZERO;
             }
         }
@@ -71,15 +75,15 @@ impl Connection {
     fn rack_detect(&mut self, now: Time) {
         let window = self.reordering_window();
         let Some(tx) = &mut self.tx else { return };
-        let Some(xmit) = tx.rack.xmit else { return };
-        let (end, rtt) = (tx.rack.end, Duration::from_nanos(tx.rack.rtt_ns));
+        let Some(xmit) = tx.recovery.rack.xmit else { return };
+        let (end, rtt) = (tx.recovery.rack.end, Duration::from_nanos(tx.recovery.rack.rtt_ns));
         let mut wait = Duration::ZERO;
-        for index in 0..tx.sent.len() {
-            let Some(&sent) = tx.sent.get(index) else { break };
+        for index in 0..tx.board.len() {
+            let Some(&sent) = tx.board.get(index) else { break };
             let before = sent.at < xmit || sent.at == xmit && sent.end() < end;
             if !before {
                 // Records never sent again are in order of time; behind the last that was, nothing can be older.
-                if !sent.is(EVER_RETRANS) && sent.seq >= tx.sent.rexmit_high {
+                if !sent.is(EVER_RETRANS) && sent.seq >= tx.board.rexmit_high() {
                     break;
                 }
                 continue;
@@ -89,7 +93,7 @@ impl Connection {
             }
             let left = (sent.at + rtt + window).saturating_duration_since(now);
             if left.is_zero() {
-                tx.sent.mark_lost(index);
+                tx.board.mark_lost(index);
             } else {
                 wait = wait.max(left);
             }
@@ -120,9 +124,9 @@ impl Connection {
         let outstanding = self.snd.outstanding();
         let Some(tx) = &self.tx else { return };
         let allowed = self.has(Flags::SACK)
-            && tx.phase == Phase::Open
-            && tx.tlp_end.is_none()
-            && tx.sent.sacked == 0
+            && tx.recovery.phase == Phase::Open
+            && tx.recovery.tlp_end.is_none()
+            && tx.board.sacked() == 0
             && self.rtt.srtt > 0
             && self.state().is_synchronized()
             && matches!(self.timers.rtx_kind(), RtxTimer::Rto | RtxTimer::Tlp)
@@ -152,8 +156,8 @@ impl Connection {
         let new_data = self.unsent() > 0 && self.snd.wnd() > self.snd.outstanding();
         let nxt = self.snd.nxt();
         if let Some(tx) = &mut self.tx {
-            tx.tlp_end = Some(nxt);
-            tx.tlp_is_retrans = false;
+            tx.recovery.tlp_end = Some(nxt);
+            tx.recovery.tlp_is_retrans = false;
         }
         self.set(Flags::PROBE_TAIL);
         core.stats.tail_loss_probes += u64::from(new_data);
@@ -165,19 +169,19 @@ impl Connection {
         let una = self.snd.una();
         let mss = self.effective_mss();
         let Some(tx) = &mut self.tx else { return };
-        let Some(end) = tx.tlp_end else { return };
+        let Some(end) = tx.recovery.tlp_end else { return };
         if una < end {
             return;
         }
         let plain_duplicate = report.acked == 0 && report.delivered.bytes == 0;
-        if !tx.tlp_is_retrans || report.dsack || plain_duplicate {
-            tx.tlp_end = None;
+        if !tx.recovery.tlp_is_retrans || report.dsack || plain_duplicate {
+            tx.recovery.tlp_end = None;
             return;
         }
         if una > end {
             // The original and the probe cannot both have arrived without a D-SACK: one was lost.
-            tx.tlp_end = None;
-            if tx.phase == Phase::Open {
+            tx.recovery.tlp_end = None;
+            if tx.recovery.phase == Phase::Open {
                 core.stats.tail_loss_recoveries += 1;
                 let flight_size = report.prior_in_flight.max(report.acked);
                 tx.hystart = Hystart::default();
