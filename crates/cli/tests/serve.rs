@@ -222,6 +222,7 @@ impl Lab {
         let lab = Self(format!("fl{tag}{}", std::process::id()));
         let said = text(&format!("lab up --name {}", lab.0));
         assert!(said.contains("serve udp-echo") && said.contains("ip netns exec"));
+        assert!(said.contains(" --workers 2 --key "), "a command that can be typed: {said}");
         Some(lab)
     }
 

@@ -39,6 +39,8 @@ pub const CAP_NET_BIND_SERVICE: u32 = 10;
 pub const CAP_NET_ADMIN: u32 = 12;
 /// Number of `CAP_NET_RAW`.
 pub const CAP_NET_RAW: u32 = 13;
+/// Number of `CAP_IPC_LOCK`.
+pub const CAP_IPC_LOCK: u32 = 14;
 /// Number of `CAP_SYS_ADMIN`.
 pub const CAP_SYS_ADMIN: u32 = 21;
 /// Number of `CAP_BPF`.
@@ -60,6 +62,20 @@ pub fn has(capability: u32) -> bool {
     effective() >> capability & 1 == 1
 }
 
+/// The names of those of `needed` that this thread does not have. `CAP_SYS_ADMIN` stands for `CAP_BPF`, as it does in the kernel.
+pub(crate) fn lacking(needed: &[u32]) -> Vec<&'static str> {
+    const NAMES: [(u32, &str); 5] = [
+        (CAP_NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE"),
+        (CAP_NET_ADMIN, "CAP_NET_ADMIN"),
+        (CAP_NET_RAW, "CAP_NET_RAW"),
+        (CAP_IPC_LOCK, "CAP_IPC_LOCK"),
+        (CAP_BPF, "CAP_BPF"),
+    ];
+    let had = |n: u32| has(n) || n == CAP_BPF && has(CAP_SYS_ADMIN);
+    let named = |n: &u32| NAMES.iter().find(|(number, _)| number == n).map(|&(_, name)| name);
+    needed.iter().filter(|&&n| !had(n)).filter_map(named).collect()
+}
+
 /// Drops every capability of this thread, ambient ones included, and sets `no_new_privs`.
 ///
 /// # Errors
@@ -76,7 +92,11 @@ pub fn drop_all_but(capability: u32) -> io::Result<Report> {
     keep(effective() & 1u64.checked_shl(capability).unwrap_or(0))
 }
 
-fn keep(kept: u64) -> io::Result<Report> {
+/// Drops every capability of this thread but those of the bits in `kept`, which it must have: as [`drop_all`] otherwise.
+///
+/// # Errors
+/// As [`drop_all`].
+pub(crate) fn keep(kept: u64) -> io::Result<Report> {
     let before = effective();
     let header = Header { version: VERSION_3, pid: 0 };
     let half = |bits: u64| Sets { effective: bits as u32, permitted: bits as u32, inheritable: 0 };

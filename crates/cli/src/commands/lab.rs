@@ -165,11 +165,8 @@ impl Named {
         let (name, near) = (&self.name, self.near());
         let (v4, v6) = (IpAddr::from(FAR_V4), IpAddr::from(FAR_V6));
         let mut out = io::stdout().lock();
-        let queues = counted(queues as usize, "queue");
-        writeln!(
-            out,
-            "lab '{name}' is up: {near} is a card with {queues} and RSS (key 'microsoft', UDP with"
-        )?;
+        let with = counted(queues as usize, "queue");
+        writeln!(out, "lab '{name}' is up: {near} is a card with {with} and RSS (key 'microsoft', UDP with")?;
         writeln!(out, "ports); behind it, in namespace {name}, the kernel has {v4} and {v6}.\n")?;
         writeln!(out, "Here:")?;
         writeln!(

@@ -64,6 +64,10 @@ pub fn open(
         return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
     let (mac, mtu, interface) = (first.tap().mac(), first.tap().mtu(), first.tap().interface().clone());
+    // With one queue there is nothing to choose.
+    let unsteered = first.tap().unsteered().filter(|_| workers > 1);
+    let notes = unsteered.map(|why| format!("the kernel chooses the queue of each packet, not RSS: {why}"));
+    let notes = notes.into_iter().collect();
     // Frames are laid out for the longest packet: of 64 KiB, where packets may be merged.
     let most = if tap.segmentation { u32::from(u16::MAX) } else { mtu };
     let (life, boxed) = real::boxed(interface, (short(mtu), short(most)), queues);
@@ -78,7 +82,7 @@ pub fn open(
         mode: "",
         life: Some(life),
         groups: None,
-        notes: Vec::new(),
+        notes,
     };
     Ok((info, boxed))
 }

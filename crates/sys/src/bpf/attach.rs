@@ -180,7 +180,7 @@ struct InfoAttributes {
 }
 
 /// Reads up to `N` words of the kernel's description of an object.
-fn info<const N: usize>(fd: &impl AsFd) -> Option<[u32; N]> {
+pub(super) fn info<const N: usize>(fd: &impl AsFd) -> Option<[u32; N]> {
     let mut words = [0u32; N];
     let mut attributes =
         InfoAttributes { fd: as_fd_number(fd) as u32, len: (N * 4) as u32, info: words.as_mut_ptr() as u64 };

@@ -11,7 +11,8 @@
 //! | `tcx_rss` | egress of the far end of a veth | makes the near end a card with exact RSS | [`steer`] |
 //!
 //! Attachments are `bpf_link`s: they end with the last descriptor, so a process that dies, however it dies, leaves
-//! nothing behind. All of it needs `CAP_BPF` and `CAP_NET_ADMIN`, or root.
+//! nothing behind. All of it needs `CAP_BPF` and `CAP_NET_ADMIN`, or root. It does not need `CAP_PERFMON`: the programs are written so
+//! that the verifier is soon content with them under its rules for programs without it.
 
 pub mod asm;
 mod attach;

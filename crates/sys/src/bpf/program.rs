@@ -1,9 +1,11 @@
 //! BPF programs: loading them, with the verifier's words when it refuses, and running them on test data.
 
 use super::asm::{AssembleError, Assembler};
+use super::attach::info;
 use super::map::as_fd_number;
 use super::{Command, address, call, call_fd, kernel_name};
 use crate::error::{Error, Result};
+use crate::privilege;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -136,7 +138,7 @@ impl Program {
         match unsafe { call_fd(Command::ProgLoad, &mut attributes) } {
             Ok(fd) => return Ok(Self { fd }),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM)) => {
-                return Err(Error::from_io(e, format!("BPF program {name}"), "CAP_BPF and CAP_NET_ADMIN"));
+                return Err(Error::from_io(e, format!("BPF program {name}"), missing_capability(kind)));
             }
             Err(_) => {}
         }
@@ -152,6 +154,14 @@ impl Program {
             let log = String::from_utf8_lossy(&log[start..end]).into_owned();
             Error::Verifier { program: name.to_owned(), source, log }
         })
+    }
+
+    /// Instructions that the verifier went through before it accepted the program, over all paths; its limit is a million. `None`
+    /// before Linux 5.16, and without `CAP_BPF`.
+    #[must_use]
+    pub fn verified_instructions(&self) -> Option<u32> {
+        // struct bpf_prog_info: `verified_insns` at byte 216.
+        info::<55>(self).map(|words| words[54]).filter(|&n| n > 0)
     }
 
     /// Runs the program `repeat` times (at least once) on `packet`, without any device.
@@ -172,6 +182,16 @@ impl Program {
         // SAFETY: the layout of BPF_PROG_TEST_RUN; input and output are valid for the lengths announced.
         unsafe { call(Command::ProgTestRun, &mut attributes) }?;
         Ok(TestRun { value: attributes.retval, nanoseconds: attributes.duration })
+    }
+}
+
+/// Which of the capabilities that loading a program of this kind takes is missing.
+fn missing_capability(kind: ProgramKind) -> &'static str {
+    match kind {
+        ProgramKind::SchedCls | ProgramKind::Xdp if privilege::lacking(&[privilege::CAP_BPF]).is_empty() => {
+            "CAP_NET_ADMIN"
+        }
+        _ => "CAP_BPF",
     }
 }
 

@@ -6,13 +6,17 @@
 //! delivers it to that receive queue of the near end.
 //!
 //! ```text
-//!   map value    0 ┌──────────────────────────────────────────┐
+//!   map entry    0 ┌──────────────────────────────────────────┐
 //!                  │ 36 tables of 256 words: what byte value v │  made from the key; the hash of n bytes
 //!                  │ at place p of the input adds to the hash  │  is n words xor-ed together
-//!            36864 ├──────────────────────────────────────────┤
+//!             9216 ├──────────────────────────────────────────┤
 //!                  │ one word a slot: its queue                │  may be rewritten while packets flow
 //!                  └──────────────────────────────────────────┘
 //! ```
+//!
+//! Each word is looked up by its number, and none is reached by adding a number to the address of another: without `CAP_PERFMON` the
+//! verifier follows each such addition on two paths, what the processor computes and what it may guess, and 36 of them in a row are
+//! more paths than it will ever follow.
 //!
 //! Which fields go in: TCP addresses and ports; UDP the same if [`SteeringRules::udp_ports`], else addresses; every
 //! fragment, every transport header cut short and every other IP packet addresses. IPv6 extension headers (hop-by-hop,
@@ -22,7 +26,7 @@
 
 use super::asm::{Assembler, If, Label, Op, Reg, Reg::*, Size, helper};
 use super::parse::{IPV4, IPV4_LEN, IPV6, IPV6_LEN, Source, network};
-use super::{Map, Program, ProgramKind};
+use super::{Map, MapKind, Program, ProgramKind};
 use crate::error::{Error, Result};
 
 /// A card's RSS configuration, as plain data.
@@ -39,7 +43,8 @@ pub struct SteeringRules {
 
 /// Places of the longest input: two IPv6 addresses and two ports.
 const PLACES: usize = 36;
-const TABLES_BYTES: usize = PLACES * 256 * 4;
+/// Words before those of the slots.
+const TABLES: usize = PLACES * 256;
 const MAX_EXTENSION_HEADERS: usize = 8;
 
 /// Where headers are put on the program's stack, so that addresses and ports come to lie in one row.
@@ -47,6 +52,8 @@ const HEADER: i16 = -64;
 const V4_INPUT: i16 = HEADER + 12;
 const V6_INPUT: i16 = HEADER + 8;
 const SCRATCH: i16 = -72;
+/// The number of the word to look up.
+const KEY: i16 = -80;
 
 const TCP: i32 = 6;
 const TCP_LEN: i32 = 20;
@@ -69,7 +76,7 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub struct Steering {
     map: Map,
-    value: std::sync::Mutex<Vec<u8>>,
+    table: std::sync::Mutex<Vec<u16>>,
     slots: usize,
     udp_ports: bool,
 }
@@ -89,20 +96,20 @@ impl Steering {
                 rules.table.len()
             )));
         }
-        let words = contributions(&rules.key).into_iter().chain(rules.table.iter().map(|&q| u32::from(q)));
-        let value: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
-        let map = Map::block("flowlane_rss", value.len())?;
+        let table = &rules.table;
+        let map = Map::new(MapKind::Array, "flowlane_rss", 4, 4, TABLES + table.len())?;
         let steering =
-            Self { map, value: value.into(), slots: rules.table.len(), udp_ports: rules.udp_ports };
-        steering.store(|_| {})?;
+            Self { map, table: table.clone().into(), slots: table.len(), udp_ports: rules.udp_ports };
+        let words = contributions(&rules.key).into_iter().chain(table.iter().map(|&queue| u32::from(queue)));
+        for (number, word) in words.enumerate() {
+            steering.store(number, word)?;
+        }
         Ok(steering)
     }
 
-    fn store(&self, change: impl FnOnce(&mut [u8])) -> Result<()> {
-        let mut value = self.value.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        change(&mut value);
+    fn store(&self, number: usize, word: u32) -> Result<()> {
         self.map
-            .update(&0u32.to_ne_bytes(), &value)
+            .update(&(number as u32).to_ne_bytes(), &word.to_ne_bytes())
             .map_err(|e| Error::from_io(e, "filling the RSS tables", "CAP_BPF"))
     }
 
@@ -114,11 +121,14 @@ impl Steering {
         if table.len() != self.slots {
             return Err(Error::Invalid(format!("the indirection table keeps its {} slots", self.slots)));
         }
-        self.store(|value| {
-            for (to, &queue) in value[TABLES_BYTES..].chunks_exact_mut(4).zip(table) {
-                to.copy_from_slice(&u32::from(queue).to_ne_bytes());
+        let mut stored = self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (slot, (before, &queue)) in stored.iter_mut().zip(table).enumerate() {
+            if *before != queue {
+                self.store(TABLES + slot, u32::from(queue))?;
+                *before = queue;
             }
-        })
+        }
+        Ok(())
     }
 
     /// `filter_rss` for TAP steering: returns the queue.
@@ -147,13 +157,12 @@ impl Steering {
         Program::load(ProgramKind::SchedCls, "tcx_rss", self.program(Source::SocketBuffer, Outcome::Mark))
     }
 
-    /// `R7` holds the tables; the rest as in [`super::parse`].
+    /// Registers as in [`super::parse`]; `R7` is not used.
     pub(super) fn program(&self, source: Source, outcome: Outcome) -> Assembler {
         let mut asm = Assembler::new();
         let a = &mut asm;
         let (unhashed, v6, steer) = (a.label(), a.label(), a.label());
         source.ethernet(a, SCRATCH, unhashed);
-        a.load_map_value(R7, &self.map, 0);
         a.jump_if(If::Equal, R9, network(IPV6), v6);
         a.jump_if(If::NotEqual, R9, network(IPV4), unhashed);
 
@@ -167,10 +176,10 @@ impl Steering {
         a.load(Size::H, R1, R10, HEADER + 6).jump_if(If::AnySet, R1, network(0x3fff), addresses);
         a.load(Size::B, R1, R10, HEADER + 9);
         self.ports(source, a, R9, V4_INPUT + 8, addresses);
-        hash(a, V4_INPUT, 12);
+        self.hash(a, V4_INPUT, 12, unhashed);
         a.jump(steer);
         a.bind(addresses);
-        hash(a, V4_INPUT, 8);
+        self.hash(a, V4_INPUT, 8, unhashed);
         a.jump(steer);
 
         // IPv6. R8 becomes the offset of the header after the current one, R9 that header's kind.
@@ -182,13 +191,13 @@ impl Steering {
         extension_headers(source, a, addresses);
         a.copy(R1, R9);
         self.ports(source, a, R8, V6_INPUT + 32, addresses);
-        hash(a, V6_INPUT, 36);
+        self.hash(a, V6_INPUT, 36, unhashed);
         a.jump(steer);
         a.bind(addresses);
-        hash(a, V6_INPUT, 32);
+        self.hash(a, V6_INPUT, 32, unhashed);
 
         a.bind(steer);
-        self.finish(a, outcome);
+        self.finish(a, outcome, unhashed);
         a.bind(unhashed);
         match outcome {
             Outcome::Return | Outcome::ReturnHash => a.exit_with(0),
@@ -213,8 +222,24 @@ impl Steering {
         a.bind(done);
     }
 
+    /// `R9 = Toeplitz of the len bytes at stack offset from`. Goes to `nowhere` if a word is not found, which cannot be.
+    fn hash(&self, a: &mut Assembler, from: i16, len: i16, nowhere: Label) {
+        a.set(R9, 0);
+        for place in 0..len {
+            a.load(Size::B, R1, R10, from + place).alu(Op::Add, R1, i32::from(place) * 256);
+            self.look_up(a, nowhere);
+            a.alu_reg(Op::Xor, R9, R0);
+        }
+    }
+
+    /// `R0 = the word of number R1`.
+    fn look_up(&self, a: &mut Assembler, nowhere: Label) {
+        a.store(Size::W, R10, KEY, R1).load_map(R1, &self.map).copy(R2, R10).alu(Op::Add, R2, i32::from(KEY));
+        a.call(helper::MAP_LOOKUP).jump_if(If::Equal, R0, 0, nowhere).load(Size::W, R0, R0, 0);
+    }
+
     /// The end: the hash is in `R9`.
-    fn finish(&self, a: &mut Assembler, outcome: Outcome) {
+    fn finish(&self, a: &mut Assembler, outcome: Outcome, nowhere: Label) {
         if outcome == Outcome::ReturnHash {
             a.copy(R0, R9).exit();
             return;
@@ -224,12 +249,10 @@ impl Steering {
         if self.slots.is_power_of_two() {
             a.alu(Op::And, R1, slots - 1);
         } else {
-            // The verifier does not bound remainders; the comparison does.
-            let bounded = a.label();
-            a.alu(Op::Mod, R1, slots).jump_if(If::Less, R1, slots, bounded).set(R1, 0).bind(bounded);
+            a.alu(Op::Mod, R1, slots);
         }
-        a.alu(Op::ShiftLeft, R1, 2).alu(Op::Add, R1, TABLES_BYTES as i32).alu_reg(Op::Add, R1, R7);
-        a.load(Size::W, R0, R1, 0);
+        a.alu(Op::Add, R1, TABLES as i32);
+        self.look_up(a, nowhere);
         if outcome == Outcome::Return {
             a.exit();
             return;
@@ -244,17 +267,6 @@ impl Steering {
 const SKB_QUEUE: i16 = 12;
 /// Leave the packet to the next program, or to go its way.
 const TCX_NEXT: i32 = -1;
-
-/// `R9 = Toeplitz of the len bytes at stack offset from`.
-fn hash(a: &mut Assembler, from: i16, len: i16) {
-    a.set(R9, 0);
-    for place in 0..len {
-        a.load(Size::B, R1, R10, from + place).alu(Op::ShiftLeft, R1, 2);
-        // Added as a number: offsets of loads have 15 bits, too few for the last tables.
-        a.alu(Op::Add, R1, i32::from(place) * 1024).alu_reg(Op::Add, R1, R7);
-        a.load(Size::W, R1, R1, 0).alu_reg(Op::Xor, R9, R1);
-    }
-}
 
 /// Walks IPv6 extension headers. `R8` and `R9` end at the transport header and its kind; fragments, too many headers
 /// and packets cut short go to `addresses`.

@@ -389,3 +389,48 @@ fn a_wrong_program_comes_back_with_the_verifiers_words() {
     let error = Program::load(ProgramKind::SocketFilter, "wrong", a).unwrap_err();
     assert!(matches!(&error, Error::Verifier { log, .. } if log.contains("R9")), "{error}");
 }
+
+/// Every program that we load, with the capabilities in effect.
+fn every_program() -> Vec<(String, Program)> {
+    let mut programs = Vec::new();
+    for udp_ports in [false, true] {
+        for slots in [128, 100, 2048] {
+            let rules = SteeringRules { key: vec![1; 40], table: vec![0; slots], udp_ports };
+            let steering = Steering::new(&rules).unwrap();
+            let name = |what| format!("{what}, {slots} slots, UDP by ports: {udp_ports}");
+            programs.push((name("fanout"), steering.fanout().unwrap()));
+            programs.push((name("tap"), steering.tap().unwrap()));
+            programs.push((name("egress"), steering.egress().unwrap()));
+        }
+    }
+    let sockets = Map::new(MapKind::XskMap, "sockets", 4, 4, 4).unwrap();
+    for tags in [Tags::Any, Tags::Untagged, Tags::Vlan(5)] {
+        let claims = Claims::new(&[("10.11.2.0".parse().unwrap(), 24)], tags).unwrap();
+        programs.push((format!("xdp {tags:?}"), claims.xdp(&sockets, None).unwrap()));
+        programs.push((format!("filter {tags:?}"), claims.filter().unwrap()));
+        programs.push((format!("drop {tags:?}"), claims.ingress_drop().unwrap()));
+    }
+    programs
+}
+
+/// Without `CAP_PERFMON` the verifier also follows what a processor does by mistake, and takes fewer paths for equal. A program that
+/// does not heed this takes it seconds, until it gives up after a million instructions.
+#[test]
+fn the_verifier_is_soon_content_without_cap_perfmon() {
+    if cannot_load() {
+        return;
+    }
+    // On a thread of its own: capabilities are per thread, and other tests need them.
+    let programs = std::thread::spawn(|| {
+        privilege::keep(1 << privilege::CAP_BPF | 1 << privilege::CAP_NET_ADMIN).unwrap();
+        every_program()
+    });
+    for (name, program) in programs.join().unwrap() {
+        match program.verified_instructions() {
+            Some(n) => assert!(n < 60_000, "{name}: {n} instructions"),
+            None => {
+                println!("skipped, because the kernel does not tell how long the verifier took (Linux 5.16)");
+            }
+        }
+    }
+}

@@ -16,6 +16,7 @@ use crate::bpf::steer::{Steering, SteeringRules};
 use crate::error::{Error, Result};
 use crate::frame::{FrameMemory, HEADROOM};
 use crate::netdev::{self, Interface};
+use crate::privilege;
 use crate::sharing::{Hold, Side};
 use crate::vnet;
 use std::fs::{File, OpenOptions};
@@ -67,6 +68,7 @@ pub struct Tap {
     kernel_mac: [u8; 6],
     mtu: u32,
     steering: Option<Steering>,
+    unsteered: Option<String>,
     _hold: Hold,
 }
 
@@ -103,16 +105,26 @@ impl Tap {
     pub fn steering(&self) -> Option<&Steering> {
         self.steering.as_ref()
     }
+
+    /// Why there is no steering although it was wished for.
+    #[must_use]
+    pub fn unsteered(&self) -> Option<&str> {
+        self.unsteered.as_deref()
+    }
 }
 
 /// Opens the queues of a TAP interface, making it if it does not exist, and brings it up.
 ///
-/// Without `CAP_BPF` the steering wished for is left out: see [`Tap::steering`].
+/// Where the kernel refuses the steering wished for, as without `CAP_BPF`, it is left out: see [`Tap::unsteered`].
 ///
 /// # Errors
 /// [`Error::MissingCapability`], [`Error::AddressBusy`] (another program), [`Error::DeviceBusy`] (all its queues are taken), [`Error::Unsupported`] (an interface
 /// of another kind or with other flags), [`Error::Invalid`] (options).
 pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
+    open_all(options, memory).map_err(|e| e.of_what_needs(&[privilege::CAP_NET_ADMIN]))
+}
+
+fn open_all(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
     if options.queues == 0 || options.queues > 256 {
         return Err(Error::Invalid(format!("{} TAP queues: from 1 to 256", options.queues)));
     }
@@ -130,24 +142,22 @@ pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
     for file in &files {
         offload(file, options).map_err(|e| Error::from_io(e, "agreeing on TAP offloads", "CAP_NET_ADMIN"))?;
     }
-    let steering = match options.steering.as_ref().map(Steering::new).transpose() {
-        Err(Error::MissingCapability { .. }) => None,
-        other => other?,
+    let (steering, unsteered) = match options.steering.as_ref().zip(files.first()) {
+        None => (None, None),
+        Some((rules, file)) => match steer(rules, file, &options.interface) {
+            Ok(steering) => (Some(steering), None),
+            Err(e @ (Error::MissingCapability { .. } | Error::Verifier { .. })) => {
+                (None, Some(e.of_what_needs(&[privilege::CAP_BPF]).to_string()))
+            }
+            Err(e) => return Err(e),
+        },
     };
-    if let (Some(steering), Some(file)) = (&steering, files.first()) {
-        let program = steering.tap()?;
-        let number = program.as_fd().as_raw_fd();
-        // SAFETY: TUNSETSTEERINGEBPF reads one descriptor number.
-        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const number) } < 0 {
-            return Err(Error::last(format!("steering {}", options.interface), "CAP_NET_ADMIN"));
-        }
-    }
     for &(address, len) in &options.addresses {
         interface.add_address(address, len)?;
     }
     interface.set_up(true)?;
     let (kernel_mac, mtu) = (interface.mac()?, interface.mtu()?);
-    let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering, _hold: hold });
+    let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering, unsteered, _hold: hold });
     let longest = if options.segmentation { 65_536 + 18 } else { mtu as usize + 18 };
     let overflow = longest.saturating_sub(memory.frame_size() - HEADROOM).div_ceil(memory.frame_size());
     Ok(files
@@ -155,6 +165,18 @@ pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
         .enumerate()
         .map(|(i, file)| TapQueue::new(file, i as u16, overflow, tap.clone()))
         .collect())
+}
+
+/// Has the kernel choose queues by these rules.
+fn steer(rules: &SteeringRules, file: &File, interface: &str) -> Result<Steering> {
+    let steering = Steering::new(rules)?;
+    let program = steering.tap()?;
+    let number = program.as_fd().as_raw_fd();
+    // SAFETY: TUNSETSTEERINGEBPF reads one descriptor number.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const number) } < 0 {
+        return Err(Error::last(format!("steering {interface}"), "CAP_BPF"));
+    }
+    Ok(steering)
 }
 
 /// One more descriptor on the interface.
@@ -174,7 +196,12 @@ fn attach(name: &str, queues: u32) -> Result<File> {
             io::ErrorKind::NotFound => {
                 Error::KernelTooOld { feature: "/dev/net/tun (module tun)", needs: "2.4" }
             }
-            _ => Error::from_io(e, "opening /dev/net/tun", "CAP_NET_ADMIN"),
+            // The device's owner and mode say who may, no capability of ours.
+            _ => Error::System {
+                doing: "opening /dev/net/tun ('ls -l /dev/net/tun' shows who may; with mode 0666 everybody)"
+                    .to_owned(),
+                source: e,
+            },
         })?;
         let mut request = netdev::request(name)?;
         request.ifr_ifru.ifru_flags = flags as libc::c_short;

@@ -38,6 +38,7 @@ use crate::frame::FrameMemory;
 use crate::netdev::Interface;
 use crate::netdev::settings::{self, CardSettings};
 use crate::packet::{Memberships, OffloadSocket};
+use crate::privilege;
 use crate::sharing::{Hold, Side};
 use crate::words::counted;
 use held::Held;
@@ -233,6 +234,11 @@ impl Device {
 /// [`Error::QueueBusy`] (another socket), [`Error::Unsupported`] (no such queue, MTU, no zero-copy),
 /// [`Error::Invalid`] (options).
 pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
+    let needed = [privilege::CAP_NET_RAW, privilege::CAP_NET_ADMIN, privilege::CAP_BPF];
+    open_all(options, memory).map_err(|e| e.of_what_needs(&needed))
+}
+
+fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
     let interface = Interface::find(&options.interface)?;
     check(options, &interface, memory)?;
     let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
@@ -424,11 +430,7 @@ fn register(socket: BorrowedFd<'_>, memory: &FrameMemory) -> Result<()> {
         tx_metadata_len: 0,
     };
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration).map_err(|e| match e.raw_os_error() {
-        Some(libc::ENOBUFS) => Error::System {
-            doing: "AF_XDP frame memory: more than may be locked (raise 'ulimit -l', or run as root)"
-                .to_owned(),
-            source: e,
-        },
+        Some(libc::ENOBUFS) => Error::LockedMemory { bytes: registration.len },
         _ => Error::from_io(e, "registering frame memory with AF_XDP", "CAP_NET_RAW"),
     })
 }

@@ -20,13 +20,14 @@ use crate::exit::Missed;
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
 use crate::say::say;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control};
 use flowlane::stats::Report;
-use flowlane::{Handle, Runtime};
+use flowlane::{Handle, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
 use plan::Plan;
+use rustix::io::Errno;
 use show::Show;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -103,7 +104,7 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 enum Event {
     Signal(i32),
     /// A lane could not open its socket.
-    Failed(flowlane::SocketError),
+    Failed(SocketError),
     /// A lane waits for datagrams or connections.
     Ready,
 }
@@ -134,7 +135,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         .context("starting a thread")?;
 
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
-    let waited = wait_for_lanes(&happened, plan.rss.buckets.len())?;
+    let waited = wait_for_lanes(plan, &happened)?;
     if waited {
         announce(plan, &runtime.handle().hosts()[host].links, control.as_ref());
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
@@ -179,17 +180,30 @@ fn all_served(report: &Report) -> anyhow::Result<()> {
 }
 
 /// Waits until every lane has its socket. `false`: told to stop before that.
-fn wait_for_lanes(happened: &Receiver<Event>, lanes: usize) -> anyhow::Result<bool> {
+fn wait_for_lanes(plan: &Plan, happened: &Receiver<Event>) -> anyhow::Result<bool> {
     let mut ready = 0;
-    while ready < lanes {
+    while ready < plan.rss.buckets.len() {
         match happened.recv() {
             Ok(Event::Ready) => ready += 1,
-            Ok(Event::Failed(error)) => return Err(error).context("opening the sockets"),
+            Ok(Event::Failed(error)) => return Err(not_opened(plan, error)),
             Ok(Event::Signal(SIGUSR1)) => {}
             Ok(Event::Signal(_)) | Err(_) => return Ok(false),
         }
     }
     Ok(true)
+}
+
+/// Why a lane has no socket.
+fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
+    match &error {
+        SocketError::Kernel(number) if *number == Errno::ACCESS.raw_os_error() && plan.binds_low_ports() => {
+            anyhow!(
+                "port {}: not permitted: run as root, give the program CAP_NET_BIND_SERVICE, or use a port from 1024 on",
+                plan.port
+            )
+        }
+        _ => anyhow::Error::from(error).context("opening the sockets"),
+    }
 }
 
 /// Says that packets are answered from now on, and how.

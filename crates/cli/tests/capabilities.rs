@@ -1,0 +1,188 @@
+//! Links with exactly the capabilities that docs/links.md names for them, and with each of them missing.
+//!
+//! The program runs as root without the other capabilities: what root executes has those of the bounding set, and `setpriv` (util-linux)
+//! makes that set as small as the documents say. Memory that may be locked is limited to 64 KiB, so that `CAP_IPC_LOCK` counts.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use flowlane_testnet::{Card, CardConfig, Namespace};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The capabilities that the table of docs/links.md names in the row that begins with these words.
+fn documented(row: &str) -> Vec<String> {
+    let text = include_str!("../../../docs/links.md");
+    let start = format!("| {row} |");
+    let mut table = text.lines().skip_while(|line| *line != "## What a link needs");
+    let line = table.find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("no row {row}"));
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    let capabilities = cells[3].split(['`', ',', ' ']).filter(|word| word.starts_with("CAP_"));
+    capabilities.map(str::to_owned).collect()
+}
+
+/// The command in a namespace, with these capabilities and no others.
+fn flowlane(namespace: &Namespace, capabilities: &[String], arguments: &str) -> Command {
+    let wanted = capabilities.iter().map(|c| format!(",+{}", c.trim_start_matches("CAP_").to_lowercase()));
+    let set = format!("-all{}", wanted.collect::<String>());
+    let mut command = Command::new("ip");
+    command
+        .args(["netns", "exec", namespace.name(), "prlimit", "--memlock=65536"])
+        .args(["setpriv", "--no-new-privs", "--inh-caps=-all", &format!("--bounding-set={set}")])
+        .arg(env!("CARGO_BIN_EXE_flowlane"))
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::null());
+    command
+}
+
+/// A running service. Killed on drop.
+struct Service(Child);
+
+impl Service {
+    /// Starts it; what it says before it serves, and that line.
+    fn start(mut command: Command) -> (Self, Vec<String>) {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let service = Self(child);
+        let mut said = Vec::new();
+        for line in errors.lines().map_while(Result::ok) {
+            said.push(line);
+            if said.last().is_some_and(|line| line.contains(", workers ")) {
+                return (service, said);
+            }
+        }
+        panic!("it does not serve: {said:?}");
+    }
+
+    /// ^C.
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One line, exit code 2.
+fn refused(output: &Output, what: &str) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{what}: {said}");
+    assert_eq!(said.lines().count(), 1, "{what}: {said}");
+    assert!(said.len() < 240, "{what}: {said}");
+    said
+}
+
+/// Starts with what the row names, has `works` try it, and is refused with each of them missing by a line that names it.
+fn exactly(namespace: &Namespace, row: &str, arguments: &str, works: impl FnOnce()) {
+    let named = documented(row);
+    let (service, said) = Service::start(flowlane(namespace, &named, arguments));
+    assert_eq!(said.len(), 1, "{row}: nothing is amiss: {said:?}");
+    works();
+    service.end();
+    for missing in &named {
+        let others: Vec<String> = named.iter().filter(|c| *c != missing).cloned().collect();
+        let output = flowlane(namespace, &others, arguments).output().unwrap();
+        let said = refused(&output, &format!("{row} without {missing}"));
+        assert!(said.contains(missing), "{row} without {missing}: {said}");
+        for other in &others {
+            assert!(!said.contains(other), "{row}: only {missing} is missing: {said}");
+        }
+    }
+    if named.len() > 1 {
+        let said = refused(&flowlane(namespace, &[], arguments).output().unwrap(), row);
+        let all = named.iter().filter(|c| *c != "CAP_IPC_LOCK");
+        assert!(all.clone().all(|c| said.contains(c)), "{row}: all at once: {said}");
+    }
+}
+
+/// Says why and returns `true` when this cannot be tried here.
+fn cannot() -> bool {
+    let cannot = flowlane_testnet::requires().and_then(|()| {
+        let lacks = !flowlane_sys::privilege::has(flowlane_sys::privilege::CAP_IPC_LOCK);
+        let tools = ["setpriv", "prlimit"].into_iter();
+        let mut missing = tools.filter(|t| Command::new(t).arg("--version").output().is_err());
+        match missing.next() {
+            _ if lacks => Err("skipped, because CAP_IPC_LOCK is not to be had here (run as root)".to_owned()),
+            Some(tool) => Err(format!("skipped, because there is no '{tool}' (util-linux)")),
+            None => Ok(()),
+        }
+    });
+    if let Err(why) = &cannot {
+        println!("{why}");
+    }
+    cannot.is_err()
+}
+
+#[test]
+fn links_of_cards_open_with_the_documented_capabilities_and_no_fewer() {
+    if cannot() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("caps", 2)).unwrap();
+    let near = card.near().unwrap();
+    for link in ["af-packet", "af-xdp"] {
+        let options = "--addr 10.11.2.9/24 --workers 2 --buckets 2 --no-pin";
+        let arguments = format!("serve udp-echo --link {link}:near0 {options}");
+        exactly(near, &format!("`{link}:NAME`"), &arguments, || {
+            let echo = || {
+                let socket = UdpSocket::bind("10.11.2.1:0").unwrap();
+                socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                socket.send_to(b"hello", "10.11.2.9:8080").unwrap();
+                let mut back = [0; 8];
+                assert_eq!(socket.recv(&mut back).unwrap(), 5, "{link}");
+            };
+            card.far().run(echo).unwrap();
+        });
+    }
+}
+
+#[test]
+fn taps_open_with_the_documented_capabilities_and_more() {
+    if cannot() {
+        return;
+    }
+    let namespace = Namespace::new(&format!("fltc{}", std::process::id())).unwrap();
+    let serve = "serve udp-echo --addr 10.11.2.9/24 --no-pin --workers";
+    exactly(&namespace, "`tap:NAME`", &format!("{serve} 1 --link tap:tap0"), || {});
+
+    // With several queues somebody chooses. More privilege is steering, and without it is a note.
+    let arguments = format!("{serve} 2 --link tap:tap1");
+    let admin = documented("`tap:NAME`");
+    let (service, said) = Service::start(flowlane(&namespace, &admin, &arguments));
+    assert!(said.len() == 2 && said[0].contains("CAP_BPF"), "{said:?}");
+    service.end();
+    let more = ["CAP_BPF", "CAP_NET_RAW", "CAP_PERFMON"].map(str::to_owned);
+    for n in 1..=more.len() {
+        let (service, said) =
+            Service::start(flowlane(&namespace, &[&admin[..], &more[..n]].concat(), &arguments));
+        assert_eq!(said.len(), 1, "{said:?}");
+        service.end();
+    }
+
+    // As docs/links.md has it made, for the user that this is.
+    namespace.ip("tuntap add dev tap2 mode tap multi_queue vnet_hdr user 0").unwrap();
+    namespace.ip("link set tap2 up").unwrap();
+    let row = "`tap:NAME` that was made for the user";
+    exactly(&namespace, row, &format!("{serve} 1 --link tap:tap2"), || {});
+}
+
+#[test]
+fn low_ports_of_kernel_sockets_open_with_the_documented_capability() {
+    if cannot() {
+        return;
+    }
+    let namespace = Namespace::new(&format!("flkc{}", std::process::id())).unwrap();
+    let low = "`kernel`, ports below 1024";
+    for what in ["http --port 80", "udp-echo --link kernel --port 7", "tcp-echo --link kernel --port 7"] {
+        exactly(&namespace, low, &format!("serve {what}"), || {});
+    }
+    exactly(&namespace, "`kernel`", "serve http --port 8080", || {});
+}
