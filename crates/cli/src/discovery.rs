@@ -18,7 +18,7 @@ pub(crate) struct Discovery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Routers {
     /// All that the link hears without being asked: all of them over TAP, none over af-packet and af-xdp.
-    Heard,
+    SynAnswer,
     /// Have af-packet and af-xdp hear them, too; with af-xdp the kernel then hears none.
     All,
     /// None: the routes are those of --gateway.

@@ -79,7 +79,7 @@ pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
     Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, FastOpen, FastOpenKeys,
-    FastOpenListen, Heard, Keepalive, ListenError, ListenOptions, SocketOptions, State, SynCookies,
+    FastOpenListen, Keepalive, ListenError, ListenOptions, SocketOptions, State, SynAnswer, SynCookies,
     TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
@@ -98,5 +98,5 @@ pub use task::{
     JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, keep, now, precise_now, sleep, sleep_until,
     spawn, spawn_on, yield_now,
 };
-pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpKnocker, TcpListener, TcpStream};
+pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpHalfOpen, TcpListener, TcpStream};
 pub use timeout::{TimedOut, timeout};

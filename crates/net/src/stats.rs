@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use flowlane_stack::stats::{Counters, LaneStats};
-use flowlane_stack::tcp::TcpLook;
+use flowlane_stack::tcp::TcpSnapshot;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
 
@@ -134,7 +134,7 @@ pub struct LaneReport {
     /// Its TCP connections in TIME-WAIT.
     pub time_waits: usize,
     /// Its TCP listeners and connections, at most [`SOCKETS_SHOWN`], and how many there are in which state.
-    pub tcp: TcpLook,
+    pub tcp: TcpSnapshot,
 }
 
 /// Sockets listed in one lane's report.

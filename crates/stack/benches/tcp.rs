@@ -235,7 +235,7 @@ impl Pair {
     fn exchanges(&mut self, all: &[[ConnId; 2]]) {
         let mut buffer = [0; 64];
         for [a, _] in all {
-            self.ends[0].expect_id(*a);
+            self.ends[0].prefetch_id(*a);
         }
         for [a, _] in all {
             assert_eq!(self.on(0, |tcp, cx| tcp.send(cx, *a, &[1; 64])), Ok(64));
@@ -279,10 +279,10 @@ fn look_ahead(tcp: &Tcp, burst: &VecDeque<IpOutput>) {
     for (out, place) in burst.iter().zip(&mut expected) {
         let ports = out.frame.data();
         let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
-        *place = Some(tcp.expect(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0))));
+        *place = Some(tcp.prefetch(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0))));
     }
     for expected in expected.into_iter().flatten() {
-        tcp.expect_connection(expected);
+        tcp.prefetch_connection(expected);
     }
 }
 

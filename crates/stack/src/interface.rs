@@ -51,8 +51,8 @@ pub(crate) struct Interface {
     pub(crate) link_local: Ipv6Addr,
     /// First configured IPv4 address: nearly every packet is for it.
     primary_v4: Option<Ipv4Addr>,
-    /// The same as a number, if traffic on this interface is untagged: what the short way compares with.
-    pub(crate) express: Option<u32>,
+    /// The same as a number, if traffic on this interface is untagged: what the fast path compares with.
+    pub(crate) fast: Option<u32>,
     /// Packets have an Ethernet header here. Otherwise there is one other host, and nobody to ask for its address.
     pub(crate) ethernet: bool,
     local: AddressSet,
@@ -76,7 +76,7 @@ impl Interface {
             link_local,
             ethernet: true,
             primary_v4,
-            express: primary_v4.filter(|_| config.vlan.is_none()).map(u32::from),
+            fast: primary_v4.filter(|_| config.vlan.is_none()).map(u32::from),
             not_sources: AddressSet::default(),
             optimistic: Vec::new(),
             announced: false,
@@ -93,8 +93,8 @@ impl Interface {
 
     /// An interface whose packets begin with their IP header.
     pub(crate) fn without_ethernet(config: InterfaceConfig, seed: u64) -> Self {
-        // The short way knows Ethernet only.
-        Self { ethernet: false, express: None, ..Self::new(config, seed) }
+        // The fast path knows Ethernet only.
+        Self { ethernet: false, fast: None, ..Self::new(config, seed) }
     }
 
     /// Our addresses, one by one: those configured and the link-local one, without claimed networks.
@@ -119,7 +119,7 @@ impl Interface {
         let own = self.own_addresses().map(Prefix::host).collect::<Vec<_>>();
         self.local = AddressSet::new(own.into_iter().chain(self.config.claimed.iter().copied()));
         self.primary_v4 = first_v4(&self.config);
-        self.express = self.express.and(self.primary_v4).map(u32::from);
+        self.fast = self.fast.and(self.primary_v4).map(u32::from);
     }
 
     /// What `address` is to this interface.

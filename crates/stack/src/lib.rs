@@ -7,7 +7,7 @@
 //! * `ip`: Ethernet, ARP and neighbour discovery, IPv4, IPv6, ICMP; `neighbour`, `route`, `interface`, [`address`].
 //! * [`tunnel`]: interfaces whose link is the lane's own IP output.
 //! * [`reassembly`]: fragments waiting for one another; `chain`: packets in several frames.
-//! * `express`: the short way for plain UDP over IPv4, with the same result as the long one.
+//! * `fastpath`: the fast path of plain UDP and TCP over IPv4, with the same result as the slow path.
 //! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
 //! * [`packet`]: what passes between IP and the transports; [`stats`]: what was counted on the way.
 //! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all handed in.
@@ -15,14 +15,10 @@
 
 pub mod address;
 mod chain;
-mod express;
-mod express_tcp;
+mod fastpath;
 mod interface;
 mod ip;
 mod lane;
-mod lane_output;
-mod lane_tcp;
-mod lane_udp;
 mod neighbour;
 pub mod packet;
 pub mod reassembly;
@@ -39,7 +35,5 @@ pub mod wire;
 
 pub use interface::{Destination, InterfaceConfig};
 pub use ip::{IpConfig, LaneEvent, RouterNews, SendError};
-pub use lane::{Class, Lane, LaneConfig, Redirect};
-pub use lane_tcp::Connect;
-pub use lane_udp::Unsent;
+pub use lane::{Class, Connect, Lane, LaneConfig, Redirect, Unsent};
 pub use route::{Hop, Route, Routes};

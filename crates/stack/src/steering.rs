@@ -50,7 +50,7 @@ pub fn steer_ip(rss: &Rss, frame: &mut Frame) -> (Bucket, HashSource) {
 }
 
 /// The bucket of a plain UDP datagram or TCP segment over IPv4 whose hash came with it and is of the right type: most frames
-/// on a card with RSS. The same answer as the long way gives, from fewer looks.
+/// on a card with RSS. The same answer as the slow path gives, from fewer looks.
 #[inline]
 fn by_card(rss: &Rss, frame: &Frame) -> Option<Bucket> {
     let meta = frame.meta();

@@ -38,7 +38,7 @@ impl Engine {
                     }
                     again
                 }
-                (_, Pace::Rate { .. }) => self.knock(p, end),
+                (_, Pace::Rate { .. }) => self.begin_attempts(p, end),
                 (_, Pace::Closed) => self.first_requests(p).min(self.fill(p)),
             };
             next = next.min(again);
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Clients that do not ask: a connection attempt for each moment.
-    fn knock(&mut self, p: usize, end: u64) -> u64 {
+    fn begin_attempts(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
             let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {

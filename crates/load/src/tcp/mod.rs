@@ -15,7 +15,7 @@
 //! [`TcpLoad`] is a run as [`crate::Load`] is one: a main function for the lanes of a host, progress, and an outcome.
 
 mod connection;
-mod knock;
+mod half_open;
 mod lane;
 mod outcome;
 pub mod pattern;
@@ -70,7 +70,7 @@ impl Mode {
 
     /// Whether there are SYNs alone.
     #[must_use]
-    pub fn knocks(self) -> bool {
+    pub fn is_half_open(self) -> bool {
         matches!(self, Self::Syn | Self::HalfOpen)
     }
 
@@ -184,7 +184,9 @@ impl TcpLoad {
                 return Err(TcpLoadError::Nothing(what));
             }
         }
-        if config.mode.knocks() && (config.rate.is_none() || !matches!(config.sources, Sources::Flows(_))) {
+        if config.mode.is_half_open()
+            && (config.rate.is_none() || !matches!(config.sources, Sources::Flows(_)))
+        {
             return Err(TcpLoadError::NeedsRate);
         }
         if config.fast_open && config.mode != Mode::Connect {
@@ -193,7 +195,7 @@ impl TcpLoad {
         let lanes = config.sources.lanes();
         let able: Vec<usize> = (0..lanes).filter(|l| config.sources.serves(*l)).collect();
         let connections = match &config.sources {
-            Sources::Flows(flows) if config.mode.stays() || config.mode.knocks() => {
+            Sources::Flows(flows) if config.mode.stays() || config.mode.is_half_open() => {
                 flows.iter().map(|f| f.len() as u64).collect()
             }
             _ => {

@@ -16,7 +16,7 @@ use flowlane::{Connect, Endpoint, FastOpen, SocketOptions, TcpStream, Time};
 use flowlane_stack::rng::Rng;
 
 use super::connection::Connection;
-use super::knock;
+use super::half_open;
 use super::lane::Lane;
 use super::outcome::{TcpCounts, Trouble};
 use super::talk::{Slots, Task};
@@ -93,8 +93,8 @@ pub(super) fn opening(config: &TcpLoadConfig, connections: u64) -> Duration {
 pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCounts> {
     let Some(start) = common.gate.start_line().await else { return LaneOutcome::none(None) };
     let lane = Arc::new(Lane::new(common.clone(), bucket, start));
-    if common.config.mode.knocks() {
-        return knock::lane(lane, bucket).await;
+    if common.config.mode.is_half_open() {
+        return half_open::lane(lane, bucket).await;
     }
     let opener = Opener { lane: lane.clone(), bucket, turn: 0 };
     match common.config.mode {

@@ -65,7 +65,7 @@ impl Worker {
             socket_count,
             connections,
             time_waits,
-            tcp: slot.lane.tcp_look(SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT),
+            tcp: slot.lane.tcp_snapshot(SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT),
         }
     }
 }

@@ -7,13 +7,13 @@
 //! In the lanes of a host made by [`Host::kernel`](crate::Host::kernel) the same types stand for sockets of the kernel.
 
 mod ends;
+mod half_open;
 mod io;
-mod knocker;
 mod listener;
 mod stream;
 
+pub use half_open::TcpHalfOpen;
 pub use io::{OwnedReadHalf, OwnedWriteHalf};
-pub use knocker::TcpKnocker;
 pub use listener::TcpListener;
 pub use stream::TcpStream;
 

@@ -197,8 +197,8 @@ pub(crate) struct Ip {
     /// Used while a packet is cut into fragments.
     pieces: Vec<Frame>,
     output: queues::Queues,
-    /// The next hop used last, for the short way out.
-    pub(crate) last_hop: Option<crate::express::NextHop>,
+    /// The next hop used last, for the fast path out.
+    pub(crate) last_hop: Option<crate::fastpath::NextHop>,
     events: VecDeque<LaneEvent>,
     limits: Limits,
     config: IpConfig,

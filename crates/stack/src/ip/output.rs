@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Segmentation};
 
 use super::Ip;
-use crate::express::NextHop;
+use crate::fastpath::NextHop;
 use crate::neighbour::Resolution;
 use crate::packet::{Cx, IpOutput};
 use crate::route::Hop;

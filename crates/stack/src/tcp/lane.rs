@@ -3,12 +3,12 @@
 use super::challenge::ChallengeBudget;
 use super::config::TcpConfig;
 use super::connection::{Connection, Flags, Lists, NEVER, State, StateCounts};
-use super::expect::CROWDED;
 use super::fast_open::{FastOpenKeys, Marks, Peers};
 use super::flight::Flight;
-use super::knock::Knocks;
+use super::half_open::HalfOpen;
 use super::listen::Listeners;
 use super::memory::Levels;
+use super::prefetch::CROWDED;
 use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
 use super::send_buffer::Blocks;
@@ -75,7 +75,7 @@ pub(crate) struct Core {
     pub(crate) narrowed: VecDeque<ConnId>,
     pub(crate) narrowed_at: Time,
     /// SYNs without connections are sent, and answers to them kept.
-    pub(crate) knocks: Option<Box<Knocks>>,
+    pub(crate) half_open: Option<Box<HalfOpen>>,
     /// Of cookies, if neither the listener nor the configuration has any.
     pub(crate) fast_open_keys: FastOpenKeys,
     pub(crate) fast_peers: Peers,
@@ -126,7 +126,7 @@ impl Core {
             starved: VecDeque::new(),
             narrowed: VecDeque::new(),
             narrowed_at: NEVER,
-            knocks: None,
+            half_open: None,
             config,
         };
         core.set_levels();

@@ -26,20 +26,19 @@ mod congestion;
 mod connection;
 mod ecn;
 mod error;
-mod expect;
 mod fast_open;
 mod flight;
+mod half_open;
 mod handshake;
 mod info;
 mod input;
-mod knock;
 mod lane;
 mod listen;
-mod look;
 mod memory;
 mod output;
 mod path;
 mod payload;
+mod prefetch;
 mod reassembly_queue;
 mod recovery;
 mod recv_buffer;
@@ -49,6 +48,7 @@ mod segment;
 mod segmenter;
 mod send_buffer;
 mod sequence;
+mod snapshot;
 mod spill;
 mod stats;
 mod syn_cookies;
@@ -69,12 +69,12 @@ pub use config::{
 };
 pub use connection::{State, StateCounts};
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
-pub use expect::{AHEAD, Expected};
 pub use fast_open::{FastOpen, FastOpenKeys, FastOpenListen};
+pub use half_open::SynAnswer;
 pub use info::{LossState, SegmentCounts, TcpInfo};
-pub use knock::Heard;
 pub use listen::{ListenError, ListenerId};
-pub use look::{TcpLook, TcpRow};
+pub use prefetch::{AHEAD, Prefetched};
+pub use snapshot::{TcpRow, TcpSnapshot};
 pub use stats::{DropReason, TcpStats};
 pub use table::ConnId;
 
@@ -194,7 +194,7 @@ impl Tcp {
 
     /// A segment of no connection.
     fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &mut Segment, after: Option<Seq>) {
-        if self.core.knocks.is_some() && self.core.knock_input(tuple, seg) {
+        if self.core.half_open.is_some() && self.core.syn_answer_input(tuple, seg) {
             return;
         }
         let count = self.connections.len();
@@ -291,7 +291,7 @@ impl Tcp {
             match c.next_segment(&mut self.core, cx) {
                 Ok(Some(out)) => {
                     // The answer will need it.
-                    if c.tx.is_some() && self.core.table.len() >= expect::CROWDED {
+                    if c.tx.is_some() && self.core.table.len() >= prefetch::CROWDED {
                         self.core.table.prefetch(c.table_hash);
                     }
                     self.core.settle(c);

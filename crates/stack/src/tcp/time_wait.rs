@@ -102,7 +102,7 @@ impl Core {
             return false;
         }
         while self.time_wait.len() >= max || self.time_wait.expiry.len() >= 2 * max {
-            self.expect_oldest();
+            self.prefetch_oldest();
             let Some((_, id)) = self.time_wait.expiry.pop_front() else { break };
             self.stats.time_wait_overflow += u64::from(self.time_wait.records.get(id).is_some());
             self.drop_time_wait(id);
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// Asks for what the records that go next lead to: they are the ones that nobody has touched for longest.
-    fn expect_oldest(&self) {
+    fn prefetch_oldest(&self) {
         let expiry = &self.time_wait.expiry;
         if let Some((_, id)) = expiry.get(2 * EXPECTED) {
             self.time_wait.records.prefetch(id.slot, usize::MAX);
@@ -153,7 +153,7 @@ impl Core {
             if at > now {
                 return;
             }
-            self.expect_oldest();
+            self.prefetch_oldest();
             self.time_wait.expiry.pop_front();
             if self.time_wait.records.get(id).is_some_and(|record| record.expires <= now) {
                 self.drop_time_wait(id);

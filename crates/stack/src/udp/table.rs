@@ -53,7 +53,7 @@ pub(super) struct Table {
     quick: Quick,
 }
 
-/// Connected IPv4 sockets under numbers, and wildcard sockets by port: what the short way looks up. Both also stand in
+/// Connected IPv4 sockets under numbers, and wildcard sockets by port: what the fast path looks up. Both also stand in
 /// the table of all.
 #[derive(Debug)]
 struct Quick {

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Options are walked, so that an impossible one is found, and otherwise skipped; two of them matter to a host and are
-//! reported as flags. A header without options, which is nearly every one, takes the short way through.
+//! reported as flags. A header without options, which is nearly every one, takes the fast path.
 //!
 //! What a fragment means as part of a datagram (an offset past the end, a middle that is not a multiple of eight) is
 //! for reassembly to judge.

@@ -200,7 +200,7 @@ impl World {
     }
 
     /// A further stranger's SYN, with data of Fast Open.
-    pub(crate) fn knock(&mut self, data: u32) -> usize {
+    pub(crate) fn send_syn(&mut self, data: u32) -> usize {
         let n = self.strangers.len();
         let iss = SeqNum(n as u32 ^ 0xffff_fff0);
         self.strangers.push(Stranger { una: iss + 1, right: iss + 1, ..Stranger::default() });
@@ -269,7 +269,7 @@ impl World {
     pub(crate) fn connect(&mut self, count: usize) -> Vec<(usize, ConnId)> {
         let mut all = Vec::new();
         for _ in 0..count {
-            let n = self.knock(0);
+            let n = self.send_syn(0);
             self.hear();
             if let Some(accepted) = self.tcp.accept(self.listener).unwrap() {
                 all.push((n, accepted.id));

@@ -198,7 +198,7 @@ fn fast_open() {
     let options = ListenOptions { fast_open: Some(told), ..many() };
     let mut w = World::new(bound, 8192, options);
     for _ in 0..30_000 {
-        w.knock(1400);
+        w.send_syn(1400);
         w.hear();
     }
     assert!(w.tcp.stats().fast_open_passive > 1000);
@@ -213,7 +213,7 @@ fn syns() {
     let bound = 16 << 20;
     let mut w = world(bound);
     for _ in 0..100_000 {
-        let n = w.knock(0);
+        let n = w.send_syn(0);
         w.strangers[n].deaf = true;
         while w.with(flowlane_stack::tcp::Tcp::poll_output).is_some() {}
     }
@@ -309,7 +309,7 @@ fn cookies() {
     let options = ListenOptions { syn_backlog: 128, backlog: 128, ..ListenOptions::default() };
     let mut w = World::new(16 << 20, 8192, options);
     for _ in 0..12_800 {
-        let n = w.knock(0);
+        let n = w.send_syn(0);
         w.strangers[n].deaf = true;
         while w.with(flowlane_stack::tcp::Tcp::poll_output).is_some() {}
     }

@@ -180,8 +180,8 @@ fn counters_have_distinct_names() {
     Counters::each(&stats, &mut |c| assert!(names.insert(c.name), "{} twice", c.name));
 }
 
-/// The short way for plain UDP over IPv4 must not be told from the long one: every cut and every flipped bit gives the
-/// same deliveries and the same counters. A host on a VLAN whose link takes the tag off goes the long way always.
+/// The fast path for plain UDP over IPv4 must not be told from the slow one: every cut and every flipped bit gives the
+/// same deliveries and the same counters. A host on a VLAN whose link takes the tag off takes the slow path always.
 #[test]
 fn the_short_way_and_the_long_way_agree() {
     let mut short = net();

@@ -74,7 +74,7 @@ fn echo_v4(src: Ipv4Addr) -> Vec<u8> {
 
 fn udp_v4(src: Ipv4Addr, port: u16) -> Vec<u8> {
     let mut datagram = [0; 12];
-    // With a checksum: without one no datagram goes the short way.
+    // With a checksum: without one no datagram takes the fast path.
     let pseudo = Sum::pseudo_v4(src, US_V4, IpProtocol::UDP, 12);
     UdpHeader { src_port: 9, dst_port: port, len: 12, checksum: 0 }.emit_with_checksum(pseudo, &mut datagram);
     v4(src, US_V4, IpProtocol::UDP, &datagram)

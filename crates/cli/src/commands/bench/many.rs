@@ -36,7 +36,7 @@ const VISITS: usize = 1 << 20;
 /// Bursts picked in advance: choosing among a million costs more than a segment, and is not what is measured.
 const PICKED: usize = 64;
 
-/// Frames for all engines: a thread has one pool to which its frames return, and those of any other take a long way.
+/// Frames for all engines: a thread has one pool to which its frames return, and those of any other take a slow path.
 fn pool() -> anyhow::Result<Rc<Pool>> {
     let memory =
         MemoryConfig { frames_per_home: 4096, frame_size: 2048, homes: 1, huge_pages: false, lock: false };
@@ -144,7 +144,7 @@ impl Pair {
         for end in 0..2 {
             for some in all.chunks(AHEAD) {
                 for ids in some {
-                    self.ends[end].expect_id(ids[end]);
+                    self.ends[end].prefetch_id(ids[end]);
                 }
                 for ids in some {
                     let id = ids[end];
@@ -211,10 +211,10 @@ fn look_ahead(tcp: &Tcp, burst: &VecDeque<IpOutput>) {
     for (out, place) in burst.iter().zip(&mut expected) {
         let header = out.frame.data();
         let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        *place = Some(tcp.expect(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0))));
+        *place = Some(tcp.prefetch(SocketAddr::new(out.dst, port(2)), SocketAddr::new(out.src, port(0))));
     }
     for expected in expected.into_iter().flatten() {
-        tcp.expect_connection(expected);
+        tcp.prefetch_connection(expected);
     }
 }
 

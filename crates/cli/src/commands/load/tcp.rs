@@ -175,7 +175,8 @@ impl Tcp {
 
     /// Frames for what many connections have on their way, where data waits until it is read; SYNs alone have none.
     fn frames(&self, connections: usize) -> Option<usize> {
-        (!self.mode.mode().knocks()).then(|| (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17))
+        (!self.mode.mode().is_half_open())
+            .then(|| (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17))
     }
 
     /// What makes a run no success whatever was asked for.
@@ -191,14 +192,14 @@ impl Tcp {
     }
 
     fn about(&self, config: &TcpLoadConfig) -> About {
-        let what = if config.mode.knocks() { "addresses and ports" } else { "connections" };
+        let what = if config.mode.is_half_open() { "addresses and ports" } else { "connections" };
         let connections = format!("{} {what}", show_count(config.connections as u64));
         let schedule = match config.rate {
             Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
             None => format!("closed loop, {connections}"),
         };
         let mut more = BTreeMap::from([("mode".to_owned(), self.mode.name().to_owned())]);
-        if !config.mode.knocks() {
+        if !config.mode.is_half_open() {
             more.insert("size".to_owned(), format!("{} bytes", config.size));
         }
         if self.fast_open {
@@ -247,7 +248,8 @@ impl Tcp {
 
     /// Bytes of a message.
     fn size(&self) -> usize {
-        let small = matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().knocks();
+        let small =
+            matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().is_half_open();
         self.size.unwrap_or(if small { 64 } else { 16 << 10 })
     }
 
@@ -260,11 +262,11 @@ impl Tcp {
         let n = self.connections.unwrap_or(1);
         ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 4M");
         let name = self.mode.name();
-        if matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().knocks() {
+        if matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().is_half_open() {
             ensure!(self.total.is_none(), "--total: connections of --mode {name} have no total");
         }
         ensure!(!self.verify || self.mode == ModeName::Read, "--verify: only with --mode read, not {name}");
-        if self.mode.mode().knocks() {
+        if self.mode.mode().is_half_open() {
             ensure!(self.rate.is_some(), "--mode {name}: SYNs are sent at a --rate");
             ensure!(
                 !self.near.is_kernel(),

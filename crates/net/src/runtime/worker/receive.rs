@@ -62,12 +62,12 @@ impl Worker {
             *frame.meta_mut() = meta;
             let lane = (host.first_lane + u32::from(bucket.0)) as usize;
             if let Some(slot) = self.lanes[lane].as_ref().filter(|slot| slot.lane.tcp_is_crowded()) {
-                *place = slot.lane.tcp_expect(frame).map(|expected| (lane, expected));
+                *place = slot.lane.tcp_prefetch(frame).map(|expected| (lane, expected));
             }
         }
         for (lane, expected) in expected.into_iter().flatten() {
             if let Some(slot) = &self.lanes[lane] {
-                slot.lane.tcp_expect_connection(expected);
+                slot.lane.tcp_prefetch_connection(expected);
             }
         }
     }

@@ -5,17 +5,17 @@
 
 mod accept;
 mod close;
-mod look;
 mod open;
 mod options;
 mod port;
+mod readiness;
 mod receive;
 mod send;
 
 pub use accept::Accepted;
-pub use look::{Interest, Readiness};
 pub use open::{ConnectOptions, FirstData};
 pub(super) use port::PortTurns;
+pub use readiness::{Interest, Readiness};
 
 use super::Tcp;
 use super::connection::{Connection, Flags};

@@ -153,7 +153,7 @@ impl Connection {
 /// Smaller segments than this are not agreed to: they would cost more header than data and split the scoreboard to pieces.
 pub(crate) const MIN_MSS: u16 = 48;
 
-/// As [`refuse`], for a stranger or who may be one: limited, but for lanes that knock, where resets answer what the lane
+/// As [`refuse`], for a stranger or who may be one: limited, but for lanes with half-open clients, where resets answer what the lane
 /// itself asked for.
 pub(crate) fn refuse_stranger(
     core: &mut Core,
@@ -162,7 +162,7 @@ pub(crate) fn refuse_stranger(
     seg: &Segment,
     meta: ReplyMeta,
 ) {
-    if core.knocks.is_none() && !core.resets.take(cx, core.config.resets_per_second) {
+    if core.half_open.is_none() && !core.resets.take(cx, core.config.resets_per_second) {
         core.stats.resets_limited += 1;
         return;
     }

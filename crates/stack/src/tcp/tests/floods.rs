@@ -153,14 +153,14 @@ fn answers_and_connections_take_turns() {
     s.answer_strangers();
 }
 
-/// A lane that knocks keeps so many answers and no more, sends nothing back to any of them, and is to other strangers what
+/// A lane with half-open clients keeps so many answers and no more, sends nothing back to any of them, and is to other strangers what
 /// it always was.
 #[test]
-fn answers_to_knocks_are_bounded_and_get_no_answer() {
+fn answers_to_half_open_clients_are_bounded_and_get_no_answer() {
     let mut s = Scene::new(Scene::config());
-    s.tcp.knock_open(true);
+    s.tcp.half_open(true);
     let (us, peer) = (SocketAddr::new(US, OUR_PORT), SocketAddr::new(PEER, PEER_PORT));
-    assert!(s.with(|tcp, cx| tcp.knock(cx, us, peer, 77, 1460)));
+    assert!(s.with(|tcp, cx| tcp.send_syn(cx, us, peer, 77, 1460)));
     assert_eq!((s.answer_strangers(), s.heard.len()), (0, 1), "the SYN");
     let free = s.pool.free();
     for n in 0..20_000 {
@@ -168,19 +168,19 @@ fn answers_to_knocks_are_bounded_and_get_no_answer() {
     }
     assert_eq!((s.answer_strangers(), s.pool.free()), (0, free));
     let mut heard = Vec::new();
-    assert_eq!((s.tcp.knocks_heard(&mut heard), heard.len()), (20_000 - (1 << 14), 1 << 14));
+    assert_eq!((s.tcp.syn_answers(&mut heard), heard.len()), (20_000 - (1 << 14), 1 << 14));
     assert!(heard.iter().all(|h| !h.refused && h.local == us));
     assert_eq!(heard[3].ack, 3 * 40_503);
     s.stranger(TcpFlags::RST | TcpFlags::ACK, 7);
     heard.clear();
-    assert_eq!((s.tcp.knocks_heard(&mut heard), heard[0].refused), (0, true));
+    assert_eq!((s.tcp.syn_answers(&mut heard), heard[0].refused), (0, true));
     s.stranger(TcpFlags::ACK, 5);
     assert_eq!(s.answer_strangers(), 1, "a reset");
-    assert_eq!(s.tcp.knocks_heard(&mut heard), 0);
+    assert_eq!(s.tcp.syn_answers(&mut heard), 0);
     // One that is not quiet resets whoever answers.
-    s.tcp.knock_open(false);
+    s.tcp.half_open(false);
     s.stranger(TcpFlags::SYN | TcpFlags::ACK, 1);
     heard.clear();
-    s.tcp.knocks_heard(&mut heard);
+    s.tcp.syn_answers(&mut heard);
     assert_eq!((s.answer_strangers(), heard.len()), (1, 1));
 }

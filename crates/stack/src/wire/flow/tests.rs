@@ -222,7 +222,7 @@ proptest! {
             frame[54] = [0, 43, 44, 51, 60, 17, 6, 58][usize::from(fields.1 % 8)];
             frame[55] %= 3;
         }
-        // The short way and the general way agree.
+        // The fast path and the general way agree.
         prop_assert_eq!(classify(&frame), classify_unusual(&frame));
         if let Classified::Ip(flow) = classify(&frame) {
             prop_assert!(usize::from(flow.l3_offset) < frame.len());

@@ -1,7 +1,7 @@
-//! Knocking: SYNs that no connection stands behind, and what comes back to them.
+//! Half-open clients: SYNs that no connection stands behind, and what comes back to them.
 //!
 //! A generator of half-open clients needs to send a SYN and then *not* to behave as TCP does: an ordinary lane would
-//! complete the handshake, or reset what it does not know. A lane that knocks remembers nothing of its SYNs; whoever sent
+//! complete the handshake, or reset what it does not know. Such a lane remembers nothing of its SYNs; whoever sent
 //! them chose the sequence number and tells the answers by it. What is heard waits in a queue of bounded length, and a
 //! quiet lane sends nothing back: no acknowledgement and no reset. Everything else the lane does stays as it is.
 //!
@@ -24,7 +24,7 @@ const WAITING: usize = 1 << 14;
 
 /// What came back to a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct SynAnswer {
     /// Our end.
     pub local: SocketAddr,
     /// The end that answered.
@@ -35,51 +35,51 @@ pub struct Heard {
     pub refused: bool,
 }
 
-/// What a lane that knocks keeps.
+/// What a lane with half-open clients keeps.
 #[derive(Debug)]
-pub(crate) struct Knocks {
+pub(crate) struct HalfOpen {
     quiet: bool,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<SynAnswer>,
     missed: u64,
     waker: Option<Waker>,
 }
 
 impl Core {
-    /// Takes an answer to a SYN that was knocked; `true` if nothing more is to be done with it.
+    /// Takes an answer to such a SYN; `true` if nothing more is to be done with it.
     #[cold]
-    pub(crate) fn knock_input(&mut self, tuple: &Tuple, seg: &Segment) -> bool {
-        let Some(knocks) = &mut self.knocks else { return false };
+    pub(crate) fn syn_answer_input(&mut self, tuple: &Tuple, seg: &Segment) -> bool {
+        let Some(half_open) = &mut self.half_open else { return false };
         let refused = seg.flags.contains(TcpFlags::RST);
         if !seg.flags.contains(TcpFlags::ACK) || !(refused || seg.flags.contains(TcpFlags::SYN)) {
             return false;
         }
-        if knocks.heard.len() >= WAITING {
-            knocks.missed += 1;
+        if half_open.heard.len() >= WAITING {
+            half_open.missed += 1;
         } else {
-            knocks.heard.push_back(Heard {
+            half_open.heard.push_back(SynAnswer {
                 local: SocketAddr::new(tuple.local, tuple.local_port),
                 remote: SocketAddr::new(tuple.remote, tuple.remote_port),
                 ack: seg.ack.0,
                 refused,
             });
         }
-        if let Some(waker) = knocks.waker.take() {
+        if let Some(waker) = half_open.waker.take() {
             waker.wake();
         }
-        knocks.quiet
+        half_open.quiet
     }
 }
 
 impl Tcp {
-    /// From now on answers to SYNs that belong to no connection are kept for [`Tcp::knocks_heard`]. `quiet`: nothing is
+    /// From now on answers to SYNs that belong to no connection are kept for [`Tcp::syn_answers`]. `quiet`: nothing is
     /// sent back to them; otherwise they are reset like any stranger's.
-    pub fn knock_open(&mut self, quiet: bool) {
-        let knocks = Knocks { quiet, heard: VecDeque::new(), missed: 0, waker: None };
-        self.core.knocks = Some(Box::new(knocks));
+    pub fn half_open(&mut self, quiet: bool) {
+        let half_open = HalfOpen { quiet, heard: VecDeque::new(), missed: 0, waker: None };
+        self.core.half_open = Some(Box::new(half_open));
     }
 
     /// Sends a SYN with that sequence number and segment size; `false` when there is no room now.
-    pub fn knock(
+    pub fn send_syn(
         &mut self,
         cx: &mut Cx<'_>,
         local: SocketAddr,
@@ -88,7 +88,8 @@ impl Tcp {
         mss: u16,
     ) -> bool {
         let plain = is_plain(local.ip()) && is_plain(remote.ip()) && local.is_ipv4() == remote.is_ipv4();
-        if !plain || self.core.knocks.is_none() || self.core.replies.len() >= self.core.config.max_replies {
+        if !plain || self.core.half_open.is_none() || self.core.replies.len() >= self.core.config.max_replies
+        {
             return false;
         }
         let tuple = Tuple {
@@ -113,16 +114,16 @@ impl Tcp {
     }
 
     /// Appends what was heard to `into`; returns how many answers came in vain since the last time, for want of room.
-    pub fn knocks_heard(&mut self, into: &mut Vec<Heard>) -> u64 {
-        let Some(knocks) = &mut self.core.knocks else { return 0 };
-        into.extend(knocks.heard.drain(..));
-        std::mem::take(&mut knocks.missed)
+    pub fn syn_answers(&mut self, into: &mut Vec<SynAnswer>) -> u64 {
+        let Some(half_open) = &mut self.core.half_open else { return 0 };
+        into.extend(half_open.heard.drain(..));
+        std::mem::take(&mut half_open.missed)
     }
 
     /// Wakes `waker` when something is heard. A later one replaces it.
-    pub fn knock_wake(&mut self, waker: &Waker) {
-        if let Some(knocks) = &mut self.core.knocks {
-            knocks.waker = Some(waker.clone());
+    pub fn wake_on_syn_answer(&mut self, waker: &Waker) {
+        if let Some(half_open) = &mut self.core.half_open {
+            half_open.waker = Some(waker.clone());
         }
     }
 }

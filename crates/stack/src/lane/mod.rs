@@ -16,6 +16,13 @@
 //!
 //! Calls may come in any order; none blocks, none panics on any bytes from the network.
 
+mod output;
+mod tcp;
+mod udp;
+
+pub use tcp::Connect;
+pub use udp::Unsent;
+
 use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +32,7 @@ use flowlane_rss::{Bucket, Flow, HomePorts, Protocol, Rss};
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
-use crate::express_tcp::may_be_segment;
+use crate::fastpath::may_be_segment;
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, IpConfig, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IcmpErrorKind, IpInput, Offload};

@@ -27,10 +27,10 @@ pub struct TcpRow {
     pub hash_type: u8,
 }
 
-/// A look at a lane's listeners and connections that costs no more than it is told to.
+/// A snapshot of a lane's listeners and connections that costs no more than it is told to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TcpLook {
+pub struct TcpSnapshot {
     /// Listeners first, then connections, then what waits in TIME-WAIT.
     pub rows: Vec<TcpRow>,
     /// Connections and TIME-WAIT records there are in all.
@@ -42,16 +42,16 @@ pub struct TcpLook {
 }
 
 impl Tcp {
-    /// A look at all there is, with at most `rows` rows, searched for in at most `scan` places.
+    /// A snapshot of all there is, with at most `rows` rows, searched for in at most `scan` places.
     #[must_use]
-    pub fn look(&self, rows: usize, scan: usize) -> TcpLook {
-        let mut look = TcpLook {
+    pub fn snapshot(&self, rows: usize, scan: usize) -> TcpSnapshot {
+        let mut snapshot = TcpSnapshot {
             connections: self.connections.len() + self.core.time_wait.len(),
             listeners: self.core.listeners.len(),
-            ..TcpLook::default()
+            ..TcpSnapshot::default()
         };
         for l in self.core.listeners.iter().take(rows) {
-            look.rows.push(TcpRow {
+            snapshot.rows.push(TcpRow {
                 state: None,
                 local_ip: l.local,
                 local_port: l.port,
@@ -62,21 +62,21 @@ impl Tcp {
                 hash_type: 0,
             });
         }
-        let room = rows.saturating_sub(look.rows.len());
+        let room = rows.saturating_sub(snapshot.rows.len());
         for c in self.connections.first(scan).take(room) {
             let queues = (c.readable(), c.buffered());
-            look.rows.push(row(c.state(), &c.tuple, queues, (c.hash, c.hash_type)));
+            snapshot.rows.push(row(c.state(), &c.tuple, queues, (c.hash, c.hash_type)));
         }
         for (state, count) in self.core.states.iter() {
-            look.states[state.index()] = count as usize;
+            snapshot.states[state.index()] = count as usize;
         }
-        look.states[State::TimeWait.index()] += self.core.time_wait.len();
-        let room = rows.saturating_sub(look.rows.len());
+        snapshot.states[State::TimeWait.index()] += self.core.time_wait.len();
+        let room = rows.saturating_sub(snapshot.rows.len());
         for record in self.core.time_wait.first(scan).take(room) {
             let flow = (record.meta.hash, record.meta.hash_type);
-            look.rows.push(row(State::TimeWait, &record.tuple, (0, 0), flow));
+            snapshot.rows.push(row(State::TimeWait, &record.tuple, (0, 0), flow));
         }
-        look
+        snapshot
     }
 }
 

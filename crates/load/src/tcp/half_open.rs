@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use flowlane::{Endpoint, Heard, TcpKnocker, Time};
+use flowlane::{Endpoint, SynAnswer, TcpHalfOpen, Time};
 
 use super::lane::Lane;
 use super::outcome::TcpCounts;
@@ -31,9 +31,9 @@ struct Syn {
     open: bool,
 }
 
-struct Knocking {
+struct Sender {
     lane: Arc<Lane>,
-    knocker: TcpKnocker,
+    syns: TcpHalfOpen,
     flows: Vec<Endpoint>,
     target: Endpoint,
     /// The first sequence number.
@@ -44,14 +44,14 @@ struct Knocking {
     ring: Vec<Syn>,
     /// SYNs remembered that nothing answered yet.
     open: u64,
-    heard: Vec<Heard>,
+    heard: Vec<SynAnswer>,
 }
 
 /// The whole run of one lane.
 pub(super) async fn lane(lane: Arc<Lane>, bucket: u16) -> LaneOutcome<TcpCounts> {
     let config = &lane.common.config;
-    let knocker = match TcpKnocker::open(config.mode == super::Mode::HalfOpen) {
-        Ok(knocker) => knocker,
+    let syns = match TcpHalfOpen::open(config.mode == super::Mode::HalfOpen) {
+        Ok(syns) => syns,
         Err(e) => {
             lane.common.gate.stop();
             return LaneOutcome::none(Some(e.to_string()));
@@ -62,18 +62,18 @@ pub(super) async fn lane(lane: Arc<Lane>, bucket: u16) -> LaneOutcome<TcpCounts>
     // What is sent until the timeout, twice over.
     let wanted = (rate as f64 * config.timeout.as_secs_f64() * 2.0) as u64;
     let remembered = wanted.clamp(REMEMBERED.0, REMEMBERED.1).next_power_of_two();
-    let mut knocking = Knocking {
+    let mut sender = Sender {
         flows: flows[usize::from(bucket)].clone(),
         target: config.target,
         base: (config.seed ^ u64::from(bucket).wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32,
-        knocker,
+        syns,
         sent: 0,
         ring: vec![Syn::default(); remembered as usize],
         open: 0,
         heard: Vec::new(),
         lane: lane.clone(),
     };
-    match knocking.run(bucket, rate).await {
+    match sender.run(bucket, rate).await {
         Ok(stopped) => {
             publish(&lane, bucket);
             lane.outcome(stopped)
@@ -85,7 +85,7 @@ pub(super) async fn lane(lane: Arc<Lane>, bucket: u16) -> LaneOutcome<TcpCounts>
     }
 }
 
-impl Knocking {
+impl Sender {
     async fn run(&mut self, bucket: u16, rate: u64) -> Result<u64, String> {
         let lane = self.lane.clone();
         let mut schedule = lane.common.moments(bucket, lane.start, rate);
@@ -106,7 +106,7 @@ impl Knocking {
             if due <= now {
                 for _ in 0..BATCH {
                     let Some(due) = schedule.peek().filter(|due| *due <= now) else { break };
-                    if !self.knock(due)? {
+                    if !self.send_syn(due)? {
                         lane.inner().held_up(now);
                         break;
                     }
@@ -138,11 +138,11 @@ impl Knocking {
     }
 
     /// Sends the next SYN, which was due then; `false` when there is no room.
-    fn knock(&mut self, due: u64) -> Result<bool, String> {
+    fn send_syn(&mut self, due: u64) -> Result<bool, String> {
         let n = self.sent;
         let from = self.flows[(n % self.flows.len() as u64) as usize];
         let sequence = self.base.wrapping_add(n as u32);
-        match self.knocker.try_knock(from, self.target, sequence) {
+        match self.syns.try_send_syn(from, self.target, sequence) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(e) => return Err(e.to_string()),
@@ -170,8 +170,8 @@ impl Knocking {
     /// Takes what was heard, and waits for more until then; with 0 it does not wait.
     async fn listen(&mut self, until: u64) -> Result<(), String> {
         let mut tick = pin!(flowlane::sleep_until(Time::from_nanos(until)));
-        let (knocker, heard) = (&self.knocker, &mut self.heard);
-        let missed = poll_fn(|cx| match knocker.poll_heard(cx, heard) {
+        let (syns, heard) = (&self.syns, &mut self.heard);
+        let missed = poll_fn(|cx| match syns.poll_heard(cx, heard) {
             Poll::Ready(missed) => Poll::Ready(missed),
             Poll::Pending if until == 0 => Poll::Ready(Ok(0)),
             Poll::Pending => tick.as_mut().poll(cx).map(|()| Ok(0)),
@@ -190,7 +190,7 @@ impl Knocking {
         Ok(())
     }
 
-    fn answer(&mut self, heard: &Heard, now: u64) {
+    fn answer(&mut self, heard: &SynAnswer, now: u64) {
         // How many SYNs ago it was sent; the number wraps around every 4 thousand million.
         let after = u64::from(self.base.wrapping_add(self.sent as u32).wrapping_sub(heard.ack));
         let mut inner = self.lane.inner();

@@ -1,13 +1,10 @@
-//! The short way through the lane for what nearly every packet is: an untagged, unfragmented UDP datagram over IPv4
+//! The fast path through the lane for what nearly every packet is: an untagged, unfragmented UDP datagram over IPv4
 //! without options, whole in one frame, for an address and a socket of ours, with its checksums right.
 //!
 //! One look at the first 42 bytes says whether a frame is of that kind. If anything at all is different, the frame
-//! goes the long way unchanged: nothing is dropped, counted or answered here that the long way would treat otherwise,
+//! takes the slow path unchanged: nothing is dropped, counted or answered here that the slow path would treat otherwise,
 //! and the counters come out the same. On the way out the three headers are written at once when the next hop is the
 //! one that was used a moment ago.
-//!
-//! It is header prediction (Jacobson, 1990) for datagrams: a shorter way to the same result, kept apart so that the
-//! long way stays readable.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -85,7 +82,7 @@ impl Lane {
             && be32(h, 12) >> 8 == 0x08_0045
             && be16(h, 20) & 0x3fff == 0
             && h[23] == IpProtocol::UDP.0
-            && interface.express == Some(dst)
+            && interface.fast == Some(dst)
             && total + 14 == len
             && udp_len + 20 == total
             && udp_len >= 8
@@ -163,7 +160,7 @@ impl Lane {
         let interface = &self.ip.interfaces[usize::from(hop.interface)];
         let len = frame.len();
         let total = len + 28;
-        let usual = interface.express == Some(u32::from(src))
+        let usual = interface.fast == Some(u32::from(src))
             && self.ip.routes.leads_to(dst, hop.interface, hop.address)
             && total <= usize::from(interface.config.mtu)
             && !frame.is_chained()

@@ -15,9 +15,9 @@ use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
-    Accepted, ConnId, ConnectError, ConnectOptions, Expected, Failure, FastOpen, FastOpenListen, FirstData,
-    Heard, Interest, ListenError, ListenOptions, ListenerId, Readiness, RecvError, SendError, SocketOptions,
-    StaleError, Tcp, TcpConfig, TcpInfo, TcpLook,
+    Accepted, ConnId, ConnectError, ConnectOptions, Failure, FastOpen, FastOpenListen, FirstData, Interest,
+    ListenError, ListenOptions, ListenerId, Prefetched, Readiness, RecvError, SendError, SocketOptions,
+    StaleError, SynAnswer, Tcp, TcpConfig, TcpInfo, TcpSnapshot,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -78,21 +78,21 @@ impl Lane {
         self.tcp.is_crowded()
     }
 
-    /// Asks for the memory that leads to a frame's connection; to be followed by [`Lane::tcp_expect_connection`] once all
+    /// Asks for the memory that leads to a frame's connection; to be followed by [`Lane::tcp_prefetch_connection`] once all
     /// frames of a burst were seen. The frame's data starts at the Ethernet header. Changes nothing.
     #[inline]
     #[must_use]
-    pub fn tcp_expect(&self, frame: &Frame) -> Option<Expected> {
+    pub fn tcp_prefetch(&self, frame: &Frame) -> Option<Prefetched> {
         let flow = classify(frame.data()).flow().filter(|flow| flow.protocol == IpProtocol::TCP)?;
         let (src, dst) = flow.ports?;
         let addresses = flow.addresses;
-        Some(self.tcp.expect(SocketAddr::new(addresses.dst(), dst), SocketAddr::new(addresses.src(), src)))
+        Some(self.tcp.prefetch(SocketAddr::new(addresses.dst(), dst), SocketAddr::new(addresses.src(), src)))
     }
 
     /// Asks for the connection's own memory.
     #[inline]
-    pub fn tcp_expect_connection(&self, expected: Expected) {
-        self.tcp.expect_connection(expected);
+    pub fn tcp_prefetch_connection(&self, expected: Prefetched) {
+        self.tcp.prefetch_connection(expected);
     }
 
     #[inline]
@@ -245,13 +245,13 @@ impl Lane {
         })
     }
 
-    /// From now on this lane knocks: see [`Heard`].
-    pub fn tcp_knock_open(&mut self, quiet: bool) {
-        self.tcp.knock_open(quiet);
+    /// From now on this lane has half-open clients: see [`SynAnswer`].
+    pub fn tcp_half_open(&mut self, quiet: bool) {
+        self.tcp.half_open(quiet);
     }
 
     /// Sends a SYN that no connection stands behind; `false` when there is no room now, or no route.
-    pub fn tcp_knock(
+    pub fn tcp_send_syn(
         &mut self,
         now: Time,
         frames: &Pool,
@@ -264,17 +264,17 @@ impl Lane {
         };
         let headers = if remote.ip.is_ipv4() { 40 } else { 60 };
         let mss = mtu.saturating_sub(headers);
-        self.with_tcp(now, frames, |tcp, cx| tcp.knock(cx, local.into(), remote.into(), seq, mss))
+        self.with_tcp(now, frames, |tcp, cx| tcp.send_syn(cx, local.into(), remote.into(), seq, mss))
     }
 
     /// Appends what came back to such SYNs; returns how many answers were lost because nobody took them.
-    pub fn tcp_knocks_heard(&mut self, into: &mut Vec<Heard>) -> u64 {
-        self.tcp.knocks_heard(into)
+    pub fn tcp_syn_answers(&mut self, into: &mut Vec<SynAnswer>) -> u64 {
+        self.tcp.syn_answers(into)
     }
 
     /// Wakes `waker` when something comes back. A later one replaces it.
-    pub fn tcp_knock_wake(&mut self, waker: &Waker) {
-        self.tcp.knock_wake(waker);
+    pub fn tcp_wake_on_syn_answer(&mut self, waker: &Waker) {
+        self.tcp.wake_on_syn_answer(waker);
     }
 
     /// A free local port for a connection from `local` to `remote` whose replies come to this lane.
@@ -535,8 +535,8 @@ impl Lane {
 
     /// A look at listeners and connections: no more than `scan` of them are looked at, and at most `rows` shown.
     #[must_use]
-    pub fn tcp_look(&self, rows: usize, scan: usize) -> TcpLook {
-        self.tcp.look(rows, scan)
+    pub fn tcp_snapshot(&self, rows: usize, scan: usize) -> TcpSnapshot {
+        self.tcp.snapshot(rows, scan)
     }
 
     /// How many places connections take in the lists of those that wait for a link without room.

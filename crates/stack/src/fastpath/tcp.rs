@@ -1,8 +1,8 @@
-//! The short way through IP for what nearly every segment is: TCP in an untagged, unfragmented IPv4 packet without options,
+//! The fast path through IP for what nearly every segment is: TCP in an untagged, unfragmented IPv4 packet without options,
 //! whole in one frame, between us and a neighbour whose Ethernet address was used a moment ago.
 //!
-//! As for datagrams ([`express`](crate::express)): one look at the headers says whether a frame is of that kind, anything else
-//! goes the long way unchanged, and results and counters are the same either way.
+//! As for datagrams ([`udp`](super::udp)): one look at the headers says whether a frame is of that kind, anything else
+//! takes the slow path unchanged, and results and counters are the same either way.
 
 use core::net::IpAddr;
 
@@ -46,7 +46,7 @@ impl Ip {
         let total = usize::from(be16(h, ETHERNET + 2));
         let (src, dst) = ([ip[12], ip[13], ip[14], ip[15]], [ip[16], ip[17], ip[18], ip[19]]);
         let usual = plain
-            && interface.express.is_some()
+            && interface.fast.is_some()
             && h[0..6] == interface.config.mac.0
             && h[12..15] == [0x08, 0x00, 0x45]
             && be16(h, ETHERNET + 6) & 0x3fff == 0
@@ -93,7 +93,7 @@ impl Ip {
         let interface = &self.interfaces[usize::from(hop.interface)];
         let total = out.frame.len() + IPV4;
         let usual = hop.is_granted(now)
-            && interface.express.is_some()
+            && interface.fast.is_some()
             && !out.frame.is_chained()
             && (total <= usize::from(interface.config.mtu)
                 || out.frame.meta().segmentation != Segmentation::None)
@@ -181,7 +181,7 @@ mod tests {
             seed: [1, 2, 3, me.into()],
         });
         if !short {
-            lane.ip.interfaces[0].express = None;
+            lane.ip.interfaces[0].fast = None;
         }
         lane
     }
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(short, long);
     }
 
-    /// LAND (RFC 1122 section 3.2.1.3 (g), our own address as source): the short way leaves it to the long way, which drops it.
+    /// LAND (RFC 1122 section 3.2.1.3 (g), our own address as source): the fast path leaves it to the slow path, which drops it.
     #[test]
     fn our_own_address_is_nobody_elses() {
         let pool = pool();
@@ -265,8 +265,8 @@ mod tests {
         assert_eq!(short, long);
     }
 
-    /// Every bit of the headers of every segment wrong once, every length, and padding behind it: what the short way does not
-    /// leave to the long way it treats alike.
+    /// Every bit of the headers of every segment wrong once, every length, and padding behind it: what the fast path does not
+    /// leave to the slow path it treats alike.
     #[test]
     fn both_ways_treat_damaged_frames_alike() {
         let pool = pool();
@@ -302,6 +302,6 @@ mod tests {
             assert_eq!(short, long, "{bytes:02x?}");
             taken += usize::from(lane(2, true).ip.express_segment(frame(&pool, &bytes)).is_ok());
         }
-        assert!(taken > 500, "the short way was taken: {taken}");
+        assert!(taken > 500, "the fast path was taken: {taken}");
     }
 }

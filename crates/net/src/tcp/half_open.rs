@@ -1,21 +1,21 @@
-//! SYNs that no connection stands behind, for generators of half-open clients: see [`flowlane_stack::tcp::Heard`].
+//! SYNs that no connection stands behind, for generators of half-open clients: see [`flowlane_stack::tcp::SynAnswer`].
 
 use std::task::{Context, Poll};
 
 use flowlane_stack::address::Endpoint;
-use flowlane_stack::tcp::Heard;
+use flowlane_stack::tcp::SynAnswer;
 
 use crate::context;
 use crate::runtime::lane_slot::LaneId;
 use crate::socket::SocketError;
 
-/// The knocking of one lane. It lasts as long as the lane.
+/// The half-open clients of one lane. The mode lasts as long as the lane.
 #[derive(Debug)]
-pub struct TcpKnocker {
+pub struct TcpHalfOpen {
     lane: LaneId,
 }
 
-impl TcpKnocker {
+impl TcpHalfOpen {
     /// Begins in the lane of the calling task. `quiet`: what answers gets nothing back, neither an acknowledgement nor a
     /// reset; otherwise it is reset.
     ///
@@ -26,7 +26,7 @@ impl TcpKnocker {
             if slot.kernel.is_some() {
                 return Err(SocketError::Unsupported("send a SYN without a connection: use a link"));
             }
-            slot.lane.tcp_knock_open(quiet);
+            slot.lane.tcp_half_open(quiet);
             Ok(slot.id)
         })??;
         Ok(Self { lane })
@@ -36,9 +36,9 @@ impl TcpKnocker {
     ///
     /// # Errors
     /// On another lane.
-    pub fn try_knock(&self, local: Endpoint, remote: Endpoint, seq: u32) -> Result<bool, SocketError> {
+    pub fn try_send_syn(&self, local: Endpoint, remote: Endpoint, seq: u32) -> Result<bool, SocketError> {
         context::with_lane(self.lane, |slot, now, frames| {
-            Ok(slot.lane.tcp_knock(now, frames, local, remote, seq))
+            Ok(slot.lane.tcp_send_syn(now, frames, local, remote, seq))
         })?
     }
 
@@ -47,12 +47,16 @@ impl TcpKnocker {
     ///
     /// # Errors
     /// On another lane.
-    pub fn poll_heard(&self, cx: &mut Context<'_>, into: &mut Vec<Heard>) -> Poll<Result<u64, SocketError>> {
+    pub fn poll_heard(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<SynAnswer>,
+    ) -> Poll<Result<u64, SocketError>> {
         let before = into.len();
         let taken = context::with_lane(self.lane, |slot, _, _| {
-            let missed = slot.lane.tcp_knocks_heard(into);
+            let missed = slot.lane.tcp_syn_answers(into);
             if into.len() == before && missed == 0 {
-                slot.lane.tcp_knock_wake(cx.waker());
+                slot.lane.tcp_wake_on_syn_answer(cx.waker());
             }
             missed
         });

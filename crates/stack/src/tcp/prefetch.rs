@@ -20,7 +20,7 @@ pub const AHEAD: usize = 16;
 
 /// A segment whose place in the table was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected(u32);
+pub struct Prefetched(u32);
 
 impl Tcp {
     /// Whether there are so many connections that it pays to expect segments.
@@ -33,7 +33,7 @@ impl Tcp {
     /// First: asks for the place in the table of a received segment's flow. `local` is our end.
     #[inline]
     #[must_use]
-    pub fn expect(&self, local: SocketAddr, remote: SocketAddr) -> Expected {
+    pub fn prefetch(&self, local: SocketAddr, remote: SocketAddr) -> Prefetched {
         let tuple = Tuple {
             local: local.ip(),
             remote: remote.ip(),
@@ -42,12 +42,12 @@ impl Tcp {
         };
         let hash = self.core.table.hash(&tuple);
         self.core.table.prefetch(hash);
-        Expected(hash)
+        Prefetched(hash)
     }
 
     /// Second: asks for the connection, if there is one.
     #[inline]
-    pub fn expect_connection(&self, expected: Expected) {
+    pub fn prefetch_connection(&self, expected: Prefetched) {
         if let Some(Found::Connection(slot)) = self.core.table.find(expected.0, |_| true) {
             self.connections.prefetch(slot, PLAIN);
         }
@@ -55,7 +55,7 @@ impl Tcp {
 
     /// Asks for a connection that is about to be used by name.
     #[inline]
-    pub fn expect_id(&self, id: ConnId) {
+    pub fn prefetch_id(&self, id: ConnId) {
         self.connections.prefetch(id.slot, PLAIN);
     }
 }
