@@ -7,7 +7,7 @@ use super::fast_open::{FastOpenKeys, Marks, Peers};
 use super::flight::Flight;
 use super::half_open::HalfOpen;
 use super::listen::Listeners;
-use super::memory::Levels;
+use super::memory::{Levels, Spare};
 use super::prefetch::CROWDED;
 use super::recv_buffer::{Holds, Inflow};
 use super::segment::pseudo;
@@ -74,6 +74,8 @@ pub(crate) struct Core {
     /// Connections whose windows could not be opened for lack of memory, and when to look again.
     pub(crate) narrowed: VecDeque<ConnId>,
     pub(crate) narrowed_at: Time,
+    /// What is taken when there is no memory left.
+    pub(crate) spare: Spare,
     /// SYNs without connections are sent, and answers to them kept.
     pub(crate) half_open: Option<Box<HalfOpen>>,
     /// Of cookies, if neither the listener nor the configuration has any.
@@ -126,6 +128,7 @@ impl Core {
             starved: VecDeque::new(),
             narrowed: VecDeque::new(),
             narrowed_at: NEVER,
+            spare: Spare::default(),
             half_open: None,
             config,
         };
@@ -175,6 +178,7 @@ impl Core {
     /// Takes a connection's receive side back.
     pub(crate) fn give_inflow(&mut self, mut inflow: Box<Inflow>) {
         self.account(inflow.holds(), Holds::default());
+        self.give_spare(&mut inflow);
         inflow.reset();
         if self.inflows.len() < SPARES {
             self.inflows.push(inflow);

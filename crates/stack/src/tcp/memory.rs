@@ -19,6 +19,10 @@
 //! levels. A window that was promised before and cannot be kept is closed: the data is dropped under its name and answered with a
 //! window of zero, as Linux does, and an announcement follows when there is memory again.
 //!
+//! Two lanes that are full of what they have to say to one another would wait for ever, each for the other's acknowledgements. So
+//! one segment more is taken by a lane that has no memory left, for one connection at a time that holds nothing ([`Spare`]): what
+//! it acknowledges frees memory at the other end. Its bytes are the only ones beyond the bound.
+//!
 //! Frames have a bound of their own beside it, since a worker without frames cannot receive anything at all. A write that
 //! finds no memory waits for the event that frees some, in turn; it is not tried again before.
 
@@ -72,7 +76,50 @@ pub(crate) struct Levels {
     fixed: usize,
 }
 
+/// The one segment that a lane without memory takes.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    /// Whose window stands open for it, and until when it is promised to nobody else.
+    promised: Option<(ConnId, Time)>,
+    /// It waits to be read.
+    taken: bool,
+}
+
+/// For how long the segment is promised to one connection.
+const PROMISED: Duration = Duration::from_secs(1);
+
 impl Core {
+    /// A window that lack of memory would keep shut: open for the spare segment, if it can be promised to `c`.
+    #[cold]
+    pub(crate) fn promise_spare(&mut self, c: &Connection, cx: &Cx<'_>) -> u32 {
+        let idle = c.rx.as_ref().is_none_or(|rx| rx.is_empty()) && c.state().may_receive();
+        let others = self.spare.promised.is_some_and(|(id, until)| id != c.id && cx.now < until);
+        if self.spare.taken || others || !idle || c.has(Flags::DETACHED) || frames_left(cx, 8) {
+            return 0;
+        }
+        self.spare.promised = Some((c.id, cx.now + PROMISED));
+        u32::from(c.mss.rcv())
+    }
+
+    /// Whether `rx`, which holds nothing, may take a segment of `len` bytes without memory.
+    fn take_spare(&mut self, rx: &mut Inflow, len: usize, most: u16) -> bool {
+        let may = !self.spare.taken && rx.is_empty() && len <= usize::from(most);
+        if may {
+            self.spare.taken = true;
+            rx.spare = true;
+        }
+        may
+    }
+
+    /// What was taken in `rx` without memory has been read, or is not wanted any more.
+    #[inline]
+    pub(crate) fn give_spare(&mut self, rx: &mut Inflow) {
+        if rx.spare {
+            rx.spare = false;
+            self.spare = Spare::default();
+        }
+    }
+
     /// The number of connections has changed.
     #[inline]
     pub(crate) fn count_connections(&mut self, connections: usize) {
@@ -260,6 +307,9 @@ impl Connection {
             }
             let Some(bytes) = rx.early.drop_last() else { break };
             core.stats.pruned_bytes += u64::from(bytes);
+        }
+        if !frames_left(cx, 8) && core.take_spare(rx, len, self.mss.rcv()) {
+            return Ok(());
         }
         self.rcv.close_window();
         self.set(Flags::ACK_NOW);

@@ -45,6 +45,8 @@ pub(crate) struct Inflow {
     pub(crate) fin: Option<Seq>,
     /// Acknowledgements that are still to go out, one for each segment.
     pub(crate) owed: VecDeque<Answer>,
+    /// What is in it was taken although the lane had no memory left.
+    pub(crate) spare: bool,
 }
 
 impl Inflow {

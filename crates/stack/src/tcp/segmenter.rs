@@ -227,10 +227,14 @@ impl Connection {
     /// The window to announce, in the header's units, and notes what has been promised.
     ///
     /// RFC 9293 §3.8.6.2.2, MUST-39: the right edge moves in steps worth having; MUST-34/SHLD-14: it never moves back.
-    pub(crate) fn advertise(&mut self, core: &Core, cx: &Cx<'_>) -> u16 {
+    pub(crate) fn advertise(&mut self, core: &mut Core, cx: &Cx<'_>) -> u16 {
         let mut free = self.rcv.limit().saturating_sub(self.readable());
         if core.is_short(cx) {
-            free = free.min(core.may_promise(self, cx));
+            let mut promise = core.may_promise(self, cx);
+            if promise == 0 && self.rcv.wnd() == 0 {
+                promise = core.promise_spare(self, cx);
+            }
+            free = free.min(promise);
         }
         // Who has not shown that its address is its own is promised no more than a SYN can say.
         let free = if self.is_early() { free.min(0xffff) } else { free };

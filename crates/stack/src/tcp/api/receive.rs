@@ -79,6 +79,9 @@ impl Connection {
     fn was_read(&mut self, core: &mut Core, cx: &Cx<'_>, n: usize) {
         self.pass_urgent_mark();
         self.tune_recv_buffer(core, cx, n as u32);
+        if let Some(rx) = self.rx.as_mut().filter(|rx| rx.is_empty()) {
+            core.give_spare(rx);
+        }
         self.window_opened(core, cx);
         if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
             if let Some(rx) = self.rx.take() {

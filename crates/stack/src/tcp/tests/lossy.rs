@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 /// What the network does, in thousandths and microseconds.
 #[derive(Debug, Clone, Copy)]
-struct Weather {
-    loss: u32,
+pub(super) struct Weather {
+    pub(super) loss: u32,
     reorder: u32,
     duplicate: u32,
     corrupt: u32,
@@ -26,19 +26,19 @@ struct Weather {
     mark: u32,
 }
 
-struct Host {
-    tcp: Tcp,
+pub(super) struct Host {
+    pub(super) tcp: Tcp,
     rng: Rng,
     offload: Offload,
-    ip: IpAddr,
+    pub(super) ip: IpAddr,
 }
 
-struct Net {
-    hosts: [Host; 2],
+pub(super) struct Net {
+    pub(super) hosts: [Host; 2],
     pool: Pool,
-    now: Time,
-    rng: Rng,
-    weather: Weather,
+    pub(super) now: Time,
+    pub(super) rng: Rng,
+    pub(super) weather: Weather,
     wire: BinaryHeap<Reverse<(Time, u64, usize)>>,
     packets: BTreeMap<u64, (Frame, IpMeta)>,
     count: u64,
@@ -63,7 +63,7 @@ fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
 }
 
 impl Net {
-    fn new(seed: u64, configs: [TcpConfig; 2], weather: Weather, offload: Offload) -> Net {
+    pub(super) fn new(seed: u64, configs: [TcpConfig; 2], weather: Weather, offload: Offload) -> Net {
         let host = |config: TcpConfig, n: u64, ip: IpAddr| Host {
             tcp: Tcp::new(config, [seed ^ n, n + 7, seed]),
             rng: Rng::new(seed + n),
@@ -84,7 +84,7 @@ impl Net {
         }
     }
 
-    fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
+    pub(super) fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
         let Host { tcp, rng, offload, .. } = &mut self.hosts[host];
         let mut cx = Cx { now: self.now, frames: &self.pool, rng, offload: *offload };
         let result = what(tcp, &mut cx);
@@ -161,7 +161,7 @@ impl Net {
     }
 
     /// The next thing that happens; false if nothing ever will.
-    fn step(&mut self) -> bool {
+    pub(super) fn step(&mut self) -> bool {
         for host in 0..2 {
             self.transmit(host);
         }
@@ -337,7 +337,7 @@ fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
     Outcome { ends, net, elapsed }
 }
 
-const FAIR: Weather = Weather {
+pub(super) const FAIR: Weather = Weather {
     loss: 0,
     reorder: 0,
     duplicate: 0,
@@ -410,7 +410,7 @@ fn with_offload() {
     assert!(stats.packets_sent < stats.data_packets_sent / 4, "{stats:?}");
 }
 
-fn runs(default: u64) -> Vec<u64> {
+pub(super) fn runs(default: u64) -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     match number("FLOWLANE_SEED") {
         Some(seed) => vec![seed],
@@ -419,7 +419,7 @@ fn runs(default: u64) -> Vec<u64> {
 }
 
 /// Says how to see a failure again.
-struct Seed(u64);
+pub(super) struct Seed(pub(super) u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
@@ -429,7 +429,7 @@ impl Drop for Seed {
     }
 }
 
-fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
+pub(super) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
     list[rng.below(list.len() as u32) as usize]
 }
 

@@ -34,6 +34,7 @@ mod nagle;
 mod options;
 mod owned;
 mod scarcity;
+mod shortage;
 mod time_wait;
 mod undo;
 mod window;

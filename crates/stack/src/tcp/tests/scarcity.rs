@@ -170,3 +170,45 @@ fn acknowledgements_from_beyond_a_window_that_was_taken_back_count() {
     send!(s, ms, &format!(". {next}:{next}(0) ack 1 win 5000"));
     assert_eq!(s.info().snd_wnd, 5000);
 }
+
+/// A lane that has no memory left takes one segment more, for one connection; when it is read, another's turn comes.
+#[test]
+fn one_segment_is_taken_beyond_the_bound() {
+    let mut s = Scene::listen(TcpConfig { max_memory: 32 << 10, ..Scene::config() });
+    let mut early = Vec::new();
+    for _ in 0..8 {
+        s.peer_port += 1;
+        s.iss = None;
+        send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK,wscale 0>");
+        recv!(s, 0, "S. 0:0(0) ack 1");
+        send!(s, 0, ". 1:1(0) ack 1 win 0");
+        s.accept();
+        early.push((s.peer_port, s.iss, s.id));
+    }
+    fill(&mut s);
+    s.drain();
+    let ms = s.millis();
+    let mut most = 0;
+    // Twice, since those whose window is taken back here are promised one segment when they are heard of again.
+    for (port, iss, id) in early.iter().chain(&early) {
+        (s.peer_port, s.iss, s.id) = (*port, *iss, *id);
+        send!(s, ms, ". 1:1001(1000) ack 1 win 0");
+        s.drain();
+        most = most.max(s.tcp.buffer_memory() + s.tcp.fixed_memory());
+    }
+    let holds = |s: &Scene, id: Option<ConnId>| s.tcp.info(id.unwrap()).unwrap().readable > 0;
+    let (taken, refused) = early.iter().copied().partition::<Vec<_>, _>(|(.., id)| holds(&s, *id));
+    assert!(!taken.is_empty() && refused.len() >= 2, "{} taken, {} refused", taken.len(), refused.len());
+    assert!(most > 32 << 10 && most <= (32 << 10) + 2048, "{most} bytes");
+    // Those who write have the memory that becomes free; the segment beyond it is the next one's.
+    for (.., id) in &taken {
+        let mut buffer = [0; 1000];
+        assert_eq!(s.with(|tcp, cx| tcp.recv(cx, id.unwrap(), &mut buffer)), Ok(1000));
+    }
+    s.drain();
+    (s.peer_port, s.iss, s.id) = refused[0];
+    send!(s, ms, ". 1:1001(1000) ack 1 win 0");
+    s.drain();
+    send!(s, ms, ". 1:1001(1000) ack 1 win 0");
+    assert!(holds(&s, s.id));
+}
