@@ -93,6 +93,7 @@ pub use runtime::builder::{Builder, OpenLink, StartError};
 pub use runtime::handle::{Handle, HostInfo, JoinFailure, MoveError, Runtime, SpawnError};
 pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;
+pub use runtime::moving::Move;
 pub use socket::{SocketError, UdpSocket};
 pub use task::{
     JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, keep, now, precise_now, sleep, sleep_until,

@@ -1,6 +1,6 @@
 //! A running runtime, and what can be asked of it from outside.
 
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -11,10 +11,13 @@ use super::builder::Builder;
 use super::host::Host;
 use super::lane_slot::LaneId;
 use super::message::Message;
+use super::moving::Move;
 use super::shared::Shared;
+use crate::block::block_on;
 use crate::context;
 use crate::stats::{Failed, Report};
 use crate::task::{JoinHandle, spawn_in};
+use crate::timeout::timeout;
 
 /// How long a worker may take to answer. One turn is microseconds; only a task that never returns takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,9 +35,18 @@ pub enum MoveError {
     /// Called on a worker, which would wait for itself.
     #[error("lanes are moved from outside the workers")]
     OnWorker,
-    /// A worker did not answer: one of its tasks does not return.
+    /// The lane is being moved already.
+    #[error("the lane is being moved already")]
+    Moving,
+    /// A worker did not answer, since one of its tasks does not return; or the move was given up. The lane stays where it is.
     #[error("a worker does not answer")]
     NoAnswer,
+    /// The lane is on its way to a worker that does not take it, since one of its tasks does not return.
+    #[error("the lane is on its way to a worker that does not answer")]
+    Late,
+    /// The runtime has stopped.
+    #[error("the runtime has stopped")]
+    Stopped,
 }
 
 /// Why a task was not started.
@@ -156,32 +168,61 @@ impl Handle {
         Ok(spawn_in(id, self.shared.clone(), future).awaited_outside(self.shared.clone()))
     }
 
-    /// Moves the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
-    /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. Returns
-    /// when that is so; frames keep arriving on the old worker's queue and are handed over.
+    /// Moves the lane of a bucket to another worker, and waits until it is there: see [`begin_move`](Self::begin_move). A worker that
+    /// does not answer within five seconds leaves the lane where it is.
     ///
     /// # Errors
     /// See [`MoveError`].
     pub fn move_lane(&self, host: usize, bucket: Bucket, worker: usize) -> Result<(), MoveError> {
+        if context::worker().is_some() {
+            return Err(MoveError::OnWorker);
+        }
+        let mut lane = self.begin_move(host, bucket, worker)?;
+        let answer = block_on(timeout(PATIENCE, &mut lane));
+        answer
+            .unwrap_or_else(|_| if lane.give_up() { Err(MoveError::NoAnswer) } else { Err(MoveError::Late) })
+    }
+
+    /// Begins to move the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
+    /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. The [`Move`] is ready
+    /// when that is so, and can be given up before; frames keep arriving on the old worker's queue and are handed over. Any number
+    /// of lanes may move at once.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use flowlane::{block_on, Bucket, Host, Key, Rss, Runtime};
+    /// # let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
+    /// # let mut builder = Runtime::builder().workers(2).pin(false);
+    /// # let host = builder.host(Host::kernel("host", rss, || async {}));
+    /// # let runtime = builder.start().unwrap();
+    /// let handle = runtime.handle();
+    /// let moves = [0, 1].map(|bucket| handle.begin_move(host, Bucket(bucket), 1).unwrap());
+    /// for lane in moves {
+    ///     block_on(lane).unwrap();
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`MoveError`].
+    pub fn begin_move(&self, host: usize, bucket: Bucket, worker: usize) -> Result<Move, MoveError> {
         let lane = self.lane(host, bucket).ok_or(MoveError::NoSuchLane)?;
         if worker >= self.workers() {
             return Err(MoveError::NoSuchWorker);
         }
-        if context::worker().is_some() {
-            return Err(MoveError::OnWorker);
+        if self.shared.outside.has_ended() {
+            return Err(MoveError::Stopped);
         }
-        // One at a time: a second move of the same lane must not begin before the first has settled.
-        let _one = self.shared.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moves = self.shared.moves();
+        if moves.get(&lane).is_some_and(|order| !order.is_over()) {
+            return Err(MoveError::Moving);
+        }
         let from = self.shared.owner_of(lane);
         if from == worker {
-            return Ok(());
+            return Ok(Move::none(self.shared.clone(), lane));
         }
-        let (done, finished) = mpsc::channel();
-        let (ready, expected) = mpsc::channel();
-        self.shared.send(worker, Message::Expect { lane, from, done, ready });
-        expected.recv_timeout(PATIENCE).map_err(|_| MoveError::NoAnswer)?;
-        self.shared.send(from, Message::Give { lane, to: worker });
-        finished.recv_timeout(PATIENCE).map_err(|_| MoveError::NoAnswer)
+        let (begun, order) = Move::begin(self.shared.clone(), lane, from, worker);
+        moves.insert(lane, order);
+        Ok(begun)
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Messages are rare and go through a queue that allocates. Frames do not: those go through netisr.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane_stack::LaneEvent;
 use flowlane_stack::tcp::{ConnId, ListenerId};
 use flowlane_stack::udp::UdpHandle;
 
+use super::moving::{Expectation, Order};
 use crate::kernel::SocketId;
 use crate::stats::WorkerReport;
 use crate::task::Ready;
@@ -54,12 +55,10 @@ pub(crate) enum Message {
     Expect {
         /// Index of the lane.
         lane: u32,
-        /// Who holds it now.
+        /// Who holds it now, and is to be asked for it.
         from: usize,
-        /// To be told when the lane is here and nothing is held any more.
-        done: mpsc::Sender<()>,
-        /// To be told that you expect it.
-        ready: mpsc::Sender<()>,
+        /// The move, and its end.
+        expectation: Expectation,
     },
     /// Give a lane to another worker.
     Give {
@@ -67,6 +66,13 @@ pub(crate) enum Message {
         lane: u32,
         /// Who gets it.
         to: usize,
+        /// The move.
+        order: Arc<Order>,
+    },
+    /// A move of a lane that you have part in was given up.
+    GivenUp {
+        /// Index of the lane.
+        lane: u32,
     },
     /// A lane has gone from `from` to `to`.
     Gone {

@@ -14,7 +14,7 @@ pub(crate) mod idle;
 pub(crate) mod lane_slot;
 pub(crate) mod mains;
 pub(crate) mod message;
-mod moving;
+pub(crate) mod moving;
 mod netisr;
 mod report;
 pub(crate) mod shared;

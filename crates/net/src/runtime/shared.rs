@@ -1,9 +1,9 @@
 //! What all threads of a runtime share: inboxes, doorbells, and who holds which lane. Nothing here is written per
 //! packet.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crossbeam_queue::SegQueue;
@@ -11,6 +11,7 @@ use flowlane_stack::time::Time;
 
 use super::mains::Mains;
 use super::message::Message;
+use super::moving::Order;
 use crate::outside::Outside;
 use crate::wake::Wake;
 
@@ -37,8 +38,8 @@ pub(crate) struct Shared {
     /// left, who passes them on.
     owners: Vec<AtomicU32>,
     epoch: Instant,
-    /// Lanes move one at a time.
-    pub(crate) moving: Mutex<()>,
+    /// The last move of each lane that was ever moved.
+    moves: Mutex<HashMap<u32, Arc<Order>>>,
     pub(crate) mains: Arc<Mains>,
     /// Who waits from outside for something in here.
     pub(crate) outside: Outside,
@@ -59,11 +60,16 @@ impl Shared {
             posts,
             owners: owners.iter().map(|w| AtomicU32::new(*w as u32)).collect(),
             epoch: Instant::now(),
-            moving: Mutex::new(()),
+            moves: Mutex::default(),
             mains: Arc::new(Mains::new(owners.len())),
             outside: Outside::default(),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// The last move of each lane. Only who begins or gives up a move holds it.
+    pub(crate) fn moves(&self) -> MutexGuard<'_, HashMap<u32, Arc<Order>>> {
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The runtime's clock: nanoseconds since it was made, never zero.

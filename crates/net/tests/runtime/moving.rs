@@ -1,8 +1,9 @@
 //! Lanes move between workers while packets flow: nothing is lost, nothing is overtaken.
 
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use flowlane::{Bucket, MoveError};
+use flowlane::{Bucket, Host, Key, MoveError, Rss, Runtime, block_on, timeout};
 
 use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, Plan, SERVER, assert_perfect};
 
@@ -39,10 +40,63 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
     assert!(report.steering(SERVER).redirected > 0, "frames for moved lanes were handed over");
 }
 
+/// Several lanes of both hosts at once, and moves that are given up at any moment: each lane is where its move says.
+#[test]
+fn moves_side_by_side_and_given_up_lose_and_reorder_nothing() {
+    let plan = Plan { datagrams: 20_000, flows: 8, window: 4, buckets: 4, ..Plan::default() };
+    let net = plan.start();
+    let handle = net.runtime.handle();
+    let mut flows = std::collections::BTreeMap::new();
+    let (mut reported, mut random) = (0, 0x9abc_def1_1234_5678u64);
+    let (mut given_up, mut arrived, mut during) = (0, 0, 0);
+    for _ in 0..400 {
+        net.collect(&mut flows, &mut reported);
+        during += u32::from(reported == 0);
+        let places = [SERVER, CLIENT].into_iter().flat_map(|host| (0..4).map(move |b| (host, Bucket(b))));
+        let begun: Vec<_> = places
+            .map(|(host, bucket)| {
+                let from = handle.worker_of(host, bucket).unwrap();
+                (host, bucket, from, handle.begin_move(host, bucket, 1 - from).unwrap())
+            })
+            .collect();
+        for (host, bucket, from, lane) in begun {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if random >> 62 == 0 {
+                for _ in 0..random >> 44 & 0xfff {
+                    std::hint::spin_loop();
+                }
+                if lane.give_up() {
+                    assert_eq!(handle.worker_of(host, bucket), Some(from));
+                    given_up += 1;
+                    continue;
+                }
+                // It arrives, whoever waits for it: then to move it there is nothing to do.
+                let deadline = Instant::now() + PATIENCE;
+                while let Err(error) = handle.begin_move(host, bucket, 1 - from).map(drop) {
+                    assert_eq!(error, MoveError::Moving);
+                    assert!(Instant::now() < deadline, "the lane is on its way for ever");
+                }
+            } else {
+                block_on(lane).unwrap();
+                assert_eq!(handle.worker_of(host, bucket), Some(1 - from));
+                arrived += 1;
+            }
+        }
+    }
+    assert!(
+        given_up > 20 && arrived > 200 && during > 20,
+        "{given_up} given up, {arrived} arrived, {during} under load"
+    );
+    net.wait(&mut flows, reported);
+    let report = net.runtime.stop();
+    assert_perfect(&plan, &flows);
+    assert!(report.workers.iter().all(|w| w.move_overflow == 0 && w.netisr.dropped == 0));
+}
+
 /// Timers go with their lane.
 #[test]
 fn a_sleeping_task_wakes_on_the_other_worker() {
-    use flowlane::{Host, Interface, Key, PairConfig, Runtime, UdpFields, current, sleep};
+    use flowlane::{Interface, PairConfig, UdpFields, current, sleep};
     let rss = crate::traffic::rss(Key::MICROSOFT, 2, 2, UdpFields::Two);
     let (say, said) = std::sync::mpsc::channel();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
@@ -76,4 +130,74 @@ fn moves_that_make_no_sense_are_refused() {
     let here = handle.worker_of(SERVER, Bucket(0)).unwrap();
     assert_eq!(handle.move_lane(SERVER, Bucket(0), here), Ok(()), "nothing to do");
     net.finish();
+}
+
+/// Two workers of one lane each, with a task in each lane that does not return until it is told to.
+struct Stuck {
+    runtime: Runtime,
+    host: usize,
+    go_on: [mpsc::Sender<()>; 2],
+}
+
+impl Stuck {
+    fn new() -> Self {
+        let mut builder = Runtime::builder().workers(2).pin(false);
+        let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
+        let host = builder.host(Host::kernel("host", rss, || async { flowlane::sleep(Duration::MAX).await }));
+        let runtime = builder.start().unwrap();
+        let go_on = [0, 1].map(|bucket| {
+            let (go_on, wait) = mpsc::channel();
+            let (say, said) = mpsc::channel();
+            let stuck = async move {
+                say.send(()).unwrap();
+                let _ = wait.recv();
+            };
+            drop(runtime.handle().spawn_on(host, Bucket(bucket), stuck).unwrap());
+            said.recv_timeout(PATIENCE).unwrap();
+            go_on
+        });
+        Self { runtime, host, go_on }
+    }
+
+    fn runs_on(&self, bucket: u16) -> usize {
+        let at = async { flowlane::current().unwrap().worker };
+        let task = self.runtime.handle().spawn_on(self.host, Bucket(bucket), at).unwrap();
+        block_on(timeout(PATIENCE, task)).expect("in time").expect("no panic")
+    }
+}
+
+/// A worker whose task does not return is no reason to wait: the move is given up, the lane works where it was, and a later
+/// move succeeds.
+#[test]
+fn a_worker_that_does_not_answer_costs_nothing_but_its_own_moves() {
+    let net = Stuck::new();
+    let handle = net.runtime.handle();
+    let moved = handle.begin_move(net.host, Bucket(0), 1).unwrap();
+    assert_eq!(handle.begin_move(net.host, Bucket(0), 1).map(drop), Err(MoveError::Moving));
+    assert!(moved.give_up(), "nobody has heard of it");
+    net.go_on[0].send(()).unwrap();
+    assert_eq!(net.runs_on(0), 0, "while the other worker is still stuck");
+    // And again, with the worker that has the lane at work and the other still stuck.
+    let moved = handle.begin_move(net.host, Bucket(0), 1).unwrap();
+    assert_eq!(net.runs_on(0), 0);
+    assert!(moved.give_up());
+    net.go_on[1].send(()).unwrap();
+    assert_eq!(handle.move_lane(net.host, Bucket(0), 1), Ok(()));
+    assert_eq!((handle.worker_of(net.host, Bucket(0)), net.runs_on(0)), (Some(1), 1));
+}
+
+/// The worker that has the lane is stuck: the one that waits for it forgets it.
+#[test]
+fn a_lane_that_is_not_given_stays() {
+    let net = Stuck::new();
+    let handle = net.runtime.handle();
+    net.go_on[1].send(()).unwrap();
+    let moved = handle.begin_move(net.host, Bucket(0), 1).unwrap();
+    // The other worker has taken the message before this task.
+    assert_eq!(net.runs_on(1), 1);
+    assert!(moved.give_up());
+    net.go_on[0].send(()).unwrap();
+    assert_eq!(net.runs_on(0), 0);
+    assert_eq!(handle.move_lane(net.host, Bucket(0), 1), Ok(()));
+    assert_eq!(net.runs_on(0), 1);
 }

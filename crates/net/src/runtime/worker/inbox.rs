@@ -45,11 +45,9 @@ impl Worker {
             },
             // A receiver that is gone has lost interest.
             Message::Report(to) => drop(to.send(self.report())),
-            Message::Expect { lane, from, done, ready } => {
-                self.moves.expect(lane, from, self.netisr.workers(), self.index, done);
-                let _ = ready.send(());
-            }
-            Message::Give { lane, to } => self.give(lane, to),
+            Message::Expect { lane, from, expectation } => self.expect(lane, from, expectation),
+            Message::Give { lane, to, order } => self.give(lane, to, order),
+            Message::GivenUp { lane } => self.give_up_move(lane),
             Message::Gone { lane, from, to } => self.gone(lane, from, to),
             Message::Stop(to, grace) => self.begin_to_end(to, grace),
         }

@@ -1,19 +1,21 @@
 //! Moving a lane from one worker to another while packets flow.
 //!
 //! ```text
-//!   handle        from (A)                          others (C), and B itself        to (B)
-//!     │─ Expect ────────────────────────────────────────────────────────────────────▶ holds frames of the lane
-//!     │◀──────────────────────────────────────────────────────────────────── ready ─    that others send directly
-//!     │─ Give ──▶ parks the lane: holds its frames,
-//!     │           lets its output leave
-//!     │           ── lane, then the held frames, then all that still comes ──ring──▶ takes the lane in
-//!     │           ── Gone ──▶ sends a marker to A, then
-//!     │                       frames of the lane to B
-//!     │           ◀─ marker ─ ring
-//!     │           ── marker ───────────────────────────────────────────────ring────▶ nothing of C's is on its way
-//!     │                                                                               any more: lets C's frames in
-//!     │◀──────────────────────────────────────────────────────────────────── done ──  when all markers are in
+//!   handle        to (B)                            from (A)                     others (C), and B itself
+//!     │─ Expect ──▶ holds frames of the lane
+//!     │             that others send directly
+//!     │             ── Give ───────────────────────▶ parks the lane: holds its frames,
+//!     │                                              lets its output leave
+//!     │             takes the lane in ◀────ring───── lane, then the held frames, then all that still comes
+//!     │                                              ── Gone ─────────────────────▶ sends a marker to A, then
+//!     │                                                                             frames of the lane to B
+//!     │                                              ◀────────ring──────── marker ─
+//!     │             nothing of C's is on its way ◀── marker ─
+//!     │             any more: lets C's frames in
+//!     │◀─── done ── when all markers are in
 //! ```
+//!
+//! Until A has sent the lane the move can be given up, and A goes on with it as if nothing had been asked ([`Order`]).
 //!
 //! So no frame of a flow overtakes another: those that went by A reach B in the order of the ring from A, and those
 //! that C sends directly wait until C's marker, which follows C's last frame by A, has come the same way. What the
@@ -23,14 +25,20 @@
 //! Sockets of the kernel are taken out of the old worker's epoll instance and put into the new one's, which reports
 //! afresh what is ready.
 
+mod order;
+
+pub use order::Move;
+pub(crate) use order::{Expectation, Order};
+
 use std::collections::VecDeque;
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane_stack::Class;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Frame;
 
+use self::order::Stage;
 use super::lane_slot::LaneSlot;
 use super::message::Message;
 use super::netisr::Parcel;
@@ -51,6 +59,7 @@ struct Leaving {
     /// Since when.
     since: Time,
     to: usize,
+    order: Arc<Order>,
     held: VecDeque<(Class, Frame)>,
 }
 
@@ -64,7 +73,7 @@ struct Arriving {
     unmarked: Vec<usize>,
     held: VecDeque<(usize, Class, Frame)>,
     tasks: Vec<Ready>,
-    done: mpsc::Sender<()>,
+    expectation: Expectation,
 }
 
 /// The moves that a worker has part in.
@@ -126,35 +135,58 @@ impl Moves {
             None => Some(ready),
         }
     }
-
-    /// A lane will come from `from`.
-    pub(crate) fn expect(
-        &mut self,
-        lane: u32,
-        from: usize,
-        workers: usize,
-        me: usize,
-        done: mpsc::Sender<()>,
-    ) {
-        debug_assert_ne!(from, me);
-        self.arriving.push(Arriving {
-            lane,
-            from,
-            here: false,
-            unmarked: (0..workers).filter(|w| *w != from).collect(),
-            held: VecDeque::new(),
-            tasks: Vec::new(),
-            done,
-        });
-    }
 }
 
 impl Worker {
+    /// A lane is to come from `from`, who is asked for it.
+    pub(crate) fn expect(&mut self, lane: u32, from: usize, expectation: Expectation) {
+        debug_assert_ne!(from, self.index);
+        if !expectation.0.advance(Stage::Asked, Stage::Expected) {
+            return;
+        }
+        let order = expectation.0.clone();
+        self.moves.arriving.push(Arriving {
+            lane,
+            from,
+            here: false,
+            unmarked: (0..self.netisr.workers()).filter(|w| *w != from).collect(),
+            held: VecDeque::new(),
+            tasks: Vec::new(),
+            expectation,
+        });
+        self.shared.send(from, Message::Give { lane, to: self.index, order });
+    }
+
     /// Begins to give a lane away: its frames wait, its tasks rest.
-    pub(crate) fn give(&mut self, lane: u32, to: usize) {
+    pub(crate) fn give(&mut self, lane: u32, to: usize, order: Arc<Order>) {
         let Some(slot) = &mut self.lanes[lane as usize] else { return };
+        if !order.advance(Stage::Expected, Stage::Given) {
+            return;
+        }
         slot.parked = context::take_ready_of(lane);
-        self.moves.leaving.push(Leaving { lane, since: self.now, to, held: VecDeque::new() });
+        self.moves.leaving.push(Leaving { lane, since: self.now, to, order, held: VecDeque::new() });
+    }
+
+    /// A move that this worker has part in was given up before the lane was sent: the lane goes on where it is.
+    pub(crate) fn give_up_move(&mut self, lane: u32) {
+        // Nothing can have come by now: nobody knew of another way to the lane.
+        self.moves.arriving.retain(|a| a.lane != lane || !a.expectation.0.is_given_up());
+        let given_up = |l: &Leaving| l.lane == lane && l.order.is_given_up();
+        let Some(i) = self.moves.leaving.iter().position(given_up) else { return };
+        self.stay(i);
+    }
+
+    /// The lane that was to leave stays: what was held for it is delivered, and its tasks go on.
+    fn stay(&mut self, i: usize) {
+        let Leaving { lane, held, .. } = self.moves.leaving.swap_remove(i);
+        let Some(slot) = &mut self.lanes[lane as usize] else { return };
+        for ready in std::mem::take(&mut slot.parked) {
+            context::push_ready(ready);
+        }
+        for (class, frame) in held {
+            self.deliver_now(lane, class, frame, true);
+        }
+        self.touch(lane);
     }
 
     /// Carries moves on as far as they can go now.
@@ -162,12 +194,16 @@ impl Worker {
         if self.moves.leaving.is_empty() {
             return;
         }
-        for leaving in std::mem::take(&mut self.moves.leaving) {
-            let waited = self.now.saturating_duration_since(leaving.since);
-            if self.output_has_left(leaving.lane) || waited >= LONG_ENOUGH {
+        let mut i = 0;
+        while let Some(leaving) = self.moves.leaving.get(i) {
+            let (lane, waited) = (leaving.lane, self.now.saturating_duration_since(leaving.since));
+            if !self.output_has_left(lane) && waited < LONG_ENOUGH {
+                i += 1;
+            } else if self.moves.leaving[i].order.advance(Stage::Given, Stage::Sent) {
+                let leaving = self.moves.leaving.swap_remove(i);
                 self.send_lane(leaving);
             } else {
-                self.moves.leaving.push(leaving);
+                self.stay(i);
             }
         }
     }
@@ -240,9 +276,14 @@ impl Worker {
             self.deliver_now(lane, class, frame, marked == self.index);
         }
         if arrived {
-            let arriving = self.moves.arriving.swap_remove(i);
-            let _ = arriving.done.send(());
+            self.arrived(i);
         }
+    }
+
+    /// The lane is here, and nothing is held for it any more.
+    fn arrived(&mut self, i: usize) {
+        let arriving = self.moves.arriving.swap_remove(i);
+        arriving.expectation.0.advance(Stage::Sent, Stage::Done);
     }
 
     /// Takes a lane in.
@@ -268,8 +309,7 @@ impl Worker {
                 context::push_ready(ready);
             }
             if arriving.unmarked.is_empty() {
-                let arriving = self.moves.arriving.swap_remove(i);
-                let _ = arriving.done.send(());
+                self.arrived(i);
             }
         }
         self.touch(lane);
