@@ -3,6 +3,7 @@
 //! A handle works in the lane that gave it, and is an error once its connection or listener has been closed. What an
 //! operation wants to send waits until [`Lane::poll_output`] asks for it.
 
+use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
 use std::net::Shutdown;
 use std::task::Waker;
@@ -16,8 +17,8 @@ use crate::lane::{Lane, flow};
 use crate::packet::Cx;
 use crate::tcp::{
     Accepted, ConnId, ConnectError, ConnectOptions, Failure, FastOpen, FastOpenListen, FirstData, Interest,
-    ListenError, ListenOptions, ListenerId, Prefetched, Readiness, RecvError, SendError, SocketOptions,
-    StaleError, SynAnswer, Tcp, TcpConfig, TcpInfo, TcpSnapshot,
+    ListenError, ListenOptions, ListenerId, Prefetched, Readiness, RecvError, Scarcity, SendError,
+    SocketOptions, StaleError, SynAnswer, Tcp, TcpConfig, TcpInfo, TcpSnapshot,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -282,22 +283,37 @@ impl Lane {
         let home = self.home_ports();
         let peer = SocketAddr::from(remote);
         let turn = self.tcp.port_turn(local, peer);
-        let tcp = &self.tcp;
+        let known = self.tcp.scarcity_of_ports(now, local, peer);
         let ports = home.to(local, remote.into(), Protocol::TCP).map_err(|_| ConnectError::NoRoute)?;
+        if ports.is_empty() {
+            return Err(ConnectError::OtherLane(
+                self.tcp_reply_bucket(Endpoint::new(local, FIRST_HOME_PORT), remote),
+            ));
+        }
+        if known == Some(Scarcity::None) {
+            return self.tcp.port_given_up(now, local, peer).ok_or(ConnectError::NoPort);
+        }
+        let (tcp, tried) = (&self.tcp, Cell::new(0));
         let pick = |reopen: bool| {
             let used = |port: u16| {
+                tried.set(tried.get() + 1);
                 port < FIRST_HOME_PORT || !tcp.is_free(now, SocketAddr::new(local, port), peer, reopen)
             };
             ports.pick_unused(turn.first, used)
         };
         // Ports in TIME-WAIT only when there are no others.
-        let picked = pick(false).or_else(|| pick(true));
-        if let Some((port, passed)) = picked {
-            self.tcp.port_taken(turn, passed);
-            return Ok(port);
+        let unused = if known.is_none() { pick(false) } else { None };
+        let picked = unused.or_else(|| pick(true));
+        let tried = tried.get();
+        self.tcp.ports_tried(tried);
+        match (picked, unused) {
+            (None, _) => self.tcp.note_scarcity(now, local, peer, Scarcity::None),
+            (_, None) if known.is_none() => self.tcp.note_scarcity(now, local, peer, Scarcity::TimeWait),
+            _ => {}
         }
-        let bucket = self.tcp_reply_bucket(Endpoint::new(local, FIRST_HOME_PORT), remote);
-        Err(if bucket == self.bucket() { ConnectError::NoPort } else { ConnectError::OtherLane(bucket) })
+        let (port, passed) = picked.ok_or(ConnectError::NoPort)?;
+        self.tcp.port_taken(turn, passed);
+        Ok(port)
     }
 
     /// Which bucket the replies of a connection from `local` to `remote` come to.

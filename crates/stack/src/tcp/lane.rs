@@ -1,5 +1,6 @@
 //! What all connections of a lane share.
 
+use super::api::ScarcePorts;
 use super::challenge::ChallengeBudget;
 use super::config::TcpConfig;
 use super::connection::{Connection, Flags, Lists, NEVER, State, StateCounts};
@@ -76,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) narrowed_at: Time,
     /// What is taken when there is no memory left.
     pub(crate) spare: Spare,
+    /// Destinations that have hardly a local port left.
+    pub(crate) scarce_ports: ScarcePorts,
     /// SYNs without connections are sent, and answers to them kept.
     pub(crate) half_open: Option<Box<HalfOpen>>,
     /// Of cookies, if neither the listener nor the configuration has any.
@@ -129,6 +132,7 @@ impl Core {
             narrowed: VecDeque::new(),
             narrowed_at: NEVER,
             spare: Spare::default(),
+            scarce_ports: ScarcePorts::default(),
             half_open: None,
             config,
         };
@@ -255,6 +259,7 @@ impl Core {
     /// A connection is in the table no longer.
     pub(crate) fn unlinked(&mut self, c: &mut Connection) {
         c.take_out(Lists::LINKED);
+        self.scarce_ports.given_up(&c.tuple);
         self.stats.closed += 1;
         if c.is_in(Lists::ESTABLISHED) {
             self.established -= 1;

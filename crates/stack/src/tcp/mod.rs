@@ -63,6 +63,7 @@ mod urgent;
 mod waiting;
 mod writes;
 
+pub(crate) use api::Scarcity;
 pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};
 pub use config::{
     Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig,

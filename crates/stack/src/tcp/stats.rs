@@ -178,6 +178,8 @@ counters! {
     connection_requests,
     /// Connections accepted.
     connection_accepts,
+    /// Local ports that were looked at for connections.
+    ports_tried,
     /// Attempts that failed in the handshake.
     bad_attempts,
     /// Handshakes that found the accept queue full.

@@ -26,10 +26,10 @@ impl Lane {
                 Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
             port < FIRST || udp.is_taken(&bind)
         };
-        ports.pick_unused(random, used).map(|(port, _)| port).ok_or_else(|| {
-            let bucket = self.reply_bucket(Endpoint::new(local, FIRST), remote);
-            if bucket == self.bucket() { BindError::NoPort } else { BindError::OtherLane(bucket) }
-        })
+        if ports.is_empty() {
+            return Err(BindError::OtherLane(self.reply_bucket(Endpoint::new(local, FIRST), remote)));
+        }
+        ports.pick_unused(random, used).map(|(port, _)| port).ok_or(BindError::NoPort)
     }
 
     /// The solver of this lane's home ports, made when first needed: it takes some 20 KiB.

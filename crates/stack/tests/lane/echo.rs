@@ -183,6 +183,28 @@ fn connected_sockets_get_ports_whose_answers_come_home() {
     }
 }
 
+/// Other lanes have free ports, but their answers would not come here.
+#[test]
+fn a_lane_whose_ports_are_all_in_use_says_so() {
+    for (ours, peer) in [("10.0.0.1/24", "10.0.0.2:7"), ("fd00::1/64", "[fd00::2]:7")] {
+        let mut plan = Plan::new(1, &[ours]);
+        (plan.buckets, plan.udp) = (64, UdpFields::Four);
+        let mut host = plan.host();
+        let bind = Bind { remote: Some(end(peer)), ..Bind::default() };
+        let mut sockets = Vec::new();
+        let error = loop {
+            match host.lanes[0].udp_bind(bind) {
+                Ok(socket) => sockets.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, BindError::NoPort, "{peer}, after {}", sockets.len());
+        assert!(sockets.len() > 65_536 / 64 - 100, "{}", sockets.len());
+        host.lanes[0].udp_close(sockets[500]);
+        host.lanes[0].udp_bind(bind).unwrap();
+    }
+}
+
 #[test]
 fn the_most_specific_socket_gets_the_datagram() {
     let mut net = v4();

@@ -279,11 +279,17 @@ fn datagrams_and_segments_take_turns() {
 /// each connection in TIME-WAIT, and would refuse a new one of the same millisecond on the same port.
 #[test]
 fn a_port_that_was_given_up_is_the_last_to_come_again() {
+    for peer in ["10.0.0.2", "[fd00::2]"] {
+        ports_come_in_turn(peer);
+    }
+}
+
+fn ports_come_in_turn(peer: &str) {
     let mut net = hosts(1);
     let listeners = net.b.listen_all(80);
     let mut ports = BTreeSet::new();
     for n in 0..3000 {
-        let client = net.connect(0, "10.0.0.2:80").unwrap();
+        let client = net.connect(0, &format!("{peer}:80")).unwrap();
         net.run();
         let [(_, accepted)] = net.b.accept_all(&listeners)[..] else { panic!("connection {n} waits") };
         assert!(ports.insert(accepted.remote.port()), "port {} again after {n}", accepted.remote.port());
@@ -300,8 +306,55 @@ fn a_port_that_was_given_up_is_the_last_to_come_again() {
         net.a.lanes[0].tcp_info(id).unwrap().local.port()
     };
     let near = |a: u16, b: u16| a.abs_diff(b) < 64;
-    let (one, two) = (first(&mut net, "10.0.0.2:81"), first(&mut net, "10.0.0.2:82"));
-    let (three, four) = (first(&mut net, "10.0.0.2:83"), first(&mut net, "10.0.0.3:81"));
+    let others = ["2]:81", "2]:82", "2]:83", "3]:81"].map(|end| match peer.strip_suffix("2]") {
+        Some(start) => format!("{start}{end}"),
+        None => format!("10.0.0.{}", end.replace(']', "")),
+    });
+    let [one, two, three, four] = others.map(|to| first(&mut net, &to));
     let together = [near(one, two), near(two, three), near(three, four)].iter().filter(|near| **near).count();
     assert!(together < 2, "{one} {two} {three} {four}");
+}
+
+/// Every port whose replies come to this lane is in use for one destination. That is said by name, and not looked for anew each
+/// time; a port that is given up is found at once, and other destinations know nothing of it.
+#[test]
+fn a_destination_without_a_free_port_is_refused_at_little_cost() {
+    for peer in ["10.0.0.2", "[fd00::2]"] {
+        let to = format!("{peer}:80");
+        let mut net = hosts(8);
+        let mut all = Vec::new();
+        let connect = |net: &mut Net, to: &str| {
+            let tried = net.a.lanes[0].stats().tcp.ports_tried;
+            let result = net.connect(0, to);
+            (result, net.a.lanes[0].stats().tcp.ports_tried - tried)
+        };
+        let error = loop {
+            match connect(&mut net, &to).0 {
+                Ok(id) => all.push(id),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, ConnectError::NoPort, "{peer}, after {}", all.len());
+        assert!(all.len() > 65_536 / 8 - 300, "{}", all.len());
+        let tried: u64 = (0..1000).map(|_| connect(&mut net, &to).1).sum();
+        assert!(tried <= 8, "{tried} ports looked at to refuse 1000 connections");
+        assert_eq!(connect(&mut net, &to).0, Err(ConnectError::NoPort));
+        connect(&mut net, &format!("{peer}:81")).0.unwrap();
+        for n in [7, 3000, 5000] {
+            let port = net.a.lanes[0].tcp_info(all[n]).unwrap().local.port();
+            net.a.lanes[0].tcp_abort(net.now, &net.pool, all[n]).unwrap();
+            let (id, tried) = connect(&mut net, &to);
+            all[n] = id.unwrap();
+            assert_eq!((net.a.lanes[0].tcp_info(all[n]).unwrap().local.port(), tried), (port, 1));
+            assert_eq!(connect(&mut net, &to).0, Err(ConnectError::NoPort));
+        }
+        // Many at once are looked for again.
+        for id in all.drain(..100) {
+            net.a.lanes[0].tcp_abort(net.now, &net.pool, id).unwrap();
+        }
+        for _ in 0..100 {
+            connect(&mut net, &to).0.unwrap();
+        }
+        assert_eq!(connect(&mut net, &to).0, Err(ConnectError::NoPort));
+    }
 }

@@ -14,7 +14,8 @@ mod send;
 
 pub use accept::Accepted;
 pub use open::{ConnectOptions, FirstData};
-pub(super) use port::PortTurns;
+pub(crate) use port::Scarcity;
+pub(super) use port::{PortTurns, ScarcePorts};
 pub use readiness::{Interest, Readiness};
 
 use super::Tcp;
