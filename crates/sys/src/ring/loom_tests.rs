@@ -180,7 +180,7 @@ impl NewOwner {
     }
 }
 
-/// The hand-over of a lane from A to B while C keeps sending (see `moving.rs` in the crate `flowlane`): whatever the
+/// The hand-over of a lane from A to B while C keeps sending (see `moving/mod.rs` in the crate `flowlane`): whatever the
 /// interleaving, B takes C's frames in the order in which C sent them. Nobody spins: each looks a few times while the
 /// others run, and the rest is done when they have ended.
 #[test]
