@@ -13,6 +13,7 @@
 
 pub mod arp;
 pub mod checksum;
+mod display;
 pub mod ethernet;
 pub mod flow;
 pub mod geneve;
