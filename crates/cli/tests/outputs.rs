@@ -7,10 +7,11 @@ mod markup;
 mod schema;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -135,9 +136,12 @@ fn a_display_without_a_terminal_is_lines() {
     assert!(stderr.contains("answers/s") && !stderr.contains('\u{1b}'), "{stderr}");
 }
 
-/// Runs it on a terminal of its own, and calls `entered` with its process once the display is there; what was written.
+/// Enters the other screen.
+const DISPLAY: &str = "\u{1b}[?1049h";
+
+/// Runs it on a terminal of its own, and calls `shown` with its process once these bytes were written to it; all that was written.
 /// `None`, having said why, where there can be none.
-fn on_a_terminal(dir: &Dir, inner: &Command, entered: impl FnOnce(i32)) -> Option<String> {
+fn on_a_terminal(dir: &Dir, inner: &Command, bytes: &str, shown: impl FnOnce(i32)) -> Option<String> {
     if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         println!("skipped, because the program script, which makes a terminal, is not there");
         return None;
@@ -148,19 +152,23 @@ fn on_a_terminal(dir: &Dir, inner: &Command, entered: impl FnOnce(i32)) -> Optio
         .collect();
     let pid = dir.file("pid");
     let mut script = Command::new("script")
-        .args(["-qec", &format!("echo $$ > '{pid}'; exec {}", words.join(" ")), "/dev/null"])
+        .args([
+            "-qec",
+            &format!("stty cols 80 rows 24; echo $$ > '{pid}'; exec {}", words.join(" ")),
+            "/dev/null",
+        ])
         .env("TERM", "xterm")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut out = script.stdout.take().unwrap();
-    let (mut seen, mut buffer, mut entered) = (Vec::new(), [0; 4096], Some(entered));
+    let (mut seen, mut buffer, mut shown) = (Vec::new(), [0; 4096], Some(shown));
     while let Ok(n @ 1..) = out.read(&mut buffer) {
         seen.extend_from_slice(&buffer[..n]);
-        let there = seen.windows(8).any(|w| w == b"\x1b[?1049h");
-        if let Some(entered) = entered.take_if(|_| there) {
-            entered(std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap());
+        let there = seen.windows(bytes.len()).any(|w| w == bytes.as_bytes());
+        if let Some(shown) = shown.take_if(|_| there) {
+            shown(std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap());
         }
     }
     script.wait().unwrap();
@@ -178,8 +186,27 @@ fn assert_restored(text: &str) {
 #[test]
 fn the_terminal_is_as_it_was_after_a_display() {
     let dir = Dir::new("terminal");
-    let Some(text) = on_a_terminal(&dir, &command(&server(), &["--tui"]), |_| ()) else { return };
+    let Some(text) = on_a_terminal(&dir, &command(&server(), &["--tui"]), DISPLAY, |_| ()) else { return };
     assert_restored(&text);
+}
+
+/// A listener whose queue is full answers no SYN: connections are under way until somebody ends the run.
+#[test]
+fn the_display_shows_how_far_connecting_is() {
+    let listener = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let listener = TcpListener::from(listener);
+    let at = listener.local_addr().unwrap();
+    let _first = std::net::TcpStream::connect(at).unwrap();
+    let dir = Dir::new("connecting");
+    for (view, line) in [("--tui", "connecting:"), ("--color=never", "connecting: 0 of 4 stand")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(["load", "http", &format!("http://{at}/"), "-c", "4", "-d", "10m", view]);
+        let interrupt = |pid| kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+        let Some(text) = on_a_terminal(&dir, &command, line, interrupt) else { return };
+        assert!(text.contains(line) && text.contains("ended early on request"), "{text:?}");
+    }
 }
 
 /// A signal from outside ends the run with its table, and the terminal is as it was.
@@ -190,7 +217,7 @@ fn the_terminal_is_as_it_was_after_an_interrupt() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
         command.args(["load", "http", &url, "-c", "4", "-r", "200", "-d", "10m", "--tui"]);
         let interrupt = |pid| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-        let Some(text) = on_a_terminal(&dir, &command, interrupt) else { return };
+        let Some(text) = on_a_terminal(&dir, &command, DISPLAY, interrupt) else { return };
         assert_restored(&text);
         assert!(text.contains("ended early on request"), "{text:?}");
     }

@@ -30,6 +30,28 @@ pub(super) struct Display {
     colors: bool,
 }
 
+/// How far a run is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It opens its connections: the share of them that stand, 0 to 1, and the words for it.
+    Connecting(f64, String),
+    /// It sends, for so many seconds in all.
+    Running(f64),
+}
+
+impl Stage {
+    /// What is done of it, 0 to 1, and the words for it.
+    fn progress(&self, elapsed: f64) -> (f64, String) {
+        match self {
+            Self::Connecting(share, words) => (share.clamp(0.0, 1.0), words.clone()),
+            Self::Running(duration) => {
+                let share = if *duration > 0.0 { (elapsed / duration).clamp(0.0, 1.0) } else { 0.0 };
+                (share, format!("{:.0} of {duration:.0} s", elapsed.min(*duration)))
+            }
+        }
+    }
+}
+
 impl Display {
     /// Takes the terminal; `None` if it cannot be had.
     pub(super) fn open() -> Option<Self> {
@@ -44,11 +66,11 @@ impl Display {
     }
 
     /// Draws what is going on; `false` when somebody asked for the end.
-    pub(super) fn show(&mut self, frame: &Frame, duration: f64, pools: &[String]) -> bool {
+    pub(super) fn show(&mut self, frame: &Frame, stage: &Stage, pools: &[String]) -> bool {
         // A terminal that went away is no reason to end the run.
         let colors = self.colors;
         let _ = self.terminal.draw(|f| {
-            draw(f, frame, duration, pools);
+            draw(f, frame, stage, pools);
             if !colors {
                 let all = f.area();
                 f.buffer_mut().set_style(all, Style::new().fg(Color::Reset).bg(Color::Reset));
@@ -93,7 +115,7 @@ fn on_panic(done: fn()) {
     });
 }
 
-fn draw(f: &mut ratatui::Frame, frame: &Frame, duration: f64, pools: &[String]) {
+fn draw(f: &mut ratatui::Frame, frame: &Frame, stage: &Stage, pools: &[String]) {
     let pool_rows = if frame.pools.len() > 1 { frame.pools.len().min(8) as u16 + 2 } else { 0 };
     let bucket_rows = if frame.buckets.len() > 1 { 5 } else { 0 };
     let [head, numbers, rate, latency, pools_at, buckets] = Layout::vertical([
@@ -105,9 +127,8 @@ fn draw(f: &mut ratatui::Frame, frame: &Frame, duration: f64, pools: &[String]) 
         Constraint::Length(bucket_rows),
     ])
     .areas(f.area());
-    let elapsed = frame.elapsed.as_secs_f64();
-    let share = if duration > 0.0 { (elapsed / duration).clamp(0.0, 1.0) } else { 0.0 };
-    let label = format!("{:.0} of {duration:.0} s, q ends it", elapsed.min(duration));
+    let (share, words) = stage.progress(frame.elapsed.as_secs_f64());
+    let label = format!("{words}, q ends it");
     f.render_widget(LineGauge::default().ratio(share).label(label).filled_style(Style::new().cyan()), head);
     draw_numbers(f, frame, numbers);
     let each = |p: &Point| if p.seconds > 0.0 { (p.answered as f64 / p.seconds) as u64 } else { 0 };
@@ -252,8 +273,24 @@ mod tests {
 
     fn drawn(width: u16, height: u16, frame: &Frame, pools: &[String]) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|f| draw(f, frame, 10.0, pools)).unwrap();
+        terminal.draw(|f| draw(f, frame, &Stage::Running(10.0), pools)).unwrap();
         terminal.backend().to_string()
+    }
+
+    #[test]
+    fn it_shows_how_far_connecting_is() {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        for (share, filled) in [(0.0, 0), (0.5, 15), (7.0, 31)] {
+            let stage = Stage::Connecting(share, "connecting: 5 of 10 stand after 1.5 s".into());
+            terminal.draw(|f| draw(f, &Frame::default(), &stage, &[])).unwrap();
+            let text = terminal.backend().to_string();
+            let head = text.lines().next().unwrap();
+            assert!(head.contains("connecting: 5 of 10 stand after 1.5 s, q ends it"), "{text}");
+            assert!(!text.contains(" of 10 s,"), "{text}");
+            let buffer = terminal.backend().buffer();
+            let cyan = (0..80).filter(|&x| buffer[(x, 0)].fg == Color::Cyan).count();
+            assert!(cyan >= filled && (cyan > 0) == (share > 0.0), "{share}: {cyan} of the gauge");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use flowlane_load::report::{Frame, Live, Snapshot, live, text};
 use ratatui::crossterm;
 
 use super::Outputs;
-use super::display::Display;
+use super::display::{Display, Stage};
 use crate::units::show_count;
 
 /// Watches a run.
@@ -76,14 +76,18 @@ impl Watch {
             }
             View::Lines(printed) => lines(&frame, printed),
             View::Display(display) => {
-                if !display.show(&frame, self.duration, &self.pools) {
-                    // The terminal is as it was from here on: a second ^C ends the program.
-                    self.view = View::Status;
-                    return false;
+                if !display.show(&frame, &Stage::Running(self.duration), &self.pools) {
+                    return self.leave();
                 }
             }
         }
         true
+    }
+
+    /// Somebody asked for the end. The terminal is as it was from here on: a second ^C ends the program.
+    fn leave(&mut self) -> bool {
+        self.view = View::Status;
+        false
     }
 
     /// As [`Watch::tick`], before the run: so many connections stand.
@@ -104,7 +108,13 @@ impl Watch {
                     let _ = writeln!(std::io::stderr(), "{words}");
                 }
             }
-            View::Display(_) => return self.tick(elapsed),
+            View::Display(display) => {
+                self.live.take(&self.from);
+                let share = if of > 0 { standing as f64 / of as f64 } else { 1.0 };
+                if !display.show(&self.live.frame(elapsed), &Stage::Connecting(share, words), &self.pools) {
+                    return self.leave();
+                }
+            }
         }
         true
     }
