@@ -249,6 +249,42 @@ fn a_web_server_that_is_stopped_answers_what_was_asked() {
     assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
 }
 
+/// Nobody hears of the stop: neither an idle client nor one in the middle of an answer. It ends all the same when the grace is over.
+#[test]
+fn a_web_server_whose_link_is_dead_ends_with_the_grace() {
+    if let Err(why) = flowlane_testnet::requires() {
+        println!("{why}");
+        return;
+    }
+    let name = format!("flwd{}", std::process::id());
+    let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    let serve = "serve http --link tap:tap0 --addr 10.11.2.1/24 --no-pin --grace 300ms --json";
+    let service = Service::start(inside(Some(&name), serve));
+    namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
+    namespace.ip("link set tap0 up").unwrap();
+    let clients = namespace
+        .run(|| {
+            let connect = || {
+                let stream = TcpStream::connect("10.11.2.1:8080").unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream
+            };
+            let (mut idle, mut busy) = (connect(), connect());
+            idle.write_all(b"GET /status/404 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            read_to(&mut idle, "404 Not Found\n");
+            // More than all buffers on the way hold.
+            busy.write_all(b"GET /size/1000000000 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            read_to(&mut busy, "\r\n\r\n");
+            [idle, busy]
+        })
+        .unwrap();
+    namespace.ip("link set tap0 down").unwrap();
+    kill_process(service.pid(), Signal::INT).unwrap();
+    let summary = http_summary(&service.end());
+    assert_eq!(summary["requests"], 2, "{summary}");
+    drop(clients);
+}
+
 /// On kernel sockets segments are not seen: what is counted are reads and writes, and they are called that.
 #[test]
 fn what_kernel_sockets_count_is_called_what_it_is() {
