@@ -63,11 +63,27 @@ fn published_vectors() {
         let slot = u32::from_str_radix(ports, 16).unwrap() & 127;
         let value = json(&format!("rss hash {source} {destination} --workers 4"));
         assert_eq!(value["hash-hex"], ports);
+        assert!(value["key"].as_str().unwrap().starts_with("microsoft, for want of --key"), "{value}");
         assert_eq!(value["slot"], slot);
         assert_eq!(value["bucket"], slot % 8);
         assert_eq!(value["worker"], slot % 8 % 4);
         assert_eq!(value["version"], 1);
     }
+}
+
+/// A question without a key is answered for the published one, a service without one has another: it is said which.
+#[test]
+fn the_key_that_is_meant_is_named() {
+    let key = |more: &str| {
+        let said = text(&format!("rss hash 10.0.0.1:1 10.0.0.2:2 {more}"));
+        assert!(said.lines().all(|line| !line.starts_with("key ") || line.len() <= 80), "{said}");
+        said.lines().find_map(|line| line.strip_prefix("key     ")).unwrap().to_owned()
+    };
+    assert_eq!(key(""), "microsoft, for want of --key; serve and load take a fresh one then");
+    assert_eq!(key("--key microsoft"), "microsoft");
+    assert_eq!(key("--key random"), "a fresh one, which nobody else has");
+    let long = "6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa";
+    assert_eq!(key(&format!("--key {long}")), format!("{}... (40 bytes)", &long[..48]));
 }
 
 #[test]

@@ -52,9 +52,9 @@ impl Hash {
         let why = rss.explain(&flow);
         let out = io::stdout().lock();
         if self.json {
-            json(out, &rss, &why)?;
+            json(out, &rss, &why, &self.steering.key_in_words())?;
         } else {
-            text(out, &rss, &why, a.port.is_some())?;
+            text(out, &rss, &why, a.port.is_some(), &self.steering.key_in_words())?;
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ fn input(why: &Explanation) -> String {
     why.input().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool) -> io::Result<()> {
+fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool, key: &str) -> io::Result<()> {
     let (flow, steered) = (&why.flow, &why.steered);
     let end = |ip, port| if ports { SocketAddr::new(ip, port).to_string() } else { ip.to_string() };
     let (from, to) = (end(flow.src, flow.src_port), end(flow.dst, flow.dst_port));
@@ -84,6 +84,7 @@ fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool) -> io::R
     writeln!(out, "packet  {from} -> {to}, {protocol}{fragment}")?;
     writeln!(out, "fields  {} ({})", fields(why.fields), why.reason)?;
     writeln!(out, "input   {}", input(why))?;
+    writeln!(out, "key     {key}")?;
     writeln!(out, "hash    {:08x}", steered.hash)?;
     writeln!(out, "type    {} ({:#04x})", steered.hash_type, steered.hash_type.as_u8())?;
     writeln!(out, "slot    {} of {}", steered.slot, rss.table.len())?;
@@ -93,7 +94,7 @@ fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool) -> io::R
     writeln!(out, "reply   hash {:08x}, bucket {} as the same card sees it", reply.hash, reply.bucket)
 }
 
-fn json(mut out: impl Write, rss: &Rss, why: &Explanation) -> io::Result<()> {
+fn json(mut out: impl Write, rss: &Rss, why: &Explanation, key: &str) -> io::Result<()> {
     let (flow, steered) = (&why.flow, &why.steered);
     let with_ports = why.fields == Fields::AddressesAndPorts;
     let value = serde_json::json!({
@@ -105,6 +106,7 @@ fn json(mut out: impl Write, rss: &Rss, why: &Explanation) -> io::Result<()> {
         "fields": fields(why.fields),
         "reason": why.reason,
         "input": input(why),
+        "key": key,
         "hash": steered.hash,
         "hash-hex": format!("{:08x}", steered.hash),
         "type": steered.hash_type.name(),

@@ -64,6 +64,16 @@ impl Steering {
         Ok(rss)
     }
 
+    /// Which key a question was answered for, in at most 72 columns: a running instance has another one unless it was told.
+    pub(crate) fn key_in_words(&self) -> String {
+        match self.key.as_deref() {
+            None => "microsoft, for want of --key; serve and load take a fresh one then".to_owned(),
+            Some("random") => "a fresh one, which nobody else has".to_owned(),
+            Some(text) if text.len() <= 72 => text.to_owned(),
+            Some(text) => format!("{}... ({} bytes)", &text[..48], text.len() / 2),
+        }
+    }
+
     fn key(&self, default: DefaultKey, table: &Indirection, config: &HashConfig) -> anyhow::Result<Key> {
         match (self.key.as_deref(), default) {
             (Some("random"), _) | (None, DefaultKey::Random) => random_key(table, config, None),
