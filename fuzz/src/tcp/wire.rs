@@ -293,7 +293,10 @@ impl Net<'_> {
                 if self.all_read() {
                     return;
                 }
-                self.wait(Duration::from_millis(100));
+                // Round trips of many seconds on the bad wire make timeouts of minutes.
+                let next = self.hosts.iter().filter_map(|h| h.tcp.next_deadline()).min();
+                let left = next.map_or(Duration::ZERO, |at| at.saturating_duration_since(self.now));
+                self.wait(left.max(Duration::from_millis(100)));
                 self.transmit();
             }
         }
