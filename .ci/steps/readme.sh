@@ -153,6 +153,7 @@ $(command -v ip) link set eth0 up
 $(command -v ip) link set eth1 up
 mkfifo $user/said
 $xdp 2> >(tee $user/serve-said >$user/said) & served=\$!
+trap 'kill \$served 2>/dev/null || true' EXIT
 read -r line <$user/said
 $stat >$user/stat
 code=0
