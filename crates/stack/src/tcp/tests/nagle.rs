@@ -96,3 +96,22 @@ fn no_push_before_the_write_is_over() {
     s.write(50);
     recv!(s, 240, "P. 1181:1281(100) ack 1");
 }
+
+/// An answer of two full segments and a bit, without Nagle's algorithm: the second ends a burst of half the rate, and the bit
+/// follows at once (a client of HTTPS, as packetdrill's `https_client` has it).
+#[test]
+fn a_burst_ends_with_psh_where_the_rate_is_out() {
+    let mut s = Scene::established(TcpConfig { timestamps: false, ..Scene::config() });
+    s.set(|o| o.nodelay = true);
+    s.write(517);
+    recv!(s, 10, "P. 1:518(517) ack 1");
+    send!(s, 110, ". 1:1(0) ack 518");
+    s.until(140);
+    s.write(51);
+    recv!(s, 140, "P. 518:569(51) ack 1");
+    s.until(170);
+    s.write(2002);
+    recv!(s, 170, ". 569:1569(1000) ack 1");
+    recv!(s, 170, "P. 1569:2569(1000) ack 1");
+    recv!(s, 170, "P. 2569:2571(2) ack 1");
+}
