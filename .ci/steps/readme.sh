@@ -40,8 +40,10 @@ for tool in $tools cc gcc ld as ar ranlib; do
     if at=$(command -v "$tool") && [[ $at == /* ]]; then ln -s "$at" "$user/bin/$tool"; fi
 done
 for tool in cargo rustc; do ln -s "$(command -v "$tool")" "$user/bin/$tool"; done
-# The new user's environment. What cargo has fetched and built is the machine's, so that nothing is built twice.
-as_user=(env -i HOME="$user/home" PATH="$user/home/.cargo/bin:$user/bin" TERM=xterm LANG=C.UTF-8
+# The new user's environment. What cargo has fetched and built is the machine's, so that nothing is built twice; how it reaches its
+# registry may stand in variables.
+mapfile -t toolchain < <(env | grep -E '^(CARGO_(HTTP|NET|REGISTRIES|REGISTRY|SOURCE)_?[A-Z_]*|RUSTUP_[A-Z_]+|SSL_CERT_[A-Z]+)=')
+as_user=(env -i "${toolchain[@]}" HOME="$user/home" PATH="$user/home/.cargo/bin:$user/bin" TERM=xterm LANG=C.UTF-8
     CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}"
     CARGO_INSTALL_ROOT="$user/home/.cargo" CARGO_TARGET_DIR="$CI_TARGET" CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never)
 
