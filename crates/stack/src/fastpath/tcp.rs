@@ -32,7 +32,7 @@ fn be16(h: &[u8; HEADERS], at: usize) -> u16 {
 impl Ip {
     /// Takes the headers off a segment of the usual kind; gives any other frame back.
     #[inline]
-    pub(crate) fn express_segment(&mut self, mut frame: Frame) -> Result<IpInput, Frame> {
+    pub(crate) fn fast_segment(&mut self, mut frame: Frame) -> Result<IpInput, Frame> {
         let link = frame.meta().link;
         let plain = frame.meta().vlan.is_none() && !frame.is_chained();
         let len = frame.len();
@@ -86,7 +86,7 @@ impl Ip {
     /// Makes a frame for the next hop used last of a segment; gives it back if its way is another, or anything else is
     /// unusual. The frame does not stand in the output queue: it is to be sent now.
     #[inline]
-    pub(crate) fn express_segment_output(&mut self, now: Time, out: IpOutput) -> Result<Frame, IpOutput> {
+    pub(crate) fn fast_segment_output(&mut self, now: Time, out: IpOutput) -> Result<Frame, IpOutput> {
         let (Some(hop), IpAddr::V4(src), IpAddr::V4(dst)) = (self.last_hop, out.src, out.dst) else {
             return Err(out);
         };
@@ -242,7 +242,7 @@ mod tests {
         let pool = pool();
         let (came, _) = conversation(&pool, true);
         let mut syn = came[1].iter().find(|bytes| bytes[23] == 6 && bytes[13] == 0).unwrap().clone();
-        assert!(lane(2, true).ip.express_segment(frame(&pool, &syn)).is_ok(), "as it came");
+        assert!(lane(2, true).ip.fast_segment(frame(&pool, &syn)).is_ok(), "as it came");
         let address = |at: usize| [syn[at], syn[at + 1], syn[at + 2], syn[at + 3]];
         let (theirs, ours) = (address(26), address(30));
         syn[26..30].copy_from_slice(&ours);
@@ -300,7 +300,7 @@ mod tests {
                 (output(&mut lane, now, &pool), format!("{:?}", lane.stats()))
             });
             assert_eq!(short, long, "{bytes:02x?}");
-            taken += usize::from(lane(2, true).ip.express_segment(frame(&pool, &bytes)).is_ok());
+            taken += usize::from(lane(2, true).ip.fast_segment(frame(&pool, &bytes)).is_ok());
         }
         assert!(taken > 500, "the fast path was taken: {taken}");
     }

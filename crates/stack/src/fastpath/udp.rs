@@ -64,7 +64,7 @@ fn be32(h: &[u8; HEADERS], at: usize) -> u32 {
 impl Lane {
     /// Delivers a datagram of the usual kind; gives any other frame back.
     #[inline]
-    pub(crate) fn express_input(&mut self, mut frame: Frame) -> Result<(), Frame> {
+    pub(crate) fn fast_input(&mut self, mut frame: Frame) -> Result<(), Frame> {
         let meta = frame.meta();
         let link = meta.link;
         let plain = meta.vlan.is_none() && !frame.is_chained();
@@ -126,7 +126,7 @@ impl Lane {
 
     /// Answers a datagram in its own frame over the next hop used last; gives it back if that does not fit.
     #[inline]
-    pub(crate) fn express_reply(
+    pub(crate) fn fast_reply(
         &mut self,
         now: Time,
         handle: UdpHandle,
@@ -138,7 +138,7 @@ impl Lane {
         let (sport, dport) = (datagram.destination.port, datagram.source.port);
         let ends = (src, sport, dst, dport);
         let Datagram { frame, source, destination, traffic_class, interface } = datagram;
-        match self.express_output(now, handle, frame, ends) {
+        match self.fast_output(now, handle, frame, ends) {
             Ok(()) => {
                 self.ip.stats.udp.sent_on_original += 1;
                 Ok(())
@@ -149,7 +149,7 @@ impl Lane {
 
     /// Sends a payload over the next hop used last; gives it back if that is another, or anything else is unusual.
     #[inline]
-    pub(crate) fn express_output(
+    pub(crate) fn fast_output(
         &mut self,
         now: Time,
         handle: UdpHandle,

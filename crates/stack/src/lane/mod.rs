@@ -198,12 +198,12 @@ impl Lane {
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         let frame = match class {
             Class::Ethernet | Class::InnerEthernet if may_be_segment(&frame) => {
-                match self.ip.express_segment(frame) {
+                match self.ip.fast_segment(frame) {
                     Ok(packet) => return self.tcp_input(now, frames, packet),
                     Err(frame) => frame,
                 }
             }
-            Class::Ethernet | Class::InnerEthernet => match self.express_input(frame) {
+            Class::Ethernet | Class::InnerEthernet => match self.fast_input(frame) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },

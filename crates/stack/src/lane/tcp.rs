@@ -59,7 +59,7 @@ impl Lane {
                 let _ = self.ip.send(&mut cx, out);
                 continue;
             }
-            let out = match self.ip.express_segment_output(now, out) {
+            let out = match self.ip.fast_segment_output(now, out) {
                 Ok(frame) => return Some(frame),
                 Err(out) => out,
             };

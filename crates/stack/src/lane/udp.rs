@@ -176,7 +176,7 @@ impl Lane {
         handle: UdpHandle,
         datagram: Datagram,
     ) -> Result<(), Unsent<Datagram>> {
-        let datagram = match self.express_reply(now, handle, datagram) {
+        let datagram = match self.fast_reply(now, handle, datagram) {
             Ok(()) => return Ok(()),
             Err(datagram) => datagram,
         };
@@ -258,7 +258,7 @@ impl Lane {
     ) -> Result<(), SendError> {
         let frame = match (source.ip, destination.ip) {
             (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => {
-                match self.express_output(now, handle, frame, (src, source.port, dst, destination.port)) {
+                match self.fast_output(now, handle, frame, (src, source.port, dst, destination.port)) {
                     Ok(()) => return Ok(()),
                     Err(frame) => frame,
                 }
