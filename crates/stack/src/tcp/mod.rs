@@ -4,10 +4,10 @@
 //! It has no sockets, clock, threads or randomness of its own; see [`Cx`] for what it borrows.
 //!
 //! ```text
-//!   input ──▶ segment ─▶ table ─┬▶ connection: input/{sequence, ack, data} ─▶ recovery, recv_buffer
+//!   input ──▶ segment ─▶ table ─┬▶ connection: input/{sequence, ack, data} ─▶ recovery/, recv_buffer, acks/
 //!                               ├▶ listen, syn_cookies ─▶ handshake
 //!                               └▶ time_wait
-//!   poll_output ◀── output ◀── segmenter ◀── send_buffer, sent
+//!   poll_output ◀── output ◀── segmenter ◀── send_buffer ─▶ scoreboard
 //!   on_timer ──▶ timers ─▶ (retransmission, tail probe, reordering, persist, keep-alive)
 //! ```
 //!

@@ -1,6 +1,8 @@
 //! One connection: RFC 9293's Transmission Control Block.
 //!
-//! The fields are in three groups by temperature. What every segment touches comes first and is small. What only a
+//! It is put together from pieces (`SendSpace`, `RecvSpace`, `AckPolicy`, `Deadlines`, ...), each of which owns its fields.
+//!
+//! Fields are in three groups by how often they are used. What every segment touches comes first and is small. What only a
 //! connection with data on its way needs (`Flight`, `Inflow`) is boxed and handed back to the lane when it is idle, and
 //! what few connections ever need (`SocketOptions` other than the listener's defaults) is boxed too. So an idle
 //! connection costs less than half a kilobyte.
