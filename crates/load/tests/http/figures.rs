@@ -221,9 +221,11 @@ fn connections(case: Case, part: &Part, record: &Record) {
             assert!(opened == seen && (CONNECTIONS..=2 * CONNECTIONS).contains(&opened), "{opened} {seen}");
         }
         None => assert_eq!((opened, seen), (CONNECTIONS, CONNECTIONS), "{case:?}"),
+        // Not asked as often as they may be: those that stand at the end, and those that a ramp lets go of.
         Some(n) => {
             let needed = record.requests.load(Relaxed).div_ceil(n);
-            assert!((needed..=needed + CONNECTIONS).contains(&opened), "{opened} for {needed}: {case:?}");
+            let most = needed + CONNECTIONS * if case.phases == Phases::Many { 2 } else { 1 };
+            assert!((needed..=most).contains(&opened), "{opened} for {needed}: {case:?}");
         }
     }
     assert!((1..=CONNECTIONS).contains(&part.concurrency_max), "{case:?}");
