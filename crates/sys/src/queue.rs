@@ -1,72 +1,104 @@
-//! What the queues of all real links have in common, so that whoever uses them needs one way only.
+//! A queue pair of a link, whatever the link is: the one interface between links and those who use them.
 
 use crate::frame::{Frame, Pool};
 use crate::packet::OffloadSocket;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 
-/// One queue pair of a link to the outside: packets in and out, and a descriptor to wait on for packets to come.
+/// One queue pair of a link: packets in and out.
 ///
 /// A queue never blocks. What it cannot take stays with the caller; what it had to drop is counted in [`QueueStats`].
-pub trait LinkQueue: AsFd + Send {
+pub trait Queue: Send {
     /// Appends up to `max` received packets to `into` and returns how many. Each is a frame of `pool`'s memory, or a
-    /// chain of them, that starts at the Ethernet header; `meta().queue` is set.
+    /// chain of them, that starts at the Ethernet header; `meta().queue` is set, the hash if the link has one.
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize;
 
-    /// How many packets of one frame [`LinkQueue::transmit`] would take now.
+    /// How many packets of one frame [`Queue::transmit`] would take now.
     fn room(&mut self) -> usize;
 
     /// Takes packets from the front of `frames` while there is room; the others stay. Returns how many are done with.
+    /// Nothing need leave before [`Queue::flush`].
     fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize;
 
-    /// Hands everything taken to the kernel and frees what it has finished with. `true` when nothing is left to hand
-    /// over.
+    /// Hands everything taken to the other side, and frees what that side has finished with. `true` when nothing taken is left to
+    /// hand over, so that a later packet of another queue cannot overtake it here.
     fn flush(&mut self) -> bool;
 
-    /// Whether packets wait.
+    /// Whether packets may be waiting: the last look before sleep.
     fn ready(&mut self) -> bool;
+
+    /// What to wait on for packets to come; `None` for links in memory, which wake the worker themselves.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Takes note of an error that the descriptor reports, such as an interface that was taken down, so that waiting for
     /// packets is possible again. `false` if it will report an error for ever: nothing will come any more, and whoever
     /// waits should leave it out.
     fn clear_error(&mut self) -> bool {
-        crate::poll::take_error(self.as_fd())
+        self.fd().is_none_or(crate::poll::take_error)
+    }
+
+    /// Whether what could be received waits as long as need be, as a file does: then no more is taken at once than the rings to
+    /// other workers can hold.
+    fn waits(&self) -> bool {
+        false
     }
 
     /// Counters since opening; asks the kernel for its own.
     fn stats(&self) -> QueueStats;
+
+    /// How often each fault that the link makes on purpose happened, in the link's own order; `None` for links that make none.
+    fn quirks(&self) -> Option<&[u64]> {
+        None
+    }
 }
 
-/// Counters of one queue since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QueueStats {
+macro_rules! queue_stats {
+    ($($(#[$doc:meta])+ $field:ident: $name:literal;)+) => {
+        /// Counters of one queue pair since it was opened.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct QueueStats {
+            $($(#[$doc])+ pub $field: u64,)+
+        }
+
+        impl QueueStats {
+            /// Calls `f` with the name of every counter, lower case and joined by hyphens, and its value.
+            pub fn each(&self, f: &mut dyn FnMut(&'static str, u64)) {
+                $(f($name, self.$field);)+
+            }
+        }
+    };
+}
+
+queue_stats! {
     /// Packets received.
-    pub rx_frames: u64,
+    rx_frames: "rx-frames";
     /// Bytes received.
-    pub rx_bytes: u64,
+    rx_bytes: "rx-bytes";
     /// Times that there was no free frame for a packet. AF_XDP has lost it then; in AF_PACKET's ring and in a TAP
     /// interface it waits, and is lost only if they fill.
-    pub rx_no_frame: u64,
-    /// Packets that found the receive ring full, as far as the kernel tells: it does not for TAP.
-    pub rx_ring_full: u64,
-    /// Packets that could not be delivered: too long for a slot or frame, or senseless.
-    pub rx_bad: u64,
+    rx_no_frame: "rx-no-frame";
+    /// Packets that found the receive ring full, as far as the link tells: a TAP interface does not.
+    rx_ring_full: "rx-ring-full";
+    /// Packets that could not be delivered: too long for a slot or frame, cut short, or senseless.
+    rx_bad: "rx-bad";
     /// Packets whose transport checksum the sender left to hardware that was never reached, and which were taken for that: on
-    /// links that do not mark them. They are not lost.
-    pub rx_unfinished: u64,
+    /// links that do not mark them (AF_XDP in generic mode or on a veth). They are not lost.
+    rx_unfinished: "rx-unfinished";
     /// Packets sent.
-    pub tx_frames: u64,
+    tx_frames: "tx-frames";
     /// Bytes sent.
-    pub tx_bytes: u64,
+    tx_bytes: "tx-bytes";
     /// Packets refused for good: empty, too long, of another memory, chained where no chains are taken, or refused by
-    /// the kernel.
-    pub tx_failed: u64,
-    /// System calls made.
-    pub system_calls: u64,
+    /// the kernel or a device that is down.
+    tx_failed: "tx-failed";
+    /// Packets that found the far side's receive queue full, for links that see the far side.
+    tx_far_full: "tx-far-full";
+    /// System calls made for this queue.
+    system_calls: "system-calls";
 }
 
 /// Transmits packets of two ways in their order: what `put` takes (from the front, at most so many; how many it took) and
 /// what goes past the ring by `send` (`false`: no room now). Before each of the latter the ring is emptied.
-pub(crate) fn transmit_in_order<Q: LinkQueue>(
+pub(crate) fn transmit_in_order<Q: Queue>(
     queue: &mut Q,
     frames: &mut Vec<Frame>,
     put: impl Fn(&mut Q, &mut Vec<Frame>, usize) -> usize,

@@ -18,11 +18,10 @@
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 use flowlane_sys::packet::{self, PacketOptions, PacketQueue};
 use flowlane_sys::poll;
-use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::queue::Queue;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Frames taken from a link at once.
@@ -125,13 +124,13 @@ fn forward(
             }
             ways[from].deliver(now, &mut queues[1 - from], &mut ready[from]);
         }
-        if any || queues.iter_mut().any(LinkQueue::ready) {
+        if any || queues.iter_mut().any(Queue::ready) {
             continue;
         }
         let next = ways.iter().filter_map(|way| Some(way.under_way.front()?.0)).min().unwrap_or(now + IDLE);
         let stuck = ready.iter().any(|frames| !frames.is_empty());
         let wait = if stuck { Duration::from_micros(100) } else { next.saturating_sub(start.elapsed()) };
-        let fds = [queues[0].as_fd(), queues[1].as_fd()];
+        let fds: Vec<_> = queues.iter().filter_map(Queue::fd).collect();
         poll::wait_readable(&fds, Some(wait.min(IDLE).as_nanos() as u64))?;
     }
 }

@@ -11,7 +11,7 @@
 use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig};
 use flowlane_sys::packet::PacketOptions;
-use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::queue::Queue;
 use flowlane_sys::tun::TapOptions;
 use flowlane_sys::xdp::XdpOptions;
 use flowlane_sys::{affinity, packet, poll, tun, xdp};
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     affinity::pin_to(number("--cpu", 1) as usize)?;
     let memory = FrameMemory::new(&MemoryConfig::default())?;
     let claims = vec![(IpAddr::from([0; 4]), 0), (IpAddr::from([0; 16]), 0)];
-    let mut queue: Box<dyn LinkQueue> = match kind.as_str() {
+    let mut queue: Box<dyn Queue> = match kind.as_str() {
         "af-xdp" => {
             let mut options = XdpOptions::new(interface, 1, claims);
             options.ring_size = if ring > 0 { ring } else { options.ring_size };
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let sent = queue.flush();
             total += n as u64;
             if n == 0 && sent && flag("--wait") && !queue.ready() {
-                poll::wait_readable(&[queue.as_fd()], Some(100_000_000))?;
+                poll::wait_readable(queue.fd().as_slice(), Some(100_000_000))?;
             }
         }
         if Instant::now() >= next {

@@ -257,7 +257,11 @@ fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
 }
 
 fn by_name(stats: &crate::link::QueueStats) -> BTreeMap<String, u64> {
-    serde_json::to_value(stats).and_then(serde_json::from_value).unwrap_or_default()
+    let mut counters = BTreeMap::new();
+    stats.each(&mut |name, value| {
+        counters.insert(name.to_owned(), value);
+    });
+    counters
 }
 
 fn lane(l: &LaneReport) -> LaneView {

@@ -3,14 +3,14 @@
 //! One socket a worker, and a fanout program that gives each packet to the socket that RSS with our key and table
 //! would have chosen, however many queues the card has. The work is done in [`flowlane_sys::packet`].
 
-use super::real::{self, short};
-use super::{Claim, Groups, LinkInfo, OpenError, Queue};
+use super::{Claim, Groups, Life, LinkInfo, OpenError, Queue, boxed};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::claim::Tags;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::packet::{self, PacketOptions};
+use std::sync::Arc;
 
 /// How to open an AF_PACKET link.
 #[derive(Debug, Clone)]
@@ -69,32 +69,29 @@ pub fn open(
     packet.ring_size = options.ring_size;
     packet.offload = options.offload;
     let queues = packet::open(&packet).map_err(OpenError::device(name.clone()))?;
-    // Of an interface that takes the longest packets of all (loopback), a few bytes less.
-    let most = queues.first().map_or(0, |queue| queue.longest().saturating_sub(18));
-    let limits = (short(mtu), short(most as u32));
-    let (groups, notes) = match queues.first() {
-        None => (None, Vec::new()),
-        Some(first) => {
-            let shared = std::sync::Arc::downgrade(first.shared());
-            let join = move |group| shared.upgrade().map_or(Ok(()), |shared| shared.join(group));
-            (Some(Groups::new(join)), notes(first.shared(), options))
-        }
+    let Some(first) = queues.first() else {
+        return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
-    let (life, boxed) = real::boxed(interface, limits, queues);
+    // Of an interface that takes the longest packets of all (loopback), a few bytes less.
+    let most = first.longest().saturating_sub(18) as u32;
+    let shared = Arc::downgrade(first.shared());
+    let life = Life::new(interface, (mtu, most), shared.clone());
+    let groups = Groups::new(move |group| shared.upgrade().map_or(Ok(()), |shared| shared.join(group)));
+    let notes = notes(first.shared(), options);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
         mtu: life.mtu(),
-        queues: boxed.len(),
+        queues: queues.len(),
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash: false,
         mode: "",
         life: Some(life),
-        groups,
+        groups: Some(groups),
         notes,
     };
-    Ok((info, boxed))
+    Ok((info, boxed(queues)))
 }
 
 /// What the user should know.

@@ -6,8 +6,7 @@
 //! The steering is the card's own: its key and indirection table decide which queue a packet comes to. A card with
 //! more queues than workers would send packets where nobody listens, so that is refused unless the queues are named.
 
-use super::real::{self, short};
-use super::{Claim, Groups, LinkInfo, OpenError, Queue, af_packet};
+use super::{Claim, Groups, Life, LinkInfo, OpenError, Queue, af_packet, boxed};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
@@ -86,12 +85,13 @@ pub fn open(
     // Whether packets come in several frames was settled when the sockets were bound.
     let one = (memory.frame_size() - flowlane_sys::frame::HEADROOM - 18) as u32;
     let most = if mtu > one { mtu } else { one };
-    let (life, boxed) = real::boxed(interface, (short(mtu), short(most)), queues);
+    let open = std::sync::Arc::downgrade(first.device());
+    let life = Life::new(interface, (mtu, most), open);
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
         mtu: life.mtu(),
-        queues: boxed.len(),
+        queues: queues.len(),
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash,
@@ -100,7 +100,7 @@ pub fn open(
         groups: Some(groups),
         notes,
     };
-    Ok((info, boxed))
+    Ok((info, boxed(queues)))
 }
 
 /// Where the program runs and who moves the bytes.

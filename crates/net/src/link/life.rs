@@ -1,5 +1,6 @@
 //! The interface under a real link, and news of it while the link is open.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -12,18 +13,22 @@ use flowlane_sys::netdev::watch::LinkWatch;
 #[derive(Debug, Clone)]
 pub struct Life {
     interface: Interface,
-    open: Weak<()>,
+    /// Something that the queues hold while they are open.
+    open: Weak<dyn Any + Send + Sync>,
     mtu: Arc<AtomicU16>,
     most: u16,
 }
 
 impl Life {
-    /// The life of queues on `interface`, and what each of them holds on to while it is open. `mtu` is the longest packet now, `most`
-    /// the longest that the queues can ever send and receive.
-    pub(super) fn new(interface: Interface, mtu: u16, most: u16) -> (Self, Arc<()>) {
-        let open = Arc::new(());
-        let mtu = Arc::new(AtomicU16::new(mtu.min(most)));
-        (Self { interface, open: Arc::downgrade(&open), mtu, most }, open)
+    /// The life of queues on `interface`, each of which holds `open` until it is closed. `mtu` is the longest packet now, `most`
+    /// the longest that the queues can ever send and receive; 65,535 bytes and more are the longest packet of IP.
+    pub(super) fn new(
+        interface: Interface,
+        (mtu, most): (u32, u32),
+        open: Weak<dyn Any + Send + Sync>,
+    ) -> Self {
+        let most = short(most);
+        Self { interface, open, mtu: Arc::new(AtomicU16::new(short(mtu).min(most))), most }
     }
 
     /// Longest IP packet that is sent, bytes. It follows the interface's MTU, as far as the queues allow, while somebody listens to the
@@ -41,6 +46,11 @@ impl Life {
     pub fn watch(&self) -> Result<News, Error> {
         Ok(News { watch: LinkWatch::new(&self.interface)?, life: self.clone() })
     }
+}
+
+/// An MTU as the stack has it.
+fn short(mtu: u32) -> u16 {
+    u16::try_from(mtu).unwrap_or(u16::MAX)
 }
 
 impl PartialEq for Life {
@@ -70,7 +80,7 @@ impl News {
     pub fn wait(&mut self) -> Option<LinkState> {
         let state = self.watch.wait(None)?;
         if let LinkState::Mtu(bytes) = state {
-            let mtu = u16::try_from(bytes).unwrap_or(u16::MAX).min(self.life.most);
+            let mtu = short(bytes).min(self.life.most);
             self.life.mtu.store(mtu, Ordering::Relaxed);
         }
         // The last queue gives up its hold before it closes.

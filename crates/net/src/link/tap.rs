@@ -3,8 +3,7 @@
 //! One descriptor a worker, packets steered to them as RSS with our key and table would. The work is done in
 //! [`flowlane_sys::tun`].
 
-use super::real::{self, short};
-use super::{LinkInfo, OpenError, Queue};
+use super::{Life, LinkInfo, OpenError, Queue, boxed};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::frame::FrameMemory;
@@ -70,12 +69,12 @@ pub fn open(
     let notes = notes.into_iter().collect();
     // Frames are laid out for the longest packet: of 64 KiB, where packets may be merged.
     let most = if tap.segmentation { u32::from(u16::MAX) } else { mtu };
-    let (life, boxed) = real::boxed(interface, (short(mtu), short(most)), queues);
+    let life = Life::new(interface, (mtu, most), first.open());
     let info = LinkInfo {
         name,
         mac: MacAddr(mac),
         mtu: life.mtu(),
-        queues: boxed.len(),
+        queues: queues.len(),
         checksum_offload: tap.checksum_offload,
         segmentation: if tap.segmentation { 65_535 } else { 0 },
         delivers_hash: false,
@@ -84,5 +83,5 @@ pub fn open(
         groups: None,
         notes,
     };
-    Ok((info, boxed))
+    Ok((info, boxed(queues)))
 }

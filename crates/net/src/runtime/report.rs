@@ -1,6 +1,7 @@
 //! A worker's report: copies of its counters, taken between two turns.
 
 use super::worker::Worker;
+use crate::link::pair::QuirkCounts;
 use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
 
 impl Worker {
@@ -16,7 +17,12 @@ impl Worker {
                 .map(|p| {
                     let mut stats = p.queue.stats();
                     stats.tx_failed += p.dropped;
-                    QueueReport { host: p.host, link: p.link, stats, quirks: p.queue.quirks() }
+                    QueueReport {
+                        host: p.host,
+                        link: p.link,
+                        stats,
+                        quirks: p.queue.quirks().and_then(QuirkCounts::of),
+                    }
                 })
                 .collect(),
             netisr: self.netisr.stats,

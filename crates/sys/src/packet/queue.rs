@@ -5,7 +5,7 @@ use super::long::{self, Missed};
 use super::ring::{Received, Rings};
 use super::{OffloadSocket, Shared};
 use crate::frame::{Frame, Meta, Pool, Segmentation};
-use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
+use crate::queue::{Queue, QueueStats, transmit_in_order};
 use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ fn tag(frame: &mut Frame, packet: &Received<'_>) {
     }
 }
 
-impl LinkQueue for PacketQueue {
+impl Queue for PacketQueue {
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut count = 0;
         while count < max {
@@ -223,6 +223,10 @@ impl LinkQueue for PacketQueue {
         !self.asunder.is_empty() || self.rings.is_received(self.next)
     }
 
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
     fn stats(&self) -> QueueStats {
         use std::sync::atomic::Ordering::Relaxed;
         let mut kernel = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -242,11 +246,5 @@ impl LinkQueue for PacketQueue {
         }
         let rx_ring_full = self.stats.rx_ring_full + self.kernel_drops.load(Relaxed);
         QueueStats { rx_ring_full, ..self.stats }
-    }
-}
-
-impl AsFd for PacketQueue {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -160,11 +160,9 @@ fn open_all(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
     let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering, unsteered, _hold: hold });
     let longest = if options.segmentation { 65_536 + 18 } else { mtu as usize + 18 };
     let overflow = longest.saturating_sub(memory.frame_size() - HEADROOM).div_ceil(memory.frame_size());
-    Ok(files
-        .into_iter()
-        .enumerate()
-        .map(|(i, file)| TapQueue::new(file, i as u16, overflow, tap.clone()))
-        .collect())
+    let open = Arc::new(());
+    let queue = |(i, file): (usize, File)| TapQueue::new(open.clone(), file, i as u16, overflow, tap.clone());
+    Ok(files.into_iter().enumerate().map(queue).collect())
 }
 
 /// Has the kernel choose queues by these rules.

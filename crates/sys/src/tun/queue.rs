@@ -2,19 +2,21 @@
 
 use super::Tap;
 use crate::frame::{Frame, Meta, Pool};
-use crate::queue::{LinkQueue, QueueStats};
+use crate::queue::{Queue, QueueStats};
 use crate::vnet::{self, PIECES};
 use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// Packets that [`room`](LinkQueue::room) promises: there is no ring to ask.
+/// Packets that [`room`](Queue::room) promises: there is no ring to ask.
 const ROOM: usize = 256;
 
 /// One descriptor of a TAP interface.
 #[derive(Debug)]
 pub struct TapQueue {
+    /// Goes before the descriptor is closed, and with the last of them the interface.
+    open: Arc<()>,
     file: File,
     queue: u16,
     /// Frames to read into: the first with headroom, then as many full ones as the longest packet needs. Grown to
@@ -26,8 +28,8 @@ pub struct TapQueue {
 }
 
 impl TapQueue {
-    pub(super) fn new(file: File, queue: u16, overflow: usize, tap: Arc<Tap>) -> Self {
-        Self { file, queue, waiting: Vec::new(), overflow, stats: QueueStats::default(), tap }
+    pub(super) fn new(open: Arc<()>, file: File, queue: u16, overflow: usize, tap: Arc<Tap>) -> Self {
+        Self { open, file, queue, waiting: Vec::new(), overflow, stats: QueueStats::default(), tap }
     }
 
     fn read(&mut self, header: &mut [u8; vnet::LEN]) -> std::io::Result<usize> {
@@ -93,6 +95,12 @@ impl TapQueue {
         self.queue
     }
 
+    /// Gone once the last queue of the link is about to close.
+    #[must_use]
+    pub fn open(&self) -> Weak<()> {
+        Arc::downgrade(&self.open)
+    }
+
     /// The interface.
     #[must_use]
     pub fn tap(&self) -> &Tap {
@@ -100,7 +108,7 @@ impl TapQueue {
     }
 }
 
-impl LinkQueue for TapQueue {
+impl Queue for TapQueue {
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut count = 0;
         while count < max && self.stock(pool) {
@@ -166,6 +174,10 @@ impl LinkQueue for TapQueue {
         crate::poll::wait_readable(&[self.file.as_fd()], Some(0)).is_ok_and(|n| n > 0)
     }
 
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
     /// An error means that the interface is gone; that does not pass.
     fn clear_error(&mut self) -> bool {
         false
@@ -173,11 +185,5 @@ impl LinkQueue for TapQueue {
 
     fn stats(&self) -> QueueStats {
         self.stats
-    }
-}
-
-impl AsFd for TapQueue {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }

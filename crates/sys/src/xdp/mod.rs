@@ -22,7 +22,7 @@
 //! forgets it when a program comes ([`settings`]), and when it goes, if the thread that closes the
 //! last queue has `CAP_NET_ADMIN`.
 //!
-//! Traps. In copy mode nothing leaves without a system call ([`LinkQueue::flush`](crate::queue::LinkQueue::flush) makes it), and one call may send 32
+//! Traps. In copy mode nothing leaves without a system call ([`Queue::flush`](crate::queue::Queue::flush) makes it), and one call may send 32
 //! packets only. Two programs cannot share an interface. See `docs/links.md` for those of particular drivers.
 
 mod held;
@@ -284,7 +284,7 @@ fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
             opened.refill(&pool);
         }
-        let number = (opened.as_fd().as_raw_fd() as u32).to_ne_bytes();
+        let number = (opened.socket().as_raw_fd() as u32).to_ne_bytes();
         device
             .sockets
             .update(&queue.to_ne_bytes(), &number)

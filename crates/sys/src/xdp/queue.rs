@@ -6,13 +6,13 @@ use super::rings::{Rings, get_option, put, take};
 use crate::bpf::claim::{METADATA_LEN, NO_HASH};
 use crate::frame::{Checksum, Frame, Meta, Pool};
 use crate::packet::OffloadSocket;
-use crate::queue::{LinkQueue, QueueStats, transmit_in_order};
+use crate::queue::{Queue, QueueStats, transmit_in_order};
 use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Kicks of one [`flush`](LinkQueue::flush) at most: each sends at least 32 packets.
+/// Kicks of one [`flush`](Queue::flush) at most: each sends at least 32 packets.
 const MAX_KICKS: u32 = 64;
 /// `XDP_PKT_CONTD`: the packet goes on in the next descriptor.
 const CONTINUED: u32 = libc::XDP_PKT_CONTD;
@@ -257,6 +257,11 @@ impl XdpQueue {
         self.held.count()
     }
 
+    /// The socket.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     /// What was opened together with this queue.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
@@ -264,7 +269,7 @@ impl XdpQueue {
     }
 }
 
-impl LinkQueue for XdpQueue {
+impl Queue for XdpQueue {
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let wanted = max.min(u32::MAX as usize) as u32;
         let mut ready = self.rings.receive.ready(wanted).min(wanted);
@@ -322,6 +327,10 @@ impl LinkQueue for XdpQueue {
         self.rings.receive.ready(1) > 0
     }
 
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket())
+    }
+
     fn stats(&self) -> QueueStats {
         let mut stats = self.stats;
         // SAFETY: the statistics are plain numbers.
@@ -347,12 +356,6 @@ fn read_hash(frame: &mut Frame, number: fn(u32) -> u8) {
     if kind != NO_HASH {
         frame.meta_mut().hash = hash;
         frame.meta_mut().hash_type = number(kind);
-    }
-}
-
-impl AsFd for XdpQueue {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

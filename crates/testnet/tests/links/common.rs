@@ -3,7 +3,7 @@
 
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 use flowlane_sys::poll::wait_readable;
-use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::queue::Queue;
 use flowlane_testnet::{Card, MICROSOFT_KEY};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -82,7 +82,7 @@ pub(crate) struct Reflected {
 
 /// Sends everything back until `stop`, sleeping in `poll` whenever there is nothing to do.
 pub(crate) fn reflect(
-    queue: &mut dyn LinkQueue,
+    queue: &mut dyn Queue,
     pool: &Pool,
     number: u16,
     queues: u16,
@@ -104,7 +104,7 @@ pub(crate) fn reflect(
         let flushed = queue.flush();
         pool.flush();
         if flushed && out.is_empty() && !queue.ready() {
-            wait_readable(&[queue.as_fd()], Some(2_000_000)).unwrap();
+            wait_readable(&[queue.fd().unwrap()], Some(2_000_000)).unwrap();
         }
     }
     done
@@ -139,7 +139,7 @@ fn exchange(card_far: &flowlane_testnet::Namespace, target: IpAddr, flows: usize
 
 /// Opens queues on `card`, sends them datagrams of both families, and checks that all came back, on the right queues,
 /// and that every frame is home afterwards.
-pub(crate) fn reflect_and_check<Q: LinkQueue>(
+pub(crate) fn reflect_and_check<Q: Queue>(
     card: &Card,
     queues: u16,
     open: impl FnOnce(&FrameMemory) -> Vec<Q> + Send,
@@ -153,7 +153,7 @@ pub(crate) fn reflect_and_check<Q: LinkQueue>(
 }
 
 /// As [`reflect_and_check`], with queues opened before.
-pub(crate) fn check<Q: LinkQueue>(far: &flowlane_testnet::Namespace, opened: Vec<Q>, memory: &FrameMemory) {
+pub(crate) fn check<Q: Queue>(far: &flowlane_testnet::Namespace, opened: Vec<Q>, memory: &FrameMemory) {
     const FLOWS: usize = 24;
     const EACH: usize = 60;
     let queues = opened.len() as u16;

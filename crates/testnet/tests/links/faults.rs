@@ -7,7 +7,7 @@ use flowlane_sys::netdev::Interface;
 use flowlane_sys::netdev::watch::{LinkState, LinkWatch};
 use flowlane_sys::packet::{self, PacketOptions};
 use flowlane_sys::poll::wait_readable;
-use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::queue::Queue;
 use flowlane_sys::tun::{self, TapOptions};
 use flowlane_sys::xdp::{self, XdpOptions};
 use flowlane_testnet::{Card, CardConfig, Namespace};
@@ -19,9 +19,9 @@ const SHORT: u64 = 20_000_000;
 
 /// Whether waiting for packets is possible, once what there was has been taken: a descriptor with an error that stays
 /// would end every wait at once.
-fn settles(queue: &mut impl LinkQueue, pool: &Pool) -> bool {
+fn settles(queue: &mut impl Queue, pool: &Pool) -> bool {
     (0..100).any(|_| {
-        if wait_readable(&[queue.as_fd()], Some(SHORT)).unwrap() == 0 {
+        if wait_readable(&[queue.fd().unwrap()], Some(SHORT)).unwrap() == 0 {
             return true;
         }
         queue.receive(pool, &mut Vec::new(), 64);
@@ -30,24 +30,19 @@ fn settles(queue: &mut impl LinkQueue, pool: &Pool) -> bool {
     })
 }
 
-fn goes_down_and_up_and_away(
-    near: &Namespace,
-    far: &Namespace,
-    mut queue: impl LinkQueue,
-    memory: &FrameMemory,
-) {
+fn goes_down_and_up_and_away(near: &Namespace, far: &Namespace, mut queue: impl Queue, memory: &FrameMemory) {
     let pool = memory.attach(0).unwrap();
     let mut watch = near.run(|| LinkWatch::new(&Interface::find("near0").unwrap()).unwrap()).unwrap();
     let there = far.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
     // Until one comes through: the kernel may still be asking for the neighbour.
     let mut frames = Vec::new();
-    let mut hear = |queue: &mut dyn LinkQueue| {
+    let mut hear = |queue: &mut dyn Queue| {
         frames.clear();
         let deadline = Instant::now() + Duration::from_secs(20);
         while frames.is_empty() {
             assert!(Instant::now() < deadline, "packets come");
             let _ = there.send_to(b"there?", (near_addresses()[0], 7));
-            wait_readable(&[queue.as_fd()], Some(SHORT)).unwrap();
+            wait_readable(&[queue.fd().unwrap()], Some(SHORT)).unwrap();
             queue.receive(&pool, &mut frames, 64);
         }
         frames.clear();
@@ -96,7 +91,7 @@ fn goes_down_and_up_and_away(
     assert_eq!(pool.free(), FRAMES, "every frame came back");
 }
 
-fn on_a_card<Q: LinkQueue>(label: &str, open: impl FnOnce(&FrameMemory) -> Q + Send) {
+fn on_a_card<Q: Queue>(label: &str, open: impl FnOnce(&FrameMemory) -> Q + Send) {
     if skip() {
         return;
     }

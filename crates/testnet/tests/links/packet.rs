@@ -6,7 +6,7 @@ use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::error::Error;
 use flowlane_sys::frame::{Checksum, Segmentation};
 use flowlane_sys::packet::{self, PacketOptions};
-use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::queue::Queue;
 use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY};
 use std::time::{Duration, Instant};
 

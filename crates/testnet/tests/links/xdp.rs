@@ -5,7 +5,7 @@ use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
 use flowlane_sys::frame::{Checksum, FrameMemory};
 use flowlane_sys::netdev::Interface;
-use flowlane_sys::queue::LinkQueue;
+use flowlane_sys::queue::Queue;
 use flowlane_sys::xdp::{self, XdpOptions};
 use flowlane_testnet::{Card, CardConfig, Hook};
 use std::io::{BufRead, BufReader};

@@ -235,7 +235,7 @@ impl Queue for PairQueue {
         self.stats
     }
 
-    fn quirks(&self) -> Option<QuirkCounts> {
-        self.quirks.as_ref().map(|q| q.counts)
+    fn quirks(&self) -> Option<&[u64]> {
+        self.quirks.as_ref().map(|q| q.counts.as_slice())
     }
 }

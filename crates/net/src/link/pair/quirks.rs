@@ -78,6 +78,16 @@ impl Quirks {
 pub struct QuirkCounts([u64; KINDS.len()]);
 
 impl QuirkCounts {
+    /// The counts that a queue of a pair reports; `None` for those of another link.
+    pub(crate) fn of(counts: &[u64]) -> Option<Self> {
+        counts.try_into().ok().map(Self)
+    }
+
+    /// As [`Queue::quirks`](crate::link::Queue::quirks) gives them.
+    pub(super) fn as_slice(&self) -> &[u64] {
+        &self.0
+    }
+
     /// How often `quirk` happened.
     #[must_use]
     pub fn get(&self, quirk: Quirk) -> u64 {
