@@ -47,7 +47,7 @@
 //!
 //! **Features.** `control`, on by default, is the control socket ([`control`]), and all that needs HTTP.
 //!
-//! The rooms, in the order a packet meets them: [`link`]s; `runtime`, with the worker's loop; the lane itself, which
+//! The rooms, in the order a packet meets them: [`link`]s, and the [`card`]s under them; `runtime`, with the worker's loop; the lane itself, which
 //! is the crate `flowlane-stack`; tasks ([`spawn`], [`sleep`]) and sockets ([`UdpSocket`],
 //! [`TcpListener`], [`TcpStream`]); [`stats`].
 #![forbid(unsafe_code)]
@@ -55,6 +55,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod block;
+pub mod card;
 mod context;
 #[cfg(feature = "control")]
 pub mod control;

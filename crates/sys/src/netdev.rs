@@ -3,6 +3,7 @@
 //! Everything is of the network namespace that the calling thread is in. Reading needs no privilege; changing needs
 //! `CAP_NET_ADMIN` there.
 
+pub mod card;
 pub mod settings;
 pub mod watch;
 
@@ -287,34 +288,7 @@ impl Interface {
     /// does not tell.
     #[must_use]
     pub fn filters_vlans(&self) -> bool {
-        self.feature("rx-vlan-filter").unwrap_or(false)
-    }
-
-    /// Whether a feature is on, by its name in `ethtool -k`.
-    fn feature(&self, name: &str) -> Result<bool> {
-        const GET_STRINGS: u32 = 0x1b;
-        const GET_SET_INFO: u32 = 0x37;
-        const GET_FEATURES: u32 = 0x3a;
-        const NAMES_OF_FEATURES: u32 = 4;
-        const NAME: usize = 32;
-        // struct ethtool_sset_info: command, reserved, a mask of 64 bits, then the number of names.
-        let mask = (1u64 << NAMES_OF_FEATURES).to_ne_bytes();
-        let half = |at: usize| u32::from_ne_bytes([mask[at], mask[at + 1], mask[at + 2], mask[at + 3]]);
-        let mut info = [GET_SET_INFO, 0, half(0), half(4), 0];
-        self.ethtool(&mut info)?;
-        let count = info[4].min(4096) as usize;
-        // struct ethtool_gstrings: command, which names, how many, then 32 bytes each.
-        let mut strings = vec![0; 3 + count * NAME / 4];
-        strings[..3].copy_from_slice(&[GET_STRINGS, NAMES_OF_FEATURES, count as u32]);
-        self.ethtool(&mut strings)?;
-        let bytes: Vec<u8> = strings[3..].iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let is_it = |found: &[u8]| found.split(|b| *b == 0).next() == Some(name.as_bytes());
-        let Some(bit) = bytes.chunks_exact(NAME).position(is_it) else { return Ok(false) };
-        // struct ethtool_gfeatures: command, blocks, then for 32 features each: available, wanted, on, never changed.
-        let mut features = vec![0; 2 + count.div_ceil(32) * 4];
-        features[..2].copy_from_slice(&[GET_FEATURES, count.div_ceil(32) as u32]);
-        self.ethtool(&mut features)?;
-        Ok(features[2 + bit / 32 * 4 + 2] >> (bit % 32) & 1 != 0)
+        card::ethtool::Ethtool::open(self).is_ok_and(|e| e.offload("rx-vlan-filter").unwrap_or(false))
     }
 
     /// Switches that off (`false`), so that packets leave with complete checksums, or on.
@@ -339,7 +313,10 @@ mod tests {
         assert!(lo.mtu().unwrap() >= 1280);
         assert_eq!(lo.channels().unwrap().pairs(), 1);
         // Loopback sends without sums and cannot be told to do otherwise; it has no VLAN filter.
-        assert!(lo.feature("tx-scatter-gather").unwrap() && !lo.filters_vlans());
+        assert!(
+            card::ethtool::Ethtool::open(&lo).unwrap().offload("tx-scatter-gather").unwrap()
+                && !lo.filters_vlans()
+        );
         assert!(matches!(Interface::find("no-such-if0"), Err(Error::NoSuchInterface { .. })));
         assert!(matches!(Interface::find("a name far too long"), Err(Error::Invalid(_))));
         assert!(matches!(Interface::find(""), Err(Error::Invalid(_))));
