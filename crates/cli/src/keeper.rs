@@ -5,6 +5,9 @@
 //! stake a second process of this program is started before the link is opened: it notes how the card is, keeps that one capability,
 //! reads nothing but a pipe from us, and sets the card again when we close the link, or die.
 //!
+//! A run that changes the card's RSS notes in a state file how it was ([`flowlane::card::Held`]). The second process puts that back, too, so
+//! the file is left only where both were killed: the next start finds it then ([`put_back_what_was_left`]), or `flowlane rss restore`.
+//!
 //! ```text
 //!   flowlane serve ...                              flowlane restore-card NAME
 //!     start it, wait for its line  ◀────────────────  card noted, privileges given up but one
@@ -13,7 +16,9 @@
 //!     killed: end of file  ──────────────────────────▶ wait until we are gone, set the card, end
 //! ```
 
+use crate::say::say;
 use anyhow::Context;
+use flowlane::card::{self, Outcome, Place, Why};
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::netdev::settings::CardSettings;
 use flowlane_sys::privilege;
@@ -33,10 +38,24 @@ pub(crate) struct RestoreCard {
     interface: String,
 }
 
-/// Has a card set again when the run ends, if anything is at stake. Before its link is opened.
-pub(crate) fn watch_over(interface: &str) {
+/// Puts back what a run that was killed has left on a card, and says so.
+pub(crate) fn put_back_what_was_left(interface: &str) {
+    let Ok(place) = Place::usual() else { return };
+    match card::put_back(&place, interface, Why::Stale) {
+        // Whether another run's settings matter shows when the card is to be changed.
+        Ok(Outcome::Nothing | Outcome::InUse(_)) => {}
+        Ok(outcome) => say!("flowlane: {interface}: {outcome}"),
+        Err(e) => say!("flowlane: {e}"),
+    }
+}
+
+/// Has a card set again when the run ends, if anything is at stake: what XDP makes it forget, or RSS that the run is going to change. Before
+/// its link is opened.
+pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     let found = Interface::find(interface).and_then(|found| CardSettings::record(&found));
-    if !found.is_ok_and(|settings| settings.at_stake()) || !privilege::has(privilege::CAP_NET_ADMIN) {
+    if !found.is_ok_and(|settings| changes_rss || settings.at_stake())
+        || !privilege::has(privilege::CAP_NET_ADMIN)
+    {
         return;
     }
     // Of a group of its own, so that ^C is for us alone.
@@ -81,6 +100,10 @@ impl RestoreCard {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        settings.restore_lost().with_context(|| format!("{}: setting it again", self.interface))
+        let lost = settings.restore_lost().with_context(|| format!("{}: setting it again", self.interface));
+        if let Ok(place) = Place::usual() {
+            card::put_back(&place, &self.interface, Why::EndOf(parent))?;
+        }
+        lost
     }
 }

@@ -31,10 +31,17 @@ pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss
         LinkSpec::AfXdp(name, ..) => Some(name.clone()),
         _ => None,
     };
+    let interface = match &link {
+        LinkSpec::AfXdp(name, ..) | LinkSpec::AfPacket(name, ..) => Some(name.clone()),
+        _ => None,
+    };
     let open = link.open(ours, vlan, rss);
     Box::new(move |memory, workers| {
+        if let Some(interface) = interface {
+            keeper::put_back_what_was_left(&interface);
+        }
         if let Some(card) = card {
-            keeper::watch_over(&card);
+            keeper::watch_over(&card, false);
         }
         let opened = open(memory, workers)?;
         if opened.0.mode.starts_with("generic") {

@@ -16,8 +16,21 @@
 //!   transforms of the fields, sets of fields that no [`HashConfig`] has.
 //! * [`Control`] changes a card: key, function, table and fields in one [`Change`], single slots with [`Control::set_slots`].
 //!
+//! * [`Held`] changes a card for as long as a run lasts: how the card was is in a state file until it is put back ([`put_back`]), by us or
+//!   by whoever comes after a crash.
+//!
+//! * [`Surroundings`] is what the kernel does with the packets of each queue: interrupts and their processors, RPS, RFS, XPS, NUMA node.
+//!
 //! What a driver tells need not be what the card does. virtio's forgets after an XDP program came or went
 //! ([`forgets_after_xdp`]); other cards ignore their table. Whoever steers by this compares it with the packets that come.
+
+mod held;
+mod state;
+mod surroundings;
+
+pub use held::{Held, HoldError, Outcome, Why, namespace, put_back};
+pub use state::{Owner, Place, StateError};
+pub use surroundings::{Cpus, Interrupt, ReceiveQueue, Surroundings, TransmitQueue, Unseen};
 
 pub use flowlane_sys::netdev::card::control::{Change, Control, Refusal, SetError, Table};
 pub use flowlane_sys::netdev::card::ethtool::{ChannelCounts, Counts, Driver, Offload, Offloads};
