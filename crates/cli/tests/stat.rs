@@ -139,7 +139,7 @@ fn connections_are_listed_with_their_states_and_flows() {
     let begun = std::time::Instant::now();
     let table = loop {
         let table = running.stat("-a -p tcp");
-        let read = table.lines().any(|l| l.starts_with("tcp4    1234      0  10.0.0.1.80 "));
+        let read = table.lines().any(|l| l.starts_with("tcp4    1234      0 10.0.0.1.80 "));
         if read && table.contains("2 LISTEN, 2 ESTABLISHED") {
             break table;
         }

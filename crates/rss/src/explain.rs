@@ -75,7 +75,7 @@ fn reason(flow: &Flow, fields: Fields) -> &'static str {
     match fields {
         Fields::None if flow.src.is_ipv4() != flow.dst.is_ipv4() => "addresses of two families",
         Fields::None => "no hash type for this packet is switched on",
-        Fields::AddressesAndPorts => "whole packet of a protocol that is hashed with ports",
+        Fields::AddressesAndPorts => "a whole packet of a protocol hashed with ports",
         Fields::Addresses if flow.fragment => "fragments have no ports",
         Fields::Addresses if flow.protocol == Protocol::UDP => "UDP is configured to hash addresses only",
         Fields::Addresses if flow.protocol == Protocol::TCP => "TCP is configured to hash addresses only",

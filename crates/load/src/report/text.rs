@@ -127,8 +127,11 @@ fn line(out: &mut impl Write, name: &str, count: u64, rest: &str) -> io::Result<
     Ok(())
 }
 
-/// Writes a line, in several where it is too long; those that follow are set in.
-fn wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
+/// Writes a line, in several where it is wider than 80 columns; those that follow are set in.
+///
+/// # Errors
+/// Those of `out`.
+pub fn wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
     let mut begin = "";
     for piece in pieces(text, WIDTH - 4) {
         writeln!(out, "{begin}{piece}")?;

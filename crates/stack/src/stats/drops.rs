@@ -68,11 +68,11 @@ reasons! {
     /// A datagram in more fragments than it may have.
     FragmentTooMany = "fragment-too-many", "fragments of datagrams in too many of them";
     /// Fragments of one network beyond its share; its oldest datagram goes.
-    FragmentSourceFull = "fragment-source-full", "fragments dropped because their network had more than its share";
+    FragmentSourceFull = "fragment-source-full", "fragments of networks that had more than their share";
     /// Fragments that made room for others.
     FragmentEvicted = "fragment-evicted", "fragments dropped to make room for others";
     /// A new datagram of a network that never finished one, while there is no room and too many such came.
-    FragmentFlood = "fragment-flood", "fragments of unknown networks beyond what is handled while there is no room";
+    FragmentFlood = "fragment-flood", "fragments of unknown networks, too many without room";
     /// A fragment for which no room could be made.
     FragmentNoRoom = "fragment-no-room", "fragments that found no room";
     /// Fragments whose datagram did not complete in time.
@@ -138,13 +138,13 @@ reasons! {
     /// A tunnel's packet from another host, or with another key or network.
     TunnelUnknown = "tunnel-unknown", "packets of a tunnel that is not configured";
     /// Inside is not what the tunnel carries.
-    TunnelPayload = "tunnel-payload", "tunnel packets with something inside that the tunnel does not carry";
+    TunnelPayload = "tunnel-payload", "tunnel packets with what the tunnel does not carry inside";
     /// A control message of Geneve.
     TunnelControl = "tunnel-control", "control messages in tunnels";
     /// In a tunnel that its own tunnel should be in, or that leads to itself.
     TunnelNested = "tunnel-nested", "packets in tunnels nested wrongly or too deep";
     /// The outer packet met congestion, and the inner one's sender could not be told (RFC 6040).
-    TunnelEcn = "tunnel-ecn", "tunnel packets marked for congestion whose senders do not know marks";
+    TunnelEcn = "tunnel-ecn", "tunnel packets marked, of senders that know no marks (ECN)";
     /// A frame chain where one frame is expected.
     Chained = "chained", "packets in several frames where one is expected";
 }

@@ -21,8 +21,8 @@ counters! {
         replies_received: "received-replies", "replies or advertisements received";
         requests_sent: "sent-requests", "requests or solicitations sent";
         replies_sent: "sent-replies", "replies or advertisements sent";
-        requests_limited: "requests-limited", "requests or solicitations not sent because of the rate limit";
-        replies_limited: "replies-limited", "requests or solicitations not answered because of the rate limit";
+        requests_limited: "requests-limited", "requests or solicitations not sent: the rate limit";
+        replies_limited: "replies-limited", "requests or solicitations not answered: the rate limit";
         probes_sent: "sent-probes", "probes for duplicates of our addresses sent";
         announcements_sent: "sent-announcements", "announcements of our addresses sent";
         learned: "entries-learned", "entries learned";

@@ -190,11 +190,11 @@ counters! {
     closed,
     /// Connections dropped in the handshake by us.
     embryonic_dropped,
-    /// Connections that brought data in their SYN, or could have, and were used at once (Fast Open).
+    /// Connections used before the handshake was over (Fast Open).
     fast_open_passive,
     /// SYNs with a Fast Open cookie that is not ours.
     fast_open_passive_refused,
-    /// Resets by peers before the handshake of such a connection was over.
+    /// Resets by peers before such a handshake was over.
     fast_open_passive_resets,
     /// Requests for a Fast Open cookie.
     fast_open_cookies_asked,
@@ -208,7 +208,7 @@ counters! {
     fast_open_active_refused,
     /// Fast Open cookies received.
     fast_open_cookies_received,
-    /// Connections by us that did without Fast Open because SYNs with it were lost before.
+    /// Connections by us without Fast Open: SYNs with it were lost.
     fast_open_paused,
     /// Resets received that ended a connection.
     resets_received,
@@ -236,7 +236,7 @@ counters! {
     keepalive_drops,
     /// Writes that had to wait for memory of the lane.
     memory_waits,
-    /// Windows closed because the lane had no memory for what they had promised.
+    /// Windows closed for want of memory for what they promised.
     windows_closed,
     /// Bytes received out of order and dropped again for want of memory.
     pruned_bytes,
@@ -260,7 +260,7 @@ counters! {
     cookies_received,
     /// Acknowledgements that looked like a cookie but were none.
     cookies_bad,
-    /// Loss recoveries started by selective or duplicate acknowledgements.
+    /// Loss recoveries begun by selective or duplicate ACKs.
     sack_recovery_episodes,
     /// Segments sent again in them.
     sack_rexmits,
@@ -294,7 +294,7 @@ counters! {
     challenge_acks_sent,
     /// Challenge ACKs not sent because of the limit.
     challenge_acks_limited,
-    /// ICMP errors that were about a connection of ours and inside its window.
+    /// ICMP errors about a connection of ours, inside its window.
     icmp_accepted,
     /// ICMP errors about nothing we sent.
     icmp_ignored,

@@ -158,10 +158,9 @@ impl Report {
 
     /// The same for people.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let heads = ["received", "aligned", "redirected", "dropped", "echoed", "echoed/s"];
         write!(out, "{:>6} {:>6}", "bucket", "worker")?;
-        for head in heads {
-            write!(out, " {head:>12}")?;
+        for (head, width) in COLUMNS {
+            write!(out, " {head:>width$}")?;
         }
         writeln!(out)?;
         for b in &self.buckets {
@@ -206,10 +205,15 @@ impl Report {
     }
 }
 
+/// Heads and widths of the numbers' columns; with bucket and worker they are 80 columns.
+const COLUMNS: [(&str, usize); 6] =
+    [("received", 11), ("aligned", 11), ("redirected", 10), ("dropped", 9), ("echoed", 11), ("echoed/s", 9)];
+
 fn line(out: &mut impl Write, bucket: &str, worker: &str, row: &Row) -> io::Result<()> {
     write!(out, "{bucket:>6} {worker:>6}")?;
-    for n in [row.received, row.aligned, row.redirected, row.dropped, row.echoed, row.per_second] {
-        write!(out, " {:>12}", show_count(n))?;
+    let numbers = [row.received, row.aligned, row.redirected, row.dropped, row.echoed, row.per_second];
+    for (n, (_, width)) in numbers.into_iter().zip(COLUMNS) {
+        write!(out, " {:>width$}", show_count(n))?;
     }
     writeln!(out)
 }

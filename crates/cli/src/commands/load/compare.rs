@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane_load::report::compare::{Bounds, Compared, Finding, Method, Metric, Wish, compare};
-use flowlane_load::report::text::plain;
+use flowlane_load::report::text::{plain, wrapped};
 use flowlane_load::report::{Run, files};
 use serde::Serialize;
 
@@ -158,7 +158,7 @@ impl Compare {
             )?;
         }
         for warning in warnings {
-            writeln!(out, "note: {warning}")?;
+            wrapped(out, &format!("note: {warning}"))?;
         }
         Ok(())
     }

@@ -81,7 +81,13 @@ fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool, key: &st
         Protocol(253) => "any protocol without ports".to_owned(),
         protocol => protocol.to_string(),
     };
-    writeln!(out, "packet  {from} -> {to}, {protocol}{fragment}")?;
+    // Two addresses of IPv6 may be wider than a terminal.
+    let one_line = format!("packet  {from} -> {to}, {protocol}{fragment}");
+    if one_line.len() <= 80 {
+        writeln!(out, "{one_line}")?;
+    } else {
+        writeln!(out, "packet  {from}\n     -> {to}, {protocol}{fragment}")?;
+    }
     writeln!(out, "fields  {} ({})", fields(why.fields), why.reason)?;
     writeln!(out, "input   {}", input(why))?;
     writeln!(out, "key     {key}")?;

@@ -123,7 +123,7 @@ impl KeyCommand {
             "every field reaches every bucket, though not every slot"
         };
         let caution =
-            if symmetric { "; symmetric: both directions of a flow meet, entropy is lost" } else { "" };
+            if symmetric { "\nsymmetric: both directions of a flow meet, entropy is lost" } else { "" };
         writeln!(out, "\nuseful: {extent}{caution}")
     }
 }

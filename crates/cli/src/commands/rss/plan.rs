@@ -185,11 +185,12 @@ impl Plan {
                 })
                 .collect();
             let value = serde_json::json!({
-                "version": 1, "direction": if self.replies { "replies" } else { "requests" },
+                "version": 1, "key": self.steering.key_in_words(), "direction": if self.replies { "replies" } else { "requests" },
                 "ports-hashed": with_ports, "buckets": rss.buckets.len(), "sources": sources,
             });
             return writeln!(out, "{value}");
         }
+        writeln!(out, "# key {}", self.steering.key_in_words())?;
         if !with_ports {
             writeln!(out, "# ports are not hashed: every port of an address goes the same way")?;
         }

@@ -122,6 +122,17 @@ mod tests {
         values
     }
 
+    /// With numbers of five digits, where there are several of them, and of seven.
+    #[test]
+    fn lines_fit_a_terminal() {
+        for line in LINES {
+            let number = if line.matches('{').count() > 1 { 12_345 } else { 1_234_567 };
+            let values = values().into_keys().map(|name| (name, number)).collect();
+            let (text, _) = fill(line, &values, &mut BTreeSet::new()).unwrap();
+            assert!(format!("\t{text}").replace('\t', "        ").len() <= 80, "{text}");
+        }
+    }
+
     #[test]
     fn every_name_in_a_line_is_a_counter() {
         let values = values();

@@ -95,13 +95,13 @@ pub(super) fn netisr(mut out: impl Write, netisr: &NetisrView) -> io::Result<()>
     writeln!(out, "\nWorkstreams:")?;
     writeln!(
         out,
-        "{:>4} {:>3}   {:<6} {:>5} {:>5} {:>10} {:>10} {:>8} {:>10} {:>10}",
+        "{:>4} {:>3}  {:<5} {:>5} {:>5} {:>10} {:>10} {:>8} {:>10} {:>10}",
         "WSID", "CPU", "Name", "Len", "WMark", "Disp'd", "HDisp'd", "QDrops", "Queued", "Handled"
     )?;
     for w in &netisr.workstreams {
         writeln!(
             out,
-            "{:>4} {:>3}   {:<6} {:>5} {:>5} {:>10} {:>10} {:>8} {:>10} {:>10}",
+            "{:>4} {:>3}  {:<5} {:>5} {:>5} {:>10} {:>10} {:>8} {:>10} {:>10}",
             w.workstream,
             w.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),
             w.name,
@@ -130,24 +130,38 @@ pub(super) fn sockets(
         |s: &&SocketRow| (all || flows || s.connected) && only.is_none_or(|p| s.proto.starts_with(p));
     let rows: Vec<&SocketRow> = sockets.sockets.iter().filter(wanted).collect();
     writeln!(out, "Active sockets{}", if all { " (including servers)" } else { "" })?;
-    write!(
-        out,
-        "{:<5} {:>6} {:>6}  {:<26} {:<26}",
-        "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address"
-    )?;
-    // As netstat has it: flows stand in the place of the state.
-    let head = if flows { " flowid   type         bucket worker" } else { " (state)      bucket" };
-    writeln!(out, "{head}")?;
-    for s in rows {
-        write!(
+    // As wide as what stands in them. Flows take the place of the queues and the state, so that a line is one on a terminal.
+    let width = |head: &str, of: fn(&SocketRow) -> &str| {
+        rows.iter().map(|s| of(s).len()).chain([head.len()]).max().unwrap_or_default()
+    };
+    let (local, foreign) = (width("Local Address", |s| &s.local), width("Foreign Address", |s| &s.foreign));
+    let kind = width("type", |s| &s.flowtype_name);
+    if flows {
+        writeln!(
             out,
-            "{:<5} {:>6} {:>6}  {:<26} {:<26}",
-            s.proto, s.receive_queue, s.send_queue, s.local, s.foreign
+            "{:<5} {:<local$} {:<foreign$} {:<8} {:<kind$} {:>6} {:>6}",
+            "Proto", "Local Address", "Foreign Address", "flowid", "type", "bucket", "worker"
         )?;
+    } else {
+        writeln!(
+            out,
+            "{:<5} {:>6} {:>6} {:<local$} {:<foreign$} {:<11} {:>6}",
+            "Proto", "Recv-Q", "Send-Q", "Local Address", "Foreign Address", "(state)", "bucket"
+        )?;
+    }
+    for s in rows {
         if flows {
-            writeln!(out, " {:08x} {:<12} {:>6} {:>6}", s.flowid, s.flowtype_name, s.bucket, s.worker)?;
+            writeln!(
+                out,
+                "{:<5} {:<local$} {:<foreign$} {:08x} {:<kind$} {:>6} {:>6}",
+                s.proto, s.local, s.foreign, s.flowid, s.flowtype_name, s.bucket, s.worker
+            )?;
         } else {
-            writeln!(out, " {:<12} {:>5}", s.state, s.bucket)?;
+            writeln!(
+                out,
+                "{:<5} {:>6} {:>6} {:<local$} {:<foreign$} {:<11} {:>6}",
+                s.proto, s.receive_queue, s.send_queue, s.local, s.foreign, s.state, s.bucket
+            )?;
         }
     }
     if sockets.left_out > 0 {
@@ -193,11 +207,16 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         let alignment = if s.received == 0 { 100.0 } else { s.aligned as f64 * 100.0 / s.received as f64 };
         writeln!(
             out,
-            "{}: {}, {}, {}; {}, alignment {alignment:.1} %, {} misdirected",
+            "{}: {}, {}, {}",
             host.host,
             counted(host.workers.len(), "bucket"),
             counted(host.table.len(), "slot"),
             host.types.join(" "),
+        )?;
+        writeln!(
+            out,
+            "{}: {}, alignment {alignment:.1} %, {} misdirected",
+            host.host,
             counted(s.received as usize, "frame"),
             s.misdirected,
         )?;
@@ -207,14 +226,14 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
     }
     writeln!(
         out,
-        "\n{:>6} {:<12} {:>6} {:>12} {:>12} {:>12} {:>12} {:>10}",
+        "\n{:>6} {:<9} {:>6} {:>11} {:>11} {:>11} {:>11} {:>8}",
         "worker", "host", "bucket", "delivered", "sent", "aligned", "redirected", "dropped"
     )?;
     for worker in &report.workers.workers {
         for (host, lane) in worker.hosts.iter().flat_map(|h| h.lanes.iter().map(move |l| (&h.host, l))) {
             writeln!(
                 out,
-                "{:>6} {:<12} {:>6} {:>12} {:>12} {:>12} {:>12} {:>10}",
+                "{:>6} {:<9} {:>6} {:>11} {:>11} {:>11} {:>11} {:>8}",
                 worker.worker,
                 host,
                 lane.bucket,
@@ -268,4 +287,18 @@ fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    /// A tabulator, a number of seven digits, a space and the words are one line of a terminal. TCP's stand in lines of their own.
+    #[test]
+    fn words_of_counters_fit_a_terminal() {
+        let long = |text: &str| 8 + 7 + 1 + text.len() > 80;
+        let all = words();
+        let long: Vec<_> = all.iter().flat_map(|(_, c)| c).filter(|(_, text)| long(text)).collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
 }
