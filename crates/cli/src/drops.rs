@@ -153,7 +153,7 @@ mod tests {
         let worker = WorkerReport {
             worker: 0,
             lanes: vec![lane],
-            queues: vec![QueueReport { host: 0, link: 0, stats, quirks: None }],
+            queues: vec![QueueReport { host: 0, interface: 0, queue: Some(0), stats, quirks: None }],
             netisr: NetisrStats { dropped: 32, ..NetisrStats::default() },
             steering: Vec::new(),
             misdirected: Vec::new(),

@@ -90,7 +90,7 @@ pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wir
 pub use flowlane_sys::block::OwnedBytes;
 pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
-pub use runtime::builder::{Builder, OpenLink, StartError};
+pub use runtime::builder::{Builder, Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening, StartError};
 pub use runtime::handle::{Handle, HostInfo, JoinFailure, MoveError, Runtime, SpawnError};
 pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;

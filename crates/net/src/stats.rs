@@ -146,10 +146,12 @@ pub const CONNECTIONS_LOOKED_AT: usize = 16_384;
 /// One queue of a link as its worker reports it.
 #[derive(Debug, Clone)]
 pub struct QueueReport {
-    /// Host, by order of configuration.
+    /// Host, by order of configuration: the first that has an interface on the link.
     pub host: usize,
     /// Interface of the host.
-    pub link: u8,
+    pub interface: u8,
+    /// Number of the queue within the link. `None` at a worker that has no queue of it, for what it dropped because the link is dead.
+    pub queue: Option<u16>,
     /// The queue's counters.
     pub stats: QueueStats,
     /// Faults made on purpose.

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod buckets;
+mod card;
 mod config;
 mod explain;
 mod flow;
@@ -44,6 +45,7 @@ mod testing;
 mod toeplitz;
 
 pub use buckets::{Bucket, BucketError, BucketMap, MAX_BUCKETS, Worker, default_buckets};
+pub use card::{CardTableError, worker_of_queue};
 pub use config::{HashConfig, UdpFields};
 pub use explain::{Explanation, Fields};
 pub use flow::{Flow, Protocol};

@@ -21,6 +21,8 @@ pub struct Rss {
     pub table: Indirection,
     /// From bucket to worker.
     pub buckets: BucketMap,
+    /// From bucket to queue, where the table is a card's own.
+    pub(crate) queues: Option<Vec<u16>>,
 }
 
 /// Where a packet goes.
@@ -64,7 +66,7 @@ impl Rss {
             let Bucket(bucket) = table.slots()[slot];
             table.set(slot, Bucket(bucket & (buckets.len() - 1) as u16));
         }
-        Self { hasher: Arc::new(hasher), config, table, buckets }
+        Self { hasher: Arc::new(hasher), config, table, buckets, queues: None }
     }
 
     /// The hasher.

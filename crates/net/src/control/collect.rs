@@ -242,7 +242,12 @@ fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
         queues: w
             .queues
             .iter()
-            .map(|q| QueueView { host: name(q.host), interface: q.link, counters: by_name(&q.stats) })
+            .map(|q| QueueView {
+                host: name(q.host),
+                interface: q.interface,
+                queue: q.queue,
+                counters: by_name(&q.stats),
+            })
             .collect(),
         hosts: (0..hosts.len())
             .map(|h| HostLanes {

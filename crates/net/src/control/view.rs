@@ -303,6 +303,9 @@ document! {
         host: String,
         /// Its interface.
         interface: u8,
+        /// Its number within the link; none where another worker's queue is used.
+        #[serde(default)]
+        queue: Option<u16>,
         /// Counters by name.
         counters: BTreeMap<String, u64>,
     }

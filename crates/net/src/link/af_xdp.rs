@@ -3,8 +3,8 @@
 //! One AF_XDP socket a queue, on the frame memory of the runtime, and a program that takes what the lanes claim and
 //! leaves the rest to the kernel. The work is done in [`flowlane_sys::xdp`]; `docs/links.md` says how to set up a card.
 //!
-//! The steering is the card's own: its key and indirection table decide which queue a packet comes to. A card with
-//! more queues than workers would send packets where nobody listens, so that is refused unless the queues are named.
+//! The steering is the card's own: its key and indirection table decide which queue a packet comes to. Every queue has a socket, however
+//! many workers there are: a worker serves several queues, or uses that of another.
 
 use super::{Claim, Groups, Life, LinkInfo, OpenError, Queue, af_packet, boxed};
 use flowlane_stack::wire::MacAddr;
@@ -12,7 +12,6 @@ use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
-use flowlane_sys::words::counted;
 use flowlane_sys::xdp::{self, CopyMode, Device, XdpOptions, XdpQueue};
 
 /// How to open an AF_XDP link.
@@ -22,7 +21,7 @@ pub struct AfXdpOptions {
     pub interface: String,
     /// What to take from it.
     pub claim: Claim,
-    /// First queue and number of queues; `None`: all, which must not be more than there are workers.
+    /// First queue and number of queues; `None`: all. Packets of the others stay with the kernel.
     pub queues: Option<(u32, u32)>,
     /// Who copies: the card (zero-copy) or the kernel.
     pub copy: CopyMode,
@@ -57,17 +56,17 @@ impl AfXdpOptions {
     }
 }
 
-/// Opens the link. Queue `n` of the result is for worker `n`; there are fewer than workers if the card has fewer.
+/// Opens the link, with a queue for each receive queue of the card.
 ///
 /// # Errors
 /// [`OpenError::Device`].
 pub fn open(
     options: &AfXdpOptions,
     memory: &FrameMemory,
-    workers: usize,
+    _workers: usize,
 ) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
     let name = format!("af-xdp:{}", options.interface);
-    let queues = open_queues(options, memory, workers).map_err(OpenError::device(name.clone()))?;
+    let queues = open_queues(options, memory).map_err(OpenError::device(name.clone()))?;
     let Some(first) = queues.first() else {
         return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
@@ -114,20 +113,11 @@ fn mode(device: &Device) -> &'static str {
     }
 }
 
-fn open_queues(options: &AfXdpOptions, memory: &FrameMemory, workers: usize) -> Result<Vec<XdpQueue>, Error> {
-    let there = Interface::find(&options.interface)?.channels()?.receive;
-    let (first, count) = options.queues.unwrap_or((0, there));
-    if count as usize > workers {
-        return Err(Error::Unsupported {
-            interface: options.interface.clone(),
-            what: format!(
-                "receives on {} for {}: use as many workers, or 'ethtool -L {} combined {workers}' (veth: rx and tx)",
-                counted(count as usize, "queue"),
-                counted(workers, "worker"),
-                options.interface
-            ),
-        });
-    }
+fn open_queues(options: &AfXdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>, Error> {
+    let (first, count) = match options.queues {
+        Some(queues) => queues,
+        None => (0, Interface::find(&options.interface)?.channels()?.receive),
+    };
     let mut xdp = XdpOptions::new(&options.interface, count, options.claim.prefixes().to_vec());
     xdp.tags = options.claim.tags();
     xdp.first_queue = first;

@@ -46,6 +46,8 @@ use crate::{Builder, OpenLink, StartError};
 /// What can be named, for messages.
 const KINDS: &str =
     "kernel, tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
+/// Frames for each queue of AF_XDP: a full ring of 2048 that waits for packets, and as many on their way.
+const FRAMES_A_QUEUE: usize = 4096;
 /// Longest name of an interface in Linux.
 const NAME: usize = 15;
 
@@ -155,12 +157,17 @@ impl LinkSpec {
         *self == Self::Kernel
     }
 
-    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be: before Linux 6.6 it takes no others.
+    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be, since before Linux 6.6 it takes no others; and
+    /// enough of them for all queues of the card. To be called when the number of workers is set.
     pub fn fit_frames(&self, builder: &mut Builder) {
         let Self::AfXdp(name, ..) = self else { return };
-        let mtu = Interface::find(name).and_then(|interface| interface.mtu());
-        if mtu.is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
+        let Ok(interface) = Interface::find(name) else { return };
+        if interface.mtu().is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
             builder.frames_of(4096);
+        }
+        if let Ok(channels) = interface.channels() {
+            let queues = (channels.receive as usize).div_ceil(builder.worker_count().max(1));
+            builder.frames_at_least(queues * FRAMES_A_QUEUE);
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod mains;
 pub(crate) mod message;
 pub(crate) mod moving;
 mod netisr;
+mod relay;
 mod report;
 pub(crate) mod shared;
 pub(crate) mod worker;

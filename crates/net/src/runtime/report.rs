@@ -14,12 +14,14 @@ impl Worker {
             queues: self
                 .ports
                 .iter()
+                .filter(|p| p.index.is_some() || p.dropped > 0)
                 .map(|p| {
                     let mut stats = p.queue.stats();
                     stats.tx_failed += p.dropped;
                     QueueReport {
-                        host: p.host,
-                        link: p.link,
+                        host: p.doors.first().host,
+                        interface: p.doors.first().interface,
+                        queue: p.index,
                         stats,
                         quirks: p.queue.quirks().and_then(QuirkCounts::of),
                     }

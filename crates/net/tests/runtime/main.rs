@@ -10,6 +10,7 @@ mod links;
 mod moving;
 mod outside;
 mod panics;
+mod queues;
 mod quirks;
 #[path = "../common/streams.rs"]
 mod streams;

@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) window: u32,
     pub(crate) size: usize,
     pub(crate) pair: PairConfig,
+    /// How server and client are steered, if not by `buckets`, `workers` and `udp`.
+    pub(crate) steering: Option<[Arc<Rss>; 2]>,
     /// Give up waiting for answers after so long without one.
     pub(crate) silence: Duration,
 }
@@ -68,6 +70,7 @@ impl Default for Plan {
             window: 4,
             size: 64,
             pair: PairConfig::default(),
+            steering: None,
             silence: Duration::from_secs(20),
         }
     }
@@ -95,8 +98,9 @@ impl Plan {
         } else {
             ("10.0.0.1/8", "10.0.0.2/8", "10.1.0.0/16")
         };
-        let server_rss = rss(Key::MICROSOFT, self.buckets, self.workers, self.udp);
-        let client_rss = rss(Key::symmetric(), self.buckets, self.workers, self.udp);
+        let ours =
+            || [Key::MICROSOFT, Key::symmetric()].map(|key| rss(key, self.buckets, self.workers, self.udp));
+        let [server_rss, client_rss] = self.steering.clone().unwrap_or_else(ours);
         let server = Host::new("server", server_rss, echo);
         let server = builder.host(server.interface(interface(server_ip, &[])));
         assert_eq!(server, SERVER);

@@ -272,8 +272,9 @@ fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
         unfinished: device.mode == XdpMode::Generic
             || settings::driver(&device.interface).is_some_and(|name| name == "veth"),
     };
-    // At most half of a home's frames wait for packets; the others are for sending and for packets in hand.
-    let fill = options.ring_size.min((memory.count() / memory.homes() / 2) as u32).max(1);
+    // At most half of a home's frames wait for packets, on all its queues together; the others are for sending and for packets in hand.
+    let waiting = memory.count() / memory.homes() / 2 / (options.queues as usize).div_ceil(memory.homes());
+    let fill = options.ring_size.min(waiting as u32).max(1);
     let mut queues: Vec<XdpQueue> = Vec::new();
     for (queue, (socket, rings)) in (options.first_queue..highest).zip(bound) {
         let held = Held::new(memory, zero_copy.then(|| (device.clone(), queue)));

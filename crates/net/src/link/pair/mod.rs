@@ -1,4 +1,4 @@
-//! A wire in memory: two ends, as many queues each way as there are workers, and a card with exact RSS at either end.
+//! A wire in memory: two ends, any number of queues each way, and a card with exact RSS at either end.
 //!
 //! ```text
 //!   end A, worker 0 ──transmit──▶ hash by B's key ▸ B's table ──▶ ring of B's queue 0 ──▶ worker 0
@@ -21,7 +21,7 @@ mod quirks;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use flowlane_rss::{Rss, Worker};
+use flowlane_rss::Rss;
 use flowlane_stack::steering::{HashSource, steer};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Checksum, Frame, Pool};
@@ -30,11 +30,13 @@ use flowlane_sys::ring::mpsc;
 pub use quirks::{Quirk, QuirkCounts, Quirks};
 
 use super::{LinkInfo, Queue, QueueStats};
-use crate::wake::Wake;
+use crate::{Doorbell, OpenWire, Opened, Opening, StartError};
 
 /// How a pair is to be made.
 #[derive(Debug, Clone)]
 pub struct PairConfig {
+    /// Queues of each end; `None`: one for each worker.
+    pub queues: Option<usize>,
     /// Frames that a receive queue holds.
     pub capacity: usize,
     /// Largest IP packet, bytes.
@@ -50,6 +52,7 @@ pub struct PairConfig {
 impl Default for PairConfig {
     fn default() -> Self {
         Self {
+            queues: None,
             capacity: 4096,
             mtu: 1500,
             checksum_offload: false,
@@ -59,35 +62,38 @@ impl Default for PairConfig {
     }
 }
 
-/// One end of a pair.
-pub(crate) struct PairEnd {
-    pub(crate) info: LinkInfo,
-    pub(crate) queues: Vec<Box<dyn Queue>>,
-}
-
 /// What both sides know of one receive queue.
 struct Far {
     ring: mpsc::Sender<Frame>,
-    wake: Arc<Wake>,
+    bell: Doorbell,
 }
 
-/// Makes both ends. `wakes` are the workers' doorbells, one a queue; `rss` tells how the card of each end steers.
-pub(crate) fn open(config: &PairConfig, rss: [&Arc<Rss>; 2], wakes: &[Arc<Wake>]) -> [PairEnd; 2] {
-    let (to_a, from_b) = direction(config, wakes);
-    let (to_b, from_a) = direction(config, wakes);
-    let quiet = Quirks::default();
-    [
-        end(config, 0x0a, &to_b, from_b, rss[1], &config.quirks),
-        end(config, 0x0b, &to_a, from_a, rss[0], &quiet),
-    ]
+/// What [`Builder::wire`](crate::Builder::wire) opens both ends with. Each card steers as the host behind it says.
+#[must_use]
+pub fn opener(config: PairConfig) -> OpenWire {
+    Box::new(move |opening| {
+        let (Some(a), Some(b)) = (opening.steering(0), opening.steering(1)) else {
+            return Err(StartError::Other("pair: an end without a host".to_owned()));
+        };
+        if config.queues == Some(0) {
+            return Err(StartError::NoQueue("pair".to_owned()));
+        }
+        let (to_a, from_b) = direction(&config, opening);
+        let (to_b, from_a) = direction(&config, opening);
+        let quiet = Quirks::default();
+        Ok(vec![
+            end(&config, 0x0a, &to_b, from_b, b, &config.quirks),
+            end(&config, 0x0b, &to_a, from_a, a, &quiet),
+        ])
+    })
 }
 
-fn direction(config: &PairConfig, wakes: &[Arc<Wake>]) -> (Arc<[Far]>, Vec<mpsc::Receiver<Frame>>) {
-    let (far, near): (Vec<_>, Vec<_>) = wakes
-        .iter()
-        .map(|wake| {
+fn direction(config: &PairConfig, opening: &Opening<'_>) -> (Arc<[Far]>, Vec<mpsc::Receiver<Frame>>) {
+    let queues = 0..config.queues.unwrap_or(opening.workers());
+    let (far, near): (Vec<_>, Vec<_>) = queues
+        .map(|queue| {
             let (ring, receiver) = mpsc::ring(config.capacity);
-            (Far { ring, wake: wake.clone() }, receiver)
+            (Far { ring, bell: opening.doorbell(queue) }, receiver)
         })
         .unzip();
     (far.into(), near)
@@ -100,7 +106,7 @@ fn end(
     near: Vec<mpsc::Receiver<Frame>>,
     rss: &Arc<Rss>,
     quirks: &Quirks,
-) -> PairEnd {
+) -> Opened {
     let info = LinkInfo {
         name: if last == 0x0a { "pair:a".into() } else { "pair:b".into() },
         mac: MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, last]),
@@ -129,7 +135,7 @@ fn end(
             }) as Box<dyn Queue>
         })
         .collect();
-    PairEnd { info, queues }
+    (info, queues)
 }
 
 /// One queue pair of one end.
@@ -158,8 +164,7 @@ impl PairQueue {
             meta.checksum = Checksum::InPacket;
         }
         let (bucket, source) = steer(&self.rss, &mut frame);
-        let Worker(worker) = self.rss.buckets.worker_of(bucket);
-        let queue = usize::from(worker) % self.far.len();
+        let queue = usize::from(self.rss.queue_of(bucket)) % self.far.len();
         match &mut self.quirks {
             // Frames without a flow are spared: what is lost of neighbour resolution is asked for again, and would
             // blur the counts.
@@ -218,7 +223,7 @@ impl Queue for PairQueue {
             debug_assert_eq!(sent as u64 + lost, n as u64);
             drop(frames);
             self.stats.tx_far_full += lost;
-            far.wake.ring();
+            far.bell.ring();
         }
         true
     }

@@ -44,20 +44,16 @@ pub enum StartError {
         /// What is wrong.
         error: TunnelError,
     },
-    /// A link has fewer queues than there are workers.
-    #[error(
-        "{link} has {} for {}: use at most {}",
-        counted(*queues, "queue"),
-        counted(*workers, "worker"),
-        counted(*queues, "worker")
-    )]
-    Queues {
+    /// A link that was opened without any queue.
+    #[error("{0} has no queue")]
+    NoQueue(String),
+    /// Two interfaces on one link that are on the same VLAN.
+    #[error("{link}: two interfaces are {}: give each a VLAN of its own", vlan.map_or("untagged".to_owned(), |v| format!("on VLAN {v}")))]
+    Vlan {
         /// The link.
         link: String,
-        /// Its queues.
-        queues: usize,
-        /// Workers wanted.
-        workers: usize,
+        /// The VLAN; `None` for untagged.
+        vlan: Option<u16>,
     },
     /// Frame memory.
     #[error(transparent)]

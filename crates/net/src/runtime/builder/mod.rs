@@ -1,13 +1,16 @@
 //! From a description to running workers. Everything that can fail fails here, before the first thread runs.
 //!
-//! The description and the order of things are here; [`plan`] shares lanes and queues out, [`threads`] makes workers of that.
+//! The description and the order of things are here; [`links`] opens the links, [`plan`] shares lanes and queues out, [`threads`] makes
+//! workers of that.
 
 mod error;
+mod links;
 mod plan;
 mod processors;
 mod threads;
 
 pub use error::StartError;
+pub use links::{Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening};
 
 use std::any::Any;
 use std::io;
@@ -21,26 +24,15 @@ use super::handle::Runtime;
 use super::host::Host;
 use super::idle::Idle;
 use super::shared::{Post, Shared};
-use crate::link::pair::{self, PairConfig};
-use crate::link::{LinkInfo, Queue};
 use crate::wake::Wake;
-use plan::{Links, Seeds};
+use links::{Attached, Wire};
+use plan::Seeds;
 
 /// Frames in a netisr ring (`net.isr.defaultqlimit` is 256; a burst here is larger).
 pub(crate) const NETISR: usize = 1024;
 
 /// Descriptors that a runtime with kernel sockets would like to have.
 const DESCRIPTORS: u64 = 1 << 20;
-
-/// A link that is opened when the runtime starts, once frame memory and the number of workers are known.
-pub type OpenLink =
-    Box<dyn FnOnce(&FrameMemory, usize) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), StartError> + Send>;
-
-/// What joins hosts to each other and to the world.
-enum Wire {
-    Pair { a: (usize, u8), b: (usize, u8), config: PairConfig },
-    Link { host: usize, interface: u8, open: OpenLink },
-}
 
 /// Describes a runtime. Made by [`Runtime::builder`].
 pub struct Builder {
@@ -51,6 +43,9 @@ pub struct Builder {
     tcp_memory: Option<usize>,
     hosts: Vec<Host>,
     wires: Vec<Wire>,
+    /// Links of all wires.
+    links: usize,
+    attached: Vec<Attached>,
     seed: Option<u64>,
     before_start: Option<Box<dyn FnOnce() -> Result<(), StartError> + Send>>,
     in_workers: Option<InWorkers>,
@@ -78,6 +73,8 @@ impl Builder {
             tcp_memory: None,
             hosts: Vec::new(),
             wires: Vec::new(),
+            links: 0,
+            attached: Vec::new(),
             seed: None,
             before_start: None,
             in_workers: None,
@@ -127,6 +124,16 @@ impl Builder {
         self.memory.frame_size = self.memory.frame_size.max(bytes);
     }
 
+    /// As [`Builder::frames`], unless there are more already: for links with many queues, each of which keeps frames of its own.
+    pub fn frames_at_least(&mut self, frames_per_worker: usize) {
+        self.memory.frames_per_home = self.memory.frames_per_home.max(frames_per_worker);
+    }
+
+    /// Workers, as they were given by [`Builder::workers`].
+    pub(crate) fn worker_count(&self) -> usize {
+        self.workers
+    }
+
     /// Bytes that TCP may keep for strangers in all lanes of all hosts together: buffers, connections and what belongs to them. A quarter
     /// of the machine's memory by default. Every lane gets an equal share, 1 MiB at least, or what [`TcpConfig::max_memory`] of its
     /// host says, if that is less.
@@ -149,16 +156,6 @@ impl Builder {
     pub fn host(&mut self, host: Host) -> usize {
         self.hosts.push(host);
         self.hosts.len() - 1
-    }
-
-    /// Joins interfaces of two hosts, each as (host, interface), by a wire in memory.
-    pub fn pair(&mut self, a: (usize, u8), b: (usize, u8), config: PairConfig) {
-        self.wires.push(Wire::Pair { a, b, config });
-    }
-
-    /// Joins an interface of a host to a link that is opened at the start.
-    pub fn link(&mut self, host: usize, interface: u8, open: OpenLink) {
-        self.wires.push(Wire::Link { host, interface, open });
     }
 
     /// Runs `f` once all links are open and before any packet is handled: the place to give up privileges.
@@ -233,21 +230,11 @@ impl Builder {
             .map(|wake| Post { inbox: crossbeam_queue::SegQueue::new(), wake: wake.clone() })
             .collect();
         let shared = Arc::new(Shared::new(number, posts, &owners));
-        let named = self.named(&links);
+        let named = links.named(&self.hosts);
         let plans = self.plan(&shared, links, &owners, &mut seeds)?;
         let runtime =
             threads::start(plans, &memory, &shared, &cpus, &self.hosts, self.in_workers.as_ref(), thread)?;
         Ok(runtime.with_links(named))
-    }
-
-    /// The links of each host, for people.
-    fn named(&self, links: &Links) -> Vec<Vec<String>> {
-        let name = |info: &LinkInfo| match info.mode {
-            "" => info.name.clone(),
-            mode => format!("{} ({mode})", info.name),
-        };
-        let of = |h| (0..=u8::MAX).map_while(move |i| links.get(&(h, i)).map(|(info, _)| name(info)));
-        (0..self.hosts.len()).map(|h| of(h).collect()).collect()
     }
 
     /// Everything that can be wrong with the description itself. Returns the processors to pin workers to.
@@ -272,42 +259,5 @@ impl Builder {
             return Ok(Vec::new());
         }
         processors::choose(workers).map_err(StartError::Thread)
-    }
-
-    /// Opens every link; the result says which interface of which host each belongs to.
-    fn open_links(&mut self, memory: &FrameMemory, wakes: &[Arc<Wake>]) -> Result<Links, StartError> {
-        let mut links = Links::new();
-        let mut add = |at: (usize, u8), info: LinkInfo, queues| {
-            links.insert(at, (info, queues)).map_or(Ok(()), |_| Err(at.0))
-        };
-        for wire in std::mem::take(&mut self.wires) {
-            let twice = match wire {
-                Wire::Pair { a, b, config } => {
-                    let rss = |at: (usize, u8)| self.hosts.get(at.0).map(|h| &h.rss);
-                    let (Some(rss_a), Some(rss_b)) = (rss(a), rss(b)) else {
-                        return Err(StartError::Links("?".into()));
-                    };
-                    let [end_a, end_b] = pair::open(&config, [rss_a, rss_b], wakes);
-                    add(a, end_a.info, end_a.queues).and(add(b, end_b.info, end_b.queues))
-                }
-                Wire::Link { host, interface, open } => {
-                    let (info, queues) = open(memory, self.workers)?;
-                    if queues.len() < self.workers {
-                        let (link, queues) = (info.name, queues.len());
-                        return Err(StartError::Queues { link, queues, workers: self.workers });
-                    }
-                    add((host, interface), info, queues)
-                }
-            };
-            twice.map_err(|h| StartError::Links(self.hosts.get(h).map_or("?".into(), |h| h.name.clone())))?;
-        }
-        for (h, host) in self.hosts.iter().enumerate() {
-            let all = (0..host.interfaces.len()).all(|i| links.contains_key(&(h, i as u8)));
-            let count = links.keys().filter(|k| k.0 == h).count();
-            if !all || count != host.interfaces.len() || (count == 0) != host.kernel {
-                return Err(StartError::Links(host.name.clone()));
-            }
-        }
-        Ok(links)
     }
 }

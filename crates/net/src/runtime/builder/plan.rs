@@ -1,9 +1,8 @@
 //! What each worker starts with: its lanes, queues, rings and its own view of the hosts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowlane_rss::Bucket;
+use flowlane_rss::{Bucket, Rss, worker_of_queue};
 use flowlane_stack::address::Prefix;
 use flowlane_stack::packet::Offload;
 use flowlane_stack::rng::{Keyed, Rng};
@@ -11,6 +10,7 @@ use flowlane_stack::tcp::{FastOpenKeys, TcpConfig};
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
 
+use super::links::Links;
 use super::{Builder, NETISR, StartError};
 use crate::kernel::{KernelLane, Poller, Ports};
 use crate::link::{Groups, LinkInfo, Queue};
@@ -18,10 +18,9 @@ use crate::runtime::host::Host;
 use crate::runtime::idle::Idle;
 use crate::runtime::lane_slot::{LaneCounters, LaneId, LaneSlot};
 use crate::runtime::netisr::Netisr;
+use crate::runtime::relay::relay;
 use crate::runtime::shared::Shared;
-use crate::runtime::worker::{HostView, Port, lane_index};
-
-pub(super) type Links = HashMap<(usize, u8), (LinkInfo, Vec<Box<dyn Queue>>)>;
+use crate::runtime::worker::{Doors, HostView, Port, lane_index};
 
 /// What one worker starts with: all of it can be sent to its thread.
 pub(super) struct Plan {
@@ -38,7 +37,7 @@ impl Builder {
     pub(super) fn plan(
         &self,
         shared: &Arc<Shared>,
-        links: Links,
+        mut links: Links,
         owners: &[usize],
         seeds: &mut Seeds,
     ) -> Result<Vec<Plan>, StartError> {
@@ -53,16 +52,10 @@ impl Builder {
                 poller: None,
             })
             .collect();
-        let mut infos: HashMap<(usize, u8), LinkInfo> = HashMap::new();
-        let mut links: Vec<_> = links.into_iter().collect();
-        links.sort_by_key(|(at, _)| *at);
-        for ((host, link), (info, queues)) in links {
-            for (q, queue) in queues.into_iter().enumerate() {
-                let port = port(queue, (host, link), q as u16, &info);
-                plans[q % self.workers].ports.push(port);
-            }
-            infos.insert((host, link), info);
+        for (link, (info, queues)) in links.all.iter_mut().enumerate() {
+            deal(&mut plans, link, (info, std::mem::take(queues)), &links.doors[link], shared);
         }
+        let links = &links;
         if self.hosts.iter().any(|h| h.kernel) {
             for (plan, post) in plans.iter_mut().zip(&shared.posts) {
                 plan.poller = Some(Poller::new(post.wake.fd()).map_err(StartError::Thread)?);
@@ -71,8 +64,8 @@ impl Builder {
         let mut first_lane = 0;
         for (h, host) in self.hosts.iter().enumerate() {
             let listening = Arc::new(Ports::default());
-            let interfaces = interfaces(h, host, &infos);
-            let groups = groups(h, host, &infos);
+            let interfaces = interfaces(h, host, links);
+            let groups = groups(h, host, links);
             let routes = routes(host);
             Lane::check_tunnels(&interfaces, &host.tunnels, &routes).map_err(|(i, error)| {
                 let TunnelConfig { local, remote, .. } = host.tunnels[i];
@@ -80,7 +73,7 @@ impl Builder {
             })?;
             let buckets = host.rss.buckets.len();
             for plan in &mut plans {
-                plan.hosts.push(view(host, first_lane, h, &plan.ports, &infos));
+                plan.hosts.push(view(host, first_lane, h, &plan.ports, links));
             }
             let mut tcp = self.bounded(&host.tcp, owners.len());
             for b in 0..buckets {
@@ -156,12 +149,12 @@ fn a_quarter() -> usize {
     units.saturating_mul(info.mem_unit.max(1) as usize)
 }
 
-fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Vec<InterfaceConfig> {
+fn interfaces(h: usize, host: &Host, links: &Links) -> Vec<InterfaceConfig> {
     host.interfaces
         .iter()
         .enumerate()
         .filter_map(|(i, interface)| {
-            let info = infos.get(&(h, i as u8))?;
+            let info = links.info(h, i)?;
             Some(InterfaceConfig {
                 mac: info.mac,
                 mtu: info.mtu,
@@ -174,13 +167,37 @@ fn interfaces(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> 
         .collect()
 }
 
+/// Gives each worker its queues of a link. A worker without one gets a way to that of another.
+fn deal(
+    plans: &mut [Plan],
+    link: usize,
+    (info, queues): (&LinkInfo, Vec<Box<dyn Queue>>),
+    doors: &Doors,
+    shared: &Shared,
+) {
+    let (workers, count) = (plans.len(), queues.len());
+    for (q, queue) in (0_u16..).zip(queues) {
+        let worker = usize::from(worker_of_queue(q, workers).0);
+        plans[worker].ports.push(port(queue, link, Some(q), info, doors));
+    }
+    for worker in count..workers {
+        let to = worker % count;
+        let (near, far) = relay(shared.posts[to].wake.clone());
+        plans[worker].ports.push(port(Box::new(near), link, None, info, doors));
+        if let Some(port) = plans[to].ports.iter_mut().find(|p| p.link == link) {
+            port.relays.push(far);
+        }
+    }
+}
+
 /// A queue of a link at its worker.
-fn port(queue: Box<dyn Queue>, (host, link): (usize, u8), index: u16, info: &LinkInfo) -> Port {
+fn port(queue: Box<dyn Queue>, link: usize, index: Option<u16>, info: &LinkInfo, doors: &Doors) -> Port {
     Port {
         queue,
-        host,
         link,
         index,
+        doors: doors.clone(),
+        relays: Vec::new(),
         life: info.life.clone(),
         mtu: info.mtu,
         output: Vec::with_capacity(256),
@@ -193,10 +210,8 @@ fn port(queue: Box<dyn Queue>, (host, link): (usize, u8), index: u16, info: &Lin
 }
 
 /// Of each interface that is joined to a link, how to have multicast groups let through.
-fn groups(h: usize, host: &Host, infos: &HashMap<(usize, u8), LinkInfo>) -> Arc<[Option<Groups>]> {
-    (0..host.interfaces.len())
-        .map(|i| infos.get(&(h, i as u8)).and_then(|info| info.groups.clone()))
-        .collect()
+fn groups(h: usize, host: &Host, links: &Links) -> Arc<[Option<Groups>]> {
+    (0..host.interfaces.len()).map(|i| links.info(h, i).and_then(|info| info.groups.clone())).collect()
 }
 
 fn routes(host: &Host) -> Vec<Route> {
@@ -213,30 +228,34 @@ fn routes(host: &Host) -> Vec<Route> {
         .collect()
 }
 
-fn view(
-    host: &Host,
-    first_lane: u32,
-    h: usize,
-    ports: &[Port],
-    infos: &HashMap<(usize, u8), LinkInfo>,
-) -> HostView {
-    let owner = |b: usize| host.rss.buckets.worker_of(Bucket(b as u16)).0;
-    let owners: Vec<u16> = (0..host.rss.buckets.len()).map(owner).collect();
+fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port], links: &Links) -> HostView {
+    let buckets = || (0..host.rss.buckets.len()).map(|b| Bucket(b as u16));
+    let interfaces = 0..host.interfaces.len();
     HostView {
         rss: host.rss.clone(),
         first_lane,
-        queue_of: owners.clone(),
+        queue_of: buckets().map(|b| host.rss.queue_of(b)).collect(),
         name: host.name.clone(),
-        shared: (0..host.interfaces.len() as u8)
-            .filter(|i| infos.get(&(h, *i)).is_some_and(|info| info.life.is_some()))
+        shared: (0..interfaces.end as u8)
+            .filter(|i| links.info(h, usize::from(*i)).is_some_and(|info| info.life.is_some()))
             .collect(),
-        owners,
-        ports: (0..host.interfaces.len())
-            .filter_map(|i| ports.iter().position(|p| p.host == h && usize::from(p.link) == i))
+        owners: buckets().map(|b| host.rss.buckets.worker_of(b).0).collect(),
+        ports: buckets()
+            .flat_map(|b| interfaces.clone().map(move |i| (b, i)))
+            .filter_map(|(b, i)| port_of(ports, links.of(h, i)?, b, &host.rss))
             .collect(),
+        interfaces: interfaces.len(),
         stats: Default::default(),
         crowded: false,
     }
+}
+
+/// The port that the lane of a bucket sends on: that of the queue which its packets come on, if it is here.
+fn port_of(ports: &[Port], link: usize, bucket: Bucket, rss: &Rss) -> Option<usize> {
+    let mut here = (0..ports.len()).filter(|p| ports[*p].link == link);
+    let of_bucket = here.clone().find(|p| ports[*p].index == Some(rss.queue_of(bucket)));
+    let count = here.clone().count();
+    of_bucket.or_else(|| here.nth(usize::from(bucket.0) % count.max(1)))
 }
 
 /// Where the lanes' seeds come from.

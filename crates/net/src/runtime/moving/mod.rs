@@ -219,7 +219,7 @@ impl Worker {
         drain_output(slot, host, &mut self.ports, self.now, &self.frames);
         // Segments that connections have yet to make go with the lane.
         let mut left = slot.lane.output_len() > 0;
-        for p in &host.ports {
+        for p in host.ports_of(slot.lane.bucket()) {
             let port = &mut self.ports[*p];
             port.queue.transmit(&mut port.output);
             left |= !port.output.is_empty();
@@ -293,8 +293,10 @@ impl Worker {
         if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
             kernel.enter(poller.epoll.clone());
         }
-        for port in self.ports.iter().filter(|port| port.host == slot.host) {
-            slot.lane.set_mtu(self.now, &self.frames, port.link, port.mtu);
+        for port in &self.ports {
+            for door in port.doors.all().filter(|door| door.host == slot.host) {
+                slot.lane.set_mtu(self.now, &self.frames, door.interface, port.mtu);
+            }
         }
         self.lanes[lane as usize] = Some(slot);
         self.set_view(lane, self.index);

@@ -1,4 +1,4 @@
-//! A worker: one thread, one core, one queue of each link, any number of lanes. This page is the centre of Flowlane.
+//! A worker: one thread, one core, its queues of each link, any number of lanes. This page is the centre of Flowlane.
 //!
 //! ```text
 //!   turn:  receive ▸ netisr ▸ inbox ▸ tasks ▸ timers ▸ output ▸ flush        nothing to do? ▸ sleep
@@ -10,6 +10,7 @@
 //! dropped, what it receives lies in rings and an inbox. Lanes whose state changed in a turn are noted, and only those
 //! are asked for output, news and deadlines at its end, so that a turn costs nothing for lanes that had nothing to do.
 
+mod doors;
 mod end;
 mod inbox;
 mod output;
@@ -17,6 +18,7 @@ mod receive;
 mod stall;
 mod tasks;
 
+pub(crate) use doors::{Door, Doors};
 pub(crate) use output::drain_output;
 
 use std::rc::Rc;
@@ -30,20 +32,24 @@ use super::idle::{Idle, Patience};
 use super::lane_slot::LaneSlot;
 use super::moving::Moves;
 use super::netisr::{Netisr, Parcel};
+use super::relay::Relay;
 use super::shared::Shared;
 use crate::context;
 use crate::kernel::Poller;
 use crate::link::{Life, Queue};
 use crate::stats::{Misdirected, SteeringStats};
 
-/// A queue of a link at its worker.
+/// A queue of a link at its worker, or what stands for the link at a worker that has none of its queues.
 pub(crate) struct Port {
     pub(crate) queue: Box<dyn Queue>,
-    pub(crate) host: usize,
-    /// Interface of the host.
-    pub(crate) link: u8,
-    /// Number of the queue within the link.
-    pub(crate) index: u16,
+    /// Number of the link among those of the runtime.
+    pub(crate) link: usize,
+    /// Number of the queue within the link; `None` for one of another worker.
+    pub(crate) index: Option<u16>,
+    /// The interfaces on the link.
+    pub(crate) doors: Doors,
+    /// What comes from workers that have no queue of the link.
+    pub(crate) relays: Vec<Relay>,
     /// The interface under it, and the MTU of its that the lanes here know.
     pub(crate) life: Option<Life>,
     pub(crate) mtu: u16,
@@ -73,11 +79,22 @@ pub(crate) struct HostView {
     pub(crate) name: String,
     /// Interfaces on links that others are on: addresses are announced there, and groups reported.
     pub(crate) shared: Vec<u8>,
-    /// For each interface, the port to send on.
+    /// For each bucket and each interface in turn, the port to send on.
     pub(crate) ports: Vec<usize>,
+    /// Interfaces that are on links.
+    pub(crate) interfaces: usize,
     pub(crate) stats: SteeringStats,
     /// A lane here has had very many connections: bursts are looked over before they are handled.
     pub(crate) crowded: bool,
+}
+
+impl HostView {
+    /// For each interface, the port that the lane of a bucket sends on.
+    #[inline]
+    pub(crate) fn ports_of(&self, bucket: Bucket) -> &[usize] {
+        let first = usize::from(bucket.0) * self.interfaces;
+        &self.ports[first..first + self.interfaces]
+    }
 }
 
 /// Counters of the loop.
@@ -180,6 +197,7 @@ impl Worker {
         busy |= self.run_tasks();
         busy |= self.fire_timers();
         self.advance_moves();
+        busy |= self.take_relayed();
         busy |= self.look_after_lanes();
         busy |= self.send();
         let waiting = self.netisr.flush(&self.shared);
@@ -195,11 +213,12 @@ impl Worker {
                 continue;
             };
             port.mtu = mtu;
-            let (host, link) = (port.host, port.link);
-            for lane in 0..self.lanes.len() {
-                if let Some(slot) = self.lanes[lane].as_mut().filter(|slot| slot.host == host) {
-                    slot.lane.set_mtu(self.now, &self.frames, link, mtu);
-                    self.touch(lane as u32);
+            for Door { host, interface } in port.doors.clone().all() {
+                for lane in 0..self.lanes.len() {
+                    if let Some(slot) = self.lanes[lane].as_mut().filter(|slot| slot.host == host) {
+                        slot.lane.set_mtu(self.now, &self.frames, interface, mtu);
+                        self.touch(lane as u32);
+                    }
                 }
             }
         }
@@ -277,7 +296,7 @@ impl Worker {
 
     /// Whether anything waits for this worker: the last look before sleep.
     pub(crate) fn has_work(&mut self) -> bool {
-        self.ports.iter_mut().any(|p| p.queue.ready())
+        self.ports.iter_mut().any(|p| p.queue.ready() || p.relays.iter_mut().any(Relay::ready))
             || self.netisr.ready()
             || !self.shared.posts[self.index].inbox.is_empty()
             || context::ready_len() > 0

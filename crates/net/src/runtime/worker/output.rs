@@ -15,6 +15,7 @@ use super::{HostView, Port, Worker};
 use crate::runtime::lane_slot::LaneSlot;
 use crate::runtime::message::Message;
 use crate::runtime::netisr::Parcel;
+use crate::runtime::relay::Relay;
 
 /// Frames taken at once for a dead link, to be dropped.
 const INTO_THE_VOID: usize = 256;
@@ -22,6 +23,25 @@ const INTO_THE_VOID: usize = 256;
 const PLENTY: usize = 64;
 
 impl Worker {
+    /// What workers without a queue of a link send on one of this worker: before the output of the lanes here, so that a lane that has
+    /// come from there does not overtake itself.
+    #[inline]
+    pub(super) fn take_relayed(&mut self) -> bool {
+        let mut busy = false;
+        for port in &mut self.ports {
+            if port.relays.is_empty() {
+                continue;
+            }
+            port.find_room();
+            for relay in &mut port.relays {
+                let n = relay.receive(port.room, &mut port.output);
+                port.room -= n;
+                busy |= n > 0;
+            }
+        }
+        busy
+    }
+
     /// Output, redirects, news and deadlines of the lanes that did something.
     pub(super) fn look_after_lanes(&mut self) -> bool {
         if !self.waiting.is_empty() {
@@ -52,7 +72,7 @@ impl Worker {
     fn wait_for_room(&mut self, lane: u32) {
         let Some(slot) = &mut self.lanes[lane as usize] else { return };
         let mut full = false;
-        for p in &self.hosts[slot.host].ports {
+        for p in self.hosts[slot.host].ports_of(slot.lane.bucket()) {
             let port = &mut self.ports[*p];
             port.wanted |= port.room == 0;
             full |= port.room == 0;
@@ -158,6 +178,9 @@ impl Worker {
             };
             busy |= taken > 0;
             let all = port.queue.flush();
+            if all && port.output.is_empty() {
+                port.relays.iter_mut().for_each(Relay::handed_over);
+            }
             if !all || port.wanted || !port.output.is_empty() || port.stall.is_some() {
                 port.stalls(self.now, taken, all);
             }
@@ -191,6 +214,7 @@ impl Port {
         if stall.is_dead() {
             self.dropped += self.output.len() as u64;
             self.output.clear();
+            self.relays.iter_mut().for_each(Relay::handed_over);
         } else if all && room > 0 && self.output.is_empty() && !self.wanted {
             self.stall = None;
         }
@@ -205,7 +229,8 @@ pub(crate) fn drain_output(
     now: Time,
     frames: &Pool,
 ) -> bool {
-    if let [only] = host.ports[..] {
+    let host_ports = host.ports_of(slot.lane.bucket());
+    if let [only] = host_ports[..] {
         let port = &mut ports[only];
         port.room -= slot.lane.drain_output(now, frames, port.room, &mut port.output);
         return slot.lane.has_output();
@@ -215,14 +240,16 @@ pub(crate) fn drain_output(
     }
     let LaneSlot { lane, rooms, .. } = slot;
     rooms.clear();
-    rooms.extend(host.ports.iter().map(|p| ports[*p].room));
+    rooms.extend(host_ports.iter().map(|p| ports[*p].room));
     while let Some(frame) = lane.poll_output_to(now, frames, rooms) {
-        let link = usize::from(frame.meta().link);
-        if let (Some(p), Some(room)) = (host.ports.get(link), rooms.get_mut(link)) {
-            // One that waited behind another, for its neighbour's answer, may come where there is no room.
-            *room = room.saturating_sub(1);
-            ports[*p].room = *room;
-            ports[*p].output.push(frame);
+        let Some(&p) = host_ports.get(usize::from(frame.meta().link)) else { continue };
+        // One that waited behind another, for its neighbour's answer, may come where there is no room.
+        let port = &mut ports[p];
+        port.room = port.room.saturating_sub(1);
+        port.output.push(frame);
+        // Several interfaces may be on one link.
+        for (room, _) in rooms.iter_mut().zip(host_ports).filter(|(_, q)| **q == p) {
+            *room = port.room;
         }
     }
     // What is left waits for room, or for a free frame.

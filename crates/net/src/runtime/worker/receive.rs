@@ -5,7 +5,7 @@ use flowlane_stack::steering::{HashSource, steer};
 use flowlane_stack::tcp::AHEAD;
 use flowlane_sys::frame::Frame;
 
-use super::Worker;
+use super::{Door, Worker};
 use crate::runtime::netisr::Parcel;
 use crate::stats::Misdirected;
 
@@ -27,21 +27,29 @@ impl Worker {
                 continue;
             }
             busy = true;
-            let (host, link, queue) = (port.host, port.link, port.index);
+            let (only, queue) = (port.doors.only(), port.index.unwrap_or(u16::MAX));
             let mut burst = std::mem::take(&mut self.burst);
-            self.hosts[host].stats.received += n as u64;
             self.in_burst = n > 1;
-            if n > 1 && self.hosts[host].crowded {
-                while !burst.is_empty() {
-                    let next = burst.len().min(AHEAD);
-                    self.look_ahead(host, &mut burst[..next]);
-                    for frame in burst.drain(..next) {
-                        self.classify(host, link, queue, frame);
+            match only {
+                Some(door) if n > 1 && self.hosts.get(door.host).is_some_and(|h| h.crowded) => {
+                    while !burst.is_empty() {
+                        let next = burst.len().min(AHEAD);
+                        self.look_ahead(door.host, &mut burst[..next]);
+                        for frame in burst.drain(..next) {
+                            self.classify(door, queue, frame);
+                        }
                     }
                 }
-            } else {
-                for frame in burst.drain(..) {
-                    self.classify(host, link, queue, frame);
+                Some(door) => {
+                    for frame in burst.drain(..) {
+                        self.classify(door, queue, frame);
+                    }
+                }
+                None => {
+                    for frame in burst.drain(..) {
+                        let door = self.ports[p].doors.of(&frame);
+                        self.classify(door, queue, frame);
+                    }
                 }
             }
             self.end_burst();
@@ -73,9 +81,12 @@ impl Worker {
     }
 
     #[inline]
-    fn classify(&mut self, h: usize, link: u8, queue: u16, mut frame: Frame) {
-        let host = &mut self.hosts[h];
-        frame.meta_mut().link = link;
+    fn classify(&mut self, door: Door, queue: u16, mut frame: Frame) {
+        let h = door.host;
+        // Nobody is on the link.
+        let Some(host) = self.hosts.get_mut(h) else { return };
+        host.stats.received += 1;
+        frame.meta_mut().link = door.interface;
         let (bucket, source) = steer(&host.rss, &mut frame);
         let b = usize::from(bucket.0);
         let owner = usize::from(host.owners[b]);

@@ -1,0 +1,218 @@
+//! The links of a runtime, how they are opened, and which interfaces are on them.
+//!
+//! A link is not an interface. Several interfaces, of one host or of several, may be on one link, each on a VLAN of its own; and what is
+//! opened at once may be several links: both ends of a wire, all ports of a switch.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use flowlane_rss::Rss;
+use flowlane_sys::frame::FrameMemory;
+
+use super::{Builder, StartError};
+use crate::link::pair::{self, PairConfig};
+use crate::link::{LinkInfo, Queue};
+use crate::runtime::host::Host;
+use crate::runtime::worker::{Door, Doors};
+use crate::wake::Wake;
+
+/// A link, opened: what it is, and its queues by number. Queue `q` goes to worker `q % workers`
+/// ([`worker_of_queue`](crate::worker_of_queue)).
+pub type Opened = (LinkInfo, Vec<Box<dyn Queue>>);
+
+/// Opens a link when the runtime starts, once frame memory and the number of workers are known.
+pub type OpenLink = Box<dyn FnOnce(&FrameMemory, usize) -> Result<Opened, StartError> + Send>;
+
+/// Opens several links at once when the runtime starts: those that belong together, as the ends of a wire do.
+pub type OpenWire = Box<dyn FnOnce(&Opening<'_>) -> Result<Vec<Opened>, StartError> + Send>;
+
+/// A link of a [`Builder`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkId(usize);
+
+/// What links are opened with.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    memory: &'a FrameMemory,
+    wakes: &'a [Arc<Wake>],
+    steering: Vec<Option<Arc<Rss>>>,
+}
+
+impl Opening<'_> {
+    /// The frames of all workers.
+    #[must_use]
+    pub fn memory(&self) -> &FrameMemory {
+        self.memory
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.wakes.len()
+    }
+
+    /// How the host on one of the links that are opened here is steered: of the first interface, if there are several. `None` if there
+    /// is none.
+    #[must_use]
+    pub fn steering(&self, link: usize) -> Option<&Arc<Rss>> {
+        self.steering.get(link)?.as_ref()
+    }
+
+    /// The doorbell of the worker that serves a queue: for links in memory, which have no descriptor to wait on.
+    #[must_use]
+    pub fn doorbell(&self, queue: usize) -> Doorbell {
+        Doorbell(self.wakes[queue % self.wakes.len()].clone())
+    }
+}
+
+/// Wakes the worker that serves a queue.
+#[derive(Debug, Clone)]
+pub struct Doorbell(Arc<Wake>);
+
+impl Doorbell {
+    /// To be called after a frame was put where the worker will look for it. Costs a memory fence; a system call only if the worker
+    /// sleeps and nobody else has woken it yet.
+    #[inline]
+    pub fn ring(&self) {
+        self.0.ring();
+    }
+}
+
+/// Links that are opened at once.
+pub(super) struct Wire {
+    open: OpenWire,
+    links: Range<usize>,
+}
+
+/// An interface that is on a link.
+pub(super) struct Attached {
+    link: usize,
+    host: usize,
+    interface: u8,
+}
+
+/// The links of a runtime, opened.
+pub(super) struct Links {
+    /// By [`LinkId`].
+    pub(super) all: Vec<Opened>,
+    /// For each link, its interfaces.
+    pub(super) doors: Vec<Doors>,
+    /// The link of each interface of each host.
+    of: HashMap<(usize, u8), usize>,
+}
+
+impl Links {
+    /// Number of the link that an interface of a host is on.
+    pub(super) fn of(&self, host: usize, interface: usize) -> Option<usize> {
+        self.of.get(&(host, interface as u8)).copied()
+    }
+
+    /// The link that an interface of a host is on.
+    pub(super) fn info(&self, host: usize, interface: usize) -> Option<&LinkInfo> {
+        self.of(host, interface).map(|link| &self.all[link].0)
+    }
+
+    /// The links of each host, for people.
+    pub(super) fn named(&self, hosts: &[Host]) -> Vec<Vec<String>> {
+        let name = |info: &LinkInfo| match info.mode {
+            "" => info.name.clone(),
+            mode => format!("{} ({mode})", info.name),
+        };
+        let of = |(h, host): (usize, &Host)| {
+            (0..host.interfaces.len()).filter_map(|i| self.info(h, i).map(name)).collect()
+        };
+        hosts.iter().enumerate().map(of).collect()
+    }
+}
+
+impl Builder {
+    /// Adds a link that is opened at the start. Interfaces are put on it by [`Builder::attach`].
+    pub fn open(&mut self, open: OpenLink) -> LinkId {
+        let [link] = self.wire(Box::new(move |opening| Ok(vec![open(opening.memory(), opening.workers())?])));
+        link
+    }
+
+    /// Adds `N` links that are opened at once.
+    pub fn wire<const N: usize>(&mut self, open: OpenWire) -> [LinkId; N] {
+        let first = self.links;
+        self.links += N;
+        self.wires.push(Wire { open, links: first..first + N });
+        std::array::from_fn(|i| LinkId(first + i))
+    }
+
+    /// Puts an interface of a host on a link. Packets of the interface's VLAN ([`Interface::vlan`](crate::Interface)) go to it, untagged
+    /// ones if it has none. Several interfaces may be on one link, of one host or of several, if they are on different VLANs.
+    pub fn attach(&mut self, link: LinkId, host: usize, interface: u8) {
+        self.attached.push(Attached { link: link.0, host, interface });
+    }
+
+    /// Adds a link with one interface on it.
+    pub fn link(&mut self, host: usize, interface: u8, open: OpenLink) {
+        let link = self.open(open);
+        self.attach(link, host, interface);
+    }
+
+    /// Joins interfaces of two hosts, each as (host, interface), by a wire in memory.
+    pub fn pair(&mut self, a: (usize, u8), b: (usize, u8), config: PairConfig) {
+        let ends: [LinkId; 2] = self.wire(pair::opener(config));
+        for (end, (host, interface)) in ends.into_iter().zip([a, b]) {
+            self.attach(end, host, interface);
+        }
+    }
+
+    /// Opens every link.
+    pub(super) fn open_links(
+        &mut self,
+        memory: &FrameMemory,
+        wakes: &[Arc<Wake>],
+    ) -> Result<Links, StartError> {
+        let of = self.interfaces_on_links()?;
+        let mut all = Vec::with_capacity(self.links);
+        for Wire { open, links } in std::mem::take(&mut self.wires) {
+            let first_on = |link| self.attached.iter().find(|a| a.link == link);
+            let rss = |link| first_on(link).map(|a| self.hosts[a.host].rss.clone());
+            let steering = links.clone().map(rss).collect();
+            let opened = open(&Opening { memory, wakes, steering })?;
+            if opened.len() != links.len() {
+                let what = format!("{} links were to be opened, and {} were", links.len(), opened.len());
+                return Err(StartError::Other(what));
+            }
+            if let Some((info, _)) = opened.iter().find(|(_, queues)| queues.is_empty()) {
+                return Err(StartError::NoQueue(info.name.clone()));
+            }
+            all.extend(opened);
+        }
+        let doors = (0..all.len()).map(|link| self.doors(link, &all[link].0)).collect::<Result<_, _>>()?;
+        Ok(Links { all, doors, of })
+    }
+
+    /// The link of each interface: each has one, but for hosts on kernel sockets, which have none.
+    fn interfaces_on_links(&self) -> Result<HashMap<(usize, u8), usize>, StartError> {
+        let name = |h: usize| self.hosts.get(h).map_or("?".into(), |h| h.name.clone());
+        let mut of = HashMap::new();
+        for a in &self.attached {
+            let there = self.hosts.get(a.host).is_some_and(|h| usize::from(a.interface) < h.interfaces.len());
+            if !there || a.link >= self.links || of.insert((a.host, a.interface), a.link).is_some() {
+                return Err(StartError::Links(name(a.host)));
+            }
+        }
+        for (h, host) in self.hosts.iter().enumerate() {
+            let count = (0..host.interfaces.len()).filter(|i| of.contains_key(&(h, *i as u8))).count();
+            if count != host.interfaces.len() || (count == 0) != host.kernel {
+                return Err(StartError::Links(host.name.clone()));
+            }
+        }
+        Ok(of)
+    }
+
+    /// The interfaces on a link, by VLAN.
+    fn doors(&self, link: usize, info: &LinkInfo) -> Result<Doors, StartError> {
+        let on = self.attached.iter().filter(|a| a.link == link);
+        let doors = on.map(|a| {
+            let vlan = self.hosts[a.host].interfaces[usize::from(a.interface)].vlan;
+            (vlan, Door { host: a.host, interface: a.interface })
+        });
+        Doors::new(doors.collect()).map_err(|vlan| StartError::Vlan { link: info.name.clone(), vlan })
+    }
+}
