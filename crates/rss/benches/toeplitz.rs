@@ -4,10 +4,13 @@
 //! comparison with another implementation see `benches/dpdk/run.sh`.
 
 use std::hint::black_box;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use criterion::{Criterion, Throughput, criterion_main};
-use flowlane_rss::{Columns4, Form, Key, Toeplitz};
+use flowlane_rss::{
+    Affine, Arrangement, BucketMap, Columns4, Flow, Form, General, HashConfig, Indirection, Key, PacketKind,
+    Protocol, Rss, Toeplitz,
+};
 
 const TUPLES: usize = 1024;
 
@@ -67,9 +70,60 @@ fn forms(c: &mut Criterion) {
     }
 }
 
+/// Any other rule beside Toeplitz in the form that also looks up bytes: hashes of flows, as steering asks for them.
+fn general(c: &mut Criterion) {
+    let flows: Vec<Flow> = tuples()
+        .into_iter()
+        .enumerate()
+        .map(|(i, t)| {
+            let word = |at: usize| -> [u8; 4] { std::array::from_fn(|k| t[at + k]) };
+            let sixteen = |at: usize| -> [u8; 16] { std::array::from_fn(|k| t[at + k]) };
+            let (src, dst): (IpAddr, IpAddr) = if i < TUPLES / 2 {
+                (word(0).into(), word(4).into())
+            } else {
+                (sixteen(0).into(), sixteen(16).into())
+            };
+            Flow::new(SocketAddr::new(src, 1024), SocketAddr::new(dst, 80), Protocol::TCP)
+        })
+        .collect();
+    let (v4, v6) = flows.split_at(TUPLES / 2);
+    let config = HashConfig::default();
+    let parts = || {
+        let table = Indirection::new(128, 8).expect("a table");
+        (config, table, BucketMap::new(8, 4).expect("a map"))
+    };
+    let table_form = Toeplitz::with_form(&Key::MICROSOFT, Form::Table).expect("a form");
+    let (config, table, map) = parts();
+    let mut rules = vec![("toeplitz-table", Rss::from_parts(table_form, config, table, map))];
+    for arrangement in Arrangement::ALL {
+        let (config, table, map) = parts();
+        // The start value keeps it from being taken for Toeplitz.
+        let plain = General::toeplitz(&Key::MICROSOFT, &config, arrangement);
+        let maps =
+            PacketKind::ALL.map(|kind| plain.map(kind).map(|map| Affine::new(map.columns(), 0xffff_ffff)));
+        rules
+            .push((arrangement.name(), Rss::from_parts(General::new(arrangement, maps), config, table, map)));
+    }
+    for (name, rss) in rules {
+        let mut group = c.benchmark_group(format!("rule/{name}"));
+        group.throughput(Throughput::Elements(TUPLES as u64 / 2));
+        for (family, flows) in [("v4", v4), ("v6", v6)] {
+            let mut out = vec![0; flows.len()];
+            group.bench_function(family, |b| {
+                b.iter(|| {
+                    black_box(flows)
+                        .iter()
+                        .zip(&mut out)
+                        .for_each(|(flow, h)| *h = rss.software_hash(flow).0);
+                });
+            });
+        }
+    }
+}
+
 #[allow(missing_docs, reason = "the macro's function has no place for a comment")]
 mod group {
-    criterion::criterion_group!(benches, super::forms);
+    criterion::criterion_group!(benches, super::forms, super::general);
 }
 use group::benches;
 criterion_main!(benches);

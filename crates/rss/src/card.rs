@@ -13,8 +13,7 @@
 use core::fmt;
 
 use crate::{
-    Bucket, BucketMap, HashConfig, Indirection, MAX_BUCKETS, MAX_SLOTS, Rss, Toeplitz, Worker,
-    default_buckets,
+    Bucket, BucketMap, HashConfig, Hasher, Indirection, MAX_BUCKETS, MAX_SLOTS, Rss, Worker, default_buckets,
 };
 
 /// The worker that serves a queue of a link.
@@ -68,7 +67,7 @@ impl Rss {
     /// # Errors
     /// See [`CardTableError`].
     pub fn of_card(
-        hasher: Toeplitz,
+        hasher: impl Into<Hasher>,
         config: HashConfig,
         slots: &[u16],
         queues: usize,

@@ -29,21 +29,27 @@
 //! configurations will stand beside [`Rss`].
 #![forbid(unsafe_code)]
 
+mod affine;
+mod arrangement;
 mod buckets;
 mod card;
 mod config;
+pub mod emulated;
 mod explain;
 mod flow;
 mod hash_type;
+mod hasher;
 mod indirection;
 mod key;
+mod packet;
 mod ports;
 mod quality;
+mod random;
 mod steer;
-#[cfg(test)]
-mod testing;
 mod toeplitz;
 
+pub use affine::{Affine, MAX_BITS};
+pub use arrangement::Arrangement;
 pub use buckets::{Bucket, BucketError, BucketMap, MAX_BUCKETS, Worker, default_buckets};
 pub use card::{CardTableError, worker_of_queue};
 pub use config::{HashConfig, UdpFields};
@@ -51,8 +57,10 @@ pub use explain::{Explanation, Fields};
 pub use flow::{Flow, Protocol};
 pub use flowlane_sys::toeplitz::Columns4;
 pub use hash_type::HashType;
+pub use hasher::{General, Hasher};
 pub use indirection::{Indirection, IndirectionError, MAX_SLOTS, SlotSet};
 pub use key::{Key, KeyError};
+pub use packet::PacketKind;
 pub use ports::{HomePorts, HomePortsError, PortSet, Ports};
 pub use quality::{FamilyQuality, FieldQuality, Quality};
 pub use steer::{Rss, Steered};

@@ -17,7 +17,8 @@
 //!   looking at a word or two however full the set is.
 //!
 //! UDP hashed on addresses, and protocols without ports, are the case `A = 0`: all ports are home or none. Tables
-//! whose size is no power of two have no such structure: there ports are tried, which is exact but not constant.
+//! whose size is no power of two have no such structure, nor have hashes that sort a packet's ends first: there ports are
+//! tried, which is exact but not constant. Any hash that is affine in the port will do, not only Toeplitz.
 //!
 //! What this does not do: decide which ports exist for others (the caller gives a range and reserves), or remember
 //! connections.

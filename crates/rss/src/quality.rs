@@ -177,7 +177,7 @@ fn rank(mut columns: [u32; 16]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::random::Random;
     use crate::{HashConfig, UdpFields};
 
     #[test]

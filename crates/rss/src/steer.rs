@@ -1,20 +1,19 @@
 //! Everything that decides where a packet goes, in one place.
 
-use core::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{
-    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, KeyError, SlotSet, Toeplitz, Worker,
-    default_buckets,
+    Bucket, BucketMap, Flow, HashConfig, HashType, Hasher, Indirection, Key, KeyError, SlotSet, Toeplitz,
+    Worker, default_buckets,
 };
 
-/// A complete RSS configuration: key, hash types, indirection table, buckets and workers.
+/// A complete RSS configuration: key (or another rule to hash by), hash types, indirection table, buckets and workers.
 ///
 /// Cloning shares the hash tables and copies the rest, so that each worker can have its own and read it without
 /// touching another's cache lines.
 #[derive(Clone, Debug)]
 pub struct Rss {
-    hasher: Arc<Toeplitz>,
+    hasher: Arc<Hasher>,
     /// Which fields are hashed.
     pub config: HashConfig,
     /// From hash to bucket.
@@ -60,27 +59,33 @@ impl Rss {
 
     /// Of these parts. Slots that name a bucket beyond the map wrap around.
     #[must_use]
-    pub fn from_parts(hasher: Toeplitz, config: HashConfig, table: Indirection, buckets: BucketMap) -> Self {
+    pub fn from_parts(
+        hasher: impl Into<Hasher>,
+        config: HashConfig,
+        table: Indirection,
+        buckets: BucketMap,
+    ) -> Self {
         let mut table = table;
         for slot in 0..table.len() {
             let Bucket(bucket) = table.slots()[slot];
             table.set(slot, Bucket(bucket & (buckets.len() - 1) as u16));
         }
-        Self { hasher: Arc::new(hasher), config, table, buckets, queues: None }
+        Self { hasher: Arc::new(hasher.into()), config, table, buckets, queues: None }
     }
 
     /// The hasher.
     #[must_use]
-    pub fn hasher(&self) -> &Toeplitz {
+    pub fn hasher(&self) -> &Hasher {
         &self.hasher
     }
 
-    /// Refuses a useless key: see [`Quality::require_useful`](crate::Quality::require_useful).
+    /// Refuses a useless key: see [`Quality::require_useful`](crate::Quality::require_useful). A card's own rule without a
+    /// key is taken as it is.
     ///
     /// # Errors
     /// Names the field that lacks effect.
     pub fn require_useful_key(&self) -> Result<(), KeyError> {
-        self.hasher.key().judge(&self.table).require_useful(&self.config)
+        self.hasher.key().map_or(Ok(()), |key| key.judge(&self.table).require_useful(&self.config))
     }
 
     /// The hash this configuration computes for a received packet, and its type.
@@ -90,20 +95,7 @@ impl Rss {
     #[inline]
     pub fn software_hash(&self, flow: &Flow) -> (u32, HashType) {
         let hash_type = self.config.type_of(flow);
-        (self.hash_as(hash_type, flow), hash_type)
-    }
-
-    #[inline]
-    fn hash_as(&self, hash_type: HashType, flow: &Flow) -> u32 {
-        if hash_type == HashType::None {
-            return 0;
-        }
-        let (a, b) = if hash_type.has_ports() { (flow.src_port, flow.dst_port) } else { (0, 0) };
-        match (flow.src, flow.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => self.hasher.hash_v4_ports(src, dst, a, b),
-            (IpAddr::V6(src), IpAddr::V6(dst)) => self.hasher.hash_v6_ports(src, dst, a, b),
-            _ => 0,
-        }
+        (self.hasher.hash_as(hash_type, flow), hash_type)
     }
 
     /// The hash to attach to a packet that is sent: that of the reply to it, so both directions name one bucket.
@@ -121,7 +113,7 @@ impl Rss {
         if hash_type.has_affinity() && delivered.1 == hash_type {
             delivered
         } else {
-            (self.hash_as(hash_type, flow), hash_type)
+            (self.hasher.hash_as(hash_type, flow), hash_type)
         }
     }
 

@@ -204,7 +204,7 @@ fn rss(handle: &Handle, report: &Report) -> RssView {
         ];
         RssHost {
             host: info.name.clone(),
-            key: info.rss.hasher().key().to_string(),
+            key: info.rss.hasher().key().map_or_else(String::new, ToString::to_string),
             types: types.iter().filter(|(on, _)| *on).map(|(_, t)| t.name().to_owned()).collect(),
             udp_4tuple: config.udp_ipv4,
             table: info.rss.table.slots().iter().map(|b| b.0).collect(),

@@ -190,12 +190,12 @@ impl LinkSpec {
         Box::new(move |memory, workers| {
             let opened = match self {
                 Self::Tap(name) => {
-                    let options = TapOptions { steering: Some(steering), ..TapOptions::new(&name) };
+                    let options = TapOptions { steering, ..TapOptions::new(&name) };
                     tap::open(&options, memory, workers)
                 }
                 Self::AfPacket(name, offload) => {
                     let usual = AfPacketOptions::new(&name, claim);
-                    let options = AfPacketOptions { steering: Some(steering), offload, ..usual };
+                    let options = AfPacketOptions { steering, offload, ..usual };
                     af_packet::open(&options, memory, workers)
                 }
                 Self::AfXdp(name, copy, offload) => {
@@ -217,17 +217,18 @@ impl LinkSpec {
     }
 }
 
-/// Our own key and table, its slots naming workers.
-fn steering(rss: &Rss) -> SteeringRules {
+/// Our own key and table, its slots naming workers. `None` where the hash has no key: the program that steers knows Toeplitz
+/// alone.
+fn steering(rss: &Rss) -> Option<SteeringRules> {
     let worker = |bucket: &Bucket| {
         let Worker(worker) = rss.buckets.worker_of(*bucket);
         worker
     };
-    SteeringRules {
-        key: rss.hasher().key().as_bytes().to_vec(),
+    Some(SteeringRules {
+        key: rss.hasher().key()?.as_bytes().to_vec(),
         table: rss.table.slots().iter().map(worker).collect(),
         udp_ports: rss.config.udp_ipv4,
-    }
+    })
 }
 
 fn since_1970() -> u64 {

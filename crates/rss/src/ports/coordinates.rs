@@ -14,8 +14,6 @@
 //! Slot bits that are no pivots depend on `u`; what is left of them after taking `u`'s part away is the *syndrome*. A
 //! slot can be reached from `c` if and only if both have the same syndrome; with a key of full rank it has no bits.
 
-use crate::Key;
-
 /// A linear map of 16 bits as two tables, one for each byte.
 #[derive(Clone)]
 struct Map16<T>([[T; 256]; 2]);
@@ -54,10 +52,9 @@ pub(super) struct Coordinates {
 }
 
 impl Coordinates {
-    /// For ports at bit `at` of the data and slots of `bits` bits; with no place, for packets hashed without ports;
-    /// with 0 bits, a fixed shuffle.
-    pub(super) fn new(key: &Key, at: Option<usize>, bits: u32) -> Self {
-        let hash: [u32; 16] = core::array::from_fn(|i| at.map_or(0, |at| key.window(at + 15 - i)));
+    /// For what each bit of a port adds to the hash, lowest first, and slots of `bits` bits; all zeros are packets hashed
+    /// without ports; with 0 bits, a fixed shuffle.
+    pub(super) fn new(hash: [u32; 16], bits: u32) -> Self {
         let mask = (1_u32 << bits) - 1;
         let slot_of_bit = hash.map(|h| (h & mask) as u16);
         let (basis, images, pivots) = eliminate(slot_of_bit, bits);
@@ -167,13 +164,14 @@ fn invert(columns: [u16; 16]) -> [u16; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Key;
 
     #[test]
     fn a_bijection_whose_upper_part_is_the_slot() {
         for (key, bits) in
             [(Key::MICROSOFT, 7), (Key::MICROSOFT, 11), (Key::symmetric(), 7), (Key::symmetric(), 11)]
         {
-            let c = Coordinates::new(&key, Some(80), bits);
+            let c = Coordinates::new(core::array::from_fn(|i| key.window(95 - i)), bits);
             for port in 0..=u16::MAX {
                 let y = c.coordinate(port);
                 assert_eq!(c.port(y), port);
@@ -186,7 +184,7 @@ mod tests {
 
     #[test]
     fn without_ports_all_is_one_class() {
-        let c = Coordinates::new(&Key::MICROSOFT, None, 7);
+        let c = Coordinates::new([0; 16], 7);
         assert_eq!((c.log2_class(), c.port(80), c.hash_of(80)), (16, 80, 0));
         assert_eq!(c.split(77), (0, 77));
     }

@@ -7,25 +7,30 @@ use core::ops::RangeInclusive;
 use super::coordinates::Coordinates;
 use super::set::PortSet;
 use super::targets::{Target, Targets};
-use crate::{Flow, HashType, Protocol, Rss, SlotSet};
+use crate::{Flow, HashType, Hasher, PacketKind, Protocol, Rss, SlotSet};
 
 /// Source ports whose replies land in given slots, for any destination.
 ///
 /// Made for one configuration and one set of slots, say those of a lane or of a worker; make another when the table or
-/// the key changes. Holds three systems of coordinates, at most 36 KiB, usually 20 KiB, and shares the hash tables.
+/// the key changes. Holds three systems of coordinates, at most 36 KiB, usually 20 KiB, and shares the hash tables; five
+/// systems where the hash of UDP is another than that of TCP.
 #[derive(Clone)]
 pub struct HomePorts {
     rss: Rss,
     slots: SlotSet,
-    /// By `kind`: IPv4 with ports, IPv6 with ports, without ports.
-    systems: [(Coordinates, Targets); 3],
-    /// Whether ports must be tried because the table's size is no power of two.
+    /// By `kind`: IPv4 with ports, IPv6 with ports, without ports; the same two for UDP where they differ.
+    systems: Vec<(Coordinates, Targets)>,
+    /// What to add to the `kind` of UDP with ports.
+    udp: u8,
+    /// Whether ports must be tried: the table's size is no power of two, or the hash is not affine in the port.
     trial: bool,
 }
 
 const IPV4: u8 = 0;
 const IPV6: u8 = 1;
 const NO_PORTS: u8 = 2;
+/// From the `kind` of TCP to that of UDP.
+const UDP: u8 = 3;
 
 /// Why there are no home ports for a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,16 +63,25 @@ impl HomePorts {
     /// For replies that shall land in `slots`.
     #[must_use]
     pub fn new(rss: &Rss, slots: &SlotSet) -> Self {
-        // The destination port is last in the data: bytes 10 and 11, or 34 and 35.
-        let systems = [Some(80), Some(272), None].map(|at| {
-            let coordinates = match rss.table.bits() {
-                Some(bits) => Coordinates::new(rss.hasher().key(), at, bits),
-                None => Coordinates::new(rss.hasher().key(), at, 0),
-            };
+        let columns = |kind| rss.hasher().port_columns(kind);
+        let tcp = [PacketKind::TcpIpv4, PacketKind::TcpIpv6].map(columns);
+        let udp = [PacketKind::UdpIpv4, PacketKind::UdpIpv6].map(columns);
+        let affine = tcp.iter().chain(&udp).all(Option::is_some);
+        let bits = rss.table.bits().filter(|_| affine);
+        let differ = matches!(rss.hasher(), Hasher::General(_)) && udp != tcp;
+        let all = tcp.into_iter().chain([None]).chain(udp.into_iter().filter(|_| differ));
+        let systems = all.map(|columns| {
+            let coordinates = Coordinates::new(columns.unwrap_or_default(), bits.unwrap_or(0));
             let targets = Targets::new(&coordinates, slots);
             (coordinates, targets)
         });
-        Self { rss: rss.clone(), slots: slots.clone(), systems, trial: rss.table.bits().is_none() }
+        Self {
+            rss: rss.clone(),
+            slots: slots.clone(),
+            systems: systems.collect(),
+            udp: if differ { UDP } else { 0 },
+            trial: bits.is_none(),
+        }
     }
 
     /// The home ports for packets from `local` to `remote`. Costs one hash.
@@ -89,8 +103,10 @@ impl HomePorts {
         let kind = match hash_type {
             HashType::None => return Err(HomePortsError::NotHashed),
             _ if !hash_type.has_ports() => NO_PORTS,
-            _ if local.is_ipv4() => IPV4,
-            _ => IPV6,
+            _ => {
+                let family = if local.is_ipv4() { IPV4 } else { IPV6 };
+                if protocol == Protocol::UDP { family + self.udp } else { family }
+            }
         };
         let (coordinates, targets) = &self.systems[usize::from(kind)];
         let (shift, targets) = if self.trial {
@@ -99,7 +115,7 @@ impl HomePorts {
             let (u, syndrome) = coordinates.split(self.rss.table.slot_of(constant));
             (u, targets.with_syndrome(syndrome))
         };
-        Ok(Ports { home: self, coordinates, kind, constant, shift, targets })
+        Ok(Ports { home: self, coordinates, kind, reply, constant, shift, targets })
     }
 }
 
@@ -111,7 +127,9 @@ pub struct Ports<'a> {
     home: &'a HomePorts,
     coordinates: &'a Coordinates,
     kind: u8,
-    /// Hash of the reply with destination port 0.
+    /// The reply with destination port 0.
+    reply: Flow,
+    /// Its hash.
     constant: u32,
     /// The constant's pivot part.
     shift: u16,
@@ -130,11 +148,15 @@ impl<'a> Ports<'a> {
     #[must_use]
     #[inline]
     pub fn contains(&self, port: u16) -> bool {
-        let hash = self.constant ^ self.coordinates.hash_of(port);
+        let hash = if self.home.trial {
+            self.home.rss.software_hash(&Flow { dst_port: port, ..self.reply }).0
+        } else {
+            self.constant ^ self.coordinates.hash_of(port)
+        };
         self.home.slots.contains(self.home.rss.table.slot_of(hash))
     }
 
-    /// Number of home ports, 0 to 65536. Constant time, but for tables whose size is no power of two.
+    /// Number of home ports, 0 to 65536. Constant time, but where ports are tried.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.home.trial {

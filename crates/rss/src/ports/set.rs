@@ -111,7 +111,7 @@ const BLOCKS: [u64; 8] = [0x1, 0x3, 0xf, 0xff, 0xffff, 0xffff_ffff, u64::MAX, u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::random::Random;
 
     /// Against a plain list of 65536 flags.
     #[test]

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::testing::Random;
+use crate::random::Random;
 use crate::{
-    BucketMap, Flow, HashConfig, HomePorts, HomePortsError, Indirection, Key, Protocol, Rss, SlotSet,
-    Toeplitz, UdpFields,
+    Affine, Arrangement, BucketMap, Flow, General, HashConfig, HomePorts, HomePortsError, Indirection, Key,
+    PacketKind, Protocol, Rss, SlotSet, Toeplitz, UdpFields,
 };
 use core::net::{IpAddr, SocketAddr};
 
@@ -45,6 +45,44 @@ fn keys(random: &mut Random) -> Vec<Key> {
     (sparse[11], sparse[13], sparse[36]) = (0x40, 0x21, 0x82);
     keys.push(Key::new(&sparse).unwrap());
     keys
+}
+
+/// Rules that are no Toeplitz: affine with other columns for each kind, symmetric, and affine in pieces.
+#[test]
+fn any_rule_brings_ports_home() {
+    let mut random = Random::new(16);
+    let config = HashConfig::with_udp(UdpFields::Four);
+    let maps = |random: &mut Random| {
+        PacketKind::ALL.map(|kind| {
+            let columns: Vec<u32> = (0..kind.bits()).map(|_| random.next() as u32).collect();
+            Some(Affine::new(&columns, random.next() as u32))
+        })
+    };
+    let mut rules = vec![General::symmetric_xor(&Key::MICROSOFT, &config)];
+    for arrangement in Arrangement::ALL {
+        rules.push(General::new(arrangement, maps(&mut random)));
+    }
+    for rule in rules {
+        for slots in [100, 128] {
+            let table = Indirection::new(slots, 2).unwrap();
+            let map = BucketMap::new(2, 2).unwrap();
+            let rss = Rss::from_parts(rule.clone(), rule.config(), table, map);
+            let wanted: SlotSet = (0..slots).filter(|_| random.below(4) == 0).collect();
+            let solver = HomePorts::new(&rss, &wanted);
+            for v6 in [false, true] {
+                let (local, remote) = addresses(&mut random, v6);
+                for protocol in [Protocol::TCP, Protocol::UDP, Protocol(1)] {
+                    let ports = solver.to(local, remote, protocol).unwrap();
+                    let expected = brute(&rss, &wanted, local, remote, protocol);
+                    assert_eq!(ports.len(), expected.len(), "{:?} {protocol}", rule.arrangement());
+                    assert_eq!(ports.iter().collect::<HashSet<_>>(), expected);
+                    if let Some(port) = ports.nth(7) {
+                        assert!(ports.contains(port));
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]

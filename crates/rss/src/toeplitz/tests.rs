@@ -1,7 +1,7 @@
 //! The published vectors, and equality of all forms on random input from a fixed seed.
 
 use super::*;
-use crate::testing::Random;
+use crate::random::Random;
 
 /// Destination, its port, source, its port, hash of the addresses, hash with ports ("Verifying the RSS hash
 /// calculation", Microsoft).

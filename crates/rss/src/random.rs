@@ -1,9 +1,10 @@
-//! Random input for the tests, from a seed that a failure's message need not print because it is fixed in the test.
+//! A generator of numbers that look random, from a seed: for emulated cards, for the learner's probes, and for tests.
 //!
-//! A hand-rolled loop rather than a property-test crate: inputs are flat bytes, for which shrinking says little, and
-//! the crate's tests must build with Rust 1.85 for other processors without a registry.
+//! The same seed gives the same numbers everywhere, so whoever names the seed can have the run again. Nobody's secret
+//! depends on it. Hand-rolled, since the crate has no dependencies for it.
 
 /// SplitMix64.
+#[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -16,6 +17,11 @@ impl Random {
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
+    }
+
+    /// A number below `n`, which is not 0. The bias is below `n / 2^64`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
     }
 
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
