@@ -41,6 +41,7 @@ mod hash_type;
 mod hasher;
 mod indirection;
 mod key;
+pub mod learn;
 mod packet;
 mod ports;
 mod quality;

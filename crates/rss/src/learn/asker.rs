@@ -1,0 +1,162 @@
+//! Puts questions to a card, counts them, and sees to it that lost and doubtful answers are asked for again.
+
+use super::{Answer, LearnError, Oracle};
+use crate::packet::Tuple;
+use crate::random::Random;
+use crate::{Flow, PacketKind};
+
+/// How often a packet is sent before its answer counts as lost.
+const TRIES: usize = 4;
+/// Most answers that one doubtful packet is worth.
+const OPINIONS: usize = 15;
+
+pub(super) struct Asker<'a> {
+    oracle: &'a mut Oracle<'a>,
+    pub(super) random: Random,
+    pub(super) asked: usize,
+    limit: usize,
+    /// Answers that never came.
+    pub(super) lost: usize,
+    /// The first packets that were answered, to ask again whether the card still says the same.
+    first: Vec<(Tuple, Answer)>,
+}
+
+impl<'a> Asker<'a> {
+    pub(super) fn new(oracle: &'a mut Oracle<'a>, seed: u64, limit: usize) -> Self {
+        Self { oracle, random: Random::new(seed), asked: 0, limit, lost: 0, first: Vec::new() }
+    }
+
+    /// Probes that may still be sent.
+    pub(super) fn left(&self) -> usize {
+        self.limit.saturating_sub(self.asked)
+    }
+
+    fn once(&mut self, tuples: &[Tuple], doing: &'static str) -> Result<Vec<Option<Answer>>, LearnError> {
+        if self.asked + tuples.len() > self.limit {
+            return Err(LearnError::Probes { limit: self.limit, doing });
+        }
+        self.asked += tuples.len();
+        let flows: Vec<Flow> = tuples.iter().map(Tuple::flow).collect();
+        let mut answers = (self.oracle)(&flows);
+        answers.resize(tuples.len(), None);
+        Ok(answers)
+    }
+
+    /// Asks about all of these. What is lost is asked again, a few times.
+    pub(super) fn ask(
+        &mut self,
+        tuples: &[Tuple],
+        doing: &'static str,
+    ) -> Result<Vec<Option<Answer>>, LearnError> {
+        let mut answers = self.once(tuples, doing)?;
+        for _ in 1..TRIES {
+            let open: Vec<usize> = (0..tuples.len()).filter(|&i| answers[i].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let again: Vec<Tuple> = open.iter().map(|&i| tuples[i]).collect();
+            for (&i, answer) in open.iter().zip(self.once(&again, doing)?) {
+                answers[i] = answer;
+            }
+        }
+        self.lost += answers.iter().filter(|answer| answer.is_none()).count();
+        for (tuple, answer) in tuples.iter().zip(&answers) {
+            if self.first.len() < 32 {
+                self.first.extend(answer.map(|answer| (*tuple, answer)));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The queues of these packets: each is asked about until one queue has so many answers more than any other.
+    pub(super) fn queues(
+        &mut self,
+        tuples: &[Tuple],
+        lead: usize,
+        doing: &'static str,
+    ) -> Result<Vec<u16>, LearnError> {
+        let mut votes: Vec<Vec<u16>> = vec![Vec::new(); tuples.len()];
+        let mut open: Vec<usize> = (0..tuples.len()).collect();
+        let mut rounds = 0;
+        while !open.is_empty() {
+            let now: Vec<Tuple> = open.iter().map(|&i| tuples[i]).collect();
+            for (&i, answer) in open.iter().zip(self.ask(&now, doing)?) {
+                votes[i].extend(answer.map(|answer| answer.queue));
+            }
+            rounds += 1;
+            if rounds >= 3 && open.iter().any(|&i| votes[i].is_empty()) || rounds > 2 * OPINIONS {
+                return Err(LearnError::NoAnswer { asked: self.asked, lost: self.lost });
+            }
+            open.retain(|&i| votes[i].len() < OPINIONS && leader(&votes[i]).1 < lead);
+        }
+        Ok(votes.iter().map(|votes| leader(votes).0).collect())
+    }
+
+    /// Which of these packets come on another queue than predicted. Where one answer is not enough, what contradicts is asked again until a
+    /// queue leads by more.
+    pub(super) fn contradicting(
+        &mut self,
+        tuples: &[Tuple],
+        lead: usize,
+        doing: &'static str,
+        predict: impl Fn(&Tuple) -> u16,
+    ) -> Result<Vec<usize>, LearnError> {
+        let wrong = |asker: &mut Self, among: &[usize], lead| {
+            let asked: Vec<Tuple> = among.iter().map(|&i| tuples[i]).collect();
+            let queues = asker.queues(&asked, lead, doing)?;
+            let all = among.iter().copied().zip(queues);
+            Ok(all.filter(|(i, queue)| predict(&tuples[*i]) != *queue).map(|(i, _)| i).collect())
+        };
+        let all: Vec<usize> = (0..tuples.len()).collect();
+        let first: Vec<usize> = wrong(self, &all, 1)?;
+        if lead == 1 || first.is_empty() { Ok(first) } else { wrong(self, &first, lead + 2) }
+    }
+
+    /// Whether the first packets are answered as they were: if not, the card is not what it was.
+    pub(super) fn still_the_same(&mut self) -> Result<bool, LearnError> {
+        let first = self.first.clone();
+        let tuples: Vec<Tuple> = first.iter().map(|(tuple, _)| *tuple).collect();
+        // These few are beyond the budget: they say what became of it.
+        self.limit += TRIES * tuples.len();
+        let now = self.ask(&tuples, "seeing whether the card still says the same")?;
+        let same = first.iter().zip(&now).filter(|((_, before), now)| Some(*before) == **now).count();
+        Ok(2 * same >= first.len())
+    }
+
+    /// Any packet of that kind.
+    pub(super) fn any(&mut self, kind: PacketKind) -> Tuple {
+        let mut bytes = self.random.bytes::<36>();
+        let used = if kind.has_ports() { kind.bits() / 8 } else { kind.bits() / 8 - 4 };
+        bytes[used..].fill(0);
+        Tuple { kind, bytes }
+    }
+}
+
+/// The queue with the most votes, and how many it has more than the next.
+fn leader(votes: &[u16]) -> (u16, usize) {
+    let mut sorted = votes.to_vec();
+    sorted.sort_unstable();
+    let (mut best, mut second) = ((0, 0), 0);
+    for run in sorted.chunk_by(|a, b| a == b) {
+        if run.len() > best.1 {
+            second = best.1;
+            best = (run[0], run.len());
+        } else {
+            second = second.max(run.len());
+        }
+    }
+    (best.0, best.1 - second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leads() {
+        assert_eq!(leader(&[]), (0, 0));
+        assert_eq!(leader(&[3]), (3, 1));
+        assert_eq!(leader(&[3, 1, 3, 3]), (3, 2));
+        assert_eq!(leader(&[3, 1]).1, 0);
+    }
+}
