@@ -18,18 +18,20 @@
 
 use crate::say::say;
 use anyhow::Context;
-use flowlane::card::{self, Outcome, Place, Why};
+use flowlane::card::{self, Held, Outcome, Place, Why};
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::netdev::settings::CardSettings;
 use flowlane_sys::privilege;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Those who wait for the end.
-static KEEPERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+/// Those who wait for the end, each with its card.
+static KEEPERS: Mutex<Vec<(String, Child)>> = Mutex::new(Vec::new());
+/// Cards that we have changed.
+static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
 /// The second process; not for people.
 #[derive(Debug, clap::Args)]
@@ -52,6 +54,9 @@ pub(crate) fn put_back_what_was_left(interface: &str) {
 /// Has a card set again when the run ends, if anything is at stake: what XDP makes it forget, or RSS that the run is going to change. Before
 /// its link is opened.
 pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
+    if locked(&KEEPERS).iter().any(|(watched, _)| watched == interface) {
+        return;
+    }
     let found = Interface::find(interface).and_then(|found| CardSettings::record(&found));
     if !found.is_ok_and(|settings| changes_rss || settings.at_stake())
         || !privilege::has(privilege::CAP_NET_ADMIN)
@@ -69,13 +74,24 @@ pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     let Ok(mut child) = child else { return };
     let ready = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut String::new()));
     if matches!(ready, Some(Ok(1..))) {
-        KEEPERS.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        locked(&KEEPERS).push((interface.to_owned(), child));
     }
+}
+
+/// Keeps a card as it was changed until the links are closed.
+pub(crate) fn hold(held: Held) {
+    locked(&HELD).push(held);
+}
+
+fn locked<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Links are closed: has their cards set again and waits for that.
 pub(crate) fn links_are_closed() {
-    for mut child in std::mem::take(&mut *KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)) {
+    // With privileges this puts them back; without it is for those who have them.
+    locked(&HELD).clear();
+    for (_, mut child) in std::mem::take(&mut *locked(&KEEPERS)) {
         if let Some(mut pipe) = child.stdin.take() {
             let _ = pipe.write_all(b"x");
         }

@@ -1,12 +1,159 @@
-//! The steering of a host that a command makes: key, hash types, table and buckets.
+//! The steering of a host that a command makes: key, hash types, table and buckets, our own or a card's.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use flowlane::card::{self, Card, Change, Held, Place};
+use flowlane::link::LinkSpec;
 use flowlane::{HashConfig, Indirection, Key, Rss, UdpFields};
 use flowlane_stack::rng::Rng;
+
+use crate::keeper;
+use crate::say::say;
+
+/// Most workers there can be.
+const MOST_WORKERS: usize = 64;
 
 /// Workers by default: as many as there are processors, but no more than `most`.
 pub(crate) fn workers(given: Option<usize>, most: usize) -> usize {
     given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(most))
+}
+
+/// Workers on a link: those given, else one for each processor that the process may use, and no more than the card has queues, if it
+/// steers.
+pub(crate) fn workers_on(given: Option<usize>, link: Option<&LinkSpec>) -> usize {
+    let queues = match link {
+        Some(LinkSpec::AfXdp(name, ..)) => {
+            card::read(name).ok().and_then(|card| card.rings.ok()).map_or(MOST_WORKERS, |n| n as usize)
+        }
+        _ => MOST_WORKERS,
+    };
+    workers(given, queues.clamp(1, MOST_WORKERS))
+}
+
+/// Whose RSS steers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum RssOf {
+    /// The card's, as it is: key, fields and table.
+    Adopt,
+    /// One of ours, given to the card for the run and put back at its end.
+    Set,
+    /// One of ours in software, whatever the card does.
+    Software,
+}
+
+/// The option that chooses whose RSS steers.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct RssOption {
+    /// Whose key, fields and table steer: adopt takes the card's, set gives the card ours for the run, software computes ours
+    /// [default: adopt where the card has RSS and no key is given].
+    #[arg(long, value_name = "WHOSE", value_enum)]
+    pub(crate) rss: Option<RssOf>,
+}
+
+/// What is asked of a host's steering.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish<'a> {
+    /// Whose RSS.
+    pub(crate) of: Option<RssOf>,
+    /// Workers.
+    pub(crate) workers: usize,
+    /// The key given.
+    pub(crate) key: Option<Key>,
+    /// UDP is to be hashed with ports.
+    pub(crate) udp_4tuple: bool,
+    /// Options given that describe a table of ours.
+    pub(crate) ours: &'a [&'static str],
+    /// Seed of a fresh key.
+    pub(crate) seed: Option<u64>,
+}
+
+/// The steering that the card of a link has, or is given; `None` where ours is computed in software, and why is said. To be called when
+/// everything else about a run is known to be right, since it may change the card.
+///
+/// # Errors
+/// Options that exclude one another.
+pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Result<Option<Rss>> {
+    let Some(LinkSpec::AfXdp(interface, ..)) = link else {
+        if let Some(of @ (RssOf::Adopt | RssOf::Set)) = wish.of {
+            let of = if of == RssOf::Adopt { "adopt" } else { "set" };
+            bail!("--rss {of}: only af-xdp:NAME has a card that steers; other links are steered in software");
+        }
+        return Ok(None);
+    };
+    let of = match wish.of {
+        Some(RssOf::Software) => return Ok(None),
+        None if wish.key.is_some() || !wish.ours.is_empty() => return Ok(None),
+        None => RssOf::Adopt,
+        Some(of) => of,
+    };
+    if of == RssOf::Adopt && wish.key.is_some() {
+        bail!("--key: with --rss adopt the card's key is taken; '--rss set' gives the card this one");
+    }
+    if let Some(option) = wish.ours.first() {
+        bail!(
+            "{option}: with the card's table buckets are made to fit it; '--rss software' has a table of ours"
+        );
+    }
+    keeper::put_back_what_was_left(interface);
+    let Ok(found) = card::read(interface) else {
+        // Opening the link says why.
+        return Ok(None);
+    };
+    let done = match of {
+        RssOf::Set => set(interface, &found, wish)?,
+        _ => adopt(interface, found, wish),
+    };
+    if let Err(why) = &done {
+        // With one queue nothing is steered.
+        if wish.of.is_some() || card::read(interface).is_ok_and(|card| card.rings != Ok(1)) {
+            say!("flowlane: {interface}: steering in software: {why}");
+        }
+    }
+    Ok(done.ok())
+}
+
+/// Takes the card's steering over.
+fn adopt(interface: &str, mut card: Card, wish: &Wish<'_>) -> Result<Rss, String> {
+    let fields = if wish.udp_4tuple { card::fields(&card, UdpFields::Four) } else { Vec::new() };
+    if !fields.is_empty() {
+        match hold(interface, &Change { fields, ..Change::default() }) {
+            Ok(()) => card = card::read(interface).map_err(|e| e.to_string())?,
+            Err(e) => say!("flowlane: UDP is hashed on addresses alone: {e}"),
+        }
+    }
+    card::adopt(&card, wish.workers).map_err(|e| e.to_string())
+}
+
+/// Gives the card a steering of ours.
+fn set(interface: &str, card: &Card, wish: &Wish<'_>) -> anyhow::Result<Result<Rss, String>> {
+    let udp = if wish.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
+    let length = card.rss.as_ref().map_or(0, |rss| rss.key.0.len());
+    let key = match wish.key {
+        Some(key) => key,
+        None => {
+            let slots = card.rss.as_ref().map_or(0, |rss| rss.table.len());
+            let Ok(table) = Indirection::new(slots, slots) else {
+                return Ok(Err("the driver does not show its table".to_owned()));
+            };
+            let key = random_key(&table, &HashConfig::with_udp(udp), wish.seed)?;
+            // As long as the card's: what the hash uses is the same.
+            Key::new(&key.as_bytes()[..length.min(key.as_bytes().len())]).unwrap_or(key)
+        }
+    };
+    let (rss, change) = match card::plan(card, key, udp, wish.workers) {
+        Ok(planned) => planned,
+        Err(e) => return Ok(Err(e.to_string())),
+    };
+    rss.require_useful_key().context("the key is of no use")?;
+    Ok(hold(interface, &change).map(|()| rss))
+}
+
+/// Changes the card until the end of the run.
+fn hold(interface: &str, change: &Change) -> Result<(), String> {
+    let place = Place::usual().map_err(|e| e.to_string())?;
+    keeper::watch_over(interface, true);
+    let held = Held::set(&place, interface, change, true).map_err(|e| e.to_string())?;
+    keeper::hold(held);
+    Ok(())
 }
 
 /// Steering for so many workers with `key`, or with a fresh one that reaches every bucket: random, or from `seed`.

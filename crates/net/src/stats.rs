@@ -41,8 +41,10 @@ pub struct SteeringStats {
     pub aligned: u64,
     /// Of them, handed to another worker.
     pub redirected: u64,
-    /// Of them, whose delivered hash named another queue than the one they came on.
+    /// Of them, that came on another queue than their hash names: the delivered one, or with a card's own table any that is right.
     pub misdirected: u64,
+    /// Of them, whose delivered hash was not that of the key and fields. It was computed then, and so are all later ones.
+    pub foreign_hash: u64,
     /// Hashes taken as delivered.
     pub hash_delivered: u64,
     /// Hashes computed in software.
@@ -58,6 +60,7 @@ impl SteeringStats {
         self.aligned += other.aligned;
         self.redirected += other.redirected;
         self.misdirected += other.misdirected;
+        self.foreign_hash += other.foreign_hash;
         self.hash_delivered += other.hash_delivered;
         self.hash_computed += other.hash_computed;
         self.no_flow += other.no_flow;

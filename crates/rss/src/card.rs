@@ -128,6 +128,12 @@ impl Rss {
         }
     }
 
+    /// Whether this is a card's own steering, whose packets come on the queue that [`queue_of`](Self::queue_of) says.
+    #[must_use]
+    pub fn is_of_card(&self) -> bool {
+        self.queues.is_some()
+    }
+
     /// The queue that each slot of the table names.
     #[must_use]
     pub fn queue_table(&self) -> Vec<u16> {

@@ -24,10 +24,12 @@
 //! What a driver tells need not be what the card does. virtio's forgets after an XDP program came or went
 //! ([`forgets_after_xdp`]); other cards ignore their table. Whoever steers by this compares it with the packets that come.
 
+mod adopt;
 mod held;
 mod state;
 mod surroundings;
 
+pub use adopt::{NotAdopted, adopt, fields, plan};
 pub use held::{Held, HoldError, Outcome, Why, namespace, put_back};
 pub use state::{Owner, Place, StateError};
 pub use surroundings::{Cpus, Interrupt, ReceiveQueue, Surroundings, TransmitQueue, Unseen};

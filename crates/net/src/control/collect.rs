@@ -222,6 +222,7 @@ fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
         aligned: s.aligned,
         redirected: s.redirected,
         misdirected: s.misdirected,
+        foreign_hash: s.foreign_hash,
         hash_delivered: s.hash_delivered,
         hash_computed: s.hash_computed,
         no_flow: s.no_flow,

@@ -247,8 +247,11 @@ document! {
         aligned: u64,
         /// Of them, handed to another worker.
         redirected: u64,
-        /// Of them, whose delivered hash named another queue.
+        /// Of them, that came on another queue than their hash names.
         misdirected: u64,
+        /// Of them, whose delivered hash was not that of key and fields.
+        #[serde(default)]
+        foreign_hash: u64,
         /// Hashes taken as delivered.
         hash_delivered: u64,
         /// Hashes computed.

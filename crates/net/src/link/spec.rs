@@ -187,6 +187,7 @@ impl LinkSpec {
         let none = Claim::none().on_vlan(vlan);
         let claim = ours.iter().fold(none, |claim, p| claim.prefix(p.address(), p.len()));
         let steering = steering(rss);
+        let hash = rss.is_of_card();
         Box::new(move |memory, workers| {
             let opened = match self {
                 Self::Tap(name) => {
@@ -199,7 +200,7 @@ impl LinkSpec {
                     af_packet::open(&options, memory, workers)
                 }
                 Self::AfXdp(name, copy, offload) => {
-                    let options = AfXdpOptions { copy, offload, ..AfXdpOptions::new(&name, claim) };
+                    let options = AfXdpOptions { copy, offload, hash, ..AfXdpOptions::new(&name, claim) };
                     af_xdp::open(&options, memory, workers)
                 }
                 Self::Pcap(input, output) => {

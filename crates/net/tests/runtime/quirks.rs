@@ -70,14 +70,16 @@ fn no_hash_is_computed() {
     assert_eq!(o.sum(|f| f.reordered), 0);
 }
 
-/// A hash of the right type but another key cannot be told from a right one: it is believed, and names a queue.
+/// A hash of the right type but another key is noticed, and from then on none is believed: every frame is where it belongs.
 #[test]
-fn a_foreign_key_is_seen_as_misdirection() {
+fn a_foreign_key_is_noticed() {
     let o = with(Quirk::ForeignKey);
     let steering = o.report.steering(SERVER);
-    assert!(steering.misdirected > 0 && steering.misdirected <= o.quirks.get(Quirk::ForeignKey));
-    assert_eq!(steering.redirected, steering.misdirected);
-    assert_eq!(o.sum(|f| f.received), ALL);
+    // Each of two workers notices one, and believes none after that; a few that named the right queue may have been before.
+    assert!((1..=2).contains(&steering.foreign_hash), "{steering:?}");
+    assert_eq!((steering.misdirected, steering.redirected), (0, 0));
+    assert!(steering.hash_computed > steering.hash_delivered, "{steering:?}");
+    assert_eq!((o.sum(|f| f.received), o.sum(|f| f.reordered)), (ALL, 0));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! Every case of [`cases`] runs for each card and each link: `virtio::af_xdp::udp` is one of them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod alignment;
 mod cases;
 mod guest;
 mod older;

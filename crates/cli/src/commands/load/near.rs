@@ -21,7 +21,7 @@ use crate::address::with_network;
 use crate::link::{self, give_up_privileges};
 use crate::lost;
 use crate::reassembly::Limits;
-use crate::steering;
+use crate::steering::{self, RssOption, Wish};
 use crate::tunnel::TunnelSpec;
 
 /// Our end of the link.
@@ -51,9 +51,11 @@ pub(super) struct Near {
     /// The far side has a route to client addresses outside our networks.
     #[arg(long)]
     routed: bool,
-    /// Workers, each a thread on a core of its own.
-    #[arg(long, short, default_value = "1")]
-    pub(super) workers: usize,
+    /// Workers, each a thread on a core of its own [default: one for each processor, at most one for each queue of a card].
+    #[arg(long, short)]
+    workers: Option<usize>,
+    #[command(flatten)]
+    rss_of: RssOption,
     /// Let the kernel choose the processors of the workers.
     #[arg(long)]
     no_pin: bool,
@@ -124,7 +126,8 @@ fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
 impl Near {
     /// Refuses what cannot reach `target`.
     pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
-        ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
+        let workers = self.workers();
+        ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
         ensure!(target.port() != 0, "{target}: port 0 is nobody's");
         if self.link.is_kernel() {
             return self.check_kernel(target.ip());
@@ -230,7 +233,23 @@ impl Near {
 
     /// How our side is steered.
     pub(super) fn rss(&self, fields: UdpFields) -> anyhow::Result<Arc<Rss>> {
-        Ok(Arc::new(steering::rss(self.workers, fields, self.key, self.seed)?))
+        let wish = Wish {
+            of: self.rss_of.rss,
+            workers: self.workers(),
+            key: self.key,
+            udp_4tuple: fields == UdpFields::Four,
+            ours: &[],
+            seed: self.seed,
+        };
+        match steering::by_card(Some(&self.link), &wish)? {
+            Some(rss) => Ok(Arc::new(rss)),
+            None => Ok(Arc::new(steering::rss(self.workers(), fields, self.key, self.seed)?)),
+        }
+    }
+
+    /// Number of workers.
+    pub(super) fn workers(&self) -> usize {
+        steering::workers_on(self.workers, Some(&self.link))
     }
 
     /// The seed given, or a random one.
@@ -255,7 +274,7 @@ impl Near {
             (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
             _ => Idle::default(),
         };
-        let mut builder = Runtime::builder().workers(self.workers).idle(idle).pin(!self.no_pin);
+        let mut builder = Runtime::builder().workers(self.workers()).idle(idle).pin(!self.no_pin);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }

@@ -176,7 +176,7 @@ impl Tcp {
     /// Frames for what many connections have on their way, where data waits until it is read; SYNs alone have none.
     fn frames(&self, connections: usize) -> Option<usize> {
         (!self.mode.mode().is_half_open())
-            .then(|| (connections / self.near.workers * 2).clamp(1 << 13, 1 << 17))
+            .then(|| (connections / self.near.workers() * 2).clamp(1 << 13, 1 << 17))
     }
 
     /// What makes a run no success whatever was asked for.
@@ -218,7 +218,7 @@ impl Tcp {
                 program: env!("CARGO_PKG_VERSION").into(),
                 targets,
                 link: self.near.link_name(),
-                workers: self.near.workers,
+                workers: self.near.workers(),
                 seed: Some(config.seed),
                 schedule,
                 open_loop: config.rate.is_some(),

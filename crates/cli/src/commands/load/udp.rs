@@ -207,7 +207,7 @@ impl Udp {
                 program: env!("CARGO_PKG_VERSION").into(),
                 targets,
                 link: self.near.link_name(),
-                workers: self.near.workers,
+                workers: self.near.workers(),
                 seed: Some(config.seed),
                 schedule,
                 open_loop: matches!(config.pace, Pace::Rate { .. }),

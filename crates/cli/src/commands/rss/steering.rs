@@ -23,9 +23,9 @@ pub(crate) struct Steering {
     /// Slots of the indirection table, 2 to 2048; 128, or more if there are more buckets.
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<usize>,
-    /// Workers that share the buckets.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) workers: usize,
+    /// Workers that share the buckets [default: 1 for questions; when running one for each processor, at most one for each queue].
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
 }
 
 /// The key to take when none is named.
@@ -45,11 +45,23 @@ impl Steering {
         default: DefaultKey,
         useful: bool,
     ) -> anyhow::Result<Rss> {
-        if self.workers == 0 || self.workers > 64 {
-            bail!("--workers {}: must be from 1 to 64", self.workers);
+        let workers = self.workers.unwrap_or(1);
+        self.build_for(workers, buckets, default, useful)
+    }
+
+    /// As [`Steering::build`], for so many workers.
+    pub(crate) fn build_for(
+        &self,
+        workers: usize,
+        buckets: Option<usize>,
+        default: DefaultKey,
+        useful: bool,
+    ) -> anyhow::Result<Rss> {
+        if workers == 0 || workers > 64 {
+            bail!("--workers {workers}: must be from 1 to 64");
         }
-        let count = buckets.unwrap_or_else(|| default_buckets(self.workers));
-        let map = BucketMap::new(count, self.workers).context("--buckets")?;
+        let count = buckets.unwrap_or_else(|| default_buckets(workers));
+        let map = BucketMap::new(count, workers).context("--buckets")?;
         let slots = self.slots.unwrap_or(Indirection::DEFAULT_SLOTS.max(count));
         let table = Indirection::new(slots, count).context("--slots")?;
         if slots < count {
@@ -71,6 +83,14 @@ impl Steering {
             Some("random") => "a fresh one, which nobody else has".to_owned(),
             Some(text) if text.len() <= 72 => text.to_owned(),
             Some(text) => format!("{}... ({} bytes)", &text[..48], text.len() / 2),
+        }
+    }
+
+    /// The key given in words or figures, unless it is a fresh one.
+    pub(crate) fn named_key(&self) -> anyhow::Result<Option<Key>> {
+        match self.key.as_deref() {
+            None | Some("random") => Ok(None),
+            Some(text) => Ok(Some(text.parse().context("--key")?)),
         }
     }
 

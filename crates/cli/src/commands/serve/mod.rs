@@ -215,8 +215,9 @@ fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
         addresses.push("all addresses".into());
     }
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
+    let card = if plan.rss.is_of_card() { ", steered by the card" } else { "" };
     say!(
-        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{control}",
+        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{card}{control}",
         plan.service.name(),
         addresses.join(" and "),
         plan.port,

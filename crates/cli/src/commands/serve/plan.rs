@@ -5,9 +5,10 @@ use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::discovery::Discovery;
 use crate::reassembly::Limits;
+use crate::steering::{self, RssOption, Wish};
 use crate::tunnel::TunnelSpec;
 use crate::units;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use flowlane::link::LinkSpec;
 use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
@@ -47,6 +48,8 @@ pub(crate) struct Arguments {
     reassembly: Option<Limits>,
     #[command(flatten)]
     steering: Steering,
+    #[command(flatten, next_help_heading = "Steering")]
+    rss: RssOption,
     /// Buckets, a power of two; at least two a worker by default.
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
@@ -172,7 +175,22 @@ impl Plan {
         if a.interval.is_some_and(|every| every < Duration::from_millis(10)) {
             bail!("--interval: must be at least 10ms");
         }
-        let rss = a.steering.build(a.buckets, DefaultKey::Random, true)?;
+        let workers = steering::workers_on(a.steering.workers, Some(&link));
+        ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
+        let ours = [("--slots", a.steering.slots.is_some()), ("--buckets", a.buckets.is_some())];
+        let ours: Vec<&str> = ours.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+        let wish = Wish {
+            of: a.rss.rss,
+            workers,
+            key: a.steering.named_key()?,
+            udp_4tuple: a.steering.udp_4tuple,
+            ours: &ours,
+            seed: None,
+        };
+        let rss = match steering::by_card(Some(&link), &wish)? {
+            Some(rss) => rss,
+            None => a.steering.build_for(workers, a.buckets, DefaultKey::Random, true)?,
+        };
         Ok(Self {
             service,
             link,
@@ -183,7 +201,7 @@ impl Plan {
             discovery: a.discovery,
             port: a.port,
             vlan: a.vlan,
-            workers: a.steering.workers,
+            workers,
             rss: Arc::new(rss),
             listen: None,
             fast_open: None,

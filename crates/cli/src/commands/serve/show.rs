@@ -217,6 +217,7 @@ impl Show {
             "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
             "unit": self.unit.name(), "connections": report.total(host).tcp.connection_accepts,
             "alignment": steering.alignment(), "misdirected": steering.misdirected,
+            "foreign-hashes": steering.foreign_hash,
             "dropped": all, "drops": reasons, "buckets": lanes.iter().map(bucket).collect::<Vec<_>>(),
         });
         summary[received] = json!(self.sum(&lanes, Unit::received));

@@ -35,6 +35,7 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut host.steering.aligned, old.steering.aligned);
         rate(&mut host.steering.redirected, old.steering.redirected);
         rate(&mut host.steering.misdirected, old.steering.misdirected);
+        rate(&mut host.steering.foreign_hash, old.steering.foreign_hash);
     }
     // A lane may have moved: it is found by its host and bucket.
     let lanes = || before.workers.workers.iter().flat_map(|w| &w.hosts);

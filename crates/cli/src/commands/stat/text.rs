@@ -220,6 +220,10 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
             counted(s.received as usize, "frame"),
             s.misdirected,
         )?;
+        if s.foreign_hash > 0 {
+            let hashes = counted(s.foreign_hash as usize, "foreign hash");
+            writeln!(out, "{}: {hashes}, so hashes are computed", host.host)?;
+        }
         if !host.links.is_empty() {
             writeln!(out, "{}: over {}", host.host, host.links.join(" and "))?;
         }

@@ -20,7 +20,7 @@ use crate::runtime::lane_slot::{LaneCounters, LaneId, LaneSlot};
 use crate::runtime::netisr::Netisr;
 use crate::runtime::relay::relay;
 use crate::runtime::shared::Shared;
-use crate::runtime::worker::{Doors, HostView, Port, lane_index};
+use crate::runtime::worker::{Doors, HostView, Port, Trust, lane_index};
 
 /// What one worker starts with: all of it can be sent to its thread.
 pub(super) struct Plan {
@@ -235,6 +235,8 @@ fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port], links: &Links) -
         rss: host.rss.clone(),
         first_lane,
         queue_of: buckets().map(|b| host.rss.queue_of(b)).collect(),
+        of_card: host.rss.is_of_card(),
+        trust: Trust::default(),
         name: host.name.clone(),
         shared: (0..interfaces.end as u8)
             .filter(|i| links.info(h, usize::from(*i)).is_some_and(|info| info.life.is_some()))

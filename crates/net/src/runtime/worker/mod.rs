@@ -17,9 +17,11 @@ mod output;
 mod receive;
 mod stall;
 mod tasks;
+mod trust;
 
 pub(crate) use doors::{Door, Doors};
 pub(crate) use output::drain_output;
+pub(crate) use trust::Trust;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,6 +77,10 @@ pub(crate) struct HostView {
     pub(crate) owners: Vec<u16>,
     /// Queue that the card should choose for each bucket.
     pub(crate) queue_of: Vec<u16>,
+    /// The steering is a card's own, so every frame should come on that queue.
+    pub(crate) of_card: bool,
+    /// Whether the hash that comes with frames is believed.
+    pub(crate) trust: Trust,
     /// The host's name, for messages.
     pub(crate) name: String,
     /// Interfaces on links that others are on: addresses are announced there, and groups reported.

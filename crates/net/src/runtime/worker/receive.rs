@@ -6,14 +6,20 @@ use flowlane_stack::tcp::AHEAD;
 use flowlane_sys::frame::Frame;
 
 use super::{Door, Worker};
+use std::io::Write;
+
 use crate::runtime::netisr::Parcel;
 use crate::stats::Misdirected;
+use flowlane_rss::Bucket;
 
 /// Frames taken from one queue in one turn.
 const BURST: usize = 64;
 
 /// Examples kept of frames on a wrong queue.
 const EXAMPLES: usize = 8;
+
+/// Frames on a wrong queue after which a worker says so: a few come on their way while a table is changed.
+const MANY: u64 = 64;
 
 impl Worker {
     /// A burst from each queue: to the lane if it is here, to the worker that has it if not.
@@ -87,31 +93,86 @@ impl Worker {
         let Some(host) = self.hosts.get_mut(h) else { return };
         host.stats.received += 1;
         frame.meta_mut().link = door.interface;
-        let (bucket, source) = steer(&host.rss, &mut frame);
-        let b = usize::from(bucket.0);
-        let owner = usize::from(host.owners[b]);
-        let lane = host.first_lane + u32::from(bucket.0);
+        if host.trust.is_lost() {
+            frame.meta_mut().hash_type = 0;
+        }
+        let (mut bucket, source) = steer(&host.rss, &mut frame);
         match source {
             HashSource::Delivered => {
-                host.stats.hash_delivered += 1;
-                if host.queue_of[b] != queue {
-                    host.stats.misdirected += 1;
-                    if self.misdirected.len() < EXAMPLES {
-                        let expected = host.queue_of[b];
-                        self.misdirected.push(example(&frame, expected, queue));
-                    }
+                let strayed = host.queue_of[usize::from(bucket.0)] != queue;
+                if strayed || host.trust.is_due() {
+                    bucket = self.check(h, queue, bucket, &mut frame);
+                } else {
+                    host.stats.hash_delivered += 1;
                 }
             }
-            HashSource::Computed => host.stats.hash_computed += 1,
+            HashSource::Computed => {
+                host.stats.hash_computed += 1;
+                if host.of_card && host.queue_of[usize::from(bucket.0)] != queue {
+                    self.misdirected(h, queue, bucket, &frame);
+                }
+            }
             HashSource::None => host.stats.no_flow += 1,
         }
         let host = &mut self.hosts[h];
+        let owner = usize::from(host.owners[usize::from(bucket.0)]);
+        let lane = host.first_lane + u32::from(bucket.0);
         if owner == self.index {
             host.stats.aligned += 1;
             self.deliver(lane, self.index, Class::Ethernet, frame, true);
         } else {
             host.stats.redirected += 1;
             self.netisr.send(owner, Parcel::Frame { lane, class: Class::Ethernet, frame });
+        }
+    }
+
+    /// Compares a delivered hash with ours: it named another queue than the frame came on, or it is this frame's turn. The bucket
+    /// by the hash that is right.
+    #[cold]
+    fn check(&mut self, h: usize, queue: u16, bucket: Bucket, frame: &mut Frame) -> Bucket {
+        let host = &mut self.hosts[h];
+        let delivered = frame.meta().hash;
+        frame.meta_mut().hash_type = 0;
+        let (computed, _) = steer(&host.rss, frame);
+        if frame.meta().hash == delivered {
+            host.stats.hash_delivered += 1;
+            if host.queue_of[usize::from(bucket.0)] != queue {
+                self.misdirected(h, queue, bucket, frame);
+            }
+            return bucket;
+        }
+        host.stats.hash_computed += 1;
+        host.stats.foreign_hash += 1;
+        if host.trust.lose() {
+            let (name, flow) = (&host.name, flow_in_words(frame));
+            let ours = frame.meta().hash;
+            // Nobody may read it.
+            let _ = writeln!(
+                std::io::stderr(),
+                "flowlane: {name}: the card's hash is not that of its key and fields ({flow}: {delivered:08x}, not {ours:08x}), so hashes are computed"
+            );
+        }
+        if self.hosts[h].of_card && self.hosts[h].queue_of[usize::from(computed.0)] != queue {
+            self.misdirected(h, queue, computed, frame);
+        }
+        computed
+    }
+
+    /// A frame came on another queue than its hash and the card's table name.
+    #[cold]
+    fn misdirected(&mut self, h: usize, queue: u16, bucket: Bucket, frame: &Frame) {
+        let host = &mut self.hosts[h];
+        host.stats.misdirected += 1;
+        if self.misdirected.len() < EXAMPLES {
+            let expected = host.queue_of[usize::from(bucket.0)];
+            self.misdirected.push(example(frame, expected, queue));
+        }
+        if host.of_card && host.stats.misdirected == MANY {
+            let name = &host.name;
+            let _ = writeln!(
+                std::io::stderr(),
+                "flowlane: {name}: packets come on other queues than the card's table names, and are handed over to their workers"
+            );
         }
     }
 
@@ -188,12 +249,15 @@ impl Worker {
 
 #[cold]
 fn example(frame: &Frame, expected_queue: u16, queue: u16) -> Misdirected {
-    let flow = match flowlane_stack::wire::classify(frame.data()).flow() {
+    Misdirected { flow: flow_in_words(frame), hash: frame.meta().hash, expected_queue, queue }
+}
+
+fn flow_in_words(frame: &Frame) -> String {
+    match flowlane_stack::wire::classify(frame.data()).flow() {
         Some(flow) => {
             let ports = flow.ports.map_or(String::new(), |(s, d)| format!(" ports {s} > {d}"));
             format!("{} > {} {}{ports}", flow.addresses.src(), flow.addresses.dst(), flow.protocol)
         }
         None => "no flow".into(),
-    };
-    Misdirected { flow, hash: frame.meta().hash, expected_queue, queue }
+    }
 }

@@ -168,7 +168,7 @@ impl Http {
                 program: env!("CARGO_PKG_VERSION").into(),
                 targets: all,
                 link: self.place.link.to_string(),
-                workers: self.place.workers,
+                workers: self.place.workers(),
                 seed: Some(plan.seed),
                 schedule: schedules.join("; "),
                 open_loop: plan.pools.iter().any(|p| matches!(p.pace, Pace::Rate { .. })),

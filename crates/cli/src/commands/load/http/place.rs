@@ -16,7 +16,7 @@ use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 use crate::address::with_network;
 use crate::link::{self, give_up_privileges};
 use crate::lost;
-use crate::steering;
+use crate::steering::{self, RssOption, Wish};
 use crate::tunnel::TunnelSpec;
 
 /// What a load runs on.
@@ -78,9 +78,11 @@ pub(super) struct Place {
     /// The far side has a route to client addresses outside our networks.
     #[arg(long)]
     routed: bool,
-    /// Workers, each a thread on a core of its own.
-    #[arg(long, short, default_value = "1")]
-    pub(super) workers: usize,
+    /// Workers, each a thread on a core of its own [default: one for each processor, at most one for each queue of a card].
+    #[arg(long, short)]
+    workers: Option<usize>,
+    #[command(flatten)]
+    rss_of: RssOption,
     /// Let the kernel choose the processors of the workers.
     #[arg(long)]
     no_pin: bool,
@@ -120,8 +122,33 @@ pub(super) fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
 impl Place {
     /// How our side is steered.
     pub(super) fn rss(&self) -> anyhow::Result<Arc<Rss>> {
-        ensure!((1..=64).contains(&self.workers), "--workers {}: from 1 to 64", self.workers);
-        Ok(Arc::new(steering::rss(self.workers, UdpFields::Two, self.key, self.seed)?))
+        let workers = self.workers();
+        ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
+        let wish = Wish {
+            of: self.rss_of.rss,
+            workers,
+            key: self.key,
+            udp_4tuple: false,
+            ours: &[],
+            seed: self.seed,
+        };
+        match steering::by_card(self.card(), &wish)? {
+            Some(rss) => Ok(Arc::new(rss)),
+            None => Ok(Arc::new(steering::rss(workers, UdpFields::Two, self.key, self.seed)?)),
+        }
+    }
+
+    /// Number of workers.
+    pub(super) fn workers(&self) -> usize {
+        steering::workers_on(self.workers, self.card())
+    }
+
+    /// The link, if it is one that is named.
+    fn card(&self) -> Option<&LinkSpec> {
+        match &self.link {
+            LinkKind::Link(link) => Some(link),
+            _ => None,
+        }
     }
 
     /// What is wrong with the place for this plan.
@@ -243,7 +270,7 @@ impl Place {
             _ => Idle::default(),
         };
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
-        let mut builder = Runtime::builder().workers(self.workers).idle(idle).pin(!self.no_pin);
+        let mut builder = Runtime::builder().workers(self.workers()).idle(idle).pin(!self.no_pin);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }
@@ -255,7 +282,7 @@ impl Place {
                 builder.host(Host::kernel("load", rss.clone(), load.main()))
             }
             LinkKind::Pair => {
-                builder = builder.frames(frames(connections, self.workers));
+                builder = builder.frames(frames(connections, self.workers()));
                 let targets = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
                 let targets: Vec<SocketAddr> = targets.copied().collect();
                 let ours = super::pair::ours(&targets);
@@ -267,7 +294,7 @@ impl Place {
                 host
             }
             LinkKind::Link(link) => {
-                builder = builder.frames(frames(connections, self.workers));
+                builder = builder.frames(frames(connections, self.workers()));
                 let ours: Vec<Prefix> = self
                     .addr
                     .iter()

@@ -1,0 +1,114 @@
+//! A card's RSS as a host's steering: taken over as it is, or made for the host and given to the card.
+
+use std::fmt;
+
+use flowlane_rss::{CardTableError, HashConfig, Key, Rss, Toeplitz, UdpFields, worker_of_queue};
+use flowlane_sys::netdev::card::control::{Change, Table};
+use flowlane_sys::netdev::card::fields::{Fields, FlowKind};
+use flowlane_sys::netdev::card::rss::{Function, HashKey, Transform};
+use flowlane_sys::netdev::card::{Card, Untold};
+
+use super::{NotOurs, steering};
+
+/// Why a host cannot be steered as a card steers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotAdopted {
+    /// The card steers by rules that are not ours.
+    NotOurs(NotOurs),
+    /// Its table does not fit.
+    Table(CardTableError),
+    /// The driver does not tell how many queues receive.
+    Queues(Untold),
+}
+
+impl fmt::Display for NotAdopted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOurs(why) => write!(f, "{why}"),
+            Self::Table(why) => write!(f, "{why}"),
+            Self::Queues(why) => write!(f, "its queues are not known: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for NotAdopted {}
+
+/// The steering of a host behind this card for `workers` workers: the card's key, fields and table, whole.
+///
+/// # Errors
+/// See [`NotAdopted`].
+pub fn adopt(card: &Card, workers: usize) -> Result<Rss, NotAdopted> {
+    let theirs = steering(card).map_err(NotAdopted::NotOurs)?;
+    let slots: Vec<u16> = theirs.table.iter().map(|q| u16::try_from(*q).unwrap_or(u16::MAX)).collect();
+    let queues = card.rings.map_err(NotAdopted::Queues)? as usize;
+    Rss::of_card(theirs.hasher(), theirs.config, &slots, queues, workers).map_err(NotAdopted::Table)
+}
+
+/// Steering for `workers` workers with a key and fields of ours on a card, and what is to be changed on the card for that
+/// ([`Held::set`](super::Held::set)). The table is as long as the card's, and gives each worker an equal share.
+///
+/// # Errors
+/// See [`NotAdopted`]; the driver has to show key and table.
+pub fn plan(card: &Card, key: Key, udp: UdpFields, workers: usize) -> Result<(Rss, Change), NotAdopted> {
+    let theirs = card.rss.as_ref().map_err(|why| NotAdopted::NotOurs(NotOurs::Untold(*why)))?;
+    let queues = card.rings.map_err(NotAdopted::Queues)? as usize;
+    let slots = equal_table(theirs.table.len(), queues, workers);
+    let config = HashConfig::with_udp(udp);
+    let rss =
+        Rss::of_card(Toeplitz::new(&key), config, &slots, queues, workers).map_err(NotAdopted::Table)?;
+    let change = Change {
+        key: Some(HashKey(key.as_bytes().to_vec())),
+        function: (theirs.function != Function::Toeplitz).then_some(Function::Toeplitz),
+        transform: (theirs.transform != Transform::None).then_some(Transform::None),
+        table: Some(Table::Slots(slots.iter().map(|q| u32::from(*q)).collect())),
+        fields: fields(card, udp),
+    };
+    Ok((rss, change))
+}
+
+/// The fields that have to be changed on a card for UDP to be hashed like this; those of other kinds stay.
+#[must_use]
+pub fn fields(card: &Card, udp: UdpFields) -> Vec<(FlowKind, Fields)> {
+    let wanted = match udp {
+        UdpFields::Two => Fields::ADDRESSES,
+        UdpFields::Four => Fields::FOUR,
+    };
+    let Ok(rss) = &card.rss else { return Vec::new() };
+    let differs = |kind: &FlowKind| rss.fields_of(*kind).is_ok_and(|now| now != wanted);
+    [FlowKind::Udp4, FlowKind::Udp6].into_iter().filter(differs).map(|kind| (kind, wanted)).collect()
+}
+
+/// A table that gives each worker its share of the slots in turn, and each of its queues a share of these.
+fn equal_table(slots: usize, queues: usize, workers: usize) -> Vec<u16> {
+    let sharing = workers.clamp(1, queues.max(1));
+    let of_worker =
+        |w: usize| (0..queues as u16).filter(move |q| usize::from(worker_of_queue(*q, sharing).0) == w);
+    let queues_of: Vec<Vec<u16>> = (0..sharing).map(|w| of_worker(w).collect()).collect();
+    (0..slots)
+        .map(|slot| {
+            let queues = &queues_of[slot % sharing];
+            queues.get(slot / sharing % queues.len().max(1)).copied().unwrap_or(0)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_gets_an_equal_share() {
+        for (queues, workers) in [(1, 1), (1, 4), (3, 2), (4, 2), (4, 4), (5, 3), (2, 8)] {
+            let table = equal_table(128, queues, workers);
+            assert!(table.iter().all(|q| usize::from(*q) < queues));
+            let rss =
+                Rss::of_card(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), &table, queues, workers);
+            let rss = rss.unwrap();
+            let share = |w| rss.slots_of_worker(flowlane_rss::Worker(w as u16)).len();
+            let shares: Vec<usize> = (0..workers).map(share).collect();
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(most - least <= 1 + 128 / workers / 4, "{queues} queues, {workers} workers: {shares:?}");
+        }
+    }
+}

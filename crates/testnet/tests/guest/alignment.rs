@@ -1,0 +1,111 @@
+//! Every frame arrives at the worker of its lane, on a virtio card with RSS of 4 queues: with the card's own RSS, and with one of ours.
+//!
+//! The peer sends datagrams of many flows over both families and a few streams; what the run says at its end is judged.
+
+use crate::guest::Guest;
+use crate::peer;
+use std::net::SocketAddr;
+
+const TARGETS: [&str; 2] = ["10.9.1.2:7", "[fd00:9:1::2]:7"];
+
+/// The card as a freshly started guest has it, with 4 queues and nothing running.
+fn tidy(guest: &mut Guest) {
+    guest.run("finish flowlane KILL; finish kernel KILL; ip -4 addr flush dev virtio");
+    guest.must("ip link set virtio mtu 1500 up; settle virtio");
+    guest.must("ethtool -L virtio combined 4 && ethtool -X virtio default");
+    peer::program("ip link set virtio mtu 1500");
+}
+
+fn serve(guest: &mut Guest, service: &str, more: &str) -> String {
+    let done = guest.start(&format!(
+        "serve {service} --link af-xdp:virtio --addr 10.9.1.2/24,fd00:9:1::2/64 --port 7 --no-pin --json {more}"
+    ));
+    assert_eq!(done.code, 0, "{service} {more}: {}", done.said);
+    done.said
+}
+
+fn traffic() {
+    for target in TARGETS {
+        peer::datagrams(target.parse::<SocketAddr>().unwrap(), 1000);
+    }
+}
+
+/// A number of the summary.
+fn number(said: &str, name: &str) -> f64 {
+    let summary = said
+        .lines()
+        .rev()
+        .find(|line| line.contains("\"kind\":\"summary\""))
+        .unwrap_or_else(|| panic!("{said}"));
+    let (_, value) =
+        summary.rsplit_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("{name}: {summary}"));
+    value.split([',', '}']).next().unwrap().parse().unwrap()
+}
+
+/// Ends the run: all of its frames were aligned, and none of the hashes foreign.
+fn ends_aligned(guest: &mut Guest, what: &str) {
+    let done = guest.finish();
+    assert_eq!(done.code, 0, "{what}: {}", done.said);
+    let counts = ["alignment", "misdirected", "foreign-hashes"].map(|name| number(&done.said, name));
+    assert_eq!(counts, [1.0, 0.0, 0.0], "{what}: {}", done.said);
+    assert!(number(&done.said, "received") >= 150.0, "{what}: {}", done.said);
+}
+
+fn settings(guest: &mut Guest) -> String {
+    guest.must("card virtio; ethtool -x virtio; ethtool -n virtio rx-flow-hash udp4")
+}
+
+/// Without an option: one worker for each of 4 queues and processors, steered by the card as it is, whatever its key, table and fields.
+#[test]
+fn the_cards_own_rss() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    let key = "01:02:03:04:05:06:07:08:09:0a:0b:0c:0d:0e:0f:10:11:12:13:14:15:16:17:18:19:1a:1b:1c:1d:1e:1f:20:21:22:23:24:25:26:27:28";
+    for (settings, workers) in [
+        ("ethtool -X virtio default", ""),
+        ("ethtool -X virtio weight 5 1 0 3", ""),
+        (&format!("ethtool -X virtio hkey {key} equal 3"), ""),
+        ("ethtool -X virtio equal 4", "--workers 2"),
+        ("ethtool -X virtio equal 4", "--workers 3"),
+        ("ethtool -N virtio rx-flow-hash udp4 sd", "--workers 2"),
+        ("ethtool -N virtio rx-flow-hash udp4 sdfn", "--udp-4tuple"),
+    ] {
+        guest.must(settings);
+        let said = serve(&mut guest, "udp-echo", workers);
+        assert!(said.contains("steered by the card"), "{settings}: {said}");
+        traffic();
+        ends_aligned(&mut guest, settings);
+    }
+    // Two queues, and the table that the driver makes for them.
+    guest.must("ethtool -X virtio default && ethtool -L virtio combined 2");
+    serve(&mut guest, "udp-echo", "");
+    traffic();
+    ends_aligned(&mut guest, "two queues");
+    tidy(&mut guest);
+    serve(&mut guest, "tcp-echo", "");
+    for target in TARGETS.iter().cycle().take(6) {
+        peer::stream(target.parse().unwrap(), 20_000);
+    }
+    let done = guest.finish();
+    assert_eq!((done.code, number(&done.said, "alignment")), (0, 1.0), "{}", done.said);
+}
+
+/// Our key, table and fields on the card, which is left as it was: after a clean end, and after it was killed.
+#[test]
+fn an_rss_of_ours_on_the_card() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    guest.must("ethtool -X virtio weight 1 2 3 4");
+    let before = settings(&mut guest);
+    for more in ["", "--workers 2", "--workers 3 --udp-4tuple"] {
+        let said = serve(&mut guest, "udp-echo", &format!("--rss set {more}"));
+        assert!(said.contains("steered by the card"), "{said}");
+        assert_ne!(settings(&mut guest), before, "our key is on the card");
+        traffic();
+        ends_aligned(&mut guest, more);
+        assert_eq!(settings(&mut guest), before, "after the end");
+    }
+    serve(&mut guest, "udp-echo", "--rss set");
+    guest.run("finish flowlane KILL; until ! pidof flowlane; do usleep 10000; done");
+    assert_eq!(settings(&mut guest), before, "after it was killed");
+}
