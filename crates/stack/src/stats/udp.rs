@@ -16,5 +16,6 @@ counters! {
         delivered: "delivered-packets", "delivered";
         sent: "output-packets", "datagrams output";
         sent_on_original: "output-replies", "of them in the frame they answer";
+        ports_tried: "ports-tried", "local ports that were looked at for connected sockets";
     }
 }

@@ -1,5 +1,9 @@
 //! The local port of a connected socket: one whose answers come to this lane.
+//!
+//! A search that finds nothing has looked at every port whose answers come here, thousands of them. So it is known afterwards that this
+//! destination has none left, until one of its sockets is closed; the ports of those that are closed are handed out without a search.
 
+use core::cell::Cell;
 use core::net::IpAddr;
 
 use flowlane_rss::{HomePorts, Protocol};
@@ -11,17 +15,65 @@ use crate::lane::Lane;
 /// Ports below this belong to services (RFC 6335 section 6).
 pub(crate) const FIRST: u16 = 1024;
 
+/// Destinations remembered, and ports for each.
+const DESTINATIONS: usize = 16;
+const GIVEN_UP: usize = 16;
+
+/// A destination, for datagrams from one of our addresses, to which every port is in use.
+#[derive(Debug)]
+struct Scarce {
+    local: IpAddr,
+    remote: Endpoint,
+    /// Given up by its sockets since.
+    given_up: Vec<u16>,
+}
+
+/// Those of a lane.
+#[derive(Debug, Default)]
+pub(super) struct ScarcePorts(Vec<Scarce>);
+
+impl ScarcePorts {
+    fn find(&self, local: IpAddr, remote: Endpoint) -> Option<usize> {
+        self.0.iter().position(|s| (s.local, s.remote) == (local, remote))
+    }
+
+    /// A search has found nothing.
+    #[cold]
+    fn note(&mut self, local: IpAddr, remote: Endpoint) {
+        if self.0.len() >= DESTINATIONS {
+            self.0.remove(0);
+        }
+        self.0.push(Scarce { local, remote, given_up: Vec::new() });
+    }
+
+    /// A socket bound to this is closed.
+    pub(super) fn given_up(&mut self, local: Option<IpAddr>, port: u16, remote: Option<Endpoint>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let (Some(local), Some(remote)) = (local, remote) else { return };
+        let Some(at) = self.find(local, remote) else { return };
+        if self.0[at].given_up.len() < GIVEN_UP {
+            self.0[at].given_up.push(port);
+        } else {
+            // There are many again.
+            self.0.swap_remove(at);
+        }
+    }
+}
+
 impl Lane {
     /// A free local port for datagrams from `local` to `remote` whose answers come to this lane.
     pub(crate) fn home_port(&mut self, local: IpAddr, remote: Endpoint) -> Result<u16, BindError> {
         let home = self.home_ports();
         let random = self.rng.next_u32();
-        let udp = &self.udp;
+        let (udp, tried) = (&self.udp, Cell::new(0));
         let Ok(ports) = home.to(local, remote.into(), Protocol::UDP) else {
             // Datagrams that are not hashed go to no lane in particular.
             return Err(BindError::NoRoute);
         };
         let used = |port: u16| {
+            tried.set(tried.get() + 1);
             let bind =
                 Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
             port < FIRST || udp.is_taken(&bind)
@@ -29,7 +81,22 @@ impl Lane {
         if ports.is_empty() {
             return Err(BindError::OtherLane(self.reply_bucket(Endpoint::new(local, FIRST), remote)));
         }
-        ports.pick_unused(random, used).map(|(port, _)| port).ok_or(BindError::NoPort)
+        let known = udp.scarce_ports.find(local, remote);
+        let found = match known {
+            // What was given up may be out of reach, or somebody has bound it by its number.
+            Some(at) => {
+                let given_up = &udp.scarce_ports.0[at].given_up;
+                given_up.iter().copied().find(|port| ports.contains(*port) && !used(*port))
+            }
+            None => ports.pick_unused(random, used).map(|(port, _)| port),
+        };
+        self.ip.stats.udp.ports_tried += tried.get();
+        match (found, known) {
+            (Some(port), Some(at)) => self.udp.scarce_ports.0[at].given_up.retain(|other| *other != port),
+            (None, None) => self.udp.scarce_ports.note(local, remote),
+            _ => {}
+        }
+        found.ok_or(BindError::NoPort)
     }
 
     /// The solver of this lane's home ports, made when first needed: it takes some 20 KiB.

@@ -23,10 +23,11 @@ pub(crate) use input::{Outcome, is_intact, pseudo};
 use crate::address::Endpoint;
 use crate::packet::IcmpErrorKind;
 use crate::rng::Rng;
+use home_port::ScarcePorts;
 use socket::Socket;
 use std::net::Ipv4Addr;
 use std::task::Waker;
-use table::Table;
+use table::{Key, Table};
 
 /// First of the ports chosen for an application that does not care (RFC 6335 section 6).
 const EPHEMERAL_FIRST: u16 = 49_152;
@@ -56,11 +57,20 @@ pub(crate) struct Udp {
     free: Vec<u32>,
     table: Table,
     queued: usize,
+    /// Destinations to which no port is left.
+    scarce_ports: ScarcePorts,
 }
 
 impl Udp {
     pub(crate) fn new(config: UdpConfig, seed: u64) -> Self {
-        Self { config, sockets: Vec::new(), free: Vec::new(), table: Table::new(seed), queued: 0 }
+        Self {
+            config,
+            sockets: Vec::new(),
+            free: Vec::new(),
+            table: Table::new(seed),
+            queued: 0,
+            scarce_ports: ScarcePorts::default(),
+        }
     }
 
     /// Makes a socket.
@@ -113,6 +123,8 @@ impl Udp {
         self.queued -= socket.queue.len();
         socket.queue = Default::default();
         socket.close();
+        let Key { local_ip, local_port, remote } = socket.key;
+        self.scarce_ports.given_up(local_ip, local_port, remote);
         self.free.push(handle.slot);
         true
     }

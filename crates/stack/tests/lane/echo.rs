@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use flowlane_rss::UdpFields;
-use flowlane_stack::SendError;
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::stats::DropReason;
 use flowlane_stack::udp::{Bind, BindError, UdpConfig};
+use flowlane_stack::{Lane, SendError};
 
 use crate::net::{Net, Plan, end, ip};
 
@@ -200,8 +200,36 @@ fn a_lane_whose_ports_are_all_in_use_says_so() {
         };
         assert_eq!(error, BindError::NoPort, "{peer}, after {}", sockets.len());
         assert!(sockets.len() > 65_536 / 64 - 100, "{}", sockets.len());
-        host.lanes[0].udp_close(sockets[500]);
-        host.lanes[0].udp_bind(bind).unwrap();
+        let lane = &mut host.lanes[0];
+        let tried = |lane: &Lane| lane.stats().udp.ports_tried;
+        let before = tried(lane);
+        for _ in 0..1000 {
+            assert_eq!(lane.udp_bind(bind), Err(BindError::NoPort));
+        }
+        assert!(tried(lane) - before <= 8, "{} looked at for 1000 refusals", tried(lane) - before);
+        // What is given up comes again at once, and other destinations know nothing of it.
+        for n in [7, 500, 900] {
+            let port = lane.udp_local(sockets[n]).unwrap().1;
+            lane.udp_close(sockets[n]);
+            let before = tried(lane);
+            sockets[n] = lane.udp_bind(bind).unwrap();
+            assert_eq!((lane.udp_local(sockets[n]).unwrap().1, tried(lane) - before), (port, 1));
+            assert_eq!(lane.udp_bind(bind), Err(BindError::NoPort));
+        }
+        lane.udp_bind(Bind { remote: Some(Endpoint { port: 8, ..end(peer) }), ..bind }).unwrap();
+        // One that was given up and bound by its number since is not handed out.
+        let port = lane.udp_local(sockets[1]).unwrap().1;
+        lane.udp_close(sockets[1]);
+        sockets[1] = lane.udp_bind(Bind { local_port: port, ..bind }).unwrap();
+        assert_eq!(lane.udp_bind(bind), Err(BindError::NoPort));
+        // Many at once are looked for again.
+        for socket in sockets.drain(..100) {
+            lane.udp_close(socket);
+        }
+        for _ in 0..100 {
+            lane.udp_bind(bind).unwrap();
+        }
+        assert_eq!(lane.udp_bind(bind), Err(BindError::NoPort));
     }
 }
 
