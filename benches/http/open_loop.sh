@@ -6,7 +6,8 @@
 # Prints a line for each run: rate, program, processor time for each request, and the latency from the moment a request was to
 # be sent (of oha by --latency-correction), whose median is mostly lateness, since the server is on this machine and answers in
 # tens of microseconds. `flowlane` sends each request at its moment, `flowlane-1ms` may send several at once up to a millisecond
-# late (--slack 1ms), which is what oha's timers do. oha: cargo install oha --locked. OHA and RATES may be set in the environment.
+# late (--slack 1ms), which is what oha's timers do. oha: cargo install oha --locked. OHA, RATES and
+# FLOWLANE (a command that is built already) may be set in the environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-3} seconds=${2:-4}
@@ -14,14 +15,16 @@ oha=${OHA:-oha}
 read -ra rates <<<"${RATES:-1000 10000 20000}"
 command -v "$oha" >/dev/null || { echo "open_loop: $oha is not there: cargo install oha --locked, or OHA=PATH" >&2; exit 2; }
 command -v python3 >/dev/null || { echo "open_loop: python3 is needed to read the reports" >&2; exit 2; }
-cargo build --release --locked -q -p flowlane-cli
 flowlane=${FLOWLANE:-target/release/flowlane}
+[ -n "${FLOWLANE-}" ] || cargo build --release --locked -q -p flowlane-cli
 work=$(mktemp -d)
-"$flowlane" serve http --port 0 --no-pin >"$work/server" 2>&1 &
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$flowlane" serve http --port "$port" --no-pin >"$work/server" 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -r "$work"' EXIT
 for _ in $(seq 100); do
-    port=$(grep -oE ':[0-9]+' "$work/server" | head -1 | tr -d :) && [ -n "$port" ] && break
+    grep -q " port $port" "$work/server" && break
+    kill -0 "$server" 2>/dev/null || { cat "$work/server" >&2; exit 1; }
     read -rt 0.1 <> <(:) || true
 done
 url="http://127.0.0.1:$port/"
@@ -50,7 +53,8 @@ run() {
     shift 2
     local TIMEFORMAT='%U %S' cpu
     # A schedule that was not kept is in the figures, and ends nothing.
-    cpu=$({ time "$@" >"$work/json" 2>/dev/null || true; } 2>&1)
+    cpu=$({ time "$@" >"$work/json" 2>"$work/said" || true; } 2>&1)
+    [ -s "$work/json" ] || { echo "open_loop: $program has no report: $(cat "$work/said")" >&2; return 1; }
     line "$rate" "$program" "$work/json" "$(awk '{ print $1 + $2 }' <<<"$cpu")"
 }
 
@@ -60,7 +64,7 @@ for round in $(seq "$rounds"); do
         common=(load http "$url" -c 100 -r "$rate" -d "${seconds}s" --no-pin --json -q)
         run "$rate" flowlane "$flowlane" "${common[@]}"
         run "$rate" flowlane-1ms "$flowlane" "${common[@]}" --slack 1ms
-        run "$rate" oha "$oha" --no-tui --output-format json --latency-correction --disable-keepalive=false \
+        run "$rate" oha "$oha" --no-tui --output-format json --latency-correction \
             -c 100 -q "$rate" -z "${seconds}s" "$url"
     done
 done
