@@ -144,6 +144,7 @@ mod tests {
             panics: 0,
             failure: None,
             moves: 0,
+            busy_nanos: 0,
             sockets: Vec::new(),
             socket_count: 0,
             connections: 0,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use flowlane_stack::stats::{Counters, LaneStats};
+use flowlane_stack::stats::{Counter, Counters, LaneStats};
 use flowlane_stack::tcp::TcpSnapshot;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
@@ -128,7 +128,9 @@ pub struct LaneReport {
     pub failure: Option<Failed>,
     /// Times the lane moved.
     pub moves: u64,
-    /// Its UDP sockets, at most [`SOCKETS_SHOWN`].
+    /// Time that workers spent on the lane, nanoseconds: of each turn a share, by the frames and tasks of the lane in it.
+    pub busy_nanos: u64,
+    /// Its UDP sockets, at most [`SOCKETS_SHOWN`]; none in a report of [`Handle::counters`](crate::Handle::counters).
     pub sockets: Vec<SocketInfo>,
     /// How many sockets there are.
     pub socket_count: usize,
@@ -136,8 +138,24 @@ pub struct LaneReport {
     pub connections: usize,
     /// Its TCP connections in TIME-WAIT.
     pub time_waits: usize,
-    /// Its TCP listeners and connections, at most [`SOCKETS_SHOWN`], and how many there are in which state.
+    /// Its TCP listeners and connections, at most [`SOCKETS_SHOWN`], and how many there are in which state. No rows in a report of
+    /// [`Handle::counters`](crate::Handle::counters).
     pub tcp: TcpSnapshot,
+}
+
+impl LaneReport {
+    /// Calls `f` with what the runtime counts of the lane, beside the counters of the stack ([`LaneReport::stats`]).
+    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
+        f(Counter::count("aligned", "frames that came in on a queue of the lane's own worker", self.aligned));
+        f(Counter::count("redirected", "frames that another worker handed over", self.redirected));
+        f(Counter::count("task-runs", "times a task ran", self.task_runs));
+        f(Counter::count("panics", "tasks that panicked", self.panics));
+        f(Counter::count("moves", "times the lane moved", self.moves));
+        f(Counter::count("busy-nanos", "nanoseconds that workers spent on the lane", self.busy_nanos));
+        f(Counter::gauge("sockets", "UDP sockets", self.socket_count as u64));
+        f(Counter::gauge("connections", "TCP connections", self.connections as u64));
+        f(Counter::gauge("time-waits", "TCP connections in TIME-WAIT", self.time_waits as u64));
+    }
 }
 
 /// Sockets listed in one lane's report.
@@ -192,6 +210,30 @@ pub struct WorkerReport {
     pub panics: u64,
     /// Frames dropped while a lane moved because too many waited for it.
     pub move_overflow: u64,
+}
+
+impl WorkerReport {
+    /// Calls `f` with what the worker counts of itself and of its netisr.
+    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
+        f(Counter::count("turns", "turns of its loop", self.turns));
+        f(Counter::count("busy-turns", "turns that found something to do", self.busy_turns));
+        f(Counter::count("sleeps", "times it slept", self.sleeps));
+        f(Counter::gauge("frames-free", "frames free in its pool", self.frames_free));
+        f(Counter::count("frames-exhausted", "requests for a frame that found none", self.frames_exhausted));
+        f(Counter::count("frames-allocated", "frames handed out", self.frames_allocated));
+        f(Counter::count("panics", "panics of what was given away to be sent", self.panics));
+        f(Counter::count("move-overflow", "frames dropped while a lane moved", self.move_overflow));
+        f(Counter::count("netisr-sent", "frames sent to other workers", self.netisr.sent));
+        f(Counter::count(
+            "netisr-dropped",
+            "frames for others that found the ring full",
+            self.netisr.dropped,
+        ));
+        f(Counter::count("netisr-queued", "frames that came from other workers", self.netisr.queued));
+        f(Counter::peak("netisr-watermark", "most frames that waited in one ring", self.netisr.watermark));
+        f(Counter::count("netisr-dispatched", "frames handled where they arrived", self.netisr.dispatched));
+        f(Counter::count("netisr-handled", "frames handled in all", self.netisr.handled));
+    }
 }
 
 /// A group of counters as names and numbers.

@@ -14,7 +14,7 @@ macro_rules! counters {
 
         impl Counters for KernelStats {
             fn each(&self, f: &mut dyn FnMut(Counter)) {
-                $(f(Counter { name: $slug, text: $text, value: self.$field });)+
+                $(f(Counter::count($slug, $text, self.$field));)+
             }
 
             fn add(&mut self, other: &Self) {

@@ -126,12 +126,23 @@ impl Handle {
         (usize::from(bucket.0) < info.rss.buckets.len()).then(|| info.first_lane + u32::from(bucket.0))
     }
 
-    /// Asks every worker what it counted. Workers that do not answer are left out.
+    /// Asks every worker what it counted, and for a list of its sockets and connections. Workers that do not answer are left out.
     #[must_use]
     pub fn report(&self) -> Report {
+        self.ask(true)
+    }
+
+    /// As [`report`](Self::report), but without the lists of sockets and connections: for readings that are taken often. A worker copies its
+    /// counters and looks at no socket of TCP.
+    #[must_use]
+    pub fn counters(&self) -> Report {
+        self.ask(false)
+    }
+
+    fn ask(&self, sockets: bool) -> Report {
         let (to, from) = mpsc::channel();
         for worker in 0..self.workers() {
-            self.shared.send(worker, Message::Report(to.clone()));
+            self.shared.send(worker, Message::Report(to.clone(), sockets));
         }
         drop(to);
         collect(&from, self.workers(), PATIENCE)

@@ -43,6 +43,8 @@ pub(crate) struct LaneCounters {
     pub(crate) panics: u64,
     /// Times the lane moved.
     pub(crate) moves: u64,
+    /// Time spent on it.
+    pub(crate) nanos: u64,
 }
 
 /// A lane as a worker holds it.
@@ -58,6 +60,8 @@ pub(crate) struct LaneSlot {
     pub(crate) groups: Arc<[Option<Groups>]>,
     pub(crate) sleepers: Sleepers,
     pub(crate) counters: LaneCounters,
+    /// Frames and tasks of this turn.
+    pub(crate) work: u32,
     /// In the worker's list of lanes to be looked after this turn.
     pub(crate) touched: bool,
     /// In the worker's list of lanes that wait for room.

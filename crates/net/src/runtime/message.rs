@@ -49,8 +49,8 @@ pub(crate) enum Message {
         /// The socket.
         socket: SocketHandle,
     },
-    /// Report what you counted.
-    Report(mpsc::Sender<WorkerReport>),
+    /// Report what you counted; with a list of sockets, if that is wanted.
+    Report(mpsc::Sender<WorkerReport>, bool),
     /// A lane is about to come to you from `from`: hold frames for it that others send you directly.
     Expect {
         /// Index of the lane.

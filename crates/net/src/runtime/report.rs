@@ -5,12 +5,12 @@ use crate::link::pair::QuirkCounts;
 use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
 
 impl Worker {
-    /// Everything this worker counted so far.
-    pub(super) fn report(&self) -> WorkerReport {
+    /// What this worker counted so far; with a list of sockets and connections, which takes time, if that is wanted.
+    pub(super) fn report(&self, sockets: bool) -> WorkerReport {
         let pool = self.frames.stats();
         WorkerReport {
             worker: self.index,
-            lanes: self.lanes.iter().flatten().map(|slot| self.report_lane(slot)).collect(),
+            lanes: self.lanes.iter().flatten().map(|slot| self.report_lane(slot, sockets)).collect(),
             queues: self
                 .ports
                 .iter()
@@ -41,12 +41,13 @@ impl Worker {
         }
     }
 
-    fn report_lane(&self, slot: &super::lane_slot::LaneSlot) -> LaneReport {
+    fn report_lane(&self, slot: &super::lane_slot::LaneSlot, list: bool) -> LaneReport {
+        let (shown, looked_at) = if list { (SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT) } else { (0, 0) };
         let mut sockets = Vec::new();
         let mut socket_count = 0;
         slot.lane.udp_sockets(&mut |info| {
             socket_count += 1;
-            if sockets.len() < SOCKETS_SHOWN {
+            if sockets.len() < shown {
                 sockets.push(info);
             }
         });
@@ -69,11 +70,12 @@ impl Worker {
             panics: slot.counters.panics,
             failure: slot.failure.clone(),
             moves: slot.counters.moves,
+            busy_nanos: slot.counters.nanos,
             sockets,
             socket_count,
             connections,
             time_waits,
-            tcp: slot.lane.tcp_snapshot(SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT),
+            tcp: slot.lane.tcp_snapshot(shown, looked_at),
         }
     }
 }

@@ -187,3 +187,23 @@ fn a_port_is_bound_once_in_a_lane() {
     assert!(matches!(second, Err(SocketError::Bind(flowlane::BindError::InUse))));
     assert!(said.recv_timeout(PATIENCE).unwrap().0);
 }
+
+/// Time is shared out among lanes by what they do: all of it together is no more than there was, and a lane with more work gets more. A
+/// reading of the counters lists no sockets.
+#[test]
+fn the_time_of_each_lane_is_known() {
+    let plan = Plan { workers: 1, datagrams: 500, ..Plan::default() };
+    let begun = std::time::Instant::now();
+    let net = plan.start();
+    net.finish();
+    let handle = net.runtime.handle();
+    let (counters, report) = (handle.counters(), handle.report());
+    let spent: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.busy_nanos).sum();
+    assert!(u128::from(spent) <= begun.elapsed().as_nanos(), "one worker has no more than all of the time");
+    for lane in report.lanes(SERVER) {
+        assert!(lane.aligned > 0 && lane.busy_nanos > 0, "{lane:?}");
+    }
+    let lanes = || counters.lanes(SERVER).into_iter().zip(report.lanes(SERVER));
+    assert!(lanes().all(|(a, b)| a.sockets.is_empty() && a.tcp.rows.is_empty() && !b.sockets.is_empty()));
+    assert!(lanes().all(|(a, b)| a.socket_count == b.socket_count));
+}

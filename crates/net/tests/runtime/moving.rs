@@ -1,5 +1,6 @@
 //! Lanes move between workers while packets flow: nothing is lost, nothing is overtaken.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -200,4 +201,61 @@ fn a_lane_that_is_not_given_stays() {
     assert_eq!(net.runs_on(0), 0);
     assert_eq!(handle.move_lane(net.host, Bucket(0), 1), Ok(()));
     assert_eq!(net.runs_on(0), 1);
+}
+
+/// A move is given up while its lane is parked, after its worker has looked into its inbox and before it would send the lane: the lane
+/// stays. The worker is led from turn to turn by a task of another of its lanes, which waits for a word in each.
+#[test]
+fn a_lane_that_is_parked_stays_when_its_move_is_given_up() {
+    let mut builder = Runtime::builder().workers(2).pin(false);
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
+    let host = builder.host(Host::kernel("host", rss, || async { flowlane::sleep(Duration::MAX).await }));
+    let runtime = builder.start().unwrap();
+    let handle = runtime.handle();
+    let (say, said) = mpsc::channel();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let ticks = Arc::new(AtomicU32::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    // Of two tasks that yield, the one that began first runs first in each turn.
+    let (counted, stopped) = (ticks.clone(), stop.clone());
+    let tick = async move {
+        while !stopped.load(SeqCst) {
+            counted.fetch_add(1, SeqCst);
+            flowlane::yield_now().await;
+        }
+        flowlane::current().unwrap().worker
+    };
+    let ticking = handle.spawn_on(host, Bucket(0), tick).unwrap();
+    let (counted, stopped) = (ticks.clone(), stop.clone());
+    let lead = async move {
+        while !stopped.load(SeqCst) && say.send(counted.load(SeqCst)).is_ok() && wait.recv().is_ok() {
+            flowlane::yield_now().await;
+        }
+    };
+    drop(handle.spawn_on(host, Bucket(2), lead).unwrap());
+    let turn = || said.recv_timeout(PATIENCE).unwrap();
+    let first = turn();
+    go_on.send(()).unwrap();
+    assert!(turn() > first, "the lane's task runs in every turn");
+    let moved = handle.begin_move(host, Bucket(0), 1).unwrap();
+    // Until the lane is parked: its task did not run.
+    let mut before = ticks.load(SeqCst);
+    loop {
+        go_on.send(()).unwrap();
+        let now = turn();
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    assert!(moved.give_up(), "it has not been sent yet");
+    while ticks.load(SeqCst) == before {
+        go_on.send(()).unwrap();
+        turn();
+    }
+    assert_eq!(handle.worker_of(host, Bucket(0)), Some(0));
+    stop.store(true, SeqCst);
+    drop(go_on);
+    assert_eq!(block_on(timeout(PATIENCE, ticking)).unwrap().unwrap(), 0);
+    assert_eq!(runtime.stop().lanes(host)[0].moves, 0);
 }

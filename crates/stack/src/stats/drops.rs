@@ -197,10 +197,10 @@ impl Drops {
 impl Counters for Drops {
     fn each(&self, f: &mut dyn FnMut(Counter)) {
         for (reason, &value) in DropReason::ALL.iter().zip(&self.reasons) {
-            f(Counter { name: reason.name(), text: reason.text(), value });
+            f(Counter::count(reason.name(), reason.text(), value));
         }
         for (reason, &value) in Malformed::ALL.iter().zip(&self.malformed) {
-            f(Counter { name: reason.name(), text: reason.name(), value });
+            f(Counter::count(reason.name(), reason.name(), value));
         }
     }
 

@@ -24,8 +24,41 @@ pub struct Counter {
     pub name: &'static str,
     /// Words for people, as `netstat -s` puts them.
     pub text: &'static str,
-    /// The count.
+    /// The number.
     pub value: u64,
+    /// What kind of number it is.
+    pub kind: Kind,
+}
+
+/// What kind of number a counter is, and so what may be done with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Events since the beginning. It never falls; numbers of several lanes are added, and two readings give a rate.
+    Count,
+    /// How many there are now. It rises and falls; numbers of several lanes are added.
+    Gauge,
+    /// The most that there ever were. Of several lanes it is the largest.
+    Peak,
+}
+
+impl Counter {
+    /// A number of events.
+    #[must_use]
+    pub const fn count(name: &'static str, text: &'static str, value: u64) -> Self {
+        Self { name, text, value, kind: Kind::Count }
+    }
+
+    /// How many there are now.
+    #[must_use]
+    pub const fn gauge(name: &'static str, text: &'static str, value: u64) -> Self {
+        Self { name, text, value, kind: Kind::Gauge }
+    }
+
+    /// The most that there were.
+    #[must_use]
+    pub const fn peak(name: &'static str, text: &'static str, value: u64) -> Self {
+        Self { name, text, value, kind: Kind::Peak }
+    }
 }
 
 /// A group of counters.
@@ -47,7 +80,7 @@ macro_rules! counters {
 
         impl crate::stats::Counters for $name {
             fn each(&self, f: &mut dyn FnMut(crate::stats::Counter)) {
-                $(f(crate::stats::Counter { name: $slug, text: $text, value: self.$field });)+
+                $(f(crate::stats::Counter::count($slug, $text, self.$field));)+
             }
 
             fn add(&mut self, other: &Self) {

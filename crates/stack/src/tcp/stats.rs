@@ -25,10 +25,10 @@ macro_rules! counters {
                     const BYTES: [u8; stringify!($name).len()] = hyphens(stringify!($name));
                     const TEXT: [u8; concat!($($doc)+).len()] = lower(concat!($($doc)+));
                     let text = ascii(&TEXT).trim().trim_end_matches('.');
-                    f(Counter { name: ascii(&BYTES), text, value: self.$name });
+                    f(Counter::count(ascii(&BYTES), text, self.$name));
                 })+
                 for (reason, value) in DropReason::ALL.iter().zip(self.drops) {
-                    f(Counter { name: reason.counter(), text: reason.counter(), value });
+                    f(Counter::count(reason.counter(), reason.counter(), value));
                 }
             }
 

@@ -237,7 +237,7 @@ fn watch(
     happened: &Receiver<Event>,
 ) -> anyhow::Result<()> {
     const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-    let mut before = handle.report();
+    let mut before = handle.counters();
     let mut at = Instant::now();
     loop {
         let wait =
@@ -251,7 +251,7 @@ fn watch(
             Ok(Event::Failed(_) | Event::Ready) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
-                let report = handle.report();
+                let report = handle.counters();
                 let shown = show.interval(&before, &report, now - at);
                 let shown = shown.and_then(|()| http.as_mut().map_or(Ok(()), |http| http.interval(now - at)));
                 if let Err(e) = shown {

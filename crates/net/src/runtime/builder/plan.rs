@@ -110,6 +110,7 @@ impl Builder {
                     groups: groups.clone(),
                     sleepers: Default::default(),
                     counters: LaneCounters::default(),
+                    work: 0,
                     touched: false,
                     waiting: false,
                     rooms: Vec::new(),

@@ -24,7 +24,7 @@ use crate::runtime::host::{Host, Main};
 use crate::runtime::idle::Patience;
 use crate::runtime::moving::Moves;
 use crate::runtime::shared::Shared;
-use crate::runtime::worker::{Turns, Worker};
+use crate::runtime::worker::{Spent, Turns, Worker};
 use crate::stats::Failed;
 use crate::task::{FirstTask, spawn_in};
 
@@ -165,6 +165,7 @@ fn work(
         touched: Vec::with_capacity(count),
         waiting: Vec::new(),
         hungry: None,
+        spent: Spent::default(),
         spare: Vec::with_capacity(count),
         deadlines: vec![Time::MAX; count],
         next_deadline: Time::MAX,

@@ -27,7 +27,7 @@ impl Worker {
     pub(super) fn begin_to_end(&mut self, to: Sender<WorkerReport>, grace: Duration) {
         if grace.is_zero() {
             self.stopping = true;
-            drop(to.send(self.report()));
+            drop(to.send(self.report(true)));
             return;
         }
         self.end_connections(false);
@@ -55,7 +55,7 @@ impl Worker {
         self.stopping = true;
         if let Some(ending) = self.ending.take() {
             // A receiver that is gone has lost interest.
-            drop(ending.to.send(self.report()));
+            drop(ending.to.send(self.report(true)));
         }
     }
 

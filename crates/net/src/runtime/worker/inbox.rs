@@ -44,7 +44,7 @@ impl Worker {
                 }
             },
             // A receiver that is gone has lost interest.
-            Message::Report(to) => drop(to.send(self.report())),
+            Message::Report(to, sockets) => drop(to.send(self.report(sockets))),
             Message::Expect { lane, from, expectation } => self.expect(lane, from, expectation),
             Message::Give { lane, to, order } => self.give(lane, to, order),
             Message::GivenUp { lane } => self.give_up_move(lane),

@@ -15,12 +15,14 @@ mod end;
 mod inbox;
 mod output;
 mod receive;
+mod spent;
 mod stall;
 mod tasks;
 mod trust;
 
 pub(crate) use doors::{Door, Doors};
 pub(crate) use output::drain_output;
+pub(crate) use spent::Spent;
 pub(crate) use trust::Trust;
 
 use std::rc::Rc;
@@ -126,6 +128,8 @@ pub(crate) struct Worker {
     pub(crate) waiting: Vec<u32>,
     /// There were too few free frames for a lane's output.
     pub(crate) hungry: Option<stall::Backoff>,
+    /// What the lanes did in this turn.
+    pub(crate) spent: Spent,
     /// The other of two lists that take turns.
     pub(crate) spare: Vec<u32>,
     /// When each lane wants to be woken.
@@ -159,7 +163,9 @@ impl Worker {
     pub(crate) fn run(&mut self) {
         let mut idle_since: Option<Time> = None;
         while !self.stopping {
-            self.now = self.shared.now();
+            let now = self.shared.now();
+            self.charge_lanes(now);
+            self.now = now;
             self.turns.all += 1;
             let busy = self.turn();
             self.turns.busy += u64::from(busy);
@@ -170,6 +176,9 @@ impl Worker {
                 // The call that sleeps looks at the sockets, too.
                 self.idle_turn = false;
                 if !self.stopping {
+                    if busy {
+                        self.charge_lanes(self.shared.now());
+                    }
                     self.sleep();
                 }
                 continue;

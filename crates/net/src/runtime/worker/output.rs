@@ -134,6 +134,7 @@ impl Worker {
     fn look_after(&mut self, lane: u32) -> bool {
         let Some(slot) = &mut self.lanes[lane as usize] else { return false };
         slot.touched = false;
+        self.spent.add(lane, std::mem::take(&mut slot.work));
         let host = &self.hosts[slot.host];
         let left = drain_output(slot, host, &mut self.ports, self.now, &self.frames);
         let deadline = [slot.lane.poll_at(), slot.sleepers.next_deadline()].into_iter().flatten().min();

@@ -200,6 +200,7 @@ impl Worker {
         };
         let counter = if aligned { &mut slot.counters.aligned } else { &mut slot.counters.redirected };
         *counter += 1;
+        slot.work += 1;
         self.netisr.stats.handled += 1;
         self.netisr.stats.dispatched += u64::from(aligned);
         if self.in_burst {

@@ -45,6 +45,7 @@ impl Worker {
                     self.touched.push(lane);
                 }
                 slot.counters.task_runs += 1;
+                slot.work += 1;
                 context::enter(slot, self.now);
                 lent = Some(lane);
             }

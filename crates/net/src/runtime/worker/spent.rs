@@ -1,0 +1,62 @@
+//! Time spent on each lane.
+//!
+//! A worker reads the clock once a turn. The time of a turn is shared out among the lanes that did something in it, by their frames and
+//! task runs; one that only had a timer or output counts as one piece of work. So a lane's time is exact where it had a worker to itself, and
+//! an estimate where lanes took turns within a turn.
+
+use flowlane_stack::time::Time;
+
+use super::Worker;
+
+/// What lanes did in a turn.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    /// Each lane with its pieces of work.
+    lanes: Vec<(u32, u32)>,
+    total: u64,
+}
+
+impl Spent {
+    /// A lane was looked after, having done so much.
+    #[inline]
+    pub(super) fn add(&mut self, lane: u32, work: u32) {
+        let work = work.max(1);
+        self.total += u64::from(work);
+        self.lanes.push((lane, work));
+    }
+}
+
+impl Worker {
+    /// Shares the time since the turn began out among the lanes of the turn.
+    #[inline]
+    pub(super) fn charge_lanes(&mut self, now: Time) {
+        if self.spent.lanes.is_empty() {
+            return;
+        }
+        let nanos = now.saturating_duration_since(self.now).as_nanos() as u64;
+        let total = std::mem::take(&mut self.spent.total);
+        for (lane, work) in self.spent.lanes.drain(..) {
+            // A lane that has moved meanwhile takes nothing along.
+            if let Some(slot) = &mut self.lanes[lane as usize] {
+                slot.counters.nanos += share(nanos, work, total);
+            }
+        }
+    }
+}
+
+/// The share of one lane. A turn is short: its nanoseconds times the frames in it fit 64 bits.
+fn share(nanos: u64, work: u32, total: u64) -> u64 {
+    if u64::from(work) == total { nanos } else { nanos.saturating_mul(u64::from(work)) / total.max(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(share(1001, 7, 7), 1001);
+        let shares: u64 = [1, 2, 5].iter().map(|work| share(1000, *work, 8)).sum();
+        assert_eq!(shares, 1000);
+    }
+}
