@@ -198,3 +198,52 @@ fn mistakes_take_one_line() {
         refused(arguments, 2);
     }
 }
+
+/// A card that there is not has a line, and so has one without RSS; the commands need no privileges for it.
+#[test]
+fn cards_are_shown_as_far_as_they_tell() {
+    let page = text("rss show lo");
+    assert!(page.starts_with("lo: ") && page.contains("RSS        not told by the driver"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    assert!(refused("rss show no-such-if0", 2).contains("no network interface"));
+    assert!(refused("rss show a-name-that-is-far-too-long", 2).contains("no interface name"));
+}
+
+#[test]
+fn what_runs_left_is_looked_for_where_it_is_said() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let place = std::env::temp_dir().join(format!("flowlane-rss-restore-{}", std::process::id()));
+    let at = place.display();
+    assert_eq!(text(&format!("rss restore --state {at}")), format!("{at}: nothing to put back\n"));
+    assert_eq!(text(&format!("rss restore lo --state {at}")), "lo: nothing to put back\n");
+    let namespace = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+    std::fs::create_dir(&place).unwrap();
+    std::fs::set_permissions(&place, PermissionsExt::from_mode(0o700)).unwrap();
+    let file = |interface: &str, owner: &str| {
+        let text = format!(
+            "flowlane-card 1\ninterface {interface}\nnamespace {namespace}\nboot {}bus -\nmac -\nowner {owner}\nwas-function 1\n\
+             was-transform 0\nwas-key -\nwas-table 0,1\nwas-default-table 1\nset-table 1,1\nend 1\n",
+            std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap()
+        );
+        let path = place.join(format!("card-{namespace}-{interface}"));
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    };
+    // A card that is gone is forgotten when it is said so, and what does not make sense is left as it is.
+    let path = file("no-such-if0", "1 18446744073709551615");
+    assert!(
+        refused(&format!("rss restore --state {at}"), 1)
+            .contains("no-such-if0: the interface whose RSS was changed is gone")
+    );
+    assert!(text(&format!("rss restore --force --state {at}")).contains("forgotten"));
+    assert!(!path.exists());
+    let path = file("lo", "1 18446744073709551615");
+    assert!(refused(&format!("rss restore lo --state {at}"), 2).contains("lo: has no RSS to set"));
+    std::fs::write(&path, "flowlane-card 1\nowner 1").unwrap();
+    assert!(refused(&format!("rss restore lo --state {at}"), 2).contains("is cut off"));
+    assert!(path.exists());
+    std::fs::set_permissions(&place, PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(refused(&format!("rss restore lo --state {at}"), 2).contains("others may write there"));
+    std::fs::remove_dir_all(place).unwrap();
+}

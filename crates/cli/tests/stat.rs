@@ -211,6 +211,20 @@ fn what_commands_print_fits_their_schemas() {
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         fits(&rss, &rss["$defs"][kind], &document, arguments);
     }
+    let show = schema("rss-show");
+    for interface in std::fs::read_dir("/sys/class/net").unwrap() {
+        let name = interface.unwrap().file_name();
+        let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .args(["rss", "show", "--json", "--key"])
+            .arg(&name)
+            .output()
+            .unwrap();
+        // Interfaces of other tests come and go.
+        if output.status.success() {
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            fits(&show, &show, &document, &name.to_string_lossy());
+        }
+    }
 }
 
 /// As much of JSON Schema as ours uses. Fields that the schema does not know are refused too, so that it is kept.
@@ -237,6 +251,9 @@ fn fits(root: &Value, schema: &Value, value: &Value, at: &str) {
         Value::Object(_) => "object",
     };
     assert!(types.iter().any(|t| t == is), "{at}: {is} is none of {types:?}");
+    if value.is_null() {
+        return;
+    }
     for (i, item) in value.as_array().into_iter().flatten().enumerate() {
         fits(root, &schema["items"], item, &format!("{at}[{i}]"));
     }

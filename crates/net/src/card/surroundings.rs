@@ -109,10 +109,18 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Where it is handled, as far as is known.
+    /// Where it is handled, as far as is known. An interrupt that was allowed elsewhere moves when it comes the next time, and its files
+    /// say until then that it is handled where it may not be: so what is allowed counts then.
     #[must_use]
     pub fn cpus(&self) -> Option<&Cpus> {
-        self.effective.as_ref().filter(|cpus| !cpus.is_empty()).or(self.allowed.as_ref())
+        let in_force = |cpus: &&Cpus| {
+            !cpus.is_empty()
+                && self
+                    .allowed
+                    .as_ref()
+                    .is_none_or(|allowed| cpus.0.iter().all(|cpu| allowed.0.contains(cpu)))
+        };
+        self.effective.as_ref().filter(in_force).or(self.allowed.as_ref())
     }
 }
 

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod alignment;
+mod card;
 mod cases;
 mod guest;
 mod older;

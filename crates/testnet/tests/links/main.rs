@@ -1,6 +1,7 @@
 //! Real links against the Linux kernel, in network namespaces. Every test that cannot run says so and passes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod card;
 mod common;
 mod faults;
 mod groups;

@@ -129,7 +129,7 @@ impl KeyCommand {
 }
 
 /// Whether swapping source and destination leaves the hash alone, for addresses and ports of both families.
-fn is_symmetric(key: &Key) -> bool {
+pub(super) fn is_symmetric(key: &Key) -> bool {
     let same = |a: usize, b: usize, bits: usize| (0..bits).all(|i| key.window(a + i) == key.window(b + i));
     same(0, 32, 32) && same(64, 80, 16) && same(0, 128, 128) && same(256, 272, 16)
 }

@@ -1,12 +1,15 @@
-//! `flowlane rss`: what a card does with packets, without a card.
+//! `flowlane rss`: what a card does with packets.
 //!
-//! Three questions: where does this packet go and why (`hash`), which addresses or ports go where I want (`plan`), and
+//! A card as it is (`show`), and put back as it was (`restore`). Without a card three questions: where does this packet go and why (`hash`), which addresses or ports go where I want (`plan`), and
 //! is this key any good (`key`). All answers come from the crate `flowlane-rss`, which is also what workers ask, so
-//! what is printed here is what happens there. Nothing here needs privileges or opens anything.
+//! what is printed here is what happens there. None of these
+//! needs privileges or opens anything.
 
 mod hash;
 mod key;
 mod plan;
+mod restore;
+mod show;
 pub(crate) mod steering;
 
 use clap::Subcommand;
@@ -20,6 +23,10 @@ pub(crate) enum Rss {
     Plan(plan::Plan),
     /// Make a key, or judge one.
     Key(key::KeyCommand),
+    /// How a card spreads what it receives, what the kernel does then, and what does not fit together.
+    Show(show::Show),
+    /// Put back the RSS of a card that a killed run has left changed.
+    Restore(restore::Restore),
 }
 
 impl Rss {
@@ -28,6 +35,8 @@ impl Rss {
             Self::Hash(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Key(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::Restore(command) => command.run(),
         }
     }
 }

@@ -133,6 +133,22 @@ fn one_queue_takes_the_only_interrupt() {
 }
 
 #[test]
+fn an_interrupt_that_is_about_to_move_is_where_it_may_be() {
+    let interrupt = |allowed: &str, effective: &str| Interrupt {
+        number: 1,
+        name: "eth0-rx-0".into(),
+        allowed: Cpus::of_list(allowed),
+        effective: Cpus::of_list(effective),
+    };
+    let cpus = |allowed, effective| interrupt(allowed, effective).cpus().map(ToString::to_string);
+    assert_eq!(cpus("0-3", "2"), Some("2".into()));
+    assert_eq!(cpus("1", "2"), Some("1".into()));
+    assert_eq!(cpus("1-2", ""), Some("1-2".into()));
+    assert_eq!(cpus("x", "2"), Some("2".into()));
+    assert_eq!(cpus("x", "x"), None);
+}
+
+#[test]
 fn names_of_interrupts() {
     let of = |name| queue_of(name, "eth0");
     assert_eq!(of("virtio2-input.11"), Some((Direction::Receive, 11)));

@@ -241,19 +241,29 @@ impl Ethtool {
 
     /// Sets key, function and table in one command. Everything but the table is set even if it is as it was: a driver that forgot it
     /// learns it again. What the driver has none of is left out.
+    ///
+    /// A table that is reset has a command of its own: kernels look for the key behind the table that is not there then.
     pub(in super::super) fn write_rss(&self, rss: &Rss, table: TableChange<'_>) -> io::Result<()> {
-        let (slots, entries) = match table {
-            TableChange::Keep => (NO_CHANGE, &[][..]),
-            TableChange::Default => (0, &[][..]),
-            TableChange::Slots(entries) => (entries.len() as u32, entries),
+        let entries = match table {
+            TableChange::Keep => None,
+            TableChange::Default => {
+                self.command(0, &[], rss, &[])?;
+                None
+            }
+            TableChange::Slots(entries) => Some(entries),
         };
-        if slots == NO_CHANGE && rss.key.0.is_empty() {
-            return Ok(());
+        match entries {
+            None if rss.key.0.is_empty() => Ok(()),
+            None => self.command(NO_CHANGE, &[], rss, &rss.key.0),
+            Some(entries) => self.command(entries.len() as u32, entries, rss, &rss.key.0),
         }
+    }
+
+    fn command(&self, slots: u32, entries: &[u32], rss: &Rss, key: &[u8]) -> io::Result<()> {
         let how = u32::from_ne_bytes([rss.function.bits(), rss.transform.bits(), 0, 0]);
-        let mut block = vec![SET_RSS, 0, slots, rss.key.0.len() as u32, how, 0];
+        let mut block = vec![SET_RSS, 0, slots, key.len() as u32, how, 0];
         block.extend(entries);
-        block.extend(words(&rss.key.0));
+        block.extend(words(key));
         self.call(&mut block)
     }
 }

@@ -1,0 +1,61 @@
+//! `flowlane rss show`: how a card spreads what it receives, and what the kernel does with it then.
+//!
+//! Bucket, queue, interrupt, processor, in this order; and what of it does not fit together, with the command that mends it. Everything is
+//! read, nothing is changed, and what could not be seen is said. What the card does with its settings only packets tell.
+
+mod findings;
+mod json;
+mod text;
+
+use findings::Finding;
+use flowlane::card::{self, Card, Surroundings};
+use std::io::Write;
+use std::path::Path;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// The interface, as 'ip link' names it.
+    #[arg(value_name = "IFACE")]
+    interface: String,
+    /// Show the key: who knows it can aim packets at one queue.
+    #[arg(long)]
+    key: bool,
+    /// Print JSON (docs/schema/rss-show-v1.json).
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is shown.
+struct Shown {
+    card: Card,
+    around: Surroundings,
+    findings: Vec<Finding>,
+    key: bool,
+}
+
+impl Show {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let card = card::read(&self.interface)?;
+        let around = Surroundings::read(Path::new("/"), &self.interface);
+        let findings = findings::of(&card, &around);
+        let shown = Shown { card, around, findings, key: self.key };
+        let said = if self.json { format!("{}\n", json::document(&shown)) } else { text::page(&shown) };
+        std::io::stdout().lock().write_all(said.as_bytes())?;
+        Ok(())
+    }
+}
+
+/// Queues that receive, as far as is known.
+fn queues(card: &Card, around: &Surroundings) -> u32 {
+    let channels = || card.channels.map(|channels| channels.now.receiving()).ok().filter(|&n| n > 0);
+    card.rings.ok().or_else(channels).unwrap_or(around.receive.len() as u32)
+}
+
+/// How many slots name a queue.
+fn slots_of(card: &Card, queue: u32) -> usize {
+    card.rss.as_ref().map_or(0, |rss| rss.table.iter().filter(|&&named| named == queue).count())
+}
+
+#[cfg(test)]
+mod tests;
