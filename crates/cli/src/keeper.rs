@@ -17,6 +17,7 @@
 //! ```
 
 use crate::say::say;
+use crate::trace;
 use anyhow::Context;
 use flowlane::card::{self, Held, Outcome, Place, Why};
 use flowlane_sys::netdev::Interface;
@@ -74,6 +75,7 @@ pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     let Ok(mut child) = child else { return };
     let ready = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut String::new()));
     if matches!(ready, Some(Ok(1..))) {
+        tracing::debug!(target: trace::CARD, interface, "another process keeps its settings");
         locked(&KEEPERS).push((interface.to_owned(), child));
     }
 }
@@ -95,7 +97,12 @@ pub(crate) fn links_are_closed() {
         if let Some(mut pipe) = child.stdin.take() {
             let _ = pipe.write_all(b"x");
         }
-        let _ = child.wait();
+        match child.wait() {
+            Ok(status) if status.success() => {
+                tracing::info!(target: trace::CARD, "a card's settings are as they were");
+            }
+            _ => tracing::warn!(target: trace::CARD, "a card's settings could not be set again"),
+        }
     }
 }
 

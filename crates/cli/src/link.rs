@@ -7,7 +7,7 @@ use flowlane_sys::privilege;
 
 use crate::discovery::Discovery;
 use crate::say::say;
-use crate::{keeper, lost};
+use crate::{keeper, lost, trace};
 
 /// As [`LinkSpec::join`], hearing of routers what is to be heard.
 pub(crate) fn join(
@@ -67,7 +67,11 @@ pub(crate) fn give_up_all_but_ports() -> Result<(), StartError> {
 
 fn given_up(done: std::io::Result<privilege::Report>) -> Result<(), StartError> {
     match done {
-        Ok(_) => Ok(()),
+        Ok(report) => {
+            let (before, after) = (report.before.count_ones(), report.after.count_ones());
+            tracing::info!(target: trace::PRIVILEGE, before, after, no_new = report.no_new_privileges, "privileges given up");
+            Ok(())
+        }
         Err(e) => {
             let what = format!("giving up privileges: {e}");
             Err(StartError::Link(OpenError::Option { link: "before the start".into(), what }))

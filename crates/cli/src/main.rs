@@ -22,6 +22,7 @@ mod progress;
 mod reassembly;
 mod say;
 mod steering;
+mod trace;
 mod tunnel;
 mod units;
 
@@ -50,7 +51,7 @@ fn main() -> std::process::ExitCode {
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command)));
     match parsed {
         Ok(cli) => {
-            let result = cli.command.run();
+            let result = trace::begin().and_then(|()| cli.command.run());
             keeper::links_are_closed();
             exit::code(result)
         }

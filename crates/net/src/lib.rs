@@ -45,6 +45,9 @@
 //! `tokio::time`, `tokio::net` and `tokio::spawn` panic ("there is no reactor running"), unless workers carry a tokio runtime
 //! ([`Builder::in_workers`]). Lanes have [`sleep`], [`timeout`] and [`spawn`] of their own.
 //!
+//! **Events.** What happens seldom is told to `tracing`, under the targets `flowlane::link`, `flowlane::worker`, `flowlane::lane` and
+//! `flowlane::socket`; nothing is told of packets, which are counted.
+//!
 //! **Features.** `control`, on by default, is the control socket ([`control`]), and all that needs HTTP.
 //!
 //! The rooms, in the order a packet meets them: [`link`]s, and the [`card`]s under them; `runtime`, with the worker's loop; the lane itself, which
@@ -60,6 +63,7 @@ mod context;
 #[cfg(feature = "control")]
 pub mod control;
 pub mod entropy;
+mod events;
 mod kernel;
 pub mod link;
 mod outside;

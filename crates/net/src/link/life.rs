@@ -9,6 +9,8 @@ use flowlane_sys::netdev::Interface;
 pub use flowlane_sys::netdev::watch::LinkState;
 use flowlane_sys::netdev::watch::LinkWatch;
 
+use crate::events;
+
 /// The interface that a link uses, as long as the link is open.
 #[derive(Debug, Clone)]
 pub struct Life {
@@ -84,6 +86,10 @@ impl News {
             self.life.mtu.store(mtu, Ordering::Relaxed);
         }
         // The last queue gives up its hold before it closes.
-        (self.life.open.strong_count() > 0).then_some(state)
+        let open = self.life.open.strong_count() > 0;
+        if open {
+            events::link_changed(self.life.interface.name(), state, self.life.mtu());
+        }
+        open.then_some(state)
     }
 }

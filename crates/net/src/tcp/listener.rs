@@ -12,6 +12,7 @@ use super::ends::Ends;
 use super::stream::TcpStream;
 use super::{Id, close};
 use crate::context;
+use crate::events;
 use crate::runtime::lane_slot::LaneId;
 use crate::runtime::message::SocketHandle;
 use crate::runtime::shared::Shared;
@@ -41,6 +42,7 @@ impl TcpListener {
             };
             Ok::<_, SocketError>((slot.id, id, shared.clone()))
         })??;
+        events::listening(lane.index, local, port);
         Ok(Self { lane, id, shared })
     }
 

@@ -11,6 +11,7 @@ use flowlane_rss::Rss;
 use flowlane_sys::frame::FrameMemory;
 
 use super::{Builder, StartError};
+use crate::events;
 use crate::link::pair::{self, PairConfig};
 use crate::link::{LinkInfo, Queue};
 use crate::runtime::host::Host;
@@ -181,6 +182,7 @@ impl Builder {
             if let Some((info, _)) = opened.iter().find(|(_, queues)| queues.is_empty()) {
                 return Err(StartError::NoQueue(info.name.clone()));
             }
+            opened.iter().zip(links).for_each(|((info, _), link)| events::link_opened(link, info));
             all.extend(opened);
         }
         let doors = (0..all.len()).map(|link| self.doors(link, &all[link].0)).collect::<Result<_, _>>()?;

@@ -24,6 +24,7 @@ use super::handle::Runtime;
 use super::host::Host;
 use super::idle::Idle;
 use super::shared::{Post, Shared};
+use crate::events;
 use crate::wake::Wake;
 use links::{Attached, Wire};
 use plan::Seeds;
@@ -234,6 +235,7 @@ impl Builder {
         let plans = self.plan(&shared, links, &owners, &mut seeds)?;
         let runtime =
             threads::start(plans, &memory, &shared, &cpus, &self.hosts, self.in_workers.as_ref(), thread)?;
+        events::started(self.workers, owners.len());
         Ok(runtime.with_links(named))
     }
 

@@ -44,6 +44,7 @@ use super::message::Message;
 use super::netisr::Parcel;
 use super::worker::{Worker, drain_output};
 use crate::context;
+use crate::events;
 use crate::task::Ready;
 
 /// Frames held for one lane at once.
@@ -242,6 +243,7 @@ impl Worker {
         slot.parked.extend(context::take_ready_of(lane));
         self.deadlines[lane as usize] = Time::MAX;
         self.set_view(lane, to);
+        events::lane_sent(lane, self.index, to, held.len());
         self.netisr.send(to, Parcel::Lane(slot));
         for (class, frame) in held {
             self.netisr.send(to, Parcel::Frame { lane, class, frame });
@@ -283,6 +285,7 @@ impl Worker {
     /// The lane is here, and nothing is held for it any more.
     fn arrived(&mut self, i: usize) {
         let arriving = self.moves.arriving.swap_remove(i);
+        events::lane_arrived(arriving.lane, self.index);
         arriving.expectation.0.advance(Stage::Sent, Stage::Done);
     }
 

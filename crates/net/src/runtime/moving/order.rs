@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::events;
 use crate::runtime::handle::MoveError;
 use crate::runtime::message::Message;
 use crate::runtime::shared::Shared;
@@ -128,6 +129,7 @@ impl Move {
     pub(crate) fn begin(shared: Arc<Shared>, lane: u32, from: usize, to: usize) -> (Self, Arc<Order>) {
         let expectation = Expectation::new();
         let order = expectation.0.clone();
+        events::move_begun(lane, from, to);
         shared.send(to, Message::Expect { lane, from, expectation });
         (Self { shared, lane, under_way: Some((order.clone(), from, to)) }, order)
     }
@@ -143,6 +145,7 @@ impl Move {
             .into_iter()
             .any(|stage| order.advance(stage, Stage::GivenUp));
         if given_up {
+            events::move_given_up(self.lane, *from, *to);
             for worker in [*from, *to] {
                 self.shared.send(worker, Message::GivenUp { lane: self.lane });
             }

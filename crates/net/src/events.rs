@@ -1,0 +1,76 @@
+//! What a runtime tells `tracing`: each event that it has is a function here.
+//!
+//! | target | level: events |
+//! |---|---|
+//! | `flowlane::link` | info: opened, closed, up again, MTU changed, takes frames again; warn: down, no carrier, gone, takes no frames, a note of the opening, an address that somebody else has |
+//! | `flowlane::worker` | info: runtime started; debug: worker began, with its processor, and ended; warn: no free frames |
+//! | `flowlane::lane` | debug: move begun, lane sent, arrived, move given up |
+//! | `flowlane::socket` | debug: listening |
+//!
+//! All of them are seldom. Nothing on a packet's path is told: counters are for that ([`stats`](crate::stats)). Without a subscriber an
+//! event costs the load of one number.
+
+use std::net::IpAddr;
+
+use flowlane_sys::netdev::watch::LinkState;
+use tracing::{debug, info, warn};
+
+use crate::link::LinkInfo;
+
+const LINK: &str = "flowlane::link";
+const WORKER: &str = "flowlane::worker";
+const LANE: &str = "flowlane::lane";
+const SOCKET: &str = "flowlane::socket";
+
+#[cold]
+pub(crate) fn link_opened(number: usize, info: &LinkInfo) {
+    let LinkInfo { name, mac, mtu, queues, mode, .. } = info;
+    let mode = Some(mode).filter(|mode| !mode.is_empty());
+    info!(target: LINK, link = name, number, %mac, mtu, queues, mode, "opened");
+    for note in &info.notes {
+        warn!(target: LINK, link = name, "{note}");
+    }
+}
+
+/// `mtu`: longest packet that is sent from now on, bytes.
+#[cold]
+pub(crate) fn link_changed(interface: &str, state: LinkState, mtu: u16) {
+    match state {
+        LinkState::Up | LinkState::Mtu(_) => info!(target: LINK, interface, mtu, "the interface {state}"),
+        _ => warn!(target: LINK, interface, "the interface {state}"),
+    }
+}
+
+#[cold]
+pub(crate) fn started(workers: usize, lanes: usize) {
+    info!(target: WORKER, workers, lanes, "runtime started");
+}
+
+#[cold]
+pub(crate) fn move_begun(lane: u32, from: usize, to: usize) {
+    debug!(target: LANE, lane, from, to, "move begun");
+}
+
+/// `held`: frames that follow the lane.
+#[cold]
+pub(crate) fn lane_sent(lane: u32, from: usize, to: usize, held: usize) {
+    debug!(target: LANE, lane, from, to, held, "sent");
+}
+
+#[cold]
+pub(crate) fn lane_arrived(lane: u32, to: usize) {
+    debug!(target: LANE, lane, to, "arrived");
+}
+
+#[cold]
+pub(crate) fn move_given_up(lane: u32, from: usize, to: usize) {
+    debug!(target: LANE, lane, from, to, "move given up");
+}
+
+#[cold]
+pub(crate) fn listening(lane: u32, address: Option<IpAddr>, port: u16) {
+    match address {
+        Some(address) => debug!(target: SOCKET, lane, %address, port, "listening"),
+        None => debug!(target: SOCKET, lane, port, "listening on all addresses"),
+    }
+}
