@@ -172,6 +172,7 @@ const CASES: &[Case<'_>] = &[
 /// Over a wire in memory.
 const IN_MEMORY: &[Case<'_>] = &[
     ("link", "", &["-n", "50"], |r| r["setup"]["link"] == "pair" && all_answered(r)),
+    ("rss", "", &["-n", "50", "--rss", "software"], all_answered),
     ("key", "", &["-n", "50", "--key", "microsoft"], all_answered),
     ("syn-only", "", &["--syn-only", "--rate", "100", "-d", "200ms"], |r| count(r, "answered") == 0),
     (

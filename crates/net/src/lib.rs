@@ -92,6 +92,7 @@ pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wire};
 pub use flowlane_sys::block::OwnedBytes;
+pub use flowlane_sys::frame::Frame;
 pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use runtime::builder::{Builder, Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening, StartError};

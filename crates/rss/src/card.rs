@@ -178,7 +178,7 @@ fn shares(slots: &[u16], queues: usize, workers: usize) -> Result<Vec<usize>, Ca
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Key;
+    use crate::{Key, Toeplitz};
 
     fn of(slots: &[u16], queues: usize, workers: usize) -> Rss {
         let hasher = Toeplitz::new(&Key::MICROSOFT);

@@ -358,3 +358,46 @@ fn what_is_written_first_goes_with_the_syn() {
         finish(&runtime, &said, EACH);
     }
 }
+
+/// What is read as frames is what was written, in order, up to the end of the stream; frames may be kept past the connection.
+#[test]
+fn frames_hold_the_bytes_that_came() {
+    const TOTAL: usize = 400_000;
+    for over in Over::all() {
+        let server = over.server();
+        let (runtime, said) = start(
+            over,
+            2,
+            move || echo(server),
+            move || async move {
+                let stream = TcpStream::connect(server).await.map_err(|e| format!("connect: {e}"))?;
+                let (reader, writer) = stream.into_split();
+                let byte = |i: usize| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+                let writing = spawn(async move {
+                    let all: Vec<u8> = (0..TOTAL).map(byte).collect();
+                    writer.as_ref().write_all(&all).await
+                });
+                let (mut frames, mut count) = (Vec::new(), 0);
+                loop {
+                    let n = reader.as_ref().read_frames(&mut frames, 7).await.map_err(|e| e.to_string())?;
+                    let held: usize = frames.iter().map(|frame| frame.len()).sum();
+                    if n != held || frames.len() > 7 {
+                        return Err(format!("{n} bytes told, {held} in {} frames", frames.len()));
+                    }
+                    if n == 0 {
+                        break;
+                    }
+                    for b in frames.drain(..).flat_map(|frame| frame.data().to_vec()) {
+                        if b != byte(count) {
+                            return Err(format!("{over:?}: wrong byte {count}"));
+                        }
+                        count += 1;
+                    }
+                }
+                writing.unwrap().await.unwrap().map_err(|e| format!("write: {e}"))?;
+                Ok(count as u64)
+            },
+        );
+        finish(&runtime, &said, TOTAL as u64);
+    }
+}

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 
 use flowlane_stack::tcp::{Interest, RecvError};
+use flowlane_sys::frame::Frame;
 
 use super::TcpStream;
 use crate::context;
@@ -42,6 +43,83 @@ impl TcpStream {
         }
         self.wake_on(Interest::Read, cx)?;
         Poll::Pending
+    }
+
+    /// Reads what is there as the frames that it came in, at most `most` of them, without copying it; they are appended to `into`, payload
+    /// only. How many bytes they hold: 0 is the end of the stream, `None` that nothing is there. On a kernel socket the bytes are copied
+    /// into free frames of the worker.
+    ///
+    /// A frame that is kept is missing in its worker's pool ([`Builder::frames`](crate::Builder::frames)); where it is dropped it goes home,
+    /// on whatever thread. `None` also says that no frame is free where one is needed.
+    ///
+    /// # Errors
+    /// As [`TcpStream::try_read`].
+    pub fn try_read_frames(&self, into: &mut Vec<Frame>, most: usize) -> Result<Option<usize>, SocketError> {
+        let before = into.len();
+        let mut bytes = 0;
+        while into.len() - before < most {
+            let next = context::with_lane(self.lane, |slot, now, frames| match self.id {
+                Id::Stack(id) => match slot.lane.tcp_recv_frame(now, frames, id) {
+                    Ok(frame) => Ok(Some(frame)),
+                    Err(e) => received(Err(e)).map(|_| None),
+                },
+                Id::Kernel(id) => {
+                    let Some(mut frame) = frames.alloc() else { return Ok(None) };
+                    let room = frame.tailroom();
+                    let read = match frame.push_back(room) {
+                        Some(free) => slot.sockets()?.recv(id, free)?,
+                        None => None,
+                    };
+                    Ok(read.map(|n| {
+                        let _ = frame.truncate(n);
+                        (n > 0).then_some(frame)
+                    }))
+                }
+            })?;
+            match next {
+                // What is there already is given first; an end or an error comes again.
+                Ok(Some(Some(frame))) => {
+                    bytes += frame.len();
+                    into.push(frame);
+                }
+                Err(e) if bytes == 0 => return Err(e),
+                Ok(Some(None)) if bytes == 0 => return Ok(Some(0)),
+                _ => break,
+            }
+        }
+        Ok((bytes > 0).then_some(bytes))
+    }
+
+    /// Waits for something to read, and gives it as [`TcpStream::try_read_frames`] does; 0 is the end of the stream.
+    ///
+    /// ```
+    /// # use flowlane::{SocketError, TcpStream};
+    /// async fn sum(stream: &TcpStream) -> Result<u64, SocketError> {
+    ///     let (mut frames, mut sum) = (Vec::new(), 0);
+    ///     while stream.read_frames(&mut frames, 64).await? > 0 {
+    ///         for frame in frames.drain(..) {
+    ///             sum += frame.data().iter().map(|b| u64::from(*b)).sum::<u64>();
+    ///         }
+    ///     }
+    ///     Ok(sum)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TcpStream::try_read`].
+    pub fn read_frames(
+        &self,
+        into: &mut Vec<Frame>,
+        most: usize,
+    ) -> impl Future<Output = Result<usize, SocketError>> + Send {
+        let most = most.max(1);
+        poll_fn(move |cx| {
+            if let Some(n) = self.try_read_frames(into, most)? {
+                return Poll::Ready(Ok(n));
+            }
+            self.wake_on(Interest::Read, cx)?;
+            Poll::Pending
+        })
     }
 
     /// Waits until there is something to read, the end of the stream or an error, without a buffer to read it into. On
