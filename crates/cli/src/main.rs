@@ -20,6 +20,7 @@ mod lost;
 mod output;
 mod progress;
 mod reassembly;
+mod rule_file;
 mod say;
 mod steering;
 mod trace;

@@ -1,6 +1,7 @@
 //! `flowlane rss hash`: one packet's way from its fields to its worker.
 
 use super::steering::{DefaultKey, End, Steering, Which};
+use crate::rule_file::RuleOption;
 use anyhow::bail;
 use flowlane_rss::{Explanation, Fields, Flow, Protocol, Rss};
 use std::io::{self, Write};
@@ -22,6 +23,8 @@ pub(crate) struct Hash {
     fragment: bool,
     #[command(flatten)]
     steering: Steering,
+    #[command(flatten)]
+    rule: RuleOption,
     /// Buckets, a power of two; at least two a worker by default.
     #[arg(long, value_name = "N")]
     buckets: Option<usize>,
@@ -46,15 +49,27 @@ impl Hash {
         if a.port.is_none() && protocol == Protocol::UDP && self.steering.udp_4tuple && !self.fragment {
             bail!("with --udp-4tuple UDP is hashed with ports: give both");
         }
-        let rss = self.steering.build(self.buckets, DefaultKey::Microsoft, false)?;
         let end = |e: End| SocketAddr::new(e.ip, e.port.unwrap_or(0));
         let flow = Flow { fragment: self.fragment, ..Flow::new(end(a), end(b), protocol) };
+        let rss = match self.rule.read()? {
+            Some(_) if self.buckets.is_some() => bail!("--buckets: with --rss they are the card's queues"),
+            Some(rule) => {
+                rule.must_know(&flow)?;
+                let rss = rule.steering()?;
+                if a.port.is_none() && rss.config.type_of(&flow).has_ports() {
+                    bail!("this card hashes {protocol} with ports: give both");
+                }
+                rss
+            }
+            None => self.steering.build(self.buckets, DefaultKey::Microsoft, false)?,
+        };
+        let key = self.rule.in_words().unwrap_or_else(|| self.steering.key_in_words());
         let why = rss.explain(&flow);
         let out = io::stdout().lock();
         if self.json {
-            json(out, &rss, &why, &self.steering.key_in_words())?;
+            json(out, &rss, &why, &key)?;
         } else {
-            text(out, &rss, &why, a.port.is_some(), &self.steering.key_in_words())?;
+            text(out, &rss, &why, a.port.is_some(), &key)?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 
 mod hash;
 mod key;
+mod learn;
 mod plan;
 mod restore;
 mod show;
@@ -27,6 +28,8 @@ pub(crate) enum Rss {
     Show(show::Show),
     /// Put back the RSS of a card that a killed run has left changed.
     Restore(restore::Restore),
+    /// How a card of unknown make steers: its hash and table, from what it does with packets.
+    Learn(learn::Learn),
 }
 
 impl Rss {
@@ -37,6 +40,7 @@ impl Rss {
             Self::Key(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Restore(command) => command.run(),
+            Self::Learn(command) => command.run(),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use super::steering::{self, DefaultKey, End, Steering, Which};
 use crate::exit::Missed;
+use crate::rule_file::RuleOption;
 use anyhow::{Context, bail};
 use flowlane::Prefix;
 use flowlane_rss::{Bucket, Flow, HomePorts, Protocol, Rss};
@@ -47,6 +48,8 @@ pub(crate) struct Plan {
     which: Which,
     #[command(flatten)]
     steering: Steering,
+    #[command(flatten)]
+    rule: RuleOption,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -63,8 +66,17 @@ struct Source {
 
 impl Plan {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let rss = self.steering.build(self.of, DefaultKey::Microsoft, true)?;
-        let wanted = steering::buckets("--buckets", &self.buckets, rss.buckets.len())?;
+        let rule = self.rule.read()?;
+        let rss = match &rule {
+            Some(_) if self.of.is_some() => bail!("--of: with --rss buckets are the card's queues"),
+            Some(rule) => rule.steering()?,
+            None => self.steering.build(self.of, DefaultKey::Microsoft, true)?,
+        };
+        let mut wanted = steering::buckets("--buckets", &self.buckets, rss.buckets.len())?;
+        if rule.is_some() && self.buckets == "all" {
+            // Queues that a card's table does not name are not to be reached.
+            wanted.retain(|queue| !rss.slots_of_bucket(*queue).is_empty());
+        }
         let (first, last) = addresses(&self.from)?;
         if first.is_ipv4() != self.to.ip.is_ipv4() {
             bail!("--from and --to: addresses of two families");
@@ -76,6 +88,9 @@ impl Plan {
         let protocol = self.which.protocol(true);
         let to = SocketAddr::new(self.to.ip, self.to.port.unwrap_or(0));
         let probe = Flow::new(SocketAddr::new(first, 1), to, protocol);
+        if let Some(rule) = &rule {
+            rule.must_know(&probe)?;
+        }
         let with_ports = rss.config.type_of(&probe).has_ports();
         if with_ports && self.to.port.is_none() {
             bail!("--to {}: these packets are hashed with ports, so give one", self.to.ip);
@@ -185,12 +200,12 @@ impl Plan {
                 })
                 .collect();
             let value = serde_json::json!({
-                "version": 1, "key": self.steering.key_in_words(), "direction": if self.replies { "replies" } else { "requests" },
+                "version": 1, "key": self.rule.in_words().unwrap_or_else(|| self.steering.key_in_words()), "direction": if self.replies { "replies" } else { "requests" },
                 "ports-hashed": with_ports, "buckets": rss.buckets.len(), "sources": sources,
             });
             return writeln!(out, "{value}");
         }
-        writeln!(out, "# key {}", self.steering.key_in_words())?;
+        writeln!(out, "# key {}", self.rule.in_words().unwrap_or_else(|| self.steering.key_in_words()))?;
         if !with_ports {
             writeln!(out, "# ports are not hashed: every port of an address goes the same way")?;
         }
