@@ -112,9 +112,12 @@ fn events_are_on_standard_error_and_the_report_is_as_without() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     serde_json::from_slice::<Value>(&output.stdout).unwrap();
-    for (level, target, words) in
-        [("INFO", "link", "opened link=\"pair:a\""), ("INFO", "worker", "runtime started workers=1")]
-    {
+    for (level, target, words) in [
+        ("INFO", "link", "opened link=\"pair:a\""),
+        ("DEBUG", "worker", "began"),
+        ("INFO", "worker", "runtime started workers="),
+        ("DEBUG", "worker", "ended"),
+    ] {
         let event = format!("{level} flowlane::{target}: {words}");
         assert!(stderr.lines().any(|line| line.contains(&event)), "{event}: {stderr}");
     }
@@ -145,6 +148,7 @@ fn a_service_tells_that_it_listens_and_what_it_gave_up() {
     let (code, printed) = service.end();
     assert_eq!(code, Some(0));
     assert!(printed.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{printed}");
+    assert!(service.heard.iter().any(|l| l.contains("flowlane::worker: ended")), "{:#?}", service.heard);
 }
 
 #[test]
@@ -169,4 +173,5 @@ fn a_link_tells_what_becomes_of_it() {
     near.ip("link del near0").unwrap();
     service.hear(&["WARN flowlane::link", "is gone"]);
     assert_eq!(service.end().0, Some(1));
+    service.hear(&["INFO flowlane::link: closed", "near0"]);
 }

@@ -11,7 +11,10 @@
 //! event costs the load of one number.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
+use flowlane_stack::time::Time;
+use flowlane_stack::wire::MacAddr;
 use flowlane_sys::netdev::watch::LinkState;
 use tracing::{debug, info, warn};
 
@@ -21,6 +24,9 @@ const LINK: &str = "flowlane::link";
 const WORKER: &str = "flowlane::worker";
 const LANE: &str = "flowlane::lane";
 const SOCKET: &str = "flowlane::socket";
+
+/// A worker without free frames is told of once in so long: it may happen many times a second.
+const SELDOM: Duration = Duration::from_secs(1);
 
 #[cold]
 pub(crate) fn link_opened(number: usize, info: &LinkInfo) {
@@ -32,6 +38,11 @@ pub(crate) fn link_opened(number: usize, info: &LinkInfo) {
     }
 }
 
+#[cold]
+pub(crate) fn link_closed(link: &str) {
+    info!(target: LINK, link, "closed");
+}
+
 /// `mtu`: longest packet that is sent from now on, bytes.
 #[cold]
 pub(crate) fn link_changed(interface: &str, state: LinkState, mtu: u16) {
@@ -41,9 +52,46 @@ pub(crate) fn link_changed(interface: &str, state: LinkState, mtu: u16) {
     }
 }
 
+/// A queue of the link with this number took nothing for a second, or takes frames again. No queue: it is another worker's.
+#[cold]
+pub(crate) fn link_dead(number: usize, queue: Option<u16>, dead: bool) {
+    if dead {
+        warn!(target: LINK, number, queue, "takes no frames: what is for it is dropped");
+    } else {
+        info!(target: LINK, number, queue, "takes frames again");
+    }
+}
+
+#[cold]
+pub(crate) fn address_duplicate(host: &str, address: IpAddr, mac: MacAddr) {
+    warn!(target: LINK, host, %address, %mac, "somebody else has the address: it is not used");
+}
+
 #[cold]
 pub(crate) fn started(workers: usize, lanes: usize) {
     info!(target: WORKER, workers, lanes, "runtime started");
+}
+
+#[cold]
+pub(crate) fn worker_began(worker: usize, processor: Option<usize>) {
+    match processor {
+        Some(processor) => debug!(target: WORKER, worker, processor, "began, bound to a processor"),
+        None => debug!(target: WORKER, worker, "began, on any processor"),
+    }
+}
+
+#[cold]
+pub(crate) fn worker_ended(worker: usize, turns: u64) {
+    debug!(target: WORKER, worker, turns, "ended");
+}
+
+/// A worker has no free frame for its lanes' output. `told` is when that was told last.
+#[cold]
+pub(crate) fn no_frames(worker: usize, now: Time, told: &mut Option<Time>) {
+    if told.is_none_or(|told| now.saturating_duration_since(told) >= SELDOM) {
+        *told = Some(now);
+        warn!(target: WORKER, worker, "no free frame for output: lanes wait");
+    }
 }
 
 #[cold]

@@ -1,5 +1,6 @@
 //! A running runtime, and what can be asked of it from outside.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::moving::Move;
 use super::shared::Shared;
 use crate::block::block_on;
 use crate::context;
+use crate::events;
 use crate::stats::{Failed, Report};
 use crate::task::{JoinHandle, spawn_in};
 use crate::timeout::timeout;
@@ -332,6 +334,9 @@ impl Runtime {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
         }
+        // Several interfaces may have been on one.
+        let links: BTreeSet<&String> = self.handle.hosts.iter().flat_map(|host| &host.links).collect();
+        links.into_iter().for_each(|link| events::link_closed(link));
         self.handle.shared.close();
         report
     }

@@ -19,6 +19,7 @@ use super::plan::Plan;
 use super::processors::THREAD;
 use super::{InWorkers, StartError};
 use crate::context;
+use crate::events;
 use crate::runtime::handle::Runtime;
 use crate::runtime::host::{Host, Main};
 use crate::runtime::idle::Patience;
@@ -69,6 +70,7 @@ pub(super) fn start(
             let _ = failed.send(error);
             // All or none: a worker that could not begin would leave the others waiting for it.
             if let (Some(pool), true) = (pool, *go.wait()) {
+                events::worker_began(index, cpu);
                 work(index, plan, Rc::new(pool), shared, &mains, &|failure| {
                     let _ = ran.send(failure);
                     *all_ran.wait()
@@ -166,6 +168,7 @@ fn work(
         waiting: Vec::new(),
         hungry: None,
         spent: Spent::default(),
+        hunger_told: None,
         spare: Vec::with_capacity(count),
         deadlines: vec![Time::MAX; count],
         next_deadline: Time::MAX,
@@ -196,6 +199,7 @@ fn work(
     let mut lanes = worker.lanes.iter().flatten();
     if ran(lanes.find_map(|slot| Some((slot.host, slot.lane.bucket().0, slot.failure.clone()?)))) {
         worker.run();
+        events::worker_ended(index, worker.turns.all);
     }
     // What is dropped now is the applications', too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));

@@ -130,6 +130,8 @@ pub(crate) struct Worker {
     pub(crate) hungry: Option<stall::Backoff>,
     /// What the lanes did in this turn.
     pub(crate) spent: Spent,
+    /// When that was told last.
+    pub(crate) hunger_told: Option<Time>,
     /// The other of two lists that take turns.
     pub(crate) spare: Vec<u32>,
     /// When each lane wants to be woken.

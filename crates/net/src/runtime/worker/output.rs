@@ -12,6 +12,7 @@ use flowlane_sys::frame::Pool;
 
 use super::stall::{Backoff, Stall};
 use super::{HostView, Port, Worker};
+use crate::events;
 use crate::runtime::lane_slot::LaneSlot;
 use crate::runtime::message::Message;
 use crate::runtime::netisr::Parcel;
@@ -78,6 +79,9 @@ impl Worker {
             full |= port.room == 0;
         }
         if !full || self.frames.free() == 0 {
+            if self.hungry.is_none() {
+                events::no_frames(self.index, self.now, &mut self.hunger_told);
+            }
             self.hungry.get_or_insert(Backoff::new(self.now));
         }
         if !slot.waiting {
@@ -155,6 +159,7 @@ impl Worker {
         while let Some(event) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_event()) {
             if let LaneEvent::AddressDuplicate { address, mac, .. } = event {
                 let name = &self.hosts[h].name;
+                events::address_duplicate(name, address, mac);
                 // Nobody may read it.
                 let _ = writeln!(
                     std::io::stderr(),
@@ -211,7 +216,11 @@ impl Port {
     fn stalls(&mut self, now: Time, taken: usize, all: bool) {
         let room = self.queue.room();
         let stall = self.stall.get_or_insert(Stall::new(now, room));
+        let was_dead = stall.is_dead();
         stall.look(now, taken, room);
+        if stall.is_dead() != was_dead {
+            events::link_dead(self.link, self.index, stall.is_dead());
+        }
         if stall.is_dead() {
             self.dropped += self.output.len() as u64;
             self.output.clear();
