@@ -150,8 +150,8 @@ impl Shared {
         self.common.stopped() || clock() >= self.end
     }
 
-    /// The next moment for a slot that is free; `None` if there are no more.
-    fn next(&self) -> Option<u64> {
+    /// The next moment for a slot that is free, and how much later the one after it is; `None` if there are no more.
+    fn next(&self) -> Option<(u64, u64)> {
         if self.over() {
             return None;
         }
@@ -159,16 +159,16 @@ impl Shared {
         if inner.requests_left == 0 {
             return None;
         }
-        let moment = match &mut inner.moments {
-            None => clock(),
+        let next = match &mut inner.moments {
+            None => (clock(), 0),
             Some(moments) => {
                 let moment = moments.peek().filter(|m| *m < self.end)?;
                 moments.advance();
-                moment
+                (moment, moments.peek().map_or(u64::MAX, |next| next - moment))
             }
         };
         inner.requests_left -= 1;
-        Some(moment)
+        Some(next)
     }
 }
 
@@ -261,11 +261,12 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
     let (checks_all, think) = (&pool.pool.requests, &pool.pool.think);
     let mut n = 0;
     while !sender.is_closed() {
-        let Some(intended) = shared.next() else { return };
+        let Some((intended, gap)) = shared.next() else { return };
         let free = clock();
         if intended > free {
-            // Slots that are due within the slack wake together: at its next multiple.
-            let slack = shared.common.slack.max(1);
+            // Slots that are due within the slack wake together: at its next multiple. Where the next is due later than that, waiting
+            // gains nothing.
+            let slack = if gap <= shared.common.slack { shared.common.slack.max(1) } else { 1 };
             let moment = intended.div_ceil(slack) * slack;
             flowlane::sleep_until(Time::from_nanos(moment.min(shared.end.max(intended)))).await;
         }

@@ -9,7 +9,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use crate::kit::{Serve, SynAnswer, ms, plan, pool, rate, run, says, serve};
+use crate::kit::{Serve, SynAnswer, ms, plan, pool, rate, run, run_with, says, serve};
 
 #[derive(Clone)]
 pub(crate) struct InLane;
@@ -59,6 +59,22 @@ fn open_and_closed_loops_agree_with_the_server() {
         assert_eq!(heard.body.load(Ordering::Relaxed), 1000 * c.sent);
         assert!(c.sent > 100, "{c:?}");
     }
+}
+
+/// As over HTTP/1: several go together, as late as they may be, and what has nothing to go together with is not late.
+#[test]
+fn slack_sends_several_at_once() {
+    let slip = |per_second: f64, slack: u64, length: u64| {
+        let heard = Arc::new(SynAnswer::default());
+        let version = Version::Http2 { streams: 10 };
+        let pool = Pool { version, connections: 4, pace: rate(per_second), ..pool() };
+        let ran = run_with(plan(pool, ms(length)), &http2(&heard), ms(slack));
+        assert_eq!((ran.counts().sent, ran.counts().answered), (heard.requests(), heard.requests()));
+        ran.run.total.slip
+    };
+    // A busy machine is late by itself, and may leave so many due at once that they wait for streams: three tries.
+    assert!((0..3).any(|_| slip(1000.0, 20, 600).at(0.5) >= 7_000_000));
+    assert!((0..3).any(|_| slip(4.0, 200, 1500).at(0.5) < 40_000_000));
 }
 
 #[test]
