@@ -55,7 +55,7 @@ fn one_worker() {
 #[test]
 fn two_workers() {
     if processors() < 2 {
-        eprintln!("skipped, because there is one processor");
+        flowlane_testnet::skipped("skipped, because there is one processor");
         return;
     }
     check(&demo(&["--workers", "2"]), 2);

@@ -136,7 +136,7 @@ fn privileges(process: Pid) -> Vec<(u64, u64, bool)> {
 #[test]
 fn services_on_kernel_sockets_keep_one_privilege_or_none() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let name = format!("flpv{}", std::process::id());
@@ -234,7 +234,7 @@ fn a_web_server_that_is_stopped_answers_what_was_asked() {
     assert_eq!((&summary["requests"], &summary["connections-open"]), (&3.into(), &0.into()), "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let name = format!("flws{}", std::process::id());
@@ -253,7 +253,7 @@ fn a_web_server_that_is_stopped_answers_what_was_asked() {
 #[test]
 fn a_web_server_whose_link_is_dead_ends_with_the_grace() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let name = format!("flwd{}", std::process::id());

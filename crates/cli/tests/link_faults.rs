@@ -30,7 +30,7 @@ impl Place {
     /// `None`, having said why, where there can be none.
     fn new(kind: &str) -> Option<Self> {
         if let Err(why) = flowlane_testnet::requires() {
-            println!("{why}");
+            flowlane_testnet::skipped(why);
             return None;
         }
         if kind != "tap" {
@@ -291,7 +291,7 @@ fn an_interface_vanishes_under_a_full_queue_of_a_tap() {
 #[test]
 fn closing_a_tap_that_was_made_for_us_is_no_loss() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let place = Place::Tap(Namespace::new(&format!("{}{}", label(), std::process::id())).unwrap());

@@ -218,7 +218,7 @@ fn descriptors_are_looked_at_before_anything_is_sent() {
     limited.args(if rustix::process::geteuid().is_root() { &keep[..] } else { &[] });
     let may = limited.args(["sh", "-c", "ulimit -Sn 80 && ulimit -Hn 200 && exec \"$@\"", "sh"]);
     if !Command::new("setpriv").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        println!("skipped, because the program setpriv is not there");
+        flowlane_testnet::skipped("skipped, because the program setpriv is not there");
         return;
     }
     let (address, heard) = server();

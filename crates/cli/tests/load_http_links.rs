@@ -23,7 +23,7 @@ impl Wire {
     /// `None`, having said why, where there can be none.
     fn new(tag: &str) -> Option<Self> {
         if let Err(why) = flowlane_testnet::requires() {
-            println!("{why}");
+            flowlane_testnet::skipped(why);
             return None;
         }
         let name = format!("fh{tag}{}", std::process::id());

@@ -284,7 +284,7 @@ fn certificates_are_believed_when_told() {
 #[test]
 fn a_vlan_a_gateway_and_routed_clients() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let make =

@@ -102,7 +102,7 @@ fn free_port(udp: bool) -> u16 {
 /// Two namespaces with a wire between them: `va` in the first, `vb` in the second. `None`, having said why.
 fn wire(tag: &str) -> Option<(Namespace, Namespace)> {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return None;
     }
     let make = |end: &str| Namespace::new(&format!("h3{tag}{}{end}", std::process::id())).unwrap();
@@ -403,7 +403,7 @@ fn requests_with_the_syn_over_a_link() {
 #[test]
 fn nginx_over_loopback() {
     if Command::new("nginx").arg("-v").output().is_err() {
-        println!("skipped, because there is no nginx");
+        flowlane_testnet::skipped("skipped, because there is no nginx");
         return;
     }
     let dir = Dir::new("nginx");

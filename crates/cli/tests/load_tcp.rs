@@ -247,7 +247,7 @@ impl Wire {
     /// `None`, having said why, where there can be none.
     fn new(kind: &str, tag: &str) -> Option<Self> {
         if let Err(why) = flowlane_testnet::requires() {
-            println!("{why}");
+            flowlane_testnet::skipped(why);
             return None;
         }
         let name = format!("fl{tag}{}", std::process::id());
@@ -449,7 +449,7 @@ impl Routed {
 fn a_router_and_a_capture_find_nothing_wrong() {
     let needed = missing(&["nft", "ethtool", "tcpdump", "tshark", "sysctl"]);
     if let Some(why) = flowlane_testnet::requires().err().or(needed) {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let net = Routed::new();
@@ -530,7 +530,7 @@ fn a_router_and_a_capture_find_nothing_wrong() {
 #[test]
 fn on_a_vlan() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let make = |end: &str| Namespace::new(&format!("flv{}{end}", std::process::id())).unwrap();

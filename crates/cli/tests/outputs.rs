@@ -143,7 +143,9 @@ const DISPLAY: &str = "\u{1b}[?1049h";
 /// `None`, having said why, where there can be none.
 fn on_a_terminal(dir: &Dir, inner: &Command, bytes: &str, shown: impl FnOnce(i32)) -> Option<String> {
     if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
-        println!("skipped, because the program script, which makes a terminal, is not there");
+        flowlane_testnet::skipped(
+            "skipped, because the program script, which makes a terminal, is not there",
+        );
         return None;
     }
     let words: Vec<String> = std::iter::once(inner.get_program())

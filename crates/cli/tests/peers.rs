@@ -26,7 +26,7 @@ impl Peer {
     /// `None`, having said why, where there can be none.
     fn new(kind: &'static str, tag: &str) -> Option<Self> {
         if let Err(why) = flowlane_testnet::requires() {
-            println!("{why}");
+            flowlane_testnet::skipped(why);
             return None;
         }
         let name = format!("fp{tag}{}", std::process::id());
@@ -214,7 +214,7 @@ fn tunnel_to_the_kernel(kind: &'static str, tag: &str, device: &str, ours: &str)
     let service = peer.serve(&format!("--udp-4tuple --tunnel {ours},addr=192.168.9.1/24,addr=fd09::1/64"));
     let device = device.replace("DEV", &peer.interface());
     if let Err(why) = peer.ip(&format!("link add tun9 type {device}")) {
-        println!("skipped, because this kernel has no such tunnel: {why}");
+        flowlane_testnet::skipped(format_args!("skipped, because this kernel has no such tunnel: {why}"));
         return;
     }
     peer.ip("addr add 192.168.9.2/24 dev tun9").unwrap();

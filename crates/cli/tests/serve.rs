@@ -216,7 +216,7 @@ impl Lab {
     /// `None`, having said why, where there can be none.
     fn up(tag: &str) -> Option<Self> {
         if let Err(why) = flowlane_testnet::requires() {
-            println!("{why}");
+            flowlane_testnet::skipped(why);
             return None;
         }
         let lab = Self(format!("fl{tag}{}", std::process::id()));
@@ -402,7 +402,7 @@ fn tcp_over_af_packet() {
 #[test]
 fn tcp_over_tap() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let name = format!("fltt{}", std::process::id());
@@ -428,7 +428,7 @@ fn tcp_over_tap() {
 #[test]
 fn a_stop_ends_connections_and_a_second_one_waits_for_none() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     for twice in [false, true] {
@@ -487,7 +487,7 @@ fn tcp_discard_takes_all_and_says_nothing() {
 #[test]
 fn echo_over_tap() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let namespace = flowlane_testnet::Namespace::new(&format!("fltap{}", std::process::id())).unwrap();

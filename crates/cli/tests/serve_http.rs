@@ -60,11 +60,11 @@ fn has_the_shape(document: &Value, kind: &str) {
 /// A service over a TAP in a namespace of its own; `ask` is given a way to run curl beside it.
 fn served(tag: &str, more: &str, ask: impl Fn(&dyn Fn(&str) -> String)) -> Option<Vec<Value>> {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return None;
     }
     if Command::new("curl").arg("--version").output().is_err() {
-        println!("skipped, because there is no curl");
+        flowlane_testnet::skipped("skipped, because there is no curl");
         return None;
     }
     let name = format!("flht{tag}{}", std::process::id());

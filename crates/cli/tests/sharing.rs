@@ -70,7 +70,7 @@ fn echo(card: &Card, address: &str) {
 #[test]
 fn one_address_is_one_programs_and_others_are_others() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let card = Card::new(&CardConfig::for_test("share", 1)).unwrap();
@@ -98,7 +98,7 @@ fn one_address_is_one_programs_and_others_are_others() {
 #[test]
 fn a_vlan_has_addresses_of_its_own() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let card = Card::new(&CardConfig::for_test("shvl", 1)).unwrap();
@@ -113,7 +113,7 @@ fn a_vlan_has_addresses_of_its_own() {
 #[test]
 fn a_tap_interface_has_one_program_behind_it() {
     if let Err(why) = flowlane_testnet::requires() {
-        println!("{why}");
+        flowlane_testnet::skipped(why);
         return;
     }
     let near = Namespace::new(&format!("fl-shtap-{}", std::process::id())).unwrap();

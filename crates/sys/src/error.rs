@@ -245,8 +245,8 @@ mod tests {
             if kept == bits {
                 assert_eq!(said, line(names));
             } else {
-                println!(
-                    "skipped, because this process does not have the capabilities to give up (run as root)"
+                crate::skipped(
+                    "skipped, because this process does not have the capabilities to give up (run as root)",
                 );
             }
         }

@@ -14,7 +14,7 @@
 //!
 //! ```no_run
 //! if let Err(why) = flowlane_testnet::requires() {
-//!     println!("{why}"); // "skipped, because ..."
+//!     flowlane_testnet::skipped(why); // "skipped, because ..."
 //!     return;
 //! }
 //! ```
@@ -83,6 +83,16 @@ pub fn ip(arguments: &str) -> Result<(), Error> {
     Err(Error::Ip { arguments: arguments.to_owned(), said })
 }
 
+/// Says that the calling test does not run here, and why: a line that begins "skipped, because".
+///
+/// libtest keeps to itself what a test that passes prints. This is written past it, so that `cargo test` shows it.
+pub fn skipped(line: impl std::fmt::Display) {
+    let thread = std::thread::current();
+    let line = format!("{}: {line}\n", thread.name().unwrap_or("test"));
+    // Nobody may read it.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
+
 /// Whether namespaces and cards can be made here.
 ///
 /// # Errors
@@ -122,5 +132,33 @@ pub fn assert_no_privileges(process: u32) {
             let found = status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
             assert_eq!(found, Some(wanted), "{name} {status}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    const ASKED: &str = "FLOWLANE_TEST_SKIPS";
+
+    #[test]
+    fn one_that_is_skipped_when_asked() {
+        if std::env::var_os(ASKED).is_some() {
+            super::skipped("skipped, because it was asked to be");
+        }
+    }
+
+    /// As `cargo test` shows it: this program runs the test above, which passes, and lets its output be captured.
+    #[test]
+    fn what_is_skipped_is_seen() {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        command.args(["--exact", "tests::one_that_is_skipped_when_asked"]).env(ASKED, "1");
+        let output = command.output().expect("it runs once more");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains("one_that_is_skipped_when_asked: skipped, because it was asked to be\n"),
+            "{said}"
+        );
     }
 }

@@ -148,7 +148,7 @@ fn random_frame(random: &mut Random) -> Vec<u8> {
 fn cannot_load() -> bool {
     let missing = !privilege::has(privilege::CAP_BPF);
     if missing {
-        println!("skipped, because loading BPF programs needs CAP_BPF");
+        crate::skipped("skipped, because loading BPF programs needs CAP_BPF");
     }
     missing
 }
@@ -375,7 +375,7 @@ fn compare_claims(tags: Tags) {
 fn the_metadata_function_is_in_this_kernel() {
     match kfunc("bpf_xdp_metadata_rx_hash") {
         Ok(id) => assert!(id > 0),
-        Err(e) => println!("skipped, because {e}"),
+        Err(e) => crate::skipped(&format!("skipped, because {e}")),
     }
 }
 
@@ -429,7 +429,9 @@ fn the_verifier_is_soon_content_without_cap_perfmon() {
         match program.verified_instructions() {
             Some(n) => assert!(n < 60_000, "{name}: {n} instructions"),
             None => {
-                println!("skipped, because the kernel does not tell how long the verifier took (Linux 5.16)");
+                crate::skipped(
+                    "skipped, because the kernel does not tell how long the verifier took (Linux 5.16)",
+                );
             }
         }
     }

@@ -29,7 +29,9 @@ impl Guest {
     pub(crate) fn get() -> Option<MutexGuard<'static, Self>> {
         static GUEST: OnceLock<Mutex<Guest>> = OnceLock::new();
         let Ok(path) = std::env::var("FLOWLANE_GUEST") else {
-            println!("skipped, because there is no guest here: crates/testnet/guest/run boots one");
+            flowlane_testnet::skipped(
+                "skipped, because there is no guest here: crates/testnet/guest/run boots one",
+            );
             return None;
         };
         let guest = GUEST.get_or_init(|| Mutex::new(Self::connect(&path)));

@@ -109,7 +109,7 @@ fn both_ways_to_read_a_card_agree() {
             assert_eq!(by_netlink, by_ioctl);
             assert_eq!(card::read(&name).unwrap().way, Way::Netlink);
         }
-        None => println!("skipped, because this kernel has no RSS by netlink"),
+        None => flowlane_testnet::skipped("skipped, because this kernel has no RSS by netlink"),
     }
 }
 

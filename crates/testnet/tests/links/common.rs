@@ -15,7 +15,7 @@ pub(crate) fn skip() -> bool {
     match flowlane_testnet::requires() {
         Ok(()) => false,
         Err(why) => {
-            println!("{why}");
+            flowlane_testnet::skipped(why);
             true
         }
     }

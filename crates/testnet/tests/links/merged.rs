@@ -62,7 +62,7 @@ fn streams(label: &str, vlan: Option<u16>, cut_by_sender: bool) {
         &["far0", "tx", "on", "tso", "on"]
     };
     if !ethtool(card.far(), settings) || !ethtool(card.near().unwrap(), &["near0", "gro", "on"]) {
-        println!("skipped, because ethtool cannot set the veth's offloads");
+        flowlane_testnet::skipped("skipped, because ethtool cannot set the veth's offloads");
         return;
     }
     let far = card.far();
@@ -113,7 +113,7 @@ fn streams_of_jumbo_packets_in_small_frames() {
     for mtu in [9000, 65_535] {
         let card = Card::new(&CardConfig { mtu, ..CardConfig::for_test("mjmb", 1) }).unwrap();
         if !ethtool(card.far(), &["far0", "tx", "off", "tso", "off", "gso", "off"]) {
-            println!("skipped, because ethtool cannot set the veth's offloads");
+            flowlane_testnet::skipped("skipped, because ethtool cannot set the veth's offloads");
             return;
         }
         let runtime = start(&card, None);

@@ -172,7 +172,9 @@ fn datagrams_that_travelled_as_one_packet_come_asunder() {
     let mut far = card.far().run(|| packet::open(&options)).unwrap().unwrap();
     // As a socket with `UDP_SEGMENT` sends it: the veth cuts nothing. VIRTIO_NET_HDR_GSO_UDP_L4 came with Linux 6.2.
     if kernel() < (6, 2) {
-        println!("skipped, because a packet socket takes no datagrams to be cut before Linux 6.2");
+        flowlane_testnet::skipped(
+            "skipped, because a packet socket takes no datagrams to be cut before Linux 6.2",
+        );
         return;
     }
     let mut bytes = tagged(&card, &[], 7);

@@ -174,7 +174,7 @@ fn a_prefix_a_default_route_and_a_redirect_of_radvd() {
         return;
     }
     if Command::new("radvd").arg("--version").output().is_err() {
-        println!("skipped, because there is no radvd (Debian's package radvd)");
+        flowlane_testnet::skipped("skipped, because there is no radvd (Debian's package radvd)");
         return;
     }
     let site = Site::new();

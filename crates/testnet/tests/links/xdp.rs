@@ -32,7 +32,9 @@ fn a_card_steered_by_a_filter_is_one_steered_by_tcx() {
     // Before Linux 6.6 there is no tcx, and `Hook::Best` is this one.
     let card = match Card::new(&CardConfig { hook: Hook::Filter, ..CardConfig::for_test("xcls", 2) }) {
         Err(why) if why.to_string().contains("attaching") => {
-            return println!("skipped, because this kernel has no sch_ingress or cls_bpf: {why}");
+            return flowlane_testnet::skipped(format_args!(
+                "skipped, because this kernel has no sch_ingress or cls_bpf: {why}"
+            ));
         }
         other => other.unwrap(),
     };
@@ -184,7 +186,9 @@ fn packets_longer_than_a_frame_come_and_go_in_chains() {
     let memory = memory(1);
     let mut queue = match card.in_near(|| xdp::open(&XdpOptions::new("near0", 1, claims()), &memory)).unwrap()
     {
-        Err(why) if why.to_string().contains("Linux 6.6") => return println!("skipped, because {why}"),
+        Err(why) if why.to_string().contains("Linux 6.6") => {
+            return flowlane_testnet::skipped(format_args!("skipped, because {why}"));
+        }
         other => other.unwrap().remove(0),
     };
     let there = card.far().run(|| UdpSocket::bind("10.11.2.1:0").unwrap()).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_kernel_puts_them_together() {
         let Some(mut kernel) = KernelFragments::open(128).unwrap() else {
-            println!("skipped, because a raw socket takes CAP_NET_RAW");
+            flowlane_testnet::skipped("skipped, because a raw socket takes CAP_NET_RAW");
             return;
         };
         for pieces in [1, 2] {

@@ -190,7 +190,7 @@ mod tests {
             }
         }
         if compared == 0 {
-            println!("skipped, because no interface here tells of RSS by netlink and by ioctl");
+            crate::skipped("skipped, because no interface here tells of RSS by netlink and by ioctl");
         }
     }
 
