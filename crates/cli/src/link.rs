@@ -4,10 +4,26 @@
 use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{Builder, OpenLink, Prefix, Rss, StartError};
 use flowlane_sys::privilege;
+use std::sync::{Mutex, PoisonError};
 
 use crate::discovery::Discovery;
 use crate::say::say;
 use crate::{keeper, lost, trace};
+
+/// What is to be said of interfaces once their links are open: a start that fails says one thing.
+static NOTES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// Says this of an interface once its link is open.
+pub(crate) fn say_when_open(interface: &str, what: String) {
+    NOTES.lock().unwrap_or_else(PoisonError::into_inner).push((interface.to_owned(), what));
+}
+
+fn say_notes(interface: &str) {
+    let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
+    for (_, what) in notes.extract_if(.., |(of, _)| of == interface) {
+        say!("flowlane: {interface}: {what}");
+    }
+}
 
 /// As [`LinkSpec::join`], hearing of routers what is to be heard.
 pub(crate) fn join(
@@ -37,8 +53,8 @@ pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss
     };
     let open = link.open(ours, vlan, rss);
     Box::new(move |memory, workers| {
-        if let Some(interface) = interface {
-            keeper::put_back_what_was_left(&interface);
+        if let Some(interface) = &interface {
+            keeper::put_back_what_was_left(interface);
         }
         if let Some(card) = card {
             keeper::watch_over(&card, false);
@@ -49,6 +65,9 @@ pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss
         }
         for note in &opened.0.notes {
             say!("flowlane: {}: {note}", opened.0.name);
+        }
+        if let Some(interface) = &interface {
+            say_notes(interface);
         }
         lost::watch(&opened.0);
         Ok(opened)

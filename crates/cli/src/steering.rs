@@ -1,13 +1,13 @@
 //! The steering of a host that a command makes: key, hash types, table and buckets, our own or a card's.
 
 use anyhow::{Context, bail};
-use flowlane::card::{self, Card, Change, Held, Place};
+use flowlane::card::{self, Card, Change, Held, NotAdopted, Place};
 use flowlane::link::LinkSpec;
-use flowlane::{HashConfig, Indirection, Key, Rss, UdpFields};
+use flowlane::{CardTableError, HashConfig, Indirection, Key, Rss, UdpFields};
 use flowlane_stack::rng::Rng;
 
-use crate::keeper;
 use crate::say::say;
+use crate::{keeper, link};
 
 /// Most workers there can be.
 const MOST_WORKERS: usize = 64;
@@ -105,7 +105,7 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
     if let Err(why) = &done {
         // With one queue nothing is steered.
         if wish.of.is_some() || card::read(interface).is_ok_and(|card| card.rings != Ok(1)) {
-            say!("flowlane: {interface}: steering in software: {why}");
+            link::say_when_open(interface, format!("steering in software: {why}"));
         }
     }
     Ok(done.ok())
@@ -120,7 +120,12 @@ fn adopt(interface: &str, mut card: Card, wish: &Wish<'_>) -> Result<Rss, String
             Err(e) => say!("flowlane: UDP is hashed on addresses alone: {e}"),
         }
     }
-    card::adopt(&card, wish.workers).map_err(|e| e.to_string())
+    card::adopt(&card, wish.workers).map_err(|e| match e {
+        NotAdopted::Table(CardTableError::Queue { .. }) => {
+            format!("{e}: 'ethtool -X {interface} default' makes a new one, and '--rss set' one of ours")
+        }
+        e => e.to_string(),
+    })
 }
 
 /// Gives the card a steering of ours.

@@ -63,7 +63,7 @@ impl Peer {
         let near = if self.kind == "tap" { "tap0".into() } else { format!("{}0", self.name) };
         let program = env!("CARGO_BIN_EXE_flowlane");
         let arguments = format!(
-            "serve {service} --link {}:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json {more}",
+            "serve {service} --link {}:{near} --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --rss software --no-pin --json {more}",
             self.kind
         );
         let mut command = Command::new(program);

@@ -77,8 +77,8 @@ mod wake;
 
 pub use block::block_on;
 pub use flowlane_rss::{
-    Bucket, BucketMap, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz, UdpFields,
-    Worker,
+    Bucket, BucketMap, CardTableError, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz,
+    UdpFields, Worker, worker_of_queue,
 };
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::reassembly::ReassemblyConfig;

@@ -76,8 +76,15 @@ fn the_cards_own_rss() {
         traffic();
         ends_aligned(&mut guest, settings);
     }
-    // Two queues, and the table that the driver makes for them.
+    // Two queues. This driver keeps the table, which names the other two still: that is said, and how it is mended.
     guest.must("ethtool -X virtio default && ethtool -L virtio combined 2");
+    let said = serve(&mut guest, "udp-echo", "");
+    assert!(said.contains("names queue 2, but 2 are served: 'ethtool -X virtio default'"), "{said}");
+    assert_eq!(guest.finish().code, 0);
+    serve(&mut guest, "udp-echo", "--rss set");
+    traffic();
+    ends_aligned(&mut guest, "two queues, a table of ours");
+    guest.must("ethtool -X virtio default");
     serve(&mut guest, "udp-echo", "");
     traffic();
     ends_aligned(&mut guest, "two queues");
@@ -108,4 +115,47 @@ fn an_rss_of_ours_on_the_card() {
     serve(&mut guest, "udp-echo", "--rss set");
     guest.run("finish flowlane KILL; until ! pidof flowlane; do usleep 10000; done");
     assert_eq!(settings(&mut guest), before, "after it was killed");
+}
+
+/// What happens to the card while we run: the link goes down and comes back, and every frame is aligned still. Its table is changed: that is
+/// said, every datagram is answered, and the frames that came elsewhere are counted. At the end the card is as its user has set it.
+#[test]
+fn what_others_do_to_the_card() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    serve(&mut guest, "udp-echo", "");
+    traffic();
+    guest.must("ip link set virtio down && ip link set virtio up && settle virtio");
+    traffic();
+    ends_aligned(&mut guest, "down and up");
+    serve(&mut guest, "udp-echo", "");
+    guest.must("ethtool -X virtio weight 0 0 0 1");
+    let theirs = guest.must("ethtool -x virtio");
+    traffic();
+    let done = guest.finish();
+    assert_eq!(done.code, 0, "{}", done.said);
+    assert!(done.said.contains("packets come on other queues than the card's table names"), "{}", done.said);
+    let [aligned, strayed] = ["alignment", "misdirected"].map(|name| number(&done.said, name));
+    assert!(aligned < 0.5 && strayed > 100.0, "{}", done.said);
+    assert_eq!(number(&done.said, "dropped"), 0.0, "{}", done.said);
+    assert_eq!(guest.must("ethtool -x virtio"), theirs, "its user's table stays");
+}
+
+/// Two programs on one card: the first has set its RSS, so the second takes that over, or is told why it cannot set its own.
+#[test]
+fn two_programs_on_one_card() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    let before = settings(&mut guest);
+    serve(&mut guest, "udp-echo", "--rss set");
+    // AF_XDP takes one program a card; what fails changes nothing for the first.
+    for more in ["", "--rss set"] {
+        let second = guest.run(&format!(
+            "flowlane serve udp-echo --link af-xdp:virtio --addr 10.9.1.4/24 --port 7 --no-pin --json {more}"
+        ));
+        assert_eq!(second.code, 2, "{}", second.said);
+    }
+    traffic();
+    ends_aligned(&mut guest, "beside a second");
+    assert_eq!(settings(&mut guest), before);
 }

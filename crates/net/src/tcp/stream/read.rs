@@ -71,7 +71,7 @@ impl TcpStream {
                         None => None,
                     };
                     Ok(read.map(|n| {
-                        let _ = frame.truncate(n);
+                        frame.truncate(n);
                         (n > 0).then_some(frame)
                     }))
                 }
