@@ -142,6 +142,17 @@ const DISPLAY: &str = "\u{1b}[?1049h";
 /// Runs it on a terminal of its own, and calls `shown` with its process once these bytes were written to it; all that was written.
 /// `None`, having said why, where there can be none.
 fn on_a_terminal(dir: &Dir, inner: &Command, bytes: &str, shown: impl FnOnce(i32)) -> Option<String> {
+    on_a_terminal_of(dir, (80, 24), inner, bytes, shown)
+}
+
+/// As [`on_a_terminal`], on one of so many columns and rows.
+fn on_a_terminal_of(
+    dir: &Dir,
+    (columns, rows): (u16, u16),
+    inner: &Command,
+    bytes: &str,
+    shown: impl FnOnce(i32),
+) -> Option<String> {
     if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
         flowlane_testnet::skipped(
             "skipped, because the program script, which makes a terminal, is not there",
@@ -156,7 +167,7 @@ fn on_a_terminal(dir: &Dir, inner: &Command, bytes: &str, shown: impl FnOnce(i32
     let mut script = Command::new("script")
         .args([
             "-qec",
-            &format!("stty cols 80 rows 24; echo $$ > '{pid}'; exec {}", words.join(" ")),
+            &format!("stty cols {columns} rows {rows}; echo $$ > '{pid}'; exec {}", words.join(" ")),
             "/dev/null",
         ])
         .env("TERM", "xterm")
@@ -222,5 +233,24 @@ fn the_terminal_is_as_it_was_after_an_interrupt() {
         let Some(text) = on_a_terminal(&dir, &command, DISPLAY, interrupt) else { return };
         assert_restored(&text);
         assert!(text.contains("ended early on request"), "{text:?}");
+    }
+}
+
+/// Where there is no room for the display, as on a terminal that says it has no size, there are lines, and it is said why.
+#[test]
+fn a_display_without_room_is_lines() {
+    let (dir, url) = (Dir::new("room"), server());
+    for (size, display) in
+        [((0, 0), false), ((20, 4), false), ((80, 3), false), ((1, 1), false), ((40, 10), true)]
+    {
+        let Some(text) = on_a_terminal_of(&dir, size, &command(&url, &["--tui"]), DISPLAY, |_| ()) else {
+            return;
+        };
+        assert_eq!(text.contains(DISPLAY), display, "{size:?}: {text:?}");
+        let said = format!("the terminal has {} columns and {} rows", size.0, size.1);
+        assert_eq!(text.contains(&said), !display, "{size:?}: {text:?}");
+        assert!(display || text.contains("answers/s"), "{size:?}: {text:?}");
+        // And the table at the end, whatever there was before.
+        assert!(text.contains("latency"), "{size:?}: {text:?}");
     }
 }

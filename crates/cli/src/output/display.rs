@@ -52,6 +52,26 @@ impl Stage {
     }
 }
 
+/// Columns and rows below which nothing can be seen of it.
+const LEAST: (u16, u16) = (40, 8);
+
+/// Whether the terminal has room for the display. One that was never told its size says that it has none.
+///
+/// # Errors
+/// What it has, in words.
+pub(super) fn has_room() -> Result<(), String> {
+    // The size of the terminal that is drawn on; crossterm asks another.
+    let (columns, rows) =
+        rustix::termios::tcgetwinsize(stderr()).map_or(LEAST, |size| (size.ws_col, size.ws_row));
+    if columns >= LEAST.0 && rows >= LEAST.1 {
+        return Ok(());
+    }
+    Err(format!(
+        "the terminal has {columns} columns and {rows} rows; the display takes {} and {}",
+        LEAST.0, LEAST.1
+    ))
+}
+
 impl Display {
     /// Takes the terminal; `None` if it cannot be had.
     pub(super) fn open() -> Option<Self> {

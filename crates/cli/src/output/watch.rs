@@ -12,7 +12,8 @@ use flowlane_load::report::{Frame, Live, Snapshot, live, text};
 use ratatui::crossterm;
 
 use super::Outputs;
-use super::display::{Display, Stage};
+use super::display::{Display, Stage, has_room};
+use crate::say::say;
 use crate::units::show_count;
 
 /// Watches a run.
@@ -44,7 +45,8 @@ impl Outputs {
             View::Nothing
         } else if self.tui && terminal {
             // A terminal that cannot show it shows lines.
-            Display::open().map_or(View::Lines(0.0), View::Display)
+            let room = has_room().inspect_err(|why| say!("flowlane: --tui: {why}; lines instead"));
+            room.ok().and_then(|()| Display::open()).map_or(View::Lines(0.0), View::Display)
         } else if self.lines || self.tui {
             View::Lines(0.0)
         } else if terminal {
