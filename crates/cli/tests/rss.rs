@@ -247,3 +247,103 @@ fn what_runs_left_is_looked_for_where_it_is_said() {
     assert!(refused(&format!("rss restore lo --state {at}"), 2).contains("others may write there"));
     std::fs::remove_dir_all(place).unwrap();
 }
+
+/// A file of this test's own, gone with it.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(tag: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("flowlane-{tag}-{}.rule", std::process::id())))
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn what_is_learned_answers_in_place_of_a_key() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = File::new("learned");
+    let said = text(&format!("rss learn --emulated microsoft --seed 1 --unseen 1000 -o {}", file.name()));
+    assert!(said.contains("hash      Toeplitz under one key\n"), "{said}");
+    assert!(said.contains("compared  1000 other packets: 0 wrong\n"), "{said}");
+    assert_eq!(std::fs::metadata(&file.0).unwrap().permissions().mode() & 0o777, 0o600);
+    for (source, destination, addresses, ports) in VECTORS {
+        let tcp = json(&format!("rss hash {source} {destination} --rss {}", file.name()));
+        assert_eq!(tcp["hash-hex"], ports);
+        assert_eq!(tcp["bucket"], tcp["slot"].as_u64().unwrap() % 4, "a bucket is a queue");
+        let udp = json(&format!("rss hash {source} {destination} --udp --rss {}", file.name()));
+        assert_eq!(udp["hash-hex"], addresses);
+    }
+}
+
+/// A plan by a rule without key, made of queues alone, holds when its sources are hashed by the rule made of hashes.
+#[test]
+fn a_plan_by_a_learned_rule_holds() {
+    let (hashes, queues) = (File::new("hashes"), File::new("queues"));
+    let learn = "rss learn --emulated sorted-pair --seed 4 --unseen 1000 --udp-4tuple -o";
+    text(&format!("{learn} {}", hashes.name()));
+    text(&format!("{learn} {} --no-hashes", queues.name()));
+    for replies in ["", " --replies"] {
+        let plan = json(&format!(
+            "rss plan --to 10.0.0.1:7 --from 10.0.0.2 --count 3 --rss {}{replies}",
+            queues.name()
+        ));
+        let sources = plan["sources"].as_array().unwrap();
+        assert_eq!(sources.len(), 4 * 3);
+        for source in sources {
+            let from = format!("10.0.0.2:{}", source["port"]);
+            let ends =
+                if replies.is_empty() { format!("{from} 10.0.0.1:7") } else { format!("10.0.0.1:7 {from}") };
+            let hashed = json(&format!("rss hash {ends} --rss {}", hashes.name()));
+            assert_eq!(hashed["bucket"], source["bucket"]);
+        }
+    }
+}
+
+#[test]
+fn cards_that_cannot_be_learned_and_files_that_are_none() {
+    let said = refused("rss learn --emulated jhash --seed 1", 1);
+    assert!(said.starts_with("flowlane: jhash: not affine: after "), "{said}");
+    assert!(refused("rss learn --emulated forgets", 1).contains("RSS is off"));
+    assert!(
+        refused("rss learn --emulated e1000", 2).contains("no emulated card 'e1000': there are microsoft,")
+    );
+    assert!(refused("rss learn --emulated random --slots 1", 2).contains("must be 2 to 2048"));
+    assert!(refused("rss learn --emulated random --kinds tcp", 2).contains("of ipv4, tcp-ipv4,"));
+    assert!(refused("rss learn --emulated random --probes 100", 1).contains("100 probes are not enough"));
+    assert!(refused("rss learn --emulated all -o x", 2).contains("one card's rule"));
+
+    let file = File::new("bad");
+    let hash = format!("rss hash 10.0.0.1:1 10.0.0.2:2 --rss {}", file.name());
+    assert!(refused(&hash, 2).contains("No such file"));
+    text(&format!("rss learn --emulated crc32c --seed 1 --unseen 10 --kinds tcp-ipv4 -o {}", file.name()));
+    let good = std::fs::read_to_string(&file.0).unwrap();
+    text(&hash);
+    assert!(refused(&format!("{hash} --udp"), 2).contains("says nothing of udp-ipv4 packets"));
+    assert!(refused(&format!("{hash} --buckets 4"), 2).contains("--buckets"));
+    let breaks = [
+        (good.clone(), "{}".to_owned(), "no version"),
+        ("\"version\": 1".to_owned(), "\"version\": 2".to_owned(), "version 2: this program reads version 1"),
+        ("\"arrangement\": \"plain\"".to_owned(), "\"arrangement\": \"odd\"".to_owned(), "arrangement 'odd'"),
+        ("\"columns\": \"".to_owned(), "\"columns\": \"0".to_owned(), "eight hexadecimal digits"),
+        ("\"columns\": \"".to_owned(), "\"columns\": \"00000000".to_owned(), "97 columns, not 96"),
+        ("\"queues\": [".to_owned(), "\"queues\": [70000,".to_owned(), "70000"),
+        ("\"queues\": [".to_owned(), "\"queues\": [2000,".to_owned(), "queue 2000"),
+        ("\"hashes\": true".to_owned(), "\"hashes\": true, \"speed\": 9".to_owned(), "unknown field `speed`"),
+    ];
+    for (from, to, said) in breaks {
+        std::fs::write(&file.0, good.replace(&from, &to)).unwrap();
+        let line = refused(&hash, 2);
+        assert!(line.contains(said), "{line}");
+    }
+    std::fs::write(&file.0, vec![b' '; 3_000_000]).unwrap();
+    refused(&hash, 2);
+}

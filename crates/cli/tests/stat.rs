@@ -200,6 +200,9 @@ fn what_commands_print_fits_their_schemas() {
         ("Plan", "plan --to 10.0.0.1:7 --from 10.0.0.0/16 --udp --replies"),
         ("Key", "key"),
         ("Judgement", "key --judge microsoft"),
+        ("Learn", "learn --emulated xor --unseen 10"),
+        ("Learn", "learn --emulated jhash --unseen 10"),
+        ("Cards", "learn --emulated all --unseen 10"),
         ("Judgement", "key --judge 00000000000000000000000000000000"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
@@ -211,6 +214,16 @@ fn what_commands_print_fits_their_schemas() {
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         fits(&rss, &rss["$defs"][kind], &document, arguments);
     }
+    let file = std::env::temp_dir().join(format!("flowlane-rule-schema-{}", std::process::id()));
+    for card in ["random", "sorted-pair"] {
+        let arguments = ["rss", "learn", "--unseen", "10", "--emulated", card, "--output"];
+        let learned =
+            Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments).arg(&file).output().unwrap();
+        assert!(learned.status.success(), "{learned:?}");
+        let rule = schema("rss-rule");
+        fits(&rule, &rule, &serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap(), card);
+    }
+    std::fs::remove_file(&file).unwrap();
     let show = schema("rss-show");
     for interface in std::fs::read_dir("/sys/class/net").unwrap() {
         let name = interface.unwrap().file_name();

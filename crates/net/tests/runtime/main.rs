@@ -3,6 +3,7 @@
 
 mod basics;
 mod capture;
+mod cards;
 mod crowd;
 mod ending;
 mod http;

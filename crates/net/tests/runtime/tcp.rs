@@ -15,14 +15,18 @@ use flowlane_stack::tcp::DropReason;
 use crate::streams::{echo, stream_of, there_and_back};
 use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, SERVER, rss};
 
-const BUCKETS: usize = 4;
+pub(crate) const BUCKETS: usize = 4;
 
 fn on(address: &str) -> Interface {
     Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
 }
 
 /// Two hosts on a wire; `client` runs in every lane of the second, and what it returns comes out of the channel.
-fn start<F, R>(pair: PairConfig, swap: bool, client: F) -> (Runtime, mpsc::Receiver<Result<u64, String>>)
+pub(crate) fn start<F, R>(
+    pair: PairConfig,
+    swap: bool,
+    client: F,
+) -> (Runtime, mpsc::Receiver<Result<u64, String>>)
 where
     F: Fn() -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Result<u64, String>> + Send + 'static,
@@ -44,11 +48,11 @@ where
     (builder.start().unwrap(), said)
 }
 
-fn server() -> std::net::SocketAddr {
+pub(crate) fn server() -> std::net::SocketAddr {
     "10.0.0.1:7".parse().unwrap()
 }
 
-fn finish(runtime: &Runtime, said: &mpsc::Receiver<Result<u64, String>>, each: u64) {
+pub(crate) fn finish(runtime: &Runtime, said: &mpsc::Receiver<Result<u64, String>>, each: u64) {
     for _ in 0..BUCKETS {
         match said.recv_timeout(PATIENCE) {
             Ok(result) => assert_eq!(result, Ok(each)),

@@ -238,3 +238,30 @@ fn any_rule_and_any_table() {
         }
     }
 }
+
+/// A card that is one while it is learned and another when that is confirmed, and one again when it is asked whether it changed:
+/// only the fresh packets see it.
+#[test]
+fn fresh_packets_decide() {
+    for hashes in [true, false] {
+        let options = Options { hashes, ..Options::new(6) };
+        let mut card = Card::new("random", &CardOptions::default()).unwrap();
+        let last = learn_from(&mut card, &options).unwrap().probes;
+        let fresh = if hashes { 96 } else { 160 };
+        let mut other = Card::new("random", &CardOptions { seed: 2, ..CardOptions::default() }).unwrap();
+        let mut seen = 0;
+        let mut oracle = |flows: &[Flow]| {
+            let mut one = |flow| {
+                seen += 1;
+                let confirms = (last - fresh + 1..=last).contains(&seen);
+                Some(answer(if confirms { &mut other } else { &mut card }, flow))
+            };
+            flows.iter().map(&mut one).collect()
+        };
+        let error = learn(&options, &mut oracle).unwrap_err();
+        assert!(
+            matches!(error, LearnError::Unverified { wrong, of } if wrong > fresh / 4 && of == fresh),
+            "{error}"
+        );
+    }
+}

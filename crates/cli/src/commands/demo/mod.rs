@@ -12,13 +12,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Protocol, Rss, Runtime, UdpFields, UdpSocket};
 use flowlane_load::http::Phase;
 use flowlane_load::{
     Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, Wanted, flows,
 };
+use flowlane_rss::emulated::{Card, CardOptions};
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
@@ -51,6 +52,10 @@ pub(crate) struct Demo {
     /// Hash UDP over addresses and ports instead of addresses alone.
     #[arg(long)]
     udp_4tuple: bool,
+    /// Put an emulated card at each end, by its name: microsoft, reversed, jhash, misdirects ... (all: 'rss learn --emulated all')
+    /// [default: cards that steer as the stacks behind them say].
+    #[arg(long, value_name = "NAME")]
+    card: Option<String>,
     /// Print JSON (docs/schema/demo.json).
     #[arg(long)]
     json: bool,
@@ -65,6 +70,7 @@ struct Plan {
     fields: UdpFields,
     server: Arc<Rss>,
     client: Arc<Rss>,
+    card: Option<Card>,
     load: LoadConfig,
 }
 
@@ -85,7 +91,8 @@ impl Demo {
         let client = Host::new("client", plan.client.clone(), load.main())
             .interface(interface("10.77.0.2/16", &[clients()?])?);
         let client = builder.host(client);
-        builder.pair((server, 0), (client, 0), PairConfig { mtu: MTU, ..PairConfig::default() });
+        let pair = PairConfig { mtu: MTU, card: plan.card.clone(), ..PairConfig::default() };
+        builder.pair((server, 0), (client, 0), pair);
         let runtime = builder.start()?;
         let outcome = progress::watch(&load, self.duration, &interrupt, false);
         let report = runtime.stop();
@@ -115,6 +122,10 @@ impl Demo {
         let workers = steering::workers(self.workers, 2);
         ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
         let fields = if self.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
+        let options = CardOptions { queues: workers as u16, udp: fields, ..CardOptions::default() };
+        let options = CardOptions { seed: self.seed.unwrap_or(options.seed), ..options };
+        let card =
+            self.card.as_deref().map(|name| Card::new(name, &options)).transpose().context("--card")?;
         let server = steering::rss(workers, fields, None, self.seed)?;
         let client = steering::rss(workers, fields, None, self.seed.map(|s| !s))?;
         let target = Endpoint::new(IpAddr::from([10, 77, 0, 1]), PORT);
@@ -139,7 +150,7 @@ impl Demo {
             seed: steering::seed(self.seed)?,
             snapshots: None,
         };
-        Ok(Plan { workers, fields, server: Arc::new(server), client: Arc::new(client), load })
+        Ok(Plan { workers, fields, server: Arc::new(server), client: Arc::new(client), card, load })
     }
 }
 

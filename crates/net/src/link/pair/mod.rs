@@ -16,17 +16,20 @@
 //! Frames change hands, bytes are not copied. While a ring is full its senders keep what they have, as with a real card;
 //! where several of them fill the last of its room at once the newest frames are dropped and counted at the sender.
 
+mod emulated;
 mod quirks;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use flowlane_rss::Rss;
+use flowlane_rss::emulated::Card;
 use flowlane_stack::steering::{HashSource, steer};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Checksum, Frame, Pool};
 use flowlane_sys::ring::mpsc;
 
+use emulated::Emulated;
 pub use quirks::{Quirk, QuirkCounts, Quirks};
 
 use super::{LinkInfo, Queue, QueueStats};
@@ -47,6 +50,8 @@ pub struct PairConfig {
     pub segmentation_offload: bool,
     /// Faults of the wire towards the second end.
     pub quirks: Quirks,
+    /// The card that each end has; without one the card of an end steers exactly as the host behind it says.
+    pub card: Option<Card>,
 }
 
 impl Default for PairConfig {
@@ -58,6 +63,7 @@ impl Default for PairConfig {
             checksum_offload: false,
             segmentation_offload: false,
             quirks: Quirks::default(),
+            card: None,
         }
     }
 }
@@ -131,6 +137,7 @@ fn end(
                 staged: far.iter().map(|_| Vec::with_capacity(64)).collect(),
                 far: far.clone(),
                 quirks: quirks.start(index as u64),
+                card: config.card.as_ref().map(|card| Box::new(Emulated::new(card, index as u64, rss))),
                 stats: QueueStats::default(),
             }) as Box<dyn Queue>
         })
@@ -148,6 +155,7 @@ struct PairQueue {
     /// Frames sorted by the far queue they go to, until the flush.
     staged: Vec<Vec<Frame>>,
     quirks: Option<Box<quirks::State>>,
+    card: Option<Box<Emulated>>,
     stats: QueueStats,
 }
 
@@ -163,12 +171,17 @@ impl PairQueue {
         if meta.checksum == Checksum::Verified {
             meta.checksum = Checksum::InPacket;
         }
-        let (bucket, source) = steer(&self.rss, &mut frame);
-        let queue = usize::from(self.rss.queue_of(bucket)) % self.far.len();
+        let (queue, flows) = match &mut self.card {
+            Some(card) => card.receive(&mut frame, self.far.len()),
+            None => {
+                let (bucket, source) = steer(&self.rss, &mut frame);
+                (usize::from(self.rss.queue_of(bucket)) % self.far.len(), source != HashSource::None)
+            }
+        };
         match &mut self.quirks {
             // Frames without a flow are spared: what is lost of neighbour resolution is asked for again, and would
             // blur the counts.
-            Some(quirks) if source != HashSource::None => quirks.apply(frame, queue, &mut self.staged),
+            Some(quirks) if flows => quirks.apply(frame, queue, &mut self.staged),
             _ => self.staged[queue].push(frame),
         }
     }
