@@ -4,7 +4,7 @@
 
 use crate::guest::Guest;
 use crate::peer;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 const TARGETS: [&str; 2] = ["10.9.1.2:7", "[fd00:9:1::2]:7"];
 
@@ -158,4 +158,40 @@ fn two_programs_on_one_card() {
     traffic();
     ends_aligned(&mut guest, "beside a second");
     assert_eq!(settings(&mut guest), before);
+}
+
+/// The generator over the card: what answers to its flows, from ports of each lane's own, comes to the lane that sent them.
+#[test]
+fn the_generators_answers_come_home() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    guest.must("ethtool -X virtio weight 1 2 3 4");
+    let before = settings(&mut guest);
+    let echo = UdpSocket::bind("10.9.1.1:9007").unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 2048];
+        while let Ok((n, from)) = echo.recv_from(&mut datagram) {
+            let _ = echo.send_to(&datagram[..n], from);
+        }
+    });
+    for more in ["", "--rss set", "--rss set --workers 2"] {
+        let said = guest
+            .run(&format!(
+                "flowlane load udp 10.9.1.1:9007 --link af-xdp:virtio --addr 10.9.1.2/24 --no-pin --rate 500 -d 1s --flows 64 --json --quiet {more}"
+            ))
+            .said;
+        let value = |name: &str| -> f64 {
+            let (_, value) = said.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("{said}"));
+            value
+                .split([',', '}'])
+                .next()
+                .unwrap()
+                .trim()
+                .parse()
+                .unwrap_or_else(|_| panic!("{name}: {said}"))
+        };
+        assert_eq!(value("alignment"), 1.0, "{more}: {said}");
+        assert!(value("answered") > 100.0, "{more}: {said}");
+    }
+    assert_eq!(settings(&mut guest), before, "put back");
 }
