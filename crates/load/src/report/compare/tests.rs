@@ -172,6 +172,31 @@ fn equal_programs_are_told_apart_at_most_once_in_twenty() {
     }
 }
 
+/// Runs taken in turns, A, B, A, B, on a machine whose speed wanders: what it is in one run is nearly what it was in the run before, so
+/// the runs of a side are no independent draws.
+#[test]
+fn equal_programs_on_a_machine_that_wanders_are_told_apart_at_most_once_in_twenty() {
+    for n in [2, 3, 5, 10] {
+        for memory in [0.5f64, 0.9, 0.99] {
+            let runs = || -> Vec<Run> { (0..n).map(|_| join(About::default(), &[])).collect() };
+            let (mut a, mut b) = (runs(), runs());
+            let share = coverage(200, |rng| {
+                // An autoregressive process of order one, which begins as it goes on: 10 % off on an average run.
+                let mut speed = 0.1 * normal(rng);
+                for (a, b) in a.iter_mut().zip(&mut b) {
+                    for run in [a, b] {
+                        simulate(run, rng, speed, 1.0);
+                        speed = memory * speed + 0.1 * (1.0 - memory * memory).sqrt() * normal(rng);
+                    }
+                }
+                let compared = compare(&Metric::ALL, &a, &b, &wish(rng, 0.95));
+                compared.iter().any(|c| matches!(c.finding, Finding::Better | Finding::Worse))
+            });
+            assert!(share <= 0.05, "{n} and {n} runs, {memory}: {share}");
+        }
+    }
+}
+
 #[test]
 fn a_difference_of_a_twentieth_is_found() {
     for (shape, metrics) in
