@@ -9,6 +9,7 @@
 mod address;
 mod color;
 mod commands;
+mod cpus;
 mod discovery;
 mod drops;
 mod examples;

@@ -17,16 +17,16 @@ pub(crate) fn workers(given: Option<usize>, most: usize) -> usize {
     given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(most))
 }
 
-/// Workers on a link: those given, else one for each processor that the process may use, and no more than the card has queues, if it
-/// steers.
-pub(crate) fn workers_on(given: Option<usize>, link: Option<&LinkSpec>) -> usize {
+/// Workers on a link: those given, else one for each processor that the process may use or that is named (`most`), and no more than the
+/// card has queues, if it steers.
+pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option<&LinkSpec>) -> usize {
     let queues = match link {
         Some(LinkSpec::AfXdp(name, ..)) => {
             card::read(name).ok().and_then(|card| card.rings.ok()).map_or(MOST_WORKERS, |n| n as usize)
         }
         _ => MOST_WORKERS,
     };
-    workers(given, queues.clamp(1, MOST_WORKERS))
+    workers(given, queues.min(most.unwrap_or(MOST_WORKERS)).clamp(1, MOST_WORKERS))
 }
 
 /// Whose RSS steers.

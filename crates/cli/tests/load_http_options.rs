@@ -231,6 +231,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("vlan", "below"),
     ("tunnel", "load_http_links"),
     ("no-pin", "here, always"),
+    ("cpus", "serve"),
     ("fail", "outputs"),
     ("json", "outputs"),
     ("save", "outputs"),

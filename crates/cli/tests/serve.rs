@@ -209,6 +209,36 @@ fn the_control_socket_of_a_service() {
     assert!(!std::path::Path::new(&path).exists(), "removed at the end");
 }
 
+/// Each worker is bound to the processor that is named for it; what cannot be is refused in a line.
+#[test]
+fn workers_on_named_processors() {
+    let scratch = Scratch::new("cpus");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let first: u64 = allowed.split([',', '-']).next().unwrap().parse().unwrap();
+    let serve = |more: &str| {
+        format!("serve udp-discard --link pcap:,{} --addr 10.11.2.1/24 {more}", scratch.path("out.pcap"))
+    };
+    let control = scratch.path("control");
+    let (service, _) = Service::start(command(&serve(&format!("--cpus {first} --control {control}"))));
+    let shown: Value = serde_json::from_str(&text(&format!("stat -Q --json --control {control}"))).unwrap();
+    let bound: Vec<_> =
+        shown["netisr"]["workstreams"].as_array().unwrap().iter().map(|w| w["cpu"].as_u64()).collect();
+    assert_eq!(bound, [Some(first)], "one worker, since one processor is named");
+    service.interrupt();
+    for (more, word) in [
+        ("--cpus 5000", "5000"),
+        (&format!("--cpus {first} --workers 2"), "1 processor for 2 workers"),
+        ("--cpus 3-1", "no list of processors"),
+        (&format!("--cpus {first},{first}"), "twice"),
+        (&format!("--cpus {first} --no-pin"), "--no-pin"),
+    ] {
+        let said = String::from_utf8(flowlane(&serve(more)).stderr).unwrap();
+        assert!(said.contains(word), "{more}: {said}");
+        assert_eq!(flowlane(&serve(more)).status.code(), Some(2));
+    }
+}
+
 /// A lab with a name of its own. Removed on drop.
 struct Lab(String);
 

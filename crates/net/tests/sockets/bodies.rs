@@ -380,7 +380,7 @@ fn frames_hold_the_bytes_that_came() {
                 let (mut frames, mut count) = (Vec::new(), 0);
                 loop {
                     let n = reader.as_ref().read_frames(&mut frames, 7).await.map_err(|e| e.to_string())?;
-                    let held: usize = frames.iter().map(|frame| frame.len()).sum();
+                    let held: usize = frames.iter().map(flowlane::Frame::len).sum();
                     if n != held || frames.len() > 7 {
                         return Err(format!("{n} bytes told, {held} in {} frames", frames.len()));
                     }

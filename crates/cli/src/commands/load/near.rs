@@ -18,6 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::address::with_network;
+use crate::cpus::Pinning;
 use crate::link::{self, give_up_privileges};
 use crate::lost;
 use crate::reassembly::Limits;
@@ -56,9 +57,8 @@ pub(super) struct Near {
     workers: Option<usize>,
     #[command(flatten)]
     rss_of: RssOption,
-    /// Let the kernel choose the processors of the workers.
-    #[arg(long)]
-    no_pin: bool,
+    #[command(flatten)]
+    pinning: Pinning,
     /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
@@ -249,7 +249,7 @@ impl Near {
 
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
-        steering::workers_on(self.workers, Some(&self.link))
+        steering::workers_on(self.workers, self.pinning.most(), Some(&self.link))
     }
 
     /// The seed given, or a random one.
@@ -274,7 +274,7 @@ impl Near {
             (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
             _ => Idle::default(),
         };
-        let mut builder = Runtime::builder().workers(self.workers()).idle(idle).pin(!self.no_pin);
+        let mut builder = self.pinning.apply(Runtime::builder().workers(self.workers()).idle(idle));
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }

@@ -115,7 +115,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
     let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
-    let mut builder = Runtime::builder().workers(plan.workers).pin(plan.pin).idle(plan.idle);
+    let mut builder = plan.pinning.apply(Runtime::builder().workers(plan.workers).idle(plan.idle));
     let (own, more) = (flows.clone(), events.clone());
     let host = match &http {
         Some(http) => http.host(plan, own, more),

@@ -3,6 +3,7 @@
 use super::Service;
 use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
+use crate::cpus::Pinning;
 use crate::discovery::Discovery;
 use crate::reassembly::Limits;
 use crate::steering::{self, RssOption, Wish};
@@ -56,9 +57,8 @@ pub(crate) struct Arguments {
     /// What idle workers do: look again at once for ever, or sleep after a while.
     #[arg(long, value_enum, default_value_t = IdleKind::Adaptive)]
     idle: IdleKind,
-    /// Let the kernel choose the processors of the workers.
-    #[arg(long)]
-    no_pin: bool,
+    #[command(flatten)]
+    pinning: Pinning,
     /// Print a line for each worker this often.
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     interval: Option<Duration>,
@@ -129,7 +129,7 @@ pub(super) struct Plan {
     pub(super) fast_open: Option<u32>,
     pub(super) workers: usize,
     pub(super) idle: Idle,
-    pub(super) pin: bool,
+    pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
     /// How long connections may take to end when the service is stopped.
     pub(super) grace: Duration,
@@ -175,7 +175,7 @@ impl Plan {
         if a.interval.is_some_and(|every| every < Duration::from_millis(10)) {
             bail!("--interval: must be at least 10ms");
         }
-        let workers = steering::workers_on(a.steering.workers, Some(&link));
+        let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let ours = [("--slots", a.steering.slots.is_some()), ("--buckets", a.buckets.is_some())];
         let ours: Vec<&str> = ours.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
@@ -206,7 +206,7 @@ impl Plan {
             listen: None,
             fast_open: None,
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
-            pin: !a.no_pin,
+            pinning: a.pinning,
             interval: a.interval,
             grace: a.grace,
             flows: a.flows,

@@ -16,6 +16,17 @@ pub enum StartError {
     /// Workers must be 1 to 64.
     #[error("{0} workers: must be from 1 to 64")]
     Workers(usize),
+    /// A processor that workers were to be bound to and may not be.
+    #[error("processor {0}: this process may not run on it, or there is none")]
+    Processor(usize),
+    /// Fewer processors were named than there are workers.
+    #[error("{} for {}: name as many", counted(*given, "processor"), counted(*workers, "worker"))]
+    Processors {
+        /// Processors named.
+        given: usize,
+        /// Workers of the runtime.
+        workers: usize,
+    },
     /// The host's steering was made for another number of workers.
     #[error("host '{host}': steering for {}, but the runtime has {workers}", counted(*given, "worker"))]
     Steering {

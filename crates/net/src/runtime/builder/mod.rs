@@ -39,6 +39,7 @@ const DESCRIPTORS: u64 = 1 << 20;
 pub struct Builder {
     workers: usize,
     pin: bool,
+    cpus: Option<Vec<usize>>,
     idle: Idle,
     memory: MemoryConfig,
     tcp_memory: Option<usize>,
@@ -69,6 +70,7 @@ impl Builder {
         Self {
             workers: 1,
             pin: true,
+            cpus: None,
             idle: Idle::default(),
             memory: MemoryConfig::default(),
             tcp_memory: None,
@@ -96,6 +98,13 @@ impl Builder {
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;
+        self
+    }
+
+    /// Binds worker `i` to processor `cpus[i]`, whatever others are bound to, and for kernel sockets as well.
+    #[must_use]
+    pub fn cpus(mut self, cpus: Vec<usize>) -> Self {
+        self.cpus = Some(cpus);
         self
     }
 
@@ -256,6 +265,9 @@ impl Builder {
         let lanes = self.hosts.iter().map(|h| h.rss.buckets.len()).sum();
         if lanes > 1 << 16 && self.hosts.iter().any(|h| h.kernel) {
             return Err(StartError::Lanes(lanes));
+        }
+        if let Some(cpus) = &self.cpus {
+            return processors::given(cpus, workers);
         }
         if !self.pin || self.wires.is_empty() {
             return Ok(Vec::new());

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use rustix::thread::CpuSet;
 
+use super::StartError;
+
 /// Name that a worker's thread has before its number.
 pub(super) const THREAD: &str = "flowlane-";
 
@@ -22,6 +24,21 @@ pub(super) fn choose(workers: usize) -> std::io::Result<Vec<usize>> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
     let allowed = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     Ok(free(allowed, &bound_by_others(Path::new("/proc"), std::process::id()), workers))
+}
+
+/// The processors that were named: one for each worker.
+///
+/// # Errors
+/// Too few, or one that this thread may not run on.
+pub(super) fn given(cpus: &[usize], workers: usize) -> Result<Vec<usize>, StartError> {
+    let allowed = rustix::thread::sched_getaffinity(None).map_err(|e| StartError::Thread(e.into()))?;
+    if let Some(cpu) = cpus.iter().find(|cpu| **cpu >= CpuSet::MAX_CPU || !allowed.is_set(**cpu)) {
+        return Err(StartError::Processor(*cpu));
+    }
+    if cpus.len() < workers {
+        return Err(StartError::Processors { given: cpus.len(), workers });
+    }
+    Ok(cpus[..workers].to_vec())
 }
 
 fn free(allowed: impl Iterator<Item = usize>, taken: &BTreeSet<usize>, workers: usize) -> Vec<usize> {

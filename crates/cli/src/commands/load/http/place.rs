@@ -14,6 +14,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan};
 
 use crate::address::with_network;
+use crate::cpus::Pinning;
 use crate::link::{self, give_up_privileges};
 use crate::lost;
 use crate::steering::{self, RssOption, Wish};
@@ -83,9 +84,8 @@ pub(super) struct Place {
     workers: Option<usize>,
     #[command(flatten)]
     rss_of: RssOption,
-    /// Let the kernel choose the processors of the workers.
-    #[arg(long)]
-    no_pin: bool,
+    #[command(flatten)]
+    pinning: Pinning,
     /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
@@ -140,7 +140,7 @@ impl Place {
 
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
-        steering::workers_on(self.workers, self.card())
+        steering::workers_on(self.workers, self.pinning.most(), self.card())
     }
 
     /// The link, if it is one that is named.
@@ -270,7 +270,7 @@ impl Place {
             _ => Idle::default(),
         };
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
-        let mut builder = Runtime::builder().workers(self.workers()).idle(idle).pin(!self.no_pin);
+        let mut builder = self.pinning.apply(Runtime::builder().workers(self.workers()).idle(idle));
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }
