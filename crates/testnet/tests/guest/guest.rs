@@ -24,6 +24,14 @@ pub(crate) struct Done {
     pub(crate) said: String,
 }
 
+impl Done {
+    /// How many tests passed, of a test program that ran.
+    pub(crate) fn passed(&self) -> u32 {
+        let words = self.said.rsplit_once("test result: ok. ").map(|(_, words)| words);
+        words.and_then(|words| words.split_once(" passed")?.0.parse().ok()).unwrap_or(0)
+    }
+}
+
 impl Guest {
     /// The guest, for one test at a time; `None`, having said why, where there is none.
     pub(crate) fn get() -> Option<MutexGuard<'static, Self>> {
