@@ -127,6 +127,9 @@ fn what_others_do_to_the_card() {
     traffic();
     guest.must("ip link set virtio down && ip link set virtio up && settle virtio");
     traffic();
+    // This driver does not change its queues while an XDP program is there.
+    assert_ne!(guest.run("ethtool -L virtio combined 2").code, 0);
+    traffic();
     ends_aligned(&mut guest, "down and up");
     serve(&mut guest, "udp-echo", "");
     guest.must("ethtool -X virtio weight 0 0 0 1");
