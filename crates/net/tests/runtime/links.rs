@@ -203,3 +203,51 @@ fn a_link_that_is_down_stops_nobody() {
     assert_eq!(failed + 100, FLOOD as u64, "each is in the ring, or counted");
     assert_eq!(handed.load(SeqCst), 0);
 }
+
+/// A dead link with one queue, and a lane of a worker that has none floods it: both workers sleep, and each frame is counted.
+#[test]
+fn a_link_that_is_down_keeps_no_other_worker_awake() {
+    let handed = Arc::new(AtomicU64::new(0));
+    let dead = Late {
+        capacity: 100,
+        ring: Vec::new(),
+        before: 0,
+        still: None,
+        since: None,
+        handed: handed.clone(),
+        enough: u64::MAX,
+        done: None,
+    };
+    const FLOOD: usize = 5000;
+    let (say, said) = mpsc::channel();
+    let mut builder = Runtime::builder().workers(2).pin(false).seed(1).frames(16_384);
+    let main = move || {
+        let say = say.clone();
+        async move {
+            // The lane of bucket 1 is at the worker without a queue.
+            if flowlane::current().unwrap().bucket.0 == 1 {
+                flood("10.0.0.255:9", FLOOD).await;
+                say.send(()).unwrap();
+            }
+        }
+    };
+    let steering = rss(Key::MICROSOFT, 2, 2, UdpFields::Two);
+    let a = builder.host(Host::new("a", steering, main).interface(interface("10.0.0.1/24")));
+    builder.link(a, 0, open(dead));
+    let runtime = builder.start().unwrap();
+    said.recv_timeout(PATIENCE).expect("stopped by the dead link");
+    let handle = runtime.handle();
+    let failed = |report: &flowlane::stats::Report| report.queues(a).map(|q| q.stats.tx_failed).sum::<u64>();
+    // Some lie in the ring of the link, and in the one between the workers until the link is known to be dead.
+    let begun = Instant::now();
+    while failed(&handle.counters()) + 100 < FLOOD as u64 {
+        assert!(begun.elapsed() < PATIENCE, "{:#?}", handle.report());
+        std::thread::yield_now();
+    }
+    // Both in the second before the link is known to be dead, and after.
+    assert!(said.recv_timeout(Duration::from_millis(300)).is_err());
+    for worker in handle.counters().workers {
+        assert!(worker.turns < 50_000, "worker {}: {} turns", worker.worker, worker.turns);
+    }
+    assert_eq!((failed(&runtime.stop()) + 100, handed.load(SeqCst)), (FLOOD as u64, 0));
+}

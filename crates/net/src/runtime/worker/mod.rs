@@ -54,6 +54,8 @@ pub(crate) struct Port {
     pub(crate) doors: Doors,
     /// What comes from workers that have no queue of the link.
     pub(crate) relays: Vec<Relay>,
+    /// Some of it found no room.
+    pub(crate) relays_wait: bool,
     /// The interface under it, and the MTU of its that the lanes here know.
     pub(crate) life: Option<Life>,
     pub(crate) mtu: u16,
@@ -313,7 +315,7 @@ impl Worker {
 
     /// Whether anything waits for this worker: the last look before sleep.
     pub(crate) fn has_work(&mut self) -> bool {
-        self.ports.iter_mut().any(|p| p.queue.ready() || p.relays.iter_mut().any(Relay::ready))
+        self.ports.iter_mut().any(|p| p.queue.ready() || p.has_relayed())
             || self.netisr.ready()
             || !self.shared.posts[self.index].inbox.is_empty()
             || context::ready_len() > 0

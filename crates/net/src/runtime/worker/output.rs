@@ -39,6 +39,7 @@ impl Worker {
                 port.room -= n;
                 busy |= n > 0;
             }
+            port.relays_wait = port.relays.iter_mut().any(Relay::ready);
         }
         busy
     }
@@ -187,7 +188,7 @@ impl Worker {
             if all && port.output.is_empty() {
                 port.relays.iter_mut().for_each(Relay::handed_over);
             }
-            if !all || port.wanted || !port.output.is_empty() || port.stall.is_some() {
+            if !all || port.wanted || port.relays_wait || !port.output.is_empty() || port.stall.is_some() {
                 port.stalls(self.now, taken, all);
             }
         }
@@ -211,6 +212,12 @@ impl Port {
         }
     }
 
+    /// Whether frames of other workers wait that the link may take now. While it stands still nobody need stay awake for them: it is asked
+    /// again when that is due.
+    pub(crate) fn has_relayed(&mut self) -> bool {
+        self.stall.is_none() && self.relays.iter_mut().any(Relay::ready)
+    }
+
     /// The link has not taken all, or did not lately.
     #[cold]
     fn stalls(&mut self, now: Time, taken: usize, all: bool) {
@@ -225,7 +232,7 @@ impl Port {
             self.dropped += self.output.len() as u64;
             self.output.clear();
             self.relays.iter_mut().for_each(Relay::handed_over);
-        } else if all && room > 0 && self.output.is_empty() && !self.wanted {
+        } else if all && room > 0 && self.output.is_empty() && !self.wanted && !self.relays_wait {
             self.stall = None;
         }
     }
