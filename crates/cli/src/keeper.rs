@@ -41,8 +41,14 @@ pub(crate) struct RestoreCard {
     interface: String,
 }
 
-/// Puts back what a run that was killed has left on a card, and says so.
+/// Puts back what a run that was killed has left on a card, and says so; once, however often it is asked.
 pub(crate) fn put_back_what_was_left(interface: &str) {
+    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut seen = locked(&SEEN);
+    if seen.iter().any(|name| name == interface) {
+        return;
+    }
+    seen.push(interface.to_owned());
     let Ok(place) = Place::usual() else { return };
     match card::put_back(&place, interface, Why::Stale) {
         // Whether another run's settings matter shows when the card is to be changed.

@@ -47,6 +47,10 @@ fn what_a_killed_run_left_is_put_back_by_the_command_and_by_the_next_start() {
     guest.must(&format!("mkdir -m 700 -p /run/flowlane; (umask 77; echo nonsense >{file})"));
     let done = guest.run("flowlane rss restore virtio");
     assert_eq!((done.code, done.said.lines().count()), (2, 1), "{}", done.said);
+    let done = guest.start("serve udp-echo --link af-xdp:virtio --addr 10.9.1.2/24 --port 7 --no-pin --json");
+    assert_eq!(done.code, 0, "{}", done.said);
+    assert_eq!(done.said.matches("nothing is put back").count(), 1, "it is said once: {}", done.said);
+    guest.finish();
     guest.must(&format!("rm {file}"));
 }
 
