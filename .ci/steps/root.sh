@@ -30,6 +30,8 @@ rm "$root/system.tar"
 echo "== the tree, and its crates"
 home=$root/system/root
 mkdir -p "$home/flowlane" "$home/.cargo" "$root/system/opt/rust" "$root/system/dev"
+# As every installed system and every container has it.
+printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/system/etc/hosts"
 git ls-files -z | tar --null --files-from=- --ignore-failed-read -cf - | tar -xf - -C "$home/flowlane"
 retry cargo vendor --locked --quiet --versioned-dirs "$home/vendor" >"$CI_TARGET/ci-root.log" 2>&1 ||
     { tail -5 "$CI_TARGET/ci-root.log"; exit 1; }
@@ -46,6 +48,8 @@ mapfile -t profile < <(env | grep '^CARGO_PROFILE_RELEASE_')
 cat >"$root/enter" <<END
 set -eu
 mount --make-rprivate /
+# A root that is no mount point could not be left for namespaces of its own.
+mount --bind "$root/system" "$root/system"
 mount --bind "$(rustc --print sysroot)" "$root/system/opt/rust"
 mount -o remount,bind,ro "$root/system/opt/rust"
 mount -t proc proc "$root/system/proc"
