@@ -156,7 +156,8 @@ $(command -v ip) link set eth1 up
 mkfifo $user/said
 $xdp 2> >(tee $user/serve-said >$user/said) & served=\$!
 trap 'kill \$served 2>/dev/null || true' EXIT
-read -r line <$user/said
+# Other lines may come before the one that says that it serves.
+while read -r line && [[ \$line != *" port "* ]]; do :; done <$user/said
 $stat >$user/stat
 code=0
 $udp || code=\$?
