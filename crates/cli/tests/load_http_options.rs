@@ -173,6 +173,7 @@ const CASES: &[Case<'_>] = &[
 const IN_MEMORY: &[Case<'_>] = &[
     ("link", "", &["-n", "50"], |r| r["setup"]["link"] == "pair" && all_answered(r)),
     ("rss", "", &["-n", "50", "--rss", "software"], all_answered),
+    ("http2", "/size/600", &["-n", "50", "--http2", "4"], all_answered),
     ("key", "", &["-n", "50", "--key", "microsoft"], all_answered),
     ("syn-only", "", &["--syn-only", "--rate", "100", "-d", "200ms"], |r| count(r, "answered") == 0),
     (
@@ -254,8 +255,11 @@ fn every_option_changes_what_it_should() {
         let (_, report) = run(&format!("http://{}{path}", server.address), arguments);
         assert!(is_right(&report), "--{option}: {arguments:?}: {report}");
     }
-    for (option, _, arguments, is_right) in IN_MEMORY {
-        let (_, report) = run("http://10.0.0.1/", &[&["--link", "pair"][..], arguments].concat());
+    for (option, path, arguments, is_right) in IN_MEMORY {
+        let (_, report) = run(
+            &format!("http://10.0.0.1/{}", path.trim_start_matches('/')),
+            &[&["--link", "pair"][..], arguments].concat(),
+        );
         assert!(is_right(&report), "--{option}: {arguments:?}: {report}");
     }
     let file = server.dir.join("body");

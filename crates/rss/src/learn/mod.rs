@@ -1,10 +1,10 @@
 //! Learning how a card steers, from the packets that it is given: hash, arrangement, fields and table.
 //!
 //! Every hash that cards are known to compute is affine over GF(2), most after source and destination were put in some order
-//! ([`Arrangement`]). So a few hundred packets and their hashes are a system of linear equations whose solution is the card's rule, key
-//! or no key ([`from_hashes`]). Where the card reports no hash, the queue alone tells: it is a function of at most eleven such bits,
+//! (`Arrangement`). So a few hundred packets and their hashes are a system of linear equations whose solution is the card's rule, key
+//! or no key (`from_hashes`). Where the card reports no hash, the queue alone tells: it is a function of at most eleven such bits,
 //! which are found by looking for the directions in which a packet's bits can be changed without the queue following
-//! ([`from_queues`]). Any renaming of slots predicts the same queues, so what is learned then is the card's rule up to that.
+//! (`from_queues`). Any renaming of slots predicts the same queues, so what is learned then is the card's rule up to that.
 //!
 //! ```text
 //!   probe ──▶ card ──▶ hash, queue       learn:  hash = A·arranged(probe) + c       table: slot ▶ queue

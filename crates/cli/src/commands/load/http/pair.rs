@@ -1,5 +1,5 @@
 //! The server of `--link pair`: in the same process, at the other end of a wire in memory. It answers everything with
-//! 600 bytes, or as many as a path `/size/N` asks for.
+//! 600 bytes, or as many as a path `/size/N` asks for. HTTP/2 is answered by the server of `serve http`.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,6 +11,7 @@ use flowlane::{
     Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener, TcpStream,
 };
 use flowlane_http::h1::{Event, Limits, RequestReader};
+use flowlane_http::server::{Options, Server};
 
 /// Bytes of content when nothing else is asked for.
 const SIZE: usize = 600;
@@ -52,8 +53,15 @@ fn network(address: IpAddr, (ipv4, ipv6): (u8, u8)) -> Prefix {
     Prefix::new(address, len).unwrap_or_else(|| Prefix::host(address))
 }
 
-/// A host that listens on these addresses and reaches clients by way of `ours`.
-pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) -> Host {
+/// A host that listens on these addresses and reaches clients by way of `ours`. With `http2` it is the server of `serve http`, which speaks
+/// that as well.
+pub(super) fn server(
+    rss: &Arc<Rss>,
+    addresses: &[SocketAddr],
+    ours: &[Prefix],
+    http2: bool,
+) -> anyhow::Result<Host> {
+    let whole = http2.then(|| Server::new(Options::default(), rss.buckets.len())).transpose()?;
     let mut ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
     ports.sort_unstable();
     ports.dedup();
@@ -65,7 +73,7 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) 
         }
     }
     let main = move || {
-        let ports = ports.clone();
+        let (ports, whole) = (ports.clone(), whole.clone());
         async move {
             for port in ports {
                 let socket = SocketOptions { nodelay: true, ..SocketOptions::default() };
@@ -77,6 +85,10 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) 
                 };
                 let Ok(listener) = TcpListener::bind(None, port, options) else { return };
                 // A lane that is gone needs no server.
+                if let Some(server) = whole.clone() {
+                    let _ = flowlane::spawn(async move { server.serve(listener).await });
+                    continue;
+                }
                 let _ = flowlane::spawn(async move {
                     while let Ok(stream) = listener.accept().await {
                         let _ = flowlane::spawn(Serving::new(stream));
@@ -88,7 +100,7 @@ pub(super) fn server(rss: &Arc<Rss>, addresses: &[SocketAddr], ours: &[Prefix]) 
     let interface = Interface { addresses: prefixes, ..Interface::default() };
     let limits = TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() };
     let host = Host::new("server", rss.clone(), main).interface(interface).tcp(limits);
-    ours.iter().fold(host, |host, prefix| host.gateway(prefix.address()))
+    Ok(ours.iter().fold(host, |host, prefix| host.gateway(prefix.address())))
 }
 
 thread_local! {

@@ -11,7 +11,7 @@ use flowlane::{
     Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, TunnelConfig, UdpFields,
 };
 use flowlane_load::ClientRange;
-use flowlane_load::http::{Behaviour, HttpLoad, Plan};
+use flowlane_load::http::{Behaviour, HttpLoad, Plan, Version};
 
 use crate::address::with_network;
 use crate::cpus::Pinning;
@@ -286,7 +286,8 @@ impl Place {
                 let targets = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
                 let targets: Vec<SocketAddr> = targets.copied().collect();
                 let ours = super::pair::ours(&targets);
-                let server = builder.host(super::pair::server(rss, &targets, &ours));
+                let http2 = plan.pools.iter().any(|p| matches!(p.version, Version::Http2 { .. }));
+                let server = builder.host(super::pair::server(rss, &targets, &ours, http2)?);
                 let interface = Interface { addresses: ours, claimed, vlan: None };
                 let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
                 let host = builder.host(host);
