@@ -3,9 +3,10 @@
 use anyhow::{Context, bail};
 use flowlane::card::{self, Card, Change, Held, NotAdopted, Place};
 use flowlane::link::LinkSpec;
-use flowlane::{CardTableError, HashConfig, Indirection, Key, Rss, UdpFields};
+use flowlane::{Builder, CardTableError, HashConfig, Indirection, Key, Rss, Runtime, UdpFields};
 use flowlane_stack::rng::Rng;
 
+use crate::cpus::Pinning;
 use crate::say::say;
 use crate::{keeper, link};
 
@@ -38,6 +39,35 @@ pub(crate) enum RssOf {
     Set,
     /// One of ours in software, whatever the card does.
     Software,
+}
+
+/// The workers of a generator, and whose RSS steers to them.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Workers {
+    /// Workers, each a thread on a core of its own [default: one for each processor, at most one for each queue of a card].
+    #[arg(long, short)]
+    workers: Option<usize>,
+    #[command(flatten)]
+    rss: RssOption,
+    #[command(flatten)]
+    pinning: Pinning,
+}
+
+impl Workers {
+    /// How many there are on a link.
+    pub(crate) fn count(&self, link: Option<&LinkSpec>) -> usize {
+        workers_on(self.workers, self.pinning.most(), link)
+    }
+
+    /// Whose RSS was asked for.
+    pub(crate) fn rss_of(&self) -> Option<RssOf> {
+        self.rss.rss
+    }
+
+    /// A runtime's builder with these workers.
+    pub(crate) fn builder(&self, link: Option<&LinkSpec>) -> Builder {
+        self.pinning.apply(Runtime::builder().workers(self.count(link)))
+    }
 }
 
 /// The option that chooses whose RSS steers.
@@ -156,7 +186,8 @@ fn set(interface: &str, card: &Card, wish: &Wish<'_>) -> anyhow::Result<Result<R
 fn hold(interface: &str, change: &Change) -> Result<(), String> {
     let place = Place::usual().map_err(|e| e.to_string())?;
     keeper::watch_over(interface, true);
-    let held = Held::set(&place, interface, change, true).map_err(|e| e.to_string())?;
+    // No slot is moved during the run, so a table that is another one at its end is somebody else's.
+    let held = Held::set(&place, interface, change, false).map_err(|e| e.to_string())?;
     keeper::hold(held);
     Ok(())
 }

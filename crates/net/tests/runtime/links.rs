@@ -78,6 +78,20 @@ impl Queue for Late {
     }
 }
 
+/// Takes 100 frames and hands none over, ever.
+fn dead(handed: &Arc<AtomicU64>) -> Late {
+    Late {
+        capacity: 100,
+        ring: Vec::new(),
+        before: 0,
+        still: None,
+        since: None,
+        handed: handed.clone(),
+        enough: u64::MAX,
+        done: None,
+    }
+}
+
 fn info() -> LinkInfo {
     LinkInfo {
         name: "late".into(),
@@ -151,16 +165,6 @@ fn what_a_link_hands_over_late_is_not_forgotten() {
 #[test]
 fn a_link_that_is_down_stops_nobody() {
     let handed = Arc::new(AtomicU64::new(0));
-    let dead = Late {
-        capacity: 100,
-        ring: Vec::new(),
-        before: 0,
-        still: None,
-        since: None,
-        handed: handed.clone(),
-        enough: u64::MAX,
-        done: None,
-    };
     const FLOOD: usize = 5000;
     let (say, said) = mpsc::channel();
     let mut builder = Runtime::builder().pin(false).seed(1).frames(16_384);
@@ -184,7 +188,7 @@ fn a_link_that_is_down_stops_nobody() {
     );
     let server = Host::new("b", one(), || echo("10.0.1.2:7".parse().unwrap()));
     let b = builder.host(server.interface(interface("10.0.1.2/24")));
-    builder.link(a, 0, open(dead));
+    builder.link(a, 0, open(dead(&handed)));
     builder.pair((a, 1), (b, 0), Default::default());
     let runtime = builder.start().unwrap();
     let next = || said.recv_timeout(PATIENCE).expect("stopped by the dead link");
@@ -208,16 +212,6 @@ fn a_link_that_is_down_stops_nobody() {
 #[test]
 fn a_link_that_is_down_keeps_no_other_worker_awake() {
     let handed = Arc::new(AtomicU64::new(0));
-    let dead = Late {
-        capacity: 100,
-        ring: Vec::new(),
-        before: 0,
-        still: None,
-        since: None,
-        handed: handed.clone(),
-        enough: u64::MAX,
-        done: None,
-    };
     const FLOOD: usize = 5000;
     let (say, said) = mpsc::channel();
     let mut builder = Runtime::builder().workers(2).pin(false).seed(1).frames(16_384);
@@ -233,7 +227,7 @@ fn a_link_that_is_down_keeps_no_other_worker_awake() {
     };
     let steering = rss(Key::MICROSOFT, 2, 2, UdpFields::Two);
     let a = builder.host(Host::new("a", steering, main).interface(interface("10.0.0.1/24")));
-    builder.link(a, 0, open(dead));
+    builder.link(a, 0, open(dead(&handed)));
     let runtime = builder.start().unwrap();
     said.recv_timeout(PATIENCE).expect("stopped by the dead link");
     let handle = runtime.handle();
@@ -250,4 +244,16 @@ fn a_link_that_is_down_keeps_no_other_worker_awake() {
         assert!(worker.turns < 50_000, "worker {}: {} turns", worker.worker, worker.turns);
     }
     assert_eq!((failed(&runtime.stop()) + 100, handed.load(SeqCst)), (FLOOD as u64, 0));
+}
+
+/// What came on it would be nobody's.
+#[test]
+fn a_link_that_no_interface_is_on_is_refused() {
+    let handed = Arc::new(AtomicU64::new(0));
+    let mut builder = Runtime::builder().pin(false);
+    let a = builder.host(Host::new("a", one(), || async {}).interface(interface("10.0.0.1/24")));
+    builder.link(a, 0, open(dead(&handed)));
+    builder.open(open(dead(&handed)));
+    let error = builder.start().err().map(|e| e.to_string());
+    assert_eq!(error.as_deref(), Some("late: no interface is on it"));
 }

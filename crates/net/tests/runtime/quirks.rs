@@ -16,7 +16,13 @@ struct Outcome {
 
 /// Runs with one fault on the way from client to server.
 fn with(quirk: Quirk) -> Outcome {
+    on(2, quirk)
+}
+
+/// As [`with`], on so many workers.
+fn on(workers: usize, quirk: Quirk) -> Outcome {
     let plan = Plan {
+        workers,
         // Small enough a window that no queue overflows: only the fault itself may lose anything.
         datagrams: 100,
         pair: PairConfig { quirks: Quirks::new(11).with(quirk, 50), ..PairConfig::default() },
@@ -80,6 +86,16 @@ fn a_foreign_key_is_noticed() {
     assert_eq!((steering.misdirected, steering.redirected), (0, 0));
     assert!(steering.hash_computed > steering.hash_delivered, "{steering:?}");
     assert_eq!((o.sum(|f| f.received), o.sum(|f| f.reordered)), (ALL, 0));
+}
+
+/// With one queue every hash names the right one: what notices is that some are compared.
+#[test]
+fn a_foreign_key_on_one_queue_is_noticed() {
+    let o = on(1, Quirk::ForeignKey);
+    let steering = o.report.steering(SERVER);
+    assert_eq!((steering.foreign_hash, steering.misdirected), (1, 0));
+    assert!(steering.hash_computed > steering.hash_delivered, "{steering:?}");
+    assert_eq!(o.sum(|f| f.received), ALL);
 }
 
 #[test]

@@ -112,6 +112,14 @@ fn an_rss_of_ours_on_the_card() {
         ends_aligned(&mut guest, more);
         assert_eq!(settings(&mut guest), before, "after the end");
     }
+    // A table that its user sets meanwhile is the user's, and so is not put back unasked.
+    serve(&mut guest, "udp-echo", "--rss set");
+    guest.must("ethtool -X virtio weight 1 1 0 0");
+    let theirs = guest.must("ethtool -x virtio | sed '/hash key/,$d'");
+    assert_eq!(guest.finish().code, 0);
+    assert_eq!(guest.must("ethtool -x virtio | sed '/hash key/,$d'"), theirs);
+    guest.must("flowlane rss restore virtio --force");
+    assert_eq!(settings(&mut guest), before, "put back when it was asked for");
     serve(&mut guest, "udp-echo", "--rss set");
     guest.run("finish flowlane KILL; until ! pidof flowlane; do usleep 10000; done");
     assert_eq!(settings(&mut guest), before, "after it was killed");

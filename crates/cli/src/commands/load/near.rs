@@ -18,11 +18,10 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::address::with_network;
-use crate::cpus::Pinning;
 use crate::link::{self, give_up_privileges};
 use crate::lost;
 use crate::reassembly::Limits;
-use crate::steering::{self, RssOption, Wish};
+use crate::steering::{self, Wish, Workers};
 use crate::tunnel::TunnelSpec;
 
 /// Our end of the link.
@@ -52,13 +51,8 @@ pub(super) struct Near {
     /// The far side has a route to client addresses outside our networks.
     #[arg(long)]
     routed: bool,
-    /// Workers, each a thread on a core of its own [default: one for each processor, at most one for each queue of a card].
-    #[arg(long, short)]
-    workers: Option<usize>,
     #[command(flatten)]
-    rss_of: RssOption,
-    #[command(flatten)]
-    pinning: Pinning,
+    workers: Workers,
     /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
@@ -234,7 +228,7 @@ impl Near {
     /// How our side is steered.
     pub(super) fn rss(&self, fields: UdpFields) -> anyhow::Result<Arc<Rss>> {
         let wish = Wish {
-            of: self.rss_of.rss,
+            of: self.workers.rss_of(),
             workers: self.workers(),
             key: self.key,
             udp_4tuple: fields == UdpFields::Four,
@@ -249,7 +243,7 @@ impl Near {
 
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
-        steering::workers_on(self.workers, self.pinning.most(), Some(&self.link))
+        self.workers.count(Some(&self.link))
     }
 
     /// The seed given, or a random one.
@@ -274,7 +268,7 @@ impl Near {
             (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
             _ => Idle::default(),
         };
-        let mut builder = self.pinning.apply(Runtime::builder().workers(self.workers()).idle(idle));
+        let mut builder = self.workers.builder(Some(&self.link)).idle(idle);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }

@@ -58,6 +58,9 @@ pub enum StartError {
     /// A link that was opened without any queue.
     #[error("{0} has no queue")]
     NoQueue(String),
+    /// A link that no interface is on, so nobody would get what comes.
+    #[error("{0}: no interface is on it")]
+    NoInterface(String),
     /// Two interfaces on one link that are on the same VLAN.
     #[error("{link}: two interfaces are {}: give each a VLAN of its own", vlan.map_or("untagged".to_owned(), |v| format!("on VLAN {v}")))]
     Vlan {

@@ -215,6 +215,10 @@ impl Builder {
             let vlan = self.hosts[a.host].interfaces[usize::from(a.interface)].vlan;
             (vlan, Door { host: a.host, interface: a.interface })
         });
-        Doors::new(doors.collect()).map_err(|vlan| StartError::Vlan { link: info.name.clone(), vlan })
+        let doors: Vec<_> = doors.collect();
+        if doors.is_empty() {
+            return Err(StartError::NoInterface(info.name.clone()));
+        }
+        Doors::new(doors).map_err(|vlan| StartError::Vlan { link: info.name.clone(), vlan })
     }
 }

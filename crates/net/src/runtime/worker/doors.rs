@@ -22,7 +22,7 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Of these interfaces, each with its VLAN. A link without any gets one that nobody is behind: what comes on it is not received.
+    /// Of these interfaces, each with its VLAN. There is at least one.
     ///
     /// # Errors
     /// A VLAN that two are on.

@@ -37,7 +37,7 @@ impl Worker {
             let mut burst = std::mem::take(&mut self.burst);
             self.in_burst = n > 1;
             match only {
-                Some(door) if n > 1 && self.hosts.get(door.host).is_some_and(|h| h.crowded) => {
+                Some(door) if n > 1 && self.hosts[door.host].crowded => {
                     while !burst.is_empty() {
                         let next = burst.len().min(AHEAD);
                         self.look_ahead(door.host, &mut burst[..next]);
@@ -89,8 +89,7 @@ impl Worker {
     #[inline]
     fn classify(&mut self, door: Door, queue: u16, mut frame: Frame) {
         let h = door.host;
-        // Nobody is on the link.
-        let Some(host) = self.hosts.get_mut(h) else { return };
+        let host = &mut self.hosts[h];
         host.stats.received += 1;
         frame.meta_mut().link = door.interface;
         if host.trust.is_lost() {

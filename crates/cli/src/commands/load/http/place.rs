@@ -14,10 +14,9 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Version};
 
 use crate::address::with_network;
-use crate::cpus::Pinning;
 use crate::link::{self, give_up_privileges};
 use crate::lost;
-use crate::steering::{self, RssOption, Wish};
+use crate::steering::{self, Wish, Workers};
 use crate::tunnel::TunnelSpec;
 
 /// What a load runs on.
@@ -79,13 +78,8 @@ pub(super) struct Place {
     /// The far side has a route to client addresses outside our networks.
     #[arg(long)]
     routed: bool,
-    /// Workers, each a thread on a core of its own [default: one for each processor, at most one for each queue of a card].
-    #[arg(long, short)]
-    workers: Option<usize>,
     #[command(flatten)]
-    rss_of: RssOption,
-    #[command(flatten)]
-    pinning: Pinning,
+    workers: Workers,
     /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
@@ -125,7 +119,7 @@ impl Place {
         let workers = self.workers();
         ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
         let wish = Wish {
-            of: self.rss_of.rss,
+            of: self.workers.rss_of(),
             workers,
             key: self.key,
             udp_4tuple: false,
@@ -140,7 +134,7 @@ impl Place {
 
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
-        steering::workers_on(self.workers, self.pinning.most(), self.card())
+        self.workers.count(self.card())
     }
 
     /// The link, if it is one that is named.
@@ -270,7 +264,7 @@ impl Place {
             _ => Idle::default(),
         };
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
-        let mut builder = self.pinning.apply(Runtime::builder().workers(self.workers()).idle(idle));
+        let mut builder = self.workers.builder(self.card()).idle(idle);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }
