@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, Throughput, criterion_main};
+use flowlane_stack::PathMtus;
 use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{ConnId, ConnectOptions, ListenOptions, ListenerId, SynCookies, Tcp, TcpConfig};
@@ -68,6 +69,7 @@ impl Measurement for CpuTime {
 struct Pair {
     ends: [Tcp; 2],
     rng: Rng,
+    paths: PathMtus,
     pool: Pool,
     now: Time,
     offload: Offload,
@@ -97,6 +99,7 @@ impl Pair {
         Pair {
             ends,
             rng: Rng::new(1),
+            paths: PathMtus::new(1),
             pool,
             now: Time::from_secs(10),
             offload,
@@ -107,7 +110,13 @@ impl Pair {
     }
 
     fn on<R>(&mut self, end: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+        let mut cx = Cx {
+            now: self.now,
+            frames: &self.pool,
+            rng: &mut self.rng,
+            paths: &mut self.paths,
+            offload: self.offload,
+        };
         what(&mut self.ends[end], &mut cx)
     }
 
@@ -117,8 +126,13 @@ impl Pair {
         loop {
             let mut idle = true;
             for from in 0..2 {
-                let mut cx =
-                    Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+                let mut cx = Cx {
+                    now: self.now,
+                    frames: &self.pool,
+                    rng: &mut self.rng,
+                    paths: &mut self.paths,
+                    offload: self.offload,
+                };
                 while burst.len() < 64 {
                     let Some(out) = self.ends[from].poll_output(&mut cx) else { break };
                     burst.push_back(out);
@@ -255,7 +269,13 @@ impl Pair {
 
     /// One segment from the client to the server.
     fn pump_one(&mut self) {
-        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+        let mut cx = Cx {
+            now: self.now,
+            frames: &self.pool,
+            rng: &mut self.rng,
+            paths: &mut self.paths,
+            offload: self.offload,
+        };
         while let Some(out) = self.ends[0].poll_output(&mut cx) {
             let ip = IpMeta {
                 src: out.src,

@@ -9,7 +9,7 @@
 //! * [`reassembly`]: fragments waiting for one another; `chain`: packets in several frames.
 //! * `fastpath`: the fast path of plain UDP and TCP over IPv4, with the same result as the slow path.
 //! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
-//! * [`packet`]: what passes between IP and the transports; [`stats`]: what was counted on the way.
+//! * [`packet`]: what passes between IP and the transports; `path_mtu`: paths narrower than their link; [`stats`]: what was counted on the way.
 //! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all handed in.
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod ip;
 mod lane;
 mod neighbour;
 pub mod packet;
+mod path_mtu;
 pub mod reassembly;
 pub mod rng;
 mod route;
@@ -36,4 +37,5 @@ pub mod wire;
 pub use interface::{Destination, InterfaceConfig};
 pub use ip::{IpConfig, LaneEvent, RouterNews, SendError};
 pub use lane::{Class, Connect, Lane, LaneConfig, Redirect, Unsent};
+pub use path_mtu::PathMtus;
 pub use route::{Hop, Route, Routes};

@@ -7,6 +7,7 @@
 use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Pool};
 
+use crate::path_mtu::PathMtus;
 use crate::rng::Rng;
 use crate::time::Time;
 
@@ -19,6 +20,8 @@ pub struct Cx<'a> {
     pub frames: &'a Pool,
     /// The lane's randomness, seeded from outside.
     pub rng: &'a mut Rng,
+    /// What the lane knows of paths narrower than their link.
+    pub paths: &'a mut PathMtus,
     /// What the link will do for outgoing packets.
     pub offload: Offload,
 }

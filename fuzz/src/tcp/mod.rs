@@ -19,6 +19,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::net::Shutdown;
 
+use flowlane_stack::PathMtus;
 use flowlane_stack::packet::{Cx, IcmpError, IcmpErrorKind, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{
@@ -141,6 +142,7 @@ struct Net<'a> {
     hosts: [Host; 2],
     wire: Wire,
     rng: Rng,
+    paths: PathMtus,
     now: Time,
     offload: Offload,
     held: Vec<Frame>,
@@ -210,6 +212,7 @@ impl<'a> Net<'a> {
             hosts: [host(0, a), host(1, b)],
             wire: Wire::default(),
             rng: Rng::new(7),
+            paths: PathMtus::new(7),
             now: Time::from_secs(1000),
             offload: Offload { checksum: both & 2 != 0, segmentation },
             held: Vec::new(),
@@ -226,7 +229,8 @@ impl<'a> Net<'a> {
     }
 
     fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx { now: self.now, frames: self.pool, rng: &mut self.rng, offload: self.offload };
+        let (rng, paths) = (&mut self.rng, &mut self.paths);
+        let mut cx = Cx { now: self.now, frames: self.pool, rng, paths, offload: self.offload };
         what(&mut self.hosts[host].tcp, &mut cx)
     }
 

@@ -25,6 +25,7 @@ use super::{Ip, OUTPUT, SendError};
 use crate::address::number;
 use crate::chain;
 use crate::packet::{Cx, IpOutput};
+use crate::path_mtu::PathMtus;
 use crate::rng::{Keyed, Rng};
 use crate::route::Hop;
 use crate::stats::DropReason;
@@ -85,13 +86,13 @@ impl Cut {
 impl Ip {
     /// Whether a packet of `len` bytes of payload finds room in the output queue, with all its fragments.
     #[inline]
-    pub(crate) fn has_room_for(&self, dst: IpAddr, len: usize) -> bool {
+    pub(crate) fn has_room_for(&self, paths: &PathMtus, dst: IpAddr, len: usize) -> bool {
         // Short enough for any link: nothing to look up.
         if len + ipv6::HEADER_LEN <= ipv6::MIN_MTU {
             return self.has_room(self.output_interface(dst));
         }
         let interface = self.output_interface(dst);
-        let Some(mtu) = self.mtu_to(dst) else { return self.has_room(interface) };
+        let Some(mtu) = self.mtu_to(paths, dst) else { return self.has_room(interface) };
         // Frames may be smaller than the MTU, never smaller than the least MTU of IPv6.
         let count = Cut::new(dst.is_ipv4(), mtu, len, ipv6::MIN_MTU).map_or(1, |cut| cut.count);
         self.output_len_of(interface) + count <= OUTPUT
@@ -100,7 +101,13 @@ impl Ip {
     /// A payload of UDP in frames: one, or as many as there will be fragments. Fails with `NoFrame`, `NoRoute`,
     /// `TooLong` or `TooBig`.
     #[inline]
-    pub(crate) fn udp_payload(&self, pool: &Pool, payload: &[u8], dst: IpAddr) -> Result<Frame, SendError> {
+    pub(crate) fn udp_payload(
+        &self,
+        paths: &PathMtus,
+        pool: &Pool,
+        payload: &[u8],
+        dst: IpAddr,
+    ) -> Result<Frame, SendError> {
         let mut frame = pool.alloc().ok_or(SendError::NoFrame)?;
         // Short enough for any link: nothing to look up.
         if payload.len() + udp::HEADER_LEN + ipv6::HEADER_LEN <= ipv6::MIN_MTU
@@ -108,11 +115,12 @@ impl Ip {
         {
             return Ok(frame);
         }
-        self.long_udp_payload(pool, frame, payload, dst)
+        self.long_udp_payload(paths, pool, frame, payload, dst)
     }
 
     fn long_udp_payload(
         &self,
+        paths: &PathMtus,
         pool: &Pool,
         mut frame: Frame,
         payload: &[u8],
@@ -121,7 +129,7 @@ impl Ip {
         if payload.len() > longest_payload(dst.is_ipv4()) {
             return Err(SendError::TooLong);
         }
-        let mtu = self.mtu_to(dst).ok_or(SendError::NoRoute)?;
+        let mtu = self.mtu_to(paths, dst).ok_or(SendError::NoRoute)?;
         let header = if dst.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN } + udp::HEADER_LEN;
         if payload.len() + header <= usize::from(mtu) && frame.extend_from_slice(payload) {
             return Ok(frame);
@@ -134,9 +142,9 @@ impl Ip {
 
     /// Whether a packet is longer than the MTU and is to be cut here.
     #[inline]
-    pub(super) fn is_to_be_cut(&self, out: &IpOutput, hop: Hop) -> bool {
+    pub(super) fn is_to_be_cut(&self, paths: &PathMtus, out: &IpOutput, hop: Hop) -> bool {
         let header = if out.dst.is_ipv4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-        out.frame.chain_len() + header > usize::from(self.mtu_on(hop.interface, out.dst))
+        out.frame.chain_len() + header > usize::from(self.mtu_on(paths, hop.interface, out.dst))
             && out.protocol != IpProtocol::TCP.0
             && out.frame.meta().segmentation == Segmentation::None
             && out.src.is_ipv4() == out.dst.is_ipv4()
@@ -145,7 +153,7 @@ impl Ip {
     /// A packet in a chain of frames, in one frame if it needs no cutting and fits: most links send one frame best.
     #[cold]
     pub(super) fn unchained(&mut self, cx: &Cx<'_>, out: IpOutput, hop: Hop) -> IpOutput {
-        if out.frame.meta().segmentation != Segmentation::None || self.is_to_be_cut(&out, hop) {
+        if out.frame.meta().segmentation != Segmentation::None || self.is_to_be_cut(cx.paths, &out, hop) {
             return out;
         }
         let frame = chain::gather(cx.frames, out.frame).unwrap_or_else(|chain| chain);
@@ -160,7 +168,7 @@ impl Ip {
         out: IpOutput,
         hop: Hop,
     ) -> Result<(), SendError> {
-        let mtu = self.mtu_on(hop.interface, out.dst);
+        let mtu = self.mtu_on(cx.paths, hop.interface, out.dst);
         let IpOutput { mut frame, src, dst, .. } = out;
         let len = frame.chain_len();
         let ipv4 = dst.is_ipv4();

@@ -53,7 +53,7 @@ impl Ip {
         }
     }
 
-    fn error_in_v4(&mut self, cx: &Cx<'_>, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
+    fn error_in_v4(&mut self, cx: &mut Cx<'_>, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
         self.stats.icmp.errors_received += 1;
         match Quote::parse_v4(packet.frame.data().get(HEADER_LEN..).unwrap_or_default()) {
             Ok(quote) => self.error_about(cx, packet, quote, kind),
@@ -64,7 +64,7 @@ impl Ip {
     /// An error about a packet that claims to be ours.
     pub(super) fn error_about(
         &mut self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         packet: IpInput,
         quote: Quote,
         kind: IcmpErrorKind,

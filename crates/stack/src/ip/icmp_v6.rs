@@ -79,7 +79,7 @@ impl Ip {
         }
     }
 
-    fn error_in_v6(&mut self, cx: &Cx<'_>, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
+    fn error_in_v6(&mut self, cx: &mut Cx<'_>, packet: IpInput, kind: IcmpErrorKind) -> Inbound {
         self.stats.icmp6.errors_received += 1;
         match Quote::parse_v6(packet.frame.data().get(HEADER_LEN..).unwrap_or_default()) {
             Ok(quote) => self.error_about(cx, packet, quote, kind),

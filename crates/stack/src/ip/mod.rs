@@ -20,10 +20,10 @@ mod icmp_v4;
 mod icmp_v6;
 mod limit;
 mod membership;
+mod mtu;
 mod multicast;
 mod ndp;
 mod output;
-pub(crate) mod path_mtu;
 mod queues;
 mod routers;
 mod v4;
@@ -192,7 +192,6 @@ pub(crate) struct Ip {
     pub(crate) stats: LaneStats,
     pub(crate) reassembly: Reassembly,
     pub(crate) tunnels: Tunnels,
-    pub(crate) paths: path_mtu::PathMtus,
     identify: Identify,
     /// Used while a packet is cut into fragments.
     pieces: Vec<Frame>,
@@ -238,7 +237,6 @@ impl Ip {
             routes: Routes::new(&configs, routes),
             interfaces,
             tunnels,
-            paths: path_mtu::PathMtus::new(seeds[1].rotate_left(41)),
             neighbours: Neighbours::new(seeds[1]),
             stats: LaneStats::default(),
             reassembly: Reassembly::new(reassembly, seeds[1].rotate_left(17)),
@@ -296,7 +294,8 @@ impl Ip {
             LaneEvent::AddressReady { interface, address } => self.ready(interface, address),
             LaneEvent::AddressDuplicate { interface, address, .. } => self.duplicate(interface, address),
             LaneEvent::Router(_) | LaneEvent::Redirect { .. } => self.told_by_router(now, &event),
-            LaneEvent::PathMtu { to, mtu } => self.told_path(now, to, mtu),
+            // The lane takes it in: all its transports share what is known of paths.
+            LaneEvent::PathMtu { .. } => {}
         }
     }
 
@@ -320,7 +319,6 @@ impl Ip {
         let all = [
             self.neighbours.next_deadline(),
             self.reassembly.next_deadline(),
-            self.paths.next_deadline(),
             self.membership.next_deadline(),
             self.own.next_deadline(),
             self.routers.next_deadline(),
@@ -332,7 +330,6 @@ impl Ip {
     /// not all come.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.reassembly_timeouts(cx);
-        self.paths.expire(cx.now);
         self.own_addresses_due(cx);
         self.routers_due(cx);
         self.groups_due(cx);

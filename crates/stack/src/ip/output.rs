@@ -85,7 +85,7 @@ impl Ip {
     pub(crate) fn send_to(&mut self, cx: &mut Cx<'_>, out: IpOutput, hop: Hop) -> Result<(), SendError> {
         let dst = out.dst;
         let out = if out.frame.is_chained() { self.unchained(cx, out, hop) } else { out };
-        if self.is_to_be_cut(&out, hop) {
+        if self.is_to_be_cut(cx.paths, &out, hop) {
             return self.send_fragments(cx, out, hop);
         }
         let frame = self.with_header(out, hop.interface)?;
@@ -217,12 +217,6 @@ impl Ip {
     pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
         let hop = self.hop(dst)?;
         self.interfaces.get(usize::from(hop.interface))?.source_for(dst)
-    }
-
-    /// Largest IP packet towards `dst`, bytes.
-    pub(crate) fn mtu_to(&self, dst: IpAddr) -> Option<u16> {
-        let hop = self.hop(dst)?;
-        (usize::from(hop.interface) < self.interfaces.len()).then(|| self.mtu_on(hop.interface, dst))
     }
 
     /// Whether `address` is ours on any interface.

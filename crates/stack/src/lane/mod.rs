@@ -36,6 +36,7 @@ use crate::fastpath::may_be_segment;
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, IpConfig, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IcmpErrorKind, IpInput, Offload};
+use crate::path_mtu::PathMtus;
 use crate::reassembly::ReassemblyConfig;
 use crate::rng::{Keyed, Rng};
 use crate::route::Route;
@@ -109,6 +110,8 @@ pub struct Lane {
     pub(crate) udp: Udp,
     pub(crate) tcp: Tcp,
     pub(crate) rng: Rng,
+    /// For all transports.
+    pub(crate) paths: PathMtus,
     pub(crate) offload: Offload,
     redirects: VecDeque<Redirect>,
     /// TCP is asked next, before what stands in IP's output queue.
@@ -151,6 +154,7 @@ impl Lane {
             udp: Udp::new(config.udp, c),
             tcp: Tcp::new(config.tcp.clone(), tcp_secret(config.seed)),
             rng: Rng::new(d),
+            paths: PathMtus::new(b.rotate_left(41)),
             offload: offload.unwrap_or_default(),
             redirects: VecDeque::new(),
             tcp_turn: false,
@@ -185,8 +189,14 @@ impl Lane {
     }
 
     #[inline]
-    pub(crate) fn cx<'a>(rng: &'a mut Rng, offload: Offload, now: Time, frames: &'a Pool) -> Cx<'a> {
-        Cx { now, frames, rng, offload }
+    pub(crate) fn cx<'a>(
+        rng: &'a mut Rng,
+        paths: &'a mut PathMtus,
+        offload: Offload,
+        now: Time,
+        frames: &'a Pool,
+    ) -> Cx<'a> {
+        Cx { now, frames, rng, paths, offload }
     }
 
     pub(crate) fn offload(&self) -> Offload {
@@ -209,7 +219,7 @@ impl Lane {
             },
             Class::IpDirect | Class::InnerIp => frame,
         };
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         let inbound = match class {
             Class::Ethernet | Class::InnerEthernet => self.ip.input(&mut cx, frame),
             Class::InnerIp => self.ip.input_ip(&mut cx, frame),
@@ -237,7 +247,7 @@ impl Lane {
     /// Handles what was held of a burst. Without effect, and cheap, if nothing was.
     #[inline]
     pub fn end_burst(&mut self, now: Time, frames: &Pool) {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.tcp.end_burst(&mut cx);
     }
 
@@ -273,7 +283,7 @@ impl Lane {
     fn transport(&mut self, now: Time, frames: &Pool, packet: IpInput) {
         if packet.ip.protocol == IpProtocol::UDP.0 {
             if let Outcome::Unreachable(packet) = self.udp.input(packet, &mut self.ip.stats) {
-                let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+                let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
                 self.ip.port_unreachable(&mut cx, packet);
             }
         } else {
@@ -284,7 +294,7 @@ impl Lane {
 
     #[inline]
     fn tcp_input(&mut self, now: Time, frames: &Pool, packet: IpInput) {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         if self.in_burst {
             self.tcp.input_in_burst(&mut cx, packet);
         } else {
@@ -315,13 +325,13 @@ impl Lane {
             IpProtocol::UDP => {
                 let known = self.udp.icmp_error(error);
                 if let (true, IcmpErrorKind::PacketTooBig(mtu)) = (known, error.kind) {
-                    let cx = Self::cx(&mut self.rng, self.offload, now, frames);
-                    self.ip.path_too_small(&cx, error.remote, mtu);
+                    let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
+                    self.ip.path_too_small(&mut cx, error.remote, mtu);
                 }
                 known
             }
             IpProtocol::TCP => {
-                let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+                let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
                 self.tcp.icmp_error(&mut cx, error)
             }
             _ => false,
@@ -356,27 +366,30 @@ impl Lane {
     /// The next thing the host's other lanes should be told.
     #[inline]
     pub fn poll_event(&mut self) -> Option<LaneEvent> {
-        self.ip.poll_event()
+        let path = |(to, mtu)| LaneEvent::PathMtu { to, mtu };
+        self.ip.poll_event().or_else(|| self.paths.poll_news().map(path))
     }
 
     /// Takes in what another lane of the host learnt.
     pub fn tell(&mut self, now: Time, event: LaneEvent) {
-        self.ip.told(now, event, &mut self.rng);
+        match event {
+            LaneEvent::PathMtu { to, mtu } => self.paths.told(now, to, mtu),
+            event => self.ip.told(now, event, &mut self.rng),
+        }
     }
 
     /// When [`Lane::on_timer`] wants to be called; `None` if there is nothing to wait for.
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<Time> {
-        match (self.ip.next_deadline(), self.tcp.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let all = [self.ip.next_deadline(), self.tcp.next_deadline(), self.paths.next_deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// Does what is due.
     pub fn on_timer(&mut self, now: Time, frames: &Pool) {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        self.paths.expire(now);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.on_timer(&mut cx);
         self.tcp.on_timer(&mut cx);
     }
@@ -391,19 +404,19 @@ impl Lane {
     /// duplicates and announced, and groups reported: by the lane of bucket 0, but every lane has to be told. Without this a
     /// lane answers only, as is right for links in memory.
     pub fn link_up(&mut self, now: Time, frames: &Pool, interface: u8) {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.link_up(&mut cx, interface);
     }
 
     /// Joins a multicast group on an interface and tells the network so. `false` if the lane had joined it already.
     pub fn join(&mut self, now: Time, frames: &Pool, interface: u8, group: IpAddr) -> bool {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.join(&mut cx, interface, group)
     }
 
     /// Leaves a multicast group. `false` if the lane was not in it.
     pub fn leave(&mut self, now: Time, frames: &Pool, interface: u8, group: IpAddr) -> bool {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.leave(&mut cx, interface, group)
     }
 
@@ -411,9 +424,9 @@ impl Lane {
     /// that stand included, and their segments in flight that were longer are sent again. Connections do not grow.
     pub fn set_mtu(&mut self, now: Time, frames: &Pool, interface: u8, mtu: u16) {
         if self.ip.set_mtu(interface, mtu) {
-            let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
             let ip = &self.ip;
-            self.tcp.narrow(&mut cx, |remote| ip.mtu_to(remote));
+            self.tcp.narrow(&mut cx, |paths, remote| ip.mtu_to(paths, remote));
         }
     }
 
@@ -431,7 +444,7 @@ impl Lane {
 
     /// Largest UDP payload towards `destination` that fits one packet, bytes; longer ones leave in fragments.
     pub fn max_payload(&self, destination: IpAddr) -> Result<usize, SendError> {
-        let mtu = self.ip.mtu_to(destination).ok_or(SendError::NoRoute)?;
+        let mtu = self.ip.mtu_to(&self.paths, destination).ok_or(SendError::NoRoute)?;
         Ok(usize::from(mtu).saturating_sub(if destination.is_ipv4() { 28 } else { 48 }))
     }
 

@@ -39,7 +39,7 @@ impl Lane {
     #[inline(never)]
     fn encapsulated(&mut self, now: Time, frames: &Pool, mut frame: Frame) -> Option<Frame> {
         while self.ip.is_inner(&frame) {
-            let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+            let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
             self.ip.watch_output();
             self.ip.encapsulate(&mut cx, &self.rss, frame);
             frame = self.ip.poll_watched()?;

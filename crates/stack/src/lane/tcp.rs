@@ -49,7 +49,7 @@ impl Lane {
     /// Asks TCP for segments until one has passed IP, past what stands in IP's queue. One that cannot go is lost, as on a
     /// wire, and counted by IP; TCP sends it again.
     pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         while let Some(out) = match room {
             None => self.tcp.poll_output(&mut cx),
             Some(room) => self.tcp.poll_output_to(&mut cx, &self.ip.ways(room)),
@@ -98,7 +98,7 @@ impl Lane {
 
     #[inline]
     fn with_tcp<R>(&mut self, now: Time, frames: &Pool, f: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Self::cx(&mut self.rng, self.offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         f(&mut self.tcp, &mut cx)
     }
 
@@ -223,7 +223,7 @@ impl Lane {
         data: FirstData<'_>,
     ) -> Result<(ConnId, usize), ConnectError> {
         let remote = connect.remote;
-        let mtu = self.ip.mtu_to(remote.ip).ok_or(ConnectError::NoRoute)?;
+        let mtu = self.ip.first_mtu_to(&self.paths, remote.ip).ok_or(ConnectError::NoRoute)?;
         let ip = match connect.local_ip {
             Some(ip) if !self.ip.is_local(ip) => return Err(ConnectError::NotOurAddress),
             Some(ip) => ip,
@@ -260,7 +260,8 @@ impl Lane {
         remote: Endpoint,
         seq: u32,
     ) -> bool {
-        let Some(mtu) = self.ip.mtu_to(remote.ip).filter(|_| self.ip.is_local(local.ip)) else {
+        let mtu = self.ip.first_mtu_to(&self.paths, remote.ip);
+        let Some(mtu) = mtu.filter(|_| self.ip.is_local(local.ip)) else {
             return false;
         };
         let headers = if remote.ip.is_ipv4() { 40 } else { 60 };

@@ -133,10 +133,10 @@ impl Lane {
         destination: Option<Endpoint>,
     ) -> Result<(), SendError> {
         let (source, destination) = self.udp_ends(handle, source, destination)?;
-        if !self.ip.has_room_for(destination.ip, payload.len()) {
+        if !self.ip.has_room_for(&self.paths, destination.ip, payload.len()) {
             return Err(SendError::Full);
         }
-        let frame = self.ip.udp_payload(frames, payload, destination.ip)?;
+        let frame = self.ip.udp_payload(&self.paths, frames, payload, destination.ip)?;
         self.udp_emit(now, frames, handle, frame, source, destination)
     }
 
@@ -157,7 +157,7 @@ impl Lane {
             Ok(ends) => ends,
             Err(error) => return Err(Unsent { error, returned: Some(payload) }),
         };
-        if !self.ip.has_room_for(destination.ip, payload.chain_len()) {
+        if !self.ip.has_room_for(&self.paths, destination.ip, payload.chain_len()) {
             return Err(Unsent { error: SendError::Full, returned: Some(payload) });
         }
         self.udp_emit(now, frames, handle, payload, source, destination)
@@ -180,7 +180,7 @@ impl Lane {
             Ok(()) => return Ok(()),
             Err(datagram) => datagram,
         };
-        if !self.ip.has_room_for(datagram.source.ip, datagram.len()) {
+        if !self.ip.has_room_for(&self.paths, datagram.source.ip, datagram.len()) {
             return Err(Unsent { error: SendError::Full, returned: Some(datagram) });
         }
         let (destination, mut source) = (datagram.source, datagram.destination);
@@ -269,9 +269,9 @@ impl Lane {
             return Err(SendError::TooLong);
         }
         let offload = self.offload();
-        let mut cx = Self::cx(&mut self.rng, offload, now, frames);
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, offload, now, frames);
         let Some(out) = self.udp.datagram(handle, frame, source, destination, &cx) else {
-            return Err(SendError::TooBig(self.ip.mtu_to(destination.ip).unwrap_or(0)));
+            return Err(SendError::TooBig(self.ip.mtu_to(&self.paths, destination.ip).unwrap_or(0)));
         };
         self.ip.send(&mut cx, out)?;
         self.ip.stats.udp.sent += 1;

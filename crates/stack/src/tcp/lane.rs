@@ -18,7 +18,6 @@ use super::table::{ConnId, Tuple};
 use super::time_wait::TimeWaits;
 use super::tuple_table::{Found, TupleTable};
 use super::{Seq, TCP, output};
-use crate::ip::path_mtu::PathMtus;
 use crate::packet::{Cx, IpOutput, Offload};
 use crate::rng::Keyed;
 use crate::time::Time;
@@ -84,8 +83,6 @@ pub(crate) struct Core {
     /// Of cookies, if neither the listener nor the configuration has any.
     pub(crate) fast_open_keys: FastOpenKeys,
     pub(crate) fast_peers: Peers,
-    /// Ways that a connection has found to be narrow.
-    pub(crate) paths: PathMtus,
 }
 
 /// Spare boxes a lane keeps.
@@ -106,7 +103,6 @@ impl Core {
             keyed,
             fast_open_keys: FastOpenKeys::new(key),
             fast_peers: Peers::new(secret[2].rotate_left(16)),
-            paths: PathMtus::new(secret[2].rotate_left(48)),
             table: TupleTable::new(secret[2]),
             listeners: Listeners::new(secret[2].rotate_left(32)),
             time_wait: TimeWaits::new(),

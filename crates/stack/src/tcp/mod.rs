@@ -83,6 +83,7 @@ pub(crate) use crate::wire::SeqNum as Seq;
 
 use crate::ip::Ways;
 use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
+use crate::path_mtu::PathMtus;
 use crate::time::Time;
 use crate::wire::IpProtocol;
 use connection::{Connection, Flags, Lists, NEVER, PLAIN, TIMED};
@@ -375,7 +376,7 @@ impl Tcp {
             return false;
         };
         if let Some(c) = self.connections.get_slot_mut(slot) {
-            c.icmp_error(&mut self.core, cx.now, seq, error.kind);
+            c.icmp_error(&mut self.core, cx, seq, error.kind);
         }
         self.finish(slot);
         true
@@ -383,11 +384,11 @@ impl Tcp {
 
     /// A link has become narrower: connections with longer packets than `mtu` allows towards their peers send shorter ones. This goes
     /// over all connections, which a change that a person makes to a link is worth.
-    pub(crate) fn narrow(&mut self, cx: &mut Cx<'_>, mtu: impl Fn(IpAddr) -> Option<u16>) {
+    pub(crate) fn narrow(&mut self, cx: &mut Cx<'_>, mtu: impl Fn(&PathMtus, IpAddr) -> Option<u16>) {
         self.end_burst(cx);
         for slot in 0..self.connections.slots() {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            let Some(mtu) = mtu(c.tuple.remote).filter(|mtu| *mtu < c.path.mtu()) else { continue };
+            let Some(mtu) = mtu(cx.paths, c.tuple.remote).filter(|mtu| *mtu < c.path.mtu()) else { continue };
             // Room for the headers and something behind them, whatever somebody set.
             c.narrow(&mut self.core, cx.now, mtu.max(128));
             self.finish(slot);

@@ -156,7 +156,7 @@ impl Ip {
     }
 
     /// An ICMP error about a packet that a tunnel of ours sent; `false` if none did.
-    pub(crate) fn tunnel_error(&mut self, cx: &Cx<'_>, quote: &Quote, kind: IcmpErrorKind) -> bool {
+    pub(crate) fn tunnel_error(&mut self, cx: &mut Cx<'_>, quote: &Quote, kind: IcmpErrorKind) -> bool {
         let shape = match quote.protocol {
             IpProtocol::IPV4 | IpProtocol::IPV6 => u32::from(IpProtocol::IPV4.0),
             IpProtocol::GRE => u32::from(IpProtocol::GRE.0),

@@ -8,7 +8,7 @@
 //! * **MTU**: what is longer than the way to the far side allows leaves in outer fragments, cut here; never because of the
 //!   MTU that the tunnel has by default.
 //! * **ECN** is copied out (RFC 6040 section 4.1), the rest of the traffic class is not: outer packets are of class 0.
-//! * **DF** is set on outer IPv4 packets, and what ICMP says of the way is remembered (`ip/path_mtu.rs`).
+//! * **DF** is set on outer IPv4 packets, and what ICMP says of the way is remembered (`path_mtu.rs`).
 
 use flowlane_rss::{HashType, Rss};
 use flowlane_sys::frame::{Checksum, Frame, Segmentation};
@@ -17,6 +17,7 @@ use super::{LEAST_MTU, Tunnel, TunnelKind, ecn, gre};
 use crate::chain;
 use crate::ip::Ip;
 use crate::packet::{Cx, IpOutput};
+use crate::path_mtu::PathMtus;
 use crate::stats::DropReason;
 use crate::steering::rss_flow;
 use crate::udp;
@@ -94,15 +95,13 @@ impl Ip {
     }
 
     /// Longest IP packet on an interface, bytes: of a tunnel, as long as the way to its far side allows.
-    pub(crate) fn interface_mtu(&self, interface: u8) -> u16 {
+    pub(crate) fn interface_mtu(&self, paths: &PathMtus, interface: u8) -> u16 {
         let mtu = self.interfaces.get(usize::from(interface)).map_or(0, |i| i.config.mtu);
         match self.tunnels.get(interface) {
-            Some(tunnel) if tunnel.follows_path && !self.paths.is_empty() => {
-                match self.paths.get(tunnel.remote) {
-                    Some(path) => mtu.min(path.saturating_sub(tunnel.overhead).max(LEAST_MTU)),
-                    None => mtu,
-                }
-            }
+            Some(tunnel) if tunnel.follows_path && !paths.is_empty() => match paths.get(tunnel.remote) {
+                Some(path) => mtu.min(path.saturating_sub(tunnel.overhead).max(LEAST_MTU)),
+                None => mtu,
+            },
             _ => mtu,
         }
     }

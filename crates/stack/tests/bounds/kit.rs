@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use flowlane_stack::PathMtus;
 use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{ConnId, DropReason, ListenOptions, ListenerId, Tcp, TcpConfig};
@@ -54,6 +55,7 @@ pub(crate) struct World {
     pub(crate) tcp: Tcp,
     pub(crate) pool: Pool,
     rng: Rng,
+    paths: PathMtus,
     pub(crate) now: Time,
     frames: usize,
     heap: usize,
@@ -81,6 +83,7 @@ impl World {
             tcp,
             pool,
             rng: Rng::new(7),
+            paths: PathMtus::new(7),
             now: Time::from_secs(100),
             frames,
             heap,
@@ -91,8 +94,8 @@ impl World {
     }
 
     pub(crate) fn with<R>(&mut self, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let Self { tcp, rng, pool, now, .. } = self;
-        what(tcp, &mut Cx { now: *now, frames: pool, rng, offload: Offload::default() })
+        let Self { tcp, rng, paths, pool, now, .. } = self;
+        what(tcp, &mut Cx { now: *now, frames: pool, rng, paths, offload: Offload::default() })
     }
 
     /// What the lane holds now: heap and frames. The test's own memory is taken off.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flowlane_stack::tcp::ConnId;
 use flowlane_stack::wire::{Icmpv4Message, IpProtocol, Ipv4Header, Ipv4Options};
 use flowlane_sys::frame::Frame;
 
@@ -81,5 +82,76 @@ fn datagrams_are_cut_for_the_way_by_every_lane_and_for_ten_minutes() {
     net.pass(Duration::from_secs(601));
     for lane in &net.a.lanes {
         assert_eq!(lane.max_payload(ip("10.0.0.2")), Ok(1472));
+    }
+}
+
+/// The next IP packet that A sends; what it asks about its neighbour before is answered.
+fn next_packet(net: &mut Net) -> Frame {
+    for _ in 0..3 {
+        let (packets, others): (Vec<_>, Vec<_>) =
+            net.a.output(net.now, &net.pool).into_iter().partition(|f| f.data()[12..14] == [8, 0]);
+        for frame in others {
+            net.b.input(net.now, &net.pool, frame);
+        }
+        if let Some(packet) = packets.into_iter().next() {
+            return packet;
+        }
+        for frame in net.b.output(net.now, &net.pool) {
+            net.a.input(net.now, &net.pool, frame);
+        }
+    }
+    panic!("A sends nothing")
+}
+
+/// A connection of the lane to 10.0.0.2:7 with the peer's handshake done, and the segment size its SYN announced.
+fn connected(net: &mut Net, lane: usize) -> (ConnId, u16) {
+    let id = net.connect(lane, "10.0.0.2:7").unwrap();
+    let syn = next_packet(net);
+    // The first option of a SYN is the segment size (RFC 9293 section 3.2).
+    let announced = u16::from_be_bytes([syn.data()[14 + 20 + 22], syn.data()[14 + 20 + 23]]);
+    net.b.input(net.now, &net.pool, syn);
+    net.run();
+    (id, announced)
+}
+
+fn path_of(net: &Net, lane: usize, id: ConnId) -> u16 {
+    net.a.lanes[lane].tcp_info(id).unwrap().pmtu
+}
+
+/// The lane has one store of paths: datagrams are cut for what a connection has learnt, connections begin with what a datagram has
+/// learnt, in every lane of the host and for ten minutes. What a SYN announces stays: the path back is another.
+#[test]
+fn what_one_transport_learns_every_transport_of_every_lane_knows() {
+    let mut net = hosts();
+    net.b.listen_all(7);
+    let (first, announced) = connected(&mut net, 0);
+    assert_eq!((path_of(&net, 0, first), announced), (1500, 1460));
+    let now = net.now;
+    net.a.lanes[0].tcp_send(now, &net.pool, first, &[7; 1400]).unwrap();
+    let sent = next_packet(&mut net);
+    let told = too_big(&net, &sent, 1000);
+    net.a.input(net.now, &net.pool, told);
+    net.a.settle(net.now, &net.pool);
+    assert_eq!(path_of(&net, 0, first), 1000);
+    net.run();
+    for lane in 0..4 {
+        assert_eq!(net.a.lanes[lane].max_payload(ip("10.0.0.2")), Ok(972), "lane {lane}");
+        let (id, announced) = connected(&mut net, lane);
+        assert_eq!((path_of(&net, lane, id), announced), (1000, 1460), "lane {lane}");
+    }
+    net.pass(Duration::from_secs(601));
+    let (id, _) = connected(&mut net, 1);
+    assert_eq!(path_of(&net, 1, id), 1500);
+
+    let socket = net.a.bind_all(9)[2];
+    let now = net.now;
+    net.a.lanes[2].udp_send(now, &net.pool, socket, &[7; 1400], None, Some(end("10.0.0.2:7"))).unwrap();
+    let sent = next_packet(&mut net);
+    let told = too_big(&net, &sent, 1100);
+    net.a.input(net.now, &net.pool, told);
+    net.a.settle(net.now, &net.pool);
+    for lane in 0..4 {
+        let (id, announced) = connected(&mut net, lane);
+        assert_eq!((path_of(&net, lane, id), announced), (1100, 1460), "lane {lane}");
     }
 }

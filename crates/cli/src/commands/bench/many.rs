@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use flowlane::{ListenOptions, TcpConfig, Time};
+use flowlane_stack::PathMtus;
 use flowlane_stack::packet::{Cx, IpInput, IpMeta, IpOutput, Offload};
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::{AHEAD, ConnId, ConnectOptions, ListenerId, Tcp};
@@ -47,6 +48,7 @@ fn pool() -> anyhow::Result<Rc<Pool>> {
 struct Pair {
     ends: [Tcp; 2],
     rng: Rng,
+    paths: PathMtus,
     pool: Rc<Pool>,
     now: Time,
     listener: ListenerId,
@@ -67,6 +69,7 @@ impl Pair {
         Ok(Self {
             ends,
             rng: Rng::new(1),
+            paths: PathMtus::new(1),
             pool,
             now: Time::from_secs(10),
             listener,
@@ -77,7 +80,8 @@ impl Pair {
 
     fn on<R>(&mut self, end: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
         let offload = Offload::default();
-        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload };
+        let mut cx =
+            Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, paths: &mut self.paths, offload };
         what(&mut self.ends[end], &mut cx)
     }
 

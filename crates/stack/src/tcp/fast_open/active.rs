@@ -1,6 +1,7 @@
 //! Fast Open when we connect (RFC 7413 §4.1.3, §4.2.2).
 
 use super::super::connection::Connection;
+use super::super::handshake::header_len;
 use super::super::lane::Core;
 use super::super::segment::Segment;
 use super::peers::{Draft, Lesson, Path};
@@ -33,7 +34,8 @@ impl Core {
             return 0;
         }
         let mss = ask.mss.map_or(c.mss.snd(), |mss| mss.min(c.mss.snd()));
-        mss.saturating_sub(OPTIONS).into()
+        let path = cx.paths.get(c.tuple.remote).map_or(u16::MAX, |mtu| mtu - header_len(c.tuple.local));
+        mss.min(path).saturating_sub(OPTIONS).into()
     }
 }
 

@@ -98,8 +98,8 @@ impl Connection {
         core.stats.established += 1;
         core.stats.ecn_handshakes += u64::from(self.uses_ecn());
         let lost = self.retransmits > 1;
-        if !core.paths.is_empty() {
-            self.heed_known_path(core, cx.now);
+        if !cx.paths.is_empty() {
+            self.heed_known_path(cx);
         }
         let mss = self.effective_mss();
         self.congestion.start(mss, core.config.initial_window, lost);

@@ -12,7 +12,7 @@ use super::fast_open::Marks;
 use super::handshake::header_len;
 use super::lane::Core;
 use super::{Failure, Seq};
-use crate::packet::IcmpErrorKind;
+use crate::packet::{Cx, IcmpErrorKind};
 use crate::time::Time;
 
 /// No path is believed to be narrower: IPv4 (Linux's and RFC 1191's practical bound) and IPv6 (RFC 8200 §5).
@@ -24,7 +24,7 @@ const PLATEAUS: [u16; 9] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 5
 
 impl Connection {
     /// An ICMP error that quotes one of our segments, with sequence number `seq`.
-    pub(crate) fn icmp_error(&mut self, core: &mut Core, now: Time, seq: Seq, kind: IcmpErrorKind) {
+    pub(crate) fn icmp_error(&mut self, core: &mut Core, cx: &mut Cx<'_>, seq: Seq, kind: IcmpErrorKind) {
         // RFC 5927 §4.1: only about what is in flight.
         let in_flight = self.snd.una() <= seq && seq < self.snd.nxt();
         if !in_flight || self.state() == State::Closed {
@@ -33,7 +33,7 @@ impl Connection {
         }
         core.stats.icmp_accepted += 1;
         match kind {
-            IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, now, mtu),
+            IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, cx, mtu),
             _ => self.unreachable(core, kind),
         }
     }
@@ -59,7 +59,7 @@ impl Connection {
         }
     }
 
-    fn packet_too_big(&mut self, core: &mut Core, now: Time, mtu: u16) {
+    fn packet_too_big(&mut self, core: &mut Core, cx: &mut Cx<'_>, mtu: u16) {
         let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let mtu = if mtu == 0 {
             PLATEAUS.into_iter().find(|plateau| *plateau < self.path.mtu()).unwrap_or(min)
@@ -71,9 +71,8 @@ impl Connection {
             return;
         }
         core.stats.pmtu_lowered += 1;
-        core.paths.expire(now);
-        core.paths.learn(now, self.tuple.remote, mtu);
-        self.narrow(core, now, mtu);
+        cx.paths.learn(cx.now, self.tuple.remote, mtu);
+        self.narrow(core, cx.now, mtu);
     }
 
     /// Packets have no more than `mtu` bytes from now on.
@@ -104,17 +103,16 @@ impl Connection {
         self.rearm_rtx(core, now, true);
     }
 
-    /// What another connection of the lane has learnt of the way to this host is true for a new one, too (RFC 1191 §6.3,
-    /// RFC 8201 §5.2). What we announce stays: the way back is another.
+    /// What the lane has learnt of the path to this host is true for a new connection, too (RFC 1191 §6.3, RFC 8201 §5.2). What we
+    /// announce stays: the path back is another.
     #[cold]
-    pub(crate) fn heed_known_path(&mut self, core: &mut Core, now: Time) {
-        core.paths.expire(now);
-        let known = core.paths.get(self.tuple.remote);
+    pub(crate) fn heed_known_path(&mut self, cx: &Cx<'_>) {
+        let known = cx.paths.get(self.tuple.remote);
         let Some(mtu) = known.filter(|mtu| *mtu < self.path.mtu()) else { return };
         self.path.set_mtu(mtu);
         let mss = mtu - header_len(self.tuple.local);
         if mss < self.mss.snd() {
-            self.lower_mss(mss, now);
+            self.lower_mss(mss, cx.now);
         }
     }
 

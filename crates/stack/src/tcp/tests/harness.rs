@@ -2,6 +2,7 @@
 
 pub(super) use super::super::*;
 pub(super) use crate::packet::{Cx, IcmpErrorKind, IpInput, IpMeta, IpOutput, Offload};
+pub(super) use crate::path_mtu::PathMtus;
 pub(super) use crate::rng::Rng;
 pub(super) use crate::time::Time;
 use crate::wire::{FastOpenOption, SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
@@ -33,6 +34,7 @@ pub(super) struct Scene {
     pub(super) tcp: Tcp,
     pub(super) pool: Pool,
     pub(super) rng: Rng,
+    pub(super) paths: PathMtus,
     pub(super) now: Time,
     pub(super) offload: Offload,
     pub(super) iss: Option<u32>,
@@ -53,6 +55,7 @@ impl Scene {
             tcp: Tcp::new(config, [1, 2, 3]),
             pool: pool_of(4096),
             rng: Rng::new(1),
+            paths: PathMtus::new(1),
             now: Time::from_secs(100),
             offload: Offload::default(),
             iss: None,
@@ -69,7 +72,10 @@ impl Scene {
     }
 
     pub(super) fn with<R>(&mut self, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx { now: self.now, frames: &self.pool, rng: &mut self.rng, offload: self.offload };
+        // As the lane does when time passes.
+        self.paths.expire(self.now);
+        let Self { now, pool: frames, rng, paths, offload, .. } = self;
+        let mut cx = Cx { now: *now, frames, rng, paths, offload: *offload };
         let result = what(&mut self.tcp, &mut cx);
         assert_eq!(self.tcp.states(), self.tcp.counted_states_for_test());
         result

@@ -47,7 +47,7 @@ fn a_narrower_link() {
     s.until(10);
     s.heard.clear();
     for mtu in [640, 9000] {
-        s.with(|tcp, cx| tcp.narrow(cx, |_| Some(mtu)));
+        s.with(|tcp, cx| tcp.narrow(cx, |_, _| Some(mtu)));
         s.drain();
     }
     let sent: Vec<_> = s.texts().iter().map(|(_, t)| t.split(" ack").next().unwrap().to_string()).collect();

@@ -29,6 +29,7 @@ pub(super) struct Weather {
 pub(super) struct Host {
     pub(super) tcp: Tcp,
     rng: Rng,
+    paths: PathMtus,
     offload: Offload,
     pub(super) ip: IpAddr,
 }
@@ -67,6 +68,7 @@ impl Net {
         let host = |config: TcpConfig, n: u64, ip: IpAddr| Host {
             tcp: Tcp::new(config, [seed ^ n, n + 7, seed]),
             rng: Rng::new(seed + n),
+            paths: PathMtus::new(seed + n),
             offload,
             ip,
         };
@@ -85,8 +87,9 @@ impl Net {
     }
 
     pub(super) fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let Host { tcp, rng, offload, .. } = &mut self.hosts[host];
-        let mut cx = Cx { now: self.now, frames: &self.pool, rng, offload: *offload };
+        let Host { tcp, rng, paths, offload, .. } = &mut self.hosts[host];
+        paths.expire(self.now);
+        let mut cx = Cx { now: self.now, frames: &self.pool, rng, paths, offload: *offload };
         let result = what(tcp, &mut cx);
         assert_eq!(tcp.states(), tcp.counted_states_for_test());
         result
