@@ -5,6 +5,8 @@
 mod client;
 #[path = "../examples/kernel.rs"]
 mod kernel;
+#[path = "../examples/moving.rs"]
+mod moving;
 #[path = "../examples/udp.rs"]
 mod udp;
 
@@ -21,4 +23,9 @@ fn a_client_with_many_connections() {
 #[test]
 fn sockets_of_the_kernel() {
     kernel::main().unwrap();
+}
+
+#[test]
+fn lanes_that_move_while_they_serve() {
+    moving::main().unwrap();
 }
