@@ -57,7 +57,13 @@ impl PathMtus {
     /// Longest IP packet to `to`, bytes, if that is known to be less than the link's.
     #[inline]
     pub(crate) fn get(&self, to: IpAddr) -> Option<u16> {
-        if self.known.is_empty() { None } else { self.known.get(&to).copied() }
+        if self.known.is_empty() { None } else { self.look_up(to) }
+    }
+
+    /// Apart from the rest, which nearly always is all there is to do.
+    #[inline(never)]
+    fn look_up(&self, to: IpAddr) -> Option<u16> {
+        self.known.get(&to).copied()
     }
 
     /// A router says that IP packets to `to` may have no more than `mtu` bytes, and the error that says so was checked. News

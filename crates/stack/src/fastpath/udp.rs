@@ -165,7 +165,7 @@ impl Lane {
             && total <= usize::from(interface.config.mtu)
             && !frame.is_chained()
             && self.ip.has_room(hop.interface)
-            && self.paths.get(dst.into()).is_none()
+            && (self.paths.is_empty() || self.paths.get(dst.into()).is_none())
             && self.udp.is_open(handle);
         if !usual {
             return Err(frame);

@@ -176,10 +176,20 @@ impl Lane {
         handle: UdpHandle,
         datagram: Datagram,
     ) -> Result<(), Unsent<Datagram>> {
-        let datagram = match self.fast_reply(now, handle, datagram) {
-            Ok(()) => return Ok(()),
-            Err(datagram) => datagram,
-        };
+        match self.fast_reply(now, handle, datagram) {
+            Ok(()) => Ok(()),
+            Err(datagram) => self.slow_reply(now, frames, handle, datagram),
+        }
+    }
+
+    #[inline(never)]
+    fn slow_reply(
+        &mut self,
+        now: Time,
+        frames: &Pool,
+        handle: UdpHandle,
+        datagram: Datagram,
+    ) -> Result<(), Unsent<Datagram>> {
         if !self.ip.has_room_for(&self.paths, datagram.source.ip, datagram.len()) {
             return Err(Unsent { error: SendError::Full, returned: Some(datagram) });
         }

@@ -7,7 +7,7 @@
 //! Resets to strangers have a budget of the same kind: whoever counts its own resets while it guesses at the ends of others'
 //! connections would learn from a fixed number which guesses used none.
 
-use super::connection::{Connection, Flags};
+use super::connection::Connection;
 use super::lane::Core;
 use crate::packet::Cx;
 
@@ -42,7 +42,7 @@ impl Connection {
         }
         if core.challenge.take(cx, core.config.challenge_acks_per_second) {
             core.stats.challenge_acks_sent += 1;
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         } else {
             core.stats.challenge_acks_limited += 1;
         }
@@ -50,12 +50,26 @@ impl Connection {
 
     /// Whether this connection may answer an unacceptable segment now; notes that it did.
     pub(crate) fn may_answer_invalid(&mut self, core: &Core, cx: &Cx<'_>) -> bool {
-        let now = (cx.now.as_millis() as u32).max(1);
         let interval = core.config.invalid_ack_interval.as_millis() as u32;
-        if self.invalid_ack_ms != 0 && now.wrapping_sub(self.invalid_ack_ms) < interval {
+        self.invalid.may_answer(cx.now.as_millis() as u32, interval)
+    }
+}
+
+/// When a connection last answered an unacceptable segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct InvalidAnswers {
+    /// Milliseconds; 0 for never.
+    at_ms: u32,
+}
+
+impl InvalidAnswers {
+    /// Whether one may be answered at `now`, `interval` behind the last, milliseconds; notes that it is.
+    fn may_answer(&mut self, now: u32, interval: u32) -> bool {
+        let now = now.max(1);
+        if self.at_ms != 0 && now.wrapping_sub(self.at_ms) < interval {
             return false;
         }
-        self.invalid_ack_ms = now;
+        self.at_ms = now;
         true
     }
 }

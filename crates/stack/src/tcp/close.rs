@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, Flags, Lists, State};
 use super::lane::Core;
+use super::recv_buffer::Inflow;
 use super::table::ConnId;
 use super::time_wait::Record;
 use crate::packet::Cx;
@@ -19,16 +20,16 @@ impl Connection {
             State::SynSent if self.buffered() > 0 => {}
             _ => return,
         }
-        self.set(Flags::FIN_QUEUED);
-        self.clear(Flags::CORK | Flags::MORE);
+        self.queue_fin();
+        self.uncork();
     }
 
     /// The application gives up its handle.
     pub(crate) fn close(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        self.set(Flags::DETACHED);
-        self.read_waker = None;
-        if let Some(tx) = &mut self.tx {
-            tx.write_waker = None;
+        self.detach();
+        self.forget_reader();
+        if let Some(tx) = self.tx.get_mut() {
+            *tx.writer_mut() = None;
         }
         if let Some(rare) = self.rare_if_any() {
             (rare.write_waker, rare.closed_waker) = (None, None);
@@ -41,11 +42,9 @@ impl Connection {
             // RFC 9293 §3.6.1 (MUST-... of RFC 1122 §4.2.2.13), RFC 2525 §2.17: unread data is lost, and the peer is told.
             _ if unread || linger == Some(Duration::ZERO) => self.abort(core, cx),
             _ => {
-                if let (Some(rx), true) = (&self.rx, !self.state().may_receive()) {
-                    if rx.is_idle() {
-                        if let Some(rx) = self.rx.take() {
-                            core.give_inflow(rx);
-                        }
+                if !self.state().may_receive() {
+                    if let Some(rx) = self.rx.take_if(Inflow::is_idle) {
+                        core.give_inflow(rx);
                     }
                 }
                 self.close_send(core);
@@ -74,8 +73,8 @@ impl Connection {
     pub(crate) fn enter_time_wait(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let record = Record {
             id: ConnId::NOBODY,
-            tuple: self.tuple,
-            table_hash: self.table_hash,
+            tuple: *self.tuple(),
+            table_hash: self.table_hash(),
             snd_nxt: self.snd.nxt(),
             rcv_nxt: self.rcv.nxt(),
             window: (self.rcv.wnd() >> self.scale.rcv()).min(0xffff) as u16,
@@ -88,12 +87,12 @@ impl Connection {
         // The acknowledgement of the peer's FIN is the record's from here on.
         self.enter(core, State::TimeWait);
         let ack = self.has(Flags::ACK_NOW);
-        let slot = self.is_in(Lists::LINKED).then_some(self.id.slot);
+        let slot = self.is_in(Lists::LINKED).then_some(self.id().slot);
         if core.enter_time_wait(record, slot) {
             core.unlinked(self);
         }
         core.unlink(self);
-        self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED);
+        self.drop_acks();
         if ack {
             core.acknowledge_for(cx, &record);
         }

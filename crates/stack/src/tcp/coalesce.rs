@@ -114,7 +114,7 @@ impl Connection {
             && seg.end() <= self.rcv.adv()
             && matches!(self.state(), State::Established | State::FinWait1 | State::FinWait2)
             && !self.has(Flags::DETACHED | Flags::READ_SHUT)
-            && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty() && rx.fin.is_none())
+            && self.rx.get().is_none_or(|rx| rx.early.is_empty() && rx.fin().is_none())
     }
 }
 
@@ -158,7 +158,7 @@ impl Tcp {
         }
         let slot = self.find_hashed(hash, tuple)?;
         let c = self.connections.get_slot(slot)?;
-        c.may_begin(seg).then_some(c.id)
+        c.may_begin(seg).then_some(c.id())
     }
 
     /// Handles what was held: to be called when the last packet of a burst was given in.

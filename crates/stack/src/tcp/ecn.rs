@@ -48,23 +48,23 @@ pub(crate) fn count_marks(stats: &mut TcpStats, seg: &Segment) {
 impl Connection {
     /// What a passive opener's SYN-ACK says.
     pub(crate) fn agree_on_ecn(&mut self, agreed: bool) {
-        self.put(Flags::ECN, agreed);
+        self.set_ecn(agreed);
     }
 
     /// The peer's SYN crosses ours: both have asked, or there is no ECN.
     pub(crate) fn ecn_asked_by_both(&mut self, seg: &Segment) {
-        self.put(Flags::ECN, asks(seg) && self.has(Flags::ECN_OFFERED));
+        self.set_ecn(asks(seg) && self.has(Flags::ECN_OFFERED));
     }
 
     /// The answer to our SYN.
     pub(crate) fn ecn_answered(&mut self, seg: &Segment) {
         let agreed = seg.is(TcpFlags::ECE) && !seg.is(TcpFlags::CWR);
-        self.put(Flags::ECN, agreed && self.has(Flags::ECN_OFFERED));
+        self.set_ecn(agreed && self.has(Flags::ECN_OFFERED));
     }
 
     /// Our SYN was lost, perhaps because it asked.
     pub(crate) fn withdraw_ecn(&mut self) {
-        self.clear(Flags::ECN_OFFERED);
+        self.offers_no_ecn();
     }
 
     /// Bits of a SYN, or of a SYN-ACK (`answer`).
@@ -89,13 +89,13 @@ impl Connection {
             return;
         }
         if seg.is(TcpFlags::CWR) {
-            self.clear(Flags::ECE);
+            self.set_ece(false);
         }
         if seg.ecn == CE {
             if !self.has(Flags::ECE) {
-                self.set(Flags::ACK_NOW);
+                self.ack_at_once();
             }
-            self.set(Flags::ECE);
+            self.set_ece(true);
         }
     }
 
@@ -114,7 +114,7 @@ impl Connection {
     /// The window was reduced: the next new data says so.
     pub(crate) fn tell_of_reduction(&mut self) {
         if self.has(Flags::ECN) {
-            self.set(Flags::CWR);
+            self.set_cwr(true);
         }
     }
 
@@ -122,7 +122,7 @@ impl Connection {
     #[inline]
     pub(crate) fn take_reduction(&mut self) -> TcpFlags {
         if self.has(Flags::ECN) && self.has(Flags::CWR) {
-            self.clear(Flags::CWR);
+            self.set_cwr(false);
             return TcpFlags::CWR;
         }
         TcpFlags::NONE

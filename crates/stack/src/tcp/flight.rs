@@ -23,9 +23,9 @@ pub(crate) struct Flight {
     pub(crate) hystart: Hystart,
     pub(crate) writes: Writes,
     /// Segments of new data sent in a row, without a pause.
-    pub(crate) burst: u32,
+    burst: u32,
     /// Who waits to write or for the handshake.
-    pub(crate) write_waker: Option<Waker>,
+    write_waker: Option<Waker>,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
     since: Option<Time>,
     /// Bytes of memory beside the buffer's as the lane has counted them.
@@ -61,6 +61,29 @@ impl Flight {
     #[inline]
     pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
         self.board.in_flight(outstanding).saturating_sub(self.recovery.reno_sacked())
+    }
+
+    /// Segments of new data sent in a row, without a pause.
+    #[inline]
+    pub(crate) const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// So many were sent in a row; 0 if what follows begins anew.
+    #[inline]
+    pub(crate) fn set_burst(&mut self, segments: u32) {
+        self.burst = segments;
+    }
+
+    /// Who waits to write or for the handshake, to be woken.
+    #[inline]
+    pub(crate) fn take_writer(&mut self) -> Option<Waker> {
+        self.write_waker.take()
+    }
+
+    /// Where the waker stands of who waits to write or for the handshake.
+    pub(crate) fn writer_mut(&mut self) -> &mut Option<Waker> {
+        &mut self.write_waker
     }
 
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.

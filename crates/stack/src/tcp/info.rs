@@ -170,20 +170,20 @@ impl TcpInfo {
 impl Connection {
     pub(crate) fn info(&self) -> TcpInfo {
         let us = |us: u32| Duration::from_micros(u64::from(us));
-        let tx = self.tx.as_ref();
+        let tx = self.tx.get();
         TcpInfo {
             state: self.state(),
-            local: SocketAddr::new(self.tuple.local, self.tuple.local_port),
-            remote: SocketAddr::new(self.tuple.remote, self.tuple.remote_port),
-            hash: self.hash,
-            hash_type: self.hash_type,
-            rtt: (self.rtt.srtt > 0).then(|| us(self.rtt.srtt)),
-            rtt_var: us(self.rtt.rttvar),
-            min_rtt: (self.rtt.min != u32::MAX).then(|| us(self.rtt.min)),
-            rto: us(self.rtt.rto),
+            local: SocketAddr::new(self.tuple().local, self.tuple().local_port),
+            remote: SocketAddr::new(self.tuple().remote, self.tuple().remote_port),
+            hash: self.flow_hash(),
+            hash_type: self.hash_type(),
+            rtt: (self.rtt.srtt() > 0).then(|| us(self.rtt.srtt())),
+            rtt_var: us(self.rtt.rttvar()),
+            min_rtt: (self.rtt.min() != u32::MAX).then(|| us(self.rtt.min())),
+            rto: us(self.rtt.rto()),
             backoff: self.timers.backoff(),
-            cwnd: self.congestion.cwnd,
-            ssthresh: self.congestion.ssthresh,
+            cwnd: self.congestion.cwnd(),
+            ssthresh: self.congestion.ssthresh(),
             outstanding: self.snd.outstanding(),
             in_flight: tx.map_or(0, |tx| tx.in_flight(self.snd.outstanding())),
             sacked: tx.map_or(0, |tx| tx.board.sacked()),
@@ -199,7 +199,7 @@ impl Connection {
             seen_mss: self.acks.seen(),
             rcv_mss: self.mss.rcv(),
             pmtu: self.path.mtu(),
-            retransmits: self.retransmits,
+            retransmits: self.retransmits(),
             reordering: self.reordering.degree(),
             readable: self.readable(),
             unacknowledged: self.buffered(),
@@ -216,7 +216,7 @@ impl Connection {
 
     fn segment_counts(&self) -> SegmentCounts {
         let mut counts = SegmentCounts::default();
-        let Some(tx) = &self.tx else { return counts };
+        let Some(tx) = self.tx.get() else { return counts };
         for record in (0..tx.board.len()).filter_map(|index| tx.board.get(index)) {
             counts.outstanding += 1;
             counts.sacked += u32::from(record.is(scoreboard::SACKED));
@@ -231,7 +231,7 @@ impl Connection {
     }
 
     fn loss_state(&self) -> LossState {
-        let Some(tx) = &self.tx else { return LossState::Open };
+        let Some(tx) = self.tx.get() else { return LossState::Open };
         match tx.recovery.phase() {
             Phase::Open if tx.board.sacked() > 0 || tx.recovery.dupacks() > 0 => LossState::Disorder,
             Phase::Open => LossState::Open,

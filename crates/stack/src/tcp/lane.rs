@@ -158,7 +158,7 @@ impl Core {
     /// Takes a connection's send side back.
     pub(crate) fn give_flight(&mut self, mut flight: Box<Flight>) {
         // Whoever waits to write has nothing to wait for any more.
-        if let Some(waker) = flight.write_waker.take() {
+        if let Some(waker) = flight.take_writer() {
             waker.wake();
         }
         self.memory -= flight.memory();
@@ -189,8 +189,8 @@ impl Core {
     #[inline]
     pub(crate) fn queue(&mut self, c: &mut Connection) {
         if !c.has(Flags::QUEUED) {
-            c.set(Flags::QUEUED);
-            self.ready.push_back(c.id.slot);
+            c.wait_for_output();
+            self.ready.push_back(c.id().slot);
         }
     }
 
@@ -220,25 +220,25 @@ impl Core {
                 return None;
             }
         };
-        over.then_some(c.id)
+        over.then_some(c.id())
     }
 
     /// Brings the wheel up to date.
     #[inline]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
         let (undo, crowded) = (c.undo_until(), self.established >= CROWDED);
-        c.timers.settle(&mut self.wheel, c.id.slot, undo, crowded);
+        c.timers.settle(&mut self.wheel, c.id().slot, undo, crowded);
     }
 
     /// Removes a connection from the table and gives back all that costs memory, except what is still to be read.
     pub(crate) fn unlink(&mut self, c: &mut Connection) {
         if c.is_in(Lists::LINKED) {
-            self.table.remove(c.table_hash, Found::Connection(c.id.slot));
+            self.table.remove(c.table_hash(), Found::Connection(c.id().slot));
             self.unlinked(c);
         }
         c.timers.disarm(&mut self.wheel);
         if c.has(Flags::IN_SYN_BACKLOG) {
-            c.clear(Flags::IN_SYN_BACKLOG);
+            c.set_in_syn_backlog(false);
             self.listeners.syn_done(c);
         }
         self.fast_open_over(c);
@@ -254,8 +254,8 @@ impl Core {
 
     /// A connection is in the table no longer.
     pub(crate) fn unlinked(&mut self, c: &mut Connection) {
-        c.take_out(Lists::LINKED);
-        self.scarce_ports.given_up(&c.tuple);
+        c.set_linked(false);
+        self.scarce_ports.given_up(c.tuple());
         self.stats.closed += 1;
         if c.is_in(Lists::ESTABLISHED) {
             self.established -= 1;
@@ -264,7 +264,7 @@ impl Core {
 
     /// Ends a connection. The application, if there is one, keeps a closed handle.
     pub(crate) fn kill(&mut self, c: &mut Connection, failure: Option<super::Failure>) {
-        c.failure = failure;
+        c.fail_with(failure);
         c.enter(self, State::Closed);
         self.unlink(c);
         c.wake_all();

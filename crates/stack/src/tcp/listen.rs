@@ -175,9 +175,9 @@ impl Listeners {
 
     /// The listener a connection came from, unless that is gone and another has its place.
     pub(crate) fn of(&mut self, c: &Connection) -> Option<&mut Listener> {
-        let listener = self.all.get_slot_mut(c.listener)?;
-        let same =
-            listener.port == c.tuple.local_port && listener.local.is_none_or(|local| local == c.tuple.local);
+        let listener = self.all.get_slot_mut(c.listener())?;
+        let same = listener.port == c.tuple().local_port
+            && listener.local.is_none_or(|local| local == c.tuple().local);
         same.then_some(listener)
     }
 
@@ -301,11 +301,11 @@ impl Core {
             seg.mtu,
             &options,
         );
-        c.listener = slot;
-        c.put(Flags::IN_SYN_BACKLOG, !welcome.early);
+        c.came_from(slot);
+        c.set_in_syn_backlog(!welcome.early);
         self.fast_open_mark(&mut c, &welcome);
         c.take_peer_syn(self, cx, seg);
-        (c.hash, c.hash_type) = (seg.hash, seg.hash_type);
+        c.set_flow_hash(seg.hash, seg.hash_type);
         c.agree_on_ecn(ecn::agrees(self.config.ecn, seg));
         c.snd.first_window(u32::from(seg.window), seg.seq, iss);
         Some(c)
@@ -320,22 +320,22 @@ impl Core {
     ) -> Result<(), Stop> {
         let Some(listener) = self.listeners.of(c) else {
             // Nobody listens any more: as to a segment of no connection (RFC 9293 §3.10.7.1).
-            refuse(self, cx, &c.tuple, seg, c.reply_meta());
+            refuse(self, cx, c.tuple(), seg, c.reply_meta());
             self.kill(c, None);
-            c.set(Flags::DETACHED);
+            c.detach();
             return Err(Stop::Done);
         };
         if listener.queue.len() >= listener.options.backlog as usize {
             self.stats.listen_overflows += 1;
             return Err(Stop::Drop(DropReason::BacklogFull));
         }
-        listener.queue.push_back(c.id);
+        listener.queue.push_back(c.id());
         listener.half_open = listener.half_open.saturating_sub(u32::from(c.has(Flags::IN_SYN_BACKLOG)));
         if let Some(waker) = listener.waker.take() {
             waker.wake();
         }
-        c.clear(Flags::IN_SYN_BACKLOG);
-        c.set(Flags::IN_ACCEPT_QUEUE);
+        c.set_in_syn_backlog(false);
+        c.set_in_accept_queue(true);
         self.stats.syncache_completed += 1;
         self.stats.connection_accepts += 1;
         Ok(())

@@ -92,12 +92,12 @@ impl Core {
     /// A window that lack of memory would keep shut: open for the spare segment, if it can be promised to `c`.
     #[cold]
     pub(crate) fn promise_spare(&mut self, c: &Connection, cx: &Cx<'_>) -> u32 {
-        let idle = c.rx.as_ref().is_none_or(|rx| rx.is_empty()) && c.state().may_receive();
-        let others = self.spare.promised.is_some_and(|(id, until)| id != c.id && cx.now < until);
+        let idle = c.rx.get().is_none_or(|rx| rx.is_empty()) && c.state().may_receive();
+        let others = self.spare.promised.is_some_and(|(id, until)| id != c.id() && cx.now < until);
         if self.spare.taken || others || !idle || c.has(Flags::DETACHED) || frames_left(cx, 8) {
             return 0;
         }
-        self.spare.promised = Some((c.id, cx.now + PROMISED));
+        self.spare.promised = Some((c.id(), cx.now + PROMISED));
         u32::from(c.mss.rcv())
     }
 
@@ -106,7 +106,7 @@ impl Core {
         let may = !self.spare.taken && rx.is_empty() && len <= usize::from(most);
         if may {
             self.spare.taken = true;
-            rx.spare = true;
+            rx.set_spare(true);
         }
         may
     }
@@ -114,8 +114,8 @@ impl Core {
     /// What was taken in `rx` without memory has been read, or is not wanted any more.
     #[inline]
     pub(crate) fn give_spare(&mut self, rx: &mut Inflow) {
-        if rx.spare {
-            rx.spare = false;
+        if rx.is_spare() {
+            rx.set_spare(false);
             self.spare = Spare::default();
         }
     }
@@ -205,7 +205,7 @@ impl Core {
             return 0;
         }
         let segment = u32::from(c.mss.rcv());
-        match &c.rx {
+        match c.rx.get() {
             Some(rx) if !rx.is_empty() => (self.may_add(rx.memory(), false, 0) / 2).min(1 << 30) as u32,
             _ => self.little(segment),
         }
@@ -251,8 +251,8 @@ impl Core {
     #[cold]
     pub(crate) fn look_again(&mut self, c: &mut Connection, now: Time) {
         if !c.is_in(Lists::IN_NARROWED) {
-            c.put_in(Lists::IN_NARROWED);
-            self.narrowed.push_back(c.id);
+            c.set_in_narrowed(true);
+            self.narrowed.push_back(c.id());
             self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
         }
     }
@@ -262,10 +262,10 @@ impl Core {
         self.stats.memory_waits += 1;
         // No event tells when the last frame of an acknowledged block goes, nor when others leave it a larger share.
         self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
-        c.put_in(Lists::STARVED);
+        c.set_starved(true);
         if !c.is_in(Lists::IN_STARVED) {
-            c.put_in(Lists::IN_STARVED);
-            self.starved.push_back(c.id);
+            c.set_in_starved();
+            self.starved.push_back(c.id());
         }
     }
 }
@@ -312,7 +312,7 @@ impl Connection {
             return Ok(());
         }
         self.rcv.close_window();
-        self.set(Flags::ACK_NOW);
+        self.ack_at_once();
         core.stats.windows_closed += 1;
         core.look_again(self, cx.now);
         Err(Stop::Drop(DropReason::LaneMemory))
@@ -326,10 +326,7 @@ impl Connection {
             return 0;
         }
         let paused = self.unsent() == 0;
-        let mut tx = match self.tx.take() {
-            Some(tx) => tx,
-            None => core.flight(),
-        };
+        let mut tx = self.tx.take_or(|| core.flight());
         core.memory -= core.blocks.look_again();
         let before = tx.data.capacity();
         let free = core.may_add(before, tx.data.is_empty(), PORTION);
@@ -356,16 +353,16 @@ impl Connection {
             if tx.data.is_empty() && tx.board.is_empty() {
                 core.give_flight(tx);
             } else {
-                self.tx = Some(tx);
+                self.tx.put_back(tx);
             }
             core.starve(self, now);
             return 0;
         }
         if paused {
-            tx.burst = 0;
+            tx.set_burst(0);
         }
-        self.tx = Some(tx);
-        self.take_out(Lists::STARVED);
+        self.tx.put_back(tx);
+        self.set_starved(false);
         self.end_write(self.data_seq() + self.buffered());
         taken
     }
@@ -429,7 +426,7 @@ impl Connection {
         let old = self.snd.write_ends(end);
         let burst = (self.snd.max_wnd() / 2).min(64 << 10);
         if old > self.snd.nxt() && end.since(self.snd.nxt()) > burst {
-            if let Some(tx) = &mut self.tx {
+            if let Some(tx) = self.tx.get_mut() {
                 if end.since(tx.writes.last_push(self.snd.nxt())) > burst {
                     tx.writes.push_at(old);
                 }
@@ -462,7 +459,7 @@ impl Tcp {
         for _ in 0..all.min(LOOKS) {
             let Some(id) = self.core.narrowed.pop_front() else { return };
             let Some(c) = self.connections.get_mut(id) else { continue };
-            c.take_out(Lists::IN_NARROWED);
+            c.set_in_narrowed(false);
             // Where there is still no memory it goes back on the list.
             c.window_opened(&mut self.core, cx);
             if c.is_in(Lists::LINKED) {
@@ -498,7 +495,7 @@ impl Tcp {
                     return;
                 }
                 let (has, empty) =
-                    c.tx.as_ref().map_or((0, true), |tx| (tx.data.capacity(), tx.data.is_empty()));
+                    c.tx.get().map_or((0, true), |tx| (tx.data.capacity(), tx.data.is_empty()));
                 if starved && core.may_add(has, empty, PORTION) < PORTION {
                     // Its turn comes again when the others have had theirs.
                     core.starved.rotate_left(1);
@@ -508,7 +505,7 @@ impl Tcp {
                     }
                     continue;
                 }
-                c.take_out(Lists::IN_STARVED | Lists::STARVED);
+                c.leave_starved();
                 if starved {
                     free -= PORTION;
                     c.wake_write();

@@ -33,6 +33,7 @@ mod handshake;
 mod info;
 mod input;
 mod lane;
+mod lent;
 mod listen;
 mod memory;
 mod output;
@@ -86,7 +87,7 @@ use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
 use crate::path_mtu::PathMtus;
 use crate::time::Time;
 use crate::wire::IpProtocol;
-use connection::{Connection, Flags, Lists, NEVER, PLAIN, TIMED};
+use connection::{Connection, NEVER, PLAIN, TIMED};
 use core::net::IpAddr;
 use fast_open::Path;
 use lane::Core;
@@ -169,7 +170,7 @@ impl Tcp {
             Found::Connection(slot) => {
                 // While its tuple is compared.
                 connections.prefetch(slot, PLAIN);
-                connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple)
+                connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple)
             }
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
@@ -212,19 +213,19 @@ impl Tcp {
             c.input(&mut self.core, cx, seg);
             if c.state() == State::SynReceived {
                 self.core.kill(c, None);
-                c.set(Flags::DETACHED);
+                c.detach();
             }
         }
         self.finish(id.slot);
     }
 
     fn insert(&mut self, c: Connection) -> ConnId {
-        let hash = c.table_hash;
+        let hash = c.table_hash();
         let id = self.connections.insert_with(|id| {
             // Whole, not field by field.
             let mut c = c;
-            c.id = id;
-            c.put_in(Lists::LINKED);
+            c.named(id);
+            c.set_linked(true);
             c
         });
         self.core.table.insert(hash, Found::Connection(id.slot));
@@ -289,12 +290,12 @@ impl Tcp {
                 self.connections.prefetch(*next, PLAIN);
             }
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            c.clear(Flags::QUEUED);
+            c.leave_ready_list();
             match c.next_segment(&mut self.core, cx) {
                 Ok(Some(out)) => {
                     // The answer will need it.
                     if c.tx.is_some() && self.core.table.len() >= prefetch::CROWDED {
-                        self.core.table.prefetch(c.table_hash);
+                        self.core.table.prefetch(c.table_hash());
                     }
                     self.core.settle(c);
                     return Some(out);
@@ -302,7 +303,7 @@ impl Tcp {
                 Ok(None) => self.core.settle_timer(c),
                 Err(output::NoFrame) => {
                     self.core.stats.no_frame += 1;
-                    c.set(Flags::QUEUED);
+                    c.wait_for_output();
                     self.core.ready.push_front(slot);
                     return None;
                 }
@@ -388,7 +389,9 @@ impl Tcp {
         self.end_burst(cx);
         for slot in 0..self.connections.slots() {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            let Some(mtu) = mtu(cx.paths, c.tuple.remote).filter(|mtu| *mtu < c.path.mtu()) else { continue };
+            let Some(mtu) = mtu(cx.paths, c.tuple().remote).filter(|mtu| *mtu < c.path.mtu()) else {
+                continue;
+            };
             // Room for the headers and something behind them, whatever somebody set.
             c.narrow(&mut self.core, cx.now, mtu.max(128));
             self.finish(slot);
@@ -401,7 +404,7 @@ impl Tcp {
 
     fn find_hashed(&self, hash: u32, tuple: &Tuple) -> Option<u32> {
         let found = self.core.table.find(hash, |found| match found {
-            Found::Connection(slot) => self.connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple),
+            Found::Connection(slot) => self.connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple),
             Found::TimeWait(_) => false,
         });
         match found {
@@ -465,7 +468,7 @@ impl Tcp {
 
     /// Every connection; for showing, not for packets.
     pub fn list(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
-        self.connections.iter().map(|c| (c.id, c.info()))
+        self.connections.iter().map(|c| (c.id(), c.info()))
     }
 }
 
@@ -482,8 +485,8 @@ impl Tcp {
     /// Bytes of send and receive buffers alone.
     fn buffers_for_test(&self) -> usize {
         let boxes = |c: &Connection| {
-            let rx = c.rx.as_ref().map_or(0, |rx| rx.memory() - rx.holds().frames - rx.spill.memory());
-            rx + c.tx.as_ref().map_or(0, |tx| tx.memory())
+            let rx = c.rx.get().map_or(0, |rx| rx.memory() - rx.holds().frames - rx.copied_memory());
+            rx + c.tx.get().map_or(0, |tx| tx.memory())
         };
         self.core.memory - self.connections.iter().map(boxes).sum::<usize>()
     }

@@ -31,25 +31,106 @@ pub(crate) struct Holds {
 /// Receive side of a connection with data.
 #[derive(Debug, Default)]
 pub(crate) struct Inflow {
-    pub(crate) queue: VecDeque<Frame>,
+    queue: VecDeque<Frame>,
     /// Payload behind that of `queue`, copied because too many frames were held.
-    pub(crate) spill: Spill,
+    spill: Spill,
     /// Bytes of payload in `queue` and `spill`.
-    pub(crate) queued: u32,
+    queued: u32,
     /// Bytes of buffer memory in `queue`.
-    pub(crate) held: usize,
+    held: usize,
     pub(crate) early: ReassemblyQueue,
     /// A block to be reported as received twice (RFC 2883).
-    pub(crate) dsack: Option<(Seq, Seq)>,
+    dsack: Option<(Seq, Seq)>,
     /// Where the peer's FIN is, if it has come.
-    pub(crate) fin: Option<Seq>,
+    fin: Option<Seq>,
     /// Acknowledgements that are still to go out, one for each segment.
-    pub(crate) owed: VecDeque<Answer>,
+    owed: VecDeque<Answer>,
     /// What is in it was taken although the lane had no memory left.
-    pub(crate) spare: bool,
+    spare: bool,
 }
 
 impl Inflow {
+    /// Bytes of payload in order.
+    #[inline]
+    pub(crate) fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    /// Bytes of frames that they are in.
+    #[inline]
+    pub(crate) const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes of memory of what was copied.
+    #[cfg(test)]
+    pub(crate) fn copied_memory(&self) -> usize {
+        self.spill.memory()
+    }
+
+    /// A block that is to be reported as received twice.
+    #[inline]
+    pub(crate) const fn twice(&self) -> Option<(Seq, Seq)> {
+        self.dsack
+    }
+
+    /// This block was received twice; `None` if nothing was.
+    pub(crate) fn note_twice(&mut self, block: Option<(Seq, Seq)>) {
+        self.dsack = block;
+    }
+
+    /// The block to be reported as received twice, once.
+    pub(crate) fn take_twice(&mut self) -> Option<(Seq, Seq)> {
+        self.dsack.take()
+    }
+
+    /// Where the peer's FIN is, if it has come.
+    #[inline]
+    pub(crate) const fn fin(&self) -> Option<Seq> {
+        self.fin
+    }
+
+    /// The peer's FIN has come, with this number; perhaps before data that is still missing.
+    pub(crate) fn note_fin(&mut self, at: Option<Seq>) {
+        self.fin = at;
+    }
+
+    /// The stream is whole up to the FIN: there is nothing left to tell of.
+    pub(crate) fn is_whole(&mut self) {
+        (self.fin, self.dsack) = (None, None);
+    }
+
+    /// Acknowledgements that are still to go out, one for each segment.
+    pub(crate) fn owed(&self) -> &VecDeque<Answer> {
+        &self.owed
+    }
+
+    /// One more.
+    pub(crate) fn owe(&mut self, answer: Answer) {
+        self.owed.push_back(answer);
+    }
+
+    /// The first of them has gone out; whether it was the last.
+    pub(crate) fn gave_answer(&mut self) -> bool {
+        self.owed.pop_front();
+        let last = self.owed.is_empty();
+        if last {
+            self.owed = VecDeque::new();
+        }
+        last
+    }
+
+    /// What is in it was taken although the lane had no memory left.
+    #[inline]
+    pub(crate) const fn is_spare(&self) -> bool {
+        self.spare
+    }
+
+    #[inline]
+    pub(crate) fn set_spare(&mut self, spare: bool) {
+        self.spare = spare;
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
             && self.spill.is_empty()

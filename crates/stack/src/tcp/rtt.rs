@@ -12,12 +12,12 @@ use crate::time::Time;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rtt {
     /// Smoothed round-trip time, 0 before the first sample.
-    pub(crate) srtt: u32,
-    pub(crate) rttvar: u32,
+    srtt: u32,
+    rttvar: u32,
     /// Timeout without backoff.
-    pub(crate) rto: u32,
+    rto: u32,
     /// Least sample of the last minutes; `u32::MAX` before the first.
-    pub(crate) min: u32,
+    min: u32,
     min_at: u32,
 }
 
@@ -32,6 +32,28 @@ impl Rtt {
     /// RFC 6298 §2.1.
     pub(crate) fn new(config: &TcpConfig) -> Self {
         Self { srtt: 0, rttvar: 0, rto: micros(config.initial_rto), min: u32::MAX, min_at: 0 }
+    }
+
+    /// SRTT, microseconds; 0 before the first sample.
+    #[inline]
+    pub(crate) const fn srtt(&self) -> u32 {
+        self.srtt
+    }
+
+    /// RTTVAR, microseconds.
+    pub(crate) const fn rttvar(&self) -> u32 {
+        self.rttvar
+    }
+
+    /// The timeout without backoff, microseconds.
+    pub(crate) const fn rto(&self) -> u32 {
+        self.rto
+    }
+
+    /// Least sample of the last minutes, microseconds; `u32::MAX` before the first.
+    #[inline]
+    pub(crate) const fn min(&self) -> u32 {
+        self.min
     }
 
     /// RFC 6298 §2.2 and §2.3, with alpha 1/8 and beta 1/4.

@@ -21,8 +21,8 @@ impl Connection {
     pub(crate) fn plan_new(&mut self, core: &mut Core, cx: &Cx<'_>) -> Option<Plan> {
         let mut plan = self.plan_next(core, cx);
         let Some(plan) = &mut plan else {
-            if let Some(tx) = &mut self.tx {
-                tx.burst = 0;
+            if let Some(tx) = self.tx.get_mut() {
+                tx.set_burst(0);
             }
             return None;
         };
@@ -37,27 +37,27 @@ impl Connection {
     /// acknowledges, and a receiver that coalesces passes the burst on.
     fn end_burst(&mut self, core: &Core, plan: &mut Plan) {
         let mss = self.effective_mss().max(1);
-        let half = (self.congestion.cwnd / mss / 2).max(1);
+        let half = (self.congestion.cwnd() / mss / 2).max(1);
         let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
         let millisecond = self.rate_is_out(mss);
-        let Some(tx) = &mut self.tx else { return };
-        let segments = tx.burst.saturating_add(plan.len.div_ceil(mss));
+        let Some(tx) = self.tx.get_mut() else { return };
+        let segments = tx.burst().saturating_add(plan.len.div_ceil(mss));
         let enough = segments >= u32::from(core.config.least_burst) && millisecond(segments);
         let over = plan.last || segments >= half || enough;
         if over && segments > 1 && !more {
             plan.push = true;
         }
-        tx.burst = if over { 0 } else { segments };
+        tx.set_burst(if over { 0 } else { segments });
     }
 
     /// Whether so many segments are what the window lets out in a millisecond (twice that in slow start), and what shares the
     /// shortest round trips: the measure by which Linux cuts its bursts.
     fn rate_is_out(&self, mss: u32) -> impl Fn(u32) -> bool + use<> {
-        let srtt = u64::from(self.rtt.srtt);
-        let cwnd = u64::from(self.congestion.cwnd);
-        let early = self.congestion.cwnd < self.congestion.ssthresh / 2;
+        let srtt = u64::from(self.rtt.srtt());
+        let cwnd = u64::from(self.congestion.cwnd());
+        let early = self.congestion.cwnd() < self.congestion.ssthresh() / 2;
         let window = cwnd * if early { 2_000_000 } else { 1_200_000 } / 1024;
-        let near = if self.rtt.min < 32 << 9 { u64::from(MAX_BATCH >> (self.rtt.min >> 9)) } else { 0 };
+        let near = if self.rtt.min() < 32 << 9 { u64::from(MAX_BATCH >> (self.rtt.min() >> 9)) } else { 0 };
         move |segments| {
             srtt > 0 && (u64::from(segments + 1) * u64::from(mss)).saturating_sub(near) * srtt > window
         }
@@ -90,8 +90,8 @@ impl Connection {
             self.restart_after_idle(core, cx);
         }
         let mss = self.effective_mss();
-        let in_flight = self.tx.as_ref().map_or(0, |tx| tx.in_flight(outstanding)).saturating_sub(syn);
-        let congestion = self.congestion.cwnd.saturating_sub(in_flight);
+        let in_flight = self.tx.get().map_or(0, |tx| tx.in_flight(outstanding)).saturating_sub(syn);
+        let congestion = self.congestion.cwnd().saturating_sub(in_flight);
         // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3); and with nothing in flight one
         // may always go, even if segments have grown since the window was set.
         let one = self.has(Flags::PROBE_TAIL) || in_flight == 0;
@@ -137,7 +137,7 @@ impl Connection {
         // Not where the application says that more is coming, whoever lets it go before.
         let written =
             self.snd.push() > self.snd.nxt() && self.snd.push() <= end || len == self.record_ahead();
-        let earlier = self.tx.as_ref().is_some_and(|tx| tx.writes.has_push_before(end));
+        let earlier = self.tx.get().is_some_and(|tx| tx.writes.has_push_before(end));
         if len > 0 && (written || earlier || fin) {
             flags |= TcpFlags::PSH;
         }
@@ -181,7 +181,7 @@ impl Connection {
     /// Bytes up to the end of the record that is being sent (`MSG_EOR`).
     #[inline]
     fn record_ahead(&self) -> u32 {
-        let end = self.tx.as_ref().and_then(|tx| tx.writes.record_end());
+        let end = self.tx.get().and_then(|tx| tx.writes.record_end());
         end.map_or(u32::MAX, |end| end.since(self.snd.nxt()))
     }
 
@@ -191,14 +191,14 @@ impl Connection {
     }
 
     fn note_limited(&mut self, by_cwnd: bool) {
-        self.put(Flags::CWND_LIMITED, by_cwnd);
+        self.set_cwnd_limited(by_cwnd);
     }
 
     /// RFC 5681 §4.1: after an idle retransmission timeout the old window says nothing about the path.
     fn restart_after_idle(&mut self, core: &Core, cx: &Cx<'_>) {
         let now = cx.now.as_millis() as u32;
         let idle_us = u64::from(now.wrapping_sub(self.snd.sent_ms())) * 1000;
-        let rto = u64::from(self.rtt.rto.max(1));
+        let rto = u64::from(self.rtt.rto().max(1));
         if core.config.slow_start_after_idle && self.snd.sent_ms() != 0 && idle_us > rto {
             let initial = self.effective_mss() * u32::from(core.config.initial_window);
             self.congestion.on_idle((idle_us / rto).min(31) as u32, initial);
@@ -218,7 +218,7 @@ impl Connection {
         } else {
             self.timers
                 .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.backoff(), &core.config));
-            if let Some(tx) = &mut self.tx {
+            if let Some(tx) = self.tx.get_mut() {
                 tx.waits_at_least_from(now);
             }
         }
@@ -283,12 +283,12 @@ impl Connection {
             return;
         }
         if opened >= worth && (opened >= shown || shown < 2 * u32::from(self.mss.rcv())) {
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         }
     }
 
     pub(crate) fn reply_meta(&self) -> super::lane::ReplyMeta {
-        super::lane::ReplyMeta { hash: self.hash, hash_type: self.hash_type, tos: self.tos }
+        super::lane::ReplyMeta { hash: self.flow_hash(), hash_type: self.hash_type(), tos: self.tos() }
     }
 }
 

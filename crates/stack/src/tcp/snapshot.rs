@@ -65,7 +65,7 @@ impl Tcp {
         let room = rows.saturating_sub(snapshot.rows.len());
         for c in self.connections.first(scan).take(room) {
             let queues = (c.readable(), c.buffered());
-            snapshot.rows.push(row(c.state(), &c.tuple, queues, (c.hash, c.hash_type)));
+            snapshot.rows.push(row(c.state(), c.tuple(), queues, (c.flow_hash(), c.hash_type())));
         }
         for (state, count) in self.core.states.iter() {
             snapshot.states[state.index()] = count as usize;

@@ -133,7 +133,7 @@ impl Core {
             seg.mtu,
             &options,
         );
-        c.listener = slot;
+        c.came_from(slot);
         let (asked, ecn) = remembered(&self.config, seg, c.stamps.offset(), MSS[(top & 7) as usize]);
         let syn = Segment {
             seq: irs,
@@ -153,7 +153,7 @@ impl Core {
         };
         c.take_peer_syn(self, cx, &syn);
         c.agree_on_ecn(ecn);
-        (c.hash, c.hash_type) = (seg.hash, seg.hash_type);
+        c.set_flow_hash(seg.hash, seg.hash_type);
         Some(c)
     }
 }

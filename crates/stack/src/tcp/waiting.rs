@@ -57,7 +57,7 @@ impl Tcp {
         }
         while let Some(slot) = self.core.ready.pop_front() {
             let Some(c) = self.connections.get_slot(slot) else { continue };
-            match ways.closed(c.tuple.remote) {
+            match ways.closed(c.tuple().remote) {
                 None => return Some(slot),
                 Some(link) => {
                     self.waiting.list(link).push_back(slot);
@@ -79,7 +79,7 @@ impl Tcp {
             list.retain(|slot| match connections.get_slot_mut(*slot) {
                 Some(c) if c.has(Flags::QUEUED) => {
                     // Each once.
-                    c.clear(Flags::QUEUED);
+                    c.leave_ready_list();
                     kept.push(*slot);
                     true
                 }
@@ -88,7 +88,7 @@ impl Tcp {
         }
         for slot in kept {
             if let Some(c) = connections.get_slot_mut(slot) {
-                c.set(Flags::QUEUED);
+                c.wait_for_output();
             }
         }
     }

@@ -33,8 +33,8 @@ impl Connection {
         if self.has(Flags::ACK_NOW) {
             self.note_answer(core);
         }
-        self.set(Flags::ACK_NOW);
-        self.put_in(Lists::ALONE);
+        self.ack_at_once();
+        self.set_answers_alone(true);
     }
 
     /// The segment at hand comes in order: it is not acknowledged together with one that is answered by itself.
@@ -42,8 +42,8 @@ impl Connection {
     pub(crate) fn end_answer(&mut self, core: &mut Core) {
         if self.is_in(Lists::ALONE) {
             self.note_answer(core);
-            self.clear(Flags::ACK_NOW);
-            self.take_out(Lists::ALONE);
+            self.ack_went_out();
+            self.set_answers_alone(false);
         }
     }
 
@@ -59,29 +59,26 @@ impl Connection {
     /// The acknowledgement that is due goes out as it stands now, whatever comes behind it.
     #[cold]
     fn note_answer(&mut self, core: &mut Core) {
-        let mut rx = match self.rx.take() {
-            Some(rx) => rx,
-            None => core.inflow(),
-        };
+        let mut rx = self.rx.take_or(|| core.inflow());
         let before = rx.holds();
-        if rx.owed.len() < MOST {
+        if rx.owed().len() < MOST {
             let blocks = self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent);
-            rx.owed.push_back(Answer { ack: self.rcv.nxt(), blocks });
-            self.put_in(Lists::OWES);
+            rx.owe(Answer { ack: self.rcv.nxt(), blocks });
+            self.set_owes_answers(true);
         }
         core.account(before, rx.holds());
-        self.rx = Some(rx);
+        self.rx.put_back(rx);
     }
 
     /// The first answer that is owed. The one that is due is the last of them.
     pub(crate) fn first_answer(&mut self, core: &mut Core) -> Answer {
         match self.rx.take() {
             Some(mut rx) => {
-                let answer = rx.owed.front().copied().unwrap_or_else(|| Answer {
+                let answer = rx.owed().front().copied().unwrap_or_else(|| Answer {
                     ack: self.rcv.nxt(),
                     blocks: self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent),
                 });
-                self.rx = Some(rx);
+                self.rx.put_back(rx);
                 answer
             }
             None => Answer { ack: self.rcv.nxt(), blocks: SackBlocks::EMPTY },
@@ -90,16 +87,12 @@ impl Connection {
 
     /// The first answer that was noted has gone out.
     pub(crate) fn answered(&mut self, core: &mut Core) {
-        let Some(rx) = &mut self.rx else { return self.take_out(Lists::OWES) };
+        let Some(rx) = self.rx.get_mut() else { return self.set_owes_answers(false) };
         let before = rx.holds();
-        rx.owed.pop_front();
-        let last = rx.owed.is_empty();
-        if last {
-            rx.owed = Default::default();
-        }
+        let last = rx.gave_answer();
         core.account(before, rx.holds());
         if last {
-            self.take_out(Lists::OWES);
+            self.set_owes_answers(false);
         }
     }
 
@@ -107,23 +100,23 @@ impl Connection {
     /// number more of the range before it, or a range of its own.
     pub(crate) fn sack_blocks(&self, rx: &mut Inflow, dsacks: &mut u64) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
-        if !self.has(Flags::SACK) || rx.dsack.is_none() && rx.fin.is_none() && rx.early.is_empty() {
+        if !self.has(Flags::SACK) || rx.twice().is_none() && rx.fin().is_none() && rx.early.is_empty() {
             return blocks;
         }
         let mut room = if self.has(Flags::TIMESTAMPS) { 3 } else { 4 };
-        if let Some((left, right)) = rx.dsack.take() {
+        if let Some((left, right)) = rx.take_twice() {
             blocks.push(SackBlock { left, right });
             *dsacks += 1;
             room -= 1;
         }
-        if let Some(fin) = rx.fin.filter(|fin| rx.early.last_end() != Some(*fin)) {
+        if let Some(fin) = rx.fin().filter(|fin| rx.early.last_end() != Some(*fin)) {
             blocks.push(SackBlock { left: fin, right: fin + 1 });
             room -= 1;
         }
         let mut ranges = [(Seq(0), Seq(0)); 4];
         let n = rx.early.blocks(&mut ranges[..room]);
         for &(left, right) in &ranges[..n] {
-            let fin = u32::from(rx.fin == Some(right));
+            let fin = u32::from(rx.fin() == Some(right));
             blocks.push(SackBlock { left, right: right + fin });
         }
         blocks

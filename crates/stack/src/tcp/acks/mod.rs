@@ -10,7 +10,7 @@ pub(crate) use answers::Answer;
 #[cfg(test)]
 pub(crate) use answers::MOST;
 
-use super::connection::{Connection, Flags, Lists, State};
+use super::connection::{Connection, Flags, State};
 use super::lane::Core;
 use super::segment::Segment;
 use crate::packet::Cx;
@@ -77,12 +77,12 @@ impl Connection {
         self.acks.unanswered |= seg.len > 0;
         if self.rcv.owed() > u32::from(self.acks.seen) || fin && !farewell {
             self.acks.quick = self.acks.quick.saturating_sub(1);
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         } else if self.acks.quick > 0 && !self.has(Flags::INTERACTIVE) && !farewell {
             self.acks.quick -= 1;
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         } else if !self.has(Flags::ACK_NOW) && !self.timers.ack_is_delayed() {
-            self.set(Flags::ACK_DELAYED);
+            self.ack_later();
             self.timers.delay_ack(cx.now + core.config.delayed_ack);
         }
     }
@@ -90,25 +90,26 @@ impl Connection {
     /// The delay is over.
     pub(super) fn ack_timer(&mut self) {
         if self.has(Flags::ACK_DELAYED) {
-            self.clear(Flags::ACK_DELAYED | Flags::INTERACTIVE);
-            self.set(Flags::ACK_NOW | Flags::ACK_WAS_DELAYED);
+            self.answer_kept_waiting();
+            self.ack_after_delay();
         }
     }
 
     /// Data goes out. An answer within the time of a delayed acknowledgement shows that the two sides converse.
     #[inline]
     pub(super) fn note_answer_to_data(&mut self, core: &Core, now: Time) {
-        if self.acks.answers_data() && now.saturating_duration_since(self.heard_at) < core.config.delayed_ack
+        if self.acks.answers_data()
+            && now.saturating_duration_since(self.heard_at()) < core.config.delayed_ack
         {
-            self.set(Flags::INTERACTIVE);
+            self.set_interactive(true);
         }
     }
 
     /// A segment goes out that acknowledges everything: a delayed acknowledgement is not needed any more.
     pub(super) fn acknowledged_everything(&mut self) {
         self.rcv.ack_sent(self.rcv.nxt());
-        self.take_out(Lists::ALONE);
-        self.clear(Flags::ACK_NOW | Flags::ACK_DELAYED | Flags::ACK_WAS_DELAYED);
+        self.set_answers_alone(false);
+        self.acked_everything();
         self.timers.stop_ack();
     }
 }

@@ -3,7 +3,6 @@
 use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::config::{ListenOptions, SocketOptions};
-use crate::tcp::connection::Flags;
 use crate::tcp::error::StaleError;
 use crate::tcp::fast_open::FastOpenListen;
 use crate::tcp::listen::{ListenError, ListenerId};
@@ -93,13 +92,13 @@ impl Tcp {
         let listener = self.core.listeners.get_mut(id).ok_or(StaleError)?;
         while let Some(id) = listener.queue.pop_front() {
             let Some(c) = self.connections.get_mut(id) else { continue };
-            c.clear(Flags::IN_ACCEPT_QUEUE);
+            c.set_in_accept_queue(false);
             return Ok(Some(Accepted {
                 id,
-                local: SocketAddr::new(c.tuple.local, c.tuple.local_port),
-                remote: SocketAddr::new(c.tuple.remote, c.tuple.remote_port),
-                hash: c.hash,
-                hash_type: c.hash_type,
+                local: SocketAddr::new(c.tuple().local, c.tuple().local_port),
+                remote: SocketAddr::new(c.tuple().remote, c.tuple().remote_port),
+                hash: c.flow_hash(),
+                hash_type: c.hash_type(),
             }));
         }
         Ok(None)

@@ -21,8 +21,8 @@ impl Tcp {
         use std::net::Shutdown::{Both, Read, Write};
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
         if matches!(how, Read | Both) {
-            c.set(Flags::READ_SHUT);
-            if let Some(rx) = &mut c.rx {
+            c.shut_reading();
+            if let Some(rx) = c.rx.get_mut() {
                 let before = rx.holds();
                 rx.forget();
                 self.core.account(before, rx.holds());
@@ -48,7 +48,7 @@ impl Tcp {
     /// If there is no such connection.
     pub fn close(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<(), StaleError> {
         let c = self.handle_mut(id)?;
-        let slot = c.id.slot;
+        let slot = c.id().slot;
         if let Some(c) = self.connections.get_slot_mut(slot) {
             c.close(&mut self.core, cx);
         }
@@ -59,7 +59,7 @@ impl Tcp {
     /// Takes no new connections, and ends those there are: FIN behind what was written, or a reset if `at_once`. Handles stay.
     pub fn end_all(&mut self, cx: &mut Cx<'_>, at_once: bool) {
         self.core.ending = true;
-        let slots: Vec<u32> = self.connections.iter().map(|c| c.id.slot).collect();
+        let slots: Vec<u32> = self.connections.iter().map(|c| c.id().slot).collect();
         for slot in slots {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
             match (at_once, c.state()) {
@@ -86,9 +86,9 @@ impl Tcp {
     /// # Errors
     /// If there is no such connection.
     pub fn abort(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<(), StaleError> {
-        let slot = self.handle_mut(id)?.id.slot;
+        let slot = self.handle_mut(id)?.id().slot;
         if let Some(c) = self.connections.get_slot_mut(slot) {
-            c.set(Flags::DETACHED);
+            c.detach();
             if c.state() != State::Closed {
                 c.abort(&mut self.core, cx);
             }

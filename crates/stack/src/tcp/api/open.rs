@@ -2,7 +2,7 @@
 
 use crate::packet::Cx;
 use crate::tcp::config::SocketOptions;
-use crate::tcp::connection::{Flags, State};
+use crate::tcp::connection::State;
 use crate::tcp::error::ConnectError;
 use crate::tcp::fast_open::Marks;
 use crate::tcp::memory::Source;
@@ -95,8 +95,8 @@ impl Tcp {
             options.mtu,
             &options.socket,
         );
-        c.set(Flags::ACTIVE);
-        (c.hash, c.hash_type) = (options.hash, options.hash_type);
+        c.opened_by_us();
+        c.set_flow_hash(options.hash, options.hash_type);
         self.core.stats.connection_requests += 1;
         let room = self.core.fast_open_ask(cx, &mut c, options.socket.fast_open);
         let id = self.insert(c);
@@ -124,7 +124,7 @@ impl Tcp {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         self.core.table.find(self.core.table.hash(&tuple), |found| match found {
             Found::Connection(slot) => {
-                let taken = connections.get_slot(slot).is_some_and(|c| c.tuple == tuple);
+                let taken = connections.get_slot(slot).is_some_and(|c| *c.tuple() == tuple);
                 free &= !taken;
                 taken
             }
@@ -141,7 +141,7 @@ impl Tcp {
     fn clear_way(&mut self, cx: &Cx<'_>, tuple: &Tuple) -> Result<Option<Seq>, ConnectError> {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         let found = self.core.table.find(self.core.table.hash(tuple), |found| match found {
-            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| c.tuple == *tuple),
+            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple),
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
         match found {

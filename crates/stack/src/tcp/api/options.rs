@@ -17,7 +17,7 @@ impl Tcp {
         let plain = SocketOptions {
             nodelay: c.has(Flags::NODELAY),
             cork: c.has(Flags::CORK),
-            tos: c.tos,
+            tos: c.tos(),
             ..SocketOptions::default()
         };
         Ok(c.options().map_or(plain, |o| SocketOptions { nodelay: plain.nodelay, ..*o }))
@@ -30,9 +30,9 @@ impl Tcp {
     /// If there is no such connection.
     pub fn quick_ack(&mut self, id: ConnId, on: bool) -> Result<(), StaleError> {
         let c = self.connections.get_mut(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
-        c.put(Flags::INTERACTIVE, !on);
+        c.set_interactive(!on);
         if on && c.has(Flags::ACK_DELAYED) {
-            c.set(Flags::ACK_NOW);
+            c.ack_at_once();
         }
         self.core.settle(c);
         Ok(())
@@ -52,8 +52,8 @@ impl Tcp {
         let uncorked = c.has(Flags::CORK) && !options.cork || !c.has(Flags::NODELAY) && options.nodelay;
         c.apply(options);
         if uncorked {
-            c.clear(Flags::MORE);
-            c.put(Flags::FORCE, c.unsent() > 0);
+            c.set_more(false);
+            c.set_force(c.unsent() > 0);
         }
         if c.state().is_synchronized() {
             if options.keepalive.is_some() {

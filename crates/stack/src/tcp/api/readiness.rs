@@ -64,7 +64,7 @@ impl Tcp {
             Interest::Urgent => ready.closed || ready.read_closed,
         };
         let place = match interest {
-            Interest::Read => &mut c.read_waker,
+            Interest::Read => c.read_waker_mut(),
             Interest::Write if now => &mut None,
             Interest::Write => c.write_waker_mut(),
             // Made only for who really waits.
@@ -85,7 +85,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such connection.
     pub fn ends(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), StaleError> {
-        let tuple = &self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?.tuple;
+        let tuple = self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?.tuple();
         let local = SocketAddr::new(tuple.local, tuple.local_port);
         Ok((local, SocketAddr::new(tuple.remote, tuple.remote_port)))
     }
@@ -103,7 +103,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such connection.
     pub fn take_failure(&mut self, id: ConnId) -> Result<Option<Failure>, StaleError> {
-        Ok(self.handle_mut(id)?.failure.take())
+        Ok(self.handle_mut(id)?.take_failure())
     }
 }
 
@@ -120,7 +120,7 @@ impl Connection {
             read_closed,
             write_closed,
             closed,
-            failure: self.failure,
+            failure: self.failure(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::tcp::Tcp;
 use crate::tcp::connection::{Connection, Flags, Lists, State};
 use crate::tcp::error::RecvError;
 use crate::tcp::lane::Core;
+use crate::tcp::recv_buffer::Inflow;
 use crate::tcp::table::ConnId;
 use flowlane_sys::frame::Frame;
 
@@ -21,7 +22,7 @@ impl Tcp {
         if c.readable() == 0 {
             return c.nothing_to_read().map(|()| 0);
         }
-        let Some(rx) = &mut c.rx else { return Err(RecvError::WouldBlock) };
+        let Some(rx) = c.rx.get_mut() else { return Err(RecvError::WouldBlock) };
         let before = rx.holds();
         let n = rx.read(into);
         self.core.account(before, rx.holds());
@@ -36,8 +37,8 @@ impl Tcp {
     /// As for `recv`.
     pub fn peek(&mut self, id: ConnId, into: &mut [u8]) -> Result<usize, RecvError> {
         let c = self.connections.get_mut(id).ok_or(RecvError::Stale)?;
-        match &c.rx {
-            Some(rx) if rx.queued > 0 => Ok(rx.peek(into)),
+        match c.rx.get() {
+            Some(rx) if rx.queued() > 0 => Ok(rx.peek(into)),
             _ => c.nothing_to_read().map(|()| 0),
         }
     }
@@ -48,7 +49,7 @@ impl Tcp {
     /// As for `recv`.
     pub fn recv_frame(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<Option<Frame>, RecvError> {
         let c = self.connections.get_mut(id).ok_or(RecvError::Stale)?;
-        let Some(rx) = c.rx.as_mut().filter(|rx| rx.queued > 0) else {
+        let Some(rx) = c.rx.get_mut().filter(|rx| rx.queued() > 0) else {
             return c.nothing_to_read().map(|()| None);
         };
         let before = rx.holds();
@@ -68,7 +69,7 @@ impl Connection {
         if self.has(Flags::FIN_RECEIVED) {
             return Ok(());
         }
-        if let Some(failure) = self.failure {
+        if let Some(failure) = self.failure() {
             return Err(RecvError::Failed(failure));
         }
         let over = matches!(self.state(), State::Closed | State::TimeWait);
@@ -79,14 +80,12 @@ impl Connection {
     fn was_read(&mut self, core: &mut Core, cx: &Cx<'_>, n: usize) {
         self.pass_urgent_mark();
         self.tune_recv_buffer(core, cx, n as u32);
-        if let Some(rx) = self.rx.as_mut().filter(|rx| rx.is_empty()) {
+        if let Some(rx) = self.rx.get_mut().filter(|rx| rx.is_empty()) {
             core.give_spare(rx);
         }
         self.window_opened(core, cx);
-        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
-            if let Some(rx) = self.rx.take() {
-                core.give_inflow(rx);
-            }
+        if let Some(rx) = self.rx.take_if(Inflow::is_idle) {
+            core.give_inflow(rx);
         }
         // A wider window is all that reading can have to say.
         if self.has(Flags::ACK_NOW) && self.is_in(Lists::LINKED) {
@@ -97,7 +96,7 @@ impl Connection {
     /// The receive buffer follows what the application reads in a round trip: twice that, so that the sender's window can
     /// double each round as in slow start.
     fn tune_recv_buffer(&mut self, core: &Core, cx: &Cx<'_>, n: u32) {
-        let round = self.rtt.srtt.max(1000);
+        let round = self.rtt.srtt().max(1000);
         let Some(want) = self.rcv.tune(n, cx.now.as_micros() as u32, round) else { return };
         let want = want.min(core.config.recv_buffer.max).min(core.most_buffer());
         let fixed = || self.options().is_some_and(|o| o.recv_buffer.is_some());

@@ -62,7 +62,7 @@ impl Tcp {
     ) -> Result<usize, SendError> {
         self.connections.prefetch(id.slot, PLAIN);
         let c = self.connections.get_mut(id).ok_or(SendError::Stale)?;
-        if let Some(failure) = c.failure {
+        if let Some(failure) = c.failure() {
             return Err(SendError::Failed(failure));
         }
         if !c.state().may_send() || c.has(Flags::FIN_QUEUED | Flags::DETACHED) {
@@ -79,7 +79,7 @@ impl Tcp {
         if taken == 0 {
             return Err(SendError::WouldBlock);
         }
-        c.put(Flags::MORE, more);
+        c.set_more(more);
         if more {
             // No PSH here: the write is not over.
             c.snd.write_ends(push);
@@ -95,7 +95,7 @@ impl Tcp {
     pub fn end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
         let c = self.connections.get_mut(id).ok_or(StaleError)?;
         let end = c.data_seq() + c.buffered();
-        if let Some(tx) = c.tx.as_mut().filter(|_| end > c.snd.nxt()) {
+        if let Some(tx) = c.tx.get_mut().filter(|_| end > c.snd.nxt()) {
             tx.writes.end_record(end);
         }
         Ok(())

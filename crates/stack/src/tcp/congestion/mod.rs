@@ -17,8 +17,8 @@ pub(crate) use hystart::Hystart;
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub(crate) struct Congestion {
-    pub(crate) cwnd: u32,
-    pub(crate) ssthresh: u32,
+    cwnd: u32,
+    ssthresh: u32,
     /// Bytes acknowledged towards the next step of congestion avoidance.
     acked: u32,
     cubic: Cubic,
@@ -49,6 +49,34 @@ impl Congestion {
             cubic: Cubic::default(),
             algorithm,
         }
+    }
+
+    /// The window, bytes.
+    #[inline]
+    pub(crate) const fn cwnd(&self) -> u32 {
+        self.cwnd
+    }
+
+    /// The threshold of slow start, bytes.
+    #[inline]
+    pub(crate) const fn ssthresh(&self) -> u32 {
+        self.ssthresh
+    }
+
+    /// Loss recovery says what the window is for the rest of the round (RFC 6937), bytes.
+    pub(crate) fn set_window(&mut self, cwnd: u32) {
+        self.cwnd = cwnd;
+    }
+
+    /// A reduction whose losses were repaired without an episode: the window is no larger than the threshold.
+    pub(crate) fn end_round(&mut self) {
+        self.cwnd = self.cwnd.min(self.ssthresh);
+    }
+
+    /// The last reduction was needless: what was before it, if that was more.
+    pub(crate) fn undo(&mut self, cwnd: u32, ssthresh: u32) {
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
     }
 
     pub(crate) fn algorithm(&self) -> Algorithm {

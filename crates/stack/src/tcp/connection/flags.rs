@@ -125,6 +125,123 @@ impl core::ops::BitOr for Flags {
     }
 }
 
+macro_rules! changes {
+    ($($(#[doc = $doc:literal])+ $name:ident: $what:ident $bits:expr;)+) => {
+        impl Connection {
+            $($(#[doc = $doc])+ #[inline] pub(crate) fn $name(&mut self) { self.$what($bits); })+
+        }
+    };
+}
+
+// Every change of a flag has a name: no other module sets one by its bit.
+changes! {
+    /// It stands on the ready list.
+    wait_for_output: set Flags::QUEUED;
+    /// It was taken off the ready list.
+    leave_ready_list: clear Flags::QUEUED;
+    /// An acknowledgement goes out with the next output.
+    ack_at_once: set Flags::ACK_NOW;
+    /// That acknowledgement has gone out, or goes out as an answer of its own.
+    ack_went_out: clear Flags::ACK_NOW;
+    /// An acknowledgement may wait for the timer.
+    ack_later: set Flags::ACK_DELAYED;
+    /// The timer released an acknowledgement.
+    ack_after_delay: set Flags::ACK_NOW | Flags::ACK_WAS_DELAYED;
+    /// The acknowledgement of the handshake waits for data that takes it along.
+    ack_with_data: set Flags::ACK_DELAYED | Flags::INTERACTIVE;
+    /// No data took an acknowledgement along: the next one does not wait.
+    answer_kept_waiting: clear Flags::ACK_DELAYED | Flags::INTERACTIVE;
+    /// All that came is acknowledged.
+    acked_everything: clear Flags::ACK_NOW | Flags::ACK_DELAYED | Flags::ACK_WAS_DELAYED;
+    /// A reset acknowledges nothing.
+    drop_acks: clear Flags::ACK_NOW | Flags::ACK_DELAYED;
+    /// The application has given up its handle.
+    detach: set Flags::DETACHED;
+    /// The application will not read any more.
+    shut_reading: set Flags::READ_SHUT;
+    /// A window probe is due.
+    probe_window: set Flags::PROBE_WINDOW;
+    /// A keep-alive probe is due.
+    probe_alive: set Flags::PROBE_ALIVE;
+    /// Window and keep-alive probes are no longer due.
+    probed: clear Flags::PROBE_WINDOW | Flags::PROBE_ALIVE;
+    /// A tail loss probe is due.
+    want_tail_probe: set Flags::PROBE_TAIL;
+    /// A tail loss probe is no longer due.
+    tail_was_probed: clear Flags::PROBE_TAIL;
+    /// New data went out: nothing has to be forced or probed any more.
+    sent_what_was_due: clear Flags::FORCE | Flags::PROBE_TAIL;
+    /// Our FIN is wanted.
+    queue_fin: set Flags::FIN_QUEUED;
+    /// Our FIN has been sent.
+    sent_fin: set Flags::FIN_SENT;
+    /// The peer's FIN is next and was received.
+    received_fin: set Flags::FIN_RECEIVED;
+    /// Nothing more will be written: what there is may go in small segments.
+    uncork: clear Flags::CORK | Flags::MORE;
+    /// It was opened by us.
+    opened_by_us: set Flags::ACTIVE;
+    /// The peer does not scale windows.
+    without_scaling: clear Flags::SCALING;
+    /// The peer does not know SACK.
+    without_sack: clear Flags::SACK;
+    /// The peer does not know timestamps.
+    without_timestamps: clear Flags::TIMESTAMPS;
+    /// Our SYN has been acknowledged.
+    syn_was_acknowledged: clear Flags::SYN_OUT;
+    /// Our SYN was sent again.
+    syn_was_lost: set Flags::SYN_LOST;
+    /// Our SYN is not to be retried without ECN.
+    offers_no_ecn: clear Flags::ECN_OFFERED;
+    /// It is one of the lane's established connections.
+    count_as_established: put_in Lists::ESTABLISHED;
+    /// It stands in the list of those whose writers wait for memory.
+    set_in_starved: put_in Lists::IN_STARVED;
+    /// It was taken off that list.
+    leave_starved: take_out Lists::IN_STARVED | Lists::STARVED;
+}
+
+macro_rules! switches {
+    ($($(#[doc = $doc:literal])+ $name:ident: $what:ident $bit:expr;)+) => {
+        impl Connection {
+            $($(#[doc = $doc])+ #[inline] pub(crate) fn $name(&mut self, on: bool) { self.$what($bit, on); })+
+        }
+    };
+}
+
+switches! {
+    /// The peer and we talk back and forth: acknowledgements wait for data.
+    set_interactive: put Flags::INTERACTIVE;
+    /// It counts in its listener's SYN backlog.
+    set_in_syn_backlog: put Flags::IN_SYN_BACKLOG;
+    /// It waits in its listener's accept queue.
+    set_in_accept_queue: put Flags::IN_ACCEPT_QUEUE;
+    /// What there is goes out, whatever Nagle says.
+    set_force: put Flags::FORCE;
+    /// The last write said that more is coming.
+    set_more: put Flags::MORE;
+    /// The last look at the output was stopped by the congestion window.
+    set_cwnd_limited: put Flags::CWND_LIMITED;
+    /// The segment size is lowered for the path.
+    set_mss_lowered: put Flags::MSS_LOWERED;
+    /// ECN is on.
+    set_ecn: put Flags::ECN;
+    /// CE came and is echoed until the peer has reacted.
+    set_ece: put Flags::ECE;
+    /// The next data segment says that the window was reduced.
+    set_cwr: put Flags::CWR;
+    /// It stands in the connection table.
+    set_linked: put_list Lists::LINKED;
+    /// The last write found no memory in the lane.
+    set_starved: put_list Lists::STARVED;
+    /// It stands in the list of those whose window is looked at again.
+    set_in_narrowed: put_list Lists::IN_NARROWED;
+    /// The acknowledgement that is due answers one segment alone (see `answers`).
+    set_answers_alone: put_list Lists::ALONE;
+    /// There are such acknowledgements before it.
+    set_owes_answers: put_list Lists::OWES;
+}
+
 impl Connection {
     #[inline]
     pub(crate) const fn has(&self, flags: Flags) -> bool {
@@ -132,17 +249,17 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, flags: Flags) {
+    pub(super) fn set(&mut self, flags: Flags) {
         self.flags.0 |= flags.0;
     }
 
     #[inline]
-    pub(crate) fn clear(&mut self, flags: Flags) {
+    pub(super) fn clear(&mut self, flags: Flags) {
         self.flags.0 &= !flags.0;
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, flags: Flags, on: bool) {
+    pub(super) fn put(&mut self, flags: Flags, on: bool) {
         if on { self.set(flags) } else { self.clear(flags) }
     }
 
@@ -152,12 +269,17 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn put_in(&mut self, lists: Lists) {
+    pub(super) fn put_in(&mut self, lists: Lists) {
         self.lists.0 |= lists.0;
     }
 
     #[inline]
-    pub(crate) fn take_out(&mut self, lists: Lists) {
+    pub(super) fn take_out(&mut self, lists: Lists) {
         self.lists.0 &= !lists.0;
+    }
+
+    #[inline]
+    fn put_list(&mut self, lists: Lists, on: bool) {
+        if on { self.put_in(lists) } else { self.take_out(lists) }
     }
 }

@@ -11,16 +11,19 @@ use core::task::Waker;
 use core::time::Duration;
 
 mod flags;
+mod identity;
 mod state;
 
 pub(crate) use flags::{Flags, Lists};
 pub use state::{State, StateCounts};
 
 use super::acks::AckPolicy;
+use super::challenge::InvalidAnswers;
 use super::config::{Keepalive, SocketOptions};
 use super::congestion::Congestion;
 use super::fast_open::Marks;
 use super::flight::Flight;
+use super::lent::Lent;
 use super::path::{KnownPath, SegmentSizes};
 use super::recovery::{Reordering, Undo};
 use super::recv_buffer::Inflow;
@@ -39,31 +42,31 @@ use crate::wire::FastOpenOption;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Connection {
-    pub(crate) tuple: Tuple,
+    tuple: Tuple,
     state: State,
     lists: Lists,
-    pub(crate) failure: Option<Failure>,
-    pub(crate) tos: u8,
-    pub(crate) hash_type: u8,
+    failure: Option<Failure>,
+    tos: u8,
+    hash_type: u8,
     pub(crate) scale: WindowScale,
-    pub(crate) id: ConnId,
+    id: ConnId,
     flags: Flags,
     // With what is above, all that a timer which fires for nothing looks at: two cache lines.
     pub(crate) timers: Deadlines,
     pub(crate) acks: AckPolicy,
-    pub(crate) tx: Option<Box<Flight>>,
-    pub(crate) rx: Option<Box<Inflow>>,
+    pub(crate) tx: Lent<Flight>,
+    pub(crate) rx: Lent<Inflow>,
     /// When something last came in.
-    pub(crate) heard_at: Time,
+    heard_at: Time,
 
-    pub(crate) read_waker: Option<Waker>,
+    read_waker: Option<Waker>,
     pub(crate) rcv: RecvSpace,
     pub(crate) snd: SendSpace,
     pub(crate) stamps: Stamps,
     /// Flow hash of received packets of this flow.
-    pub(crate) hash: u32,
+    hash: u32,
     /// Key in the connection table.
-    pub(crate) table_hash: u32,
+    table_hash: u32,
     pub(crate) mss: SegmentSizes,
     pub(crate) rtt: Rtt,
     /// The window and the threshold, which plain exchanges only look at, come first in it.
@@ -71,17 +74,16 @@ pub(crate) struct Connection {
 
     // Few segments touch what follows.
     /// See [`Connection::rare`] and [`Connection::rare_mut`].
-    pub(super) rare: Option<Box<Rare>>,
+    rare: Option<Box<Rare>>,
     pub(crate) reordering: Reordering,
-    /// When an unacceptable segment was last answered, milliseconds.
-    pub(crate) invalid_ack_ms: u32,
+    pub(crate) invalid: InvalidAnswers,
     /// The listener it came from.
-    pub(crate) listener: u32,
-    pub(crate) retransmits: u32,
+    listener: u32,
+    retransmits: u32,
     pub(crate) path: KnownPath,
     pub(crate) fast: Marks,
     /// An ICMP error that may be the reason if the connection times out.
-    pub(crate) soft_failure: Option<Failure>,
+    soft_failure: Option<Failure>,
 }
 
 /// Bytes at the front of a connection that plain exchanges touch: four cache lines.
@@ -160,8 +162,8 @@ impl Connection {
             flags,
             timers,
             acks,
-            tx: Some(tx),
-            rx: None,
+            tx: Lent::of(tx),
+            rx: Lent::none(),
             heard_at: Time::ZERO,
             read_waker: None,
             rcv,
@@ -174,7 +176,7 @@ impl Connection {
             congestion,
             rare: None,
             reordering: Reordering::default(),
-            invalid_ack_ms: 0,
+            invalid: InvalidAnswers::default(),
             listener: u32::MAX,
             retransmits: 0,
             path,
@@ -192,7 +194,7 @@ impl Connection {
     /// Bytes in the send buffer.
     #[inline]
     pub(crate) fn buffered(&self) -> u32 {
-        self.tx.as_ref().map_or(0, |tx| tx.data.len() as u32)
+        self.tx.get().map_or(0, |tx| tx.data.len() as u32)
     }
 
     /// Bytes in the send buffer that were never sent.
@@ -207,7 +209,7 @@ impl Connection {
     /// Bytes waiting for the application.
     #[inline]
     pub(crate) fn readable(&self) -> u32 {
-        self.rx.as_ref().map_or(0, |rx| rx.queued)
+        self.rx.get().map_or(0, Inflow::queued)
     }
 
     /// Bytes of data in a full segment with the options every data segment has (RFC 6691).
@@ -277,6 +279,11 @@ impl Connection {
         }
     }
 
+    /// What was kept of the last reduction, if it may still turn out to have been needless.
+    pub(crate) fn take_kept_undo(&mut self) -> Option<Undo> {
+        self.rare_if_any()?.undo.take().map(|(undo, _)| undo)
+    }
+
     /// Until when a report is awaited that undoes the last reduction; [`NEVER`] if none is.
     #[inline]
     pub(crate) fn undo_until(&self) -> Time {
@@ -331,7 +338,7 @@ impl Connection {
     /// Wakes whoever waits to write or for the handshake.
     #[inline]
     pub(crate) fn wake_write(&mut self) {
-        if let Some(waker) = self.tx.as_mut().and_then(|tx| tx.write_waker.take()) {
+        if let Some(waker) = self.tx.get_mut().and_then(Flight::take_writer) {
             waker.wake();
         }
         if let Some(waker) = self.rare_if_any().and_then(|rare| rare.write_waker.take()) {
@@ -344,8 +351,8 @@ impl Connection {
         if self.tx.is_none() {
             self.put_in(Lists::RARE);
         }
-        match &mut self.tx {
-            Some(tx) => &mut tx.write_waker,
+        match self.tx.get_mut() {
+            Some(tx) => tx.writer_mut(),
             None => &mut self.rare.get_or_insert_default().write_waker,
         }
     }

@@ -23,7 +23,7 @@ impl Core {
         if how == FastOpen::Off {
             return 0;
         }
-        let ask = self.fast_peers.ask(cx.now, Path::of(&c.tuple), how, self.config.fast_open_pause);
+        let ask = self.fast_peers.ask(cx.now, Path::of(c.tuple()), how, self.config.fast_open_pause);
         self.stats.fast_open_paused += u64::from(ask.paused);
         if let Some(option) = ask.option {
             c.fast.put(Marks::ASKED, true);
@@ -34,7 +34,7 @@ impl Core {
             return 0;
         }
         let mss = ask.mss.map_or(c.mss.snd(), |mss| mss.min(c.mss.snd()));
-        let path = cx.paths.get(c.tuple.remote).map_or(u16::MAX, |mtu| mtu - header_len(c.tuple.local));
+        let path = cx.paths.get(c.tuple().remote).map_or(u16::MAX, |mtu| mtu - header_len(c.tuple().local));
         mss.min(path).saturating_sub(OPTIONS).into()
     }
 }
@@ -53,21 +53,21 @@ impl Connection {
         let left = self.snd.outstanding() > 0;
         // A cookie that was not asked for is no use: it may be anybody's.
         let cookie = seg.options.fast_open.filter(|option| asked && !option.is_request());
-        let lost = asked && self.retransmits > 0 && cookie.is_none() && left;
+        let lost = asked && self.retransmits() > 0 && cookie.is_none() && left;
         let form = if self.fast.has(Marks::EXPERIMENTAL) { Draft::Yes } else { Draft::No };
-        let refused = asked && self.retransmits == 0 && cookie.is_none() && !sent;
-        let default = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
+        let refused = asked && self.retransmits() == 0 && cookie.is_none() && !sent;
+        let default = if self.tuple().local.is_ipv4() { 536 } else { 1220 };
         let lesson = Lesson {
             mss: seg.options.mss.unwrap_or(default),
             cookie,
             refused: refused.then_some(form),
             lost,
         };
-        core.fast_peers.learn(cx.now, Path::of(&self.tuple), &lesson, core.config.fast_open_peers);
+        core.fast_peers.learn(cx.now, Path::of(self.tuple()), &lesson, core.config.fast_open_peers);
         core.stats.fast_open_cookies_received += u64::from(cookie.is_some());
         if left {
             // RFC 7413 §4.2.2: what was not taken is sent again at once.
-            if let Some(tx) = &mut self.tx {
+            if let Some(tx) = self.tx.get_mut() {
                 for index in 0..tx.board.len() {
                     tx.board.mark_lost(index);
                 }
@@ -83,7 +83,7 @@ impl Connection {
     /// The attempt has failed without any answer.
     pub(crate) fn fast_open_unanswered(&self, core: &mut Core, now: Time) {
         if self.fast.has(Marks::ASKED | Marks::DATA) {
-            core.fast_peers.unanswered(now, Path::of(&self.tuple), core.config.fast_open_peers);
+            core.fast_peers.unanswered(now, Path::of(self.tuple()), core.config.fast_open_peers);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Fast Open at a listener (RFC 7413 §4.1.2, §4.2.1, §5.1).
 
-use super::super::connection::{Connection, Flags};
+use super::super::connection::Connection;
 use super::super::lane::Core;
 use super::super::listen::Listener;
 use super::super::segment::Segment;
@@ -103,7 +103,7 @@ impl Core {
             c.fast.put(Marks::EARLY | Marks::PENDING, true);
             // The SYN is no small segment that Nagle's algorithm would wait for.
             c.snd.none_is_small();
-            if let Some(listener) = self.listeners.slot_mut(c.listener) {
+            if let Some(listener) = self.listeners.slot_mut(c.listener()) {
                 listener.early.pending += 1;
             }
         }
@@ -155,8 +155,8 @@ impl Connection {
 }
 
 fn enqueue(listener: &mut Listener, c: &mut Connection) {
-    listener.queue.push_back(c.id);
-    c.set(Flags::IN_ACCEPT_QUEUE);
+    listener.queue.push_back(c.id());
+    c.set_in_accept_queue(true);
     if let Some(waker) = listener.waker.take() {
         waker.wake();
     }

@@ -1,7 +1,7 @@
 //! Step five: the acknowledgement.
 
 use super::super::Seq;
-use super::super::connection::{Connection, Flags, Lists, State};
+use super::super::connection::{Connection, Flags, State};
 use super::super::fast_open::Marks;
 use super::super::lane::Core;
 use super::super::recovery::Phase;
@@ -81,7 +81,7 @@ impl Connection {
     fn ack_in_syn_received(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         let range = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
         if !range {
-            refuse_stranger(core, cx, &self.tuple, seg, self.reply_meta());
+            refuse_stranger(core, cx, self.tuple(), seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
         if self.is_early() {
@@ -130,10 +130,10 @@ impl Connection {
     ) {
         let Some(mut tx) = self.tx.take() else { return };
         let outstanding = self.snd.outstanding();
-        tx.burst = 0;
+        tx.set_burst(0);
         let clock = AckClock {
             now: cx.now,
-            min_rtt_us: if self.rtt.min == u32::MAX { 0 } else { self.rtt.min },
+            min_rtt_us: if self.rtt.min() == u32::MAX { 0 } else { self.rtt.min() },
             echo: seg.options.timestamps.filter(|_| self.has(Flags::TIMESTAMPS)).map(|ts| ts.echo),
             ts_offset: self.stamps.offset(),
         };
@@ -176,10 +176,10 @@ impl Connection {
             tx.board.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
             tx.recount(&mut core.memory);
         }
-        self.tx = Some(tx);
+        self.tx.put_back(tx);
         self.measure(core, seg, &report, &clock);
         self.recover(core, cx.now, &report);
-        if self.tx.as_ref().is_some_and(|tx| tx.board.is_empty() && tx.data.is_empty()) {
+        if self.tx.get().is_some_and(|tx| tx.board.is_empty() && tx.data.is_empty()) {
             if let Some(tx) = self.tx.take() {
                 if let Some(undo) = tx.recovery.undo() {
                     self.keep_undo(core, cx.now, undo);
@@ -194,9 +194,9 @@ impl Connection {
             self.grow_send_buffer(core, cx);
             // What more was to come has not: without Nagle nothing waits longer than a round trip.
             if self.has(Flags::NODELAY) {
-                self.clear(Flags::MORE);
+                self.set_more(false);
             }
-            self.take_out(Lists::STARVED);
+            self.set_starved(false);
             self.wake_writer_with_room(core);
         }
     }
@@ -257,7 +257,7 @@ impl Connection {
             if core.config.hystart && self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
                 let us = super::super::rtt::micros(sample);
                 let (una, nxt) = (self.snd.una(), self.snd.nxt());
-                if let Some(tx) = &mut self.tx {
+                if let Some(tx) = self.tx.get_mut() {
                     core.stats.hystart_exits +=
                         u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
                 }
@@ -277,7 +277,7 @@ impl Connection {
             self.timers.stop_rtx();
             self.timers.end_backoff();
             if self.snd.outstanding() == 0 {
-                if let Some(tx) = &mut self.tx {
+                if let Some(tx) = self.tx.get_mut() {
                     tx.waits_no_more();
                 }
             }
@@ -290,7 +290,7 @@ impl Connection {
 
     /// Data that a closed window kept out may go in now: not only after the timeout that has grown meanwhile.
     fn window_reopened(&mut self, core: &Core, now: Time) {
-        if let Some(tx) = &mut self.tx {
+        if let Some(tx) = self.tx.get_mut() {
             if !tx.board.is_empty() {
                 tx.board.mark_lost(0);
             }
@@ -301,7 +301,7 @@ impl Connection {
 
     /// A send buffer of twice the congestion window keeps the pipe full.
     fn grow_send_buffer(&mut self, core: &Core, cx: &Cx<'_>) {
-        let want = self.congestion.cwnd.saturating_mul(2).min(core.config.send_buffer.max);
+        let want = self.congestion.cwnd().saturating_mul(2).min(core.config.send_buffer.max);
         if want > self.snd.limit() && !self.has_send_buffer_set() && !core.is_scarce(cx) {
             self.snd.set_limit(want);
         }
@@ -336,6 +336,6 @@ impl Connection {
 
     /// For `Phase` users outside.
     pub(crate) fn phase(&self) -> Phase {
-        self.tx.as_ref().map_or(Phase::Open, |tx| tx.recovery.phase())
+        self.tx.get().map_or(Phase::Open, |tx| tx.recovery.phase())
     }
 }

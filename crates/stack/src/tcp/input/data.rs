@@ -36,7 +36,7 @@ impl Connection {
         }
         // RFC 5681 §4.2: out of order, received before in part or whole, or filling a hole.
         let ahead = seg.seq > self.rcv.nxt();
-        if seg.seq == self.rcv.nxt() && self.rx.as_ref().is_none_or(|rx| rx.early.is_empty()) {
+        if seg.seq == self.rcv.nxt() && self.rx.get().is_none_or(|rx| rx.early.is_empty()) {
             self.end_answer(core);
         } else {
             self.answer_alone(core);
@@ -44,7 +44,7 @@ impl Connection {
         self.trim_to_window(core, seg);
         if seg.len == 0 && !seg.is(TcpFlags::FIN) {
             // Nothing of it was new or allowed: the answer says what is (RFC 9293 §3.8.6.1, MUST-36's other side).
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
             return Err(Stop::Drop(DropReason::Duplicate));
         }
         let nobody_reads = self.has(Flags::DETACHED)
@@ -53,18 +53,15 @@ impl Connection {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
-            refuse(core, cx, &self.tuple, seg, self.reply_meta());
+            refuse(core, cx, self.tuple(), seg, self.reply_meta());
             core.kill(self, None);
             return Err(Stop::Drop(DropReason::AfterClose));
         }
         self.acks.saw(seg.largest.min(u32::from(self.mss.rcv())) as u16);
-        let mut rx = match self.rx.take() {
-            Some(rx) => rx,
-            None => core.inflow(),
-        };
+        let mut rx = self.rx.take_or(|| core.inflow());
         let before = rx.holds();
         if seg.is(TcpFlags::FIN) {
-            rx.fin = Some(seg.seq + seg.len);
+            rx.note_fin(Some(seg.seq + seg.len));
         }
         let result = if seg.seq == self.rcv.nxt() {
             self.take_in_order(core, cx, &mut rx, seg)
@@ -72,8 +69,8 @@ impl Connection {
             self.take_early(core, cx, &mut rx, seg)
         };
         core.account(before, rx.holds());
-        let has_data = rx.queued > 0;
-        self.rx = Some(rx);
+        let has_data = rx.queued() > 0;
+        self.rx.put_back(rx);
         if ahead {
             self.answer_merged(core, seg);
         }
@@ -115,8 +112,8 @@ impl Connection {
 
     fn take_in_order(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         // Frames of tiny payload are merged as long as they fit; a peer that defeats that runs into this bound.
-        if rx.held > 4 * self.rcv.limit() as usize + (64 << 10) {
-            self.set(Flags::ACK_NOW);
+        if rx.held() > 4 * self.rcv.limit() as usize + (64 << 10) {
+            self.ack_at_once();
             return Err(Stop::Drop(DropReason::BufferFull));
         }
         let filled_hole = !rx.early.is_empty();
@@ -136,9 +133,9 @@ impl Connection {
         });
         let from = self.rcv.nxt();
         self.rcv.received(seg.len);
-        if filled_hole && rx.dsack.is_none() && self.has(Flags::SACK) {
+        if filled_hole && rx.twice().is_none() && self.has(Flags::SACK) {
             // RFC 2883 §4.2: of what came in order a part was here already.
-            rx.dsack = rx.early.known(from, self.rcv.nxt());
+            rx.note_twice(rx.early.known(from, self.rcv.nxt()));
         }
         self.take_next(rx, copy);
         Ok(())
@@ -173,7 +170,7 @@ impl Connection {
             core.stats.partly_duplicate_bytes += u64::from(len - new);
             // RFC 2883 §4.2.1, §4.2.2: the whole of it, or the part that was here already.
             if self.has(Flags::SACK) {
-                rx.dsack = known;
+                rx.note_twice(known);
             }
         }
         Ok(())
@@ -190,17 +187,14 @@ impl Connection {
         if seg.len == 0 && fin.is_none() {
             return Ok(());
         }
-        let mut rx = match self.rx.take() {
-            Some(rx) => rx,
-            None => core.inflow(),
-        };
+        let mut rx = self.rx.take_or(|| core.inflow());
         let before = rx.holds();
         let kept = if seg.len > 0 { self.take_early(core, cx, &mut rx, seg) } else { Ok(()) };
         if kept.is_ok() {
-            rx.fin = fin;
+            rx.note_fin(fin);
         }
         core.account(before, rx.holds());
-        self.rx = Some(rx);
+        self.rx.put_back(rx);
         kept
     }
 
@@ -211,11 +205,11 @@ impl Connection {
         let copy = core.held >= core.config.max_held;
         self.take_next(&mut rx, copy);
         core.account(before, rx.holds());
-        if rx.queued > 0 {
-            self.set(Flags::ACK_NOW);
+        if rx.queued() > 0 {
+            self.ack_at_once();
             self.wake_read();
         }
-        self.rx = Some(rx);
+        self.rx.put_back(rx);
     }
 
     /// What was early is next.
@@ -231,20 +225,18 @@ impl Connection {
 
     /// Eighth: the FIN bit (RFC 9293 §3.10.7.4), once everything before it is here.
     pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        let due = self.rx.as_ref().is_some_and(|rx| rx.fin == Some(self.rcv.nxt()));
+        let due = self.rx.get().is_some_and(|rx| rx.fin() == Some(self.rcv.nxt()));
         if !due || self.state() == State::Closed {
             return;
         }
-        if let Some(rx) = &mut self.rx {
-            rx.fin = None;
-            // The stream is whole: there is nothing left to tell of.
-            rx.dsack = None;
+        if let Some(rx) = self.rx.get_mut() {
+            rx.is_whole();
         }
         self.rcv.received(1);
-        self.set(Flags::FIN_RECEIVED);
+        self.received_fin();
         // The last word is answered at once, whatever `schedule_ack` made of the segment that made it due.
         if self.state() != State::Established || !self.has(Flags::ACK_DELAYED) {
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         }
         self.wake_read();
         match self.state() {

@@ -11,7 +11,7 @@ mod syn_sent;
 pub(crate) use ack::AckReport;
 pub(crate) use syn_sent::{MIN_MSS, refuse, refuse_stranger};
 
-use super::connection::{Connection, Flags, Lists, State};
+use super::connection::{Connection, Flags, State};
 use super::lane::Core;
 use super::segment::Segment;
 use super::stats::DropReason;
@@ -57,7 +57,7 @@ impl Connection {
         if self.state() == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq == self.snd.wl1() {
             if !seg.is(TcpFlags::ACK) {
                 core.stats.syncache_dupsyn += 1;
-                if let Some(tx) = &mut self.tx {
+                if let Some(tx) = self.tx.get_mut() {
                     if !tx.board.is_empty() {
                         tx.board.mark_lost(0);
                     }
@@ -67,7 +67,7 @@ impl Connection {
             seg.seq += 1;
             seg.flags = seg.flags.without(TcpFlags::SYN);
             // The peer may wait for it: it has nothing else that tells it that its SYN-ACK arrived.
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
             if self.has(Flags::SACK) {
                 self.dsack(core, seg.seq - 1, seg.seq);
             }
@@ -76,7 +76,7 @@ impl Connection {
         self.check_sequence(core, cx, seg)?;
         self.check_rst(core, cx, seg)?;
         self.check_syn(core, cx, seg)?;
-        self.heard_at = cx.now;
+        self.heard(cx.now);
         self.timers.end_probes();
         self.check_ack(core, cx, seg)?;
         self.update_ts_recent(seg);
@@ -93,11 +93,11 @@ impl Connection {
     /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).
     pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
         self.enter(core, State::Established);
-        self.put_in(Lists::ESTABLISHED);
+        self.count_as_established();
         core.established += 1;
         core.stats.established += 1;
         core.stats.ecn_handshakes += u64::from(self.uses_ecn());
-        let lost = self.retransmits > 1;
+        let lost = self.retransmits() > 1;
         if !cx.paths.is_empty() {
             self.heed_known_path(cx);
         }
@@ -107,7 +107,7 @@ impl Connection {
         self.acks.begin();
         self.snd.none_is_small();
         self.snd.sent_at((cx.now.as_millis() as u32).max(1));
-        self.heard_at = cx.now;
+        self.heard(cx.now);
         self.timers.stop_ack();
         self.arm_keepalive(cx.now);
         self.wake_write();

@@ -26,13 +26,13 @@ impl Connection {
         if self.stamps.is_recent(ts.value) {
             return Ok(());
         }
-        if cx.now.saturating_duration_since(self.heard_at) > TS_RECENT_LIFE {
+        if cx.now.saturating_duration_since(self.heard_at()) > TS_RECENT_LIFE {
             return Ok(());
         }
         if seg.sequence_len() > 0 {
             self.answer_alone(core);
         } else if self.may_answer_invalid(core, cx) {
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         }
         self.note_duplicate(core, seg);
         Err(Stop::Drop(DropReason::Paws))
@@ -77,7 +77,7 @@ impl Connection {
         if seg.len > 0 || seg.is(TcpFlags::FIN) {
             self.answer_alone(core);
         } else if self.may_answer_invalid(core, cx) {
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         }
         self.note_duplicate(core, seg);
         let old = seg.len > 0 && seg.end() <= self.rcv.nxt();
@@ -104,7 +104,7 @@ impl Connection {
 
     pub(super) fn dsack(&mut self, core: &mut Core, from: Seq, to: Seq) {
         // Without data around, the report costs memory that an idle connection does not have, until it is told.
-        self.rx.get_or_insert_with(|| core.inflow()).dsack = Some((from, to));
+        self.rx.get_or(|| core.inflow()).note_twice(Some((from, to)));
     }
 
     /// Second: RST (RFC 9293 §3.10.7.4; RFC 5961 §3.2): only exactly at RCV.NXT it ends the connection.

@@ -22,7 +22,7 @@ impl Connection {
             if !seg.is(TcpFlags::RST) {
                 // The reset ends what the peer remembers of an earlier connection; the SYN comes again when its time is over
                 // (RFC 6298 §5), since nobody knows who says so.
-                refuse_stranger(core, cx, &self.tuple, seg, self.reply_meta());
+                refuse_stranger(core, cx, self.tuple(), seg, self.reply_meta());
             }
             return Err(Stop::Drop(DropReason::BadSynAck));
         }
@@ -44,7 +44,7 @@ impl Connection {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
             self.enter(core, State::SynReceived);
             self.ecn_asked_by_both(seg);
-            if let Some(tx) = &mut self.tx {
+            if let Some(tx) = self.tx.get_mut() {
                 if !tx.board.is_empty() {
                     tx.board.mark_lost(0);
                 }
@@ -62,10 +62,10 @@ impl Connection {
         }
         if self.fast.has(Marks::REST) {
             // Whoever waits to write goes on with the conversation.
-            self.set(Flags::ACK_DELAYED | Flags::INTERACTIVE);
+            self.ack_with_data();
             self.timers.delay_ack(cx.now + core.config.delayed_ack);
         } else {
-            self.set(Flags::ACK_NOW);
+            self.ack_at_once();
         }
         // Payload behind the SYN-ACK's SYN, and a FIN, go on as if they had come alone.
         seg.seq += 1;
@@ -80,8 +80,7 @@ impl Connection {
 
     /// Whether a timestamp that is echoed to our SYN is one that we sent.
     fn echoes_us(&self, now: Time, seg: &Segment) -> bool {
-        let (Some(ts), Some(since)) =
-            (seg.options.timestamps, self.tx.as_ref().and_then(|tx| tx.waits_since()))
+        let (Some(ts), Some(since)) = (seg.options.timestamps, self.tx.get().and_then(|tx| tx.waits_since()))
         else {
             return true;
         };
@@ -92,11 +91,11 @@ impl Connection {
 
     /// What the peer's SYN says: sequence number and options.
     pub(crate) fn take_peer_syn(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
-        self.heard_at = cx.now;
+        self.heard(cx.now);
         self.rcv.peer_begins(seg.seq);
         self.snd.peer_begins(seg.seq);
         // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
-        let default = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
+        let default = if self.tuple().local.is_ipv4() { 536 } else { 1220 };
         let peer = seg.options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
         self.mss.lower(peer);
         self.path.agree(self.mss.snd());
@@ -105,22 +104,22 @@ impl Connection {
         match seg.options.window_scale {
             Some(shift) if self.has(Flags::SCALING) => self.scale.agree(shift),
             _ => {
-                self.clear(Flags::SCALING);
+                self.without_scaling();
                 self.scale.off();
             }
         }
         if !seg.options.sack_permitted {
-            self.clear(Flags::SACK);
+            self.without_sack();
         }
         match seg.options.timestamps {
             Some(ts) if self.has(Flags::TIMESTAMPS) => {
                 self.stamps.take(ts.value);
             }
-            _ => self.clear(Flags::TIMESTAMPS),
+            _ => self.without_timestamps(),
         }
         self.rcv.advertised(self.rcv.nxt() + self.first_window(core, cx));
         if seg.hash_type != 0 {
-            (self.hash, self.hash_type) = (seg.hash, seg.hash_type);
+            self.set_flow_hash(seg.hash, seg.hash_type);
         }
         let mss = self.effective_mss();
         self.congestion.start(mss, core.config.initial_window, false);
@@ -132,7 +131,7 @@ impl Connection {
         let mut delivered = Delivered::default();
         // The SYN alone: data in it, or sent before the handshake was over, is acknowledged as any other.
         self.snd.acknowledged(self.data_seq());
-        self.clear(Flags::SYN_OUT);
+        self.syn_was_acknowledged();
         if let Some(mut tx) = self.tx.take() {
             tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
             if let Some(at) = delivered.rtt_from {
@@ -143,7 +142,7 @@ impl Connection {
             if tx.data.is_empty() && tx.board.is_empty() {
                 core.give_flight(tx);
             } else {
-                self.tx = Some(tx);
+                self.tx.put_back(tx);
             }
         }
         self.timers.stop_rtx();

@@ -5,6 +5,7 @@ use crate::packet::{Cx, IpOutput};
 use crate::tcp::connection::{Connection, Flags, Lists, State};
 use crate::tcp::lane::{Core, seal};
 use crate::tcp::payload::fill;
+use crate::tcp::recv_buffer::Inflow;
 use crate::tcp::{Seq, TCP};
 use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, tcp};
 use core::net::IpAddr;
@@ -63,8 +64,8 @@ impl Connection {
         };
         let window = self.first_window(core, cx);
         let header = TcpHeader {
-            src_port: self.tuple.local_port,
-            dst_port: self.tuple.remote_port,
+            src_port: self.tuple().local_port,
+            dst_port: self.tuple().remote_port,
             seq: self.snd.una(),
             ack: if answer { self.rcv.nxt() } else { Seq(0) },
             flags,
@@ -74,7 +75,7 @@ impl Connection {
         let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
         let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
         header.emit(&options, room);
-        if let (true, Some(tx)) = (data > 0, &mut self.tx) {
+        if let (true, Some(tx)) = (data > 0, self.tx.get_mut()) {
             fill(&mut frame, &mut tx.data, (0, data as usize), false, cx)?;
         }
         if options.fast_open.is_some() {
@@ -84,7 +85,7 @@ impl Connection {
             self.rcv.advertised(self.rcv.adv().max(self.rcv.nxt() + window));
             self.acknowledged_everything();
         }
-        self.clear(Flags::ACK_NOW);
+        self.ack_went_out();
         core.stats.control_sent += 1;
         Ok(self.finish(core, cx, frame, 0))
     }
@@ -99,7 +100,7 @@ impl Connection {
             if let Some(mut rx) = self.rx.take() {
                 options.sack = self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent);
                 core.stats.sack_options_sent += u64::from(!options.sack.is_empty());
-                self.rx = Some(rx);
+                self.rx.put_back(rx);
             }
         }
         options
@@ -125,8 +126,8 @@ impl Connection {
             flags |= self.take_reduction();
         }
         let header = TcpHeader {
-            src_port: self.tuple.local_port,
-            dst_port: self.tuple.remote_port,
+            src_port: self.tuple().local_port,
+            dst_port: self.tuple().remote_port,
             seq: plan.seq,
             ack: self.rcv.nxt(),
             flags,
@@ -136,13 +137,13 @@ impl Connection {
         let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
         header.emit(&options, room);
         if plan.len > 0 {
-            let Some(tx) = &mut self.tx else { return Err(NoFrame) };
+            let Some(tx) = self.tx.get_mut() else { return Err(NoFrame) };
             let cut = plan.segment_size > 0 && plan.len > plan.segment_size;
             fill(&mut frame, &mut tx.data, (plan.offset as usize, plan.len as usize), cut, cx)?;
             if cut {
                 let meta = frame.meta_mut();
                 meta.segmentation =
-                    if self.tuple.local.is_ipv4() { Segmentation::TcpV4 } else { Segmentation::TcpV6 };
+                    if self.tuple().local.is_ipv4() { Segmentation::TcpV4 } else { Segmentation::TcpV6 };
                 meta.segment_size = plan.segment_size as u16;
             }
         }
@@ -164,11 +165,11 @@ impl Connection {
             ..TcpOptions::default()
         };
         // RFC 5681 §2: with another window it would be no duplicate to a sender that counts them.
-        let hole = self.rx.as_ref().is_some_and(|rx| !rx.early.is_empty());
+        let hole = self.rx.get().is_some_and(|rx| !rx.early.is_empty());
         let counted = hole && !self.has(Flags::SACK) && answer.ack == self.rcv.last_ack_sent();
         let header = TcpHeader {
-            src_port: self.tuple.local_port,
-            dst_port: self.tuple.remote_port,
+            src_port: self.tuple().local_port,
+            dst_port: self.tuple().remote_port,
             seq: self.snd.nxt(),
             ack: answer.ack,
             flags: TcpFlags::ACK | self.congestion_echo(),
@@ -199,38 +200,36 @@ impl Connection {
     /// A report of a duplicate may have been all that was held.
     #[inline]
     fn drop_idle_inflow(&mut self, core: &mut Core) {
-        if self.rx.as_ref().is_some_and(|rx| rx.is_idle()) {
-            if let Some(rx) = self.rx.take() {
-                core.give_inflow(rx);
-            }
+        if let Some(rx) = self.rx.take_if(Inflow::is_idle) {
+            core.give_inflow(rx);
         }
     }
 
     /// Checksum and where to.
     fn finish(&self, core: &mut Core, cx: &Cx<'_>, mut frame: Frame, ecn: u8) -> IpOutput {
-        seal(&mut frame, self.tuple.local, self.tuple.remote, cx.offload);
+        seal(&mut frame, self.tuple().local, self.tuple().remote, cx.offload);
         let meta = frame.meta_mut();
-        (meta.hash, meta.hash_type) = (self.hash, self.hash_type);
+        (meta.hash, meta.hash_type) = (self.flow_hash(), self.hash_type());
         core.stats.packets_sent += 1;
         IpOutput {
             frame,
-            src: self.tuple.local,
-            dst: self.tuple.remote,
+            src: self.tuple().local,
+            dst: self.tuple().remote,
             protocol: TCP.0,
             hop_limit: self
                 .options()
                 .and_then(|o| o.hop_limit)
                 .map_or(core.config.hop_limit, |hops| hops.max(1)),
-            traffic_class: self.tos | ecn,
-            dont_fragment: dont_fragment(self.tuple.local),
+            traffic_class: self.tos() | ecn,
+            dont_fragment: dont_fragment(self.tuple().local),
         }
     }
 
     /// The reset that ends this connection (RFC 9293 §3.5.2: at SND.NXT), for the reply queue.
     pub(crate) fn send_reset(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let header = TcpHeader {
-            src_port: self.tuple.local_port,
-            dst_port: self.tuple.remote_port,
+            src_port: self.tuple().local_port,
+            dst_port: self.tuple().remote_port,
             seq: self.snd.nxt(),
             ack: self.rcv.nxt(),
             flags: TcpFlags::RST | TcpFlags::ACK,
@@ -245,7 +244,7 @@ impl Connection {
             timestamps: timestamps.then(|| self.stamps.option(cx.now)),
             ..TcpOptions::default()
         };
-        let tuple = self.tuple;
+        let tuple = self.tuple();
         core.reply(cx, &tuple, &header, &options, self.reply_meta());
     }
 }

@@ -29,7 +29,7 @@ impl Connection {
         {
             return true;
         }
-        let Some(tx) = &self.tx else {
+        let Some(tx) = self.tx.get() else {
             return self.has(Flags::FIN_QUEUED)
                 && !self.has(Flags::FIN_SENT)
                 && self.state().is_synchronized();
@@ -81,7 +81,7 @@ impl Connection {
 
     /// SYN, SYN-ACK, or the acknowledgement of a duplicate.
     fn next_handshake(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
-        let Some(tx) = &mut self.tx else { return Ok(None) };
+        let Some(tx) = self.tx.get_mut() else { return Ok(None) };
         let first = tx.board.is_empty();
         // What was sent behind the SYN is no business of the handshake's.
         if !first && tx.board.next_lost() != Some(0) {
@@ -91,13 +91,13 @@ impl Connection {
             if self.has(Flags::ACK_NOW) && self.state() == State::SynReceived {
                 return self.send_ack(core, cx).map(Some);
             }
-            self.clear(Flags::ACK_NOW);
+            self.ack_went_out();
             return Ok(None);
         }
         let data = if first && self.state() == State::SynSent { self.buffered() } else { 0 };
         let out = self.send_syn(core, cx, first, data)?;
         let now = cx.now;
-        if let Some(tx) = &mut self.tx {
+        if let Some(tx) = self.tx.get_mut() {
             if first {
                 tx.board.push(Sent { seq: self.snd.una(), len: 1, at: now, flags: scoreboard::SYN });
                 tx.waits_from(now);
@@ -119,8 +119,8 @@ impl Connection {
             }
             self.arm_rto(core, now);
         } else {
-            self.retransmits += 1;
-            self.set(Flags::SYN_LOST);
+            self.count_retransmit();
+            self.syn_was_lost();
             core.stats.packets_retransmitted += 1;
             core.stats.syncache_retransmitted += u64::from(self.state() == State::SynReceived);
         }
@@ -130,8 +130,8 @@ impl Connection {
     /// Something deemed lost, if the window lets it out (RFC 6675 §5, rule C.1; RFC 6937).
     fn next_retransmission(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
         let outstanding = self.snd.outstanding();
-        let cwnd = self.congestion.cwnd;
-        let Some(tx) = &mut self.tx else { return Ok(None) };
+        let cwnd = self.congestion.cwnd();
+        let Some(tx) = self.tx.get_mut() else { return Ok(None) };
         let Some(index) = tx.board.next_lost() else { return Ok(None) };
         if tx.recovery.holds_back() {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Connection {
             return Ok(None);
         }
         let out = self.retransmit(core, cx, index)?;
-        if let Some(tx) = &self.tx {
+        if let Some(tx) = self.tx.get() {
             if tx.recovery.phase() == Phase::Recovery {
                 core.stats.sack_rexmits += 1;
                 core.stats.sack_rexmit_bytes += out.frame.chain_len() as u64;
@@ -159,7 +159,7 @@ impl Connection {
     ) -> Result<IpOutput, NoFrame> {
         let mss = self.effective_mss();
         let data_seq = self.data_seq();
-        let Some(tx) = &mut self.tx else { return Err(NoFrame) };
+        let Some(tx) = self.tx.get_mut() else { return Err(NoFrame) };
         let Some(&record) = tx.board.get(index) else { return Err(NoFrame) };
         let data = record.len - u32::from(record.is(scoreboard::FIN));
         if data > mss {
@@ -186,11 +186,11 @@ impl Connection {
         };
         let out = self.build(core, cx, &plan)?;
         let stamp = self.stamps.clock(cx.now);
-        if let Some(tx) = &mut self.tx {
+        if let Some(tx) = self.tx.get_mut() {
             tx.board.retransmitted(index, cx.now);
             tx.recovery.sent_again(record.len, stamp);
         }
-        self.retransmits += 1;
+        self.count_retransmit();
         core.stats.packets_retransmitted += 1;
         core.stats.bytes_retransmitted += u64::from(len);
         Ok(out)
@@ -201,16 +201,13 @@ impl Connection {
         let (fin, now) = (plan.flags.contains(TcpFlags::FIN), cx.now);
         let push = if plan.push { TcpFlags::PSH } else { TcpFlags::default() };
         let out = self.build(core, cx, &Plan { flags: plan.flags | push, ..plan })?;
-        let mut tx = match self.tx.take() {
-            Some(tx) => tx,
-            None => core.flight(),
-        };
+        let mut tx = self.tx.take_or(|| core.flight());
         let first = tx.board.is_empty();
         let len = plan.len + u32::from(fin);
         let mut flags = 0;
         if fin {
             flags |= scoreboard::FIN;
-            self.set(Flags::FIN_SENT);
+            self.sent_fin();
             core.stats.control_sent += 1;
         }
         if plan.flags.contains(TcpFlags::PSH) {
@@ -225,7 +222,7 @@ impl Connection {
         let end = plan.seq + len;
         tx.writes.sent(end);
         tx.used.note(self.snd.una(), end, end.since(self.snd.una()));
-        self.tx = Some(tx);
+        self.tx.put_back(tx);
         self.snd.sent(end);
         if plan.len > 0 {
             self.wake_writer_with_room(core);
@@ -237,7 +234,7 @@ impl Connection {
             self.note_answer_to_data(core, now);
             self.snd.sent_at(now.as_millis() as u32);
         }
-        self.clear(Flags::FORCE | Flags::PROBE_TAIL);
+        self.sent_what_was_due();
         if first || self.timers.is_probe() {
             self.arm_rto(core, now);
         }
@@ -247,13 +244,13 @@ impl Connection {
 
     /// RFC 8985 §7.3: new data if the windows let it out, else the last segment again.
     fn probe_tail(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
-        let Some(last) = self.tx.as_ref().map(|tx| tx.board.len()).filter(|len| *len > 0) else {
-            self.clear(Flags::PROBE_TAIL);
+        let Some(last) = self.tx.get().map(|tx| tx.board.len()).filter(|len| *len > 0) else {
+            self.tail_was_probed();
             return Ok(None);
         };
         let mss = self.effective_mss();
         let mut index = last - 1;
-        if let Some(tx) = &mut self.tx {
+        if let Some(tx) = self.tx.get_mut() {
             let Some(&record) = tx.board.get(index) else { return Ok(None) };
             let data = record.len - u32::from(record.is(scoreboard::FIN));
             if data > mss {
@@ -267,8 +264,8 @@ impl Connection {
             }
         }
         let out = self.retransmit(core, cx, index)?;
-        self.clear(Flags::PROBE_TAIL);
-        if let Some(tx) = &mut self.tx {
+        self.tail_was_probed();
+        if let Some(tx) = self.tx.get_mut() {
             tx.recovery.probe_was_sent_again();
         }
         core.stats.tail_loss_probes += 1;
@@ -284,7 +281,7 @@ impl Connection {
         } else {
             core.stats.keepalive_probes_sent += 1;
         }
-        self.clear(Flags::PROBE_WINDOW | Flags::PROBE_ALIVE);
+        self.probed();
         Ok(out)
     }
 

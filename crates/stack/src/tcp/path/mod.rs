@@ -55,12 +55,12 @@ impl Connection {
             core.kill(self, Some(failure));
         } else {
             // RFC 1122, MUST-20's "inform the application": reported if the connection times out.
-            self.soft_failure = Some(failure);
+            self.note_soft_failure(failure);
         }
     }
 
     fn packet_too_big(&mut self, core: &mut Core, cx: &mut Cx<'_>, mtu: u16) {
-        let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let min = if self.tuple().local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let mtu = if mtu == 0 {
             PLATEAUS.into_iter().find(|plateau| *plateau < self.path.mtu()).unwrap_or(min)
         } else {
@@ -71,22 +71,23 @@ impl Connection {
             return;
         }
         core.stats.pmtu_lowered += 1;
-        cx.paths.learn(cx.now, self.tuple.remote, mtu);
+        cx.paths.learn(cx.now, self.tuple().remote, mtu);
         self.narrow(core, cx.now, mtu);
     }
 
     /// Packets have no more than `mtu` bytes from now on.
     pub(crate) fn narrow(&mut self, core: &mut Core, now: Time, mtu: u16) {
         self.path.set_mtu(mtu);
-        self.lower_mss(mtu - header_len(self.tuple.local), now);
+        self.lower_mss(mtu - header_len(self.tuple().local), now);
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
         let mss = self.effective_mss();
         let handshake = self.state() == State::SynSent;
-        let Some(tx) = &mut self.tx else { return };
+        let headers = header_len(self.tuple().local);
+        let Some(tx) = self.tx.get_mut() else { return };
         if handshake {
             // Only data makes a SYN too big: it goes without.
             if self.fast.has(Marks::DATA) && !tx.board.is_empty() {
-                self.mss.lower_announced(mtu - header_len(self.tuple.local));
+                self.mss.lower_announced(mtu - headers);
                 tx.board.mark_lost(0);
                 core.stats.mtu_resends += 1;
             }
@@ -107,10 +108,10 @@ impl Connection {
     /// announce stays: the path back is another.
     #[cold]
     pub(crate) fn heed_known_path(&mut self, cx: &Cx<'_>) {
-        let known = cx.paths.get(self.tuple.remote);
+        let known = cx.paths.get(self.tuple().remote);
         let Some(mtu) = known.filter(|mtu| *mtu < self.path.mtu()) else { return };
         self.path.set_mtu(mtu);
-        let mss = mtu - header_len(self.tuple.local);
+        let mss = mtu - header_len(self.tuple().local);
         if mss < self.mss.snd() {
             self.lower_mss(mss, cx.now);
         }
@@ -118,15 +119,15 @@ impl Connection {
 
     fn lower_mss(&mut self, mss: u16, now: Time) {
         self.mss.lower(mss);
-        self.set(Flags::MSS_LOWERED);
+        self.set_mss_lowered(true);
         self.rare_mut().mss_lowered_secs = (now.as_nanos() / 1_000_000_000) as u32;
     }
 
     /// After several timeouts of big segments: perhaps a router drops them without a word. Smaller ones are tried, half as
     /// small each time.
     pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, now: Time, len: u32) {
-        let min = if self.tuple.local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
-        let min = (min - header_len(self.tuple.local)).min(core.config.black_hole_mss);
+        let min = if self.tuple().local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let min = (min - header_len(self.tuple().local)).min(core.config.black_hole_mss);
         let tries = self.timers.backoff().wrapping_sub(core.config.black_hole_retries);
         let due = self.timers.backoff() >= core.config.black_hole_retries && tries % 2 == 0;
         if !due || self.snd.wnd() == 0 || self.mss.snd() <= min || len <= u32::from(min) {
@@ -145,9 +146,9 @@ impl Connection {
     pub(crate) fn perhaps_raise_mss(&mut self, core: &mut Core, now: Time) {
         let secs = (now.as_nanos() / 1_000_000_000) as u32;
         if secs.wrapping_sub(self.rare_mut().mss_lowered_secs) > RAISE_AFTER {
-            self.clear(Flags::MSS_LOWERED);
+            self.set_mss_lowered(false);
             self.mss.restore(self.path.base());
-            let whole = self.path.base() + header_len(self.tuple.local);
+            let whole = self.path.base() + header_len(self.tuple().local);
             self.path.set_mtu(self.path.mtu().max(whole));
             core.stats.mss_raises += 1;
         }

@@ -32,9 +32,9 @@ impl Connection {
         if self.is_end_of_plain_flight(report) {
             return self.end_plain_flight(now, report);
         }
-        let lost_before = self.tx.as_ref().map_or(0, |tx| tx.board.lost());
+        let lost_before = self.tx.get().map_or(0, |tx| tx.board.lost());
         // Without SACK, duplicates have told of some of it before.
-        let told = self.tx.as_ref().map_or(0, |tx| tx.recovery.reno_sacked);
+        let told = self.tx.get().map_or(0, |tx| tx.recovery.reno_sacked);
         if self.has(Flags::SACK) {
             self.rack_update(core, now, report);
         } else {
@@ -48,9 +48,9 @@ impl Connection {
         let mss = self.effective_mss();
         let outstanding = self.snd.outstanding();
         let una_advanced = report.acked > 0;
-        let ssthresh = self.congestion.ssthresh;
+        let ssthresh = self.congestion.ssthresh();
         let partial = una_advanced && !self.has(Flags::SACK) && report.delivered.bytes > 0;
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         match tx.recovery.phase {
             Phase::Recovery | Phase::Cwr => {
                 let in_flight = tx.in_flight(outstanding);
@@ -59,7 +59,7 @@ impl Connection {
                 let more = tx.recovery.prr.allowance(in_flight, ssthresh, delivered, mss, safe);
                 // RFC 6582 §3.2, step 3: a partial acknowledgement sends the next hole, whatever the window.
                 let more = if partial && tx.recovery.phase == Phase::Recovery { more.max(mss) } else { more };
-                self.congestion.cwnd = (in_flight + more).max(mss);
+                self.congestion.set_window((in_flight + more).max(mss));
             }
             Phase::Open | Phase::Loss => {
                 if una_advanced && !undone {
@@ -77,11 +77,12 @@ impl Connection {
     /// So many bytes have arrived outside recovery: the window grows if it was used.
     fn grow_window(&mut self, now: Time, bytes: u32) {
         let mss = self.effective_mss();
-        let Some(tx) = &self.tx else { return };
+        let Some(tx) = self.tx.get() else { return };
         // In slow start a window used by half still counts as used: it doubles in one round.
-        let half = self.congestion.in_slow_start() && tx.used.peak().saturating_mul(2) > self.congestion.cwnd;
+        let half =
+            self.congestion.in_slow_start() && tx.used.peak().saturating_mul(2) > self.congestion.cwnd();
         if half || self.has(Flags::CWND_LIMITED) {
-            let acked = Acked { bytes, mss, srtt_us: self.rtt.srtt, now };
+            let acked = Acked { bytes, mss, srtt_us: self.rtt.srtt(), now };
             self.congestion.on_ack(&acked, &tx.hystart);
         }
     }
@@ -95,7 +96,7 @@ impl Connection {
         plain
             && report.acked > 0
             && self.snd.outstanding() == 0
-            && self.tx.as_ref().is_some_and(|tx| tx.data.is_empty() && tx.recovery.is_plain())
+            && self.tx.get().is_some_and(|tx| tx.data.is_empty() && tx.recovery.is_plain())
     }
 
     fn end_plain_flight(&mut self, now: Time, report: &AckReport) {
@@ -111,7 +112,7 @@ impl Connection {
     fn count_duplicates(&mut self, report: &AckReport) {
         let mss = self.effective_mss();
         let outstanding = self.snd.outstanding();
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         if report.duplicate {
             tx.recovery.dupacks += 1;
             let most = outstanding.saturating_sub(tx.board.front().map_or(0, |front| front.len));
@@ -141,14 +142,14 @@ impl Connection {
     /// Everything that was out when the episode began has arrived.
     fn leave_recovery(&mut self, report: &AckReport) -> bool {
         let una = self.snd.una();
-        let ssthresh = self.congestion.ssthresh;
-        let Some(tx) = &mut self.tx else { return false };
+        let ssthresh = self.congestion.ssthresh();
+        let Some(tx) = self.tx.get_mut() else { return false };
         if tx.recovery.phase == Phase::Open || report.acked == 0 || una < tx.recovery.high_seq {
             return false;
         }
         if matches!(tx.recovery.phase, Phase::Recovery | Phase::Cwr) {
             // RFC 6937 §3, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
-            self.congestion.cwnd = ssthresh;
+            self.congestion.set_window(ssthresh);
         }
         tx.recovery.phase = Phase::Open;
         tx.recovery.dupacks = 0;
@@ -164,7 +165,7 @@ impl Connection {
     /// Losses found by a timer: begins an episode as an acknowledgement would have.
     pub(crate) fn recover_after_timer(&mut self, core: &mut Core) {
         let (outstanding, mss) = (self.snd.outstanding(), self.effective_mss());
-        let Some(tx) = &self.tx else { return };
+        let Some(tx) = self.tx.get() else { return };
         let report = AckReport {
             delivered: Delivered::default(),
             acked: 0,
@@ -176,19 +177,19 @@ impl Connection {
             ece: false,
         };
         self.enter_recovery(core, &report, false);
-        let ssthresh = self.congestion.ssthresh;
-        let Some(tx) = &mut self.tx else { return };
+        let ssthresh = self.congestion.ssthresh();
+        let Some(tx) = self.tx.get_mut() else { return };
         if tx.recovery.phase == Phase::Recovery {
             let in_flight = tx.in_flight(outstanding);
-            self.congestion.cwnd =
-                (in_flight + tx.recovery.prr.allowance(in_flight, ssthresh, 0, mss, false)).max(mss);
+            let more = tx.recovery.prr.allowance(in_flight, ssthresh, 0, mss, false);
+            self.congestion.set_window((in_flight + more).max(mss));
         }
     }
 
     /// Begins an episode if something is newly lost, or if the peer echoes congestion (RFC 3168 §6.1.2).
     fn enter_recovery(&mut self, core: &mut Core, report: &AckReport, marked: bool) {
         let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         if una == nxt {
             return;
         }
@@ -212,7 +213,7 @@ impl Connection {
             }
             let flight_size = nxt.since(una) + report.acked;
             self.congestion.on_congestion(flight_size, mss);
-            if let Some(tx) = &mut self.tx {
+            if let Some(tx) = self.tx.get_mut() {
                 tx.hystart = Hystart::default();
                 tx.recovery.prr =
                     Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
@@ -224,7 +225,7 @@ impl Connection {
     /// deemed lost, and the window is one segment.
     pub(crate) fn timeout_recovery(&mut self, core: &mut Core, now: Time) {
         let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
         let first =
             self.timers.backoff() == 0 && (tx.recovery.phase == Phase::Open || una >= tx.recovery.high_seq);
@@ -235,7 +236,7 @@ impl Connection {
             self.remember_window();
         }
         let sack = self.has(Flags::SACK) && !reneged;
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         if let Some(undo) = &mut tx.recovery.undo {
             undo.timed_out(sack.then_some(now));
         }
@@ -248,7 +249,7 @@ impl Connection {
             tx.hystart = Hystart::default();
         }
         self.congestion.on_timeout(nxt.since(una), mss, fresh);
-        self.clear(Flags::PROBE_TAIL);
+        self.tail_was_probed();
     }
 
     /// Sets the one retransmission timer for what is outstanding now (RFC 6298 §5.2, §5.3; RFC 8985 §7.2).
@@ -264,7 +265,7 @@ impl Connection {
         }
         // A tail loss probe is for a connection without known losses.
         let troubled =
-            self.tx.as_ref().is_some_and(|tx| tx.recovery.phase != Phase::Open || tx.board.sacked() > 0);
+            self.tx.get().is_some_and(|tx| tx.recovery.phase != Phase::Open || tx.board.sacked() > 0);
         let no_probe = troubled && self.timers.rtx_kind() == RtxTimer::Tlp;
         if restart || no_probe || !self.timers.rtx_runs() || self.timers.is_probe() {
             self.arm_rto(core, now);

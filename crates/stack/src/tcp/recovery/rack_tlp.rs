@@ -18,7 +18,7 @@ impl Connection {
     /// RFC 8985 §6.2, steps 1 to 5, on an acknowledgement.
     pub(crate) fn rack_update(&mut self, core: &mut Core, now: Time, report: &AckReport) {
         let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         // Steps 1 and 2: the most recently sent segment that has been delivered. Which measurements are to be believed was
         // decided when it was taken off the scoreboard.
         if let Some((at, end)) = report.delivered.newest {
@@ -58,7 +58,7 @@ impl Connection {
 
     /// RFC 8985 §6.2, step 4: how much later is "sufficiently later".
     fn reordering_window(&self) -> Duration {
-        let Some(tx) = &self.tx else { return Duration::ZERO };
+        let Some(tx) = self.tx.get() else { return Duration::ZERO };
         if !self.reordering.seen {
             let mss = self.effective_mss().max(1);
             let sacked = (tx.board.sacked() / mss).max(tx.board.sacked_records());
@@ -66,15 +66,15 @@ impl Connection {
                 return Duration::ZERO;
             }
         }
-        let min = if self.rtt.min == u32::MAX { 0 } else { self.rtt.min };
+        let min = if self.rtt.min() == u32::MAX { 0 } else { self.rtt.min() };
         let window = u64::from(min) * (u64::from(self.reordering.more) + 1) / 4;
-        Duration::from_micros(window.min(u64::from(self.rtt.srtt)))
+        Duration::from_micros(window.min(u64::from(self.rtt.srtt())))
     }
 
     /// RFC 8985 §6.2, step 5 (`RACK_detect_loss`): marks losses; arms the timer for those still within the window.
     fn rack_detect(&mut self, now: Time) {
         let window = self.reordering_window();
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         let Some(xmit) = tx.recovery.rack.xmit else { return };
         let (end, rtt) = (tx.recovery.rack.end, Duration::from_nanos(tx.recovery.rack.rtt_ns));
         let mut wait = Duration::ZERO;
@@ -122,12 +122,12 @@ impl Connection {
     pub(crate) fn arm_tail_probe(&mut self, core: &Core, now: Time) {
         let mss = self.effective_mss();
         let outstanding = self.snd.outstanding();
-        let Some(tx) = &self.tx else { return };
+        let Some(tx) = self.tx.get() else { return };
         let allowed = self.has(Flags::SACK)
             && tx.recovery.phase == Phase::Open
             && tx.recovery.tlp_end.is_none()
             && tx.board.sacked() == 0
-            && self.rtt.srtt > 0
+            && self.rtt.srtt() > 0
             && self.state().is_synchronized()
             && matches!(self.timers.rtx_kind(), RtxTimer::Rto | RtxTimer::Tlp)
             && outstanding > 0;
@@ -135,7 +135,7 @@ impl Connection {
             return;
         }
         // RFC 8985 §7.2, TLP_calc_PTO: two round-trip times, and the peer's delayed acknowledgement for a lone segment.
-        let mut pto = Duration::from_micros(u64::from(self.rtt.srtt) * 2);
+        let mut pto = Duration::from_micros(u64::from(self.rtt.srtt()) * 2);
         if outstanding <= mss {
             pto += MAX_ACK_DELAY;
         }
@@ -155,11 +155,11 @@ impl Connection {
     pub(crate) fn tail_probe_timer(&mut self, core: &mut Core, now: Time) {
         let new_data = self.unsent() > 0 && self.snd.wnd() > self.snd.outstanding();
         let nxt = self.snd.nxt();
-        if let Some(tx) = &mut self.tx {
+        if let Some(tx) = self.tx.get_mut() {
             tx.recovery.tlp_end = Some(nxt);
             tx.recovery.tlp_is_retrans = false;
         }
-        self.set(Flags::PROBE_TAIL);
+        self.want_tail_probe();
         core.stats.tail_loss_probes += u64::from(new_data);
         self.arm_rto(core, now);
     }
@@ -168,7 +168,7 @@ impl Connection {
     fn check_tail_probe(&mut self, core: &mut Core, report: &AckReport) {
         let una = self.snd.una();
         let mss = self.effective_mss();
-        let Some(tx) = &mut self.tx else { return };
+        let Some(tx) = self.tx.get_mut() else { return };
         let Some(end) = tx.recovery.tlp_end else { return };
         if una < end {
             return;
@@ -186,7 +186,7 @@ impl Connection {
                 let flight_size = report.prior_in_flight.max(report.acked);
                 tx.hystart = Hystart::default();
                 self.congestion.on_congestion(flight_size, mss);
-                self.congestion.cwnd = self.congestion.cwnd.min(self.congestion.ssthresh);
+                self.congestion.end_round();
                 self.tell_of_reduction();
             }
         }

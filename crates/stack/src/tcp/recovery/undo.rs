@@ -62,8 +62,8 @@ impl Undo {
 impl Connection {
     /// An episode begins with a reduction of the window: what it was.
     pub(crate) fn remember_window(&mut self) {
-        let (marker, cwnd, ssthresh) = (self.snd.una(), self.congestion.cwnd, self.congestion.ssthresh);
-        if let Some(tx) = &mut self.tx {
+        let (marker, cwnd, ssthresh) = (self.snd.una(), self.congestion.cwnd(), self.congestion.ssthresh());
+        if let Some(tx) = self.tx.get_mut() {
             // A tail loss probe under way is one more.
             let again = u32::from(tx.recovery.tlp_end.is_some() && tx.recovery.tlp_is_retrans);
             tx.recovery.undo =
@@ -86,8 +86,7 @@ impl Connection {
         let Some((undo, _)) = self.rare_if_any().and_then(|rare| rare.undo.as_mut()) else { return };
         if undo.told_twice(twice, mss) {
             let (cwnd, ssthresh) = (undo.cwnd, undo.ssthresh);
-            self.congestion.cwnd = self.congestion.cwnd.max(cwnd);
-            self.congestion.ssthresh = self.congestion.ssthresh.max(ssthresh);
+            self.congestion.undo(cwnd, ssthresh);
             self.forget_undo();
         }
     }
@@ -98,7 +97,7 @@ impl Connection {
     fn timeout_was_early(&mut self, report: &AckReport) -> bool {
         let (una, mss) = (self.snd.una(), self.effective_mss());
         let room = self.unsent() >= mss && self.snd.wnd() >= self.snd.outstanding() + mss;
-        let Some(tx) = &mut self.tx else { return false };
+        let Some(tx) = self.tx.get_mut() else { return false };
         let Some(undo) = tx.recovery.undo.as_mut().filter(|_| tx.recovery.phase == Phase::Loss) else {
             return false;
         };
@@ -117,9 +116,11 @@ impl Connection {
     pub(crate) fn perhaps_undo(&mut self, report: &AckReport) -> bool {
         let (una, mss) = (self.snd.una(), self.effective_mss().max(1));
         let early = self.timeout_was_early(report);
-        let Some(tx) = &mut self.tx else { return false };
-        if report.twice.is_some() && tx.recovery.undo.is_none() {
-            tx.recovery.undo = self.rare.as_mut().and_then(|rare| rare.undo.take()).map(|(undo, _)| undo);
+        let known = self.tx.get().is_some_and(|tx| tx.recovery.undo.is_some());
+        let kept = if report.twice.is_some() && !known { self.take_kept_undo() } else { None };
+        let Some(tx) = self.tx.get_mut() else { return false };
+        if kept.is_some() {
+            tx.recovery.undo = kept;
         }
         let Some(undo) = &mut tx.recovery.undo else { return false };
         let mut needless = early | report.twice.is_some_and(|twice| undo.told_twice(twice, mss));
@@ -132,8 +133,7 @@ impl Connection {
         if !needless || report.ece {
             return false;
         }
-        self.congestion.cwnd = self.congestion.cwnd.max(undo.cwnd);
-        self.congestion.ssthresh = self.congestion.ssthresh.max(undo.ssthresh);
+        self.congestion.undo(undo.cwnd, undo.ssthresh);
         tx.recovery.undo = None;
         if matches!(tx.recovery.phase, Phase::Recovery | Phase::Loss) {
             tx.recovery.phase = Phase::Open;

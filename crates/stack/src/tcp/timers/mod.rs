@@ -26,7 +26,7 @@ impl Connection {
     /// The timer fires no later than the user timeout ends.
     pub(crate) fn heed_user_timeout(&mut self) {
         if let (Some(limit), Some(since)) =
-            (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.waits_since()))
+            (self.user_timeout(), self.tx.get().and_then(|tx| tx.waits_since()))
         {
             self.timers.bound_rtx(since + limit);
         }
@@ -34,7 +34,7 @@ impl Connection {
 
     /// Whether unacknowledged data has waited longer than the application allows.
     fn user_timeout_over(&self, now: Time) -> bool {
-        match (self.user_timeout(), self.tx.as_ref().and_then(|tx| tx.waits_since())) {
+        match (self.user_timeout(), self.tx.get().and_then(|tx| tx.waits_since())) {
             (Some(limit), Some(since)) => now >= since + limit,
             _ => false,
         }
@@ -68,7 +68,7 @@ impl Connection {
                 RtxTimer::Persist => self.persist_timeout(core, cx),
                 RtxTimer::Cork => {
                     self.timers.stop_rtx();
-                    self.set(Flags::FORCE);
+                    self.set_force(true);
                     self.snd.write_ends(self.data_seq() + self.buffered());
                 }
             }
@@ -84,7 +84,7 @@ impl Connection {
     /// RFC 6298 §5.4 to §5.7.
     fn retransmission_timeout(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         self.timers.stop_rtx();
-        let Some(front) = self.tx.as_ref().and_then(|tx| tx.board.front().copied()) else { return };
+        let Some(front) = self.tx.get().and_then(|tx| tx.board.front().copied()) else { return };
         let limit = match self.state() {
             State::SynSent => self.options().and_then(|o| o.syn_retries).unwrap_or(core.config.syn_retries),
             State::SynReceived => core.config.synack_retries,
@@ -93,7 +93,7 @@ impl Connection {
         // RFC 9293 §3.8.6.1, MUST-37: a peer that keeps its window closed but answers is not given up.
         let answered = self.state().is_synchronized()
             && self.snd.wnd() == 0
-            && cx.now < self.heard_at + core.config.max_rto * 2;
+            && cx.now < self.heard_at() + core.config.max_rto * 2;
         if self.timers.backoff() >= limit && !answered || self.user_timeout_over(cx.now) {
             self.give_up(core, cx.now);
             return;
@@ -105,7 +105,7 @@ impl Connection {
         if matches!(self.state(), State::SynSent | State::SynReceived) {
             // RFC 3168 §6.1.1.1: a lost ECN-setup SYN may have been lost for that.
             self.withdraw_ecn();
-            if let Some(tx) = &mut self.tx {
+            if let Some(tx) = self.tx.get_mut() {
                 tx.board.mark_lost(0);
             }
         } else {
@@ -137,7 +137,7 @@ impl Connection {
             }
             _ => core.stats.retransmit_drops += 1,
         }
-        let failure = self.soft_failure.unwrap_or(Failure::TimedOut);
+        let failure = self.soft_failure().unwrap_or(Failure::TimedOut);
         core.kill(self, Some(failure));
     }
 
@@ -163,9 +163,9 @@ impl Connection {
         self.timers.back_off();
         if self.snd.wnd() > 0 {
             // RFC 9293 §3.8.6.2.1 (4): the window is open but small; what fits goes out now.
-            self.set(Flags::FORCE);
+            self.set_force(true);
         } else {
-            self.set(Flags::PROBE_WINDOW);
+            self.probe_window();
         }
         self.timers
             .start_rtx(RtxTimer::Persist, cx.now + self.rtt.timeout(self.timers.backoff(), &core.config));
@@ -190,7 +190,7 @@ impl Connection {
             return;
         }
         let keepalive = self.keepalive();
-        let due = self.heard_at + keepalive.idle;
+        let due = self.heard_at() + keepalive.idle;
         if due > cx.now {
             self.timers.limit_life(due);
             return;
@@ -202,7 +202,7 @@ impl Connection {
         }
         core.stats.keepalive_timeouts += 1;
         let limit = match self.user_timeout() {
-            Some(limit) => cx.now >= self.heard_at + limit && self.timers.probes() > 0,
+            Some(limit) => cx.now >= self.heard_at() + limit && self.timers.probes() > 0,
             None => self.timers.probes() >= keepalive.probes,
         };
         if limit {
@@ -212,7 +212,7 @@ impl Connection {
             return;
         }
         self.timers.count_probe();
-        self.set(Flags::PROBE_ALIVE);
+        self.probe_alive();
         self.timers.limit_life(cx.now + keepalive.interval);
     }
 }

@@ -1,0 +1,124 @@
+//! Which flow a connection is, how it was opened, and how it ended. No other module writes these.
+
+use super::Connection;
+use crate::tcp::Failure;
+use crate::tcp::table::{ConnId, Tuple};
+use crate::time::Time;
+use core::task::Waker;
+
+impl Connection {
+    #[inline]
+    pub(crate) const fn tuple(&self) -> &Tuple {
+        &self.tuple
+    }
+
+    /// Key in the connection table.
+    #[inline]
+    pub(crate) const fn table_hash(&self) -> u32 {
+        self.table_hash
+    }
+
+    #[inline]
+    pub(crate) const fn id(&self) -> ConnId {
+        self.id
+    }
+
+    /// It stands in the lane's slab under this name.
+    #[inline]
+    pub(crate) fn named(&mut self, id: ConnId) {
+        self.id = id;
+    }
+
+    /// Flow hash of received packets of this flow.
+    #[inline]
+    pub(crate) const fn flow_hash(&self) -> u32 {
+        self.hash
+    }
+
+    /// Its type, as in the metadata of a frame.
+    #[inline]
+    pub(crate) const fn hash_type(&self) -> u8 {
+        self.hash_type
+    }
+
+    #[inline]
+    pub(crate) fn set_flow_hash(&mut self, hash: u32, hash_type: u8) {
+        (self.hash, self.hash_type) = (hash, hash_type);
+    }
+
+    /// Type of service or traffic class of what it sends, without ECN.
+    #[inline]
+    pub(crate) const fn tos(&self) -> u8 {
+        self.tos
+    }
+
+    /// The slot of the listener it came from; `u32::MAX` if it came from none.
+    #[inline]
+    pub(crate) const fn listener(&self) -> u32 {
+        self.listener
+    }
+
+    #[inline]
+    pub(crate) fn came_from(&mut self, listener: u32) {
+        self.listener = listener;
+    }
+
+    /// When something acceptable last came in.
+    #[inline]
+    pub(crate) const fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
+    /// Something acceptable came in.
+    #[inline]
+    pub(crate) fn heard(&mut self, now: Time) {
+        self.heard_at = now;
+    }
+
+    /// Segments sent again, those of the handshake included.
+    #[inline]
+    pub(crate) const fn retransmits(&self) -> u32 {
+        self.retransmits
+    }
+
+    #[inline]
+    pub(crate) fn count_retransmit(&mut self) {
+        self.retransmits += 1;
+    }
+
+    /// How it ended, if badly, and that was not told yet.
+    #[inline]
+    pub(crate) const fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// How it ended; `None` if as it should, or without anybody to tell.
+    #[inline]
+    pub(crate) fn fail_with(&mut self, failure: Option<Failure>) {
+        self.failure = failure;
+    }
+
+    /// How it ended, if badly; told once.
+    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    /// An ICMP error that is the reason if the connection times out (RFC 1122 section 4.2.3.9).
+    pub(crate) const fn soft_failure(&self) -> Option<Failure> {
+        self.soft_failure
+    }
+
+    pub(crate) fn note_soft_failure(&mut self, failure: Failure) {
+        self.soft_failure = Some(failure);
+    }
+
+    /// Where the waker stands of who waits to read.
+    pub(crate) fn read_waker_mut(&mut self) -> &mut Option<Waker> {
+        &mut self.read_waker
+    }
+
+    /// Nobody waits to read any more.
+    pub(crate) fn forget_reader(&mut self) {
+        self.read_waker = None;
+    }
+}
