@@ -42,6 +42,7 @@ pub mod packetdrill;
 pub mod poll;
 pub mod prefetch;
 pub mod privilege;
+pub mod process;
 #[cfg(not(loom))]
 pub mod queue;
 pub mod ring;

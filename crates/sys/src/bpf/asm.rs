@@ -79,6 +79,12 @@ pub enum If {
 pub mod helper {
     /// `bpf_map_lookup_elem(map, key)`.
     pub const MAP_LOOKUP: i32 = 1;
+    /// `bpf_ktime_get_ns()`.
+    pub const KTIME_GET_NS: i32 = 5;
+    /// `bpf_get_prandom_u32()`.
+    pub const GET_PRANDOM_U32: i32 = 7;
+    /// `bpf_get_smp_processor_id()`.
+    pub const GET_SMP_PROCESSOR_ID: i32 = 8;
     /// `bpf_skb_load_bytes(skb, offset, to, len)`.
     pub const SKB_LOAD_BYTES: i32 = 26;
     /// `bpf_set_hash(skb, hash)`.
@@ -91,6 +97,8 @@ pub mod helper {
     pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
     /// `bpf_sk_select_reuseport(ctx, map, key, flags)`.
     pub const SK_SELECT_REUSEPORT: i32 = 82;
+    /// `bpf_map_push_elem(map, value, flags)`.
+    pub const MAP_PUSH_ELEM: i32 = 87;
 }
 
 /// A place in a program that jumps can name. Made by [`Assembler::label`].

@@ -1,6 +1,6 @@
 //! eBPF: maps, programs and their attachment, through `bpf(2)` alone.
 //!
-//! Flowlane runs four small programs in the kernel, all written with the assembler of [`asm`] and parametrised by
+//! Flowlane runs a few small programs in the kernel, all written with the assembler of [`asm`] and parametrised by
 //! maps, so that neither building nor changing them needs a compiler for BPF:
 //!
 //! | program | where it runs | what it does | module |
@@ -8,6 +8,7 @@
 //! | `xdp_claim` | a card's receive path | takes frames for our addresses to AF_XDP, passes the rest | [`claim`] |
 //! | `filter_claim`, `tcx_claim` | AF_PACKET filter, tcx ingress | the same choice on socket buffers | [`claim`] |
 //! | `filter_rss` | TAP steering, AF_PACKET fanout | chooses the queue by Toeplitz | [`steer`] |
+//! | `filter_sample` | AF_PACKET filter | writes down some packets with their queue, hash and processor | [`crate::packet::sample`] |
 //! | `tcx_rss` | egress of the far end of a veth | makes the near end a card with exact RSS | [`steer`] |
 //!
 //! Attachments are `bpf_link`s: they end with the last descriptor, so a process that dies, however it dies, leaves
@@ -49,6 +50,7 @@ enum Command {
     ProgTestRun = 10,
     ProgGetFdById = 13,
     GetInfoByFd = 15,
+    MapLookupAndDelete = 21,
     LinkCreate = 28,
     LinkGetFdById = 30,
     LinkGetNextId = 31,

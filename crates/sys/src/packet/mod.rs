@@ -21,6 +21,7 @@ mod membership;
 mod offload;
 mod queue;
 mod ring;
+pub mod sample;
 mod tag;
 
 pub(crate) use membership::Memberships;

@@ -6,7 +6,7 @@ use super::Told;
 use super::ethtool::{Ethtool, bytes, long};
 use super::fields::RXNFC_WORDS;
 use std::mem::offset_of;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 const COUNT: u32 = 0x2e;
 const RULE: u32 = 0x2f;
@@ -90,6 +90,73 @@ pub struct Rule {
     pub action: Action,
     /// Which packets, in words.
     pub what: String,
+    /// Which packets, for [`Rule::takes`].
+    pub matches: Matches,
+}
+
+/// What a rule asks of a packet: values and masks as the driver tells them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Matches {
+    kind: u32,
+    header: Vec<u8>,
+    mask: Vec<u8>,
+}
+
+impl Rule {
+    /// Whether the rule takes a packet of this protocol from `source` to `destination`. `None` where that hangs on what these do not tell: a
+    /// VLAN, Ethernet addresses, the type of service, the driver's own conditions. A packet of a protocol without ports has ports 0.
+    #[must_use]
+    pub fn takes(&self, protocol: u8, source: SocketAddr, destination: SocketAddr) -> Option<bool> {
+        const UDP: u8 = 17;
+        const TCP: u8 = 6;
+        const SCTP: u8 = 132;
+        let Matches { kind, header, mask } = &self.matches;
+        let (v4, wanted) = match kind & 0xff {
+            0x01 => (true, Some(TCP)),
+            0x02 => (true, Some(UDP)),
+            0x03 => (true, Some(SCTP)),
+            0x05 => (false, Some(TCP)),
+            0x06 => (false, Some(UDP)),
+            0x07 => (false, Some(SCTP)),
+            0x0d => (true, None),
+            0x0e => (false, None),
+            _ => return None,
+        };
+        if source.is_ipv4() != v4 || wanted.is_some_and(|wanted| wanted != protocol) {
+            return Some(false);
+        }
+        // Addresses, then ports or, where the rule is of all protocols, bytes of the transport header and the protocol.
+        let mut packet = Vec::with_capacity(38);
+        for end in [source, destination] {
+            match end.ip() {
+                IpAddr::V4(ip) => packet.extend(ip.octets()),
+                IpAddr::V6(ip) => packet.extend(ip.octets()),
+            }
+        }
+        packet.extend(source.port().to_be_bytes());
+        packet.extend(destination.port().to_be_bytes());
+        let known = packet.len();
+        let differs = |at: usize, byte: u8| (byte ^ header[at]) & mask[at] != 0;
+        if header.len() < known + 3 || mask.len() != header.len() {
+            return None;
+        }
+        if packet.iter().enumerate().any(|(at, &byte)| differs(at, byte)) {
+            return Some(false);
+        }
+        // Behind the ports: type of service or class; of all protocols, also the protocol.
+        let protocol_at = match kind & 0xff {
+            0x0d => Some(known + 2),
+            0x0e => Some(known + 1),
+            _ => None,
+        };
+        if protocol_at.is_some_and(|at| differs(at, protocol)) {
+            return Some(false);
+        }
+        let others = (known..mask.len())
+            .filter(|at| Some(*at) != protocol_at && !(*kind & 0xff == 0x0d && *at == known + 3));
+        let unknown = kind & (EXTRA | EXTRA_MAC) != 0 || others.into_iter().any(|at| mask[at] != 0);
+        if unknown { None } else { Some(true) }
+    }
 }
 
 /// The rules of a card.
@@ -154,7 +221,12 @@ fn rule(block: &[u32; RXNFC_WORDS], location: u32) -> Rule {
         part(offset_of!(Spec, header_more), 20),
         part(offset_of!(Spec, mask_more), 20),
     );
-    Rule { location, action, what }
+    let matches = Matches {
+        kind,
+        header: part(offset_of!(Spec, header), 52).to_vec(),
+        mask: part(offset_of!(Spec, mask), 52).to_vec(),
+    };
+    Rule { location, action, what, matches }
 }
 
 /// A field of a header: its name, where it is, its bytes, and how it is written.
@@ -279,7 +351,27 @@ mod tests {
         );
         assert_eq!(six.what, "udp6 source port 7");
         assert_eq!(rule(&block(0x77, &[], &[], 0), 0).what, "flow type 0x77");
+        let takes = |rule: &Rule, protocol: u8, from: &str, to: &str| {
+            rule.takes(protocol, from.parse().unwrap(), to.parse().unwrap())
+        };
+        assert_eq!(takes(&found, 6, "10.0.0.1:9", "10.0.0.77:80"), Some(true));
+        assert_eq!(takes(&found, 6, "10.0.0.1:9", "10.0.1.77:80"), Some(false));
+        assert_eq!(takes(&found, 6, "10.0.0.1:9", "10.0.0.77:81"), Some(false));
+        assert_eq!(takes(&found, 17, "10.0.0.1:9", "10.0.0.77:80"), Some(false));
+        assert_eq!(takes(&six, 17, "[fd00::1]:7", "[fd00::2]:9"), Some(true));
+        assert_eq!(takes(&six, 17, "[fd00::1]:8", "[fd00::2]:9"), Some(false));
+        assert_eq!(takes(&six, 17, "10.0.0.1:7", "10.0.0.2:9"), Some(false));
+        let icmp = [&[0; 14][..], &[1]].concat();
+        let icmp = rule(&block(0x0d, &icmp, &[&[0; 14][..], &[255]].concat(), 2), 0);
+        assert_eq!(takes(&icmp, 1, "10.0.0.1:0", "10.0.0.2:0"), Some(true));
+        assert_eq!(takes(&icmp, 6, "10.0.0.1:5", "10.0.0.2:6"), Some(false));
+        let tos = rule(&block(1, &[0; 13], &[&[0; 12][..], &[255]].concat(), 2), 0);
+        assert_eq!(takes(&tos, 6, "10.0.0.1:5", "10.0.0.2:6"), None, "the type of service is not known");
+        let vlan = rule(&block(1 | EXTRA, &header, &mask, 2), 0);
+        assert_eq!(takes(&vlan, 6, "10.0.0.1:9", "10.0.0.77:80"), None);
+        assert_eq!(takes(&vlan, 6, "10.0.0.2:9", "10.0.0.77:80"), Some(false));
         let ether = rule(&block(0x12, &[2, 0, 0, 0, 0, 1], &[255; 6], 0), 0);
         assert_eq!(ether.what, "ethernet to 02:00:00:00:00:01");
+        assert_eq!(takes(&ether, 6, "10.0.0.1:9", "10.0.0.77:80"), None);
     }
 }

@@ -129,7 +129,7 @@ fn each_fault_is_found_alone_and_has_its_command() {
         card.offloads = Ok(Offloads::new(vec![("rxhash", Offload { on: false, fixed: false })]));
     });
     only("rules", "ethtool -N lo delete 5", |card, _| {
-        let rule = Rule { location: 5, action: flowlane::card::Action::Queue(2), what: "tcp4".into() };
+        let rule = Rule { location: 5, action: flowlane::card::Action::Queue(2), what: "tcp4".into(), matches: Default::default() };
         card.rules = Ok(Rules { count: 1, list: vec![rule] });
     });
     only("irqbalance", "systemctl stop irqbalance", |_, around| around.irqbalance = true);

@@ -1,0 +1,79 @@
+//! Other processes: which processor last handled a packet for one of their sockets.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The processor that last handled a packet for the socket which process `pid` has as descriptor `fd` (`SO_INCOMING_CPU`); `None` where no
+/// packet came yet, and for a UDP socket without a peer, which does not note it. The socket itself is not touched.
+///
+/// # Errors
+/// The process or its descriptor has gone, it is no socket, we may not look into that process (it takes the right to trace it), or the
+/// kernel is older than Linux 5.6.
+pub fn incoming_cpu(pid: u32, fd: i32) -> io::Result<Option<u32>> {
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.
+    let process = unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0))? };
+    // SAFETY: as above; what comes back is a duplicate of the other process's descriptor.
+    let socket = unsafe { owned(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0))? };
+    let (mut cpu, mut len) = (-1i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: at most four bytes are written to `cpu`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_INCOMING_CPU,
+            (&raw mut cpu).cast(),
+            &raw mut len,
+        )
+    };
+    if result == 0 { Ok(u32::try_from(cpu).ok()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The descriptor that a system call returned.
+///
+/// # Safety
+/// A non-negative `result` is a descriptor that nobody else owns.
+unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(result) {
+        // SAFETY: the caller's promise.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Microseconds of processor time that this process has used, in user and kernel mode.
+#[must_use]
+pub fn own_time() -> u64 {
+    // SAFETY: `rusage` is plain data for which all zeros is a value; the call writes its size.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        if libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) != 0 {
+            return 0;
+        }
+        let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+        micros(usage.ru_utime) + micros(usage.ru_stime)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_of_a_socket_of_ours() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let pid = std::process::id();
+        match incoming_cpu(pid, socket.as_raw_fd()) {
+            Ok(cpu) => {
+                assert_eq!(cpu, None);
+                socket.connect(socket.local_addr().unwrap()).unwrap();
+                socket.send(b"x").unwrap();
+                socket.recv(&mut [0; 9]).unwrap();
+                assert!(incoming_cpu(pid, socket.as_raw_fd()).unwrap().is_some());
+            }
+            Err(e) => crate::skipped(&format!("skipped, because sockets cannot be looked at here: {e}")),
+        }
+        assert!(incoming_cpu(pid, -1).is_err() && incoming_cpu(u32::MAX, 0).is_err());
+        assert!(own_time() < 1 << 40);
+    }
+}
