@@ -58,6 +58,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane serve udp-echo --link af-xdp:eth0 --addr 192.0.2.10/24",
     ),
     (
+        &["rss", "why"],
+        "  Why does this connection come to that core?
+    flowlane rss why 192.0.2.1:40000 192.0.2.2:80 eth0
+  A datagram, on a card whose rule was learned:
+    flowlane rss why 192.0.2.1:9 192.0.2.2:53 eth0 --udp --rss card.rule",
+    ),
+    (
         &["stat"],
         "  Counters that are not zero, then their rates every two seconds:
     flowlane stat -ss --interval 2s",

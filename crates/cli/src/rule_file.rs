@@ -79,13 +79,20 @@ const WHAT: &str = "how a card steers: arranged bits -> hash -> slot -> queue (f
 pub(crate) struct Rule {
     pub(crate) rule: General,
     pub(crate) table: Indirection,
+    /// Whether the rule's hashes are those that the card reports.
+    pub(crate) hashes: bool,
     kinds: Vec<PacketKind>,
 }
 
 impl Rule {
     /// What was learned of these kinds.
     pub(crate) fn of(learned: &Learned, kinds: &[PacketKind]) -> Self {
-        Self { rule: learned.rule.clone(), table: learned.table.clone(), kinds: kinds.to_vec() }
+        Self {
+            rule: learned.rule.clone(),
+            table: learned.table.clone(),
+            hashes: learned.hashes,
+            kinds: kinds.to_vec(),
+        }
     }
 
     /// Writes the file anew.
@@ -166,7 +173,7 @@ impl Rule {
             Indirection::from_slots(document.queues.into_iter().map(Bucket).collect()).context("queues")?;
         let most = table.slots().iter().map(|queue| queue.0).max().unwrap_or(0);
         ensure!(usize::from(most) < flowlane_rss::MAX_BUCKETS, "queues: queue {most}: too large a number");
-        Ok(Self { rule, table, kinds })
+        Ok(Self { rule, table, hashes: document.hashes, kinds })
     }
 
     /// The configuration in which a bucket is one of the card's queues, and the worker of its number serves it.

@@ -347,3 +347,26 @@ fn cards_that_cannot_be_learned_and_files_that_are_none() {
     std::fs::write(&file.0, vec![b' '; 3_000_000]).unwrap();
     refused(&hash, 2);
 }
+
+/// One flow on loopback, which has no card: what is not known is said, and mistakes are one line.
+#[test]
+fn why_without_a_card() {
+    let page = text("rss why 10.0.0.1:5 10.0.0.2:6 lo");
+    assert!(page.contains("packet     10.0.0.1:5 -> 10.0.0.2:6, tcp"), "{page}");
+    assert!(page.contains("hash       not known: the driver tells nothing of RSS"), "{page}");
+    let document = json("rss why fd00::1 fd00::2 lo");
+    assert_eq!((&document["queue"], &document["protocol"]), (&Value::Null, &Value::from(253)));
+    assert!(refused("rss why 10.0.0.1:5 10.0.0.2:6 no-such-if0", 2).contains("no-such-if0"));
+    assert!(refused("rss why 10.0.0.1 fd00::2 lo", 2).contains("two families"));
+    assert!(refused("rss why 10.0.0.1:5 10.0.0.2 lo", 2).contains("a port on both sides"));
+    assert!(refused("rss why 10.0.0.1:5 10.0.0.2:6 lo --rss /dev/null", 2).contains("--rss /dev/null"));
+    // By a learned rule, hash and queue are those that 'rss hash' says.
+    let file = std::env::temp_dir().join(format!("flowlane-why-rule-{}", std::process::id()));
+    let file = file.to_str().unwrap();
+    text(&format!("rss learn --emulated random --seed 7 --unseen 10 -o {file}"));
+    let flow = "10.0.0.1:5 10.0.0.2:6";
+    let (why, hash) =
+        (json(&format!("rss why {flow} lo --rss {file}")), json(&format!("rss hash {flow} --rss {file}")));
+    assert_eq!((&why["hashed"]["hash"], &why["queue"]), (&hash["hash"], &hash["bucket"]));
+    std::fs::remove_file(file).unwrap();
+}

@@ -224,6 +224,12 @@ fn what_commands_print_fits_their_schemas() {
         fits(&rule, &rule, &serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap(), card);
     }
     std::fs::remove_file(&file).unwrap();
+    let why = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+        .args(["rss", "why", "10.0.0.1:5", "10.0.0.2:6", "lo", "--json"])
+        .output()
+        .unwrap();
+    let schema_of_why = schema("rss-why");
+    fits(&schema_of_why, &schema_of_why, &serde_json::from_slice(&why.stdout).unwrap(), "rss why");
     let show = schema("rss-show");
     for interface in std::fs::read_dir("/sys/class/net").unwrap() {
         let name = interface.unwrap().file_name();

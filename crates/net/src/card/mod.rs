@@ -38,7 +38,7 @@ pub use flowlane_sys::netdev::card::control::{Change, Control, Refusal, SetError
 pub use flowlane_sys::netdev::card::ethtool::{ChannelCounts, Counts, Driver, Offload, Offloads};
 pub use flowlane_sys::netdev::card::fields::{Fields, FlowKind};
 pub use flowlane_sys::netdev::card::rss::{Context, Function, HashKey, Rss as CardRss, Transform};
-pub use flowlane_sys::netdev::card::rules::{Action, Rule, Rules};
+pub use flowlane_sys::netdev::card::rules::{Action, Matches, Rule, Rules};
 pub use flowlane_sys::netdev::card::{Card, Told, Untold, Way, forgets_after_xdp};
 
 use flowlane_rss::{HashConfig, Key, KeyError, MAX_SLOTS, Toeplitz};

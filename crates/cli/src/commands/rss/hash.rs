@@ -35,29 +35,18 @@ pub(crate) struct Hash {
 
 impl Hash {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let (a, b) = (self.source, self.destination);
-        if a.ip.is_ipv4() != b.ip.is_ipv4() {
-            bail!("{} and {}: addresses of two families", a.ip, b.ip);
-        }
-        if a.port.is_some() != b.port.is_some() {
-            bail!("give a port on both sides or on none");
-        }
-        let protocol = self.which.protocol(a.port.is_some());
-        if a.port.is_none() && protocol == Protocol::TCP && !self.fragment {
-            bail!("TCP is hashed with ports: give both");
-        }
-        if a.port.is_none() && protocol == Protocol::UDP && self.steering.udp_4tuple && !self.fragment {
+        let flow = flow_of(self.source, self.destination, self.which, self.fragment)?;
+        let ports = self.source.port.is_some();
+        if !ports && flow.protocol == Protocol::UDP && self.steering.udp_4tuple && !self.fragment {
             bail!("with --udp-4tuple UDP is hashed with ports: give both");
         }
-        let end = |e: End| SocketAddr::new(e.ip, e.port.unwrap_or(0));
-        let flow = Flow { fragment: self.fragment, ..Flow::new(end(a), end(b), protocol) };
         let rss = match self.rule.read()? {
             Some(_) if self.buckets.is_some() => bail!("--buckets: with --rss they are the card's queues"),
             Some(rule) => {
                 rule.must_know(&flow)?;
                 let rss = rule.steering()?;
-                if a.port.is_none() && rss.config.type_of(&flow).has_ports() {
-                    bail!("this card hashes {protocol} with ports: give both");
+                if !ports && rss.config.type_of(&flow).has_ports() {
+                    bail!("this card hashes {} with ports: give both", flow.protocol);
                 }
                 rss
             }
@@ -69,10 +58,29 @@ impl Hash {
         if self.json {
             json(out, &rss, &why, &key)?;
         } else {
-            text(out, &rss, &why, a.port.is_some(), &key)?;
+            text(out, &rss, &why, ports, &key)?;
         }
         Ok(())
     }
+}
+
+/// The packet that two ends and a protocol name.
+///
+/// # Errors
+/// Ends of two families, a port on one side only, TCP without ports.
+pub(super) fn flow_of(a: End, b: End, which: Which, fragment: bool) -> anyhow::Result<Flow> {
+    if a.ip.is_ipv4() != b.ip.is_ipv4() {
+        bail!("{} and {}: addresses of two families", a.ip, b.ip);
+    }
+    if a.port.is_some() != b.port.is_some() {
+        bail!("give a port on both sides or on none");
+    }
+    let protocol = which.protocol(a.port.is_some());
+    if a.port.is_none() && protocol == Protocol::TCP && !fragment {
+        bail!("TCP is hashed with ports: give both");
+    }
+    let end = |e: End| SocketAddr::new(e.ip, e.port.unwrap_or(0));
+    Ok(Flow { fragment, ..Flow::new(end(a), end(b), protocol) })
 }
 
 fn fields(fields: Fields) -> &'static str {

@@ -102,6 +102,14 @@ pub struct Matches {
     mask: Vec<u8>,
 }
 
+impl Matches {
+    /// All packets of a kind of flow, by its number in `linux/ethtool.h`: 1 is TCP over IPv4.
+    #[must_use]
+    pub fn of_kind(kind: u32) -> Self {
+        Self { kind, header: vec![0; 52], mask: vec![0; 52] }
+    }
+}
+
 impl Rule {
     /// Whether the rule takes a packet of this protocol from `source` to `destination`. `None` where that hangs on what these do not tell: a
     /// VLAN, Ethernet addresses, the type of service, the driver's own conditions. A packet of a protocol without ports has ports 0.

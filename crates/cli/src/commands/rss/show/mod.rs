@@ -58,4 +58,4 @@ fn slots_of(card: &Card, queue: u32) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

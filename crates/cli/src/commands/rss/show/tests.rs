@@ -8,10 +8,10 @@ use flowlane::card::{
 };
 
 #[path = "../../../../../load/tests/report/schema.rs"]
-mod schema;
+pub(in super::super) mod schema;
 
 /// An ixgbe with four queues, each with an interrupt on a processor of its own.
-fn good() -> (Card, Surroundings) {
+pub(in super::super) fn good() -> (Card, Surroundings) {
     let fields = |kind| match kind {
         FlowKind::Ip4 | FlowKind::Ip6 => (kind, Ok(Fields::ADDRESSES)),
         FlowKind::Tcp4 | FlowKind::Tcp6 | FlowKind::Udp4 | FlowKind::Udp6 => (kind, Ok(Fields::FOUR)),
@@ -65,7 +65,7 @@ fn good() -> (Card, Surroundings) {
     (card, around)
 }
 
-fn rss(card: &mut Card) -> &mut CardRss {
+pub(in super::super) fn rss(card: &mut Card) -> &mut CardRss {
     card.rss.as_mut().unwrap()
 }
 
@@ -129,7 +129,12 @@ fn each_fault_is_found_alone_and_has_its_command() {
         card.offloads = Ok(Offloads::new(vec![("rxhash", Offload { on: false, fixed: false })]));
     });
     only("rules", "ethtool -N lo delete 5", |card, _| {
-        let rule = Rule { location: 5, action: flowlane::card::Action::Queue(2), what: "tcp4".into(), matches: Default::default() };
+        let rule = Rule {
+            location: 5,
+            action: flowlane::card::Action::Queue(2),
+            what: "tcp4".into(),
+            matches: Default::default(),
+        };
         card.rules = Ok(Rules { count: 1, list: vec![rule] });
     });
     only("irqbalance", "systemctl stop irqbalance", |_, around| around.irqbalance = true);

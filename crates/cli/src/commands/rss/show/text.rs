@@ -1,5 +1,6 @@
 //! The page for people, 80 columns wide.
 
+use super::super::words::{WIDTH, line, wrapped};
 use super::findings::by_cpu;
 use super::{Shown, queues, slots_of};
 use flowlane::card::{Card, CardRss, Cpus, FlowKind, Surroundings, Told, Untold, Way};
@@ -7,7 +8,6 @@ use flowlane_sys::words::counted;
 use std::fmt::Write as _;
 
 /// Columns of the page.
-const WIDTH: usize = 80;
 /// Slots in a line of the picture, and lines of it at most.
 const ROW: usize = 64;
 const ROWS: usize = 32;
@@ -28,34 +28,6 @@ pub(super) fn page(shown: &Shown) -> String {
     page += &chain(card, around);
     page += &found(shown);
     page
-}
-
-fn line(page: &mut String, name: &str, text: &str) {
-    let mut first = true;
-    for part in wrapped(text, WIDTH - 13) {
-        let name = if first { name } else { "" };
-        // Writing to a string succeeds.
-        let _ = writeln!(page, "  {name:<11}{part}");
-        first = false;
-    }
-}
-
-/// A text in lines of at most so many columns.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last_mut().map(|last| (last.chars().count(), last));
-        match last {
-            Some((len, last)) if len == 0 || len + 1 + word.chars().count() <= width => {
-                if len > 0 {
-                    last.push(' ');
-                }
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 fn told<T>(told: &Told<T>, say: impl FnOnce(&T) -> String) -> String {

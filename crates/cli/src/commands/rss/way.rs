@@ -1,0 +1,267 @@
+//! The way of one packet through a card and the kernel behind it: rules, fields, hash, slot, queue, interrupt, processor, and back.
+//!
+//! ```text
+//!   packet ─▶ rule that takes it ────────────────▶ queue ─▶ interrupt ─▶ CPU ─▶ RPS, RFS ─▶ CPU of the stack
+//!       └───▶ fields ─▶ hash ─▶ slot of the table ───┘                                        └─▶ XPS ─▶ queue of the answer
+//! ```
+//!
+//! [`Spread`] is how a card hashes, out of what its driver tells or out of a file that `rss learn` wrote. [`Way`] is what becomes of one
+//! packet. Both are what `rss why` prints and what `rss check` holds samples against. What is not known is `None`, or says why.
+
+use crate::rule_file::Rule;
+use flowlane::card::{Action, Card, CardRss, Cpus, FlowKind, Interrupt, NotOurs, Surroundings, Transform};
+use flowlane_rss::{
+    Arrangement, Bucket, BucketMap, Explanation, Flow, General, HashConfig, Hasher, Indirection, Protocol,
+    Rss,
+};
+use std::net::SocketAddr;
+
+/// How packets are hashed and which queue each slot names.
+#[derive(Debug, Clone)]
+pub(super) struct Spread {
+    rss: Rss,
+    /// The queue of each slot.
+    pub(super) table: Vec<u32>,
+    /// Kinds whose fields the driver does not tell, so that the usual ones are taken.
+    pub(super) assumed: Vec<FlowKind>,
+    /// In words: where the hash comes from.
+    pub(super) by: String,
+    /// Whether these hashes are those that the card reports.
+    pub(super) hashes: bool,
+    file: Option<Rule>,
+}
+
+/// A packet's hash, and where it leads.
+#[derive(Debug, Clone)]
+pub(super) struct Hashed {
+    /// Fields, bytes, hash and slot.
+    pub(super) why: Explanation,
+    /// The queue that the slot names.
+    pub(super) queue: u32,
+}
+
+impl Spread {
+    /// What the file says, else what the driver tells. An error says in words why it is not known.
+    pub(super) fn of(card: &Card, file: Option<&Rule>) -> Result<Self, String> {
+        if let Some(rule) = file {
+            return Ok(Self::of_file(rule));
+        }
+        let rss = card.rss.as_ref().map_err(|why| NotOurs::Untold(*why).to_string())?;
+        Self::of_card(rss).map_err(|why| why.to_string())
+    }
+
+    fn of_file(rule: &Rule) -> Self {
+        let slots: Vec<u32> = rule.table.slots().iter().map(|queue| u32::from(queue.0)).collect();
+        Self {
+            rss: Rss::from_parts(rule.rule.clone(), rule.rule.config(), blank(slots.len()), one()),
+            table: slots,
+            assumed: Vec::new(),
+            by: "the rule of the file".to_owned(),
+            hashes: rule.hashes,
+            file: Some(rule.clone()),
+        }
+    }
+
+    /// Of what a driver tells, with the transforms that are known.
+    pub(super) fn of_card(told: &CardRss) -> Result<Self, NotOurs> {
+        let plain = CardRss { transform: Transform::None, ..told.clone() };
+        let ours = flowlane::card::steering_of(&plain)?;
+        let hasher: Hasher = match told.transform {
+            Transform::None => ours.hasher().into(),
+            Transform::SymmetricXor => General::symmetric_xor(&ours.key, &ours.config).into(),
+            Transform::SymmetricOrXor => {
+                General::toeplitz(&ours.key, &ours.config, Arrangement::OrXor).into()
+            }
+            other => return Err(NotOurs::Transform(other)),
+        };
+        let transform = match told.transform {
+            Transform::None => String::new(),
+            transform => format!(", {transform}"),
+        };
+        Ok(Self {
+            rss: Rss::from_parts(hasher, ours.config, blank(ours.table.len()), one()),
+            table: ours.table,
+            assumed: ours.assumed,
+            by: format!("toeplitz under the card's key of {} bytes{transform}", told.key.0.len()),
+            hashes: true,
+            file: None,
+        })
+    }
+
+    /// Which fields are hashed.
+    pub(super) fn config(&self) -> HashConfig {
+        self.rss.config
+    }
+
+    /// The hash of a packet and its queue; `None` for kinds of packets that the file says nothing of.
+    pub(super) fn hash(&self, flow: &Flow) -> Option<Hashed> {
+        if self.file.as_ref().is_some_and(|rule| rule.must_know(flow).is_err()) {
+            return None;
+        }
+        let why = self.rss.explain(flow);
+        Some(Hashed { queue: self.table[why.steered.slot], why })
+    }
+}
+
+/// A table of so many slots; what they name stands beside it.
+fn blank(slots: usize) -> Indirection {
+    let slots = Indirection::from_slots(vec![Bucket(0); slots]);
+    slots.unwrap_or_else(|e| unreachable!("2 to 2048 slots: {e}"))
+}
+
+fn one() -> BucketMap {
+    BucketMap::new(2, 1).unwrap_or_else(|e| unreachable!("2 buckets, 1 worker: {e}"))
+}
+
+/// A rule that takes the packet before the table is asked.
+#[derive(Debug, Clone)]
+pub(super) struct RuleHit {
+    pub(super) location: u32,
+    pub(super) what: String,
+    pub(super) action: Action,
+    /// Whether it does is not sure: it asks for what a flow does not tell.
+    pub(super) perhaps: bool,
+}
+
+/// What becomes of one packet.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    /// Rules that take it or may take it, the first that surely does last.
+    pub(super) rules: Vec<RuleHit>,
+    /// Fields, hash, slot and queue by the table, or why they are not known.
+    pub(super) hashed: Result<Hashed, String>,
+    /// The queue it comes on.
+    pub(super) queue: Option<u32>,
+    /// The queue's interrupt.
+    pub(super) interrupt: Option<Interrupt>,
+    /// The processor of the interrupt, where it is one.
+    pub(super) cpu: Option<u32>,
+    /// Where RPS moves it: all processors that it may choose, and the one that the hash chooses.
+    pub(super) rps: Option<(Cpus, Option<u32>)>,
+    /// Flows of this queue that RFS follows; 0: off.
+    pub(super) rfs: u32,
+    /// Queues that may send the answers.
+    pub(super) answers: Cpus,
+    /// Why those.
+    pub(super) answers_by: String,
+}
+
+impl Way {
+    /// The way of this packet now.
+    pub(super) fn of(flow: &Flow, card: &Card, around: &Surroundings, spread: Result<&Spread, &str>) -> Self {
+        let rules = rules(flow, card);
+        let sure = rules.last().filter(|rule| !rule.perhaps).map(|rule| rule.action);
+        let hashed = match (sure, spread) {
+            (Some(Action::Context(id)), _) => in_context(flow, card, id),
+            (_, Ok(spread)) => spread.hash(flow).ok_or("the file says nothing of such packets".to_owned()),
+            (_, Err(why)) => Err(why.to_owned()),
+        };
+        let queue = match sure {
+            Some(Action::Queue(queue)) => Some(queue),
+            Some(Action::Drop | Action::VirtualFunction { .. }) => None,
+            _ => hashed.as_ref().ok().map(|hashed| hashed.queue),
+        };
+        let receive = around.receive.iter().find(|receive| Some(receive.number) == queue);
+        let hash = hashed.as_ref().ok().map(|hashed| hashed.why.steered.hash);
+        let delivered = card.offloads.as_ref().ok().and_then(|o| o.get("rxhash")).is_some_and(|o| o.on);
+        let rps = receive.and_then(|receive| receive.rps.clone()).filter(|cpus| !cpus.is_empty());
+        let cpu = receive.and_then(flowlane::card::ReceiveQueue::cpu);
+        let taken = match &rps {
+            Some(cpus) => cpus.only(),
+            None => cpu,
+        };
+        let (answers, answers_by) = answers(around, queue, taken);
+        Self {
+            rules,
+            queue,
+            interrupt: receive.and_then(|receive| receive.interrupts.first().cloned()),
+            cpu,
+            rps: rps.map(|cpus| {
+                let chosen =
+                    cpus.only().or_else(|| hash.filter(|_| delivered).map(|hash| chosen(&cpus, hash)));
+                (cpus, chosen)
+            }),
+            rfs: receive
+                .and_then(|receive| receive.rps_flows)
+                .filter(|_| around.flow_entries.is_some_and(|n| n > 0))
+                .unwrap_or(0),
+            answers,
+            answers_by,
+            hashed,
+        }
+    }
+}
+
+/// The processor that RPS takes for a hash: the kernel scales it to the number of those in the set.
+fn chosen(cpus: &Cpus, hash: u32) -> u32 {
+    let at = (u64::from(hash) * cpus.0.len() as u64) >> 32;
+    cpus.0[at as usize]
+}
+
+fn rules(flow: &Flow, card: &Card) -> Vec<RuleHit> {
+    let Ok(rules) = &card.rules else { return Vec::new() };
+    let ends = if flow.fragment { (0, 0) } else { (flow.src_port, flow.dst_port) };
+    let (from, to) = (SocketAddr::new(flow.src, ends.0), SocketAddr::new(flow.dst, ends.1));
+    let mut list: Vec<_> = rules.list.iter().collect();
+    list.sort_by_key(|rule| rule.location);
+    let mut hits = Vec::new();
+    for rule in list {
+        let takes = rule.takes(flow.protocol.0, from, to);
+        if takes == Some(false) {
+            continue;
+        }
+        hits.push(RuleHit {
+            location: rule.location,
+            what: rule.what.clone(),
+            action: rule.action,
+            perhaps: takes.is_none(),
+        });
+        if takes == Some(true) && rule.action != Action::Wake {
+            break;
+        }
+    }
+    hits
+}
+
+fn in_context(flow: &Flow, card: &Card, id: u32) -> Result<Hashed, String> {
+    let contexts = card.contexts.as_ref().map_err(|why| format!("its contexts cannot be read: {why}"))?;
+    let found = contexts.iter().find(|context| context.id == id);
+    let context = found.ok_or_else(|| format!("context {id} is not among those that can be read"))?;
+    let spread = Spread::of_card(&context.rss).map_err(|why| format!("context {id}: {why}"))?;
+    spread.hash(flow).ok_or_else(|| "not hashed".to_owned())
+}
+
+/// The queues by which answers leave, and why. The kernel asks the map from receive queues first, then the one from processors.
+fn answers(around: &Surroundings, queue: Option<u32>, cpu: Option<u32>) -> (Cpus, String) {
+    let with = |of: fn(&flowlane::card::TransmitQueue) -> &Option<Cpus>, number: Option<u32>| -> Vec<u32> {
+        let named = around.transmit.iter().filter(|transmit| {
+            of(transmit).as_ref().is_some_and(|set| number.is_some_and(|number| set.0.contains(&number)))
+        });
+        named.map(|transmit| transmit.number).collect()
+    };
+    let by_queue = with(|transmit| &transmit.xps_queues, queue);
+    if let (false, Some(queue)) = (by_queue.is_empty(), queue) {
+        return (Cpus(by_queue), format!("XPS by receive queue: what came on queue {queue}"));
+    }
+    let by_cpu = with(|transmit| &transmit.xps_cpus, cpu);
+    if let (false, Some(cpu)) = (by_cpu.is_empty(), cpu) {
+        return (Cpus(by_cpu), format!("XPS: what CPU {cpu} sends"));
+    }
+    let all = around.transmit.iter().map(|transmit| transmit.number).collect::<Vec<u32>>();
+    match all.as_slice() {
+        [] => (Cpus::default(), "the queues that transmit cannot be seen".to_owned()),
+        [_] => (Cpus(all), "there is no other".to_owned()),
+        _ if around.transmit.iter().all(|t| t.xps_cpus.as_ref().is_none_or(Cpus::is_empty)) => {
+            (Cpus(all), "no XPS: the kernel's own hash chooses".to_owned())
+        }
+        _ => (Cpus(all), "XPS by the processor that sends, which is not known".to_owned()),
+    }
+}
+
+/// Words for a protocol whose number stands for any without ports.
+pub(super) fn protocol(protocol: Protocol) -> String {
+    match protocol {
+        Protocol(253) => "any protocol without ports".to_owned(),
+        protocol => protocol.to_string(),
+    }
+}
