@@ -192,7 +192,7 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
         let ours = |bytes: &[u8]| bytes.get(36..38) == Some(&to.port().to_be_bytes()[..]);
-        let mut taken = || {
+        let taken = || {
             let mut found = Vec::new();
             while let Some(sample) = sampler.next().unwrap() {
                 // Others use loopback, too.

@@ -49,7 +49,7 @@ fn of(report: &ReportView, interface: &str, flow: &Flow) -> Vec<Run> {
                 host: host.host.clone(),
                 steered,
                 worker,
-                cpu: stream.and_then(|stream| stream.cpu).and_then(|cpu| u32::try_from(cpu).ok()),
+                cpu: stream.and_then(|stream| stream.cpu),
             }
         })
         .collect()
