@@ -140,10 +140,11 @@ impl UdpSocket {
         Self::bind(Bind::port(port))
     }
 
-    /// A connected socket whose answers come to this lane.
+    /// A connected socket, from a port whose answers come to this lane if there is one. Otherwise, as with a port of the caller's choice
+    /// ([`UdpSocket::bind`]), the lane that they come to hands them over: another worker's, perhaps, which costs more for each.
     ///
     /// # Errors
-    /// As [`UdpSocket::bind`]; [`BindError::OtherLane`] when no local port can bring the answers here.
+    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`]: 4096 sockets have their answers come to that lane and stand in others.
     pub fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
         Self::bind(Bind { remote: Some(remote.into()), ..Bind::default() })
     }

@@ -198,23 +198,21 @@ where
 
 /// Starts a task in another lane of the same host, or in this one. Its result can be awaited here.
 ///
-/// So a task uses what belongs to another lane, as a connected UDP socket whose answers come there:
+/// So a task uses what belongs to another lane, as a TCP connection from a port whose replies come there:
 ///
 /// ```no_run
 /// # use std::net::SocketAddr;
-/// # use flowlane::{BindError, SocketError, UdpSocket, spawn_on};
-/// async fn ask(server: SocketAddr) -> Result<Vec<u8>, SocketError> {
-///     let socket = UdpSocket::connect(server)?;
-///     socket.send(b"hello").await?;
-///     Ok(socket.recv().await?.payload().to_vec())
+/// # use flowlane::{Connect, ConnectError, SocketError, TcpStream, spawn_on};
+/// async fn greet(connect: Connect) -> Result<(), SocketError> {
+///     TcpStream::connect_with(connect, None).await?.write_all(b"hello").await
 /// }
 ///
-/// # async fn example(server: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
-/// let answer = match ask(server).await {
-///     Err(SocketError::Bind(BindError::OtherLane(bucket))) => spawn_on(bucket, ask(server))?.await??,
-///     answer => answer?,
-/// };
-/// # drop(answer); Ok(()) }
+/// # async fn example(connect: Connect) -> Result<(), Box<dyn std::error::Error>> {
+/// match greet(connect).await {
+///     Err(SocketError::Connect(ConnectError::OtherLane(bucket))) => spawn_on(bucket, greet(connect))?.await??,
+///     greeted => greeted?,
+/// }
+/// # Ok(()) }
 /// ```
 ///
 /// # Errors

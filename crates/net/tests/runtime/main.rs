@@ -4,6 +4,7 @@
 mod basics;
 mod capture;
 mod cards;
+mod connected;
 mod crowd;
 mod ending;
 mod http;

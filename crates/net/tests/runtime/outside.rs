@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use flowlane::{
-    BindError, Bucket, Host, Interface, Key, Runtime, SocketError, SpawnError, StartError, TimedOut,
-    UdpFields, UdpSocket, block_on, current, sleep, spawn_on, timeout, yield_now,
+    Bucket, Host, Key, Runtime, SpawnError, StartError, TimedOut, UdpFields, block_on, current, sleep,
+    spawn_on, timeout, yield_now,
 };
 
 use crate::traffic::{PATIENCE, rss};
@@ -69,51 +69,23 @@ fn the_end_of_the_runtime_is_told_to_who_waits_outside() {
     assert!(said.recv_timeout(PATIENCE).is_err(), "the tasks are gone");
 }
 
-/// Whichever lane asks, on whichever worker: the lane that gets the answers is named, and the question asked there.
+/// From one lane to another of its host, on whichever worker, and no further.
 #[test]
-fn every_lane_asks_over_udp_by_way_of_the_lane_that_gets_the_answers() {
-    async fn ask() -> Result<Vec<u8>, SocketError> {
-        let socket = UdpSocket::connect("10.0.0.2:7".parse().unwrap())?;
-        socket.send(b"hello").await?;
-        Ok(socket.recv().await?.payload().to_vec())
-    }
-    async fn echo() -> Result<(), SocketError> {
-        let socket = UdpSocket::on_port(7)?;
-        let mut batch = Vec::new();
-        loop {
-            socket.recv_batch(&mut batch, 64).await?;
-            socket.reply_batch(&mut batch).await?;
-        }
-    }
-    let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+fn a_lane_begins_tasks_in_the_others() {
     let (say, said) = mpsc::channel();
-    let mut builder = Runtime::builder().workers(2).pin(false);
-    let client = Host::new("client", rss(Key::MICROSOFT, 4, 2, UdpFields::Two), move || {
+    let runtime = runtime(2, move || {
         let say = say.clone();
         async move {
-            let answer = match ask().await {
-                Err(SocketError::Bind(BindError::OtherLane(bucket))) => {
-                    assert!(spawn_on(Bucket(4), async {}).is_err(), "there are four");
-                    (false, spawn_on(bucket, ask())?.await?.unwrap())
-                }
-                answer => (true, answer.unwrap()),
-            };
-            say.send(answer)?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            assert!(spawn_on(Bucket(4), async {}).is_err(), "there are four");
+            for bucket in (0..4).map(Bucket) {
+                let there = spawn_on(bucket, async { current().unwrap().bucket }).unwrap().await.unwrap();
+                say.send((bucket, there)).unwrap();
+            }
         }
     });
-    let client = builder.host(client.interface(on("10.0.0.1/24")));
-    let server = Host::new("server", rss(Key::symmetric(), 4, 2, UdpFields::Two), echo);
-    let server = builder.host(server.interface(on("10.0.0.2/24")));
-    builder.pair((client, 0), (server, 0), Default::default());
-    let runtime = builder.start().unwrap();
-    let answers: Vec<_> = (0..4).map(|_| said.recv_timeout(PATIENCE).unwrap()).collect();
-    assert!(answers.iter().all(|(_, answer)| answer == b"hello"), "{answers:?}");
-    assert_eq!(
-        answers.iter().filter(|(own, _)| *own).count(),
-        1,
-        "hashed on addresses, answers come to one lane"
-    );
+    let runtime = runtime.unwrap();
+    let answers: Vec<_> = (0..16).map(|_| said.recv_timeout(PATIENCE).unwrap()).collect();
+    assert!(answers.iter().all(|(asked, there)| asked == there), "{answers:?}");
     drop(runtime.stop());
 }
 

@@ -282,6 +282,9 @@ impl Lane {
     #[inline]
     fn transport(&mut self, now: Time, frames: &Pool, packet: IpInput) {
         if packet.ip.protocol == IpProtocol::UDP.0 {
+            if let Some(bucket) = self.udp.datagram_elsewhere(&packet) {
+                return self.datagram_for(bucket, packet);
+            }
             if let Outcome::Unreachable(packet) = self.udp.input(packet, &mut self.ip.stats) {
                 let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
                 self.ip.port_unreachable(&mut cx, packet);
@@ -289,6 +292,27 @@ impl Lane {
         } else {
             // IP lets nothing else through.
             self.tcp_input(now, frames, packet);
+        }
+    }
+
+    /// A datagram for a connected socket that another lane has.
+    #[cold]
+    fn datagram_for(&mut self, bucket: Bucket, packet: IpInput) {
+        let v4 = packet.ip.dst.is_ipv4();
+        let ip = if v4 { &mut self.ip.stats.ip } else { &mut self.ip.stats.ip6 };
+        // It is counted where it is delivered.
+        ip.delivered = ip.delivered.saturating_sub(1);
+        self.ip.stats.udp.elsewhere += 1;
+        self.hand_over(bucket, packet);
+    }
+
+    /// Gives a packet, as it came, to another lane.
+    fn hand_over(&mut self, bucket: Bucket, mut packet: IpInput) {
+        let header = usize::from(packet.ip.header_len);
+        if packet.frame.push_front(header).is_some() {
+            self.redirect(Redirect { bucket, frame: packet.frame, class: Class::IpDirect });
+        } else {
+            self.ip.drop(DropReason::NoHeadroom);
         }
     }
 
@@ -303,7 +327,7 @@ impl Lane {
     }
 
     /// An error about a packet of ours: for the transport here, or for the lane that sent it.
-    fn icmp_error(&mut self, now: Time, frames: &Pool, error: &IcmpError, mut packet: IpInput) {
+    fn icmp_error(&mut self, now: Time, frames: &Pool, error: &IcmpError, packet: IpInput) {
         let port = |i: usize| u16::from_be_bytes([error.quoted[i], error.quoted[i + 1]]);
         let reply = Flow {
             src: error.remote,
@@ -314,12 +338,14 @@ impl Lane {
             fragment: false,
         };
         let home = self.rss.steer(&reply).bucket;
-        if home != self.bucket {
-            let header = usize::from(packet.ip.header_len);
-            if packet.frame.push_front(header).is_some() {
-                self.redirect(Redirect { bucket: home, frame: packet.frame, class: Class::IpDirect });
-            }
-            return;
+        let ends = (Endpoint::new(error.local, port(0)), Endpoint::new(error.remote, port(2)));
+        let udp = IpProtocol(error.protocol) == IpProtocol::UDP;
+        // A connected socket may stand elsewhere than its answers come to.
+        if home != self.bucket && !(udp && self.udp.is_connected(ends.0, ends.1)) {
+            return self.hand_over(home, packet);
+        }
+        if let Some(bucket) = self.udp.elsewhere(ends.0, ends.1).filter(|_| udp) {
+            return self.hand_over(bucket, packet);
         }
         let known = match IpProtocol(error.protocol) {
             IpProtocol::UDP => {
@@ -342,11 +368,8 @@ impl Lane {
     }
 
     /// A packet that the lane speaking for the host has to see: that of bucket 0.
-    fn for_speaker(&mut self, mut packet: IpInput) {
-        let header = usize::from(packet.ip.header_len);
-        if packet.frame.push_front(header).is_some() {
-            self.redirect(Redirect { bucket: Bucket(0), frame: packet.frame, class: Class::IpDirect });
-        }
+    fn for_speaker(&mut self, packet: IpInput) {
+        self.hand_over(Bucket(0), packet);
     }
 
     fn redirect(&mut self, redirect: Redirect) {

@@ -1,5 +1,7 @@
 //! The lane's UDP sockets as the outside uses them.
 
+use core::net::IpAddr;
+use std::sync::Arc;
 use std::task::Waker;
 
 use flowlane_rss::HashType;
@@ -10,7 +12,7 @@ use crate::ip::{SendError, longest_payload};
 use crate::lane::{Lane, flow};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
-use crate::udp::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
+use crate::udp::{Bind, BindError, Datagram, SocketInfo, UdpElsewhere, UdpHandle};
 use crate::wire::IpProtocol;
 
 /// What could not be sent, and why.
@@ -25,12 +27,13 @@ pub struct Unsent<T> {
 impl Lane {
     /// Makes a UDP socket in this lane.
     ///
-    /// A connected socket without port gets one whose answers come to this lane. When no port can do that, because
-    /// UDP is steered by addresses alone and they belong to another bucket, the error names that bucket.
+    /// A connected socket without port gets one whose answers come to this lane. When no port can do that, because UDP is steered by
+    /// addresses alone and they belong to another bucket, it gets any; as with a port given by the caller, its datagrams are then handed over by the
+    /// lane that they come to, if the lanes of the host share what they have ([`Lane::share_udp`]). If not, the error names that bucket.
     ///
     /// # Errors
     /// See [`BindError`].
-    pub fn udp_bind(&mut self, mut bind: Bind) -> Result<UdpHandle, BindError> {
+    pub fn udp_bind(&mut self, bind: Bind) -> Result<UdpHandle, BindError> {
         if let Some(ip) = bind.local_ip {
             let group = match ip {
                 std::net::IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),
@@ -40,21 +43,48 @@ impl Lane {
                 return Err(BindError::NotOurAddress);
             }
         }
-        if let Some(remote) = bind.remote {
-            let ip = match bind.local_ip {
-                Some(ip) => ip,
-                None => self.source_for(remote.ip).ok_or(BindError::NoRoute)?,
-            };
-            bind.local_ip = Some(ip);
-            if bind.local_port == 0 {
-                bind.local_port = self.home_port(ip, remote)?;
-            }
+        match bind.remote {
+            Some(remote) => self.udp_connect(bind, remote),
+            None => self.udp.bind(bind, &mut self.rng),
         }
-        self.udp.bind(bind, &mut self.rng)
+    }
+
+    fn udp_connect(&mut self, mut bind: Bind, remote: Endpoint) -> Result<UdpHandle, BindError> {
+        let ip = match bind.local_ip {
+            Some(ip) => ip,
+            None => self.source_for(remote.ip).ok_or(BindError::NoRoute)?,
+        };
+        bind.local_ip = Some(ip);
+        if bind.local_port == 0 {
+            bind.local_port = match self.home_port(ip, remote) {
+                Err(BindError::OtherLane(_)) if self.udp.is_shared() => self.port_elsewhere(ip, remote)?,
+                port => port?,
+            };
+        }
+        let home = self.reply_bucket(Endpoint::new(ip, bind.local_port), remote);
+        self.udp.connect(bind, home, &mut self.rng)
+    }
+
+    /// A free local port for datagrams from `local` to `remote`, wherever their answers come to.
+    fn port_elsewhere(&mut self, local: IpAddr, remote: Endpoint) -> Result<u16, BindError> {
+        let rss = &self.rss;
+        let home = |port| rss.steer(&flow(IpProtocol::UDP, remote, Endpoint::new(local, port))).bucket;
+        self.udp.port_elsewhere(home, local, remote, &mut self.rng).ok_or(BindError::NoPort)
+    }
+
+    /// The lanes of this lane's host tell one another about their connected UDP sockets from now on: each is given the same. To be called
+    /// before the first socket is made.
+    pub fn share_udp(&mut self, elsewhere: Arc<UdpElsewhere>) {
+        let here = self.bucket();
+        self.udp.share(elsewhere, here);
     }
 
     /// Closes a socket; what waits in it is freed. `false` if the handle is stale.
     pub fn udp_close(&mut self, handle: UdpHandle) -> bool {
+        if let Some(ends @ (local, port, remote)) = self.udp.connected(handle) {
+            let home = self.reply_bucket(Endpoint::new(local, port), remote);
+            self.udp.release(ends, home);
+        }
         self.udp.close(handle)
     }
 

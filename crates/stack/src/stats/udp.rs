@@ -16,6 +16,7 @@ counters! {
         delivered: "delivered-packets", "delivered";
         sent: "output-packets", "datagrams output";
         sent_on_original: "output-replies", "of them in the frame they answer";
+        elsewhere: "handed-over", "for connected sockets in other lanes";
         ports_tried: "ports-tried", "local ports that were looked at for connected sockets";
     }
 }

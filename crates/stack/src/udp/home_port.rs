@@ -76,7 +76,7 @@ impl Lane {
             tried.set(tried.get() + 1);
             let bind =
                 Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
-            port < FIRST || udp.is_taken(&bind)
+            port < FIRST || udp.is_taken(&bind) || !udp.is_free_here(&bind)
         };
         if ports.is_empty() {
             return Err(BindError::OtherLane(self.reply_bucket(Endpoint::new(local, FIRST), remote)));

@@ -7,30 +7,37 @@
 //!
 //! A datagram stays in the frame it came in, from the link to the application; an answer can leave in the same frame.
 //! Sockets belong to their lane: the same port may be bound once in every lane, and what a lane's socket receives is
-//! what the flow hash sent to that lane.
+//! what the flow hash sent to that lane. A connected socket gets its datagrams in any lane of its host ([`elsewhere`]).
 
+mod elsewhere;
 mod home_port;
 mod input;
 mod output;
 mod socket;
 mod table;
 
+pub use elsewhere::UdpElsewhere;
 pub use socket::{Bind, BindError, Datagram, SocketInfo, UdpHandle};
 
 pub(crate) use home_port::FIRST as FIRST_HOME_PORT;
 pub(crate) use input::{Outcome, is_intact, pseudo};
 
 use crate::address::Endpoint;
-use crate::packet::IcmpErrorKind;
+use crate::packet::{IcmpErrorKind, IpInput};
 use crate::rng::Rng;
+use elsewhere::Siblings;
+use flowlane_rss::Bucket;
 use home_port::ScarcePorts;
 use socket::Socket;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::task::Waker;
 use table::{Key, Table};
 
 /// First of the ports chosen for an application that does not care (RFC 6335 section 6).
 const EPHEMERAL_FIRST: u16 = 49_152;
+/// How many of them are tried for a socket whose answers come to another lane, of which at most a half can be in use there.
+const TRIES: usize = 64;
 
 /// Limits of a lane's UDP.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +66,8 @@ pub(crate) struct Udp {
     queued: usize,
     /// Destinations to which no port is left.
     scarce_ports: ScarcePorts,
+    /// What the host's other lanes tell, if it has any.
+    siblings: Option<Siblings>,
 }
 
 impl Udp {
@@ -70,7 +79,84 @@ impl Udp {
             table: Table::new(seed),
             queued: 0,
             scarce_ports: ScarcePorts::default(),
+            siblings: None,
         }
+    }
+
+    /// The host's lanes tell one another about connected sockets from now on. Before the first socket is made.
+    pub(crate) fn share(&mut self, elsewhere: Arc<UdpElsewhere>, here: Bucket) {
+        self.siblings = Some(Siblings::new(elsewhere, here));
+    }
+
+    /// Makes a connected socket whose answers come to the lane of `home`.
+    pub(crate) fn connect(
+        &mut self,
+        bind: Bind,
+        home: Bucket,
+        rng: &mut Rng,
+    ) -> Result<UdpHandle, BindError> {
+        let key = bind.key();
+        let claimed = self.siblings.as_ref().map(|s| (s.elsewhere.clone(), s.here));
+        let Some((elsewhere, here)) = claimed else { return self.bind(bind, rng) };
+        // What this lane has itself is in use as well.
+        elsewhere.claim(key, home, here)?;
+        self.bind(bind, rng).inspect_err(|_| elsewhere.release(key, home, here))
+    }
+
+    /// A free ephemeral port for a socket whose answers come to another lane: a bounded number of random ones is tried.
+    pub(crate) fn port_elsewhere(
+        &self,
+        home: impl Fn(u16) -> Bucket,
+        local: IpAddr,
+        remote: Endpoint,
+        rng: &mut Rng,
+    ) -> Option<u16> {
+        let elsewhere = &self.siblings.as_ref()?.elsewhere;
+        let span = u32::from(u16::MAX - EPHEMERAL_FIRST) + 1;
+        (0..TRIES).map(|_| EPHEMERAL_FIRST + rng.below(span) as u16).find(|&port| {
+            let key = elsewhere::ends(local, port, remote);
+            elsewhere.is_free(&key, home(port))
+        })
+    }
+
+    /// Lanes tell one another about connected sockets.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.siblings.is_some()
+    }
+
+    /// The ends of a connected socket of ours.
+    pub(crate) fn connected(&self, handle: UdpHandle) -> Option<(IpAddr, u16, Endpoint)> {
+        let key = self.get(handle)?.key;
+        Some((key.local_ip?, key.local_port, key.remote?))
+    }
+
+    /// A connected socket, whose answers come to the lane of `home`, is closed.
+    pub(crate) fn release(&self, (local, port, remote): (IpAddr, u16, Endpoint), home: Bucket) {
+        if let Some(siblings) = &self.siblings {
+            siblings.elsewhere.release(elsewhere::ends(local, port, remote), home, siblings.here);
+        }
+    }
+
+    /// Whether a connected socket of this lane has these ends.
+    pub(crate) fn is_connected(&self, local: Endpoint, remote: Endpoint) -> bool {
+        self.table.contains(&elsewhere::ends(local.ip, local.port, remote), &self.sockets)
+    }
+
+    /// The other lane whose connected socket a packet is for that comes in with these ends.
+    #[inline]
+    pub(crate) fn elsewhere(&mut self, local: Endpoint, remote: Endpoint) -> Option<Bucket> {
+        self.siblings.as_mut().filter(|s| !s.are_none())?.find(local, remote)
+    }
+
+    /// As [`Udp::elsewhere`], for a packet whose data is a datagram.
+    #[inline]
+    pub(crate) fn datagram_elsewhere(&mut self, packet: &IpInput) -> Option<Bucket> {
+        if self.siblings.as_ref().is_none_or(Siblings::are_none) {
+            return None;
+        }
+        let ports = packet.frame.data().first_chunk::<4>()?;
+        let port = |i: usize| u16::from_be_bytes([ports[i], ports[i + 1]]);
+        self.elsewhere(Endpoint::new(packet.ip.dst, port(2)), Endpoint::new(packet.ip.src, port(0)))
     }
 
     /// Makes a socket.
@@ -101,6 +187,11 @@ impl Udp {
     /// Whether a socket is bound to just this.
     pub(crate) fn is_taken(&self, bind: &Bind) -> bool {
         self.table.contains(&bind.key(), &self.sockets)
+    }
+
+    /// No other lane has a socket with these ends, whose answers come to this lane.
+    fn is_free_here(&self, bind: &Bind) -> bool {
+        self.siblings.as_ref().is_none_or(|s| s.elsewhere.is_free(&bind.key(), s.here))
     }
 
     /// A free ephemeral port for `bind`: random, with a bounded number of tries, then in order.
@@ -165,6 +256,11 @@ impl Udp {
     /// The socket for a datagram over IPv4, if the quick tables know it.
     #[inline]
     pub(crate) fn lookup_v4(&self, local: Ipv4Addr, lport: u16, remote: Ipv4Addr, rport: u16) -> Option<u32> {
+        if let Some(siblings) = self.siblings.as_ref().filter(|s| !s.are_none()) {
+            if siblings.may_have(Endpoint::new(local.into(), lport), Endpoint::new(remote.into(), rport)) {
+                return None;
+            }
+        }
         self.table.lookup_v4(local, lport, remote, rport)
     }
 
@@ -190,7 +286,7 @@ impl Udp {
     }
 
     /// The socket's own address and port.
-    pub(crate) fn local(&self, handle: UdpHandle) -> Option<(Option<std::net::IpAddr>, u16)> {
+    pub(crate) fn local(&self, handle: UdpHandle) -> Option<(Option<IpAddr>, u16)> {
         self.get(handle).map(|s| (s.key.local_ip, s.key.local_port))
     }
 

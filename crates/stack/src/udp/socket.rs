@@ -64,6 +64,8 @@ pub enum BindError {
     NoRoute,
     /// Answers of that peer come to the lane of this bucket, whatever the port.
     OtherLane(Bucket),
+    /// Too many sockets have their answers come to the lane of this bucket and stand in others.
+    TooManyElsewhere(Bucket),
 }
 
 impl fmt::Display for BindError {
@@ -71,6 +73,13 @@ impl fmt::Display for BindError {
         f.write_str(match self {
             Self::OtherLane(bucket) => {
                 return write!(f, "answers of that peer come to bucket {}: bind there", bucket.0);
+            }
+            Self::TooManyElsewhere(bucket) => {
+                return write!(
+                    f,
+                    "too many sockets elsewhere have their answers come to bucket {}: bind there",
+                    bucket.0
+                );
             }
             Self::InUse => "the address and port are in use",
             Self::NotOurAddress => "the address is not one of ours",

@@ -13,7 +13,7 @@ use super::socket::Socket;
 use crate::address::{Endpoint, number};
 
 /// What a socket is bound to. Port 0 is "any port".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) local_ip: Option<IpAddr>,
     pub(super) local_port: u16,

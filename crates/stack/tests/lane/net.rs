@@ -12,7 +12,7 @@ use flowlane_stack::steering::steer;
 use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::time::Time;
 use flowlane_stack::tunnel::TunnelConfig;
-use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpHandle};
+use flowlane_stack::udp::{Bind, Datagram, UdpConfig, UdpElsewhere, UdpHandle};
 use flowlane_stack::wire::MacAddr;
 use flowlane_stack::{Class, InterfaceConfig, IpConfig, Lane, LaneConfig, Route};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
@@ -67,6 +67,8 @@ pub(crate) struct Plan {
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) offload: Offload,
     pub(crate) tunnels: Vec<TunnelConfig>,
+    /// Lanes tell one another about connected UDP sockets.
+    pub(crate) shared: bool,
 }
 
 impl Plan {
@@ -86,6 +88,7 @@ impl Plan {
             reassembly: ReassemblyConfig::default(),
             offload: Offload::default(),
             tunnels: Vec::new(),
+            shared: true,
         }
     }
 
@@ -107,9 +110,10 @@ impl Plan {
             gateway: Some(ip(g)),
             interface: 0,
         });
+        let elsewhere = UdpElsewhere::new(self.buckets);
         let lanes = (0..self.buckets)
             .map(|b| {
-                Lane::new(&LaneConfig {
+                let mut lane = Lane::new(&LaneConfig {
                     bucket: Bucket(b as u16),
                     rss: rss.clone(),
                     interfaces: vec![config.clone()],
@@ -120,7 +124,11 @@ impl Plan {
                     tcp: self.tcp.clone(),
                     reassembly: self.reassembly,
                     seed: [b as u64, 2, 3, self.mac.into()],
-                })
+                });
+                if self.shared {
+                    lane.share_udp(elsewhere.clone());
+                }
+                lane
             })
             .collect();
         Host { lanes, rss, mac }

@@ -8,6 +8,8 @@ use flowlane_stack::packet::Offload;
 use flowlane_stack::rng::{Keyed, Rng};
 use flowlane_stack::tcp::{FastOpenKeys, TcpConfig};
 use flowlane_stack::tunnel::TunnelConfig;
+use flowlane_stack::udp::UdpElsewhere;
+
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
 
 use super::links::Links;
@@ -75,6 +77,7 @@ impl Builder {
             for plan in &mut plans {
                 plan.hosts.push(view(host, first_lane, h, &plan.ports, links));
             }
+            let elsewhere = (buckets > 1).then(|| UdpElsewhere::new(buckets));
             let mut tcp = self.bounded(&host.tcp, owners.len());
             for b in 0..buckets {
                 let bucket = Bucket(b as u16);
@@ -86,7 +89,7 @@ impl Builder {
                     let key = u128::from(keyed.hash(b"fast open")) << 64 | u128::from(keyed.hash(b"cookies"));
                     tcp.fast_open_keys = Some(FastOpenKeys::new(key.to_le_bytes()));
                 }
-                let lane = Lane::new(&LaneConfig {
+                let mut lane = Lane::new(&LaneConfig {
                     bucket,
                     rss: host.rss.clone(),
                     interfaces: interfaces.clone(),
@@ -98,6 +101,9 @@ impl Builder {
                     reassembly: host.reassembly,
                     seed,
                 });
+                if let Some(elsewhere) = &elsewhere {
+                    lane.share_udp(elsewhere.clone());
+                }
                 let plan = &mut plans[owners[index as usize]];
                 let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
                     Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))
