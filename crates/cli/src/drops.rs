@@ -168,7 +168,7 @@ mod tests {
             move_overflow: 64,
         };
         assert_eq!(of_worker(&worker), 1023);
-        let report = Report { workers: vec![worker] };
+        let report = Report { workers: vec![worker], ..Report::default() };
         let all: u64 = of_host(&report, 0).iter().chain(&of_runtime(&report)).map(|d| d.count).sum();
         assert_eq!(all, 1023);
         assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 1023);

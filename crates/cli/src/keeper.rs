@@ -7,30 +7,45 @@
 //!
 //! A run that changes the card's RSS notes in a state file how it was ([`flowlane::card::Held`]). The second process puts that back, too, so
 //! the file is left only where both were killed: the next start finds it then ([`put_back_what_was_left`]), or `flowlane rss restore`.
+//! While the run lasts it changes the table for us where lanes move, and sets the card again where that has forgotten ([`access`]).
 //!
 //! ```text
 //!   flowlane serve ...                              flowlane restore-card NAME
-//!     start it, wait for its line  ◀────────────────  card noted, privileges given up but one
+//!     start it, wait for its line  ◀──── ready ─────  card noted, privileges given up but one
 //!     open link, give up privileges, work ...         wait
-//!     link closed: 'x', end of file  ────────────────▶ set the card, end
-//!     killed: end of file  ──────────────────────────▶ wait until we are gone, set the card, end
+//!     a lane moved  ──────── slots 3=1 17=1 ────────▶ set them
+//!                   ◀──────── ok, or: error WHY ────
+//!     the card forgot  ────────── again ────────────▶ set all of it
+//!     link closed: end, end of file  ────────────────▶ set the card as it was, end
+//!     killed: end of file  ──────────────────────────▶ wait until we are gone, set the card as it was, end
 //! ```
 
 use crate::say::say;
 use crate::trace;
 use anyhow::Context;
-use flowlane::card::{self, Held, Outcome, Place, Why};
+use flowlane::card::{self, Access, CardRss, Control, Held, Outcome, Owner, Place, Why};
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::netdev::settings::CardSettings;
 use flowlane_sys::privilege;
-use std::io::{BufRead, BufReader, Read, Write};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, parent_id};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How long the second process may take for a change.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A second process and the pipes to it.
+struct Keeper {
+    interface: String,
+    child: Child,
+    pipes: Arc<Mutex<Option<Pipes>>>,
+}
+
 /// Those who wait for the end, each with its card.
-static KEEPERS: Mutex<Vec<(String, Child)>> = Mutex::new(Vec::new());
+static KEEPERS: Mutex<Vec<Keeper>> = Mutex::new(Vec::new());
 /// Cards that we have changed.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
@@ -61,7 +76,7 @@ pub(crate) fn put_back_what_was_left(interface: &str) {
 /// Has a card set again when the run ends, if anything is at stake: what XDP makes it forget, or RSS that the run is going to change. Before
 /// its link is opened.
 pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
-    if locked(&KEEPERS).iter().any(|(watched, _)| watched == interface) {
+    if locked(&KEEPERS).iter().any(|keeper| keeper.interface == interface) {
         return;
     }
     let found = Interface::find(interface).and_then(|found| CardSettings::record(&found));
@@ -79,10 +94,85 @@ pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
         .process_group(0)
         .spawn();
     let Ok(mut child) = child else { return };
-    let ready = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut String::new()));
-    if matches!(ready, Some(Ok(1..))) {
+    let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else { return };
+    let mut pipes = Pipes { to, from: BufReader::new(from) };
+    if matches!(pipes.from.read_line(&mut String::new()), Ok(1..)) {
         tracing::debug!(target: trace::CARD, interface, "another process keeps its settings");
-        locked(&KEEPERS).push((interface.to_owned(), child));
+        let pipes = Arc::new(Mutex::new(Some(pipes)));
+        locked(&KEEPERS).push(Keeper { interface: interface.to_owned(), child, pipes });
+    }
+}
+
+/// Access to a card by the second process, for as long as the run lasts. Without one, since the right is missing, the card can be read and
+/// not changed. `None` if there is no such interface.
+pub(crate) fn access(interface: &str) -> Option<Box<dyn Access>> {
+    let control = Interface::find(interface).and_then(|found| Control::open(&found)).ok()?;
+    let keepers = locked(&KEEPERS);
+    let keeper = keepers.iter().find(|keeper| keeper.interface == interface);
+    Some(Box::new(ByKeeper { control, pipes: keeper.map(|keeper| keeper.pipes.clone()) }))
+}
+
+/// A card that the second process changes for us.
+struct ByKeeper {
+    /// To read it, which takes no privileges.
+    control: Control,
+    pipes: Option<Arc<Mutex<Option<Pipes>>>>,
+}
+
+impl Access for ByKeeper {
+    fn rss(&mut self) -> Result<CardRss, String> {
+        self.control.rss().map_err(|e| e.to_string())
+    }
+
+    fn set_slots(&mut self, slots: &[(usize, u32)]) -> Result<(), String> {
+        let slots = slots.iter().fold(String::new(), |text, (slot, queue)| format!("{text} {slot}={queue}"));
+        self.ask(&format!("slots{slots}"))
+    }
+
+    fn set_again(&mut self) -> Result<(), String> {
+        self.ask("again")
+    }
+}
+
+impl ByKeeper {
+    fn ask(&mut self, request: &str) -> Result<(), String> {
+        let Some(pipes) = &self.pipes else {
+            return Err("changing its RSS takes CAP_NET_ADMIN".to_owned());
+        };
+        let mut pipes = locked(pipes);
+        let Some(open) = &mut *pipes else { return Err("the run ends".to_owned()) };
+        let answer = open.ask(request);
+        // What comes later would be taken for the answer to something else.
+        answer.unwrap_or_else(|why| {
+            *pipes = None;
+            Err(why)
+        })
+    }
+}
+
+/// The second process as we reach it.
+struct Pipes {
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Pipes {
+    /// Asks for a change. The outer error: it does not answer.
+    fn ask(&mut self, request: &str) -> Result<Result<(), String>, String> {
+        let gone = |e: std::io::Error| format!("the process that may change it does not answer: {e}");
+        writeln!(self.to, "{request}").map_err(gone)?;
+        let mut fds = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
+        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        if poll(&mut fds, Some(&patience)).map_err(|e| gone(e.into()))? == 0 {
+            return Err(format!("the process that may change it did not within {} s", PATIENCE.as_secs()));
+        }
+        let mut line = String::new();
+        self.from.read_line(&mut line).map_err(gone)?;
+        match line.trim_end() {
+            "ok" => Ok(Ok(())),
+            "" => Err("the process that may change it has ended".to_owned()),
+            line => Ok(Err(line.strip_prefix("error ").unwrap_or(line).to_owned())),
+        }
     }
 }
 
@@ -99,9 +189,9 @@ fn locked<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn links_are_closed() {
     // With privileges this puts them back; without it is for those who have them.
     locked(&HELD).clear();
-    for (_, mut child) in std::mem::take(&mut *locked(&KEEPERS)) {
-        if let Some(mut pipe) = child.stdin.take() {
-            let _ = pipe.write_all(b"x");
+    for Keeper { mut child, pipes, .. } in std::mem::take(&mut *locked(&KEEPERS)) {
+        if let Some(Pipes { mut to, .. }) = locked(&pipes).take() {
+            let _ = to.write_all(b"end\n");
         }
         match child.wait() {
             Ok(status) if status.success() => {
@@ -118,9 +208,9 @@ impl RestoreCard {
         let mut settings = CardSettings::record(&Interface::find(&self.interface)?)?;
         privilege::drop_all_but(privilege::CAP_NET_ADMIN).context("giving up privileges")?;
         writeln!(std::io::stdout(), "ready")?;
-        let mut told = Vec::new();
-        std::io::stdin().read_to_end(&mut told)?;
-        if told.is_empty() {
+        let mut card = Changing { interface: &self.interface, parent, held: None };
+        let ended = serve(&mut card)?;
+        if !ended {
             // It was killed, and the kernel takes its program off the card as it closes its files: at once, mostly.
             for _ in 0..500 {
                 if parent_id() != parent {
@@ -129,10 +219,63 @@ impl RestoreCard {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
+        drop(card);
         let lost = settings.restore_lost().with_context(|| format!("{}: setting it again", self.interface));
         if let Ok(place) = Place::usual() {
             card::put_back(&place, &self.interface, Why::EndOf(parent))?;
         }
         lost
+    }
+}
+
+/// Does what the first process asks for. `true` if it said that it ends.
+fn serve(card: &mut Changing<'_>) -> anyhow::Result<bool> {
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        if line == "end" {
+            return Ok(true);
+        }
+        let answer = match card.carry_out(&line) {
+            Ok(()) => "ok".to_owned(),
+            Err(why) => format!("error {}", why.replace('\n', " ")),
+        };
+        writeln!(std::io::stdout(), "{answer}")?;
+    }
+    Ok(false)
+}
+
+/// A card in the hands of the second process.
+struct Changing<'a> {
+    interface: &'a str,
+    parent: u32,
+    /// Noted when it is changed first, if the first process has not done so.
+    held: Option<Held>,
+}
+
+impl Changing<'_> {
+    fn carry_out(&mut self, line: &str) -> Result<(), String> {
+        let mut words = line.split(' ');
+        let request = words.next();
+        let slots: Option<Vec<(usize, u32)>> = words
+            .map(|word| {
+                let (slot, queue) = word.split_once('=')?;
+                Some((slot.parse().ok()?, queue.parse().ok()?))
+            })
+            .collect();
+        let held = self.held()?;
+        match (request, slots) {
+            (Some("slots"), Some(slots)) => held.set_slots(&slots).map_err(|e| e.to_string()),
+            (Some("again"), Some(_)) => held.set_again().map_err(|e| e.to_string()),
+            _ => Err("no such request".to_owned()),
+        }
+    }
+
+    fn held(&mut self) -> Result<&mut Held, String> {
+        if self.held.is_none() {
+            let place = Place::usual().map_err(|e| e.to_string())?;
+            let owner = Owner::of(self.parent).map_err(|e| e.to_string())?;
+            self.held = Some(Held::resume(&place, self.interface, owner).map_err(|e| e.to_string())?);
+        }
+        self.held.as_mut().ok_or_else(String::new)
     }
 }

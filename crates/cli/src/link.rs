@@ -27,7 +27,7 @@ fn say_notes(interface: &str) {
 
 /// As [`LinkSpec::join`], hearing of routers what is to be heard.
 pub(crate) fn join(
-    link: LinkSpec,
+    link: &LinkSpec,
     builder: &mut Builder,
     host: usize,
     ours: &[Prefix],
@@ -37,7 +37,19 @@ pub(crate) fn join(
 ) {
     if !link.is_kernel() {
         link.fit_frames(builder);
-        builder.link(host, 0, discovery.on(open(link, ours, vlan, rss)));
+        let opened = discovery.on(open(link.clone(), ours, vlan, rss));
+        put_on(builder, host, link, opened);
+    }
+}
+
+/// Puts the first interface of a host on a link. Where the link's card steers, its table follows the lanes.
+pub(crate) fn put_on(builder: &mut Builder, host: usize, link: &LinkSpec, open: OpenLink) {
+    let opened = builder.open(open);
+    builder.attach(opened, host, 0);
+    if let LinkSpec::AfXdp(interface, ..) = link
+        && let Some(access) = keeper::access(interface)
+    {
+        builder.steer_card(opened, access);
     }
 }
 

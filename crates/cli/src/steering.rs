@@ -1,10 +1,11 @@
 //! The steering of a host that a command makes: key, hash types, table and buckets, our own or a card's.
 
 use anyhow::{Context, bail};
-use flowlane::card::{self, Card, Change, Held, NotAdopted, Place};
+use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place};
 use flowlane::link::LinkSpec;
 use flowlane::{Builder, CardTableError, HashConfig, Indirection, Key, Rss, Runtime, UdpFields};
 use flowlane_stack::rng::Rng;
+use flowlane_sys::words::counted;
 
 use crate::cpus::Pinning;
 use crate::say::say;
@@ -128,6 +129,8 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         // Opening the link says why.
         return Ok(None);
     };
+    // Its table follows lanes that move.
+    keeper::watch_over(interface, true);
     let done = match of {
         RssOf::Set => set(interface, &found, wish)?,
         _ => adopt(interface, found, wish),
@@ -185,11 +188,24 @@ fn set(interface: &str, card: &Card, wish: &Wish<'_>) -> anyhow::Result<Result<R
 /// Changes the card until the end of the run.
 fn hold(interface: &str, change: &Change) -> Result<(), String> {
     let place = Place::usual().map_err(|e| e.to_string())?;
-    keeper::watch_over(interface, true);
-    // No slot is moved during the run, so a table that is another one at its end is somebody else's.
-    let held = Held::set(&place, interface, change, false).map_err(|e| e.to_string())?;
+    let us = Owner::us().map_err(|e| e.to_string())?;
+    let held = Held::set(&place, interface, change, us).map_err(|e| e.to_string())?;
     keeper::hold(held);
     Ok(())
+}
+
+/// What was done to a card, for people: slots moved, changes refused, tables followed, times set again. `None`: nothing.
+pub(crate) fn card_in_words(counts: [u64; 4]) -> Option<String> {
+    let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let [slots_moved, refused, followed, set_again] = counts;
+    let parts = [
+        (slots_moved > 0).then(|| format!("{} moved", counted(slots_moved as usize, "slot"))),
+        (refused > 0).then(|| format!("{} refused", counted(refused as usize, "change"))),
+        (followed > 0).then(|| format!("table changed by others {}", times(followed))),
+        (set_again > 0).then(|| format!("set again {}", times(set_again))),
+    ];
+    let words: Vec<String> = parts.into_iter().flatten().collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Steering for so many workers with `key`, or with a fresh one that reaches every bucket: random, or from `seed`.

@@ -21,11 +21,15 @@ struct Running {
 
 impl Running {
     fn start(tag: &str) -> Self {
+        Self::with(tag, 1)
+    }
+
+    fn with(tag: &str, workers: usize) -> Self {
         let path = std::env::temp_dir().join(format!("flowlane-stat-{tag}-{}.sock", std::process::id()));
-        let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+        let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
         let on =
             |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
-        let mut builder = Runtime::builder().pin(false);
+        let mut builder = Runtime::builder().workers(workers).pin(false);
         let server = builder.host(
             Host::new("server", rss.clone(), || async {
                 let listener = TcpListener::on_port(80).unwrap();
@@ -67,6 +71,18 @@ impl Running {
         finished.recv_timeout(Duration::from_secs(20)).unwrap();
         let control = control::serve(Some(&path), runtime.handle(), "test").unwrap();
         Self { runtime: Some(runtime), control: Some(control), path }
+    }
+
+    /// What `flowlane lanes` prints, and how it ends.
+    fn lanes(&self, arguments: &str) -> (Option<i32>, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .arg("lanes")
+            .args(arguments.split_whitespace())
+            .arg("--control")
+            .arg(&self.path)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     }
 
     fn stat(&self, letters: &str) -> String {
@@ -287,6 +303,47 @@ fn fits(root: &Value, schema: &Value, value: &Value, at: &str) {
 }
 
 #[test]
+fn lanes_are_shown_and_moved() {
+    let running = Running::with("lanes", 2);
+    let schema = schema("lanes");
+    let rows = || {
+        let (code, said) = running.lanes("--interval 10ms --json");
+        assert_eq!(code, Some(0), "{said}");
+        let document: Value = serde_json::from_str(&said).unwrap();
+        fits(&schema, &schema, &document, "lanes");
+        document["lanes"].as_array().unwrap().clone()
+    };
+    let of = |rows: &[Value]| {
+        let lane = rows.iter().find(|row| row["host"] == "server" && row["bucket"] == 1).unwrap();
+        (lane["worker"].as_u64().unwrap(), lane["moves"].as_u64().unwrap())
+    };
+    let before = rows();
+    let (worker, moves) = of(&before);
+    assert!(before.iter().all(|row| row["load"].is_number()), "{before:?}");
+    let to = 1 - worker;
+    let (code, said) = running.lanes(&format!("move 1 {to} --host server"));
+    let words = format!("server: the lane of bucket 1 moved from worker {worker} to worker {to}\n");
+    assert_eq!((code, said), (Some(0), words));
+    assert_eq!(of(&rows()), (to, moves + 1));
+    let (code, said) = running.lanes(&format!("move 1 {to} --host server"));
+    assert_eq!((code, said.contains("already")), (Some(0), true), "{said}");
+    let (_, text) = running.lanes("--interval 10ms");
+    assert!(text.contains("server") && text.contains("worker 1: "), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    for (wrong, why) in [
+        ("move 1 0", "there are several hosts, name one: server, client"),
+        ("move 1 0 --host nobody", "there is no host 'nobody', but server, client"),
+        ("move 999 0 --host server", "there is no bucket 999: they are 0 to"),
+        ("move 1 2 --host server", "there is no worker 2: they are 0 to 1"),
+        ("--interval 1ms", "--interval: must be at least 10ms"),
+        ("move 1", "WORKER"),
+    ] {
+        let (code, said) = running.lanes(wrong);
+        assert_eq!((code, said.contains(why)), (Some(2), true), "{wrong}: {said}");
+    }
+}
+
+#[test]
 fn requests_that_make_no_sense() {
     let running = Running::start("requests");
     let get = |path: &str| {
@@ -298,6 +355,14 @@ fn requests_that_make_no_sense() {
     assert!(get("/v1/").starts_with("HTTP/1.1 404"));
     let post = b"POST /v1/stats HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     assert!(running.raw(post).starts_with("HTTP/1.1 405"));
+    for body in ["", "{}", "[1]", "{\"bucket\":70000,\"worker\":0}", &"x".repeat(5000)] {
+        let length = body.len();
+        let post = format!(
+            "POST /v1/move HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+        assert!(running.raw(post.as_bytes()).starts_with("HTTP/1.1 400"), "{body}");
+    }
+    assert!(get("/v1/move").starts_with("HTTP/1.1 404"));
     assert!(running.raw(b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
     assert!(running.raw(long.as_bytes()).starts_with("HTTP/1.1 4"));

@@ -6,6 +6,7 @@
 //! | `flowlane::worker` | info: runtime started; debug: worker began, with its processor, and ended; warn: no free frames |
 //! | `flowlane::lane` | debug: move begun, lane sent, arrived, move given up |
 //! | `flowlane::socket` | debug: listening |
+//! | `flowlane::card` | warn: its table was changed by others, it was set again, it refuses a change, it does not what it shows |
 //!
 //! All of them are seldom. Nothing on a packet's path is told: counters are for that ([`stats`](crate::stats)). Without a subscriber an
 //! event costs the load of one number.
@@ -24,6 +25,7 @@ const LINK: &str = "flowlane::link";
 const WORKER: &str = "flowlane::worker";
 const LANE: &str = "flowlane::lane";
 const SOCKET: &str = "flowlane::socket";
+const CARD: &str = "flowlane::card";
 
 /// A worker without free frames is told of once in so long: it may happen many times a second.
 const SELDOM: Duration = Duration::from_secs(1);
@@ -92,6 +94,11 @@ pub(crate) fn no_frames(worker: usize, now: Time, told: &mut Option<Time>) {
         *told = Some(now);
         warn!(target: WORKER, worker, "no free frame for output: lanes wait");
     }
+}
+
+#[cold]
+pub(crate) fn card(link: &str, what: &str) {
+    warn!(target: CARD, link, "{what}");
 }
 
 #[cold]

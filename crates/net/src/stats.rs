@@ -164,6 +164,22 @@ pub const SOCKETS_SHOWN: usize = 1024;
 /// Places in which the TCP connections that a report lists are searched for: a lane with very many does not stop for longer.
 pub const CONNECTIONS_LOOKED_AT: usize = 16_384;
 
+/// What was done to a card by whose table a host is steered, and that can be changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CardReport {
+    /// The host, by order of configuration.
+    pub host: usize,
+    /// Slots of its table that were changed because their lane had moved.
+    pub slots_moved: u64,
+    /// Changes that the card, or its driver, did not take.
+    pub refused: u64,
+    /// Times somebody else had changed its table, and lanes were moved to the workers of their queues.
+    pub followed: u64,
+    /// Times its settings were set again because packets came elsewhere than they say.
+    pub set_again: u64,
+}
+
 /// One queue of a link as its worker reports it.
 #[derive(Debug, Clone)]
 pub struct QueueReport {
@@ -258,6 +274,8 @@ pub fn counter_groups(stats: &LaneStats) -> BTreeMap<&'static str, CounterMap> {
 pub struct Report {
     /// Every worker that answered.
     pub workers: Vec<WorkerReport>,
+    /// Cards whose tables can be changed.
+    pub cards: Vec<CardReport>,
 }
 
 impl Report {

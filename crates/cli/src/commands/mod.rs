@@ -2,7 +2,9 @@
 
 mod bench;
 mod demo;
+mod instance;
 mod lab;
+mod lanes;
 mod load;
 mod rss;
 mod serve;
@@ -28,6 +30,7 @@ pub(crate) enum Command {
     Serve(Box<serve::Serve>),
     /// Show what a running instance counted.
     Stat(stat::Stat),
+    Lanes(lanes::Lanes),
     /// Make a network to try real links on, and remove it.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -47,6 +50,7 @@ impl Command {
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),
+            Self::Lanes(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),
             Self::Completions(completions) => completions.run(),

@@ -10,8 +10,9 @@
 //! All of these do the same thing with the same file, under a lock: they put back what the run changed, if it is still as the run set it, and
 //! remove the file. What somebody else has changed since is left alone and named.
 
-use super::state::{Owner, Place, Plan, State, StateError};
-use super::{Card, CardRss, Change, Control, SetError, Table};
+use super::place::{Place, StateError};
+use super::state::{Owner, Plan, State};
+use super::{Card, CardRss, Change, Control, FlowKind, SetError, Table, Told};
 use flowlane_sys::error::Error;
 use flowlane_sys::netdev::Interface;
 use std::fs;
@@ -84,6 +85,8 @@ pub enum HoldError {
     Set(SetError),
     /// What an earlier run left is in the way.
     InTheWay(String, Outcome),
+    /// Somebody else changed the table of this interface during the run.
+    Changed(String),
 }
 
 impl std::fmt::Display for HoldError {
@@ -98,6 +101,7 @@ impl std::fmt::Display for HoldError {
             }
             Self::Set(e) => write!(f, "{e}"),
             Self::InTheWay(interface, outcome) => write!(f, "{interface}: {outcome}"),
+            Self::Changed(interface) => write!(f, "{interface}: somebody else changed its table"),
         }
     }
 }
@@ -116,6 +120,7 @@ pub struct Held {
     place: Place,
     interface: String,
     namespace: u64,
+    owner: Owner,
     control: Control,
     /// What an earlier run had left, if anything.
     found: Outcome,
@@ -123,14 +128,13 @@ pub struct Held {
 }
 
 impl Held {
-    /// Makes a change, having noted in `place` how the card is. `moves`: slots will be moved about during the run, by [`Held::control`], so
-    /// whatever table is there at its end is ours.
+    /// Makes a change for the run of `owner`, having noted in `place` how the card is.
     ///
     /// What an earlier run left is put back before; [`Held::found`] says so.
     ///
     /// # Errors
     /// [`HoldError`]; the card is as it was then.
-    pub fn set(place: &Place, interface: &str, change: &Change, moves: bool) -> Result<Self, HoldError> {
+    pub fn set(place: &Place, interface: &str, change: &Change, owner: Owner) -> Result<Self, HoldError> {
         let found = Interface::find(interface)?;
         let state = |e| HoldError::State(interface.to_owned(), e);
         let (namespace, boot) = here().map_err(|e| state(no_proc(&e)))?;
@@ -149,17 +153,18 @@ impl Held {
             boot,
             bus: bus(&card),
             mac: mac(&card),
-            owner: Owner::us().map_err(|e| state(no_proc(&e)))?,
+            owner,
             was_default: card.rings.is_ok_and(|rings| was.is_default_table(rings)),
             was,
             set: change.clone(),
-            moves,
+            earlier: None,
         };
         place.write(&noted).map_err(state)?;
         let held = Self {
             place: place.clone(),
             interface: interface.to_owned(),
             namespace,
+            owner,
             control,
             found: before,
             done: false,
@@ -185,10 +190,90 @@ impl Held {
         &self.found
     }
 
-    /// For further changes, of the table if it `moves`.
-    #[must_use]
-    pub fn control(&self) -> &Control {
-        &self.control
+    /// Goes on with what another process has changed for the run of `owner`; begins with nothing changed where it has not.
+    ///
+    /// # Errors
+    /// As [`Held::set`].
+    pub fn resume(place: &Place, interface: &str, owner: Owner) -> Result<Self, HoldError> {
+        let state = |e| HoldError::State(interface.to_owned(), e);
+        let (namespace, _) = here().map_err(|e| state(no_proc(&e)))?;
+        let noted = place.read(namespace, interface).map_err(state)?;
+        if noted.is_none_or(|noted| noted.owner != owner) {
+            return Self::set(place, interface, &Change::default(), owner);
+        }
+        let control = Control::open(&Interface::find(interface)?)?;
+        let place = place.clone();
+        Ok(Self {
+            place,
+            interface: interface.to_owned(),
+            namespace,
+            owner,
+            control,
+            found: Outcome::Nothing,
+            done: false,
+        })
+    }
+
+    /// Lets slots of the table, by number, name other queues, all in one command. That is noted before the card is changed.
+    ///
+    /// # Errors
+    /// [`HoldError::Changed`]: the table is another than the one that this run found or set, and stays. Else as [`Held::set`].
+    pub fn set_slots(&mut self, slots: &[(usize, u32)]) -> Result<(), HoldError> {
+        let wrong = |e| HoldError::State(self.interface.clone(), e);
+        let unfit = |why: String| HoldError::Set(SetError::Unfit { interface: self.interface.clone(), why });
+        let _lock = self.place.lock().map_err(wrong)?;
+        let noted = self.place.read(self.namespace, &self.interface).map_err(wrong)?;
+        let Some(mut noted) = noted.filter(|noted| noted.owner == self.owner) else {
+            return Err(unfit("how it was set up is noted no more".to_owned()));
+        };
+        let now = self.control.rss().map_err(|why| unfit(format!("its RSS cannot be read: {why}")))?;
+        if now.table != noted.was.table && !noted.has_set_table(&now) {
+            return Err(HoldError::Changed(self.interface.clone()));
+        }
+        let mut table = now.table.clone();
+        let len = table.len();
+        for &(slot, queue) in slots {
+            let place = table.get_mut(slot);
+            *place.ok_or_else(|| unfit(format!("has no slot {slot}: its table has {len}")))? = queue;
+        }
+        noted.earlier = Some(now.table);
+        noted.set.table = Some(Table::Slots(table.clone()));
+        self.place.write(&noted).map_err(wrong)?;
+        let change = Change { table: Some(Table::Slots(table)), ..Change::default() };
+        self.control.set(&change).map_err(HoldError::Set)
+    }
+
+    /// Sets the card again as the run found it or has set it: key, function, transform, table and fields. For a card that has forgotten
+    /// them, whatever its driver shows.
+    ///
+    /// # Errors
+    /// As [`Held::set_slots`].
+    pub fn set_again(&mut self) -> Result<(), HoldError> {
+        let wrong = |e| HoldError::State(self.interface.clone(), e);
+        let noted = self.place.read(self.namespace, &self.interface).map_err(wrong)?;
+        let Some(State { was, set, .. }) = noted.filter(|noted| noted.owner == self.owner) else {
+            let why = "how it was set up is noted no more".to_owned();
+            return Err(HoldError::Set(SetError::Unfit { interface: self.interface.clone(), why }));
+        };
+        let of = |kind: FlowKind| set.fields.iter().find(|f| f.0 == kind).map(|f| f.1);
+        let fields = was.fields.iter();
+        let fields = fields.filter_map(|(kind, was)| Some((*kind, of(*kind).or(was.ok())?))).collect();
+        let change = Change {
+            key: Some(set.key.unwrap_or(was.key)).filter(|key| !key.0.is_empty()),
+            function: set.function,
+            transform: set.transform,
+            table: Some(set.table.unwrap_or(Table::Slots(was.table))),
+            fields,
+        };
+        self.control.set(&change).map_err(HoldError::Set)
+    }
+
+    /// The spreading as the driver shows it now.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn rss(&self) -> Told<CardRss> {
+        self.control.rss()
     }
 
     /// Puts the card back.
@@ -204,8 +289,8 @@ impl Held {
         let state = |e| HoldError::State(self.interface.clone(), e);
         let (_, boot) = here().map_err(|e| state(no_proc(&e)))?;
         let _lock = self.place.lock().map_err(state)?;
-        let us = Why::EndOf(std::process::id());
-        put_back_locked(&self.place, self.namespace, &boot, &self.interface, us)
+        let ours = Why::EndOf(self.owner.pid);
+        put_back_locked(&self.place, self.namespace, &boot, &self.interface, ours)
     }
 }
 
@@ -334,14 +419,15 @@ mod tests {
 
     #[test]
     fn a_card_without_rss_is_not_touched() {
+        let us = Owner::us().unwrap();
         let dir = std::env::temp_dir().join(format!("flowlane-held-{}", std::process::id()));
         let place = Place::at(&dir);
-        let said = Held::set(&place, "lo", &Change::default(), false).unwrap_err().to_string();
+        let said = Held::set(&place, "lo", &Change::default(), us).unwrap_err().to_string();
         assert_eq!(said, "lo: has no RSS to set: the driver does not tell");
         assert_eq!(place.interfaces(namespace().unwrap()), (vec![], 0));
         assert_eq!(put_back(&place, "lo", Why::Stale).unwrap(), Outcome::Nothing);
         assert!(matches!(
-            Held::set(&place, "no-such-if0", &Change::default(), false),
+            Held::set(&place, "no-such-if0", &Change::default(), us),
             Err(HoldError::Device(_))
         ));
         fs::remove_dir_all(dir).unwrap();
@@ -349,8 +435,9 @@ mod tests {
 
     #[test]
     fn without_a_place_nothing_is_changed() {
+        let us = Owner::us().unwrap();
         let place = Place::at(std::path::Path::new("/proc/none"));
-        let said = Held::set(&place, "lo", &Change::default(), false).unwrap_err().to_string();
+        let said = Held::set(&place, "lo", &Change::default(), us).unwrap_err().to_string();
         assert!(
             said.starts_with("lo: how it is set up cannot be noted") && said.contains("/proc/none"),
             "{said}"

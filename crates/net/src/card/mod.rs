@@ -24,14 +24,18 @@
 //! What a driver tells need not be what the card does. virtio's forgets after an XDP program came or went
 //! ([`forgets_after_xdp`]); other cards ignore their table. Whoever steers by this compares it with the packets that come.
 
+mod access;
 mod adopt;
 mod held;
+mod place;
 mod state;
 mod surroundings;
 
+pub use access::Access;
 pub use adopt::{NotAdopted, adopt, fields, plan};
 pub use held::{Held, HoldError, Outcome, Why, namespace, put_back};
-pub use state::{Owner, Place, StateError};
+pub use place::{Place, StateError};
+pub use state::Owner;
 pub use surroundings::{Cpus, Interrupt, ReceiveQueue, Surroundings, TransmitQueue, Unseen};
 
 pub use flowlane_sys::netdev::card::control::{Change, Control, Refusal, SetError, Table};

@@ -19,56 +19,19 @@
 //!   was-table 0,1,2,3       (or "default")
 //!   was-fields udp4 48
 //!   set-key 0011...         ... and what of it the run changed, to what
-//!   set-table moves         the run moves slots about
+//!   set-table 0,0,2,3       (or "default")
+//!   set-table-before 0,1,2,3   the run has moved slots: the table before its last change is the run's, too
 //! ```
 //!
 //! The file is believed only if it and its directory belong to one user and nobody else can write to them. What is in it is checked
 //! all the same: a line that makes no sense makes the file unreadable, and nothing is set.
 
+mod lines;
+
 use super::{CardRss, Change, Fields, FlowKind, Function, HashKey, Table, Transform, Untold};
+use lines::{Lines, bytes, fields, hex, list, number, numbers, two};
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-
-/// Bytes of a file that are read at most.
-const MOST: u64 = 1 << 20;
-/// Slots and key bytes of a card, at most.
-const SLOTS: usize = 1 << 16;
-const KEY: usize = 1 << 10;
-
-/// Why a state file is of no use.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StateError {
-    /// No directory for it is to be had.
-    Place {
-        /// The directory; `None` where there is no usual one.
-        path: Option<PathBuf>,
-        /// What is wrong.
-        why: String,
-    },
-    /// The file cannot be read or written.
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-}
-
-impl std::fmt::Display for StateError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Place { path: Some(path), why } => write!(f, "{}: {why}", path.display()),
-            Self::Place { path: None, why } => f.write_str(why),
-            Self::File { path, why } => write!(f, "{}: {why}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for StateError {}
+use std::{fs, io};
 
 /// A process, told from a later one of the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +48,16 @@ impl Owner {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn us() -> io::Result<Self> {
-        let pid = std::process::id();
-        let (_, started) = process(pid).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))?;
+        Self::of(std::process::id())
+    }
+
+    /// The process of this number.
+    ///
+    /// # Errors
+    /// There is none, or `/proc` cannot be read.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let (_, started) =
+            process(pid).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat cannot be read")))?;
         Ok(Self { pid, started })
     }
 
@@ -122,8 +93,8 @@ pub(super) struct State {
     pub(super) was_default: bool,
     /// What the run changed.
     pub(super) set: Change,
-    /// The run moves slots about, so its table is any.
-    pub(super) moves: bool,
+    /// The table before the run moved slots the last time: until the card has taken the new one, it is the run's as well.
+    pub(super) earlier: Option<Vec<u32>>,
 }
 
 /// What there is to be done to have a card as it was.
@@ -165,13 +136,7 @@ impl State {
         }) {
             change.transform = Some(was.transform);
         }
-        let as_set = self.moves
-            || match &set.table {
-                Some(Table::Slots(slots)) => now.table == *slots,
-                Some(Table::Default) => now.is_default_table(now.table.iter().max().map_or(0, |max| max + 1)),
-                None => false,
-            };
-        if (set.table.is_some() || self.moves) && differs("the table".into(), now.table == was.table, as_set)
+        if set.table.is_some() && differs("the table".into(), now.table == was.table, self.has_set_table(now))
         {
             let slots = || Table::Slots(was.table.clone());
             change.table = Some(if self.was_default { Table::Default } else { slots() });
@@ -189,6 +154,16 @@ impl State {
             (true, true) => Plan::Nothing,
             (true, false) => Plan::Change(change),
         }
+    }
+
+    /// Whether this table is one that the run has set.
+    pub(super) fn has_set_table(&self, now: &CardRss) -> bool {
+        let as_set = match &self.set.table {
+            Some(Table::Slots(slots)) => now.table == *slots,
+            Some(Table::Default) => now.is_default_table(now.table.iter().max().map_or(0, |max| max + 1)),
+            None => false,
+        };
+        as_set || self.earlier.as_ref() == Some(&now.table)
     }
 
     /// The file's text.
@@ -225,10 +200,12 @@ impl State {
             line("set-transform", &transform.bits());
         }
         match &set.table {
-            _ if self.moves => line("set-table", &"moves"),
             Some(Table::Default) => line("set-table", &"default"),
             Some(Table::Slots(slots)) => line("set-table", &numbers(slots)),
             None => {}
+        }
+        if let Some(slots) = &self.earlier {
+            line("set-table-before", &numbers(slots));
         }
         for (kind, Fields(bits)) in &set.fields {
             line("set-fields", &format!("{kind} {bits}"));
@@ -262,13 +239,13 @@ impl State {
             owner: Owner { pid: number(pid)?, started: number(started)? },
             was,
             was_default: number::<u8>(lines.take("was-default-table")?)? != 0,
-            moves: table == Some("moves"),
+            earlier: lines.option("set-table-before").map(list).transpose()?,
             set: Change {
                 key: lines.option("set-key").map(bytes).transpose()?.map(HashKey),
                 function: lines.option("set-function").map(number).transpose()?.map(Function::from_bits),
                 transform: lines.option("set-transform").map(number).transpose()?.map(Transform::from_bits),
                 table: match table {
-                    None | Some("moves") => None,
+                    None => None,
                     Some("default") => Some(Table::Default),
                     Some(slots) => Some(Table::Slots(list(slots)?)),
                 },
@@ -278,252 +255,6 @@ impl State {
         lines.take("end")?;
         lines.finish()?;
         Ok(state)
-    }
-}
-
-/// The lines of a file, each of which is asked for once.
-struct Lines<'a>(Vec<(&'a str, &'a str)>);
-
-impl<'a> Lines<'a> {
-    fn new(text: &'a str) -> Result<Self, String> {
-        let rest = text.strip_prefix("flowlane-card 1\n").ok_or("does not begin with 'flowlane-card 1'")?;
-        if !rest.ends_with('\n') {
-            return Err("is cut off".to_owned());
-        }
-        let split = |line: &'a str| line.split_once(' ').ok_or("has a line without a value");
-        Ok(Self(rest.lines().map(split).collect::<Result<_, _>>()?))
-    }
-
-    fn take_all(&mut self, name: &str) -> Vec<&'a str> {
-        let (taken, rest) = self.0.iter().partition::<Vec<_>, _>(|line| line.0 == name);
-        self.0 = rest;
-        taken.into_iter().map(|line| line.1).collect()
-    }
-
-    fn option(&mut self, name: &str) -> Option<&'a str> {
-        let at = self.0.iter().position(|line| line.0 == name)?;
-        Some(self.0.remove(at).1)
-    }
-
-    fn take(&mut self, name: &str) -> Result<&'a str, String> {
-        self.option(name).ok_or_else(|| format!("has no line '{name}'"))
-    }
-
-    /// A line that nobody asked for, or that came twice, is wrong.
-    fn finish(self) -> Result<(), String> {
-        match self.0.first() {
-            None => Ok(()),
-            Some((name, _)) => {
-                let name: String = name.chars().filter(char::is_ascii_graphic).take(20).collect();
-                Err(format!("has a line '{name}' that does not belong there"))
-            }
-        }
-    }
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| "has a number that is none".to_owned())
-}
-
-fn two(text: &str) -> Result<(&str, &str), String> {
-    text.split_once(' ').ok_or_else(|| "has a line with one word where two belong".to_owned())
-}
-
-fn fields(lines: &[&str]) -> Result<Vec<(FlowKind, Fields)>, String> {
-    let one = |line: &&str| {
-        let (kind, bits) = two(line)?;
-        let kind = FlowKind::named(kind).ok_or("has a kind of flow that is none")?;
-        Ok((kind, Fields(number(bits)?)))
-    };
-    if lines.len() > FlowKind::ALL.len() {
-        return Err("has a kind of flow twice".to_owned());
-    }
-    lines.iter().map(one).collect()
-}
-
-fn list(text: &str) -> Result<Vec<u32>, String> {
-    if text == "-" {
-        return Ok(Vec::new());
-    }
-    let slots: Vec<u32> = text.split(',').take(SLOTS + 1).map(number).collect::<Result<_, _>>()?;
-    if slots.len() > SLOTS { Err("has a table that is too long".to_owned()) } else { Ok(slots) }
-}
-
-fn numbers(list: &[u32]) -> String {
-    let words: Vec<String> = list.iter().map(u32::to_string).collect();
-    if words.is_empty() { "-".to_owned() } else { words.join(",") }
-}
-
-fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    if text == "-" {
-        return Ok(Vec::new());
-    }
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || digits.len() > 2 * KEY {
-        return Err("has a key that is none".to_owned());
-    }
-    let digit = |d: u8| char::from(d).to_digit(16).map(|d| d as u8);
-    let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
-    digits.chunks_exact(2).map(byte).collect::<Option<_>>().ok_or_else(|| "has a key that is none".to_owned())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let text = bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-    if text.is_empty() { "-".to_owned() } else { text }
-}
-
-/// The directory of state files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place(PathBuf);
-
-impl Place {
-    /// `/run/flowlane` for root, `$XDG_RUNTIME_DIR/flowlane` for others. It need not exist.
-    ///
-    /// # Errors
-    /// There is none for this user.
-    pub fn usual() -> Result<Self, StateError> {
-        if rustix::process::geteuid().is_root() {
-            return Ok(Self(PathBuf::from("/run/flowlane")));
-        }
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
-        runtime.map(|dir| Self(dir.join("flowlane"))).ok_or_else(|| StateError::Place {
-            path: None,
-            why: "there is no place for it: set XDG_RUNTIME_DIR to a directory of yours".to_owned(),
-        })
-    }
-
-    /// This directory.
-    #[must_use]
-    pub fn at(directory: &Path) -> Self {
-        Self(directory.to_owned())
-    }
-
-    /// The directory.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The file for an interface.
-    #[must_use]
-    pub fn file(&self, namespace: u64, interface: &str) -> PathBuf {
-        self.0.join(format!("card-{namespace}-{interface}"))
-    }
-
-    /// Interfaces of a network namespace that have a file, and how many files others have.
-    #[must_use]
-    pub fn interfaces(&self, namespace: u64) -> (Vec<String>, usize) {
-        let prefix = format!("card-{namespace}-");
-        let (mut ours, mut others) = (Vec::new(), 0);
-        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            match name.strip_prefix(&prefix) {
-                // What was not finished has a name with a suffix that no interface's name is long enough for.
-                Some(interface) if interface.len() < 16 => ours.push(interface.to_owned()),
-                None if name.starts_with("card-") => others += 1,
-                _ => {}
-            }
-        }
-        ours.sort();
-        (ours, others)
-    }
-
-    /// Makes the directory if need be, and sees that nobody else can write to it.
-    pub(super) fn make(&self) -> Result<(), StateError> {
-        match DirBuilder::new().mode(0o700).create(&self.0) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(self.wrong(e.to_string())),
-            _ => self.check().map(drop),
-        }
-    }
-
-    /// The user to whom the directory belongs, and to nobody else.
-    fn check(&self) -> Result<u32, StateError> {
-        let meta = fs::symlink_metadata(&self.0).map_err(|e| self.wrong(e.to_string()))?;
-        if !meta.is_dir() {
-            return Err(self.wrong("is no directory".to_owned()));
-        }
-        if meta.permissions().mode() & 0o022 != 0 {
-            return Err(self.wrong("others may write there: make its mode 0700".to_owned()));
-        }
-        let us = rustix::process::geteuid();
-        if meta.uid() != us.as_raw() && !us.is_root() {
-            return Err(self.wrong("belongs to another user".to_owned()));
-        }
-        Ok(meta.uid())
-    }
-
-    fn wrong(&self, why: String) -> StateError {
-        StateError::Place { path: Some(self.0.clone()), why }
-    }
-
-    /// Keeps other processes out until the result is dropped.
-    pub(super) fn lock(&self) -> Result<File, StateError> {
-        let path = self.0.join("lock");
-        let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let locked = open().and_then(|file| file.lock().map(|()| file));
-        locked.map_err(|e| StateError::File { path, why: e.to_string() })
-    }
-
-    /// The state of an interface, if it has one.
-    pub(super) fn read(&self, namespace: u64, interface: &str) -> Result<Option<State>, StateError> {
-        let path = self.file(namespace, interface);
-        let wrong = |why: String| StateError::File { path: path.clone(), why };
-        let meta = match fs::symlink_metadata(&path) {
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Ok(None);
-            }
-            Err(e) => return Err(wrong(e.to_string())),
-            Ok(meta) => meta,
-        };
-        let user = self.check()?;
-        if !meta.is_file() {
-            return Err(wrong("is no file: remove it".to_owned()));
-        }
-        if meta.uid() != user || meta.permissions().mode() & 0o022 != 0 {
-            return Err(wrong("others may write to it, so it is not believed: remove it".to_owned()));
-        }
-        let mut text = Vec::new();
-        let file = File::open(&path).map_err(|e| wrong(e.to_string()))?;
-        file.take(MOST + 1).read_to_end(&mut text).map_err(|e| wrong(e.to_string()))?;
-        let text = String::from_utf8(text).ok().filter(|text| text.len() as u64 <= MOST);
-        let state =
-            text.ok_or_else(|| "is no state of a card".to_owned()).and_then(|text| State::parse(&text));
-        let unreadable = |why: String| {
-            wrong(format!("{why}: nothing is put back; set the card with 'ethtool -X', and remove the file"))
-        };
-        let state = state.map_err(unreadable)?;
-        if state.namespace != namespace || state.interface != interface {
-            return Err(wrong("is of another interface: remove it".to_owned()));
-        }
-        Ok(Some(state))
-    }
-
-    /// Writes it, so that it is there whole or as it was.
-    pub(super) fn write(&self, state: &State) -> Result<(), StateError> {
-        let path = self.file(state.namespace, &state.interface);
-        let unfinished = self.0.join(format!("unfinished-{}", std::process::id()));
-        let write = || {
-            let _ = fs::remove_file(&unfinished);
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-            file.write_all(state.text().as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &path)
-        };
-        write().map_err(|e| {
-            let _ = fs::remove_file(&unfinished);
-            StateError::File { path: path.clone(), why: e.to_string() }
-        })
-    }
-
-    /// Removes an interface's.
-    pub(super) fn remove(&self, namespace: u64, interface: &str) -> Result<(), StateError> {
-        let path = self.file(namespace, interface);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(StateError::File { path, why: e.to_string() })
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -4,11 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
+use hyper::http::request::Builder;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
@@ -32,6 +34,9 @@ pub enum ClientError {
     /// The instance answered with an error.
     #[error("the instance answers {0}")]
     Status(u16),
+    /// The instance says why not.
+    #[error("{0}")]
+    Refused(String),
     /// What it answered cannot be understood.
     #[error("the instance's answer cannot be understood: {0}")]
     Answer(String),
@@ -45,33 +50,49 @@ pub enum ClientError {
 /// # Errors
 /// See [`ClientError`].
 pub fn get<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T, ClientError> {
+    exchange(path, Request::get(what), Bytes::new())
+}
+
+/// Sends `body` to `what` (`/v1/move`) of the instance at `path`, and returns its answer. Blocks; not for use inside a lane.
+///
+/// # Errors
+/// See [`ClientError`].
+pub fn post<T: DeserializeOwned>(path: &Path, what: &str, body: &impl Serialize) -> Result<T, ClientError> {
+    let body = serde_json::to_vec(body).map_err(|e| ClientError::Answer(e.to_string()))?;
+    exchange(path, Request::post(what), body.into())
+}
+
+fn exchange<T: DeserializeOwned>(path: &Path, request: Builder, body: Bytes) -> Result<T, ClientError> {
     let other = |e: &dyn std::fmt::Display| ClientError::Answer(e.to_string());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| other(&e))?;
     runtime.block_on(async {
-        let bytes =
-            tokio::time::timeout(PATIENCE, fetch(path, what)).await.map_err(|_| ClientError::Silent)??;
+        let bytes = tokio::time::timeout(PATIENCE, fetch(path, request, body))
+            .await
+            .map_err(|_| ClientError::Silent)??;
         serde_json::from_slice(&bytes).map_err(|e| other(&e))
     })
 }
 
-async fn fetch(path: &Path, what: &str) -> Result<Bytes, ClientError> {
+async fn fetch(path: &Path, request: Builder, body: Bytes) -> Result<Bytes, ClientError> {
     let other = |e: &dyn std::fmt::Display| ClientError::Answer(e.to_string());
     let stream = UnixStream::connect(path)
         .await
         .map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| other(&e))?;
     let driver = tokio::spawn(connection);
-    let request = Request::get(what)
-        .header(header::HOST, "flowlane")
-        .body(Empty::<Bytes>::new())
-        .map_err(|e| other(&e))?;
+    let request = request.header(header::HOST, "flowlane").body(Full::new(body)).map_err(|e| other(&e))?;
     let response = sender.send_request(request).await.map_err(|e| other(&e))?;
     let status = response.status();
-    if !status.is_success() {
-        return Err(ClientError::Status(status.as_u16()));
-    }
     let body = Limited::new(response.into_body(), LARGEST).collect().await.map_err(|e| other(&e))?;
     driver.abort();
-    Ok(body.to_bytes())
+    let body = body.to_bytes();
+    if status.is_success() {
+        return Ok(body);
+    }
+    let why = serde_json::from_slice::<serde_json::Value>(&body).ok();
+    Err(match why.as_ref().and_then(|document| document["error"].as_str()) {
+        Some(why) => ClientError::Refused(why.to_owned()),
+        None => ClientError::Status(status.as_u16()),
+    })
 }

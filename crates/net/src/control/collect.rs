@@ -8,7 +8,7 @@ use flowlane_stack::stats::Counters;
 use flowlane_stack::tcp::{DropReason as TcpDropReason, State, TcpRow};
 
 use super::view::*;
-use crate::stats::{LaneReport, Misdirected, Report, WorkerReport, counter_groups};
+use crate::stats::{CardReport, LaneReport, Misdirected, Report, WorkerReport, counter_groups};
 use crate::{Handle, HostInfo};
 
 impl Instance {
@@ -211,9 +211,15 @@ fn rss(handle: &Handle, report: &Report) -> RssView {
             workers: (0..info.rss.buckets.len()).map(|b| handle.worker_of(h, Bucket(b as u16))).collect(),
             steering: steering(&report.steering(h)),
             links: info.links.clone(),
+            card: report.cards.iter().find(|card| card.host == h).map(card),
         }
     };
     RssView { version: VERSION, hosts: handle.hosts().iter().enumerate().map(host).collect() }
+}
+
+fn card(card: &CardReport) -> CardView {
+    let CardReport { slots_moved, refused, followed, set_again, .. } = *card;
+    CardView { slots_moved, refused, followed, set_again }
 }
 
 fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
@@ -278,6 +284,7 @@ fn lane(l: &LaneReport) -> LaneView {
         task_runs: l.task_runs,
         panics: l.panics,
         moves: l.moves,
+        busy_nanos: l.busy_nanos,
         sockets: l.socket_count,
         connections: l.connections,
         delivered: l.stats.udp.delivered,

@@ -1,7 +1,8 @@
 //! The control socket: what a running instance counted, as JSON over HTTP/1.1 on a Unix socket.
 //!
 //! Nothing listens unless it is asked for. The socket is a file of mode 0600 in a directory of mode 0700, so the
-//! instance answers its own user and root and nobody else. It serves `GET` of a few documents, each with a `version`:
+//! instance answers its own user and root and nobody else. It serves a few documents, each with a `version`. All are for `GET`, but
+//! `/v1/move`, which is for `POST`:
 //!
 //! | path | document |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! | `/v1/sockets` | sockets, with flow hash and bucket, as `netstat -a` and `-R` |
 //! | `/v1/rss` | key, table, buckets and who holds them |
 //! | `/v1/workers` | workers, their queues and lanes |
+//! | `/v1/move` | moves a lane to another worker ([`MoveRequest`]), and answers when it is there ([`MoveView`]) |
 //!
 //! `docs/schema/control-v1.json` is their schema. A document is collected when it is asked for, by messages to the
 //! workers ([`Handle::report`]); between requests the workers pay nothing. The server has a thread of its own with a
@@ -28,13 +30,13 @@ mod view;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use client::{ClientError, get};
+pub use client::{ClientError, get, post};
 pub use place::{default_directory, default_path, instances};
 pub use server::Control;
 pub use view::{
-    Configuration, HostLanes, Instance, LaneView, NetisrView, ProtocolRow, QueueView, ReportView, RssHost,
-    RssView, SocketRow, SocketsView, StatsHost, StatsView, SteeringView, VERSION, WorkerView, WorkersView,
-    Workstream,
+    CardView, Configuration, HostLanes, Instance, LaneView, MoveRequest, MoveView, NetisrView, ProtocolRow,
+    QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost, StatsView, SteeringView,
+    VERSION, WorkerView, WorkersView, Workstream,
 };
 
 use crate::Handle;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::server::conn::http1;
@@ -18,13 +18,15 @@ use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::place::SocketFile;
-use super::view::{Instance, ReportView};
-use crate::Handle;
+use super::view::{Instance, MoveRequest, MoveView, ReportView};
+use crate::{Bucket, Handle};
 
 /// Connections served at once; others wait to be accepted.
 const CONNECTIONS: usize = 16;
 /// Bytes of a request's head. Hyper takes no less than 8192.
 const HEAD: usize = 8192;
+/// Bytes of a request's body.
+const BODY: usize = 1024;
 /// Time for a request's head, and for a whole connection.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
@@ -116,6 +118,9 @@ async fn accept(listener: UnixListener, served: Served, mut stopped: watch::Rece
 }
 
 async fn answer(request: Request<Incoming>, served: Served) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.uri().path() == "/v1/move" && request.method() == Method::POST {
+        return Ok(move_lane(request, served).await);
+    }
     if request.method() != Method::GET {
         let mut response = failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is understood");
         response.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET"));
@@ -132,6 +137,48 @@ async fn answer(request: Request<Incoming>, served: Served) -> Result<Response<F
             failure(StatusCode::INTERNAL_SERVER_ERROR, "the report could not be made")
         }
     })
+}
+
+/// Moves a lane. Whoever may connect may also stop the process.
+async fn move_lane(request: Request<Incoming>, served: Served) -> Response<Full<Bytes>> {
+    let body = Limited::new(request.into_body(), BODY).collect().await.ok().map(Collected::to_bytes);
+    let asked = body.and_then(|body| serde_json::from_slice::<MoveRequest>(&body).ok());
+    let Some(asked) = asked else {
+        return failure(StatusCode::BAD_REQUEST, "that is no request to move a lane");
+    };
+    let moved = tokio::task::spawn_blocking(move || moved(&asked, &served.0)).await;
+    match moved {
+        Ok(Ok(view)) => match serde_json::to_vec(&view) {
+            Ok(text) => respond(StatusCode::OK, text),
+            Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
+        },
+        Ok(Err(why)) => failure(StatusCode::CONFLICT, &why),
+        Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the lane could not be moved"),
+    }
+}
+
+fn moved(asked: &MoveRequest, handle: &Handle) -> Result<MoveView, String> {
+    let hosts = handle.hosts();
+    let names = || hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", ");
+    let host = match &asked.host {
+        None if hosts.len() == 1 => 0,
+        None => return Err(format!("there are several hosts, name one: {}", names())),
+        Some(name) => hosts
+            .iter()
+            .position(|host| host.name == *name)
+            .ok_or_else(|| format!("there is no host '{name}', but {}", names()))?,
+    };
+    let bucket = Bucket(asked.bucket);
+    let buckets = hosts[host].rss.buckets.len();
+    let from = handle
+        .worker_of(host, bucket)
+        .ok_or_else(|| format!("there is no bucket {}: they are 0 to {}", bucket.0, buckets - 1))?;
+    if asked.worker >= handle.workers() {
+        return Err(format!("there is no worker {}: they are 0 to {}", asked.worker, handle.workers() - 1));
+    }
+    handle.move_lane(host, bucket, asked.worker).map_err(|e| e.to_string())?;
+    let (host, version) = (hosts[host].name.clone(), super::VERSION);
+    Ok(MoveView { version, host, bucket: bucket.0, from, worker: asked.worker })
 }
 
 fn document(what: &str, served: &(Handle, Instance)) -> Option<serde_json::Result<Vec<u8>>> {

@@ -206,6 +206,34 @@ document! {
 }
 
 document! {
+    /// What is sent to `/v1/move`: the lane of a bucket is to go to another worker.
+    MoveRequest {
+        /// The host's name; without one the only host.
+        host: Option<String>,
+        /// The bucket.
+        bucket: u16,
+        /// The worker.
+        worker: usize,
+    }
+}
+
+document! {
+    /// What `/v1/move` answers, when the lane is there.
+    MoveView {
+        /// [`VERSION`].
+        version: u32,
+        /// The host.
+        host: String,
+        /// The bucket.
+        bucket: u16,
+        /// The worker that had it.
+        from: usize,
+        /// The worker that has it.
+        worker: usize,
+    }
+}
+
+document! {
     /// `/v1/rss`.
     RssView {
         /// [`VERSION`].
@@ -235,6 +263,23 @@ document! {
         /// Its links by interface, for people, with how packets come and go: `af-xdp:eth0 (native, copied)`.
         #[serde(default)]
         links: Vec<String>,
+        /// What was done to its card, where that steers it and can be changed.
+        #[serde(default)]
+        card: Option<CardView>,
+    }
+}
+
+document! {
+    /// What was done to a card.
+    CardView {
+        /// Slots of its table that were changed because their lane had moved.
+        slots_moved: u64,
+        /// Changes that it did not take.
+        refused: u64,
+        /// Times somebody else had changed its table, and lanes were moved to the workers of their queues.
+        followed: u64,
+        /// Times its settings were set again because packets came elsewhere than they say.
+        set_again: u64,
     }
 }
 
@@ -341,6 +386,9 @@ document! {
         panics: u64,
         /// Times it moved.
         moves: u64,
+        /// Nanoseconds that workers have spent on it.
+        #[serde(default)]
+        busy_nanos: u64,
         /// Sockets of UDP.
         sockets: usize,
         /// Connections of TCP, TIME-WAIT records not counted.

@@ -9,6 +9,7 @@ use flowlane_rss::{Bucket, Rss};
 use flowlane_stack::time::Time;
 
 use super::builder::Builder;
+use super::card;
 use super::host::Host;
 use super::lane_slot::LaneId;
 use super::message::Message;
@@ -147,7 +148,9 @@ impl Handle {
             self.shared.send(worker, Message::Report(to.clone(), sockets));
         }
         drop(to);
-        collect(&from, self.workers(), PATIENCE)
+        let mut report = collect(&from, self.workers(), PATIENCE);
+        report.cards = self.shared.cards.report();
+        report
     }
 
     /// The link of an interface is back after it was down: the host announces its addresses there, probes them once more and
@@ -198,8 +201,9 @@ impl Handle {
 
     /// Begins to move the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
     /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. The [`Move`] is ready
-    /// when that is so, and can be given up before; frames keep arriving on the old worker's queue and are handed over. Any number
-    /// of lanes may move at once.
+    /// when that is so, and can be given up before. Frames keep arriving on the old worker's queue and are handed over, unless the card's
+    /// table can be changed ([`Builder::steer_card`]): then the lane's slots name a queue of its new worker before the move is ready. Any
+    /// number of lanes may move at once.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -225,17 +229,7 @@ impl Handle {
         if self.shared.outside.has_ended() {
             return Err(MoveError::Stopped);
         }
-        let mut moves = self.shared.moves();
-        if moves.get(&lane).is_some_and(|order| !order.is_over()) {
-            return Err(MoveError::Moving);
-        }
-        let from = self.shared.owner_of(lane);
-        if from == worker {
-            return Ok(Move::none(self.shared.clone(), lane));
-        }
-        let (begun, order) = Move::begin(self.shared.clone(), lane, from, worker);
-        moves.insert(lane, order);
-        Ok(begun)
+        Move::ask(&self.shared, lane, worker)
     }
 }
 
@@ -244,6 +238,8 @@ impl Handle {
 pub struct Runtime {
     handle: Handle,
     threads: Vec<thread::JoinHandle<()>>,
+    /// Looks after the cards.
+    cards: Option<card::Thread>,
 }
 
 impl Runtime {
@@ -264,7 +260,13 @@ impl Runtime {
                 info
             })
             .collect();
-        Self { handle: Handle { shared, hosts: infos }, threads }
+        Self { handle: Handle { shared, hosts: infos }, threads, cards: None }
+    }
+
+    /// Has cards looked after until the end.
+    pub(super) fn with_cards(mut self, cards: Vec<card::Steered>) -> std::io::Result<Self> {
+        self.cards = card::Thread::start(cards, &self.handle.shared)?;
+        Ok(self)
     }
 
     /// Says what the links of each host are.
@@ -329,10 +331,14 @@ impl Runtime {
             self.handle.shared.send(worker, Message::Stop(to.clone(), grace));
         }
         drop(to);
-        let report = collect(&from, self.handle.workers(), PATIENCE + grace);
+        let mut report = collect(&from, self.handle.workers(), PATIENCE + grace);
+        report.cards = self.handle.shared.cards.report();
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
+        }
+        if let Some(cards) = self.cards.take() {
+            cards.end(&self.handle.shared);
         }
         // Several interfaces may have been on one.
         let links: BTreeSet<&String> = self.handle.hosts.iter().flat_map(|host| &host.links).collect();

@@ -154,7 +154,7 @@ impl Worker {
 
     /// When a sleep has to end: at the next deadline, or when a link that took nothing is asked again.
     fn wake_at(&self) -> Time {
-        let leaving = self.moves.is_giving().then(|| self.now + GIVING);
+        let leaving = self.moves.is_waiting().then(|| self.now + GIVING);
         let ending = self.ending.as_ref().map(|e| e.until);
         [self.retry_at(), leaving, ending].into_iter().flatten().fold(self.next_deadline, Time::min)
     }

@@ -83,6 +83,16 @@ pub(crate) enum Message {
         /// Who has it.
         to: usize,
     },
+    /// Packets of a lane come on another queue of its link from now on.
+    Requeued {
+        /// Index of the lane.
+        lane: u32,
+        /// The worker that has it, which holds what comes by its own queues until a marker comes from the old one's worker; `usize::MAX`
+        /// where nobody does.
+        to: usize,
+        /// The queue; `None`: the card could not be changed.
+        queue: Option<u16>,
+    },
     /// End the connections of your lanes, with so much time to do so, then report and end.
     Stop(mpsc::Sender<WorkerReport>, Duration),
 }

@@ -4,10 +4,12 @@
 //! * [`netisr`]: frames for lanes of other workers; [`moving`]: lanes that change their worker.
 //! * [`host`]: what the application says; [`builder`]: from there to running threads; [`handle`]: talking to them.
 //! * Sockets of the kernel: `crate::kernel`.
+//! * [`card`]: the cards whose tables follow the lanes.
 //! * [`mains`]: how the lanes' first tasks end.
 //! * [`shared`], [`message`], [`lane_slot`]: what they share, what they are told, what moves.
 
 pub(crate) mod builder;
+pub(crate) mod card;
 pub(crate) mod handle;
 pub(crate) mod host;
 pub(crate) mod idle;

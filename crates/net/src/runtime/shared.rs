@@ -9,6 +9,7 @@ use std::time::Instant;
 use crossbeam_queue::SegQueue;
 use flowlane_stack::time::Time;
 
+use super::card::Cards;
 use super::mains::Mains;
 use super::message::Message;
 use super::moving::Order;
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     /// The last move of each lane that was ever moved.
     moves: Mutex<HashMap<u32, Arc<Order>>>,
     pub(crate) mains: Arc<Mains>,
+    pub(crate) cards: Cards,
     /// Who waits from outside for something in here.
     pub(crate) outside: Outside,
     /// Workers are gone: nobody takes what is put into inboxes.
@@ -62,6 +64,7 @@ impl Shared {
             epoch: Instant::now(),
             moves: Mutex::default(),
             mains: Arc::new(Mains::new(owners.len())),
+            cards: Cards::default(),
             outside: Outside::default(),
             closed: AtomicBool::new(false),
         }

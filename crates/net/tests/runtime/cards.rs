@@ -2,17 +2,35 @@
 
 use std::sync::Arc;
 
-use flowlane::{PairConfig, Rss};
+use flowlane::card::Access;
+use flowlane::{Bucket, PairConfig, Rss, Runtime};
 use flowlane_rss::emulated::{CARDS, Card, CardOptions};
-use flowlane_rss::learn::{Answer, Options, learn};
+use flowlane_rss::learn::{Answer, LearnError, Learned, Options, learn};
 use flowlane_rss::{BucketMap, Flow, HashType};
 
 use crate::streams::there_and_back;
 use crate::tcp;
-use crate::traffic::{CLIENT, Plan, SERVER};
+use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, Plan, SERVER, assert_perfect};
 
 fn card(name: &str, slots: usize) -> Card {
-    Card::new(name, &CardOptions { seed: 3, slots, queues: 2, ..CardOptions::default() }).unwrap()
+    card_of(name, slots, 2)
+}
+
+fn card_of(name: &str, slots: usize, queues: u16) -> Card {
+    Card::new(name, &CardOptions { seed: 3, slots, queues, ..CardOptions::default() }).unwrap()
+}
+
+fn learned(card: &Card, hashes: bool) -> Result<Learned, LearnError> {
+    let mut probed = card.clone();
+    let mut oracle = |flows: &[Flow]| {
+        let answer = |flow: &Flow| {
+            let got = probed.receive(flow);
+            let hash = (got.hash_type != HashType::None).then_some(got.hash);
+            Some(Answer { hash, queue: got.queue })
+        };
+        flows.iter().map(answer).collect()
+    };
+    learn(&Options { hashes, ..Options::new(2) }, &mut oracle)
 }
 
 /// Frames arrive on queues that the host does not expect, and are steered in software: every byte of every stream, once and in order.
@@ -39,16 +57,7 @@ fn nothing_is_handed_over_once_a_card_is_learned() {
     for (name, _) in CARDS.into_iter().filter(|(name, _)| !not_learned.contains(name)) {
         for hashes in [true, false] {
             let card = card(name, 64);
-            let mut probed = card.clone();
-            let mut oracle = |flows: &[Flow]| {
-                let answer = |flow: &Flow| {
-                    let got = probed.receive(flow);
-                    let hash = (got.hash_type != HashType::None).then_some(got.hash);
-                    Some(Answer { hash, queue: got.queue })
-                };
-                flows.iter().map(answer).collect()
-            };
-            let learned = match learn(&Options { hashes, ..Options::new(2) }, &mut oracle) {
+            let learned = match learned(&card, hashes) {
                 Ok(learned) => learned,
                 // A table whose size is no power of two cannot be learned from queues.
                 Err(_) if !hashes && name == "odd-table" => continue,
@@ -77,5 +86,153 @@ fn nothing_is_handed_over_once_a_card_is_learned() {
                 assert_eq!(steering.hash_computed == 0, hashes, "{name}: {steering:?}");
             }
         }
+    }
+}
+
+/// Server and client on a card with 4 queues, 2 workers, each steered by the rule that was learned of the card, and by the table that its
+/// driver shows.
+fn steered(card: &Card, datagrams: u32) -> Plan {
+    let learned = learned(card, true).unwrap();
+    let slots: Vec<u16> = card.table().slots().iter().map(|queue| queue.0 % 4).collect();
+    let config = learned.rule.config();
+    let rss = Arc::new(Rss::of_card(learned.rule, config, &slots, 4, 2).unwrap());
+    Plan {
+        buckets: rss.buckets.len(),
+        datagrams,
+        window: 2,
+        flows: 8,
+        steering: Some([rss.clone(), rss]),
+        pair: PairConfig { card: Some(card.clone()), queues: Some(4), ..PairConfig::default() },
+        ..Plan::default()
+    }
+}
+
+/// Frames that were handed over, and those without a flow, which may be.
+fn redirected(runtime: &Runtime) -> (u64, u64) {
+    let report = runtime.handle().counters();
+    let of = |host| (report.steering(host).redirected, report.steering(host).no_flow);
+    let (server, client) = (of(SERVER), of(CLIENT));
+    (server.0 + client.0, server.1 + client.1)
+}
+
+/// On every card that does what its table says: when a move is over, the card sends the lane's frames to its new worker. None is lost or
+/// overtaken meanwhile, and none handed over after.
+#[test]
+fn the_cards_table_follows_lanes_that_move() {
+    const MOVES: usize = 100;
+    let others = ["jhash", "forgets", "misdirects", "table-ignored"];
+    for (name, _) in CARDS.into_iter().filter(|(name, _)| !others.contains(name)) {
+        // More in a queue at once than one look takes.
+        let plan = Plan { window: 16, flows: 32, ..steered(&card_of(name, 128, 4), 800) };
+        let net = plan.start();
+        let handle = net.runtime.handle();
+        let begun = std::time::Instant::now();
+        for round in 0..MOVES {
+            let bucket = Bucket((round % plan.buckets) as u16);
+            let host = [SERVER, CLIENT][round / plan.buckets % 2];
+            let to = 1 - handle.worker_of(host, bucket).unwrap();
+            handle.move_lane(host, bucket, to).unwrap();
+            assert!(begun.elapsed() < PATIENCE_FOR_MOVES, "{name}: {round} moves");
+        }
+        let before = redirected(&net.runtime);
+        assert_perfect(&plan, &net.finish());
+        let after = redirected(&net.runtime);
+        assert!(
+            after.0 - before.0 <= after.1 - before.1,
+            "{name}: handed over, without a flow: {before:?} {after:?}"
+        );
+        let report = net.runtime.stop();
+        for host in [SERVER, CLIENT] {
+            let card = report.cards.iter().find(|card| card.host == host).unwrap();
+            assert!(card.slots_moved > 0, "{name}: {card:?}");
+            assert_eq!((card.refused, card.followed, card.set_again), (0, 0, 0), "{name}: {card:?}");
+            assert_eq!(report.steering(host).misdirected, 0, "{name}");
+        }
+        assert!(report.workers.iter().all(|w| w.move_overflow == 0 && w.netisr.dropped == 0), "{name}");
+    }
+}
+
+/// A card that does not let its table be changed: lanes move all the same, and their frames are handed over, in order.
+#[test]
+fn lanes_move_where_the_card_refuses() {
+    struct Refuses(Box<dyn Access>);
+    impl Access for Refuses {
+        fn rss(&mut self) -> Result<flowlane::card::CardRss, String> {
+            self.0.rss()
+        }
+        fn set_slots(&mut self, _: &[(usize, u32)]) -> Result<(), String> {
+            Err("not permitted".to_owned())
+        }
+        fn set_again(&mut self) -> Result<(), String> {
+            Err("not permitted".to_owned())
+        }
+    }
+    let plan = Plan {
+        access: |card| Box::new(Refuses(Box::new(card))),
+        ..steered(&card_of("random", 128, 4), 3000)
+    };
+    let net = plan.start();
+    let handle = net.runtime.handle();
+    for bucket in 0..plan.buckets as u16 {
+        let to = 1 - handle.worker_of(SERVER, Bucket(bucket)).unwrap();
+        handle.move_lane(SERVER, Bucket(bucket), to).unwrap();
+    }
+    assert_perfect(&plan, &net.finish());
+    let report = net.runtime.stop();
+    let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
+    assert!(card.refused > 0 && card.slots_moved == 0, "{card:?}");
+    assert_eq!(report.steering(SERVER).misdirected, 0, "frames come where the card's table says");
+}
+
+/// Somebody gives the card another table: lanes go to the workers whose queues their frames come on.
+#[test]
+fn lanes_follow_a_table_of_somebody_else() {
+    let plan = steered(&card_of("random", 128, 4), 3000);
+    let net = plan.start();
+    let handle = net.runtime.handle();
+    // Queue 1 is worker 1's.
+    let all: Vec<(usize, u32)> = (0..128).map(|slot| (slot, 1)).collect();
+    net.cards.as_ref().unwrap()[SERVER].clone().set_slots(&all).unwrap();
+    let begun = std::time::Instant::now();
+    let moved = || (0..plan.buckets as u16).all(|b| handle.worker_of(SERVER, Bucket(b)) == Some(1));
+    while !moved() {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", handle.counters().cards);
+        std::thread::yield_now();
+    }
+    let flows = net.finish();
+    assert_eq!(flows.values().filter(|flow| flow.received != plan.datagrams).count(), 0);
+    let report = net.runtime.stop();
+    let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
+    assert_eq!((card.followed, card.set_again, card.slots_moved), (1, 0, 0));
+}
+
+/// A card that forgets its settings when it is disturbed gets them again, and frames come aligned from then on.
+#[test]
+fn a_card_that_forgets_is_set_again() {
+    let plan = steered(&card_of("forgets", 128, 4), 4000);
+    let net = plan.start();
+    let flows = net.finish();
+    assert_eq!(flows.values().filter(|flow| flow.received != plan.datagrams).count(), 0);
+    let report = net.runtime.stop();
+    for host in [SERVER, CLIENT] {
+        let card = report.cards.iter().find(|card| card.host == host).unwrap();
+        assert_eq!((card.set_again, card.followed), (1, 0), "{card:?}");
+        let steering = report.steering(host);
+        assert!(steering.misdirected > 0 && steering.alignment() > 0.5, "{steering:?}");
+    }
+}
+
+/// A card that goes on sending frames elsewhere: it is set again once, and its frames are handed over.
+#[test]
+fn a_card_that_does_what_it_likes_is_left_alone() {
+    for name in ["misdirects", "table-ignored"] {
+        let plan = steered(&card_of(name, 128, 4), 3000);
+        let net = plan.start();
+        let flows = net.finish();
+        assert_eq!(flows.values().filter(|flow| flow.received != plan.datagrams).count(), 0, "{name}");
+        let report = net.runtime.stop();
+        let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
+        assert_eq!((card.set_again, card.followed, card.slots_moved), (1, 0, 0), "{name}: {card:?}");
+        assert!(report.steering(SERVER).misdirected > 0, "{name}");
     }
 }

@@ -5,9 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use flowlane::card::Access;
+use flowlane::link::pair::{self, EmulatedAccess};
 use flowlane::{
-    Bind, Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss,
-    Runtime, Toeplitz, UdpFields, UdpSocket, current,
+    Bind, Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Interface, Key, LinkId, PairConfig,
+    Rss, Runtime, Toeplitz, UdpFields, UdpSocket, current,
 };
 
 /// No test waits longer than this for anything.
@@ -54,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) pair: PairConfig,
     /// How server and client are steered, if not by `buckets`, `workers` and `udp`.
     pub(crate) steering: Option<[Arc<Rss>; 2]>,
+    /// The runtime's access to an emulated card.
+    pub(crate) access: fn(EmulatedAccess) -> Box<dyn Access>,
     /// Give up waiting for answers after so long without one.
     pub(crate) silence: Duration,
 }
@@ -71,6 +75,7 @@ impl Default for Plan {
             size: 64,
             pair: PairConfig::default(),
             steering: None,
+            access: |card| Box::new(card),
             silence: Duration::from_secs(20),
         }
     }
@@ -83,6 +88,8 @@ pub(crate) struct Net {
     pub(crate) runtime: Runtime,
     results: mpsc::Receiver<Flows>,
     lanes: usize,
+    /// Access to the cards of server and client, if the pair has some: for somebody else than the runtime.
+    pub(crate) cards: Option<[EmulatedAccess; 2]>,
 }
 
 impl Plan {
@@ -115,8 +122,17 @@ impl Plan {
         });
         let client = builder.host(client.interface(interface(client_ip, &[clients])));
         assert_eq!(client, CLIENT);
-        builder.pair((CLIENT, 0), (SERVER, 0), self.pair.clone());
-        Net { runtime: builder.start().unwrap(), results, lanes: self.buckets }
+        let (open, cards) = pair::opener_with_access(self.pair.clone());
+        let ends: [LinkId; 2] = builder.wire(open);
+        // By number of the host.
+        let cards = cards.map(|[client, server]| [server, client]);
+        for (end, host) in ends.into_iter().zip([CLIENT, SERVER]) {
+            builder.attach(end, host, 0);
+            if let Some(cards) = &cards {
+                builder.steer_card(end, (self.access)(cards[host].clone()));
+            }
+        }
+        Net { runtime: builder.start().unwrap(), results, lanes: self.buckets, cards }
     }
 
     fn server(&self) -> Endpoint {

@@ -2,8 +2,8 @@
 //! its virtio card, one after the other, named by `FLOWLANE_CARD`.
 
 use flowlane::card::{
-    self, Card, Change, Control, Fields, FlowKind, HashKey, Held, HoldError, Outcome, Place, SetError, Table,
-    Way, Why,
+    self, Card, Change, Control, Fields, FlowKind, HashKey, Held, HoldError, Outcome, Owner, Place, SetError,
+    Table, Way, Why,
 };
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::privilege;
@@ -164,6 +164,30 @@ fn without_the_right_nothing_is_set_and_everything_is_read() {
     std::thread::spawn(try_it).join().unwrap();
 }
 
+fn us() -> Owner {
+    Owner::us().unwrap()
+}
+
+#[test]
+fn a_table_that_somebody_else_sets_meanwhile_stays() {
+    let Some(name) = name() else { return };
+    let place = place("meanwhile");
+    let before = card::read(&name).unwrap();
+    let control = Control::open(&before.interface).unwrap();
+    // Nothing is changed at first.
+    let mut held = Held::resume(&place, &name, us()).unwrap();
+    assert_eq!(card::read(&name).unwrap().rss, before.rss);
+    let theirs = vec![1; before.rss.as_ref().unwrap().table.len()];
+    control.set(&Change { table: Some(Table::Slots(theirs.clone())), ..Change::default() }).unwrap();
+    assert!(matches!(held.set_slots(&[(0, 0)]), Err(HoldError::Changed(_))));
+    assert_eq!(held.rss().unwrap().table, theirs);
+    assert_eq!(held.restore().unwrap(), Outcome::AsItWas(std::process::id()));
+    assert_eq!(card::read(&name).unwrap().rss.unwrap().table, theirs);
+    control.set(&Change { table: Some(Table::Default), ..Change::default() }).unwrap();
+    assert_eq!(card::read(&name).unwrap().rss, before.rss);
+    std::fs::remove_dir_all(place.path()).unwrap();
+}
+
 #[test]
 fn a_held_card_is_as_it_was_afterwards() {
     let Some(name) = name() else { return };
@@ -171,10 +195,21 @@ fn a_held_card_is_as_it_was_afterwards() {
     let before = card::read(&name).unwrap();
     let change = ours(&before);
     for by_drop in [true, false] {
-        let held = Held::set(&place, &name, &change, true).unwrap();
+        let mut held = Held::set(&place, &name, &change, us()).unwrap();
         assert_eq!(held.found(), &Outcome::Nothing);
         assert_is_set(&name, &change);
-        held.control().set_slots(&[(1, 1), (2, 1)]).unwrap();
+        held.set_slots(&[(1, 1), (2, 1)]).unwrap();
+        let slots = card::read(&name).unwrap().rss.unwrap().table;
+        assert_eq!(slots[1..3], [1, 1]);
+        // Another process goes on for this run.
+        let mut other = Held::resume(&place, &name, us()).unwrap();
+        other.set_slots(&[(1, 0)]).unwrap();
+        held.set_slots(&[(2, 0)]).unwrap();
+        assert!(held.set_slots(&[(slots.len(), 0)]).is_err(), "there is no such slot");
+        std::mem::forget(other);
+        held.set_again().unwrap();
+        let again = card::read(&name).unwrap().rss.unwrap().table;
+        assert_eq!((again[1], again[2], &again[3..]), (0, 0, &slots[3..]), "as it was set last");
         if by_drop {
             drop(held);
         } else {
@@ -185,7 +220,7 @@ fn a_held_card_is_as_it_was_afterwards() {
     }
     // What the driver does not take whole is not left half done.
     let half = Change { fields: vec![(FlowKind::Sctp4, Fields::FOUR)], ..change.clone() };
-    assert!(matches!(Held::set(&place, &name, &half, false), Err(HoldError::Set(_))));
+    assert!(matches!(Held::set(&place, &name, &half, us()), Err(HoldError::Set(_))));
     assert_eq!(card::read(&name).unwrap().rss, before.rss);
     assert_eq!(card::put_back(&place, &name, Why::Stale).unwrap(), Outcome::Nothing);
     std::fs::remove_dir_all(place.path()).unwrap();
@@ -210,7 +245,7 @@ fn holder(place: &Place) -> Child {
 fn holds_until_it_is_killed() {
     let (Some(directory), Some(name)) = (std::env::var_os("FLOWLANE_CARD_HOLD"), name()) else { return };
     let change = ours(&card::read(&name).unwrap());
-    let held = Held::set(&Place::at(&PathBuf::from(directory)), &name, &change, false).unwrap();
+    let held = Held::set(&Place::at(&PathBuf::from(directory)), &name, &change, us()).unwrap();
     println!("the card is held");
     let _ = std::io::stdin().read(&mut [0]);
     drop(held);
@@ -231,7 +266,7 @@ fn what_the_killed_leave_is_put_back_unless_somebody_changed_it() {
     assert_eq!(back(Why::Stale), Outcome::InUse(pid));
     assert_eq!(back(Why::Force), Outcome::InUse(pid));
     assert_eq!(back(Why::EndOf(std::process::id())), Outcome::Nothing);
-    match Held::set(&place, &name, &Change::default(), false) {
+    match Held::set(&place, &name, &Change::default(), us()) {
         Err(HoldError::InTheWay(_, Outcome::InUse(of))) => assert_eq!(of, pid),
         other => panic!("{other:?}"),
     }
@@ -262,7 +297,7 @@ fn what_the_killed_leave_is_put_back_unless_somebody_changed_it() {
     control.set_slots(&[(0, 0), (1, 1)]).unwrap();
     let changed = Outcome::Changed(child.id(), vec!["the table".to_owned()]);
     assert_eq!(back(Why::Stale), changed);
-    assert!(matches!(Held::set(&place, &name, &ours(&before), false), Err(HoldError::InTheWay(..))));
+    assert!(matches!(Held::set(&place, &name, &ours(&before), us()), Err(HoldError::InTheWay(..))));
     assert_eq!(back(Why::Stale), changed, "and it stays so");
     assert_eq!(back(Why::Force), Outcome::Restored(child.id()));
     assert_eq!(card::read(&name).unwrap().rss, before.rss);
@@ -271,7 +306,7 @@ fn what_the_killed_leave_is_put_back_unless_somebody_changed_it() {
     let mut child = holder(&place);
     child.kill().unwrap();
     child.wait().unwrap();
-    let held = Held::set(&place, &name, &ours(&before), false).unwrap();
+    let held = Held::set(&place, &name, &ours(&before), us()).unwrap();
     assert_eq!(held.found(), &Outcome::Restored(child.id()));
     drop(held);
     assert_eq!(card::read(&name).unwrap().rss, before.rss);

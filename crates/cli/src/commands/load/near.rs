@@ -300,7 +300,8 @@ impl Near {
         }
         let host = builder.host(host);
         self.link.fit_frames(&mut builder);
-        builder.link(host, 0, check(link::open(self.link.clone(), &ours, self.vlan, rss)));
+        let open = check(link::open(self.link.clone(), &ours, self.vlan, rss));
+        link::put_on(&mut builder, host, &self.link, open);
         builder.before_start(give_up_privileges);
         Ok((lost::start(builder)?, host))
     }

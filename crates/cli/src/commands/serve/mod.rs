@@ -123,7 +123,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None => udp::host(plan, own, more),
     };
     let host = builder.host(host);
-    link::join(plan.link.clone(), &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
+    link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let runtime = lost::start(builder)?;
     let began = Instant::now();

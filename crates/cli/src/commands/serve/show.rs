@@ -5,7 +5,7 @@
 
 use super::Service;
 use super::flows::List;
-use crate::drops;
+use crate::{drops, steering};
 use flowlane::stats::{LaneReport, Report, SteeringStats, WorkerReport};
 use flowlane_rss::HashType;
 use serde_json::json;
@@ -213,11 +213,18 @@ impl Show {
         };
         let all: u64 = drops.iter().map(|d| d.count).sum();
         let reasons: serde_json::Map<_, _> = drops.iter().map(|d| (d.name.clone(), d.count.into())).collect();
+        let card = report.cards.iter().find(|card| card.host == host);
+        let card = card.map(|card| {
+            json!({
+                "slots-moved": card.slots_moved, "refused": card.refused, "followed": card.followed,
+                "set-again": card.set_again,
+            })
+        });
         let mut summary = json!({
             "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
             "unit": self.unit.name(), "connections": report.total(host).tcp.connection_accepts,
             "alignment": steering.alignment(), "misdirected": steering.misdirected,
-            "foreign-hashes": steering.foreign_hash,
+            "foreign-hashes": steering.foreign_hash, "card": card,
             "dropped": all, "drops": reasons, "buckets": lanes.iter().map(bucket).collect::<Vec<_>>(),
         });
         summary[received] = json!(self.sum(&lanes, Unit::received));
@@ -254,6 +261,14 @@ impl Show {
                 self.unit.sent(lane),
                 drops::of_lane(lane),
             )?;
+        }
+        if let Some(card) = report
+            .cards
+            .iter()
+            .find(|card| card.host == host)
+            .and_then(|c| steering::card_in_words([c.slots_moved, c.refused, c.followed, c.set_again]))
+        {
+            writeln!(out, "card: {card}")?;
         }
         for drop in &drops {
             writeln!(out, "dropped: {} {}", drop.count, drop.text)?;

@@ -9,9 +9,10 @@ mod rates;
 mod tcp_words;
 mod text;
 
+use super::instance;
 use crate::units;
 use anyhow::bail;
-use flowlane::control::{self, Instance, ReportView};
+use flowlane::control::{self, ReportView};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ impl Stat {
         }
         let path = match &self.control {
             Some(path) => path.clone(),
-            None => only_instance()?,
+            None => instance::only()?,
         };
         let mut before: Option<ReportView> = None;
         loop {
@@ -139,29 +140,5 @@ impl Stat {
             }
         }
         json!(stats)
-    }
-}
-
-/// The control socket of the only instance, or a line that says which there are.
-fn only_instance() -> anyhow::Result<PathBuf> {
-    let mut found = control::instances();
-    match found.len() {
-        1 => Ok(found.remove(0)),
-        0 => bail!("no instance of this user answers: start one with --control, or name its socket here"),
-        _ => {
-            let lines: Vec<String> = found.iter().map(|path| describe(path)).collect();
-            bail!("several instances answer, name one with --control: {}", lines.join(", "))
-        }
-    }
-}
-
-fn describe(path: &std::path::Path) -> String {
-    #[derive(serde::Deserialize)]
-    struct Who {
-        instance: Instance,
-    }
-    match control::get::<Who>(path, "/v1/report") {
-        Ok(who) => format!("{} ({})", path.display(), who.instance.name),
-        Err(_) => path.display().to_string(),
     }
 }

@@ -36,6 +36,12 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut host.steering.redirected, old.steering.redirected);
         rate(&mut host.steering.misdirected, old.steering.misdirected);
         rate(&mut host.steering.foreign_hash, old.steering.foreign_hash);
+        if let (Some(card), Some(old)) = (&mut host.card, &old.card) {
+            rate(&mut card.slots_moved, old.slots_moved);
+            rate(&mut card.refused, old.refused);
+            rate(&mut card.followed, old.followed);
+            rate(&mut card.set_again, old.set_again);
+        }
     }
     // A lane may have moved: it is found by its host and bucket.
     let lanes = || before.workers.workers.iter().flat_map(|w| &w.hosts);

@@ -1,6 +1,7 @@
 //! Reports as text, in the columns and words of `netstat` where it has them.
 
 use super::tcp_words;
+use crate::steering;
 use flowlane::KernelStats;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
 use flowlane::stack_stats::{Counters, CountersRef, LaneStats};
@@ -223,6 +224,13 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         if s.foreign_hash > 0 {
             let hashes = counted(s.foreign_hash as usize, "foreign hash");
             writeln!(out, "{}: {hashes}, so hashes are computed", host.host)?;
+        }
+        if let Some(card) = host
+            .card
+            .as_ref()
+            .and_then(|c| steering::card_in_words([c.slots_moved, c.refused, c.followed, c.set_again]))
+        {
+            writeln!(out, "{}: card: {card}", host.host)?;
         }
         if !host.links.is_empty() {
             writeln!(out, "{}: over {}", host.host, host.links.join(" and "))?;

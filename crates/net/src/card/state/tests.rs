@@ -1,7 +1,11 @@
 //! The file's text there and back, what is refused of it, and what is put back.
 
+use super::lines::SLOTS;
 use super::*;
+use crate::card::place::{MOST, Place};
 use rustix::process::{WaitId, WaitIdOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 fn rss() -> CardRss {
@@ -36,7 +40,7 @@ fn state() -> State {
             fields: vec![(FlowKind::Udp4, Fields::FOUR)],
             ..Change::default()
         },
-        moves: false,
+        earlier: None,
     }
 }
 
@@ -70,7 +74,7 @@ fn a_state_survives_its_file() {
         assert_eq!(place.read(state.namespace, "eth0").unwrap(), Some(state.clone()));
     }
     state.set.table = None;
-    state.moves = true;
+    state.earlier = Some(vec![2, 1, 0]);
     state.was.key.0.clear();
     place.write(&state).unwrap();
     assert_eq!(place.read(state.namespace, "eth0").unwrap(), Some(state.clone()));
@@ -173,8 +177,8 @@ fn what_somebody_else_changed_since_is_left_alone() {
     now.table[5] = 0;
     assert_eq!(state.plan(&now, false), Plan::Changed(vec!["the key".into(), "the table".into()]));
     assert!(matches!(state.plan(&now, true), Plan::Change(_)));
-    // A run that moves slots has any table.
-    let moving = State { moves: true, set: Change { table: None, ..state.set.clone() }, ..state.clone() };
+    // A run that moves slots may have been killed before the card took the last table.
+    let moving = State { earlier: Some(now.table.clone()), ..state.clone() };
     now.key = state.set.key.clone().unwrap();
     let Plan::Change(change) = moving.plan(&now, false) else { panic!("no change") };
     assert_eq!(change.table, Some(Table::Default));

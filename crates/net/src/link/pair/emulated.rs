@@ -11,6 +11,9 @@ use flowlane_stack::steering::rss_flow;
 use flowlane_stack::wire::{Classified, classify};
 use flowlane_sys::frame::Frame;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::programmed::{Programmed, View};
 
 /// Frames of one sender after which something disturbs the card.
 const DISTURBED_AFTER: u64 = 500;
@@ -22,15 +25,23 @@ pub(super) struct Emulated {
     /// Whether the host behind it computes the same hashes.
     known: bool,
     frames: u64,
+    set: View,
 }
 
 impl Emulated {
-    pub(super) fn new(card: &Card, sender: u64, rss: &Rss) -> Self {
-        Self { card: card.clone().reseeded(sender ^ 0xca4d), known: known(card, rss), frames: 0 }
+    pub(super) fn new(card: &Card, sender: usize, rss: &Rss, set: &Arc<Programmed>) -> Self {
+        let card = card.clone().reseeded(sender as u64 ^ 0xca4d);
+        Self { known: known(&card, rss), card, frames: 0, set: View::new(set, sender) }
+    }
+
+    /// What was sent is with the far end.
+    pub(super) fn flushed(&mut self) {
+        self.set.rest();
     }
 
     /// The queue that a frame comes on, and whether it has a flow. Leaves the reported hash in its metadata.
     pub(super) fn receive(&mut self, frame: &mut Frame, queues: usize) -> (usize, bool) {
+        self.set.follow(&mut self.card);
         self.frames += 1;
         if self.frames == DISTURBED_AFTER {
             self.card.disturb();

@@ -17,6 +17,7 @@
 //! where several of them fill the last of its room at once the newest frames are dropped and counted at the sender.
 
 mod emulated;
+mod programmed;
 mod quirks;
 
 use std::os::fd::BorrowedFd;
@@ -30,6 +31,8 @@ use flowlane_sys::frame::{Checksum, Frame, Pool};
 use flowlane_sys::ring::mpsc;
 
 use emulated::Emulated;
+pub use programmed::EmulatedAccess;
+use programmed::Programmed;
 pub use quirks::{Quirk, QuirkCounts, Quirks};
 
 use super::{LinkInfo, Queue, QueueStats};
@@ -50,7 +53,8 @@ pub struct PairConfig {
     pub segmentation_offload: bool,
     /// Faults of the wire towards the second end.
     pub quirks: Quirks,
-    /// The card that each end has; without one the card of an end steers exactly as the host behind it says.
+    /// The card that each end has; without one the card of an end steers exactly as the host behind it says. Its table follows the lanes of
+    /// a host that is steered by it ([`Builder::steer_card`](crate::Builder::steer_card)).
     pub card: Option<Card>,
 }
 
@@ -77,6 +81,18 @@ struct Far {
 /// What [`Builder::wire`](crate::Builder::wire) opens both ends with. Each card steers as the host behind it says.
 #[must_use]
 pub fn opener(config: PairConfig) -> OpenWire {
+    opener_with_access(config).0
+}
+
+/// As [`opener`], with access to the cards of both ends, if they have any.
+#[must_use]
+pub fn opener_with_access(config: PairConfig) -> (OpenWire, Option<[EmulatedAccess; 2]>) {
+    let cards = config.card.as_ref().map(|card| [(); 2].map(|()| Arc::new(Programmed::new(card))));
+    let access = cards.clone().map(|cards| cards.map(EmulatedAccess));
+    (open(config, cards), access)
+}
+
+fn open(config: PairConfig, cards: Option<[Arc<Programmed>; 2]>) -> OpenWire {
     Box::new(move |opening| {
         let (Some(a), Some(b)) = (opening.steering(0), opening.steering(1)) else {
             return Err(StartError::Other("pair: an end without a host".to_owned()));
@@ -88,8 +104,8 @@ pub fn opener(config: PairConfig) -> OpenWire {
         let (to_b, from_a) = direction(&config, opening);
         let quiet = Quirks::default();
         Ok(vec![
-            end(&config, 0x0a, &to_b, from_b, b, &config.quirks),
-            end(&config, 0x0b, &to_a, from_a, a, &quiet),
+            end(&config, 0x0a, &to_b, from_b, b, &config.quirks, cards.as_ref().map(|[_, b]| b)),
+            end(&config, 0x0b, &to_a, from_a, a, &quiet, cards.as_ref().map(|[a, _]| a)),
         ])
     })
 }
@@ -112,6 +128,7 @@ fn end(
     near: Vec<mpsc::Receiver<Frame>>,
     rss: &Arc<Rss>,
     quirks: &Quirks,
+    programmed: Option<&Arc<Programmed>>,
 ) -> Opened {
     let info = LinkInfo {
         name: if last == 0x0a { "pair:a".into() } else { "pair:b".into() },
@@ -126,6 +143,9 @@ fn end(
         groups: None,
         notes: Vec::new(),
     };
+    if let Some(programmed) = programmed {
+        programmed.begin(near.len());
+    }
     let queues = near
         .into_iter()
         .enumerate()
@@ -137,7 +157,11 @@ fn end(
                 staged: far.iter().map(|_| Vec::with_capacity(64)).collect(),
                 far: far.clone(),
                 quirks: quirks.start(index as u64),
-                card: config.card.as_ref().map(|card| Box::new(Emulated::new(card, index as u64, rss))),
+                card: config
+                    .card
+                    .as_ref()
+                    .zip(programmed)
+                    .map(|(card, programmed)| Box::new(Emulated::new(card, index, rss, programmed))),
                 stats: QueueStats::default(),
             }) as Box<dyn Queue>
         })
@@ -237,6 +261,9 @@ impl Queue for PairQueue {
             drop(frames);
             self.stats.tx_far_full += lost;
             far.bell.ring();
+        }
+        if let Some(card) = &mut self.card {
+            card.flushed();
         }
         true
     }

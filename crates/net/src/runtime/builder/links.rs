@@ -11,9 +11,11 @@ use flowlane_rss::Rss;
 use flowlane_sys::frame::FrameMemory;
 
 use super::{Builder, StartError};
+use crate::card::Access;
 use crate::events;
 use crate::link::pair::{self, PairConfig};
 use crate::link::{LinkInfo, Queue};
+use crate::runtime::card::Steered;
 use crate::runtime::host::Host;
 use crate::runtime::worker::{Door, Doors};
 use crate::wake::Wake;
@@ -101,6 +103,10 @@ pub(super) struct Links {
     pub(super) doors: Vec<Doors>,
     /// The link of each interface of each host.
     of: HashMap<(usize, u8), usize>,
+    /// Cards that can be changed: link, and host that is steered by it.
+    cards: Vec<(usize, usize)>,
+    /// Access to each of these.
+    access: Vec<Box<dyn Access>>,
 }
 
 impl Links {
@@ -112,6 +118,22 @@ impl Links {
     /// The link that an interface of a host is on.
     pub(super) fn info(&self, host: usize, interface: usize) -> Option<&LinkInfo> {
         self.of(host, interface).map(|link| &self.all[link].0)
+    }
+
+    /// Whether the table of a link's card can be changed, and steers this host.
+    pub(super) fn steered(&self, link: usize, host: usize) -> bool {
+        self.cards.contains(&(link, host))
+    }
+
+    /// What is to look after the cards.
+    pub(super) fn take_cards(&mut self, hosts: &[Host], workers: usize) -> Vec<Steered> {
+        let access = std::mem::take(&mut self.access);
+        let steered = |(&(link, h), access): (&(usize, usize), Box<dyn Access>)| {
+            let first_lane = hosts[..h].iter().map(|host| host.rss.buckets.len() as u32).sum();
+            let (info, queues) = &self.all[link];
+            Steered::new((h, first_lane), (&info.name, queues.len()), access, &hosts[h].rss, workers)
+        };
+        self.cards.iter().zip(access).map(steered).collect()
     }
 
     /// The links of each host, for people.
@@ -154,9 +176,20 @@ impl Builder {
         self.attach(link, host, interface);
     }
 
+    /// Gives the runtime access to the card under a link. Where the host on it is steered by the card's own table ([`Rss::of_card`]), that
+    /// follows lanes that move; lanes follow a table that somebody else has changed; and settings that the card has forgotten are set again.
+    /// What was done is in [`Report::cards`](crate::stats::Report::cards).
+    pub fn steer_card(&mut self, link: LinkId, access: Box<dyn Access>) {
+        self.cards.push((link.0, access));
+    }
+
     /// Joins interfaces of two hosts, each as (host, interface), by a wire in memory.
     pub fn pair(&mut self, a: (usize, u8), b: (usize, u8), config: PairConfig) {
-        let ends: [LinkId; 2] = self.wire(pair::opener(config));
+        let (open, cards) = pair::opener_with_access(config);
+        let ends: [LinkId; 2] = self.wire(open);
+        for (end, card) in ends.into_iter().zip(cards.into_iter().flatten()) {
+            self.steer_card(end, Box::new(card));
+        }
         for (end, (host, interface)) in ends.into_iter().zip([a, b]) {
             self.attach(end, host, interface);
         }
@@ -186,7 +219,13 @@ impl Builder {
             all.extend(opened);
         }
         let doors = (0..all.len()).map(|link| self.doors(link, &all[link].0)).collect::<Result<_, _>>()?;
-        Ok(Links { all, doors, of })
+        let of_card = |(link, access)| {
+            let on = self.attached.iter().filter(|a| a.link == link);
+            let mut steered = on.filter(|a| self.hosts[a.host].rss.is_of_card());
+            steered.next().map(|a| ((link, a.host), access))
+        };
+        let (cards, access) = std::mem::take(&mut self.cards).into_iter().filter_map(of_card).unzip();
+        Ok(Links { all, doors, of, cards, access })
     }
 
     /// The link of each interface: each has one, but for hosts on kernel sockets, which have none.

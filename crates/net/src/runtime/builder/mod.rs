@@ -24,6 +24,7 @@ use super::handle::Runtime;
 use super::host::Host;
 use super::idle::Idle;
 use super::shared::{Post, Shared};
+use crate::card::Access;
 use crate::events;
 use crate::wake::Wake;
 use links::{Attached, Wire};
@@ -48,6 +49,8 @@ pub struct Builder {
     /// Links of all wires.
     links: usize,
     attached: Vec<Attached>,
+    /// Links whose cards can be changed.
+    cards: Vec<(usize, Box<dyn Access>)>,
     seed: Option<u64>,
     before_start: Option<Box<dyn FnOnce() -> Result<(), StartError> + Send>>,
     in_workers: Option<InWorkers>,
@@ -78,6 +81,7 @@ impl Builder {
             wires: Vec::new(),
             links: 0,
             attached: Vec::new(),
+            cards: Vec::new(),
             seed: None,
             before_start: None,
             in_workers: None,
@@ -219,7 +223,7 @@ impl Builder {
             .map(|w| Wake::new(number, w).map(Arc::new))
             .collect::<Result<_, _>>()
             .map_err(StartError::Thread)?;
-        let links = self.open_links(&memory, &wakes)?;
+        let mut links = self.open_links(&memory, &wakes)?;
         if self.hosts.iter().any(|h| h.kernel) {
             // As many as this process may have. Running out of them is told when it happens.
             let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
@@ -241,11 +245,12 @@ impl Builder {
             .collect();
         let shared = Arc::new(Shared::new(number, posts, &owners));
         let named = links.named(&self.hosts);
+        let steered = links.take_cards(&self.hosts, self.workers);
         let plans = self.plan(&shared, links, &owners, &mut seeds)?;
         let runtime =
             threads::start(plans, &memory, &shared, &cpus, &self.hosts, self.in_workers.as_ref(), thread)?;
         events::started(self.workers, owners.len());
-        Ok(runtime.with_links(named))
+        runtime.with_links(named).with_cards(steered).map_err(StartError::Thread)
     }
 
     /// Everything that can be wrong with the description itself. Returns the processors to pin workers to.

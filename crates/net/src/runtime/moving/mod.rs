@@ -20,15 +20,17 @@
 //! So no frame of a flow overtakes another: those that went by A reach B in the order of the ring from A, and those
 //! that C sends directly wait until C's marker, which follows C's last frame by A, has come the same way. What the
 //! lane sent at A has left A's links before B may send for it. Frames keep arriving on A's queue, which the card
-//! chose, and are handed over by netisr until the card is told otherwise.
+//! chose, and are handed over by netisr. Where the card's table can be changed, that follows ([`requeue`]), and the move is done after it.
 //!
 //! Sockets of the kernel are taken out of the old worker's epoll instance and put into the new one's, which reports
 //! afresh what is ready.
 
 mod order;
+mod requeue;
 
 pub use order::Move;
 pub(crate) use order::{Expectation, Order};
+pub(crate) use requeue::Late;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ use flowlane_stack::time::Time;
 use flowlane_sys::frame::Frame;
 
 use self::order::Stage;
+use self::requeue::Drain;
 use super::lane_slot::LaneSlot;
 use super::message::Message;
 use super::netisr::Parcel;
@@ -75,6 +78,10 @@ struct Arriving {
     held: VecDeque<(usize, Class, Frame)>,
     tasks: Vec<Ready>,
     expectation: Expectation,
+    /// The card was asked to send the lane's packets here; what comes by this worker's own queues is held meanwhile.
+    asked: bool,
+    /// When it did so.
+    answered: Option<Time>,
 }
 
 /// The moves that a worker has part in.
@@ -82,6 +89,7 @@ struct Arriving {
 pub(crate) struct Moves {
     leaving: Vec<Leaving>,
     arriving: Vec<Arriving>,
+    drains: Vec<Drain>,
     /// Frames dropped because too many were held.
     pub(crate) overflow: u64,
 }
@@ -90,6 +98,22 @@ impl Moves {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.leaving.is_empty() && self.arriving.is_empty()
+    }
+
+    /// Whether a queue here has lost a bucket, and is being emptied.
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        !self.drains.is_empty()
+    }
+
+    /// Whether the card was asked to send the packets of a lane here.
+    pub(crate) fn is_awaited(&self, lane: u32) -> bool {
+        self.arriving.iter().any(|a| a.lane == lane && a.asked)
+    }
+
+    /// Whether something is to be looked at again soon.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_giving() || self.is_draining() || self.arriving.iter().any(|a| a.answered.is_some())
     }
 
     /// Whether some lane is on its way out.
@@ -154,6 +178,8 @@ impl Worker {
             held: VecDeque::new(),
             tasks: Vec::new(),
             expectation,
+            asked: false,
+            answered: None,
         });
         self.shared.send(from, Message::Give { lane, to: self.index, order });
     }
@@ -192,8 +218,8 @@ impl Worker {
 
     /// Carries moves on as far as they can go now.
     pub(crate) fn advance_moves(&mut self) {
-        if self.moves.leaving.is_empty() {
-            return;
+        if !self.moves.arriving.is_empty() {
+            self.let_in_what_waits();
         }
         let mut i = 0;
         while let Some(leaving) = self.moves.leaving.get(i) {
@@ -282,8 +308,19 @@ impl Worker {
         }
     }
 
-    /// The lane is here, and nothing is held for it any more.
+    /// The lane is here, and nothing is held for it any more. Where its packets still come on another worker's queue the card is asked to
+    /// change that, and what comes by the queues here is held until nothing is on its way from there.
     fn arrived(&mut self, i: usize) {
+        let lane = self.moves.arriving[i].lane;
+        if !self.moves.arriving[i].asked
+            && let Some(request) = self.comes_elsewhere(lane)
+        {
+            let arriving = &mut self.moves.arriving[i];
+            arriving.asked = true;
+            arriving.unmarked = vec![self.index];
+            self.shared.cards.ask(request);
+            return;
+        }
         let arriving = self.moves.arriving.swap_remove(i);
         events::lane_arrived(arriving.lane, self.index);
         arriving.expectation.0.advance(Stage::Sent, Stage::Done);

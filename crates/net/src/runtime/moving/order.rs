@@ -120,18 +120,22 @@ pub struct Move {
 }
 
 impl Move {
-    /// The lane is there already.
-    pub(crate) fn none(shared: Arc<Shared>, lane: u32) -> Self {
-        Self { shared, lane, under_way: None }
-    }
-
-    /// Begins one. The caller holds the table of moves.
-    pub(crate) fn begin(shared: Arc<Shared>, lane: u32, from: usize, to: usize) -> (Self, Arc<Order>) {
+    /// Begins one: the lane is to go to the worker `to`, which there is.
+    pub(crate) fn ask(shared: &Arc<Shared>, lane: u32, to: usize) -> Result<Self, MoveError> {
+        let mut moves = shared.moves();
+        if moves.get(&lane).is_some_and(|order| !order.is_over()) {
+            return Err(MoveError::Moving);
+        }
+        let from = shared.owner_of(lane);
+        if from == to {
+            return Ok(Self { shared: shared.clone(), lane, under_way: None });
+        }
         let expectation = Expectation::new();
         let order = expectation.0.clone();
         events::move_begun(lane, from, to);
         shared.send(to, Message::Expect { lane, from, expectation });
-        (Self { shared, lane, under_way: Some((order.clone(), from, to)) }, order)
+        moves.insert(lane, order.clone());
+        Ok(Self { shared: shared.clone(), lane, under_way: Some((order, from, to)) })
     }
 
     /// Does without the move, as far as that is still possible: `true` if the lane stays where it was. `false` if it is on its way

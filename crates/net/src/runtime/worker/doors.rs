@@ -56,6 +56,11 @@ impl Doors {
         self.only().into_iter().chain(self.by_vlan.iter().map(|(_, door)| *door))
     }
 
+    /// Whether an interface of this host is on the link.
+    pub(crate) fn serve(&self, host: usize) -> bool {
+        self.all().any(|door| door.host == host)
+    }
+
     /// The interface that a frame is for. A tag lies in the frame, or beside it where the link took it off.
     pub(crate) fn of(&self, frame: &Frame) -> Door {
         let inside = || match frame.data().get(12..16) {

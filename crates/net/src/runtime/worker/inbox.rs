@@ -49,6 +49,7 @@ impl Worker {
             Message::Give { lane, to, order } => self.give(lane, to, order),
             Message::GivenUp { lane } => self.give_up_move(lane),
             Message::Gone { lane, from, to } => self.gone(lane, from, to),
+            Message::Requeued { lane, to, queue } => self.requeued(lane, to, queue),
             Message::Stop(to, grace) => self.begin_to_end(to, grace),
         }
     }

@@ -34,7 +34,7 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use super::idle::{Idle, Patience};
 use super::lane_slot::LaneSlot;
-use super::moving::Moves;
+use super::moving::{Late, Moves};
 use super::netisr::{Netisr, Parcel};
 use super::relay::Relay;
 use super::shared::Shared;
@@ -83,6 +83,12 @@ pub(crate) struct HostView {
     pub(crate) queue_of: Vec<u16>,
     /// The steering is a card's own, so every frame should come on that queue.
     pub(crate) of_card: bool,
+    /// The card's table can be changed, and this worker has a queue of it: it follows lanes that come here.
+    pub(crate) follows: bool,
+    /// Buckets whose queue has changed lately.
+    pub(crate) late: Vec<Late>,
+    /// Frames that had strayed when that was said last, and when.
+    pub(crate) strays_told: (u64, Time),
     /// Whether the hash that comes with frames is believed.
     pub(crate) trust: Trust,
     /// The host's name, for messages.

@@ -7,7 +7,9 @@ use flowlane_sys::frame::Frame;
 
 use super::{Door, Worker};
 use std::io::Write;
+use std::time::Duration;
 
+use crate::runtime::card::Request;
 use crate::runtime::netisr::Parcel;
 use crate::stats::Misdirected;
 use flowlane_rss::Bucket;
@@ -21,6 +23,9 @@ const EXAMPLES: usize = 8;
 /// Frames on a wrong queue after which a worker says so: a few come on their way while a table is changed.
 const MANY: u64 = 64;
 
+/// How long it is before more of them are worth a word.
+const AGAIN: Duration = Duration::from_millis(250);
+
 impl Worker {
     /// A burst from each queue: to the lane if it is here, to the worker that has it if not.
     pub(super) fn receive(&mut self) -> bool {
@@ -30,6 +35,9 @@ impl Worker {
             let most = if port.queue.waits() { BURST.min(self.netisr.room()) } else { BURST };
             let n = port.queue.receive(&self.frames, &mut self.burst, most);
             if n == 0 {
+                if self.moves.is_draining() {
+                    self.drained(p, 0, true);
+                }
                 continue;
             }
             busy = true;
@@ -60,6 +68,9 @@ impl Worker {
             }
             self.end_burst();
             self.burst = burst;
+            if self.moves.is_draining() {
+                self.drained(p, n, n < most);
+            }
         }
         busy
     }
@@ -160,13 +171,29 @@ impl Worker {
     /// A frame came on another queue than its hash and the card's table name.
     #[cold]
     fn misdirected(&mut self, h: usize, queue: u16, bucket: Bucket, frame: &Frame) {
-        let host = &mut self.hosts[h];
+        let (host, now) = (&mut self.hosts[h], self.now);
+        // The card was asked to send the bucket's packets elsewhere, and this one was on its way.
+        let late =
+            host.late.iter().any(|late| (late.bucket, late.queue) == (bucket, queue) && late.until > now);
+        // Or has done so already, and its answer is on the way.
+        if late || self.moves.is_awaited(host.first_lane + u32::from(bucket.0)) {
+            return;
+        }
         host.stats.misdirected += 1;
         if self.misdirected.len() < EXAMPLES {
             let expected = host.queue_of[usize::from(bucket.0)];
             self.misdirected.push(example(frame, expected, queue));
         }
-        if host.of_card && host.stats.misdirected == MANY {
+        if !host.of_card {
+            return;
+        }
+        if self.shared.cards.look_after(h) {
+            let (told, when) = host.strays_told;
+            if host.stats.misdirected - told >= MANY && now.saturating_duration_since(when) >= AGAIN {
+                host.strays_told = (host.stats.misdirected, now);
+                self.shared.cards.ask(Request::Strayed { host: h });
+            }
+        } else if host.stats.misdirected == MANY {
             let name = &host.name;
             let _ = writeln!(
                 std::io::stderr(),

@@ -307,7 +307,7 @@ impl Place {
                 }
                 let host = builder.host(host);
                 link.fit_frames(&mut builder);
-                builder.link(host, 0, link::open(link.clone(), &ours, self.vlan, rss));
+                link::put_on(&mut builder, host, link, link::open(link.clone(), &ours, self.vlan, rss));
                 host
             }
         };

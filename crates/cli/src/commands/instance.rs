@@ -1,0 +1,29 @@
+//! Which running instance a command is for, where none is named.
+
+use anyhow::bail;
+use flowlane::control::{self, Instance};
+use std::path::PathBuf;
+
+/// The control socket of the only instance, or a line that says which there are.
+pub(super) fn only() -> anyhow::Result<PathBuf> {
+    let mut found = control::instances();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => bail!("no instance of this user answers: start one with --control, or name its socket here"),
+        _ => {
+            let lines: Vec<String> = found.iter().map(|path| describe(path)).collect();
+            bail!("several instances answer, name one with --control: {}", lines.join(", "))
+        }
+    }
+}
+
+fn describe(path: &std::path::Path) -> String {
+    #[derive(serde::Deserialize)]
+    struct Who {
+        instance: Instance,
+    }
+    match control::get::<Who>(path, "/v1/report") {
+        Ok(who) => format!("{} ({})", path.display(), who.instance.name),
+        Err(_) => path.display().to_string(),
+    }
+}

@@ -1,0 +1,190 @@
+//! `flowlane lanes`: the lanes of a running instance, which worker each is on and what it costs there; `lanes move`: has one go to another
+//! worker while packets flow.
+
+use super::instance;
+use crate::units;
+use anyhow::bail;
+use clap::Subcommand;
+use flowlane::control::{self, MoveRequest, MoveView, ReportView};
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Show the lanes of a running instance, and move them.
+///
+/// The load of a lane is the share of a processor that its worker spent on it during the interval: packets, timers and tasks.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Lanes {
+    #[command(subcommand)]
+    command: Option<What>,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Move the lane of a bucket to another worker, with its sockets, timers and tasks.
+    ///
+    /// Packets flow meanwhile; none is lost or overtaken. Where a card's own table steers, and may be changed, the card sends the lane's
+    /// packets to the new worker.
+    Move(Move),
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Measure load for so long.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    interval: Duration,
+    /// Control socket of the instance.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Move {
+    /// The bucket of the lane.
+    bucket: u16,
+    /// The worker that gets it.
+    worker: usize,
+    /// The host, where the instance has several.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Control socket of the instance.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl Lanes {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            None => self.show.run(),
+            Some(What::Move(command)) => command.run(),
+        }
+    }
+}
+
+fn path(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    given.map_or_else(instance::only, Ok)
+}
+
+impl Move {
+    fn run(self) -> anyhow::Result<()> {
+        let path = path(self.control)?;
+        let asked = MoveRequest { host: self.host, bucket: self.bucket, worker: self.worker };
+        let MoveView { host, bucket, from, worker, .. } = control::post(&path, "/v1/move", &asked)?;
+        let what = if from == worker {
+            format!("is on worker {worker} already")
+        } else {
+            format!("moved from worker {from} to worker {worker}")
+        };
+        writeln!(io::stdout(), "{host}: the lane of bucket {bucket} {what}")?;
+        Ok(())
+    }
+}
+
+/// One line of the table.
+struct Row {
+    host: String,
+    bucket: u16,
+    worker: usize,
+    /// Share of a processor, 0 to 1; `None` for a lane that was not there before.
+    load: Option<f64>,
+    connections: usize,
+    sockets: usize,
+    moves: u64,
+}
+
+impl Show {
+    fn run(self) -> anyhow::Result<()> {
+        if self.interval < Duration::from_millis(10) {
+            bail!("--interval: must be at least 10ms");
+        }
+        let path = path(self.control)?;
+        let before: ReportView = control::get(&path, "/v1/report")?;
+        std::thread::sleep(self.interval);
+        let now: ReportView = control::get(&path, "/v1/report")?;
+        let rows = rows(&before, &now);
+        let mut out = io::stdout().lock();
+        if self.json {
+            let rows: Vec<_> = rows
+                .iter()
+                .map(|r| {
+                    json!({
+                        "host": r.host, "bucket": r.bucket, "worker": r.worker, "load": r.load,
+                        "connections": r.connections, "sockets": r.sockets, "moves": r.moves,
+                    })
+                })
+                .collect();
+            writeln!(out, "{}", json!({ "version": 1, "kind": "lanes", "lanes": rows }))?;
+        } else {
+            text(&mut out, &rows, now.workers.workers.len())?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+}
+
+fn rows(before: &ReportView, now: &ReportView) -> Vec<Row> {
+    let passed = (now.instance.uptime_ms.saturating_sub(before.instance.uptime_ms)).max(1) as f64 * 1e6;
+    let lanes = |report: &ReportView| {
+        let mut all = Vec::new();
+        for worker in &report.workers.workers {
+            for host in &worker.hosts {
+                all.extend(host.lanes.iter().map(|lane| (host.host.clone(), worker.worker, lane.clone())));
+            }
+        }
+        all
+    };
+    let busy: HashMap<(String, u16), u64> =
+        lanes(before).into_iter().map(|(host, _, lane)| ((host, lane.bucket), lane.busy_nanos)).collect();
+    let mut rows: Vec<Row> = lanes(now)
+        .into_iter()
+        .map(|(host, worker, lane)| Row {
+            load: busy
+                .get(&(host.clone(), lane.bucket))
+                .map(|was| lane.busy_nanos.saturating_sub(*was) as f64 / passed),
+            host,
+            bucket: lane.bucket,
+            worker,
+            connections: lane.connections,
+            sockets: lane.sockets,
+            moves: lane.moves,
+        })
+        .collect();
+    rows.sort_by(|a, b| (&a.host, a.bucket).cmp(&(&b.host, b.bucket)));
+    rows
+}
+
+fn text(out: &mut impl Write, rows: &[Row], workers: usize) -> io::Result<()> {
+    let percent = |load: Option<f64>| load.map_or("-".to_owned(), |load| format!("{:.1} %", load * 100.0));
+    let width = rows.iter().map(|row| row.host.len()).max().unwrap_or(4).clamp(4, 24);
+    writeln!(
+        out,
+        "{:<width$} {:>6} {:>6} {:>8} {:>11} {:>7} {:>6}",
+        "host", "bucket", "worker", "load", "connections", "sockets", "moves"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "{:<width$.width$} {:>6} {:>6} {:>8} {:>11} {:>7} {:>6}",
+            row.host,
+            row.bucket,
+            row.worker,
+            percent(row.load),
+            row.connections,
+            row.sockets,
+            row.moves
+        )?;
+    }
+    for worker in 0..workers {
+        let load: f64 = rows.iter().filter(|row| row.worker == worker).filter_map(|row| row.load).sum();
+        writeln!(out, "worker {worker}: {}", percent(Some(load)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Where state files are: one for each interface that a run changes, which nobody but its user can write to.
+
+use super::state::State;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file that are read at most.
+pub(super) const MOST: u64 = 1 << 20;
+
+/// Why a state file is of no use.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StateError {
+    /// No directory for it is to be had.
+    Place {
+        /// The directory; `None` where there is no usual one.
+        path: Option<PathBuf>,
+        /// What is wrong.
+        why: String,
+    },
+    /// The file cannot be read or written.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for StateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Place { path: Some(path), why } => write!(f, "{}: {why}", path.display()),
+            Self::Place { path: None, why } => f.write_str(why),
+            Self::File { path, why } => write!(f, "{}: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+/// The directory of state files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place(PathBuf);
+
+impl Place {
+    /// `/run/flowlane` for root, `$XDG_RUNTIME_DIR/flowlane` for others. It need not exist.
+    ///
+    /// # Errors
+    /// There is none for this user.
+    pub fn usual() -> Result<Self, StateError> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(Self(PathBuf::from("/run/flowlane")));
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        runtime.map(|dir| Self(dir.join("flowlane"))).ok_or_else(|| StateError::Place {
+            path: None,
+            why: "there is no place for it: set XDG_RUNTIME_DIR to a directory of yours".to_owned(),
+        })
+    }
+
+    /// This directory.
+    #[must_use]
+    pub fn at(directory: &Path) -> Self {
+        Self(directory.to_owned())
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The file for an interface.
+    #[must_use]
+    pub fn file(&self, namespace: u64, interface: &str) -> PathBuf {
+        self.0.join(format!("card-{namespace}-{interface}"))
+    }
+
+    /// Interfaces of a network namespace that have a file, and how many files others have.
+    #[must_use]
+    pub fn interfaces(&self, namespace: u64) -> (Vec<String>, usize) {
+        let prefix = format!("card-{namespace}-");
+        let (mut ours, mut others) = (Vec::new(), 0);
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match name.strip_prefix(&prefix) {
+                // What was not finished has a name with a suffix that no interface's name is long enough for.
+                Some(interface) if interface.len() < 16 => ours.push(interface.to_owned()),
+                None if name.starts_with("card-") => others += 1,
+                _ => {}
+            }
+        }
+        ours.sort();
+        (ours, others)
+    }
+
+    /// Makes the directory if need be, and sees that nobody else can write to it.
+    pub(super) fn make(&self) -> Result<(), StateError> {
+        match DirBuilder::new().mode(0o700).create(&self.0) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(self.wrong(e.to_string())),
+            _ => self.check().map(drop),
+        }
+    }
+
+    /// The user to whom the directory belongs, and to nobody else.
+    fn check(&self) -> Result<u32, StateError> {
+        let meta = fs::symlink_metadata(&self.0).map_err(|e| self.wrong(e.to_string()))?;
+        if !meta.is_dir() {
+            return Err(self.wrong("is no directory".to_owned()));
+        }
+        if meta.permissions().mode() & 0o022 != 0 {
+            return Err(self.wrong("others may write there: make its mode 0700".to_owned()));
+        }
+        let us = rustix::process::geteuid();
+        if meta.uid() != us.as_raw() && !us.is_root() {
+            return Err(self.wrong("belongs to another user".to_owned()));
+        }
+        Ok(meta.uid())
+    }
+
+    fn wrong(&self, why: String) -> StateError {
+        StateError::Place { path: Some(self.0.clone()), why }
+    }
+
+    /// Keeps other processes out until the result is dropped.
+    pub(super) fn lock(&self) -> Result<File, StateError> {
+        let path = self.0.join("lock");
+        let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let locked = open().and_then(|file| file.lock().map(|()| file));
+        locked.map_err(|e| StateError::File { path, why: e.to_string() })
+    }
+
+    /// The state of an interface, if it has one.
+    pub(super) fn read(&self, namespace: u64, interface: &str) -> Result<Option<State>, StateError> {
+        let path = self.file(namespace, interface);
+        let wrong = |why: String| StateError::File { path: path.clone(), why };
+        let meta = match fs::symlink_metadata(&path) {
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(e) => return Err(wrong(e.to_string())),
+            Ok(meta) => meta,
+        };
+        let user = self.check()?;
+        if !meta.is_file() {
+            return Err(wrong("is no file: remove it".to_owned()));
+        }
+        if meta.uid() != user || meta.permissions().mode() & 0o022 != 0 {
+            return Err(wrong("others may write to it, so it is not believed: remove it".to_owned()));
+        }
+        let mut text = Vec::new();
+        let file = File::open(&path).map_err(|e| wrong(e.to_string()))?;
+        file.take(MOST + 1).read_to_end(&mut text).map_err(|e| wrong(e.to_string()))?;
+        let text = String::from_utf8(text).ok().filter(|text| text.len() as u64 <= MOST);
+        let state =
+            text.ok_or_else(|| "is no state of a card".to_owned()).and_then(|text| State::parse(&text));
+        let unreadable = |why: String| {
+            wrong(format!("{why}: nothing is put back; set the card with 'ethtool -X', and remove the file"))
+        };
+        let state = state.map_err(unreadable)?;
+        if state.namespace != namespace || state.interface != interface {
+            return Err(wrong("is of another interface: remove it".to_owned()));
+        }
+        Ok(Some(state))
+    }
+
+    /// Writes it, so that it is there whole or as it was.
+    pub(super) fn write(&self, state: &State) -> Result<(), StateError> {
+        let path = self.file(state.namespace, &state.interface);
+        let unfinished = self.0.join(format!("unfinished-{}", std::process::id()));
+        let write = || {
+            let _ = fs::remove_file(&unfinished);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+            file.write_all(state.text().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &path)
+        };
+        write().map_err(|e| {
+            let _ = fs::remove_file(&unfinished);
+            StateError::File { path: path.clone(), why: e.to_string() }
+        })
+    }
+
+    /// Removes an interface's.
+    pub(super) fn remove(&self, namespace: u64, interface: &str) -> Result<(), StateError> {
+        let path = self.file(namespace, interface);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(StateError::File { path, why: e.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+}

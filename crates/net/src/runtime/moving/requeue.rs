@@ -1,0 +1,130 @@
+//! The last part of a move: packets of the lane come on a queue of its new worker.
+//!
+//! ```text
+//!   card's thread     new worker (B)                      worker of the old queue (A)
+//!     │◀── Follow ──── the lane is here; what comes by B's own queues is held
+//!     │    card sends the lane's packets to B's queue
+//!     ├── Requeued ──▶ sends on that queue
+//!     ├── Requeued ─────────────────────────────────────▶ empties its queue: frames go to B by the ring,
+//!     │                ◀──────────────ring─────────────── and after them a marker
+//!     │                what is held is let in: the move is done
+//! ```
+//!
+//! So no frame that comes by the new queue overtakes one that came by the old. What is still in the card or its driver when the queue is
+//! found empty is not seen: a frame from there may be overtaken.
+
+use std::time::Duration;
+
+use flowlane_rss::{Bucket, worker_of_queue};
+use flowlane_stack::time::Time;
+
+use super::LONG_ENOUGH;
+use crate::runtime::card::Request;
+use crate::runtime::netisr::Parcel;
+use crate::runtime::worker::Worker;
+
+/// Frames of a queue after which what the card had put there before is out, though it was never empty.
+const RING: usize = 4096;
+
+/// A queue that is empty so long after the card's answer has no more of the lane's frames in it.
+const SETTLES: Duration = Duration::from_micros(50);
+
+/// How long frames on the lane's old queue still count as expected there.
+pub(in crate::runtime) const LATE: Duration = Duration::from_secs(1);
+
+/// A queue that has lost a bucket, being emptied.
+#[derive(Debug)]
+pub(super) struct Drain {
+    lane: u32,
+    to: usize,
+    port: usize,
+    since: Time,
+    received: usize,
+}
+
+impl Worker {
+    /// The lane's packets come on another worker's queue, and the card can be told to change that.
+    pub(super) fn comes_elsewhere(&self, lane: u32) -> Option<Request> {
+        let (h, bucket) = self.place_of(lane)?;
+        let host = &self.hosts[h];
+        if !host.follows {
+            return None;
+        }
+        let at = worker_of_queue(host.queue_of[usize::from(bucket.0)], self.netisr.workers());
+        let elsewhere = usize::from(at.0) != self.index;
+        elsewhere.then_some(Request::Follow { host: h, bucket, worker: self.index })
+    }
+
+    /// Host and bucket of a lane.
+    fn place_of(&self, lane: u32) -> Option<(usize, Bucket)> {
+        let host = self.hosts.iter().rposition(|h| h.first_lane <= lane)?;
+        Some((host, Bucket((lane - self.hosts[host].first_lane) as u16)))
+    }
+
+    /// The packets of a lane, which is at `to`, come on `queue` now; `None`: on the one that they came on before.
+    pub(crate) fn requeued(&mut self, lane: u32, to: usize, queue: Option<u16>) {
+        let Some(queue) = queue else {
+            return self.marker(lane, self.index);
+        };
+        let Some((h, bucket)) = self.place_of(lane) else { return };
+        let b = usize::from(bucket.0);
+        let host = &mut self.hosts[h];
+        let old = std::mem::replace(&mut host.queue_of[b], queue);
+        let now = self.now;
+        host.late.retain(|late| late.until > now && late.bucket != bucket);
+        host.late.push(Late { bucket, queue: old, until: now + LATE });
+        if let Some(port) = self.ports.iter().position(|p| p.index == Some(queue) && p.doors.serve(h)) {
+            let interface = self.ports[port].doors.all().find(|door| door.host == h);
+            let first = b * host.interfaces + usize::from(interface.map_or(0, |door| door.interface));
+            if let Some(sends_on) = host.ports.get_mut(first) {
+                *sends_on = port;
+            }
+        }
+        if to == self.index {
+            if let Some(arriving) = self.moves.arriving.iter_mut().find(|a| a.lane == lane) {
+                arriving.answered = Some(now);
+            }
+        } else if to != usize::MAX
+            && let Some(port) = self.ports.iter().position(|p| p.index == Some(old) && p.doors.serve(h))
+        {
+            self.moves.drains.push(Drain { lane, to, port, since: now, received: 0 });
+        }
+    }
+
+    /// `n` frames were taken from a queue; `empty`: there were no more.
+    #[cold]
+    pub(crate) fn drained(&mut self, port: usize, n: usize, empty: bool) {
+        let mut i = 0;
+        while let Some(drain) = self.moves.drains.get_mut(i) {
+            if drain.port != port {
+                i += 1;
+                continue;
+            }
+            drain.received += n;
+            let settled = self.now.saturating_duration_since(drain.since) >= SETTLES;
+            if (empty && settled) || drain.received >= RING {
+                let Drain { lane, to, .. } = self.moves.drains.swap_remove(i);
+                self.netisr.send(to, Parcel::Marker { lane, from: to });
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Lets in what is held for lanes whose marker does not come: its worker is busy.
+    pub(super) fn let_in_what_waits(&mut self) {
+        let now = self.now;
+        let late = |answered: Time| now.saturating_duration_since(answered) >= LONG_ENOUGH;
+        while let Some(arriving) = self.moves.arriving.iter().find(|a| a.answered.is_some_and(late)) {
+            self.marker(arriving.lane, self.index);
+        }
+    }
+}
+
+/// Packets of a bucket that may still come on a queue which is no longer theirs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Late {
+    pub(crate) bucket: Bucket,
+    pub(crate) queue: u16,
+    pub(crate) until: Time,
+}
