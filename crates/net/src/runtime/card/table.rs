@@ -78,10 +78,10 @@ impl Table {
                     *votes += 1;
                 }
             }
-            // Of equals the queue that it has.
+            // Of equals, and where none of them is served, the queue that it has.
             let has = usize::from(self.queues[b]);
             let most = (0..self.served).max_by_key(|q| (votes[*q], *q == has));
-            if let Some(queue) = most.filter(|q| votes[*q] > 0 && *q != has) {
+            if let Some(queue) = most.filter(|q| *q != has) {
                 self.queues[b] = queue as u16;
                 changed.push((Bucket(b as u16), queue as u16));
             }
@@ -136,8 +136,10 @@ mod tests {
         let (of_0, all) = (table.change(Bucket(0), 0), table.slots.clone());
         let mut slots = all.clone();
         of_0.iter().take(of_0.len() / 2).for_each(|(slot, _)| slots[*slot] = 0);
-        assert_eq!(table.take_over(slots), [], "of equals the one that it has");
+        assert_eq!(table.take_over(slots.clone()), [], "of equals the one that it has");
+        assert_eq!(table.take_over(vec![0; 8]).len(), table.queues.len());
+        assert!(!table.take_over(slots).contains(&(Bucket(0), 1)), "of equals the one that it has");
         assert_eq!(table.take_over(vec![7; 8]), []);
-        assert_eq!(table.take_over(all), []);
+        assert_eq!(table.take_over(all).len(), 1, "only the first had moved");
     }
 }
