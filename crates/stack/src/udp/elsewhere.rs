@@ -35,7 +35,7 @@ pub(super) const SOCKETS: usize = 4096;
 /// What the lanes of one host tell one another about their connected UDP sockets: one for each host, given to each of its lanes.
 #[derive(Debug)]
 pub struct UdpElsewhere {
-    exchanges: Box<[Exchange]>,
+    exchanges: Box<[Arc<Exchange>]>,
     hasher: RandomState,
 }
 
@@ -43,7 +43,7 @@ pub struct UdpElsewhere {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Exchange {
-    /// Changes told so far.
+    /// Changes told so far; 0 as long as the lane knows that no socket is elsewhere.
     version: AtomicU64,
     told: Mutex<Told>,
 }
@@ -64,7 +64,7 @@ impl UdpElsewhere {
     /// For a host with so many lanes.
     #[must_use]
     pub fn new(lanes: usize) -> Arc<Self> {
-        let exchanges = (0..lanes).map(|_| Exchange::default()).collect();
+        let exchanges = (0..lanes).map(|_| Arc::default()).collect();
         Arc::new(Self { exchanges, hasher: RandomState::new() })
     }
 
@@ -126,6 +126,8 @@ impl Told {
 /// What a lane knows of its siblings' sockets. The table is hashed with a secret seed.
 #[derive(Debug)]
 pub(super) struct Siblings {
+    /// What this lane is told.
+    mine: Arc<Exchange>,
     pub(super) elsewhere: Arc<UdpElsewhere>,
     pub(super) here: Bucket,
     /// Changes taken in.
@@ -137,20 +139,20 @@ pub(super) struct Siblings {
 impl Siblings {
     pub(super) fn new(elsewhere: Arc<UdpElsewhere>, here: Bucket) -> Self {
         let away = HashMap::with_hasher(FixedState::with_seed(elsewhere.hasher.hash_one(here.0)));
-        Self { elsewhere, here, seen: 0, away }
+        let mine = elsewhere.exchanges.get(usize::from(here.0)).cloned().unwrap_or_default();
+        Self { mine, elsewhere, here, seen: 0, away }
     }
 
     /// Nothing was told since the last look.
     #[inline]
     fn is_current(&self) -> bool {
-        let exchange = self.elsewhere.exchanges.get(usize::from(self.here.0));
-        exchange.is_none_or(|e| e.version.load(Ordering::Acquire) == self.seen)
+        self.mine.version.load(Ordering::Acquire) == self.seen
     }
 
     /// Certainly no datagram that comes in is for another lane's socket.
     #[inline]
     pub(super) fn are_none(&self) -> bool {
-        self.away.is_empty() && self.is_current()
+        self.mine.version.load(Ordering::Acquire) == 0
     }
 
     /// A datagram of these ends may be for another lane's socket.
@@ -168,7 +170,7 @@ impl Siblings {
 
     #[cold]
     fn take_in(&mut self) {
-        let Some((exchange, mut told)) = self.elsewhere.told(self.here) else { return };
+        let mut told = self.mine.told.lock().unwrap_or_else(PoisonError::into_inner);
         let told = &mut *told;
         for (key, at) in told.changes.drain() {
             match at {
@@ -182,7 +184,10 @@ impl Siblings {
                 }
             }
         }
-        self.seen = exchange.version.load(Ordering::Acquire);
+        if told.away.is_empty() {
+            self.mine.version.store(0, Ordering::Release);
+        }
+        self.seen = self.mine.version.load(Ordering::Acquire);
     }
 }
 

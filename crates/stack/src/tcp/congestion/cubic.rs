@@ -70,3 +70,20 @@ impl Cubic {
         self.epoch = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9438 §4.7: who loses below the window of the last loss gives way to newcomers, and aims lower.
+    #[test]
+    fn fast_convergence() {
+        let mut cubic = Cubic::default();
+        assert_eq!(cubic.reduce(100_000, 1000), 70_000);
+        assert!((cubic.w_max - 100.0).abs() < 0.1);
+        assert_eq!(cubic.reduce(80_000, 1000), 56_000);
+        assert!((cubic.w_max - 68.0).abs() < 0.1, "{}", cubic.w_max);
+        assert_eq!(cubic.reduce(90_000, 1000), 63_000);
+        assert!((cubic.w_max - 90.0).abs() < 0.1, "{}", cubic.w_max);
+    }
+}

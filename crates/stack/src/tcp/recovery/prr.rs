@@ -56,4 +56,13 @@ mod tests {
         assert!((13_000..=15_000).contains(&sent), "{sent}");
         assert!(in_flight <= 14_000, "{in_flight}");
     }
+
+    /// RFC 6937 §3: the first retransmission waits for no further acknowledgement.
+    #[test]
+    fn the_first_retransmission_goes_at_once() {
+        let mut prr = Prr { delivered: 0, out: 0, recover_fs: 20_000 };
+        assert_eq!(prr.allowance(19_000, 14_000, 1000, 1000, false), 1000);
+        prr.out = 1000;
+        assert_eq!(prr.allowance(18_000, 14_000, 1000, 1000, false), 400);
+    }
 }

@@ -104,6 +104,17 @@ fn what_is_out_of_order_goes_alone() {
     assert_eq!(s.tcp.stats().out_of_order_packets, 3);
 }
 
+/// What the later segments of a burst acknowledge counts.
+#[test]
+fn an_acknowledgement_within_a_burst_counts() {
+    let mut s = Scene::established(Scene::config());
+    s.write(2000);
+    s.until(10);
+    s.burst(10, &[". 1:1001(1000) ack 1", ". 1001:2001(1000) ack 2001", ". 2001:3001(1000) ack 2001"]);
+    assert_eq!((s.info().outstanding, joined(&s)), (0, 1));
+    s.expect_read(3000);
+}
+
 /// A segment whose checksum is wrong is dropped before it could be joined, and what follows it is out of order.
 #[test]
 fn a_bad_checksum_breaks_the_run() {

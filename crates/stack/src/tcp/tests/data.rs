@@ -208,7 +208,6 @@ fn urgent_data_is_in_line_and_its_mark_is_told() {
     assert_eq!(s.tcp.urgent_mark(id), Ok(None));
     send!(s, 10, "PU. 1:11(10) ack 1 urg 5");
     assert_eq!((s.tcp.urgent_mark(id), times()), (Ok(Some(5)), 1));
-    // The same mark again, or one before it, is no news.
     wait(&mut s);
     send!(s, 10, "PU. 11:21(10) ack 1 urg 0");
     send!(s, 10, "U. 21:21(0) ack 1 urg 0");
@@ -218,6 +217,11 @@ fn urgent_data_is_in_line_and_its_mark_is_told() {
     wait(&mut s);
     send!(s, 10, "U. 21:21(0) ack 1 urg 60000");
     assert_eq!((s.tcp.urgent_mark(id), times()), (Ok(Some(60_020)), 3));
+    wait(&mut s);
+    for urgent in [60_000, 59_999, 1] {
+        s.speak(10, &format!("U. 21:21(0) ack 1 urg {urgent}"));
+        assert_eq!((s.tcp.urgent_mark(id), times()), (Ok(Some(60_020)), 3), "no news");
+    }
     s.expect_read(20);
     assert_eq!(s.tcp.urgent_mark(id), Ok(Some(60_000)));
     for n in 0..60 {

@@ -233,9 +233,33 @@ fn an_unnecessary_probe_changes_nothing() {
     s.until(10);
     s.heard.clear();
     recv!(s, 30, "P. 2001:3001(1000) ack 1");
+    s.write(1000);
+    s.until(33);
     send!(s, 35, ". 1:1(0) ack 3001");
-    send!(s, 45, ". 1:1(0) ack 3001 <sack 2001:3001>");
+    send!(s, 41, ". 1:1(0) ack 3001 <sack 2001:3001>");
     assert_eq!(s.info().ssthresh, u32::MAX);
+    // Nor does what is acknowledged later.
+    send!(s, 43, ". 1:1(0) ack 4001");
+    assert_eq!((s.info().ssthresh, s.tcp.stats().tail_loss_recoveries), (u32::MAX, 0));
+}
+
+/// RFC 8985 §7.4: a probe that took the place of a lost original is seen by later data, and counts as a loss.
+#[test]
+fn a_probe_that_repaired_a_loss_counts() {
+    let mut s = Scene::established(config());
+    s.write(3000);
+    s.until(10);
+    s.heard.clear();
+    send!(s, 20, ". 1:1(0) ack 2001");
+    s.until(300);
+    assert_eq!((s.tcp.stats().tail_loss_probes, s.tcp.stats().retransmit_timeouts), (1, 0));
+    s.write(1000);
+    s.until(305);
+    send!(s, 310, ". 1:1(0) ack 3001");
+    assert_eq!(s.info().ssthresh, u32::MAX, "it may have been needless");
+    send!(s, 320, ". 1:1(0) ack 4001");
+    assert_eq!(s.tcp.stats().tail_loss_recoveries, 1);
+    assert!(s.info().ssthresh < u32::MAX);
 }
 
 /// RFC 2018 §8: a peer that takes back what it reported gets it again after the timeout.
