@@ -60,8 +60,14 @@ impl World {
     /// A world without sockets.
     pub(crate) fn new(network: Network, source: Source) -> Result<Self, String> {
         let frames = |frames_per_home, frame_size| {
-            let config =
-                MemoryConfig { frames_per_home, frame_size, homes: THREADS, huge_pages: false, lock: false };
+            let config = MemoryConfig {
+                frames_per_home,
+                frame_size,
+                homes: THREADS,
+                huge_pages: false,
+                lock: false,
+                ..MemoryConfig::default()
+            };
             FrameMemory::new(&config).map_err(|e| e.to_string())
         };
         let (memory, large) = (frames(FRAMES, FRAME)?, frames(LARGE_FRAMES, LARGE_FRAME)?);

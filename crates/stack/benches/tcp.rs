@@ -90,6 +90,7 @@ impl Pair {
             homes: 1,
             huge_pages: false,
             lock: false,
+            ..MemoryConfig::default()
         };
         let pool = FrameMemory::new(&memory).expect("memory").attach(0).expect("pool");
         let config = TcpConfig { max_connections: 1 << 21, ..config.clone() };

@@ -162,6 +162,7 @@ impl LinkSpec {
     pub fn fit_frames(&self, builder: &mut Builder) {
         let Self::AfXdp(name, ..) = self else { return };
         let Ok(interface) = Interface::find(name) else { return };
+        builder.near_card(name);
         if interface.mtu().is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
             builder.frames_of(4096);
         }

@@ -230,6 +230,7 @@ mod tests {
             homes: 1,
             huge_pages: false,
             lock: false,
+            ..MemoryConfig::default()
         };
         FrameMemory::new(&config).unwrap().attach(0).unwrap()
     }

@@ -95,11 +95,13 @@ pub struct MemoryConfig {
     pub huge_pages: bool,
     /// Try to lock the memory against being paged out.
     pub lock: bool,
+    /// Memory of this NUMA node, if it has enough: that of the card. `None`: of the node that touches it first.
+    pub node: Option<u32>,
 }
 
 impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { frames_per_home: 8192, frame_size: 2048, homes: 1, huge_pages: true, lock: true }
+        Self { frames_per_home: 8192, frame_size: 2048, homes: 1, huge_pages: true, lock: true, node: None }
     }
 }
 
@@ -169,6 +171,9 @@ impl FrameMemory {
                 return Err(MemoryError::Map(e));
             }
         };
+        if let Some(node) = config.node {
+            prefer_node(base, mapped, node);
+        }
         // SAFETY: both ranges are our own fresh mappings.
         let locked = config.lock
             && unsafe {
@@ -345,6 +350,30 @@ unsafe fn fill(at: NonNull<Region>, per_home: usize) {
 }
 
 /// Maps `bytes` of zeroed memory, with huge pages if wished and possible: address, mapped length, whether huge.
+/// Has pages of a mapping that nobody has touched yet come from a NUMA node, as long as that has some (mbind(2)). Where the kernel does not
+/// know the node or the call, they come from anywhere.
+fn prefer_node(base: NonNull<u8>, bytes: usize, node: u32) {
+    const WORDS: usize = 16;
+    let bits = libc::c_ulong::BITS as usize;
+    let mut mask: [libc::c_ulong; WORDS] = [0; WORDS];
+    let Some(word) = mask.get_mut(node as usize / bits) else { return };
+    *word = 1 << (node as usize % bits);
+    if !cfg!(miri) {
+        // SAFETY: the range is our own mapping, and the mask has as many bits as is said.
+        unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                base.as_ptr(),
+                bytes,
+                libc::MPOL_PREFERRED,
+                mask.as_ptr(),
+                WORDS * bits,
+                0_usize,
+            )
+        };
+    }
+}
+
 fn map(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, usize, bool)> {
     const HUGE: usize = 2 << 20;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -240,3 +240,30 @@ fn moved_lanes_take_their_slots_along() {
         assert_eq!(settings(&mut guest), before, "{more}, killed {killed}");
     }
 }
+
+/// Workers are bound to the processors that handle their queues' interrupts.
+#[test]
+fn workers_are_near_their_interrupts() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    let interrupts = |guest: &mut Guest, cpu_of_queue: &str| {
+        guest.must(&format!(
+            "for q in 0 1 2 3; do irq=$(grep \"input.$q\" /proc/interrupts | cut -d: -f1 | tr -d ' '); \
+             echo $(({cpu_of_queue})) > /proc/irq/$irq/smp_affinity_list; done"
+        ));
+    };
+    interrupts(&mut guest, "3 - $q");
+    let done =
+        guest.start("serve udp-echo --link af-xdp:virtio --addr 10.9.1.2/24,fd00:9:1::2/64 --port 7 --json");
+    assert_eq!(done.code, 0, "{}", done.said);
+    let bound = guest.must(
+        "for t in /proc/[0-9]*/task/*/status; do n=$(grep Name: $t | cut -f2); \
+         case $n in flowlane-[0-9]*) echo $n on $(grep Cpus_allowed_list: $t | cut -f2);; esac; done",
+    );
+    for worker in 0..4 {
+        assert!(bound.contains(&format!("flowlane-{worker} on {}", 3 - worker)), "{bound}");
+    }
+    traffic();
+    ends_aligned(&mut guest, "near the interrupts");
+    interrupts(&mut guest, "$q");
+}

@@ -39,8 +39,14 @@ const PICKED: usize = 64;
 
 /// Frames for all engines: a thread has one pool to which its frames return, and those of any other take a slow path.
 fn pool() -> anyhow::Result<Rc<Pool>> {
-    let memory =
-        MemoryConfig { frames_per_home: 4096, frame_size: 2048, homes: 1, huge_pages: false, lock: false };
+    let memory = MemoryConfig {
+        frames_per_home: 4096,
+        frame_size: 2048,
+        homes: 1,
+        huge_pages: false,
+        lock: false,
+        ..MemoryConfig::default()
+    };
     Ok(Rc::new(FrameMemory::new(&memory)?.attach(0)?))
 }
 

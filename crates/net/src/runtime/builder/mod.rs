@@ -14,6 +14,7 @@ pub use links::{Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening};
 
 use std::any::Any;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -24,11 +25,12 @@ use super::handle::Runtime;
 use super::host::Host;
 use super::idle::Idle;
 use super::shared::{Post, Shared};
-use crate::card::Access;
+use crate::card::{Access, Surroundings};
 use crate::events;
 use crate::wake::Wake;
 use links::{Attached, Wire};
 use plan::Seeds;
+use processors::Near;
 
 /// Frames in a netisr ring (`net.isr.defaultqlimit` is 256; a burst here is larger).
 pub(crate) const NETISR: usize = 1024;
@@ -41,6 +43,7 @@ pub struct Builder {
     workers: usize,
     pin: bool,
     cpus: Option<Vec<usize>>,
+    near: Option<Near>,
     idle: Idle,
     memory: MemoryConfig,
     tcp_memory: Option<usize>,
@@ -74,6 +77,7 @@ impl Builder {
             workers: 1,
             pin: true,
             cpus: None,
+            near: None,
             idle: Idle::default(),
             memory: MemoryConfig::default(),
             tcp_memory: None,
@@ -97,7 +101,7 @@ impl Builder {
 
     /// Whether workers with a queue of a link are bound to processors; they are by default.
     ///
-    /// Each worker gets a processor that no other instance has bound a worker to. With fewer of those than workers, and for
+    /// Each worker gets a processor that no other instance has bound a worker to, near the card if there is one ([`Builder::near_card`]). With fewer of those than workers, and for
     /// kernel sockets alone, nothing is bound.
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
@@ -110,6 +114,17 @@ impl Builder {
     pub fn cpus(mut self, cpus: Vec<usize>) -> Self {
         self.cpus = Some(cpus);
         self
+    }
+
+    /// Has workers bound near a card, if they are bound and nobody says to which processors: each to the processor that handles the
+    /// interrupt of its first queue, or to one of the card's NUMA node, as far as those are free. Frames are from memory of that node.
+    /// To be called before the start for the interface that the link is to be opened on; where there are several the first counts.
+    pub fn near_card(&mut self, interface: &str) {
+        if self.near.is_none() {
+            let around = Surroundings::read(Path::new("/"), interface);
+            self.memory.node = around.node;
+            self.near = Some(Near::of(&around));
+        }
     }
 
     /// What workers do when there is nothing to do.
@@ -277,6 +292,7 @@ impl Builder {
         if !self.pin || self.wires.is_empty() {
             return Ok(Vec::new());
         }
-        processors::choose(workers).map_err(StartError::Thread)
+        let near = self.near.clone().unwrap_or_default();
+        processors::choose(workers, &near).map_err(StartError::Thread)
     }
 }

@@ -3,7 +3,8 @@
 //! Binding pays where a worker has a queue of a link: the card's interrupt, the frames and the lanes then share caches. It
 //! harms where two programs bind to the same processor, because the scheduler can no longer move one of them away. So workers
 //! are bound to processors that no other instance has bound a worker to, and if there are too few of those they are not bound
-//! at all. Other instances are known by the names of their threads (`flowlane-N`) in `/proc`. Instances of another PID namespace
+//! at all. Of the free ones a worker gets the processor that handles the interrupt of its first queue, else one of the card's NUMA node,
+//! else any. Other instances are known by the names of their threads (`flowlane-N`) in `/proc`. Instances of another PID namespace
 //! are not seen, and two that start at the same moment may choose the same.
 
 use std::collections::BTreeSet;
@@ -12,18 +13,38 @@ use std::path::Path;
 use rustix::thread::CpuSet;
 
 use super::StartError;
+use crate::card::Surroundings;
 
 /// Name that a worker's thread has before its number.
 pub(super) const THREAD: &str = "flowlane-";
+
+/// What is near a card.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Near {
+    /// The processor of each queue's interrupt.
+    queues: Vec<Option<usize>>,
+    /// Processors of the card's NUMA node.
+    node: BTreeSet<usize>,
+}
+
+impl Near {
+    pub(super) fn of(around: &Surroundings) -> Self {
+        let node = around.near.iter().flat_map(|cpus| &cpus.0).map(|cpu| *cpu as usize).collect();
+        Self {
+            queues: around.receive.iter().map(|queue| queue.cpu().map(|cpu| cpu as usize)).collect(),
+            node,
+        }
+    }
+}
 
 /// A processor for each worker, or none at all where there are not enough free ones.
 ///
 /// # Errors
 /// The system does not say which processors this thread may run on.
-pub(super) fn choose(workers: usize) -> std::io::Result<Vec<usize>> {
+pub(super) fn choose(workers: usize, near: &Near) -> std::io::Result<Vec<usize>> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
     let allowed = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-    Ok(free(allowed, &bound_by_others(Path::new("/proc"), std::process::id()), workers))
+    Ok(free(allowed, &bound_by_others(Path::new("/proc"), std::process::id()), workers, near))
 }
 
 /// The processors that were named: one for each worker.
@@ -41,10 +62,27 @@ pub(super) fn given(cpus: &[usize], workers: usize) -> Result<Vec<usize>, StartE
     Ok(cpus[..workers].to_vec())
 }
 
-fn free(allowed: impl Iterator<Item = usize>, taken: &BTreeSet<usize>, workers: usize) -> Vec<usize> {
-    let mut free: Vec<usize> = allowed.filter(|cpu| !taken.contains(cpu)).collect();
-    free.truncate(workers);
-    if free.len() < workers { Vec::new() } else { free }
+fn free(
+    allowed: impl Iterator<Item = usize>,
+    taken: &BTreeSet<usize>,
+    workers: usize,
+    near: &Near,
+) -> Vec<usize> {
+    let mut free: BTreeSet<usize> = allowed.filter(|cpu| !taken.contains(cpu)).collect();
+    if free.len() < workers {
+        return Vec::new();
+    }
+    // The first queue of a worker is that of its own number. Interrupts come first, so that no other worker takes their processors.
+    let mut chosen: Vec<Option<usize>> = (0..workers)
+        .map(|worker| near.queues.get(worker).copied().flatten().filter(|cpu| free.remove(cpu)))
+        .collect();
+    for place in chosen.iter_mut().filter(|place| place.is_none()) {
+        let next = free.intersection(&near.node).next().or_else(|| free.first()).copied();
+        *place = next.inspect(|cpu| {
+            free.remove(cpu);
+        });
+    }
+    chosen.into_iter().flatten().collect()
 }
 
 /// Processors that workers of other processes are bound to. What cannot be read belongs to nobody we know.
@@ -75,11 +113,30 @@ mod tests {
     #[test]
     fn the_first_free_processors_or_none() {
         let taken = |cpus: &[usize]| cpus.iter().copied().collect::<BTreeSet<usize>>();
+        let free = |allowed, taken: &_, workers| free(allowed, taken, workers, &Near::default());
         assert_eq!(free(0..4, &taken(&[]), 2), [0, 1]);
         assert_eq!(free(0..4, &taken(&[0, 2]), 2), [1, 3]);
         assert_eq!(free(0..4, &taken(&[0, 1, 2]), 2), [0; 0]);
         assert_eq!(free(0..2, &taken(&[]), 3), [0; 0]);
         assert_eq!(free(2..4, &taken(&[0]), 1), [2]);
+    }
+
+    #[test]
+    fn near_the_card_if_it_is_free() {
+        let near = |queues: &[Option<usize>], node: &[usize]| Near {
+            queues: queues.to_vec(),
+            node: node.iter().copied().collect(),
+        };
+        let none = BTreeSet::new();
+        let reversed = near(&[Some(3), Some(2), Some(1), Some(0)], &[]);
+        assert_eq!(free(0..4, &none, 4, &reversed), [3, 2, 1, 0]);
+        assert_eq!(free(0..4, &none, 2, &reversed), [3, 2]);
+        assert_eq!(free(0..4, &[3].into(), 2, &reversed), [0, 2], "another instance is there");
+        // One processor for all interrupts: the first gets it. The others stay on its node as long as there is room.
+        let one = near(&[Some(5), Some(5), Some(5)], &[4, 5]);
+        assert_eq!(free(0..8, &none, 3, &one), [5, 4, 0]);
+        assert_eq!(free(0..8, &none, 3, &near(&[None, Some(0), None], &[])), [1, 0, 2]);
+        assert_eq!(free(0..2, &none, 3, &reversed), [0; 0]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) const PEER_ISS: u32 = u32::MAX - 2000;
 
 pub(super) fn pool_of(frames: usize) -> Pool {
     let config =
-        MemoryConfig { frames_per_home: frames, frame_size: 2048, homes: 1, huge_pages: false, lock: false };
+        MemoryConfig { frames_per_home: frames, huge_pages: false, lock: false, ..MemoryConfig::default() };
     FrameMemory::new(&config).unwrap().attach(0).unwrap()
 }
 
