@@ -43,7 +43,6 @@ mod reply;
 mod respond;
 mod route;
 mod scratch;
-mod stop;
 
 use std::future::poll_fn;
 use std::io;
@@ -53,6 +52,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use flowlane::service::{InLane, Phase, Service};
 use flowlane::{ListenOptions, SocketError, SocketOptions, TcpListener, TcpStream};
 
 use crate::tls::{ServerTls, Stream};
@@ -60,7 +60,6 @@ use connection::{Connection, Outcome};
 use counters::Cells;
 use files::Dir;
 use memory::Memory;
-use stop::{Phase, Stop};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use counters::{Counter, Counts};
@@ -84,7 +83,7 @@ pub enum SetUpError {
 #[derive(Debug, Clone)]
 pub struct Server {
     inner: Arc<Inner>,
-    stop: Arc<Stop>,
+    service: Service,
 }
 
 #[derive(Debug)]
@@ -93,30 +92,6 @@ struct Inner {
     site: Site,
     lanes: Vec<Cells>,
     memory: Vec<Memory>,
-}
-
-/// What is served in one lane, as long as it is.
-struct Serving {
-    stop: Arc<Stop>,
-    index: usize,
-    place: Option<usize>,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.stop.leave(self.index, place);
-        }
-    }
-}
-
-/// Kept by the lane: when it goes, tasks whose wakers are kept are to go with it.
-struct Gone(Arc<Stop>, usize);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.abandon(self.1);
-    }
 }
 
 /// What is served.
@@ -129,7 +104,8 @@ pub(crate) struct Site {
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
     server: Arc<Inner>,
-    stop: Arc<Stop>,
+    at: InLane,
+    /// Its number among the server's.
     index: usize,
 }
 
@@ -156,7 +132,7 @@ impl Lane {
 
     #[inline]
     fn phase(&self) -> Phase {
-        self.stop.phase()
+        self.at.phase()
     }
 
     /// No further requests are taken.
@@ -182,7 +158,7 @@ impl Server {
         let share = options.memory / count as u64;
         let memory = (0..count).map(|_| Memory::new(share)).collect();
         let inner = Arc::new(Inner { options, site, lanes, memory });
-        Ok(Self { inner, stop: Arc::new(Stop::new(count)) })
+        Ok(Self { inner, service: Service::new(count) })
     }
 
     /// How to listen for it: answers are sent at once, since they are written whole.
@@ -209,16 +185,12 @@ impl Server {
         listener: TcpListener,
         mut each: impl FnMut(&TcpStream) + Send,
     ) -> Result<(), SocketError> {
-        let index = flowlane::current().map_or(0, |lane| usize::from(lane.bucket.0));
-        let index = index % self.inner.lanes.len();
-        let (server, stop) = (self.inner.clone(), self.stop.clone());
-        let lane = Lane { server, stop: stop.clone(), index };
-        if flowlane::keep(Gone(stop.clone(), index)).is_err() {
-            return Err(SocketError::WrongLane);
-        }
-        let mut serving = Serving { stop, index, place: None };
+        let at = self.service.here()?;
+        let index = at.index() % self.inner.lanes.len();
+        let lane = Lane { server: self.inner.clone(), at: at.clone(), index };
         let limit = self.inner.options.connections_per_lane;
-        while let Some(stream) = accept(&listener, &mut serving).await? {
+        let mut accepting = at.accepting(listener);
+        while let Some(stream) = accepting.next().await? {
             each(&stream);
             let cells = lane.cells();
             cells.add(Counter::Connections, 1);
@@ -227,17 +199,17 @@ impl Server {
                 cells.add(Counter::Ended, 1);
                 continue;
             }
-            let mut ended = Ended(lane.clone(), None);
+            let (ended, at) = (Ended(lane.clone()), at.clone());
             let served = if let Some(tls) = &self.inner.options.tls {
                 let tls = tls.clone();
                 flowlane::spawn(async move {
-                    ended.join().await;
-                    ended.unless_reset(Box::pin(encrypted(&ended.0, tls, stream))).await;
+                    let serving = async move { encrypted(&ended.0, tls, stream).await };
+                    let _ = at.until_reset(Box::pin(serving)).await;
                 })
             } else {
                 flowlane::spawn(async move {
-                    ended.join().await;
-                    ended.unless_reset(pin!(plain(&ended.0, Stream::Plain(stream)))).await;
+                    let serving = async move { plain(&ended.0, Stream::Plain(stream)).await };
+                    let _ = at.until_reset(serving).await;
                 })
             };
             if served.is_err() {
@@ -254,7 +226,7 @@ impl Server {
     /// To be called from outside the lanes, which have to go on meanwhile. The runtime is to be stopped afterwards, with
     /// [`Runtime::stop_within`](flowlane::Runtime::stop_within) and what is left of the time, so that the ends arrive.
     pub fn stop_within(&self, grace: Duration) -> usize {
-        self.stop.stop_within(grace)
+        self.service.stop_within(grace)
     }
 
     /// Bytes of requests and answers that all lanes keep now for peers that do not read.
@@ -276,48 +248,12 @@ impl Server {
     }
 }
 
-/// The next connection; `None` when the server is stopped and nobody waits to be accepted any more.
-async fn accept(listener: &TcpListener, serving: &mut Serving) -> Result<Option<TcpStream>, SocketError> {
-    let mut accepting = pin!(listener.accept());
-    poll_fn(|cx| {
-        if serving.place.is_none() {
-            serving.place = Some(serving.stop.join(serving.index, cx.waker()));
-        }
-        match accepting.as_mut().poll(cx) {
-            Poll::Pending if serving.stop.phase() != Phase::Serving => Poll::Ready(Ok(None)),
-            accepted => accepted.map_ok(Some),
-        }
-    })
-    .await
-}
-
-/// Counts the end of a connection, however it ends, and has it told of the server's.
-struct Ended(Lane, Option<usize>);
-
-impl Ended {
-    /// From now on it is told.
-    fn join(&mut self) -> impl Future<Output = ()> {
-        poll_fn(|cx| {
-            self.1 = Some(self.0.stop.join(self.0.index, cx.waker()));
-            Poll::Ready(())
-        })
-    }
-
-    /// Waits for the end of what serves the connection, but no longer than the server has time for.
-    fn unless_reset(&self, mut serving: impl Future<Output = ()> + Unpin) -> impl Future<Output = ()> {
-        poll_fn(move |cx| match Pin::new(&mut serving).poll(cx) {
-            Poll::Pending if self.0.phase() == Phase::Resetting => Poll::Ready(()),
-            polled => polled,
-        })
-    }
-}
+/// Counts the end of a connection, however it ends.
+struct Ended(Lane);
 
 impl Drop for Ended {
     fn drop(&mut self) {
         self.0.cells().add(Counter::Ended, 1);
-        if let Some(place) = self.1 {
-            self.0.stop.leave(self.0.index, place);
-        }
     }
 }
 

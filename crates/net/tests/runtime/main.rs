@@ -9,11 +9,13 @@ mod crowd;
 mod ending;
 mod http;
 mod links;
+mod mail;
 mod moving;
 mod outside;
 mod panics;
 mod queues;
 mod quirks;
+mod service;
 #[path = "../common/streams.rs"]
 mod streams;
 mod tcp;

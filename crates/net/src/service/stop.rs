@@ -1,5 +1,4 @@
-//! The orderly end of a server: requests that came are answered, everybody is told that no more are, and who takes too long is
-//! reset.
+//! The phases of a service's end, and who is told of them.
 //!
 //! ```text
 //!   Serving ── stop ──▶ Stopping ── the grace is over ──▶ Resetting
@@ -16,11 +15,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How far the end is.
+/// How far the end of a service is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub(super) enum Phase {
+pub enum Phase {
+    /// It has not begun.
     Serving,
+    /// Requests that have come are answered, and no more are taken.
     Stopping,
+    /// Connections that are left are reset.
     Resetting,
 }
 
@@ -50,6 +52,10 @@ impl Stop {
     pub(super) fn new(lanes: usize) -> Self {
         let lanes = (0..lanes).map(|_| Mutex::default()).collect();
         Self { phase: AtomicU8::new(0), lanes, left: Mutex::new(0), ended: Condvar::new() }
+    }
+
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
     #[inline]
