@@ -25,6 +25,7 @@ pub mod order;
 pub mod outcome;
 pub mod payload;
 pub mod report;
+pub mod resolve;
 pub mod scenario;
 mod shares;
 pub mod tcp;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `flowlane::link` | info: opened, closed, up again, MTU changed, takes frames again; warn: down, no carrier, gone, takes no frames, a note of the opening, an address that somebody else has |
 //! | `flowlane::worker` | info: runtime started; debug: worker began, with its processor, and ended; warn: no free frames |
-//! | `flowlane::lane` | debug: move begun, lane sent, arrived, move given up |
+//! | `flowlane::lane` | warn: TCP is short of memory; info: it has memory again; debug: move begun, lane sent, arrived, move given up |
 //! | `flowlane::socket` | debug: listening |
 //! | `flowlane::card` | warn: its table was changed by others, it was set again, it refuses a change, it does not what it shows |
 //!
@@ -14,6 +14,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use flowlane_stack::Lane;
 use flowlane_stack::time::Time;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::netdev::watch::LinkState;
@@ -27,8 +28,19 @@ const LANE: &str = "flowlane::lane";
 const SOCKET: &str = "flowlane::socket";
 const CARD: &str = "flowlane::card";
 
-/// A worker without free frames is told of once in so long: it may happen many times a second.
+/// A worker without free frames, and a lane without memory, is told of once in so long: it may happen many times a second.
 const SELDOM: Duration = Duration::from_secs(1);
+
+/// What was told of a lane's lack of memory for TCP.
+#[derive(Debug, Default)]
+pub(crate) struct Shortage {
+    /// There is one now.
+    pub(crate) now: bool,
+    /// It was told that it began.
+    told: bool,
+    /// When that was told last.
+    at: Option<Time>,
+}
 
 #[cold]
 pub(crate) fn link_opened(number: usize, info: &LinkInfo) {
@@ -99,6 +111,22 @@ pub(crate) fn no_frames(worker: usize, now: Time, told: &mut Option<Time>) {
 #[cold]
 pub(crate) fn card(link: &str, what: &str) {
     warn!(target: CARD, link, "{what}");
+}
+
+/// A shortage of TCP's memory has begun in a lane, or ended. Beginnings are told at most once a second, ends if the beginning was.
+#[cold]
+pub(crate) fn shortage(host: &str, lane: &Lane, now: Time, shortage: &mut Shortage) {
+    let bucket = lane.bucket().0;
+    let (held, bound) = lane.tcp_memory();
+    shortage.now = !shortage.now;
+    if !shortage.now {
+        if std::mem::take(&mut shortage.told) {
+            info!(target: LANE, host, bucket, held, bound, "TCP has memory again");
+        }
+    } else if shortage.at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM) {
+        (shortage.told, shortage.at) = (true, Some(now));
+        warn!(target: LANE, host, bucket, held, bound, "TCP is short of memory: windows open no further than a fair share");
+    }
 }
 
 #[cold]

@@ -1,10 +1,15 @@
-//! What a runtime tells `tracing` of the moves of its lanes.
+//! What a runtime tells `tracing` of its lanes: their moves, and that they lack memory.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
 
-use flowlane::{Bucket, Host, Key, MoveError, Rss, Runtime, block_on};
+use flowlane::{
+    Bucket, Host, Interface, Key, MoveError, PairConfig, Rss, Runtime, SocketError, TcpListener, TcpStream,
+    block_on, sleep, spawn,
+};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -42,10 +47,97 @@ impl Subscriber for Notes {
     fn exit(&self, _: &Id) {}
 }
 
+/// The process has one subscriber, which takes down what both tests do.
+fn notes() -> Notes {
+    static NOTES: LazyLock<Notes> = LazyLock::new(|| {
+        let notes = Notes::default();
+        tracing::subscriber::set_global_default(notes.clone()).unwrap();
+        notes
+    });
+    NOTES.clone()
+}
+
+impl Notes {
+    /// What was noted, of moves or of memory.
+    fn of(&self, memory: bool) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains("memory") == memory).cloned().collect()
+    }
+}
+
+/// The peers of connections that are not read fill the memory of a lane: that is told when it begins, and when it is over; in between
+/// nothing.
+#[test]
+fn a_lack_of_memory_is_told_when_it_begins_and_ends() {
+    const CONNECTIONS: usize = 32;
+    const BYTES: usize = 200_000;
+    let (notes, patience) = (notes(), Duration::from_secs(60));
+    let read = Arc::new(AtomicBool::new(false));
+    let reads = read.clone();
+    let serve = move || {
+        let reads = reads.clone();
+        async move {
+            let listener = TcpListener::on_port(7)?;
+            loop {
+                let (stream, reads) = (listener.accept().await?, reads.clone());
+                let _ = spawn(async move {
+                    while !reads.load(Ordering::Relaxed) {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                    let mut bytes = vec![0; 1 << 16];
+                    while stream.read(&mut bytes).await? > 0 {}
+                    Ok::<_, SocketError>(())
+                });
+            }
+            #[expect(unreachable_code, reason = "it names the type of the error")]
+            Ok::<_, SocketError>(())
+        }
+    };
+    let write = || async {
+        for _ in 0..CONNECTIONS {
+            let _ = spawn(async {
+                TcpStream::connect("10.0.0.1:7".parse().unwrap()).await?.write_all(&vec![1; BYTES]).await
+            });
+        }
+    };
+    let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let mut builder = Runtime::builder().workers(1).pin(false).tcp_memory(4 << 20);
+    let server = builder.host(Host::new("unread", rss.clone(), serve).interface(on("10.0.0.1/24")));
+    let client = builder.host(Host::new("writer", rss, write).interface(on("10.0.0.2/24")));
+    builder.pair((server, 0), (client, 0), PairConfig::default());
+    let runtime = builder.start().unwrap();
+    // Of each of the server's two lanes, in order: whether it is short.
+    let told = || {
+        let lines: Vec<_> = notes.of(true).into_iter().filter(|line| line.contains("\"unread\"")).collect();
+        assert!(
+            lines.iter().all(|line| line.contains(" held=") && line.contains(" bound=1048576")),
+            "{lines:?}"
+        );
+        [0, 1].map(|bucket| {
+            let of_it = |line: &&String| line.contains(&format!(" bucket={bucket} "));
+            lines.iter().filter(of_it).map(|line| line.contains("short of memory")).collect::<Vec<_>>()
+        })
+    };
+    let wait_for = |is_it: fn(&Vec<bool>) -> bool| {
+        let deadline = Instant::now() + patience;
+        while !told().iter().all(is_it) {
+            assert!(Instant::now() < deadline, "{:?}", notes.of(true));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    wait_for(|lane| !lane.is_empty());
+    assert_eq!(told(), [[true], [true]], "it stays so");
+    read.store(true, Ordering::Relaxed);
+    wait_for(|lane| lane.len() % 2 == 0);
+    // More may begin while it is read: each has its end.
+    assert!(told().iter().all(|lane| lane.iter().enumerate().all(|(n, short)| *short == (n % 2 == 0))));
+    drop(runtime.stop());
+}
+
 #[test]
 fn moves_are_told_from_beginning_to_end() {
-    let notes = Notes::default();
-    tracing::subscriber::set_global_default(notes.clone()).unwrap();
+    let notes = notes();
     let mut builder = Runtime::builder().workers(2).pin(false);
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
     let host = builder.host(Host::kernel("host", rss, std::future::pending::<()>));
@@ -59,21 +151,27 @@ fn moves_are_told_from_beginning_to_end() {
         format!(" message=sent lane=1 from={from} to={to} held=0"),
         format!(" message=arrived lane=1 to={to}"),
     ];
-    assert_eq!(*notes.0.lock().unwrap(), expected);
+    assert_eq!(notes.of(false), expected);
     // Back again, and given up: unless the workers were faster.
     let back = handle.begin_move(host, Bucket(1), from).unwrap();
     if back.give_up() {
         expected.push(format!(" message=move begun lane=1 from={to} to={from}"));
         expected.push(format!(" message=move given up lane=1 from={to} to={from}"));
-        assert_eq!(*notes.0.lock().unwrap(), expected);
+        assert_eq!(notes.of(false), expected);
         // And a new one takes it there.
         match handle.begin_move(host, Bucket(1), from) {
             Ok(back) => block_on(back).unwrap(),
             Err(e) => assert!(matches!(e, MoveError::Moving), "{e}"),
         }
     }
+    // One that could not be given up, or had not been heard to be, arrives before the end.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = handle.begin_move(host, Bucket(1), from).map(block_on) {
+        assert!(error == MoveError::Moving && Instant::now() < deadline, "{error}");
+        std::thread::yield_now();
+    }
     let _ = runtime.stop();
-    let notes = notes.0.lock().unwrap();
+    let notes = notes.of(false);
     let count = |word: &str| notes.iter().filter(|l| l.contains(word)).count();
     assert_eq!(count("begun"), count("arrived") + count("given up"), "{notes:?}");
 }

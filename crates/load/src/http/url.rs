@@ -2,10 +2,12 @@
 //!
 //! The library of `http` takes them apart; what it lets pass and no target has is refused here: credentials, port 0.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use hyper::Uri;
+
+use crate::resolve::resolve;
 
 /// A target as it was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,16 +88,14 @@ impl Url {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// What the name stands for, by the system's resolver. May take as long as the resolver does.
+    /// What the name stands for, by the system's resolver; `localhost` is this machine. May take as long as the resolver does.
     ///
     /// # Errors
     /// When it stands for nothing.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, BadUrl> {
         let bad = |what: String| BadUrl { text: self.to_string(), what };
-        let mut found: Vec<SocketAddr> = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|e| bad(format!("'{}' cannot be resolved: {e}", self.host)))?
-            .collect();
+        let mut found = resolve(&self.host, self.port)
+            .map_err(|e| bad(format!("'{}' cannot be resolved: {e}", self.host)))?;
         // A resolver may give an address once for each kind of socket.
         found.dedup();
         if found.is_empty() {

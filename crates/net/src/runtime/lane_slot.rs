@@ -9,6 +9,7 @@ use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
 use super::message::SocketHandle;
+use crate::events::Shortage;
 use crate::kernel::KernelLane;
 use crate::link::Groups;
 use crate::socket::SocketError;
@@ -76,6 +77,8 @@ pub(crate) struct LaneSlot {
     pub(crate) kept: Vec<Kept>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
+    /// Lack of memory for TCP.
+    pub(crate) shortage: Shortage,
 }
 
 impl LaneSlot {

@@ -562,6 +562,20 @@ impl Lane {
         self.tcp.waiting_for_links()
     }
 
+    /// Whether memory is short, so that no connection gets more than a fair share, given that it `was` so before: a shortage ends when a
+    /// quarter of what was held at its beginning is free again.
+    #[inline]
+    #[must_use]
+    pub fn tcp_is_short_of_memory(&self, was: bool) -> bool {
+        self.tcp.is_in_shortage(was)
+    }
+
+    /// Memory that TCP's buffers, connections and records hold, and the bound for it; bytes.
+    #[must_use]
+    pub fn tcp_memory(&self) -> (usize, usize) {
+        self.tcp.memory_and_bound()
+    }
+
     /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.
     #[must_use]
     pub fn tcp_counts(&self) -> (usize, usize) {

@@ -159,6 +159,12 @@ impl Core {
         self.memory >= self.levels.easy
     }
 
+    /// The lane is short of memory, as it `was` or begins to be: to be told to people, so it ends a good deal below where it begins.
+    pub(crate) fn is_in_shortage(&self, was: bool) -> bool {
+        let easy = self.levels.easy;
+        self.memory >= if was { easy - easy / 4 } else { easy }
+    }
+
     /// Only who holds nothing gets something any more.
     pub(crate) fn is_tight(&self) -> bool {
         self.memory >= self.levels.tight

@@ -431,6 +431,17 @@ impl Tcp {
         self.core.states
     }
 
+    /// See [`Core::is_in_shortage`].
+    #[inline]
+    pub(crate) fn is_in_shortage(&self, was: bool) -> bool {
+        self.core.is_in_shortage(was)
+    }
+
+    /// Bytes that buffers, connections and records hold, and the bound for all of it.
+    pub(crate) fn memory_and_bound(&self) -> (usize, usize) {
+        (self.core.memory + self.core.fixed, self.core.config.max_memory)
+    }
+
     /// TIME-WAIT records.
     #[must_use]
     pub fn time_waits(&self) -> usize {

@@ -6,11 +6,12 @@ mod near;
 mod tcp;
 mod udp;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Subcommand;
 use flowlane_load::report::Usage;
+use flowlane_load::resolve::resolve;
 
 use crate::interrupt::Interrupt;
 use crate::output::Watch;
@@ -84,13 +85,11 @@ fn target(text: &str) -> Result<SocketAddr, String> {
     }
     let named =
         text.rsplit_once(':').filter(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
-    let Some((host, _)) = named.filter(|(host, _)| !host.is_empty()) else {
+    let Some((host, port)) = named.filter(|(host, _)| !host.is_empty()) else {
         return Err("ADDRESS:PORT, as 10.11.2.1:7 or [fd00::1]:7, or HOST:PORT".into());
     };
-    let found: Vec<SocketAddr> = match text.to_socket_addrs() {
-        Ok(found) => found.collect(),
-        Err(e) => return Err(format!("'{host}' cannot be resolved: {e}")),
-    };
+    let port = port.parse().map_err(|_| format!("'{port}' is no port"))?;
+    let found = resolve(host, port).map_err(|e| format!("'{host}' cannot be resolved: {e}"))?;
     let first = found.iter().find(|a| a.is_ipv4()).or(found.first());
     first.copied().ok_or_else(|| format!("'{host}' stands for no address"))
 }

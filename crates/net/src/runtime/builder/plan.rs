@@ -125,6 +125,7 @@ impl Builder {
                     ending: false,
                     kept: Vec::new(),
                     parked: Vec::new(),
+                    shortage: Default::default(),
                 };
                 plan.lanes[index as usize] = Some(Box::new(slot));
             }

@@ -145,6 +145,9 @@ impl Worker {
         let deadline = [slot.lane.poll_at(), slot.sleepers.next_deadline()].into_iter().flatten().min();
         self.deadlines[lane as usize] = deadline.unwrap_or(Time::MAX);
         self.next_deadline = self.next_deadline.min(self.deadlines[lane as usize]);
+        if slot.lane.tcp_is_short_of_memory(slot.shortage.now) != slot.shortage.now {
+            events::shortage(&host.name, &slot.lane, self.now, &mut slot.shortage);
+        }
         let h = slot.host;
         self.hosts[h].crowded |= slot.lane.tcp_is_crowded();
         while let Some(redirect) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_redirect()) {

@@ -1,0 +1,71 @@
+//! Names of targets.
+//!
+//! The system's resolver says what a name stands for. `localhost` and what ends in `.localhost` is this machine, whatever the resolver says
+//! (RFC 6761 section 6.3): a container without `/etc/hosts` has no resolver that knows it, and another machine would not be meant.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+
+/// What a name, or an address, stands for; by the system's resolver, and as long as that takes.
+///
+/// # Errors
+/// The resolver's. An answer may be empty.
+pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let system = |host: &str, port| Ok((host, port).to_socket_addrs()?.collect());
+    let has_v6 = || UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    resolve_by(system, has_v6, host, port)
+}
+
+fn resolve_by(
+    system: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    has_v6: impl Fn() -> bool,
+    host: &str,
+    port: u16,
+) -> io::Result<Vec<SocketAddr>> {
+    if !is_localhost(host) {
+        return system(host, port);
+    }
+    // The system may have one family of the two only.
+    let mut found = system(host, port).unwrap_or_default();
+    found.retain(|address| address.ip().is_loopback());
+    if found.is_empty() {
+        found.push((Ipv4Addr::LOCALHOST, port).into());
+        found.extend(has_v6().then_some(SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port)));
+    }
+    Ok(found)
+}
+
+fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(host: &str, system: Result<&[&str], ()>, has_v6: bool) -> Result<Vec<String>, String> {
+        let system = |_: &str, _| match system {
+            Ok(found) => Ok(found.iter().map(|a| a.parse().unwrap()).collect()),
+            Err(()) => Err(io::Error::other("unknown")),
+        };
+        let found = resolve_by(system, || has_v6, host, 80).map_err(|e| e.to_string())?;
+        Ok(found.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn localhost_is_this_machine_though_nobody_knows_it() {
+        for host in ["localhost", "LocalHost", "localhost.", "a.b.localhost"] {
+            assert_eq!(asked(host, Err(()), true).unwrap(), ["127.0.0.1:80", "[::1]:80"], "{host}");
+            assert_eq!(asked(host, Ok(&[]), false).unwrap(), ["127.0.0.1:80"], "{host}");
+            // Whoever says that it is elsewhere is not believed.
+            assert_eq!(asked(host, Ok(&["192.0.2.1:80"]), false).unwrap(), ["127.0.0.1:80"], "{host}");
+            assert_eq!(asked(host, Ok(&["192.0.2.1:80", "127.0.0.2:80"]), true).unwrap(), ["127.0.0.2:80"]);
+            assert_eq!(asked(host, Ok(&["[::1]:80"]), true).unwrap(), ["[::1]:80"]);
+        }
+        for host in ["localhost.example", "mylocalhost", "", "."] {
+            assert_eq!(asked(host, Err(()), true), Err("unknown".into()), "{host}");
+            assert_eq!(asked(host, Ok(&["192.0.2.1:80"]), true).unwrap(), ["192.0.2.1:80"]);
+        }
+    }
+}
