@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tests of the crate with the unsafe lines that need no kernel, under Miri: pointers, borrows and data races.
+# The tests of the crates with the unsafe lines that need no kernel, under Miri: pointers, borrows and data races.
 # Both models of borrowing are asked; tests with threads run under several seeds. What calls the kernel Miri cannot run: there
 # the tests look at the pointers that the kernel would be given.
 if ! rustup run nightly cargo miri --version >/dev/null 2>&1; then
@@ -13,7 +13,7 @@ miri() {
     local flags=$1
     shift
     MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance $flags" CARGO_TARGET_DIR=$CI_TARGET \
-        rustup run nightly cargo miri test --quiet --locked -p flowlane-sys --features packetdrill --lib -- "$@" 2>&1 |
+        rustup run nightly cargo miri test --quiet --locked -p flowlane-sys -p flowlane-c --lib -- "$@" 2>&1 |
         grep -v -e 'does not support optimizations' -e '^$'
 }
 # What Miri can run, by name. `absurd` asks for memory that Miri takes seriously.

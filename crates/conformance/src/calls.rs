@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use flowlane_c::packetdrill::{Address, Answer, Errno, close_place, open_place};
 use flowlane_stack::Connect;
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::tcp::{
     ConnectError, Failure, FastOpen, FirstData, ListenError, ListenOptions, SocketOptions, State,
 };
 use flowlane_stack::udp::Bind;
-use flowlane_sys::packetdrill::{Address, Answer, Errno, close_place, open_place};
 
 use crate::descriptor::{Descriptor, Role, Socket, plain};
 use crate::fast_open;

@@ -5,13 +5,13 @@ use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flowlane_c::packetdrill::{
+    Address, Answer, ControlMessage, Errno, Received, close_place, open_pipe_places,
+};
 use flowlane_stack::SendError as IpSendError;
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::tcp::{ConnId, RecvError, SendError, State};
 use flowlane_stack::udp::{Bind, UdpHandle};
-use flowlane_sys::packetdrill::{
-    Address, Answer, ControlMessage, Errno, Received, close_place, open_pipe_places,
-};
 
 use crate::calls::errno_of;
 use crate::descriptor::{Descriptor, Pipe, Role, Socket, plain};

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flowlane_c::packetdrill::Interest;
 use flowlane_stack::tcp::{ConnId, FastOpenKeys, Keepalive, ListenerId, SocketOptions, State};
 use flowlane_stack::udp::UdpHandle;
-use flowlane_sys::packetdrill::Interest;
 
 use crate::errqueue::Stamp;
 use crate::queue::Queue;

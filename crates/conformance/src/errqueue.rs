@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
+use flowlane_c::packetdrill::{ControlMessage, Received};
 use flowlane_stack::time::Time;
-use flowlane_sys::packetdrill::{ControlMessage, Received};
 
 use crate::world::of_day;
 

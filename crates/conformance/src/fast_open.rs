@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use flowlane_c::packetdrill::{Address, Answer, Errno};
 use flowlane_stack::tcp::{FastOpen, FastOpenKeys, FastOpenListen, State};
-use flowlane_sys::packetdrill::{Address, Answer, Errno};
 
 use crate::calls::Opening;
 use crate::descriptor::{Options, Role, plain};

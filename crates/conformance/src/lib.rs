@@ -38,8 +38,8 @@ pub use shim::make;
 #[allow(
     unsafe_code,
     missing_docs,
-    reason = "exported names are unsafe attributes; the functions are flowlane-sys's"
+    reason = "exported names are unsafe attributes; the functions are flowlane-c's"
 )]
 pub mod exported {
-    flowlane_sys::export_packetdrill!(crate::make);
+    flowlane_c::export_packetdrill!(crate::make);
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use flowlane_c::packetdrill::{Answer, Errno};
 use flowlane_stack::tcp::{SocketOptions, State};
-use flowlane_sys::packetdrill::{Answer, Errno};
 
 use crate::data::TCP_INQ;
 use crate::descriptor::{Options, Role, Socket};

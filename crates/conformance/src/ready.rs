@@ -1,7 +1,7 @@
 //! What descriptors are ready for: `poll` and `epoll`, with Linux's bits.
 
+use flowlane_c::packetdrill::{Answer, Errno, Interest, PollEntry, open_place};
 use flowlane_stack::tcp::ConnId;
-use flowlane_sys::packetdrill::{Answer, Errno, Interest, PollEntry, open_place};
 use std::sync::PoisonError;
 
 use crate::descriptor::{Descriptor, Epoll, Role, Watched};

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowlane_stack::time::Time;
-use flowlane_sys::packetdrill::{
+use flowlane_c::packetdrill::{
     Address, Answer, Errno, Interest, PollEntry, Received, SendCall, SharedObject,
 };
+use flowlane_stack::time::Time;
 
 use crate::descriptor::Descriptor;
 use crate::flags::Network;

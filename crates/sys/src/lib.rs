@@ -12,12 +12,10 @@
 //! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
 //! * [`prefetch`]: memory asked for before it is needed; [`heap`]: memory given back, and counted.
 //!
-//! For conformance tests: `packetdrill`, a table of C functions in front of a stack (feature `packetdrill`).
-//!
 //! Set-up: [`netdev`] (interfaces), [`netns`], [`affinity`], [`privilege`], and [`error`] for what can go wrong.
 //!
 //! Nothing here knows a protocol beyond what the programs of [`bpf`] look at; `flowlane-stack` does. Everything
-//! above this crate forbids `unsafe`.
+//! above this crate forbids `unsafe`. What C calls is in `flowlane-c`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod affinity;
@@ -37,8 +35,6 @@ pub mod netdev;
 pub mod netns;
 #[cfg(not(loom))]
 pub mod packet;
-#[cfg(all(feature = "packetdrill", not(loom)))]
-pub mod packetdrill;
 pub mod poll;
 pub mod prefetch;
 pub mod privilege;

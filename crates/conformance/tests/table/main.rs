@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 
+use flowlane_c::packetdrill::{Caller, Errno};
 use flowlane_stack::wire::FastOpenOption;
-use flowlane_sys::packetdrill::{Caller, Errno};
 use packets::{ACK, FIN, PSH, Peer, RST, SYN, URG};
 
 const V4: (&str, &str, &str) =

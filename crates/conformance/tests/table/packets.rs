@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use flowlane_c::packetdrill::Caller;
 use flowlane_stack::wire::{FastOpenOption, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
-use flowlane_sys::packetdrill::Caller;
 
 pub(crate) const FIN: TcpFlags = TcpFlags::FIN;
 pub(crate) const SYN: TcpFlags = TcpFlags::SYN;
