@@ -58,6 +58,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane serve udp-echo --link af-xdp:eth0 --addr 192.0.2.10/24",
     ),
     (
+        &["rss", "check"],
+        "  Do packets come to the processors that they should come to? (root)
+    flowlane rss check eth0
+  For a second, on a card whose rule was learned:
+    flowlane rss check eth0 --for 1s --rss card.rule",
+    ),
+    (
         &["rss", "why"],
         "  Why does this connection come to that core?
     flowlane rss why 192.0.2.1:40000 192.0.2.2:80 eth0

@@ -251,6 +251,20 @@ fn what_commands_print_fits_their_schemas() {
         .unwrap();
     let schema_of_why = schema("rss-why");
     fits(&schema_of_why, &schema_of_why, &serde_json::from_slice(&why.stdout).unwrap(), "rss why");
+    let check = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+        .args(["rss", "check", "lo", "--for", "100ms", "--json"])
+        .output()
+        .unwrap();
+    // Without the right to sample there is none.
+    if check.status.code() != Some(2) {
+        let schema_of_check = schema("rss-check");
+        fits(
+            &schema_of_check,
+            &schema_of_check,
+            &serde_json::from_slice(&check.stdout).unwrap(),
+            "rss check",
+        );
+    }
     let show = schema("rss-show");
     for interface in std::fs::read_dir("/sys/class/net").unwrap() {
         let name = interface.unwrap().file_name();

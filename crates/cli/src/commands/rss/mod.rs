@@ -5,6 +5,7 @@
 //! what is printed here is what happens there. None of these
 //! needs privileges or opens anything.
 
+mod check;
 mod hash;
 mod key;
 mod learn;
@@ -31,6 +32,8 @@ pub(crate) enum Rss {
     Show(show::Show),
     /// One flow step by step: rule, hash, slot, queue, interrupt, processor, and a run of Flowlane on the card.
     Why(why::Why),
+    /// Whether packets take the way that card and kernel are set to, from a sample of them; where not, why, and what mends it.
+    Check(check::Check),
     /// Put back the RSS of a card that a killed run has left changed.
     Restore(restore::Restore),
     /// How a card of unknown make steers: its hash and table, from what it does with packets.
@@ -45,6 +48,7 @@ impl Rss {
             Self::Key(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Why(command) => command.run(),
+            Self::Check(command) => command.run(),
             Self::Restore(command) => command.run(),
             Self::Learn(command) => command.run(),
         }

@@ -93,6 +93,13 @@ impl Spread {
         self.rss.config
     }
 
+    /// The same with other fields; `None` for a rule out of a file, whose fields are its own.
+    pub(super) fn with_config(&self, config: HashConfig) -> Option<Self> {
+        let key = *self.rss.hasher().key()?;
+        let rss = Rss::from_parts(flowlane_rss::Toeplitz::new(&key), config, blank(self.table.len()), one());
+        Some(Self { rss, ..self.clone() })
+    }
+
     /// The hash of a packet and its queue; `None` for kinds of packets that the file says nothing of.
     pub(super) fn hash(&self, flow: &Flow) -> Option<Hashed> {
         if self.file.as_ref().is_some_and(|rule| rule.must_know(flow).is_err()) {

@@ -13,15 +13,15 @@ use flowlane_sys::words::counted;
 
 /// One thing that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(in super::super) struct Finding {
     /// For machines.
-    pub(super) code: &'static str,
+    pub(in super::super) code: &'static str,
     /// Nothing is wrong, but it is good to know.
-    pub(super) note: bool,
+    pub(in super::super) note: bool,
     /// In words.
-    pub(super) what: String,
+    pub(in super::super) what: String,
     /// Commands that mend it.
-    pub(super) mend: Vec<String>,
+    pub(in super::super) mend: Vec<String>,
 }
 
 fn wrong(code: &'static str, what: String, mend: Vec<String>) -> Finding {
@@ -33,7 +33,7 @@ fn note(code: &'static str, what: String, mend: Vec<String>) -> Finding {
 }
 
 /// All that is found, what is wrong first.
-pub(super) fn of(card: &Card, around: &Surroundings) -> Vec<Finding> {
+pub(in super::super) fn of(card: &Card, around: &Surroundings) -> Vec<Finding> {
     let several = queues(card, around) > 1;
     let mut found = Vec::new();
     table(card, around, &mut found);

@@ -3,7 +3,7 @@
 //! Bucket, queue, interrupt, processor, in this order; and what of it does not fit together, with the command that mends it. Everything is
 //! read, nothing is changed, and what could not be seen is said. What the card does with its settings only packets tell.
 
-mod findings;
+pub(super) mod findings;
 mod json;
 mod text;
 

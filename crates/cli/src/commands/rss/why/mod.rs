@@ -14,6 +14,7 @@ use anyhow::bail;
 use flowlane::card::{self, Card, Surroundings};
 use flowlane_rss::{Flow, Protocol};
 use run::Run;
+pub(super) use run::is_on;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

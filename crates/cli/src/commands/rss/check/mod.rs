@@ -1,0 +1,115 @@
+//! `flowlane rss check`: whether packets take the way that card and kernel are set to, and where they do not, why.
+//!
+//! Read-only. For a while a share of the packets that an interface receives is sampled ([`flowlane_sys::packet::sample`]), and each sample is held
+//! against what the settings say:
+//!
+//! ```text
+//!   expected   slot ─▶ queue ─▶ interrupt's CPU ─▶ the same CPU ─▶ a thread there        judge.rs
+//!   seen               queue     /proc/interrupts   CPU of the stack  threads of the socket   take.rs, sockets.rs, counters.rs
+//! ```
+//!
+//! What differs gets a cause ([`judge`]) with examples and the command that mends it. Frames that an XDP program takes, as AF_XDP's does, are
+//! not seen so: a run of Flowlane on the interface is asked for its own counters instead ([`ours`]).
+
+mod counters;
+mod json;
+mod judge;
+mod ours;
+mod packet;
+mod queues;
+mod sockets;
+mod take;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use super::way::Spread;
+use crate::exit::Missed;
+use crate::rule_file::Rule;
+use crate::units;
+use anyhow::bail;
+use flowlane::card::{self, Card, Surroundings};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The interface, as 'ip link' names it.
+    #[arg(value_name = "IFACE")]
+    interface: String,
+    /// How long to look.
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    time: Duration,
+    /// Packets to sample each second, 10 to 10000.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    rate: u32,
+    /// The card's rule and table, from a file that 'rss learn' wrote, in place of what the driver tells.
+    #[arg(long, value_name = "FILE")]
+    rss: Option<PathBuf>,
+    /// Print JSON (docs/schema/rss-check-v1.json).
+    #[arg(long)]
+    json: bool,
+}
+
+/// The settings at one moment.
+#[derive(Debug, Clone)]
+struct Settings {
+    card: Card,
+    around: Surroundings,
+    spread: Result<Spread, String>,
+    /// Packets are handled by threads of the kernel, not in interrupts.
+    threaded: bool,
+}
+
+impl Settings {
+    fn read(interface: &str, file: Option<&Rule>) -> anyhow::Result<Self> {
+        let card = card::read(interface)?;
+        let threaded = std::fs::read_to_string(format!("/sys/class/net/{interface}/threaded"));
+        Ok(Self {
+            around: Surroundings::read(Path::new("/"), interface),
+            spread: Spread::of(&card, file),
+            threaded: threaded.is_ok_and(|text| text.trim() == "1"),
+            card,
+        })
+    }
+}
+
+/// Everything that a check saw.
+#[derive(Debug)]
+struct Checked {
+    before: Settings,
+    after: Settings,
+    taken: take::Taken,
+    runs: Vec<ours::Run>,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        if self.time < Duration::from_millis(100) || self.time > Duration::from_secs(3600) {
+            bail!("--for: must be 100ms to 1h");
+        }
+        if !(10..=10_000).contains(&self.rate) {
+            bail!("--rate {}: must be 10 to 10000", self.rate);
+        }
+        let file = self.rss.as_deref().map(Rule::read).transpose()?;
+        let before = Settings::read(&self.interface, file.as_ref())?;
+        let runs = ours::find(&self.interface);
+        let taken = take::take(&before.card, self.time, self.rate)?;
+        // An interface that goes away meanwhile is an error as well.
+        let after = Settings::read(&self.interface, file.as_ref())?;
+        let checked = Checked { before, after, taken, runs: ours::again(runs) };
+        let judged = judge::judge(&checked);
+        let said = if self.json {
+            format!("{}\n", json::document(&checked, &judged))
+        } else {
+            text::page(&checked, &judged)
+        };
+        std::io::stdout().lock().write_all(said.as_bytes())?;
+        match judged.verdict() {
+            None => Ok(()),
+            Some(why) => Err(Missed(format!("{}: {why}", self.interface)).into()),
+        }
+    }
+}

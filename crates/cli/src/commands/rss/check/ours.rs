@@ -1,0 +1,114 @@
+//! Runs of Flowlane on the interface: their own counters before and after, by their control sockets.
+
+use super::super::why::is_on;
+use super::judge::Cause;
+use flowlane::control::{self, ReportView};
+use std::path::PathBuf;
+
+/// A host of a run that has the interface as a link.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    path: PathBuf,
+    pub(super) name: String,
+    pub(super) pid: u32,
+    pub(super) host: String,
+    /// Now, or what came since.
+    pub(super) received: u64,
+    pub(super) aligned: u64,
+    pub(super) redirected: u64,
+    pub(super) misdirected: u64,
+    pub(super) foreign: u64,
+    pub(super) examples: Vec<String>,
+}
+
+/// The runs of this user on an interface.
+pub(super) fn find(interface: &str) -> Vec<Run> {
+    let mut found = Vec::new();
+    for path in control::instances() {
+        // One that ends meanwhile is none.
+        let Ok(report) = control::get::<ReportView>(&path, "/v1/report") else { continue };
+        found.extend(of(&path, &report, |links| links.iter().any(|link| is_on(link, interface))));
+    }
+    found
+}
+
+fn of(path: &std::path::Path, report: &ReportView, wanted: impl Fn(&[String]) -> bool) -> Vec<Run> {
+    let hosts = report.rss.hosts.iter().filter(|host| wanted(&host.links));
+    hosts
+        .map(|host| Run {
+            path: path.to_owned(),
+            name: report.instance.name.clone(),
+            pid: report.instance.pid,
+            host: host.host.clone(),
+            received: host.steering.received,
+            aligned: host.steering.aligned,
+            redirected: host.steering.redirected,
+            misdirected: host.steering.misdirected,
+            foreign: host.steering.foreign_hash,
+            examples: report.workers.workers.iter().flat_map(|w| w.misdirected.clone()).take(3).collect(),
+        })
+        .collect()
+}
+
+/// What came since the runs were found; those that ended are left out.
+pub(super) fn again(before: Vec<Run>) -> Vec<Run> {
+    let mut since = Vec::new();
+    for earlier in before {
+        let Ok(report) = control::get::<ReportView>(&earlier.path, "/v1/report") else { continue };
+        if report.instance.pid != earlier.pid {
+            continue;
+        }
+        let Some(now) = of(&earlier.path, &report, |_| true).into_iter().find(|run| run.host == earlier.host)
+        else {
+            continue;
+        };
+        since.push(Run {
+            received: now.received.saturating_sub(earlier.received),
+            aligned: now.aligned.saturating_sub(earlier.aligned),
+            redirected: now.redirected.saturating_sub(earlier.redirected),
+            misdirected: now.misdirected.saturating_sub(earlier.misdirected),
+            foreign: now.foreign.saturating_sub(earlier.foreign),
+            ..now
+        });
+    }
+    since
+}
+
+/// What is off with them.
+pub(super) fn causes(runs: &[Run], interface: &str) -> Vec<Cause> {
+    let mut found = Vec::new();
+    for run in runs {
+        let who = format!("{} (process {}), host {}", run.name, run.pid, run.host);
+        if run.misdirected > 0 {
+            let what = format!(
+                "{who}: {} frames came on another queue than their hash and the run's table name: the card's table, key or fields \
+                 are not what the run has, or the card has forgotten them",
+                run.misdirected
+            );
+            let mut cause = Cause::new("table", what, vec![format!("flowlane rss show {interface}")]);
+            cause.packets = run.misdirected as usize;
+            cause.said.clone_from(&run.examples);
+            found.push(cause);
+        }
+        if run.foreign > 0 {
+            let what = format!(
+                "{who}: {} frames carry a hash that is not that of the run's key and fields",
+                run.foreign
+            );
+            let mut cause = Cause::new("key", what, vec![format!("flowlane rss show {interface}")]);
+            cause.packets = run.foreign as usize;
+            found.push(cause);
+        }
+        if run.redirected > run.misdirected {
+            let what = format!(
+                "{who}: {} frames belonged to another worker than that of their queue and were handed over: lanes have moved, workers \
+                 share queues, or buckets do not fit the card's table",
+                run.redirected - run.misdirected
+            );
+            let mut cause = Cause::new("redirected", what, vec!["flowlane stat".to_owned()]);
+            cause.packets = (run.redirected - run.misdirected) as usize;
+            found.push(cause);
+        }
+    }
+    found
+}

@@ -1,0 +1,288 @@
+//! Queues that differ from what rules, hash and table name, and which of the settings is to blame.
+//!
+//! Packets tell more than that they are wrong. Where they carry the card's hash, a right hash on a wrong queue blames the table, a wrong hash
+//! the key or the fields. Where they carry none, the queues of several packets of one slot blame the table if they agree, and the hash if they do
+//! not. Fields are tried: with ports, and without.
+
+use super::super::way::{Hashed, Spread, Way};
+use super::judge::Causes;
+use super::packet::Seen;
+use super::{Checked, Settings};
+use flowlane::card::forgets_after_xdp;
+use flowlane_rss::{Flow, HashConfig, PacketKind};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Packets of one slot that have to agree before that says something, and flows that other fields have to explain.
+const PAIRS: usize = 4;
+const FLOWS: usize = 4;
+
+/// A sample whose queue is foretold and seen.
+struct Told<'a> {
+    number: usize,
+    seen: &'a Seen,
+    hashed: Hashed,
+    /// As seen.
+    queue: u32,
+    /// By the settings; where they changed meanwhile, by the first ones.
+    expected: u32,
+    right: bool,
+}
+
+/// Judges queues; of how many samples they could be.
+pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
+    let Ok(spread) = &checked.before.spread else { return 0 };
+    let mut ways: HashMap<Flow, [Option<(Hashed, u32)>; 2]> = HashMap::new();
+    let mut told = Vec::new();
+    for (number, seen) in checked.taken.seen.iter().enumerate() {
+        let Some(queue) = seen.queue else { continue };
+        let both = ways.entry(seen.flow).or_insert_with(|| {
+            [&checked.before, &checked.after].map(|settings| foretold(&seen.flow, settings))
+        });
+        let [Some((hashed, expected)), after] = &*both else { continue };
+        let right = *expected == queue || after.as_ref().is_some_and(|(_, expected)| *expected == queue);
+        told.push(Told { number, seen, hashed: hashed.clone(), queue, expected: *expected, right });
+    }
+    let known = told.len();
+    if told.iter().any(|one| !one.right) {
+        blame(checked, spread, &told, causes);
+    }
+    known
+}
+
+/// Hash and queue of a flow by these settings, where rules leave no doubt.
+fn foretold(flow: &Flow, settings: &Settings) -> Option<(Hashed, u32)> {
+    let spread = settings.spread.as_ref().map_err(String::as_str);
+    let way = Way::of(flow, &settings.card, &settings.around, spread);
+    if way.rules.iter().any(|rule| rule.perhaps) {
+        return None;
+    }
+    Some((way.hashed.ok()?, way.queue?))
+}
+
+fn flows<'a>(told: impl IntoIterator<Item = &'a Told<'a>>) -> BTreeSet<String> {
+    // Ordered by words: flows have no order of their own, and there are few.
+    told.into_iter().take(4096).map(|one| format!("{:?}", one.seen.flow)).collect()
+}
+
+fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Causes) {
+    let name = checked.before.card.interface.name();
+    let there = checked.before.around.receive.len().max(checked.after.around.receive.len()) as u32;
+    let mut odd: Vec<&Told<'_>> = told.iter().filter(|one| !one.right).collect();
+    // Queues that are not there: whatever the card does with their packets, the table is to blame.
+    odd.retain(|one| {
+        if one.expected < there {
+            return true;
+        }
+        hit(causes, one, "channels", || {
+            let what = format!(
+                "the table names queue {}, and there are {there}: the number of queues was changed",
+                one.expected
+            );
+            (what, vec![format!("ethtool -X {name} equal {there}")])
+        });
+        false
+    });
+    if odd.is_empty() {
+        return;
+    }
+    let carried = spread.hashes
+        && told.iter().any(|one| one.seen.hash != 0 && one.seen.hash == one.hashed.why.steered.hash);
+    let expected: BTreeSet<u32> = told.iter().map(|one| one.expected).collect();
+    let seen: BTreeSet<u32> = told.iter().map(|one| one.queue).collect();
+    // All packets of two hosts on one queue: addresses alone explain that as well, if the packets' own hash says so.
+    let one_queue_only = seen.len() == 1 && expected.len() > 1;
+    other_fields(checked, spread, told, &mut odd, (carried, one_queue_only), causes);
+    if odd.is_empty() {
+        return;
+    }
+    if one_queue_only && flows(told).len() >= FLOWS {
+        let off = forgets_after_xdp(checked.before.card.driver_name())
+            && told.iter().all(|one| one.seen.hash != one.hashed.why.steered.hash);
+        for one in odd {
+            hit(causes, one, if off { "rss-off" } else { "table-ignored" }, || {
+                one_queue(checked, off, one.queue)
+            });
+        }
+        return;
+    }
+    if split_in_time(told, &odd) {
+        for one in odd {
+            hit(causes, one, "changed", || {
+                let what = "packets followed the settings at first and others afterwards: somebody changed the card's RSS while it was checked".to_owned();
+                (what, vec![format!("flowlane rss show {name}")])
+            });
+        }
+        return;
+    }
+    let by = verdict(spread, told, &odd, carried);
+    for one in odd {
+        let code = match by {
+            Some(code) => code,
+            // The hash that the packet carries tells for each.
+            None if one.seen.hash == one.hashed.why.steered.hash => "table",
+            None => "key",
+        };
+        hit(causes, one, code, || in_words(code, name));
+    }
+}
+
+fn hit(
+    causes: &mut Causes,
+    one: &Told<'_>,
+    code: &'static str,
+    make: impl FnOnce() -> (String, Vec<String>),
+) {
+    let slot = one.hashed.why.steered.slot;
+    let hash = match one.seen.hash {
+        0 => String::new(),
+        hash => format!(", hash {hash:08x}"),
+    };
+    let found = (
+        format!("queue {} (slot {slot}, hash {:08x})", one.expected, one.hashed.why.steered.hash),
+        format!("queue {}{hash}", one.queue),
+    );
+    causes.hit((one.number, one.seen), code, make, found);
+}
+
+fn one_queue(checked: &Checked, off: bool, queue: u32) -> (String, Vec<String>) {
+    let name = checked.before.card.interface.name();
+    if off {
+        let what = format!(
+            "all packets come on queue {queue}: this driver switches RSS off when an XDP program comes or goes or the number of queues \
+             changes, and still shows key and table; setting them again switches it on"
+        );
+        return (what, vec![format!("ethtool -X {name} default")]);
+    }
+    let what = format!(
+        "all packets come on queue {queue}, whatever slot they have: the card ignores its table, or has another one"
+    );
+    (what, vec![format!("ethtool -X {name} equal {}", checked.before.around.receive.len().max(1))])
+}
+
+/// Kinds of packets that other fields explain, all of them: ports or none.
+fn other_fields(
+    checked: &Checked,
+    spread: &Spread,
+    told: &[Told<'_>],
+    odd: &mut Vec<&Told<'_>>,
+    (carried, exact_only): (bool, bool),
+    causes: &mut Causes,
+) {
+    let name = checked.before.card.interface.name();
+    let kinds: BTreeSet<PacketKind> = odd.iter().filter_map(|one| PacketKind::of(&one.seen.flow)).collect();
+    for kind in kinds {
+        let Some((flipped, word)) = flip(spread.config(), kind) else { continue };
+        let Some(other) = spread.with_config(flipped) else { continue };
+        let all: Vec<&Told<'_>> = told
+            .iter()
+            .filter(|one| PacketKind::of(&one.seen.flow) == Some(kind) && !one.seen.flow.fragment)
+            .collect();
+        let explains = |one: &&Told<'_>| {
+            other.hash(&one.seen.flow).is_some_and(|hashed| {
+                let hash = one.seen.hash == hashed.why.steered.hash;
+                hashed.queue == one.queue && (!carried || hash || one.seen.hash == 0)
+            })
+        };
+        let exact = all.iter().any(|one| {
+            other.hash(&one.seen.flow).is_some_and(|hashed| one.seen.hash == hashed.why.steered.hash)
+        });
+        if !all.iter().all(explains) || !(exact || (!exact_only && flows(all.iter().copied()).len() >= FLOWS))
+        {
+            continue;
+        }
+        odd.retain(|one| {
+            if PacketKind::of(&one.seen.flow) != Some(kind) {
+                return true;
+            }
+            hit(causes, one, "fields", || {
+                let (said, does) = if word.1 {
+                    ("addresses alone", "with ports")
+                } else {
+                    ("addresses and ports", "on addresses alone")
+                };
+                let what = format!("{} is set to be hashed on {said}, and is hashed {does}", word.0);
+                let fields = if word.1 { "sd" } else { "sdfn" };
+                (what, vec![format!("ethtool -N {name} rx-flow-hash {} {fields}", word.0)])
+            });
+            false
+        });
+    }
+}
+
+/// The configuration with ports of one kind the other way, the kind in ethtool's words, and whether it has ports then.
+fn flip(mut config: HashConfig, kind: PacketKind) -> Option<(HashConfig, (&'static str, bool))> {
+    let (flag, name) = match kind {
+        PacketKind::TcpIpv4 => (&mut config.tcp_ipv4, "tcp4"),
+        PacketKind::UdpIpv4 => (&mut config.udp_ipv4, "udp4"),
+        PacketKind::TcpIpv6 => (&mut config.tcp_ipv6, "tcp6"),
+        PacketKind::UdpIpv6 => (&mut config.udp_ipv6, "udp6"),
+        PacketKind::Ipv4 | PacketKind::Ipv6 => return None,
+    };
+    *flag = !*flag;
+    let ports = *flag;
+    Some((config, (name, ports)))
+}
+
+/// Whether every packet of the slots in question was right before some moment, and wrong after it.
+fn split_in_time(told: &[Told<'_>], odd: &[&Told<'_>]) -> bool {
+    let slots: BTreeSet<usize> = odd.iter().map(|one| one.hashed.why.steered.slot).collect();
+    let Some(first) = odd.iter().map(|one| one.seen.at).min() else { return false };
+    let mut of_slots = told.iter().filter(|one| slots.contains(&one.hashed.why.steered.slot));
+    let before = of_slots.clone().filter(|one| one.seen.at < first).count();
+    // One whose new queue is the old one by chance is right still; such slots are not among these.
+    before >= PAIRS && of_slots.all(|one| one.right == (one.seen.at < first))
+}
+
+/// What is to blame for all of them; `None`: each packet's own hash tells.
+fn verdict(spread: &Spread, told: &[Told<'_>], odd: &[&Told<'_>], carried: bool) -> Option<&'static str> {
+    // Queues of each slot, by flow.
+    let mut slots: BTreeMap<usize, BTreeMap<String, BTreeSet<u32>>> = BTreeMap::new();
+    for one in told.iter().take(4096) {
+        let flow = format!("{:?}", one.seen.flow);
+        slots.entry(one.hashed.why.steered.slot).or_default().entry(flow).or_default().insert(one.queue);
+    }
+    // One flow on several queues, some of its packets right: neither key nor table do that.
+    let torn = slots.values().flat_map(BTreeMap::values).filter(|queues| queues.len() > 1).count();
+    if torn > 0 && odd.len() * 2 < told.len() {
+        return Some("misdirects");
+    }
+    if carried {
+        return None;
+    }
+    // A hash of another key leads to the queue, by the same table.
+    let by_hash = |one: &Told<'_>| {
+        one.seen.hash != 0 && spread.table[one.seen.hash as usize % spread.table.len()] == one.queue
+    };
+    if flows(odd.iter().copied()).len() >= FLOWS && told.iter().all(by_hash) {
+        return Some("key");
+    }
+    let pairs: usize = slots.values().map(|flows| flows.len() - 1).sum();
+    let agree = slots.values().all(|flows| {
+        let queues: BTreeSet<u32> = flows.values().flatten().copied().collect();
+        queues.len() == 1
+    });
+    match (agree, pairs) {
+        (true, PAIRS..) => Some("table"),
+        (false, _) => Some("key"),
+        (true, _) => Some("table-or-key"),
+    }
+}
+
+fn in_words(code: &str, name: &str) -> (String, Vec<String>) {
+    let show = vec![format!("flowlane rss show {name}")];
+    match code {
+        "table" => (
+            "the table: packets of a slot come on another queue than the one it names, and their hash is right".to_owned(),
+            vec![format!("ethtool -X {name} default")],
+        ),
+        "key" => (
+            "the key: the card hashes with another one, or by another function, so packets have other slots".to_owned(),
+            show,
+        ),
+        "misdirects" => (
+            "some packets of a flow come on another queue than the others: the card does so by itself (flow director, or a fault of it)".to_owned(),
+            vec![format!("ethtool -K {name} ntuple off")],
+        ),
+        _ => ("packets come on other queues than key and table name; too few flows came to say which of both is another".to_owned(), show),
+    }
+}

@@ -1,0 +1,272 @@
+//! Which socket a sampled flow belongs to, whose it is, and on which processors the threads behind it run.
+//!
+//! From `/proc`: tables of sockets say the inode of a flow's socket, descriptors of processes whose it is, tasks of these processes where they
+//! ran. Which thread of a process reads a socket is not to be seen: all that ran count.
+
+use flowlane_rss::{Flow, Protocol};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+/// Bytes of a table of sockets, descriptors of a process, processes and threads that are looked at.
+const TABLE: u64 = 16 << 20;
+const DESCRIPTORS: usize = 1 << 16;
+const PROCESSES: usize = 1 << 16;
+const OWNERS: usize = 32;
+const THREADS: usize = 256;
+
+/// A thread of a process that has a sampled flow's socket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Thread {
+    pub(super) name: String,
+    /// Where it was seen.
+    pub(super) cpus: BTreeSet<u32>,
+    /// Times it was given a processor, at the first look and now.
+    first: Option<u64>,
+    now: Option<u64>,
+}
+
+impl Thread {
+    /// Whether it ran while it was looked at, as far as is known.
+    pub(super) fn ran(&self) -> bool {
+        self.first.is_none() || self.first != self.now
+    }
+}
+
+/// Whose a socket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Owner {
+    pub(super) pid: u32,
+    fd: i32,
+}
+
+/// What is known of sockets and threads.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    /// Sockets of a flow, by inode.
+    flows: HashMap<Flow, Vec<u64>>,
+    owners: HashMap<u64, Vec<Owner>>,
+    /// Threads by process and number.
+    pub(super) threads: BTreeMap<u32, BTreeMap<u32, Thread>>,
+}
+
+impl Sockets {
+    /// Looks up the sockets of these flows, as packets that are received have them, and whose they are.
+    pub(super) fn find(&mut self, flows: &HashSet<Flow>) {
+        let wanted: HashSet<Flow> =
+            flows.iter().filter(|flow| !self.flows.contains_key(flow)).copied().collect();
+        if !wanted.is_empty() {
+            let table = Table::read(Path::new("/proc/thread-self/net"));
+            for flow in wanted {
+                let inodes = table.of(&flow);
+                if !inodes.is_empty() {
+                    self.flows.insert(flow, inodes);
+                }
+            }
+        }
+        let unknown: HashSet<u64> =
+            self.flows.values().flatten().filter(|inode| !self.owners.contains_key(inode)).copied().collect();
+        if !unknown.is_empty() {
+            for (inode, owner) in owners(Path::new("/proc"), &unknown) {
+                self.owners.entry(inode).or_default().push(owner);
+            }
+        }
+        self.look();
+    }
+
+    /// Looks where the threads are.
+    pub(super) fn look(&mut self) {
+        let pids: BTreeSet<u32> = self.owners.values().flatten().map(|owner| owner.pid).collect();
+        for pid in pids.into_iter().take(OWNERS) {
+            let threads = self.threads.entry(pid).or_default();
+            let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+            for task in tasks.into_iter().flatten().flatten().take(THREADS) {
+                let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                    continue;
+                };
+                let text = |file: &str| fs::read_to_string(task.path().join(file)).ok();
+                let Some((name, cpu)) = text("stat").as_deref().and_then(stat) else { continue };
+                let thread = threads.entry(tid).or_default();
+                // Times it was given a processor: the third number.
+                thread.now = text("schedstat").and_then(|text| text.split_whitespace().nth(2)?.parse().ok());
+                thread.first = thread.first.or(thread.now);
+                thread.name = name;
+                thread.cpus.insert(cpu);
+            }
+        }
+    }
+
+    /// The processes behind a flow.
+    pub(super) fn owners_of(&self, flow: &Flow) -> Vec<Owner> {
+        let inodes = self.flows.get(flow).into_iter().flatten();
+        let mut owners: Vec<Owner> =
+            inodes.filter_map(|inode| self.owners.get(inode)).flatten().copied().collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+
+    /// The processor that last handled a packet for the flow's socket, where it is one of one process.
+    pub(super) fn socket_cpu(&self, flow: &Flow) -> Option<u32> {
+        match self.owners_of(flow).as_slice() {
+            [owner] => flowlane_sys::process::incoming_cpu(owner.pid, owner.fd).ok().flatten(),
+            _ => None,
+        }
+    }
+
+    /// Where threads behind a flow ran; `None` where that is not known.
+    pub(super) fn thread_cpus(&self, flow: &Flow) -> Option<BTreeSet<u32>> {
+        let mut cpus = BTreeSet::new();
+        for owner in self.owners_of(flow) {
+            let threads = self.threads.get(&owner.pid).into_iter().flat_map(BTreeMap::values);
+            cpus.extend(threads.filter(|thread| thread.ran()).flat_map(|thread| &thread.cpus).copied());
+        }
+        Some(cpus).filter(|cpus| !cpus.is_empty())
+    }
+}
+
+/// Name and processor of a thread, from its `stat`.
+fn stat(text: &str) -> Option<(String, u32)> {
+    // The name is in parentheses and may have any of them in it.
+    let (open, close) = (text.find('(')?, text.rfind(')')?);
+    let cpu = text.get(close + 1..)?.split_whitespace().nth(36)?.parse().ok()?;
+    Some((text.get(open + 1..close)?.to_owned(), cpu))
+}
+
+/// A socket in a table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    local: SocketAddr,
+    remote: SocketAddr,
+    inode: u64,
+}
+
+/// The kernel's tables of sockets.
+#[derive(Debug, Default)]
+struct Table {
+    /// By protocol and local port.
+    entries: HashMap<(u8, u16), Vec<Entry>>,
+}
+
+impl Table {
+    fn read(net: &Path) -> Self {
+        let mut table = Self::default();
+        for (file, protocol) in [("tcp", 6), ("tcp6", 6), ("udp", 17), ("udp6", 17)] {
+            let Ok(open) = File::open(net.join(file)) else { continue };
+            for line in BufReader::new(open.take(TABLE)).lines().map_while(Result::ok).skip(1) {
+                if let Some(entry) = entry(&line) {
+                    table.entries.entry((protocol, entry.local.port())).or_default().push(entry);
+                }
+            }
+        }
+        table
+    }
+
+    /// The sockets that take packets of a flow: those with this peer, else those without one.
+    fn of(&self, flow: &Flow) -> Vec<u64> {
+        if flow.fragment || !matches!(flow.protocol, Protocol::TCP | Protocol::UDP) {
+            return Vec::new();
+        }
+        let Some(there) = self.entries.get(&(flow.protocol.0, flow.dst_port)) else { return Vec::new() };
+        let remote = SocketAddr::new(flow.src, flow.src_port);
+        let here = |entry: &&Entry| entry.local.ip() == flow.dst || entry.local.ip().is_unspecified();
+        let exact: Vec<u64> =
+            there.iter().filter(here).filter(|entry| entry.remote == remote).map(|e| e.inode).collect();
+        if !exact.is_empty() {
+            return exact;
+        }
+        let open = |entry: &&Entry| entry.remote.port() == 0 && entry.remote.ip().is_unspecified();
+        there.iter().filter(here).filter(open).map(|entry| entry.inode).collect()
+    }
+}
+
+/// A line of a table: `sl local remote state queues timer retransmits uid timeout inode`.
+fn entry(line: &str) -> Option<Entry> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let inode = words.get(9)?.parse().ok()?;
+    Some(Entry { local: end(words.get(1)?)?, remote: end(words.get(2)?)?, inode })
+}
+
+/// `0100007F:1F90`: words of the address in the machine's order, the port as a number.
+fn end(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let word = |at: usize| u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok();
+    let bytes = |at: usize| word(at).map(u32::to_ne_bytes);
+    let ip: IpAddr = if address.len() == 8 {
+        Ipv4Addr::from(bytes(0)?).into()
+    } else {
+        let all = [bytes(0)?, bytes(1)?, bytes(2)?, bytes(3)?].concat();
+        Ipv6Addr::from(<[u8; 16]>::try_from(all).ok()?).to_canonical()
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+/// Whose these sockets are.
+fn owners(proc: &Path, inodes: &HashSet<u64>) -> Vec<(u64, Owner)> {
+    let mut found = Vec::new();
+    for process in fs::read_dir(proc).into_iter().flatten().flatten().take(PROCESSES) {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let descriptors = fs::read_dir(process.path().join("fd"));
+        for descriptor in descriptors.into_iter().flatten().flatten().take(DESCRIPTORS) {
+            let Ok(target) = fs::read_link(descriptor.path()) else { continue };
+            let inode = target
+                .to_str()
+                .and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+            let fd = descriptor.file_name().to_str().and_then(|name| name.parse().ok());
+            if let (Some(inode), Some(fd)) = (inode.filter(|inode| inodes.contains(inode)), fd) {
+                found.push((inode, Owner { pid, fd }));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn threads_and_their_names() {
+        let text =
+            format!("7 (a ) b) S {} 5 0", (1..36).map(|n| n.to_string()).collect::<Vec<_>>().join(" "));
+        assert_eq!(stat(&text), Some(("a ) b".to_owned(), 5)));
+        assert_eq!(stat("nonsense"), None);
+        let ran = |first, now| Thread { first, now, ..Thread::default() }.ran();
+        assert!(ran(None, None) && ran(Some(1), Some(2)) && !ran(Some(2), Some(2)));
+    }
+
+    /// A socket of this process is found by its flow, with and without a peer, and so is this thread.
+    #[test]
+    fn our_own_socket() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = socket.local_addr().unwrap();
+        let flow = Flow::new("127.0.0.1:9".parse().unwrap(), local, Protocol::UDP);
+        for connected in [false, true] {
+            if connected {
+                socket.connect("127.0.0.1:9").unwrap();
+            }
+            let mut sockets = Sockets::default();
+            sockets.find(&HashSet::from([flow]));
+            let owners: Vec<u32> = sockets.owners_of(&flow).iter().map(|owner| owner.pid).collect();
+            assert_eq!(owners, [std::process::id()], "connected: {connected}");
+            assert!(!sockets.threads[&std::process::id()].is_empty());
+            sockets.look();
+        }
+        let other = Flow::new("127.0.0.1:10".parse().unwrap(), local, Protocol::UDP);
+        let mut sockets = Sockets::default();
+        sockets.find(&HashSet::from([other]));
+        assert_eq!((sockets.owners_of(&other), sockets.thread_cpus(&other)), (vec![], None));
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn ends() {
+        assert_eq!(end("0100007F:1F90"), Some("127.0.0.1:8080".parse().unwrap()));
+        assert_eq!(end("0000000000000000FFFF00000100007F:0050"), Some("127.0.0.1:80".parse().unwrap()));
+        assert_eq!(end("B80D0120000000000000000001000000:0050"), Some("[2001:db8::1]:80".parse().unwrap()));
+        assert_eq!((end("1F90"), end("01:zz")), (None, None));
+    }
+}

@@ -1,0 +1,199 @@
+//! Faults that a veth cannot have, and the page and the document of each: a card with four queues is told, packets are made up.
+
+use super::super::show::tests::{good, rss, schema};
+use super::judge::Judged;
+use super::packet::Seen;
+use super::*;
+use flowlane::card::{Cpus, Fields, FlowKind, Rules, Transform};
+use flowlane_rss::{Flow, Protocol};
+
+fn settings(change: impl FnOnce(&mut Card, &mut Surroundings)) -> Settings {
+    let (mut card, mut around) = good();
+    change(&mut card, &mut around);
+    Settings { spread: Spread::of(&card, None), card, around, threaded: false }
+}
+
+fn flow(i: u16) -> Flow {
+    Flow::new(([192, 0, 2, 1], 40_000 + i).into(), ([192, 0, 2, 2], 80).into(), Protocol::TCP)
+}
+
+/// Packets of 64 flows as this card delivers them: queue, hash, and the processor of the queue's interrupt.
+fn packets(card: &Settings, round: u64) -> Vec<Seen> {
+    packets_of(card, round, 64)
+}
+
+fn packets_of(card: &Settings, round: u64, flows: u16) -> Vec<Seen> {
+    let spread = card.spread.as_ref().unwrap();
+    let one = |i: u16| {
+        let hashed = spread.hash(&flow(i)).unwrap();
+        let cpu = card.around.receive[hashed.queue as usize].cpu().unwrap();
+        Seen {
+            at: round * 1000 + u64::from(i),
+            flow: flow(i),
+            whole: None,
+            inner: None,
+            queue: Some(hashed.queue),
+            rps_queue: hashed.queue,
+            hash: hashed.why.steered.hash,
+            cpu,
+        }
+    };
+    (0..flows).map(one).collect()
+}
+
+fn checked(before: Settings, after: Settings, seen: Vec<Seen>) -> Checked {
+    let taken = take::Taken { seen, seconds: 1.0, ..take::Taken::default() };
+    Checked { before, after, taken, runs: Vec::new() }
+}
+
+/// Judged; the page fits a terminal, the document its schema.
+fn judged(checked: &Checked) -> Judged {
+    let judged = judge::judge(checked);
+    for line in text::page(checked, &judged).lines() {
+        assert!(line.chars().count() <= 80 || line.starts_with("      "), "{line}");
+    }
+    assert_eq!(schema::faults("rss-check-v1", &json::document(checked, &judged)), Vec::<String>::new());
+    judged
+}
+
+/// What is found alone, where the settings are these and packets come as `real` delivers them and `spoil` leaves them.
+fn found(real: &Settings, set: &Settings, spoil: impl Fn(&mut Seen)) -> Vec<&'static str> {
+    let mut seen = packets(real, 0);
+    seen.iter_mut().for_each(spoil);
+    judged(&checked(set.clone(), set.clone(), seen)).causes.iter().map(|cause| cause.code).collect()
+}
+
+#[test]
+fn nothing_is_off_where_packets_follow_the_settings() {
+    let card = settings(|_, _| {});
+    let verdict = judged(&checked(card.clone(), card.clone(), packets(&card, 0)));
+    assert_eq!((verdict.verdict(), verdict.aligned, verdict.sampled), (None, 64, 64));
+    assert_eq!(verdict.known, [64, 64, 0]);
+    assert_eq!(verdict.cores.len(), 4);
+    let symmetric = settings(|card, _| rss(card).transform = Transform::SymmetricXor);
+    assert_eq!(found(&symmetric, &symmetric, |_| {}), [""; 0]);
+    let nothing = judged(&checked(card.clone(), card, Vec::new()));
+    assert!(nothing.verdict().unwrap().contains("no packet came"));
+}
+
+#[test]
+fn without_the_cards_hash_queues_tell() {
+    let card = settings(|_, _| {});
+    let other_key = settings(|card, _| rss(card).key.0.reverse());
+    let other_table = settings(|card, _| rss(card).table.iter_mut().for_each(|queue| *queue = 3 - *queue));
+    let addresses = settings(|card, _| {
+        rss(card).fields.iter_mut().find(|f| f.0 == FlowKind::Tcp4).unwrap().1 = Ok(Fields::ADDRESSES);
+    });
+    for (real, wanted) in [(&other_key, "key"), (&other_table, "table")] {
+        assert_eq!(found(real, &card, |_| {}), [wanted], "with hashes");
+        let mut many = packets_of(real, 0, 512);
+        many.iter_mut().for_each(|seen| seen.hash = 0);
+        let judged = judged(&checked(card.clone(), card.clone(), many));
+        assert_eq!(
+            judged.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(),
+            [wanted],
+            "without hashes"
+        );
+        assert_eq!(found(real, &card, |seen| seen.hash = 0), ["table-or-key"], "few flows do not tell");
+    }
+    assert_eq!(found(&addresses, &card, |_| {}), ["fields"]);
+    // All of a host on one queue says less than that.
+    assert_eq!(found(&addresses, &card, |seen| seen.hash = 0), ["table-ignored"]);
+    assert_eq!(found(&card, &addresses, |seen| seen.hash = 0), ["fields"]);
+}
+
+#[test]
+fn a_card_that_forgot_or_ignores() {
+    let virtio = settings(|card, _| card.driver.as_mut().unwrap().name = "virtio_net".into());
+    let one = |seen: &mut Seen| (seen.queue, seen.rps_queue, seen.cpu) = (Some(0), 0, 0);
+    assert_eq!(
+        found(&virtio, &virtio, |seen| {
+            one(seen);
+            seen.hash = 0;
+        }),
+        ["rss-off"]
+    );
+    let card = settings(|_, _| {});
+    assert_eq!(found(&card, &card, one), ["table-ignored"]);
+    // One packet in eight elsewhere than the others of its flow.
+    let mut seen: Vec<Seen> = (0..8).flat_map(|round| packets(&card, round)).collect();
+    for strayed in seen.iter_mut().step_by(9) {
+        strayed.queue = strayed.queue.map(|queue| (queue + 1) % 4);
+        strayed.cpu = (strayed.cpu + 1) % 4;
+    }
+    let judged = judged(&checked(card.clone(), card, seen));
+    assert_eq!(judged.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["misdirects"]);
+    assert_eq!(judged.causes[0].packets, judged.sampled - judged.aligned);
+}
+
+#[test]
+fn interrupts_and_the_kernel() {
+    let card = settings(|_, _| {});
+    let elsewhere = |seen: &mut Seen| seen.cpu += 4;
+    assert_eq!(found(&card, &card, elsewhere), ["interrupt"]);
+    let threaded = Settings { threaded: true, ..card.clone() };
+    assert_eq!(found(&card, &threaded, elsewhere), ["threaded"]);
+    let rps =
+        settings(|_, around| around.receive.iter_mut().for_each(|q| q.rps = Some(Cpus(vec![4, 5, 6, 7]))));
+    assert_eq!(found(&card, &rps, elsewhere), ["rps"]);
+    let rfs = settings(|_, around| {
+        around.flow_entries = Some(4096);
+        around.receive.iter_mut().for_each(|queue| queue.rps_flows = Some(1024));
+    });
+    assert_eq!(found(&card, &rfs, elsewhere), ["rfs"]);
+    // Two interrupts on one processor: packets follow, and it is off all the same.
+    let shared = settings(|_, around| {
+        around.receive[3].interrupts[0].allowed = Some(Cpus(vec![1]));
+        around.transmit.clear();
+    });
+    assert_eq!(found(&shared, &shared, |_| {}), ["interrupt"]);
+    let xps = settings(|_, around| {
+        around.transmit[2].xps_cpus = Some(Cpus::default());
+        around.transmit[3].xps_cpus = Some(Cpus(vec![2, 3]));
+    });
+    assert_eq!(found(&xps, &xps, |_| {}), ["xps"]);
+}
+
+#[test]
+fn settings_that_change_meanwhile() {
+    let card = settings(|_, _| {});
+    let codes = |after: &Settings| {
+        let seen = [packets(&card, 0), packets(after, 1)].concat();
+        let judged = judged(&checked(card.clone(), after.clone(), seen));
+        let codes: Vec<&str> = judged.causes.iter().map(|cause| cause.code).collect();
+        (codes, judged.sampled - judged.aligned)
+    };
+    // Packets follow both settings, one after the other: none of them is off, and it is said all the same.
+    let other = settings(|card, _| rss(card).table.reverse());
+    assert_eq!(codes(&other), (vec!["changed"], 0));
+    let other = settings(|card, _| rss(card).key.0.reverse());
+    assert_eq!(codes(&other), (vec!["changed"], 0));
+    let moved = settings(|_, around| {
+        around.receive[1].interrupts[0].allowed = Some(Cpus(vec![6]));
+        around.transmit[1].xps_cpus = Some(Cpus(vec![1, 6]));
+    });
+    assert_eq!(codes(&moved), (vec!["interrupt"], 0));
+    let fewer = settings(|card, around| {
+        card.rings = Ok(2);
+        rss(card).table.iter_mut().for_each(|queue| *queue %= 2);
+        around.receive.truncate(2);
+        around.transmit.truncate(2);
+    });
+    let (codes, _) = codes(&fewer);
+    assert!(codes.starts_with(&["channels"]), "{codes:?}");
+}
+
+#[test]
+fn rules_are_followed() {
+    let card = settings(|card, _| {
+        let rule = flowlane::card::Rule {
+            location: 1,
+            action: flowlane::card::Action::Queue(3),
+            what: "tcp4".into(),
+            matches: flowlane::card::Matches::of_kind(1),
+        };
+        card.rules = Ok(Rules { count: 1, list: vec![rule] });
+    });
+    let by_rule = |seen: &mut Seen| (seen.queue, seen.rps_queue, seen.cpu) = (Some(3), 3, 3);
+    assert_eq!(found(&card, &card, by_rule), [""; 0]);
+}
