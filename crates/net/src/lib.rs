@@ -68,6 +68,7 @@ mod kernel;
 pub mod link;
 mod mailbox;
 mod outside;
+pub mod poll_loop;
 mod runtime;
 pub mod service;
 mod socket;

@@ -23,7 +23,10 @@ async fn echo(stream: TcpStream, at: InLane) {
                 Ok(1..) => drop(stream.write_all(&byte).await),
                 _ => return,
             },
-            () = at.stopping() => return drop(stream.write_all(b"bye").await),
+            () = at.stopping() => {
+                let _ = stream.write_all(b"bye").await;
+                return;
+            }
         }
     }
 }
