@@ -7,7 +7,7 @@
 //!
 //! A datagram stays in the frame it came in, from the link to the application; an answer can leave in the same frame.
 //! Sockets belong to their lane: the same port may be bound once in every lane, and what a lane's socket receives is
-//! what the flow hash sent to that lane. A connected socket gets its datagrams in any lane of its host ([`elsewhere`]).
+//! what the flow hash sent to that lane. A connected socket gets its datagrams in any lane of its host: the lane that they come to hands them over.
 
 mod elsewhere;
 mod home_port;
