@@ -87,8 +87,8 @@ pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
     Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, FastOpen, FastOpenKeys,
-    FastOpenListen, Keepalive, ListenError, ListenOptions, SocketOptions, State, SynAnswer, SynCookies,
-    TcpConfig, TcpInfo,
+    FastOpenListen, FlowEnd, FlowRecord, FlowTotals, Keepalive, ListenError, ListenOptions, SocketOptions,
+    State, SynAnswer, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
@@ -100,6 +100,7 @@ pub use kernel::KernelStats;
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use mailbox::{MailError, Mailbox, Mailboxes, NoMailbox};
 pub use runtime::builder::{Builder, Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening, StartError};
+pub use runtime::flows::FlowRecords;
 pub use runtime::handle::{Handle, HostInfo, JoinFailure, MoveError, Runtime, SpawnError};
 pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;

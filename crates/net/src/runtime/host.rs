@@ -16,6 +16,8 @@ use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
+use super::flows::FlowRecords;
+
 /// What the first task of a lane may end with: nothing, or a `Result`, whose error the runtime says in a line and reports
 /// ([`Report::failures`](crate::stats::Report::failures), [`Runtime::join`](crate::Runtime::join)).
 pub trait Outcome {
@@ -96,6 +98,8 @@ pub struct Host {
     pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
+    /// Where records of its flows go.
+    pub(crate) flows: Option<FlowRecords>,
     /// On sockets of the kernel.
     pub(crate) kernel: bool,
 }
@@ -119,6 +123,7 @@ impl Host {
             tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
             main: Arc::new(move || Box::pin(main())),
+            flows: None,
             kernel: false,
         }
     }
@@ -201,6 +206,27 @@ impl Host {
     #[must_use]
     pub fn reassembly(mut self, reassembly: ReassemblyConfig) -> Self {
         self.reassembly = reassembly;
+        self
+    }
+
+    /// From its start a record of each TCP connection that ends goes to `records`: which flow it was, how it ended, and what passed. A host
+    /// on the kernel's sockets has none.
+    ///
+    /// ```
+    /// use flowlane::{FlowRecords, Host, Key, Rss};
+    ///
+    /// let records = FlowRecords::new(10_000);
+    /// let rss = std::sync::Arc::new(Rss::new(Key::MICROSOFT, 1));
+    /// let host = Host::new("server", rss, || async {}).flows(&records);
+    /// // An exporter looks now and then, on a thread of its own:
+    /// while let Some(record) = records.try_next() {
+    ///     println!("{} {} {}", record.remote, record.end.name(), record.received.bytes);
+    /// }
+    /// # drop(host);
+    /// ```
+    #[must_use]
+    pub fn flows(mut self, records: &FlowRecords) -> Self {
+        self.flows = Some(records.clone());
         self
     }
 

@@ -8,6 +8,7 @@ use flowlane_stack::Lane;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
+use super::flows::FlowRecords;
 use super::message::SocketHandle;
 use crate::events::Shortage;
 use crate::kernel::KernelLane;
@@ -55,6 +56,8 @@ pub(crate) struct LaneSlot {
     pub(crate) host: usize,
     /// The stack. In a lane of kernel sockets it has no interfaces, and nothing to do.
     pub(crate) lane: Lane,
+    /// Where records of its flows go, if somebody wants them.
+    pub(crate) flows: Option<FlowRecords>,
     /// The kernel's sockets, in a host that uses them.
     pub(crate) kernel: Option<Box<KernelLane>>,
     /// Of each link of the host, how to have multicast groups let through.

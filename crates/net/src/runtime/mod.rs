@@ -10,6 +10,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod card;
+pub(crate) mod flows;
 pub(crate) mod handle;
 pub(crate) mod host;
 pub(crate) mod idle;

@@ -7,6 +7,7 @@ mod cards;
 mod connected;
 mod crowd;
 mod ending;
+mod flows;
 mod http;
 mod links;
 mod mail;

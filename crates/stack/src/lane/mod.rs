@@ -16,6 +16,7 @@
 //!
 //! Calls may come in any order; none blocks, none panics on any bytes from the network.
 
+mod flows;
 mod output;
 mod tcp;
 mod udp;

@@ -5,7 +5,9 @@ use super::lane::Core;
 use super::recv_buffer::Inflow;
 use super::table::ConnId;
 use super::time_wait::Record;
+use super::tuple_table::Found;
 use crate::packet::Cx;
+use crate::tcp::flow_records::FlowEnd;
 use core::time::Duration;
 
 impl Connection {
@@ -38,7 +40,7 @@ impl Connection {
         let unread = self.readable() > 0;
         match self.state() {
             State::Closed | State::TimeWait => core.unlink(self),
-            State::SynSent if self.buffered() == 0 => core.kill(self, None),
+            State::SynSent if self.buffered() == 0 => core.kill(self, cx.now, FlowEnd::GivenUp, None),
             // RFC 9293 §3.6.1 (MUST-... of RFC 1122 §4.2.2.13), RFC 2525 §2.17: unread data is lost, and the peer is told.
             _ if unread || linger == Some(Duration::ZERO) => self.abort(core, cx),
             _ => {
@@ -66,7 +68,8 @@ impl Connection {
         {
             self.send_reset(core, cx);
         }
-        core.kill(self, None);
+        let end = if self.state() == State::SynSent { FlowEnd::GivenUp } else { FlowEnd::ResetByUs };
+        core.kill(self, cx.now, end, None);
     }
 
     /// Leaves a small record behind (RFC 9293 §3.6.1, MUST-13).
@@ -88,14 +91,19 @@ impl Connection {
         self.enter(core, State::TimeWait);
         let ack = self.has(Flags::ACK_NOW);
         let slot = self.is_in(Lists::LINKED).then_some(self.id().slot);
-        if core.enter_time_wait(record, slot) {
-            core.unlinked(self);
-        }
-        core.unlink(self);
+        let in_place = core.enter_time_wait(record, slot);
         self.drop_acks();
         if ack {
-            core.acknowledge_for(cx, &record);
+            let sent = core.acknowledge_for(cx, &record);
+            core.flows.answered(self, sent);
         }
+        if let Some(slot) = slot {
+            if !in_place {
+                core.table.remove(self.table_hash(), Found::Connection(slot));
+            }
+            core.unlinked(self, cx.now, FlowEnd::Closed);
+        }
+        core.unlink(self);
         self.wake_all();
     }
 }

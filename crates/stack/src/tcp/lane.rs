@@ -6,6 +6,7 @@ use super::config::TcpConfig;
 use super::connection::{Connection, Flags, Lists, NEVER, State, StateCounts};
 use super::fast_open::{FastOpenKeys, Marks, Peers};
 use super::flight::Flight;
+use super::flow_records::{FlowEnd, FlowWatch};
 use super::half_open::HalfOpen;
 use super::listen::Listeners;
 use super::memory::{Levels, Spare};
@@ -83,6 +84,8 @@ pub(crate) struct Core {
     /// Of cookies, if neither the listener nor the configuration has any.
     pub(crate) fast_open_keys: FastOpenKeys,
     pub(crate) fast_peers: Peers,
+    /// Records of flows that have ended, if somebody wants them.
+    pub(crate) flows: FlowWatch,
 }
 
 /// Spare boxes a lane keeps.
@@ -130,6 +133,7 @@ impl Core {
             spare: Spare::default(),
             scarce_ports: ScarcePorts::default(),
             half_open: None,
+            flows: FlowWatch::default(),
             config,
         };
         core.set_levels();
@@ -230,12 +234,9 @@ impl Core {
         c.timers.settle(&mut self.wheel, c.id().slot, undo, crowded);
     }
 
-    /// Removes a connection from the table and gives back all that costs memory, except what is still to be read.
+    /// Gives back all of a connection that costs memory, except what is still to be read. It is in the table no longer.
     pub(crate) fn unlink(&mut self, c: &mut Connection) {
-        if c.is_in(Lists::LINKED) {
-            self.table.remove(c.table_hash(), Found::Connection(c.id().slot));
-            self.unlinked(c);
-        }
+        debug_assert!(!c.is_in(Lists::LINKED), "it was ended before");
         c.timers.disarm(&mut self.wheel);
         if c.has(Flags::IN_SYN_BACKLOG) {
             c.set_in_syn_backlog(false);
@@ -252,9 +253,14 @@ impl Core {
         }
     }
 
-    /// A connection is in the table no longer.
-    pub(crate) fn unlinked(&mut self, c: &mut Connection) {
+    /// A connection is in the table no longer: its flow has ended.
+    pub(crate) fn unlinked(&mut self, c: &mut Connection, now: Time, end: FlowEnd) {
         c.set_linked(false);
+        if self.flows.is_on() {
+            let kept = self.flows.end(c, now, end);
+            self.stats.flow_records += 1;
+            self.stats.flow_records_lost += u64::from(!kept);
+        }
         self.scarce_ports.given_up(c.tuple());
         self.stats.closed += 1;
         if c.is_in(Lists::ESTABLISHED) {
@@ -263,14 +269,24 @@ impl Core {
     }
 
     /// Ends a connection. The application, if there is one, keeps a closed handle.
-    pub(crate) fn kill(&mut self, c: &mut Connection, failure: Option<super::Failure>) {
+    pub(crate) fn kill(
+        &mut self,
+        c: &mut Connection,
+        now: Time,
+        end: FlowEnd,
+        failure: Option<super::Failure>,
+    ) {
+        if c.is_in(Lists::LINKED) {
+            self.table.remove(c.table_hash(), Found::Connection(c.id().slot));
+            self.unlinked(c, now, end);
+        }
         c.fail_with(failure);
         c.enter(self, State::Closed);
         self.unlink(c);
         c.wake_all();
     }
 
-    /// Queues a segment that belongs to no connection.
+    /// Queues a segment that belongs to no connection; whether there was room.
     pub(crate) fn reply(
         &mut self,
         cx: &mut Cx<'_>,
@@ -278,17 +294,17 @@ impl Core {
         header: &TcpHeader,
         options: &TcpOptions,
         meta: ReplyMeta,
-    ) {
+    ) -> bool {
         if self.replies.len() >= self.config.max_replies {
             self.stats.drop(DropReason::RepliesFull);
-            return;
+            return false;
         }
         let Some(mut frame) = cx.frames.alloc() else {
             self.stats.no_frame += 1;
-            return;
+            return false;
         };
         let len = tcp::HEADER_LEN + options.len();
-        let Some(room) = frame.push_back(len) else { return };
+        let Some(room) = frame.push_back(len) else { return false };
         if cx.offload.checksum {
             header.emit(options, room);
             seal(&mut frame, tuple.local, tuple.remote, cx.offload);
@@ -307,6 +323,7 @@ impl Core {
             traffic_class: meta.tos,
             dont_fragment: output::dont_fragment(tuple.local),
         });
+        true
     }
 }
 

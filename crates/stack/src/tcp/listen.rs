@@ -14,6 +14,7 @@ use super::stats::DropReason;
 use super::table::{ConnId, Named, Slab, Tuple};
 use super::{Seq, ecn, handshake};
 use crate::packet::Cx;
+use crate::tcp::flow_records::FlowEnd;
 use crate::time::Time;
 use crate::wire::TcpFlags;
 use core::net::IpAddr;
@@ -320,8 +321,9 @@ impl Core {
     ) -> Result<(), Stop> {
         let Some(listener) = self.listeners.of(c) else {
             // Nobody listens any more: as to a segment of no connection (RFC 9293 §3.10.7.1).
-            refuse(self, cx, c.tuple(), seg, c.reply_meta());
-            self.kill(c, None);
+            let sent = refuse(self, cx, c.tuple(), seg, c.reply_meta());
+            self.flows.answered(c, sent);
+            self.kill(c, cx.now, FlowEnd::HalfOpen, None);
             c.detach();
             return Err(Stop::Done);
         };

@@ -28,6 +28,7 @@
 
 use super::connection::{Connection, Flags, Lists, NEVER};
 use super::flight::Flight;
+use super::flow_records::PER_FLOW;
 use super::input::{Step, Stop};
 use super::lane::Core;
 use super::recv_buffer::Inflow;
@@ -53,11 +54,12 @@ const LOOKS: usize = 1024;
 /// Writers over their share that are passed by in search of one that is not.
 const PASSED_BY: usize = 8;
 
-/// Bytes of a connection: its place in the slab, in the table of tuples, on the wheel and in the lists of a lane, and what few
-/// have beside it.
+/// Bytes of a connection: its place in the slab, in the table of tuples, on the wheel and in the lists of a lane, the totals of its
+/// flow, and what few have beside it.
 pub(crate) const PER_CONNECTION: usize = 512;
-const _: () =
-    assert!(Slab::<Connection>::ENTRY_SIZE + 26 + 24 + 4 + 2 * size_of::<ConnId>() <= PER_CONNECTION);
+const _: () = assert!(
+    Slab::<Connection>::ENTRY_SIZE + 26 + 24 + 4 + 2 * size_of::<ConnId>() + PER_FLOW <= PER_CONNECTION
+);
 
 /// Bytes of a TIME-WAIT record: its places in the slab, in the table and in the queue of those that expire.
 pub(crate) const PER_RECORD: usize = Slab::<Record>::ENTRY_SIZE + 64;

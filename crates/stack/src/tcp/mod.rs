@@ -28,6 +28,7 @@ mod ecn;
 mod error;
 mod fast_open;
 mod flight;
+mod flow_records;
 mod half_open;
 mod handshake;
 mod info;
@@ -72,6 +73,7 @@ pub use config::{
 pub use connection::{State, StateCounts};
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
 pub use fast_open::{FastOpen, FastOpenKeys, FastOpenListen};
+pub use flow_records::{FlowEnd, FlowRecord, FlowTotals};
 pub use half_open::SynAnswer;
 pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
@@ -188,7 +190,13 @@ impl Tcp {
     #[inline]
     fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &mut Segment) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
-        c.input(&mut self.core, cx, seg);
+        if self.core.flows.is_on() {
+            self.core.flows.received(c, seg.merged);
+            c.input(&mut self.core, cx, seg);
+            self.core.flows.advanced(c);
+        } else {
+            c.input(&mut self.core, cx, seg);
+        }
         if let Some(over) = self.core.settled(c) {
             self.forget(over);
         }
@@ -203,7 +211,10 @@ impl Tcp {
         let count = self.connections.len();
         let Some(c) = self.core.listen_input(cx, tuple, seg, after, count) else { return };
         let from_cookie = c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK);
-        let id = self.insert(c);
+        let id = self.insert(c, cx.now);
+        if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|_| self.core.flows.is_on()) {
+            self.core.flows.received(c, seg.merged);
+        }
         if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|c| c.is_early()) {
             c.open_early(&mut self.core, cx, seg);
             return self.finish(id.slot);
@@ -212,14 +223,14 @@ impl Tcp {
             let Some(c) = self.connections.get_slot_mut(id.slot) else { return };
             c.input(&mut self.core, cx, seg);
             if c.state() == State::SynReceived {
-                self.core.kill(c, None);
+                self.core.kill(c, cx.now, FlowEnd::HalfOpen, None);
                 c.detach();
             }
         }
         self.finish(id.slot);
     }
 
-    fn insert(&mut self, c: Connection) -> ConnId {
+    fn insert(&mut self, c: Connection, now: Time) -> ConnId {
         let hash = c.table_hash();
         let id = self.connections.insert_with(|id| {
             // Whole, not field by field.
@@ -229,6 +240,9 @@ impl Tcp {
             c
         });
         self.core.table.insert(hash, Found::Connection(id.slot));
+        if let Some(c) = self.connections.get_slot(id.slot).filter(|_| self.core.flows.is_on()) {
+            self.core.flows.begin(c, now);
+        }
         self.core.count_connections(self.connections.len());
         id
     }
@@ -296,6 +310,9 @@ impl Tcp {
                     // The answer will need it.
                     if c.tx.is_some() && self.core.table.len() >= prefetch::CROWDED {
                         self.core.table.prefetch(c.table_hash());
+                    }
+                    if self.core.flows.is_on() {
+                        self.core.flows.sent(c, &out);
                     }
                     self.core.settle(c);
                     return Some(out);

@@ -300,6 +300,10 @@ counters! {
     icmp_ignored,
     /// Path MTU lowered by ICMP.
     pmtu_lowered,
+    /// Flows that ended while flows were watched.
+    flow_records,
+    /// Records of them that were lost because nobody took those before.
+    flow_records_lost,
     /// Paths suspected of swallowing big packets.
     black_hole_activations,
     /// Segment sizes raised again, in case the path is wider now.

@@ -201,8 +201,8 @@ impl Core {
         Verdict::Done
     }
 
-    /// The acknowledgement that a record sends.
-    pub(crate) fn acknowledge_for(&mut self, cx: &mut Cx<'_>, record: &Record) {
+    /// The acknowledgement that a record sends; whether there was room for it.
+    pub(crate) fn acknowledge_for(&mut self, cx: &mut Cx<'_>, record: &Record) -> bool {
         let header = TcpHeader {
             src_port: record.tuple.local_port,
             dst_port: record.tuple.remote_port,
@@ -216,7 +216,7 @@ impl Core {
             record.ts_recent.map(|echo| Timestamps { value: ts_clock(cx.now, record.ts_offset), echo });
         let options = TcpOptions { timestamps, ..TcpOptions::default() };
         self.stats.ack_only_sent += 1;
-        self.reply(cx, &record.tuple, &header, &options, record.meta);
+        self.reply(cx, &record.tuple, &header, &options, record.meta)
     }
 }
 

@@ -49,6 +49,7 @@ impl Tcp {
     fn trim(&mut self) {
         self.connections.trim();
         let core = &mut self.core;
+        core.flows.trim(self.connections.slots());
         core.time_wait.trim();
         core.table.trim();
         core.ready.shrink_to(LIST);

@@ -27,6 +27,7 @@ impl Worker {
     pub(super) fn begin_to_end(&mut self, to: Sender<WorkerReport>, grace: Duration) {
         if grace.is_zero() {
             self.stopping = true;
+            self.end_flows();
             drop(to.send(self.report(true)));
             return;
         }
@@ -53,9 +54,17 @@ impl Worker {
             }
         }
         self.stopping = true;
+        self.end_flows();
         if let Some(ending) = self.ending.take() {
             // A receiver that is gone has lost interest.
             drop(ending.to.send(self.report(true)));
+        }
+    }
+
+    /// Flows that stand end with their lanes.
+    fn end_flows(&mut self) {
+        for slot in self.lanes.iter_mut().flatten() {
+            slot.end_flows(self.now);
         }
     }
 

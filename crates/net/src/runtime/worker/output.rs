@@ -150,6 +150,7 @@ impl Worker {
         }
         let h = slot.host;
         self.hosts[h].crowded |= slot.lane.tcp_is_crowded();
+        slot.hand_over_flows();
         while let Some(redirect) = self.lanes[lane as usize].as_mut().and_then(|s| s.lane.poll_redirect()) {
             let to = self.hosts[h].first_lane + u32::from(redirect.bucket.0);
             let owner = usize::from(self.hosts[h].owners[usize::from(redirect.bucket.0)]);

@@ -4,6 +4,7 @@ use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::connection::{Flags, State};
 use crate::tcp::error::{Failure, StaleError};
+use crate::tcp::flow_records::FlowEnd;
 use crate::tcp::table::ConnId;
 
 impl Tcp {
@@ -32,11 +33,10 @@ impl Tcp {
         if matches!(how, Write | Both) {
             c.close_send(&mut self.core);
             if c.state() == State::SynSent && !c.has(Flags::FIN_QUEUED) {
-                self.core.kill(c, Some(Failure::GivenUp));
+                self.core.kill(c, cx.now, FlowEnd::GivenUp, Some(Failure::GivenUp));
             }
             c.wake_write();
         }
-        let _ = cx;
         let slot = id.slot;
         self.finish(slot);
         Ok(())
@@ -65,7 +65,7 @@ impl Tcp {
             match (at_once, c.state()) {
                 (_, State::Closed | State::TimeWait) => {}
                 (true, _) => c.abort(&mut self.core, cx),
-                (false, State::SynSent) => self.core.kill(c, None),
+                (false, State::SynSent) => self.core.kill(c, cx.now, FlowEnd::GivenUp, None),
                 (false, _) => {
                     c.close_send(&mut self.core);
                     c.wake_write();

@@ -99,7 +99,7 @@ impl Tcp {
         c.set_flow_hash(options.hash, options.hash_type);
         self.core.stats.connection_requests += 1;
         let room = self.core.fast_open_ask(cx, &mut c, options.socket.fast_open);
-        let id = self.insert(c);
+        let id = self.insert(c, cx.now);
         let mut taken = 0;
         if let (false, Some(c)) = (data.bytes.is_empty(), self.connections.get_slot_mut(id.slot)) {
             let bytes = Source::Copied(&data.bytes[..data.bytes.len().min(room)]);

@@ -11,6 +11,7 @@ use super::super::stats::DropReason;
 use super::syn_sent::refuse_stranger;
 use super::{Step, Stop};
 use crate::packet::Cx;
+use crate::tcp::flow_records::FlowEnd;
 use crate::time::Time;
 use crate::wire::TcpFlags;
 use core::time::Duration;
@@ -326,7 +327,7 @@ impl Connection {
                 return Err(Stop::Done);
             }
             State::LastAck => {
-                core.kill(self, None);
+                core.kill(self, cx.now, FlowEnd::Closed, None);
                 return Err(Stop::Done);
             }
             _ => {}

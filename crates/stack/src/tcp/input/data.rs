@@ -8,6 +8,7 @@ use super::super::stats::DropReason;
 use super::syn_sent::refuse;
 use super::{Step, Stop};
 use crate::packet::Cx;
+use crate::tcp::flow_records::FlowEnd;
 use crate::wire::TcpFlags;
 use flowlane_sys::frame::Frame;
 
@@ -53,8 +54,9 @@ impl Connection {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
-            refuse(core, cx, self.tuple(), seg, self.reply_meta());
-            core.kill(self, None);
+            let sent = refuse(core, cx, self.tuple(), seg, self.reply_meta());
+            core.flows.answered(self, sent);
+            core.kill(self, cx.now, FlowEnd::ResetByUs, None);
             return Err(Stop::Drop(DropReason::AfterClose));
         }
         self.acks.saw(seg.largest.min(u32::from(self.mss.rcv())) as u16);

@@ -17,6 +17,8 @@ use super::segment::Segment;
 use super::stats::DropReason;
 use super::{Failure, ecn};
 use crate::packet::Cx;
+use crate::tcp::flow_records::FlowEnd;
+use crate::time::Time;
 use crate::wire::TcpFlags;
 
 /// Why processing of a segment stopped.
@@ -114,7 +116,7 @@ impl Connection {
     }
 
     /// The peer reset the connection.
-    pub(crate) fn was_reset(&mut self, core: &mut Core) {
+    pub(crate) fn was_reset(&mut self, core: &mut Core, now: Time) {
         core.stats.resets_received += 1;
         let failure = match self.state() {
             State::SynSent => Some(Failure::Refused),
@@ -126,6 +128,7 @@ impl Connection {
             // In CLOSING and LAST-ACK too: what was written may not have arrived.
             _ => Some(Failure::Reset),
         };
-        core.kill(self, failure);
+        let end = if failure == Some(Failure::Refused) { FlowEnd::Refused } else { FlowEnd::ResetByPeer };
+        core.kill(self, now, end, failure);
     }
 }

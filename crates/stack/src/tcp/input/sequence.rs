@@ -114,7 +114,7 @@ impl Connection {
         }
         if seg.seq == self.rcv.nxt() {
             core.fast_open_reset(self, cx.now);
-            self.was_reset(core);
+            self.was_reset(core, cx.now);
             return Err(Stop::Done);
         }
         // Only within the window; at its right edge it is outside, where `check_sequence` is generous.

@@ -30,7 +30,7 @@ impl Connection {
         if seg.is(TcpFlags::RST) {
             if ack {
                 core.stats.bad_attempts += 1;
-                self.was_reset(core);
+                self.was_reset(core, cx.now);
                 return Err(Stop::Done);
             }
             return Err(Stop::Drop(DropReason::ResetNotExact));
@@ -40,6 +40,7 @@ impl Connection {
             return Err(Stop::Drop(DropReason::NotSyn));
         }
         self.take_peer_syn(core, cx, seg);
+        core.flows.peer_begins(self);
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
             self.enter(core, State::SynReceived);
@@ -169,7 +170,14 @@ pub(crate) fn refuse_stranger(
 }
 
 /// A reset in answer to a segment that belongs to no connection (RFC 9293 §3.10.7.1, and MUST-11's kind).
-pub(crate) fn refuse(core: &mut Core, cx: &mut Cx<'_>, tuple: &Tuple, seg: &Segment, meta: ReplyMeta) {
+/// Whether there was room for it.
+pub(crate) fn refuse(
+    core: &mut Core,
+    cx: &mut Cx<'_>,
+    tuple: &Tuple,
+    seg: &Segment,
+    meta: ReplyMeta,
+) -> bool {
     let (flags, seq, ack) = if seg.is(TcpFlags::ACK) {
         (TcpFlags::RST, seg.ack, crate::wire::SeqNum(0))
     } else {
@@ -186,5 +194,5 @@ pub(crate) fn refuse(core: &mut Core, cx: &mut Cx<'_>, tuple: &Tuple, seg: &Segm
     };
     core.stats.resets_sent += 1;
     core.stats.control_sent += 1;
-    core.reply(cx, tuple, &header, &TcpOptions::default(), meta);
+    core.reply(cx, tuple, &header, &TcpOptions::default(), meta)
 }

@@ -245,6 +245,7 @@ impl Connection {
             ..TcpOptions::default()
         };
         let tuple = self.tuple();
-        core.reply(cx, &tuple, &header, &options, self.reply_meta());
+        let sent = core.reply(cx, tuple, &header, &options, self.reply_meta());
+        core.flows.answered(self, sent);
     }
 }

@@ -13,6 +13,7 @@ use super::handshake::header_len;
 use super::lane::Core;
 use super::{Failure, Seq};
 use crate::packet::{Cx, IcmpErrorKind};
+use crate::tcp::flow_records::FlowEnd;
 use crate::time::Time;
 
 /// No path is believed to be narrower: IPv4 (Linux's and RFC 1191's practical bound) and IPv6 (RFC 8200 §5).
@@ -34,13 +35,13 @@ impl Connection {
         core.stats.icmp_accepted += 1;
         match kind {
             IcmpErrorKind::PacketTooBig(mtu) => self.packet_too_big(core, cx, mtu),
-            _ => self.unreachable(core, kind),
+            _ => self.unreachable(core, cx.now, kind),
         }
     }
 
     /// RFC 1122 §4.2.3.9 makes some of these hard; RFC 5461 and RFC 5927 §5.2: only while the connection is not yet
     /// established, since nothing proves that the error is true.
-    fn unreachable(&mut self, core: &mut Core, kind: IcmpErrorKind) {
+    fn unreachable(&mut self, core: &mut Core, now: Time, kind: IcmpErrorKind) {
         let failure = match kind {
             IcmpErrorKind::PortUnreachable | IcmpErrorKind::ProtocolUnreachable => Failure::Refused,
             _ => Failure::Unreachable,
@@ -52,7 +53,12 @@ impl Connection {
             && if self.is_early() { self.has(Flags::IN_ACCEPT_QUEUE) } else { !hard };
         if hard && self.state() == State::SynSent || embryo {
             core.stats.bad_attempts += 1;
-            core.kill(self, Some(failure));
+            let end = match failure {
+                _ if embryo => FlowEnd::HalfOpen,
+                Failure::Refused => FlowEnd::Refused,
+                _ => FlowEnd::Unreachable,
+            };
+            core.kill(self, now, end, Some(failure));
         } else {
             // RFC 1122, MUST-20's "inform the application": reported if the connection times out.
             self.note_soft_failure(failure);

@@ -47,12 +47,49 @@ pub(super) struct Scene {
     pub(super) our_ip: IpAddr,
     pub(super) our_port: u16,
     pub(super) ecn: u8,
+    pub(super) flows: FlowSums,
+}
+
+/// The records of a lane's flows, which with what stands must sum up to its counters.
+pub(super) struct FlowSums {
+    pub(super) records: Vec<FlowRecord>,
+    /// Whether records are taken and compared.
+    pub(super) takes: bool,
+    /// Bytes and segments sent again, of all records.
+    sums: (u64, u64),
+}
+
+impl FlowSums {
+    /// For a lane that has done nothing yet.
+    pub(super) fn of(tcp: &mut Tcp) -> Self {
+        tcp.watch_flows(Time::ZERO, 1 << 16);
+        Self { records: Vec::new(), takes: true, sums: (0, 0) }
+    }
+
+    pub(super) fn compare(&mut self, tcp: &mut Tcp) {
+        if !self.takes {
+            return;
+        }
+        while let Some(record) = tcp.poll_flow() {
+            self.sums.0 += record.sent.bytes;
+            self.sums.1 += u64::from(record.retransmitted);
+            self.records.push(record);
+        }
+        let (standing, bytes, again) = tcp.flows_that_stand_for_test();
+        let (sums, stats) = ((self.sums.0 + bytes, self.sums.1 + again), tcp.stats());
+        assert_eq!(sums, (stats.data_bytes_sent, stats.packets_retransmitted), "flows and counters");
+        let ended = self.records.len() as u64;
+        assert_eq!((ended, stats.flow_records, stats.flow_records_lost), (stats.closed, stats.closed, 0));
+        assert!(standing <= tcp.connections() as u64);
+    }
 }
 
 impl Scene {
     pub(super) fn new(config: TcpConfig) -> Self {
+        let mut tcp = Tcp::new(config, [1, 2, 3]);
         Scene {
-            tcp: Tcp::new(config, [1, 2, 3]),
+            flows: FlowSums::of(&mut tcp),
+            tcp,
             pool: pool_of(4096),
             rng: Rng::new(1),
             paths: PathMtus::new(1),
@@ -78,6 +115,7 @@ impl Scene {
         let mut cx = Cx { now: *now, frames, rng, paths, offload: *offload };
         let result = what(&mut self.tcp, &mut cx);
         assert_eq!(self.tcp.states(), self.tcp.counted_states_for_test());
+        self.flows.compare(&mut self.tcp);
         result
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Scene {
-    fn icmp(&mut self, seq: u32, kind: IcmpErrorKind) {
+    pub(super) fn icmp(&mut self, seq: u32, kind: IcmpErrorKind) {
         let seq = self.iss.unwrap().wrapping_add(seq).to_be_bytes();
         let (a, b) = (self.our_port.to_be_bytes(), self.peer_port.to_be_bytes());
         let quoted = [a[0], a[1], b[0], b[1], seq[0], seq[1], seq[2], seq[3]];

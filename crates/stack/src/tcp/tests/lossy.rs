@@ -30,6 +30,7 @@ pub(super) struct Host {
     pub(super) tcp: Tcp,
     rng: Rng,
     paths: PathMtus,
+    flows: FlowSums,
     offload: Offload,
     pub(super) ip: IpAddr,
 }
@@ -65,12 +66,10 @@ fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
 
 impl Net {
     pub(super) fn new(seed: u64, configs: [TcpConfig; 2], weather: Weather, offload: Offload) -> Net {
-        let host = |config: TcpConfig, n: u64, ip: IpAddr| Host {
-            tcp: Tcp::new(config, [seed ^ n, n + 7, seed]),
-            rng: Rng::new(seed + n),
-            paths: PathMtus::new(seed + n),
-            offload,
-            ip,
+        let host = |config: TcpConfig, n: u64, ip: IpAddr| {
+            let mut tcp = Tcp::new(config, [seed ^ n, n + 7, seed]);
+            let flows = FlowSums::of(&mut tcp);
+            Host { tcp, rng: Rng::new(seed + n), paths: PathMtus::new(seed + n), flows, offload, ip }
         };
         let [a, b] = configs;
         Net {
@@ -87,11 +86,12 @@ impl Net {
     }
 
     pub(super) fn on<R>(&mut self, host: usize, what: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
-        let Host { tcp, rng, paths, offload, .. } = &mut self.hosts[host];
+        let Host { tcp, rng, paths, flows, offload, .. } = &mut self.hosts[host];
         paths.expire(self.now);
         let mut cx = Cx { now: self.now, frames: &self.pool, rng, paths, offload: *offload };
         let result = what(tcp, &mut cx);
         assert_eq!(tcp.states(), tcp.counted_states_for_test());
+        flows.compare(tcp);
         result
     }
 

@@ -21,6 +21,7 @@ mod ecn;
 mod fast_open;
 mod fast_open_active;
 mod floods;
+mod flow_records;
 mod guards;
 mod handshake;
 mod harness;

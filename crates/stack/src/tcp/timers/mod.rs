@@ -14,6 +14,7 @@ use super::connection::{Connection, Flags, State};
 use super::lane::Core;
 use super::scoreboard;
 use crate::packet::Cx;
+use crate::tcp::flow_records::FlowEnd;
 use crate::time::Time;
 
 impl Connection {
@@ -122,7 +123,7 @@ impl Connection {
         if drop {
             core.stats.orphan_drops += 1;
             self.send_reset(core, cx);
-            core.kill(self, None);
+            core.kill(self, cx.now, FlowEnd::ResetByUs, None);
         }
         drop
     }
@@ -138,7 +139,13 @@ impl Connection {
             _ => core.stats.retransmit_drops += 1,
         }
         let failure = self.soft_failure().unwrap_or(Failure::TimedOut);
-        core.kill(self, Some(failure));
+        let end = match (self.state(), failure) {
+            (State::SynReceived, _) if !self.has(Flags::ACTIVE) => FlowEnd::HalfOpen,
+            (_, Failure::TimedOut) => FlowEnd::TimedOut,
+            (_, Failure::Refused) => FlowEnd::Refused,
+            _ => FlowEnd::Unreachable,
+        };
+        core.kill(self, now, end, Some(failure));
     }
 
     /// RFC 9293 §3.8.6.1, MUST-35, MUST-36, MUST-37: probe a closed window at growing intervals, as long as it is answered.
@@ -152,7 +159,7 @@ impl Connection {
         if self.timers.probes() >= core.config.retries || self.user_timeout_over(cx.now) || orphan {
             core.stats.persist_drops += 1;
             self.send_reset(core, cx);
-            core.kill(self, Some(Failure::TimedOut));
+            core.kill(self, cx.now, FlowEnd::TimedOut, Some(Failure::TimedOut));
             return;
         }
         if self.drop_orphan(core, cx) {
@@ -178,11 +185,11 @@ impl Connection {
         if self.has(Flags::DETACHED) {
             if self.state() == State::FinWait2 {
                 core.stats.fin_wait_2_drops += 1;
-                core.kill(self, None);
+                core.kill(self, cx.now, FlowEnd::TimedOut, None);
             } else {
                 // The application did not want to linger any longer (RFC 9293 §3.9.1.5 with SO_LINGER).
                 self.send_reset(core, cx);
-                core.kill(self, None);
+                core.kill(self, cx.now, FlowEnd::ResetByUs, None);
             }
             return;
         }
@@ -208,7 +215,7 @@ impl Connection {
         if limit {
             core.stats.keepalive_drops += 1;
             self.send_reset(core, cx);
-            core.kill(self, Some(Failure::TimedOut));
+            core.kill(self, cx.now, FlowEnd::TimedOut, Some(Failure::TimedOut));
             return;
         }
         self.timers.count_probe();

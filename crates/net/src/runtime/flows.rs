@@ -1,0 +1,73 @@
+//! Records of flows that have ended, from all lanes of a host to whoever exports them.
+//!
+//! Each lane keeps its records in a small ring of its own; after a turn in which it did something its worker moves them to the queue
+//! that all lanes share. While that is full they stay in the lane, and what does not fit there either is counted. Nobody is woken: an
+//! exporter looks as often as it likes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+use flowlane_stack::tcp::FlowRecord;
+use flowlane_stack::time::Time;
+
+use super::lane_slot::LaneSlot;
+
+/// Records that wait in a lane.
+pub(crate) const RING: usize = 256;
+
+/// A queue of [`FlowRecord`]s: one for each TCP connection of a host that has ended ([`Host::flows`](crate::Host::flows)). Clones share
+/// the queue.
+#[derive(Debug, Clone)]
+pub struct FlowRecords {
+    queue: Arc<ArrayQueue<FlowRecord>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl FlowRecords {
+    /// A queue for `most` records (at least 1), each about 150 bytes, which are allocated now.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default() }
+    }
+
+    /// The next record; `None` if there is none now. May be called on any thread. Records of one lane come in the order in which
+    /// its flows ended.
+    #[must_use]
+    pub fn try_next(&self) -> Option<FlowRecord> {
+        self.queue.pop()
+    }
+
+    /// Records that found no room in this queue when their lane ended. Those that found none in their lane's ring while it ran are
+    /// counted by that (`flow_records_lost` of its TCP).
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn push(&self, record: FlowRecord) {
+        if self.queue.push(record).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl LaneSlot {
+    /// Moves what has ended to the queue, as far as there is room.
+    #[inline]
+    pub(crate) fn hand_over_flows(&mut self) {
+        if let Some(records) = &self.flows {
+            while !records.queue.is_full() {
+                let Some(record) = self.lane.poll_flow() else { return };
+                records.push(record);
+            }
+        }
+    }
+
+    /// The lane ends, and with it the flows that stand.
+    pub(crate) fn end_flows(&mut self, now: Time) {
+        if let Some(records) = self.flows.take() {
+            self.lane.end_flows(now, |record| records.push(record));
+        }
+    }
+}
