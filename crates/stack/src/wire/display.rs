@@ -10,12 +10,16 @@ use super::geneve::GeneveHeader;
 use super::gre::GreHeader;
 use super::icmpv4::Icmpv4Message;
 use super::icmpv6::Icmpv6Message;
+use super::igmp::IgmpMessage;
 use super::ipv4::Ipv4Header;
 use super::ipv6::Ipv6Header;
 use super::ipv6_ext::Ipv6Fragment;
+use super::mld::MldQuery;
+use super::ndp::NdpMessage;
 use super::tcp::TcpHeader;
 use super::tcp_options::{FastOpenOption, SackBlock, SackBlocks, TcpOptions, Timestamps};
 use super::udp::UdpHeader;
+use super::vxlan::VxlanHeader;
 
 impl Display for VlanTag {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -222,6 +226,56 @@ impl Display for GeneveHeader {
     }
 }
 
+impl Display for VxlanHeader {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "VXLAN vni {}", self.vni)
+    }
+}
+
+impl Display for IgmpMessage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::Query { group, version, .. } if group.is_unspecified() => {
+                write!(f, "IGMP v{version} general query")
+            }
+            Self::Query { group, version, .. } => write!(f, "IGMP v{version} query of {group}"),
+            Self::Report { group } => write!(f, "IGMP report of {group}"),
+            Self::Leave { group } => write!(f, "IGMP leave of {group}"),
+            Self::Other { kind } => write!(f, "IGMP type {kind}"),
+        }
+    }
+}
+
+impl Display for MldQuery {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Self { group, version, .. } = self;
+        if group.is_unspecified() {
+            write!(f, "MLD v{version} general query")
+        } else {
+            write!(f, "MLD v{version} query of {group}")
+        }
+    }
+}
+
+impl Display for NdpMessage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::RouterSolicitation { .. } => f.write_str("NDP router solicitation"),
+            Self::RouterAdvertisement { lifetime, hop_limit, .. } => {
+                write!(f, "NDP router advertisement, lifetime {lifetime} s, hop limit {hop_limit}")
+            }
+            Self::NeighborSolicitation { target, .. } => write!(f, "NDP who-has {target}"),
+            Self::NeighborAdvertisement { target, options, .. } => {
+                write!(f, "NDP {target}")?;
+                options.target.map_or(Ok(()), |mac| write!(f, " is-at {mac}"))
+            }
+            Self::Redirect { target, destination, .. } => {
+                write!(f, "NDP redirect of {destination} to {target}")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +337,12 @@ mod tests {
                 "ICMP unreachable, need to frag, mtu 1400",
             ),
             (Icmpv6Message::EchoRequest { ident: 1, seq: 2 }.to_string(), "ICMP6 echo request, id 1, seq 2"),
+            (VxlanHeader { vni: 77 }.to_string(), "VXLAN vni 77"),
+            (IgmpMessage::Leave { group: [224, 0, 1, 1].into() }.to_string(), "IGMP leave of 224.0.1.1"),
+            (
+                NdpMessage::NeighborSolicitation { target: 1.into(), options: Default::default() }.to_string(),
+                "NDP who-has ::1",
+            ),
         ];
         for (line, want) in lines {
             assert_eq!(line, want);
