@@ -35,6 +35,14 @@ pub struct Offload {
     pub segmentation: usize,
 }
 
+/// Which links of a host have room, for a transport that is asked for what may leave.
+pub(crate) struct Room<'a> {
+    /// Whether a link has room.
+    pub(crate) is_open: &'a dyn Fn(u8) -> bool,
+    /// The link without room that what is for a destination has to wait for.
+    pub(crate) closed: &'a dyn Fn(IpAddr) -> Option<u8>,
+}
+
 /// A packet for a transport. The frame's data starts at the transport header and ends with the IP payload.
 #[derive(Debug)]
 pub struct IpInput {

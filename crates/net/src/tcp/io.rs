@@ -12,11 +12,20 @@ use super::stream::TcpStream;
 
 /// The half of a connection that reads.
 #[derive(Debug)]
-pub struct OwnedReadHalf(pub(super) Arc<TcpStream>);
+pub struct OwnedReadHalf(Arc<TcpStream>);
 
 /// The half of a connection that writes. Dropping it ends the stream towards the peer.
 #[derive(Debug)]
-pub struct OwnedWriteHalf(pub(super) Arc<TcpStream>);
+pub struct OwnedWriteHalf(Arc<TcpStream>);
+
+impl TcpStream {
+    /// Two halves that can be dropped one by one; dropping the writing half ends the stream towards the peer.
+    #[must_use]
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        let stream = Arc::new(self);
+        (OwnedReadHalf(stream.clone()), OwnedWriteHalf(stream))
+    }
+}
 
 impl AsRef<TcpStream> for OwnedReadHalf {
     fn as_ref(&self) -> &TcpStream {

@@ -8,4 +8,4 @@ mod tcp;
 mod udp;
 
 pub(crate) use tcp::may_be_segment;
-pub(crate) use udp::NextHop;
+pub(crate) use udp::Datagrams;

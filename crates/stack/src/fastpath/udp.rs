@@ -7,50 +7,20 @@
 //! one that was used a moment ago.
 
 use core::net::{IpAddr, Ipv4Addr};
-use core::time::Duration;
 
 use flowlane_sys::frame::{Checksum, Frame};
 
 use crate::address::Endpoint;
-use crate::lane::Lane;
-use crate::route::Hop;
+use crate::ip::Ip;
+use crate::packet::Offload;
+use crate::path_mtu::PathMtus;
 use crate::time::Time;
-use crate::udp::{Datagram, UdpHandle};
+use crate::udp::{Datagram, Udp, UdpHandle};
 use crate::wire::udp::{intact, nonzero};
-use crate::wire::{IpProtocol, MacAddr, Sum};
+use crate::wire::{IpProtocol, Sum};
 
 /// Ethernet, IPv4 without options, UDP.
 const HEADERS: usize = 14 + 20 + 8;
-/// How long a next hop is taken for granted before the neighbour table is asked again.
-const GRANTED: Duration = Duration::from_millis(500);
-
-/// The next hop used last.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NextHop {
-    pub(crate) interface: u8,
-    pub(crate) address: Ipv4Addr,
-    pub(crate) mac: MacAddr,
-    until: Time,
-}
-
-impl NextHop {
-    pub(crate) fn new(now: Time, interface: u8, address: Ipv4Addr, mac: MacAddr) -> Self {
-        Self { interface, address, mac, until: now + GRANTED }
-    }
-
-    /// Whether it is this hop, and still taken for granted.
-    #[inline]
-    pub(crate) fn leads_to(&self, now: Time, hop: Hop) -> bool {
-        self.interface == hop.interface && hop.address == IpAddr::V4(self.address) && self.is_granted(now)
-    }
-
-    /// The neighbour table need not be asked yet.
-    #[inline]
-    pub(crate) fn is_granted(&self, now: Time) -> bool {
-        now < self.until
-    }
-}
-
 #[inline(always)]
 fn be16(h: &[u8; HEADERS], at: usize) -> u16 {
     u16::from_be_bytes([h[at], h[at + 1]])
@@ -61,10 +31,18 @@ fn be32(h: &[u8; HEADERS], at: usize) -> u32 {
     u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
 }
 
-impl Lane {
+/// The pieces of a lane that datagrams of the usual kind pass.
+pub(crate) struct Datagrams<'a> {
+    pub(crate) ip: &'a mut Ip,
+    pub(crate) udp: &'a mut Udp,
+    pub(crate) paths: &'a PathMtus,
+    pub(crate) offload: Offload,
+}
+
+impl Datagrams<'_> {
     /// Delivers a datagram of the usual kind; gives any other frame back.
     #[inline]
-    pub(crate) fn fast_input(&mut self, mut frame: Frame) -> Result<(), Frame> {
+    pub(crate) fn fast_input(self, mut frame: Frame) -> Result<(), Frame> {
         let meta = frame.meta();
         let link = meta.link;
         let plain = meta.vlan.is_none() && !frame.is_chained();
@@ -126,21 +104,18 @@ impl Lane {
 
     /// Answers a datagram in its own frame over the next hop used last; gives it back if that does not fit.
     #[inline]
-    pub(crate) fn fast_reply(
-        &mut self,
-        now: Time,
-        handle: UdpHandle,
-        datagram: Datagram,
-    ) -> Result<(), Datagram> {
+    pub(crate) fn fast_reply(self, now: Time, handle: UdpHandle, datagram: Datagram) -> Result<(), Datagram> {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (datagram.destination.ip, datagram.source.ip) else {
             return Err(datagram);
         };
         let (sport, dport) = (datagram.destination.port, datagram.source.port);
         let ends = (src, sport, dst, dport);
         let Datagram { frame, source, destination, traffic_class, interface } = datagram;
-        match self.fast_output(now, handle, frame, ends) {
+        let Datagrams { ip, udp, paths, offload } = self;
+        let out = Datagrams { ip: &mut *ip, udp, paths, offload };
+        match out.fast_output(now, handle, frame, ends) {
             Ok(()) => {
-                self.ip.stats.udp.sent_on_original += 1;
+                ip.stats.udp.sent_on_original += 1;
                 Ok(())
             }
             Err(frame) => Err(Datagram { frame, source, destination, traffic_class, interface }),
@@ -150,13 +125,13 @@ impl Lane {
     /// Sends a payload over the next hop used last; gives it back if that is another, or anything else is unusual.
     #[inline]
     pub(crate) fn fast_output(
-        &mut self,
+        self,
         now: Time,
         handle: UdpHandle,
         mut frame: Frame,
         (src, sport, dst, dport): (Ipv4Addr, u16, Ipv4Addr, u16),
     ) -> Result<(), Frame> {
-        let Some(hop) = self.ip.last_hop.filter(|hop| now < hop.until) else { return Err(frame) };
+        let Some(hop) = self.ip.last_hop.filter(|hop| hop.is_granted(now)) else { return Err(frame) };
         let interface = &self.ip.interfaces[usize::from(hop.interface)];
         let len = frame.len();
         let total = len + 28;
@@ -172,7 +147,7 @@ impl Lane {
         }
         let udp_len = (len + 8) as u16;
         let pseudo = Sum::pseudo_v4(src, dst, IpProtocol::UDP, udp_len);
-        let (checksum, state) = if self.offload().checksum {
+        let (checksum, state) = if self.offload.checksum {
             (pseudo.fold(), Checksum::Partial)
         } else {
             let ports = u32::from(sport) << 16 | u32::from(dport);

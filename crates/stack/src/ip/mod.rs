@@ -23,9 +23,12 @@ mod membership;
 mod mtu;
 mod multicast;
 mod ndp;
+mod next_hop;
 mod output;
 mod queues;
 mod routers;
+mod tunnel_input;
+mod tunnel_output;
 mod v4;
 mod v6;
 
@@ -34,6 +37,7 @@ pub use output::SendError;
 pub use routers::RouterNews;
 
 pub(crate) use fragment_output::longest_payload;
+pub(crate) use next_hop::NextHop;
 pub(crate) use queues::Ways;
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -197,7 +201,7 @@ pub(crate) struct Ip {
     pieces: Vec<Frame>,
     output: queues::Queues,
     /// The next hop used last, for the fast path out.
-    pub(crate) last_hop: Option<crate::fastpath::NextHop>,
+    pub(crate) last_hop: Option<NextHop>,
     events: VecDeque<LaneEvent>,
     limits: Limits,
     config: IpConfig,

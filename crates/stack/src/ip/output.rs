@@ -5,8 +5,7 @@ use core::net::IpAddr;
 
 use flowlane_sys::frame::{Frame, Segmentation};
 
-use super::Ip;
-use crate::fastpath::NextHop;
+use super::{Ip, NextHop};
 use crate::neighbour::Resolution;
 use crate::packet::{Cx, IpOutput};
 use crate::route::Hop;

@@ -5,11 +5,11 @@
 
 use flowlane_sys::frame::{Checksum, Frame};
 
-use super::{Key, Tunnel, ecn, in_udp};
+use super::{Inbound, Ip};
 use crate::chain;
-use crate::ip::{Inbound, Ip};
 use crate::packet::{Cx, IcmpErrorKind, IpInput};
 use crate::stats::DropReason;
+use crate::tunnel::{Key, Tunnel, ecn, in_udp};
 use crate::udp;
 use crate::wire::udp::{HEADER_LEN, UdpHeader};
 use crate::wire::{EtherType, GeneveHeader, GreHeader, IpProtocol, Quote, VxlanHeader};

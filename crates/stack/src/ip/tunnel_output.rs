@@ -13,13 +13,13 @@
 use flowlane_rss::{HashType, Rss};
 use flowlane_sys::frame::{Checksum, Frame, Segmentation};
 
-use super::{LEAST_MTU, Tunnel, TunnelKind, ecn, gre};
+use super::Ip;
 use crate::chain;
-use crate::ip::Ip;
 use crate::packet::{Cx, IpOutput};
 use crate::path_mtu::PathMtus;
 use crate::stats::DropReason;
 use crate::steering::rss_flow;
+use crate::tunnel::{LEAST_MTU, MAX_LEVEL, Tunnel, TunnelKind, ecn, gre};
 use crate::udp;
 use crate::wire::udp::{HEADER_LEN, UdpHeader, nonzero};
 use crate::wire::{EtherType, GeneveHeader, IpProtocol, VxlanHeader, classify, classify_ip};
@@ -80,7 +80,7 @@ impl Ip {
 
     /// Fits the tunnels that have no MTU of their own to the interfaces they go over, the lower ones first.
     pub(crate) fn fit_tunnels(&mut self) {
-        for level in 1..=super::MAX_LEVEL {
+        for level in 1..=MAX_LEVEL {
             for i in 0..self.interfaces.len() {
                 let tunnel = self.tunnels.get(i as u8).filter(|t| t.follows_path && t.level == level);
                 let Some((remote, overhead)) = tunnel.map(|t| (t.remote, t.overhead)) else { continue };

@@ -33,7 +33,7 @@ use flowlane_rss::{Bucket, Flow, HomePorts, Protocol, Rss};
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
-use crate::fastpath::may_be_segment;
+use crate::fastpath::{Datagrams, may_be_segment};
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, IpConfig, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IcmpErrorKind, IpInput, Offload};
@@ -200,6 +200,12 @@ impl Lane {
         Cx { now, frames, rng, paths, offload }
     }
 
+    /// What the fast path of datagrams needs of the lane.
+    #[inline]
+    pub(crate) fn datagrams(&mut self) -> Datagrams<'_> {
+        Datagrams { ip: &mut self.ip, udp: &mut self.udp, paths: &self.paths, offload: self.offload }
+    }
+
     pub(crate) fn offload(&self) -> Offload {
         self.offload
     }
@@ -214,7 +220,7 @@ impl Lane {
                     Err(frame) => frame,
                 }
             }
-            Class::Ethernet | Class::InnerEthernet => match self.fast_input(frame) {
+            Class::Ethernet | Class::InnerEthernet => match self.datagrams().fast_input(frame) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },

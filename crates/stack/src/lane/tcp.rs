@@ -14,7 +14,7 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
-use crate::packet::Cx;
+use crate::packet::{Cx, Room};
 use crate::tcp::{
     Accepted, ConnId, ConnectError, ConnectOptions, Failure, FastOpen, FastOpenListen, FirstData, Interest,
     ListenError, ListenOptions, ListenerId, Prefetched, Readiness, RecvError, Scarcity, SendError,
@@ -52,7 +52,11 @@ impl Lane {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         while let Some(out) = match room {
             None => self.tcp.poll_output(&mut cx),
-            Some(room) => self.tcp.poll_output_to(&mut cx, &self.ip.ways(room)),
+            Some(room) => {
+                let ways = self.ip.ways(room);
+                let (is_open, closed) = (|link| ways.is_open(link), |to| ways.closed(to));
+                self.tcp.poll_output_to(&mut cx, &Room { is_open: &is_open, closed: &closed })
+            }
         } {
             if room.is_some_and(|room| self.ip.ways(room).closed(out.dst).is_some()) {
                 // An answer to a stranger: it waits as a datagram does, and is counted if there is no room for that.

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use flowlane_rss::HashType;
+use flowlane_rss::{HashType, HomePorts};
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
@@ -12,7 +12,7 @@ use crate::ip::{SendError, longest_payload};
 use crate::lane::{Lane, flow};
 use crate::packet::IcmpErrorKind;
 use crate::time::Time;
-use crate::udp::{Bind, BindError, Datagram, SocketInfo, UdpElsewhere, UdpHandle};
+use crate::udp::{Bind, BindError, Datagram, FIRST_HOME_PORT, SocketInfo, UdpElsewhere, UdpHandle};
 use crate::wire::IpProtocol;
 
 /// What could not be sent, and why.
@@ -77,6 +77,28 @@ impl Lane {
     pub fn share_udp(&mut self, elsewhere: Arc<UdpElsewhere>) {
         let here = self.bucket();
         self.udp.share(elsewhere, here);
+    }
+
+    /// A free local port for datagrams from `local` to `remote` whose answers come to this lane.
+    fn home_port(&mut self, local: IpAddr, remote: Endpoint) -> Result<u16, BindError> {
+        let (home, random) = (self.home_ports(), self.rng.next_u32());
+        let rss = &self.rss;
+        let other =
+            || rss.steer(&flow(IpProtocol::UDP, remote, Endpoint::new(local, FIRST_HOME_PORT))).bucket;
+        let (port, tried) = self.udp.home_port(&home, random, (local, remote), other);
+        self.ip.stats.udp.ports_tried += tried;
+        port
+    }
+
+    /// The solver of this lane's home ports, made when first needed: it takes some 20 KiB.
+    pub(crate) fn home_ports(&mut self) -> Arc<HomePorts> {
+        if let Some(home) = &self.home {
+            return home.clone();
+        }
+        let slots = self.rss().slots_of_bucket(self.bucket());
+        let home = Arc::new(HomePorts::new(self.rss(), &slots));
+        self.home = Some(home.clone());
+        home
     }
 
     /// Closes a socket; what waits in it is freed. `false` if the handle is stale.
@@ -206,7 +228,7 @@ impl Lane {
         handle: UdpHandle,
         datagram: Datagram,
     ) -> Result<(), Unsent<Datagram>> {
-        match self.fast_reply(now, handle, datagram) {
+        match self.datagrams().fast_reply(now, handle, datagram) {
             Ok(()) => Ok(()),
             Err(datagram) => self.slow_reply(now, frames, handle, datagram),
         }
@@ -298,7 +320,8 @@ impl Lane {
     ) -> Result<(), SendError> {
         let frame = match (source.ip, destination.ip) {
             (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => {
-                match self.fast_output(now, handle, frame, (src, source.port, dst, destination.port)) {
+                let ends = (src, source.port, dst, destination.port);
+                match self.datagrams().fast_output(now, handle, frame, ends) {
                     Ok(()) => return Ok(()),
                     Err(frame) => frame,
                 }

@@ -7,13 +7,14 @@
 mod drops;
 mod ip;
 mod link_layer;
+pub(crate) mod tcp;
 mod tunnel;
 mod udp;
 
-pub use crate::tcp::TcpStats;
 pub use drops::{DropReason, Drops};
 pub use ip::{IcmpStats, IpStats};
 pub use link_layer::{ArpStats, EthernetStats};
+pub use tcp::TcpStats;
 pub use tunnel::TunnelStats;
 pub use udp::UdpStats;
 

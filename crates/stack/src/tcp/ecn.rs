@@ -11,7 +11,7 @@
 use super::config::Ecn;
 use super::connection::{Connection, Flags};
 use super::segment::Segment;
-use super::stats::TcpStats;
+use crate::stats::tcp::TcpStats;
 use crate::wire::TcpFlags;
 
 /// The ECN field of the IP header (RFC 3168 §5).

@@ -52,7 +52,6 @@ mod send_buffer;
 mod sequence;
 mod snapshot;
 mod spill;
-mod stats;
 mod syn_cookies;
 mod table;
 #[cfg(test)]
@@ -79,13 +78,12 @@ pub use info::{LossState, SegmentCounts, TcpInfo};
 pub use listen::{ListenError, ListenerId};
 pub use prefetch::{AHEAD, Prefetched};
 pub use snapshot::{TcpRow, TcpSnapshot};
-pub use stats::{DropReason, TcpStats};
 pub use table::ConnId;
 
+pub use crate::stats::tcp::{DropReason, TcpStats};
 pub(crate) use crate::wire::SeqNum as Seq;
 
-use crate::ip::Ways;
-use crate::packet::{Cx, IcmpError, IpInput, IpOutput};
+use crate::packet::{Cx, IcmpError, IpInput, IpOutput, Room};
 use crate::path_mtu::PathMtus;
 use crate::time::Time;
 use crate::wire::IpProtocol;
@@ -285,20 +283,20 @@ impl Tcp {
 
     /// As [`Tcp::poll_output`], of the connections whose link has room; the others wait for it. Answers to strangers come
     /// whatever link they are for.
-    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, ways: &Ways<'_>) -> Option<IpOutput> {
+    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: &Room<'_>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn {
-            self.core.replies.pop_front().or_else(|| self.poll_connections(cx, Some(ways)))
+            self.core.replies.pop_front().or_else(|| self.poll_connections(cx, Some(room)))
         } else {
-            self.poll_connections(cx, Some(ways)).or_else(|| self.core.replies.pop_front())
+            self.poll_connections(cx, Some(room)).or_else(|| self.core.replies.pop_front())
         }
     }
 
     #[inline]
-    fn poll_connections(&mut self, cx: &mut Cx<'_>, ways: Option<&Ways<'_>>) -> Option<IpOutput> {
-        while let Some(slot) = match ways {
+    fn poll_connections(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
+        while let Some(slot) = match room {
             None => self.core.ready.pop_front(),
-            Some(ways) => self.next_ready(ways),
+            Some(room) => self.next_ready(room),
         } {
             if let Some(next) = self.core.ready.front() {
                 self.connections.prefetch(*next, PLAIN);

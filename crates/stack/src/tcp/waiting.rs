@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::Tcp;
 use super::connection::Flags;
-use crate::ip::Ways;
+use crate::packet::Room;
 
 /// Slots of connections by the link they wait for, each in order.
 #[derive(Debug, Default)]
@@ -45,9 +45,9 @@ impl Tcp {
 
     /// The next connection that has something to send and whose link has room: first of those that waited for it.
     #[inline(never)]
-    pub(super) fn next_ready(&mut self, ways: &Ways<'_>) -> Option<u32> {
+    pub(super) fn next_ready(&mut self, room: &Room<'_>) -> Option<u32> {
         for (link, list) in self.waiting.links.iter_mut().enumerate() {
-            while !list.is_empty() && ways.is_open(link as u8) {
+            while !list.is_empty() && (room.is_open)(link as u8) {
                 let Some(slot) = list.pop_front() else { break };
                 // It may be over, and its slot another's.
                 if self.connections.get_slot(slot).is_some_and(|c| c.has(Flags::QUEUED)) {
@@ -57,7 +57,7 @@ impl Tcp {
         }
         while let Some(slot) = self.core.ready.pop_front() {
             let Some(c) = self.connections.get_slot(slot) else { continue };
-            match ways.closed(c.tuple().remote) {
+            match (room.closed)(c.tuple().remote) {
                 None => return Some(slot),
                 Some(link) => {
                     self.waiting.list(link).push_back(slot);

@@ -19,9 +19,7 @@
 //!
 //! RFC 2003, 4213 and 2473 (IP in IP), 2784 and 2890 (GRE), 7348 (VXLAN), 8926 (Geneve), 6040 (ECN), 6935 (checksums).
 
-mod ecn;
-mod input;
-mod output;
+pub(crate) mod ecn;
 
 use core::net::IpAddr;
 
@@ -241,13 +239,13 @@ impl std::error::Error for TunnelError {}
 
 /// What tells a tunnel's packets from those of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+pub(crate) struct Key {
     /// IP protocol, or UDP port.
-    shape: u32,
+    pub(crate) shape: u32,
     /// GRE key or VNI; `None` for no key.
-    id: Option<u32>,
-    local: IpAddr,
-    remote: IpAddr,
+    pub(crate) id: Option<u32>,
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
 }
 
 impl Key {
@@ -264,23 +262,23 @@ impl Key {
 }
 
 /// A UDP port as a shape, apart from the IP protocols.
-const fn in_udp(port: u16) -> u32 {
+pub(crate) const fn in_udp(port: u16) -> u32 {
     1 << 16 | port as u32
 }
 
 /// A tunnel inside a lane.
 #[derive(Debug, Clone, Copy)]
-struct Tunnel {
-    kind: TunnelKind,
-    local: IpAddr,
-    remote: IpAddr,
-    checksum: bool,
-    hop_limit: u8,
-    level: u8,
+pub(crate) struct Tunnel {
+    pub(crate) kind: TunnelKind,
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+    pub(crate) checksum: bool,
+    pub(crate) hop_limit: u8,
+    pub(crate) level: u8,
     /// Bytes in front of an inner IP packet.
-    overhead: u16,
+    pub(crate) overhead: u16,
     /// The MTU is what fits the way to the far side.
-    follows_path: bool,
+    pub(crate) follows_path: bool,
 }
 
 /// A host's tunnels inside a lane. Their interfaces follow those of the links.
@@ -290,9 +288,9 @@ pub(crate) struct Tunnels {
     links: u8,
     all: Vec<Tunnel>,
     /// By key; the value is the place in `all`.
-    by_key: Vec<(Key, u8)>,
+    pub(crate) by_key: Vec<(Key, u8)>,
     /// UDP ports with the addresses of ours that they are taken on, and whether they are VXLAN's.
-    ports: Vec<(u16, IpAddr, bool)>,
+    pub(crate) ports: Vec<(u16, IpAddr, bool)>,
 }
 
 impl Tunnels {
@@ -400,7 +398,7 @@ impl Tunnels {
     }
 
     #[inline]
-    fn get(&self, interface: u8) -> Option<Tunnel> {
+    pub(crate) fn get(&self, interface: u8) -> Option<Tunnel> {
         self.all.get(usize::from(interface.checked_sub(self.links)?)).copied()
     }
 
@@ -409,13 +407,13 @@ impl Tunnels {
         Some(self.all.get(usize::from(interface.checked_sub(self.links)?))?.remote)
     }
 
-    fn level(&self, interface: u8) -> u8 {
+    pub(crate) fn level(&self, interface: u8) -> u8 {
         self.get(interface).map_or(0, |t| t.level)
     }
 
     /// The interface inside of a tunnel that packets like this belong to, and the tunnel.
     #[inline]
-    fn find(&self, key: &Key) -> Option<(u8, Tunnel)> {
+    pub(crate) fn find(&self, key: &Key) -> Option<(u8, Tunnel)> {
         let at = self.by_key.binary_search_by(|(k, _)| k.cmp(key)).ok()?;
         let (_, i) = self.by_key[at];
         Some((self.links + i, self.all[usize::from(i)]))

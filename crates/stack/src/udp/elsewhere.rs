@@ -26,7 +26,7 @@ use flowlane_rss::Bucket;
 use foldhash::fast::FixedState;
 
 use super::BindError;
-use super::table::Key;
+use super::key::Key;
 use crate::address::Endpoint;
 
 /// Sockets elsewhere for each home.

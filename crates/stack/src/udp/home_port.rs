@@ -6,11 +6,10 @@
 use core::cell::Cell;
 use core::net::IpAddr;
 
-use flowlane_rss::{HomePorts, Protocol};
+use flowlane_rss::{Bucket, HomePorts, Protocol};
 
-use super::{Bind, BindError};
+use super::{Bind, BindError, Udp};
 use crate::address::Endpoint;
-use crate::lane::Lane;
 
 /// Ports below this belong to services (RFC 6335 section 6).
 pub(crate) const FIRST: u16 = 1024;
@@ -62,51 +61,45 @@ impl ScarcePorts {
     }
 }
 
-impl Lane {
-    /// A free local port for datagrams from `local` to `remote` whose answers come to this lane.
-    pub(crate) fn home_port(&mut self, local: IpAddr, remote: Endpoint) -> Result<u16, BindError> {
-        let home = self.home_ports();
-        let random = self.rng.next_u32();
-        let (udp, tried) = (&self.udp, Cell::new(0));
+impl Udp {
+    /// A free local port, of those of `home`, for datagrams from `local` to `remote`; and how many were tried. `other` says whose lane
+    /// the answers come to if not ours; `random` where the search begins.
+    pub(crate) fn home_port(
+        &mut self,
+        home: &HomePorts,
+        random: u32,
+        (local, remote): (IpAddr, Endpoint),
+        other: impl FnOnce() -> Bucket,
+    ) -> (Result<u16, BindError>, u64) {
         let Ok(ports) = home.to(local, remote.into(), Protocol::UDP) else {
             // Datagrams that are not hashed go to no lane in particular.
-            return Err(BindError::NoRoute);
+            return (Err(BindError::NoRoute), 0);
         };
+        if ports.is_empty() {
+            return (Err(BindError::OtherLane(other())), 0);
+        }
+        let (udp, tried) = (&*self, Cell::new(0));
         let used = |port: u16| {
             tried.set(tried.get() + 1);
             let bind =
                 Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
             port < FIRST || udp.is_taken(&bind) || !udp.is_free_here(&bind)
         };
-        if ports.is_empty() {
-            return Err(BindError::OtherLane(self.reply_bucket(Endpoint::new(local, FIRST), remote)));
-        }
-        let known = udp.scarce_ports.find(local, remote);
+        let known = self.scarce_ports.find(local, remote);
         let found = match known {
             // What was given up may be out of reach, or somebody has bound it by its number.
             Some(at) => {
-                let given_up = &udp.scarce_ports.0[at].given_up;
+                let given_up = &self.scarce_ports.0[at].given_up;
                 given_up.iter().copied().find(|port| ports.contains(*port) && !used(*port))
             }
             None => ports.pick_unused(random, used).map(|(port, _)| port),
         };
-        self.ip.stats.udp.ports_tried += tried.get();
+        let tried = tried.get();
         match (found, known) {
-            (Some(port), Some(at)) => self.udp.scarce_ports.0[at].given_up.retain(|other| *other != port),
-            (None, None) => self.udp.scarce_ports.note(local, remote),
+            (Some(port), Some(at)) => self.scarce_ports.0[at].given_up.retain(|other| *other != port),
+            (None, None) => self.scarce_ports.note(local, remote),
             _ => {}
         }
-        found.ok_or(BindError::NoPort)
-    }
-
-    /// The solver of this lane's home ports, made when first needed: it takes some 20 KiB.
-    pub(crate) fn home_ports(&mut self) -> std::sync::Arc<HomePorts> {
-        if let Some(home) = &self.home {
-            return home.clone();
-        }
-        let slots = self.rss().slots_of_bucket(self.bucket());
-        let home = std::sync::Arc::new(HomePorts::new(self.rss(), &slots));
-        self.home = Some(home.clone());
-        home
+        (found.ok_or(BindError::NoPort), tried)
     }
 }

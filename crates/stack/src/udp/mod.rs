@@ -12,6 +12,7 @@
 mod elsewhere;
 mod home_port;
 mod input;
+mod key;
 mod output;
 mod socket;
 mod table;

@@ -8,7 +8,7 @@ use std::task::Waker;
 use flowlane_rss::Bucket;
 use flowlane_sys::frame::Frame;
 
-use super::table::Key;
+use super::key::Key;
 use crate::address::Endpoint;
 use crate::chain;
 use crate::packet::IcmpErrorKind;

@@ -9,41 +9,9 @@ use core::net::{IpAddr, Ipv4Addr};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use super::key::{KINDS, Key, Kind};
 use super::socket::Socket;
 use crate::address::{Endpoint, number};
-
-/// What a socket is bound to. Port 0 is "any port".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) local_ip: Option<IpAddr>,
-    pub(super) local_port: u16,
-    pub(super) remote: Option<Endpoint>,
-}
-
-/// Kinds of binding, most specific first.
-#[derive(Clone, Copy)]
-enum Kind {
-    Connected,
-    /// Connected without a local address of its own.
-    ConnectedWildcard,
-    Bound,
-    Wildcard,
-    AnyPort,
-}
-
-const KINDS: usize = 5;
-
-impl Key {
-    fn kind(&self) -> Kind {
-        match (self.remote, self.local_ip, self.local_port) {
-            (Some(_), Some(_), _) => Kind::Connected,
-            (Some(_), None, _) => Kind::ConnectedWildcard,
-            (None, _, 0) => Kind::AnyPort,
-            (None, Some(_), _) => Kind::Bound,
-            (None, None, _) => Kind::Wildcard,
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Table {

@@ -15,7 +15,6 @@ use flowlane_stack::tcp::{ConnId, Interest, SocketOptions, TcpInfo};
 use flowlane_sys::frame::Pool;
 
 use super::ends::Ends;
-use super::io::{OwnedReadHalf, OwnedWriteHalf};
 use super::{Id, close};
 use crate::Time;
 use crate::context;
@@ -187,13 +186,6 @@ impl TcpStream {
             };
             Ok((hash, kind, slot.lane.bucket()))
         })?
-    }
-
-    /// Two halves that can be dropped one by one; dropping the writing half ends the stream towards the peer.
-    #[must_use]
-    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
-        let stream = Arc::new(self);
-        (OwnedReadHalf(stream.clone()), OwnedWriteHalf(stream))
     }
 
     /// Does something with the connection, be it the stack's or the kernel's.

@@ -4,9 +4,9 @@ use super::super::Seq;
 use super::super::connection::{Connection, Flags, State};
 use super::super::lane::Core;
 use super::super::segment::Segment;
-use super::super::stats::DropReason;
 use super::{Step, Stop};
 use crate::packet::Cx;
+use crate::stats::tcp::DropReason;
 use crate::wire::TcpFlags;
 use core::time::Duration;
 

@@ -5,10 +5,10 @@ use super::super::fast_open::Marks;
 use super::super::lane::{Core, ReplyMeta};
 use super::super::scoreboard::{AckClock, Delivered};
 use super::super::segment::Segment;
-use super::super::stats::DropReason;
 use super::super::table::Tuple;
 use super::{Step, Stop};
 use crate::packet::Cx;
+use crate::stats::tcp::DropReason;
 use crate::time::Time;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions};
 

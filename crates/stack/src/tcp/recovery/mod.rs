@@ -10,7 +10,7 @@ mod rack_tlp;
 mod state;
 mod undo;
 
-pub(crate) use state::{Phase, Recovery, Reordering};
+pub(crate) use state::{Recovery, Reordering};
 pub(crate) use undo::Undo;
 
 use prr::Prr;
@@ -22,6 +22,20 @@ use crate::tcp::lane::Core;
 use crate::tcp::scoreboard::Delivered;
 use crate::tcp::timers::RtxTimer;
 use crate::time::Time;
+
+/// What the sender is doing about losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Phase {
+    /// Nothing is known to be lost.
+    #[default]
+    Open,
+    /// The window is being reduced for ECN.
+    Cwr,
+    /// Fast recovery (RFC 6675, RFC 6582).
+    Recovery,
+    /// After a retransmission timeout.
+    Loss,
+}
 
 /// Duplicates that mean loss (RFC 5681 §3.2).
 pub(crate) const DUP_THRESH: u32 = 3;

@@ -1,22 +1,9 @@
 //! What recovery knows of the data on its way. Only the files of this directory change it.
 
+use super::Phase;
 use super::undo::Undo;
 use crate::tcp::Seq;
 use crate::time::Time;
-
-/// What the sender is doing about losses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Phase {
-    /// Nothing is known to be lost.
-    #[default]
-    Open,
-    /// The window is being reduced for ECN.
-    Cwr,
-    /// Fast recovery (RFC 6675, RFC 6582).
-    Recovery,
-    /// After a retransmission timeout.
-    Loss,
-}
 
 /// RACK (RFC 8985 §5.3).
 #[derive(Debug, Clone, Copy, Default)]
