@@ -252,7 +252,7 @@ impl Host {
     }
 
     fn steer(&mut self, pool: &Pool, mut frame: Frame) {
-        frame.meta_mut().link = 0;
+        frame.meta_mut().interface = 0;
         frame.meta_mut().hash_type = 0;
         frame.meta_mut().checksum = Default::default();
         let (bucket, _) = steer(&self.rss, &mut frame);

@@ -149,7 +149,7 @@ impl PollLoop {
             let n = queue.receive(&self.frames, &mut self.burst, BURST);
             busy |= n > 0;
             for mut frame in self.burst.drain(..) {
-                frame.meta_mut().link = 0;
+                frame.meta_mut().interface = 0;
                 self.lane.input_in_burst(self.now, &self.frames, frame, Class::Ethernet);
             }
             if n > 0 {

@@ -89,7 +89,7 @@ impl Pair {
         self.segments += self.frames.len() as u64;
         let to = &mut self.lanes[1 - from];
         for mut frame in self.frames.drain(..) {
-            frame.meta_mut().link = 0;
+            frame.meta_mut().interface = 0;
             let _ = steer(&self.rss, &mut frame);
             to.input_in_burst(self.now, &self.pool, frame, Class::Ethernet);
         }

@@ -58,7 +58,7 @@ fn tunnels(me: u8) -> Vec<TunnelConfig> {
 fn carry(now: Time, pool: &Pool, from: &mut Lane, to: &mut Lane, rss: &Rss, frames: &mut Vec<Frame>) {
     from.drain_output(now, pool, usize::MAX, frames);
     for mut frame in frames.drain(..) {
-        frame.meta_mut().link = 0;
+        frame.meta_mut().interface = 0;
         frame.meta_mut().hash_type = 0;
         let _ = steer(rss, &mut frame);
         to.input(now, pool, frame, Class::Ethernet);

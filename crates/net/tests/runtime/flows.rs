@@ -69,7 +69,7 @@ fn one_record_for_each_connection_while_lanes_move_and_at_the_stop() {
         let sent: u64 = records.iter().map(|r| r.sent.bytes).sum();
         assert_eq!(sent, tcp.data_bytes_sent);
         assert_eq!(sent, (BUCKETS * (STREAMS * EACH + 5)) as u64);
-        assert_eq!(sent, records.iter().map(|r| r.received.bytes).sum());
+        assert_eq!(sent, records.iter().map(|r| r.received.bytes).sum::<u64>());
         let again: u64 = records.iter().map(|r| u64::from(r.retransmitted)).sum();
         assert_eq!(again, tcp.packets_retransmitted);
         for record in &records {

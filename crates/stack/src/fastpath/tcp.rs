@@ -33,7 +33,7 @@ impl Ip {
     /// Takes the headers off a segment of the usual kind; gives any other frame back.
     #[inline]
     pub(crate) fn fast_segment(&mut self, mut frame: Frame) -> Result<IpInput, Frame> {
-        let link = frame.meta().link;
+        let link = frame.meta().interface;
         let plain = frame.meta().vlan.is_none() && !frame.is_chained();
         let len = frame.len();
         let (Some(interface), Some(h)) =
@@ -107,7 +107,7 @@ impl Ip {
         let from = interface.config.mac;
         let IpOutput { mut frame, protocol, hop_limit, traffic_class, dont_fragment, .. } = out;
         let meta = frame.meta_mut();
-        meta.link = hop.interface;
+        meta.interface = hop.interface;
         meta.vlan = None;
         let Some(room) = frame.push_front(HEADERS).and_then(|b| b.first_chunk_mut::<HEADERS>()) else {
             return Err(IpOutput {

@@ -44,7 +44,7 @@ impl Datagrams<'_> {
     #[inline]
     pub(crate) fn fast_input(self, mut frame: Frame) -> Result<(), Frame> {
         let meta = frame.meta();
-        let link = meta.link;
+        let link = meta.interface;
         let plain = meta.vlan.is_none() && !frame.is_chained();
         let trusted = meta.checksum != Checksum::InPacket;
         let len = frame.len();
@@ -156,7 +156,7 @@ impl Datagrams<'_> {
         };
         let from = interface.config.mac;
         let meta = frame.meta_mut();
-        meta.link = hop.interface;
+        meta.interface = hop.interface;
         meta.vlan = None;
         meta.checksum = state;
         let Some(room) = frame.push_front(HEADERS).and_then(|b| b.first_chunk_mut::<HEADERS>()) else {

@@ -22,7 +22,7 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.malformed(reason),
         };
-        let link = frame.meta().link;
+        let link = frame.meta().interface;
         let interface = &self.interfaces[usize::from(link)];
         let sender = IpAddr::V4(arp.sender_ip);
         let for_us = interface.is_local(IpAddr::V4(arp.target_ip));

@@ -37,7 +37,7 @@ impl Ip {
         if header.dst.is_multicast() {
             self.group_source = header.src;
         }
-        let link = usize::from(frame.meta().link);
+        let link = usize::from(frame.meta().interface);
         let Some(interface) = self.interfaces.get(link) else {
             return self.drop(DropReason::OtherHost);
         };
@@ -63,7 +63,7 @@ impl Ip {
 
     /// Takes in a packet of a tunnel whose data starts at the IP header.
     pub(crate) fn input_ip(&mut self, cx: &mut Cx<'_>, frame: Frame) -> Inbound {
-        let Some(interface) = self.interfaces.get(usize::from(frame.meta().link)) else {
+        let Some(interface) = self.interfaces.get(usize::from(frame.meta().interface)) else {
             return self.drop(DropReason::OtherHost);
         };
         // As if it came to us alone.
@@ -76,7 +76,7 @@ impl Ip {
 
     /// Takes in a frame whose Ethernet header another lane has checked and taken off.
     pub(crate) fn input_direct(&mut self, cx: &mut Cx<'_>, frame: Frame) -> Inbound {
-        if usize::from(frame.meta().link) >= self.interfaces.len() {
+        if usize::from(frame.meta().interface) >= self.interfaces.len() {
             return self.drop(DropReason::OtherHost);
         }
         match frame.data().first().map(|b| b >> 4) {
@@ -99,13 +99,13 @@ impl Ip {
     #[inline]
     pub(super) fn put_typed(&mut self, mut frame: Frame, interface: u8, dst: MacAddr, ethertype: EtherType) {
         if !self.interfaces[usize::from(interface)].ethernet {
-            frame.meta_mut().link = interface;
+            frame.meta_mut().interface = interface;
             return self.queue(frame);
         }
         let config = &self.interfaces[usize::from(interface)].config;
         let header = EthernetHeader { dst, src: config.mac, ethertype, vlan: config.vlan.map(VlanTag::new) };
         let meta = frame.meta_mut();
-        meta.link = interface;
+        meta.interface = interface;
         meta.vlan = None;
         let Some(bytes) = frame.push_front(header.header_len()) else {
             self.stats.drops.count(DropReason::NoHeadroom);
@@ -117,7 +117,7 @@ impl Ip {
 
     #[inline]
     pub(crate) fn queue(&mut self, frame: Frame) {
-        if self.output_len_of(frame.meta().link) >= OUTPUT + RESERVE {
+        if self.output_len_of(frame.meta().interface) >= OUTPUT + RESERVE {
             self.stats.drops.count(DropReason::OutputFull);
             return;
         }

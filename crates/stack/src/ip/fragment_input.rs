@@ -181,7 +181,7 @@ impl Ip {
         if is_error || !frame.trim_front(header_len) {
             return None;
         }
-        let interface = frame.meta().link;
+        let interface = frame.meta().interface;
         let config = self.interfaces.get(usize::from(interface))?;
         let ip = IpMeta {
             src,

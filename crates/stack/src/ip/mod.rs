@@ -38,7 +38,6 @@ pub use routers::RouterNews;
 
 pub(crate) use fragment_output::longest_payload;
 pub(crate) use next_hop::NextHop;
-pub(crate) use queues::Ways;
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;

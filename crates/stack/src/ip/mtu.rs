@@ -7,9 +7,9 @@ use crate::packet::Cx;
 use crate::path_mtu::PathMtus;
 
 impl Ip {
-    /// Somebody has changed the MTU of a link; tunnels over it follow. `false` if it is as it was.
-    pub(crate) fn set_mtu(&mut self, link: u8, mtu: u16) -> bool {
-        let known = self.interfaces.get_mut(usize::from(link)).filter(|known| known.config.mtu != mtu);
+    /// Somebody has changed the MTU of an interface; tunnels over it follow. `false` if it is as it was.
+    pub(crate) fn set_mtu(&mut self, interface: u8, mtu: u16) -> bool {
+        let known = self.interfaces.get_mut(usize::from(interface)).filter(|known| known.config.mtu != mtu);
         let Some(known) = known else { return false };
         known.config.mtu = mtu;
         self.fit_tunnels();

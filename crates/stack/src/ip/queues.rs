@@ -61,7 +61,7 @@ impl Queues {
     /// Puts a frame into the queue of its interface.
     #[inline]
     pub(super) fn push(&mut self, frame: Frame) {
-        let interface = frame.meta().link;
+        let interface = frame.meta().interface;
         // The interface was looked up before its header was written.
         let Some(queue) = self.each.get_mut(usize::from(interface)) else { return };
         if self.watch == Watch::On {

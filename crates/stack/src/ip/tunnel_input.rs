@@ -145,7 +145,7 @@ impl Ip {
         self.stats.tunnel.received += 1;
         self.stats.tunnel.received_bytes += frame.chain_len() as u64;
         let meta = frame.meta_mut();
-        meta.link = interface;
+        meta.interface = interface;
         // Of the outer packet, all of it.
         meta.vlan = None;
         (meta.hash, meta.hash_type) = (0, 0);

@@ -31,13 +31,13 @@ impl Ip {
     /// Whether a frame from the output queue is for an inner interface.
     #[inline]
     pub(crate) fn is_inner(&self, frame: &Frame) -> bool {
-        self.tunnels.is_tunnel(frame.meta().link)
+        self.tunnels.is_tunnel(frame.meta().interface)
     }
 
     /// Puts the outer headers in front of a frame for an inner interface and sends it: to the end of an output queue. What
     /// cannot go is dropped and counted.
     pub(crate) fn encapsulate(&mut self, cx: &mut Cx<'_>, rss: &Rss, mut frame: Frame) {
-        let Some(tunnel) = self.tunnels.get(frame.meta().link) else {
+        let Some(tunnel) = self.tunnels.get(frame.meta().interface) else {
             return self.stats.drops.count(DropReason::NoRoute);
         };
         let Some(hop) = self.routes.hop(tunnel.remote) else {
@@ -164,7 +164,7 @@ fn inner_type(frame: &Frame, ethernet: bool) -> EtherType {
 
 /// One of 16384 ports. The multiplication mixes, so that the low bits, which choose the receiver's queue by way of its own
 /// hash, depend on all of the hash.
-pub(super) fn source_port(hash: u32) -> u16 {
+fn source_port(hash: u32) -> u16 {
     FIRST_PORT + (hash.wrapping_mul(0x9e37_79b1) >> 18) as u16
 }
 
@@ -201,4 +201,18 @@ fn complete(frame: &mut Frame, at: usize) {
     }
     // The bytes were there a moment ago.
     let _ = frame.push_front(start);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_ports_are_dynamic_ones_and_spread() {
+        let mut ports: Vec<u16> = (0..4096u32).map(|i| source_port(i << 3)).collect();
+        assert!(ports.iter().all(|p| *p >= 49_152));
+        ports.sort_unstable();
+        ports.dedup();
+        assert!(ports.len() > 3500, "{}", ports.len());
+    }
 }

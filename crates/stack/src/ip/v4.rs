@@ -24,7 +24,7 @@ impl Ip {
             self.stats.ip.bad_options += 1;
             return self.drop(DropReason::SourceRoute);
         }
-        let link = frame.meta().link;
+        let link = frame.meta().interface;
         let unicast = match self.for_us(link, IpAddr::V4(header.dst), link_dst) {
             Ok(unicast) => unicast,
             // Another lane of the host may be in the group that is asked for.
@@ -60,7 +60,7 @@ impl Ip {
         if header.is_fragment() {
             return self.drop(DropReason::FragmentNested);
         }
-        let link = usize::from(frame.meta().link);
+        let link = usize::from(frame.meta().interface);
         let unicast = self.interfaces[link].destination(IpAddr::V4(header.dst)) == Destination::Unicast;
         frame.truncate_chain(payload.end);
         // The header was parsed from these bytes.
@@ -78,7 +78,7 @@ impl Ip {
         header_len: u16,
         unicast: bool,
     ) -> Inbound {
-        let link = frame.meta().link;
+        let link = frame.meta().interface;
         let packet = IpInput {
             ip: IpMeta {
                 src: IpAddr::V4(header.src),

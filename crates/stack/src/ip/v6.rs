@@ -22,7 +22,7 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.bad_v6(reason),
         };
-        let link = frame.meta().link;
+        let link = frame.meta().interface;
         let unicast = match self.for_us(link, IpAddr::V6(header.dst), link_dst) {
             Ok(unicast) => unicast,
             // Another lane of the host may be in the group that is asked for.
@@ -61,7 +61,7 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.bad_v6(reason),
         };
-        let link = frame.meta().link;
+        let link = frame.meta().interface;
         let unicast =
             self.interfaces[usize::from(link)].destination(IpAddr::V6(header.dst)) == Destination::Unicast;
         frame.truncate_chain(payload.end);

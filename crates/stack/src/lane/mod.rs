@@ -59,7 +59,7 @@ pub struct LaneConfig {
     pub bucket: Bucket,
     /// How flows are steered in this host.
     pub rss: Arc<Rss>,
-    /// The host's interfaces; `meta().link` of a frame is an index into them.
+    /// The host's interfaces; `meta().interface` of a frame is an index into them.
     pub interfaces: Vec<InterfaceConfig>,
     /// Routes beyond the networks of the interfaces.
     pub routes: Vec<Route>,

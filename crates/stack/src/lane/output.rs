@@ -7,7 +7,7 @@ use crate::lane::Lane;
 use crate::time::Time;
 
 impl Lane {
-    /// The next frame to be sent, its data starting at the Ethernet header; `meta().link` says on which link. What IP has
+    /// The next frame to be sent, its data starting at the Ethernet header; `meta().interface` says by which interface. What IP has
     /// queued and what TCP has to say take turns.
     #[inline]
     pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {

@@ -6,7 +6,7 @@ use crate::wire::checksum::update_u16;
 use crate::wire::{EtherType, ethernet};
 
 /// The bits of ECN in a traffic class.
-pub(super) const MASK: u8 = 3;
+pub(crate) const MASK: u8 = 3;
 const NOT_ECT: u8 = 0;
 const ECT_1: u8 = 1;
 const ECT_0: u8 = 2;
@@ -14,7 +14,7 @@ const CE: u8 = 3;
 
 /// What the inner packet's field becomes when the tunnel ends (RFC 6040 section 4.2); `None`: the packet must go, since
 /// its sender would not understand that there is congestion.
-pub(super) fn leave(inner: u8, outer: u8) -> Option<u8> {
+pub(crate) fn leave(inner: u8, outer: u8) -> Option<u8> {
     match (inner & MASK, outer & MASK) {
         (NOT_ECT, CE) => None,
         (NOT_ECT, _) => Some(NOT_ECT),
@@ -25,7 +25,7 @@ pub(super) fn leave(inner: u8, outer: u8) -> Option<u8> {
 }
 
 /// Where the IP header of an inner packet begins, if there is one.
-pub(super) fn ip_at(data: &[u8], ethernet: bool) -> Option<usize> {
+pub(crate) fn ip_at(data: &[u8], ethernet: bool) -> Option<usize> {
     if !ethernet {
         return Some(0);
     }
@@ -35,7 +35,7 @@ pub(super) fn ip_at(data: &[u8], ethernet: bool) -> Option<usize> {
 }
 
 /// The traffic class of the IP packet at `at`; 0 if there is none.
-pub(super) fn traffic_class(data: &[u8], at: usize) -> u8 {
+pub(crate) fn traffic_class(data: &[u8], at: usize) -> u8 {
     match data.get(at..).and_then(<[u8]>::first_chunk::<2>) {
         Some([a, b]) if a >> 4 == 4 => *b,
         Some([a, b]) if a >> 4 == 6 => a << 4 | b >> 4,
@@ -44,7 +44,7 @@ pub(super) fn traffic_class(data: &[u8], at: usize) -> u8 {
 }
 
 /// Writes the field of the IP packet at `at`, with the header's checksum.
-pub(super) fn set(frame: &mut Frame, at: usize, ecn: u8) {
+pub(crate) fn set(frame: &mut Frame, at: usize, ecn: u8) {
     let Some(h) = frame.data_mut().get_mut(at..) else { return };
     if let Some(h) = h.first_chunk_mut::<20>().filter(|h| h[0] >> 4 == 4) {
         let old = u16::from_be_bytes([h[0], h[1]]);

@@ -194,7 +194,7 @@ impl TunnelConfig {
 }
 
 /// The GRE header of a tunnel.
-fn gre(key: Option<u32>, checksum: bool, protocol: EtherType) -> GreHeader {
+pub(crate) fn gre(key: Option<u32>, checksum: bool, protocol: EtherType) -> GreHeader {
     GreHeader { protocol, checksum, key, sequence: None }
 }
 

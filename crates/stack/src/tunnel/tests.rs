@@ -105,12 +105,3 @@ fn the_two_sides_make_different_ethernet_addresses() {
     assert_ne!(a.mac(), b.mac());
     assert!(a.mac().is_unicast() && a.mac().0[0] == 2);
 }
-
-#[test]
-fn source_ports_are_dynamic_ones_and_spread() {
-    let mut ports: Vec<u16> = (0..4096u32).map(|i| output::source_port(i << 3)).collect();
-    assert!(ports.iter().all(|p| *p >= 49_152));
-    ports.sort_unstable();
-    ports.dedup();
-    assert!(ports.len() > 3500, "{}", ports.len());
-}

@@ -29,11 +29,12 @@ use crate::rng::Rng;
 use elsewhere::Siblings;
 use flowlane_rss::Bucket;
 use home_port::ScarcePorts;
+use key::Key;
 use socket::Socket;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::task::Waker;
-use table::{Key, Table};
+use table::Table;
 
 /// First of the ports chosen for an application that does not care (RFC 6335 section 6).
 const EPHEMERAL_FIRST: u16 = 49_152;

@@ -340,7 +340,8 @@ mod tests {
             (VxlanHeader { vni: 77 }.to_string(), "VXLAN vni 77"),
             (IgmpMessage::Leave { group: [224, 0, 1, 1].into() }.to_string(), "IGMP leave of 224.0.1.1"),
             (
-                NdpMessage::NeighborSolicitation { target: 1.into(), options: Default::default() }.to_string(),
+                NdpMessage::NeighborSolicitation { target: 1.into(), options: Default::default() }
+                    .to_string(),
                 "NDP who-has ::1",
             ),
         ];

@@ -56,17 +56,17 @@ impl Fork {
         for _ in 0..ms {
             let mut left = room;
             while let Some(mut frame) = self.lane.poll_output_to(self.now, &self.pool, &left) {
-                let link = usize::from(frame.meta().link);
+                let link = usize::from(frame.meta().interface);
                 assert!(left[link] > 0, "a frame for a link without room");
                 left[link] -= 1;
                 self.left[link] += 1;
-                frame.meta_mut().link = 0;
+                frame.meta_mut().interface = 0;
                 frame.meta_mut().hash_type = 0;
                 self.hosts[link].input(self.now, &self.pool, frame, Class::Ethernet);
             }
             for (link, host) in self.hosts.iter_mut().enumerate() {
                 while let Some(mut frame) = host.poll_output(self.now, &self.pool) {
-                    frame.meta_mut().link = link as u8;
+                    frame.meta_mut().interface = link as u8;
                     frame.meta_mut().hash_type = 0;
                     self.lane.input(self.now, &self.pool, frame, Class::Ethernet);
                 }

@@ -138,7 +138,7 @@ impl Plan {
 impl Host {
     /// Takes in a frame as its card and worker would.
     pub(crate) fn input(&mut self, now: Time, pool: &Pool, mut frame: Frame) {
-        frame.meta_mut().link = 0;
+        frame.meta_mut().interface = 0;
         frame.meta_mut().hash_type = 0;
         frame.meta_mut().checksum = Default::default();
         let (bucket, _) = steer(&self.rss, &mut frame);

@@ -12,8 +12,8 @@ pub struct Meta {
     pub hash: u32,
     /// Which fields went into `hash`, by number; 0 is "no hash".
     pub hash_type: u8,
-    /// Index of the link within its host.
-    pub link: u8,
+    /// Interface of the host, by its index: the one it came in on, or leaves by.
+    pub interface: u8,
     /// Receive queue the packet came in on.
     pub queue: u16,
     /// 802.1Q tag (PCP, DEI, VID) held outside the data, host byte order; `None` when untagged.

@@ -249,7 +249,7 @@ impl<'a> Scene<'a> {
 /// As a frame comes off a wire, nothing known of it.
 fn arrived(frame: &mut Frame) {
     let meta = frame.meta_mut();
-    (meta.link, meta.hash_type, meta.checksum) = (0, 0, Default::default());
+    (meta.interface, meta.hash_type, meta.checksum) = (0, 0, Default::default());
 }
 
 fn mac(of: Ipv4Addr) -> MacAddr {

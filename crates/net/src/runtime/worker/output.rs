@@ -263,7 +263,7 @@ pub(crate) fn drain_output(
     rooms.clear();
     rooms.extend(host_ports.iter().map(|p| ports[*p].room));
     while let Some(frame) = lane.poll_output_to(now, frames, rooms) {
-        let Some(&p) = host_ports.get(usize::from(frame.meta().link)) else { continue };
+        let Some(&p) = host_ports.get(usize::from(frame.meta().interface)) else { continue };
         // One that waited behind another, for its neighbour's answer, may come where there is no room.
         let port = &mut ports[p];
         port.room = port.room.saturating_sub(1);

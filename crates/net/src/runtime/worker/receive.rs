@@ -102,7 +102,7 @@ impl Worker {
         let h = door.host;
         let host = &mut self.hosts[h];
         host.stats.received += 1;
-        frame.meta_mut().link = door.interface;
+        frame.meta_mut().interface = door.interface;
         if host.trust.is_lost() {
             frame.meta_mut().hash_type = 0;
         }
