@@ -75,11 +75,16 @@ impl FlowSums {
             self.sums.1 += u64::from(record.retransmitted);
             self.records.push(record);
         }
+        let ended = self.records.len() as u64;
+        let stats = tcp.stats();
+        assert_eq!((ended, stats.flow_records, stats.flow_records_lost), (stats.closed, stats.closed, 0));
+        if tcp.connections() > 300 {
+            // A look at each of them at each step would take long.
+            return;
+        }
         let (standing, bytes, again) = tcp.flows_that_stand_for_test();
         let (sums, stats) = ((self.sums.0 + bytes, self.sums.1 + again), tcp.stats());
         assert_eq!(sums, (stats.data_bytes_sent, stats.packets_retransmitted), "flows and counters");
-        let ended = self.records.len() as u64;
-        assert_eq!((ended, stats.flow_records, stats.flow_records_lost), (stats.closed, stats.closed, 0));
         assert!(standing <= tcp.connections() as u64);
     }
 }
