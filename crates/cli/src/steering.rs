@@ -1,9 +1,9 @@
 //! The steering of a host that a command makes: key, hash types, table and buckets, our own or a card's.
 
 use anyhow::{Context, bail};
-use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place};
+use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place, Served};
 use flowlane::link::LinkSpec;
-use flowlane::{Builder, CardTableError, HashConfig, Indirection, Key, Rss, Runtime, UdpFields};
+use flowlane::{Builder, HashConfig, Indirection, Key, Rss, Runtime, UdpFields};
 use flowlane_stack::rng::Rng;
 use flowlane_sys::words::counted;
 
@@ -23,6 +23,7 @@ pub(crate) fn workers(given: Option<usize>, most: usize) -> usize {
 /// card has queues, if it steers.
 pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option<&LinkSpec>) -> usize {
     let queues = match link {
+        Some(LinkSpec::AfXdp(_, _, _, Some((_, queues)))) => *queues as usize,
         Some(LinkSpec::AfXdp(name, ..)) => {
             card::read(name).ok().and_then(|card| card.rings.ok()).map_or(MOST_WORKERS, |n| n as usize)
         }
@@ -103,7 +104,7 @@ pub(crate) struct Wish<'a> {
 /// # Errors
 /// Options that exclude one another.
 pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Result<Option<Rss>> {
-    let Some(LinkSpec::AfXdp(interface, ..)) = link else {
+    let Some(LinkSpec::AfXdp(interface, _, _, queues)) = link else {
         if let Some(of @ (RssOf::Adopt | RssOf::Set)) = wish.of {
             let of = if of == RssOf::Adopt { "adopt" } else { "set" };
             bail!("--rss {of}: only af-xdp:NAME has a card that steers; other links are steered in software");
@@ -132,12 +133,15 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
     // Its table follows lanes that move.
     keeper::watch_over(interface, true);
     let done = match of {
-        RssOf::Set => set(interface, &found, wish)?,
-        _ => adopt(interface, found, wish),
+        RssOf::Set => set(interface, &found, *queues, wish)?,
+        _ => adopt(interface, found, *queues, wish),
     };
     if let Err(why) = &done {
         // With one queue nothing is steered.
-        if wish.of.is_some() || card::read(interface).is_ok_and(|card| card.rings != Ok(1)) {
+        if wish.of.is_some()
+            || queues.is_none_or(|(_, count)| count > 1)
+                && card::read(interface).is_ok_and(|card| card.rings != Ok(1))
+        {
             link::say_when_open(interface, format!("steering in software: {why}"));
         }
     }
@@ -145,7 +149,7 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
 }
 
 /// Takes the card's steering over.
-fn adopt(interface: &str, mut card: Card, wish: &Wish<'_>) -> Result<Rss, String> {
+fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_>) -> Result<Rss, String> {
     let fields = if wish.udp_4tuple { card::fields(&card, UdpFields::Four) } else { Vec::new() };
     if !fields.is_empty() {
         match hold(interface, &Change { fields, ..Change::default() }) {
@@ -153,8 +157,11 @@ fn adopt(interface: &str, mut card: Card, wish: &Wish<'_>) -> Result<Rss, String
             Err(e) => say!("flowlane: UDP is hashed on addresses alone: {e}"),
         }
     }
-    card::adopt(&card, wish.workers).map_err(|e| match e {
-        NotAdopted::Table(CardTableError::Queue { .. }) => {
+    card::adopt(&card, queues, wish.workers).map_err(|e| match e {
+        NotAdopted::NotServed { .. } if queues.is_some() => {
+            format!("{e}: '--rss set' gives the card a table of ours")
+        }
+        NotAdopted::NotServed { .. } => {
             format!("{e}: 'ethtool -X {interface} default' makes a new one, and '--rss set' one of ours")
         }
         e => e.to_string(),
@@ -162,7 +169,12 @@ fn adopt(interface: &str, mut card: Card, wish: &Wish<'_>) -> Result<Rss, String
 }
 
 /// Gives the card a steering of ours.
-fn set(interface: &str, card: &Card, wish: &Wish<'_>) -> anyhow::Result<Result<Rss, String>> {
+fn set(
+    interface: &str,
+    card: &Card,
+    queues: Option<Served>,
+    wish: &Wish<'_>,
+) -> anyhow::Result<Result<Rss, String>> {
     let udp = if wish.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
     let length = card.rss.as_ref().map_or(0, |rss| rss.key.0.len());
     let key = match wish.key {
@@ -177,7 +189,7 @@ fn set(interface: &str, card: &Card, wish: &Wish<'_>) -> anyhow::Result<Result<R
             Key::new(&key.as_bytes()[..length.min(key.as_bytes().len())]).unwrap_or(key)
         }
     };
-    let (rss, change) = match card::plan(card, key, udp, wish.workers) {
+    let (rss, change) = match card::plan(card, queues, key, udp, wish.workers) {
         Ok(planned) => planned,
         Err(e) => return Ok(Err(e.to_string())),
     };

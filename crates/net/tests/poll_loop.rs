@@ -77,6 +77,7 @@ fn link(last: u8, from: &Way, to: &Way, lost_one_in: usize) -> OpenLink {
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         queues: 1,
+        first_queue: 0,
         checksum_offload: false,
         segmentation: 0,
         delivers_hash: false,

@@ -20,6 +20,17 @@ pub enum NotAdopted {
     Table(CardTableError),
     /// The driver does not tell how many queues receive.
     Queues(Untold),
+    /// A slot names a queue that is not served.
+    NotServed {
+        /// The slot.
+        slot: usize,
+        /// The queue that it names.
+        queue: u32,
+        /// The first queue that is served.
+        first: u32,
+        /// How many are.
+        queues: usize,
+    },
 }
 
 impl fmt::Display for NotAdopted {
@@ -28,31 +39,64 @@ impl fmt::Display for NotAdopted {
             Self::NotOurs(why) => write!(f, "{why}"),
             Self::Table(why) => write!(f, "{why}"),
             Self::Queues(why) => write!(f, "its queues are not known: {why}"),
+            Self::NotServed { slot, queue, first: 0, queues } => {
+                write!(f, "slot {slot} of the card's table names queue {queue}, but {queues} are served")
+            }
+            Self::NotServed { slot, queue, first, queues } => write!(
+                f,
+                "slot {slot} of the card's table names queue {queue}, but {first} to {} are served",
+                *first as usize + queues - 1
+            ),
         }
     }
 }
 
 impl std::error::Error for NotAdopted {}
 
-/// The steering of a host behind this card for `workers` workers: the card's key, fields and table, whole.
+/// Queues of a card that are served: the first and how many. Our numbers of them begin at 0.
+pub type Served = (u32, u32);
+
+/// All queues, where no others are chosen.
+fn served(card: &Card, chosen: Option<Served>) -> Result<(u32, usize), NotAdopted> {
+    let (first, count) = match chosen {
+        Some(chosen) => chosen,
+        None => (0, card.rings.map_err(NotAdopted::Queues)?),
+    };
+    Ok((first, count as usize))
+}
+
+/// The steering of a host behind this card for `workers` workers: the card's key, fields and table, whole. `chosen`: queues that are served,
+/// if not all.
 ///
 /// # Errors
 /// See [`NotAdopted`].
-pub fn adopt(card: &Card, workers: usize) -> Result<Rss, NotAdopted> {
+pub fn adopt(card: &Card, chosen: Option<Served>, workers: usize) -> Result<Rss, NotAdopted> {
     let theirs = steering(card).map_err(NotAdopted::NotOurs)?;
-    let slots: Vec<u16> = theirs.table.iter().map(|q| u16::try_from(*q).unwrap_or(u16::MAX)).collect();
-    let queues = card.rings.map_err(NotAdopted::Queues)? as usize;
+    let (first, queues) = served(card, chosen)?;
+    if let Some((slot, &queue)) =
+        theirs.table.iter().enumerate().find(|(_, q)| !(first..first + queues as u32).contains(*q))
+    {
+        return Err(NotAdopted::NotServed { slot, queue, first, queues });
+    }
+    let slots: Vec<u16> = theirs.table.iter().map(|q| (*q - first) as u16).collect();
     Rss::of_card(theirs.hasher(), theirs.config, &slots, queues, workers).map_err(NotAdopted::Table)
 }
 
 /// Steering for `workers` workers with a key and fields of ours on a card, and what is to be changed on the card for that
-/// ([`Held::set`](super::Held::set)). The table is as long as the card's, and gives each worker an equal share.
+/// ([`Held::set`](super::Held::set)). The table is as long as the card's, and gives each worker an equal share of the queues that are served:
+/// all, or those `chosen`.
 ///
 /// # Errors
 /// See [`NotAdopted`]; the driver has to show key and table.
-pub fn plan(card: &Card, key: Key, udp: UdpFields, workers: usize) -> Result<(Rss, Change), NotAdopted> {
+pub fn plan(
+    card: &Card,
+    chosen: Option<Served>,
+    key: Key,
+    udp: UdpFields,
+    workers: usize,
+) -> Result<(Rss, Change), NotAdopted> {
     let theirs = card.rss.as_ref().map_err(|why| NotAdopted::NotOurs(NotOurs::Untold(*why)))?;
-    let queues = card.rings.map_err(NotAdopted::Queues)? as usize;
+    let (first, queues) = served(card, chosen)?;
     let slots = equal_table(theirs.table.len(), queues, workers);
     let config = HashConfig::with_udp(udp);
     let rss =
@@ -61,7 +105,7 @@ pub fn plan(card: &Card, key: Key, udp: UdpFields, workers: usize) -> Result<(Rs
         key: Some(HashKey(key.as_bytes().to_vec())),
         function: (theirs.function != Function::Toeplitz).then_some(Function::Toeplitz),
         transform: (theirs.transform != Transform::None).then_some(Transform::None),
-        table: Some(Table::Slots(slots.iter().map(|q| u32::from(*q)).collect())),
+        table: Some(Table::Slots(slots.iter().map(|q| first + u32::from(*q)).collect())),
         fields: fields(card, udp),
     };
     Ok((rss, change))

@@ -32,7 +32,7 @@ mod state;
 mod surroundings;
 
 pub use access::Access;
-pub use adopt::{NotAdopted, adopt, fields, plan};
+pub use adopt::{NotAdopted, Served, adopt, fields, plan};
 pub use held::{Held, HoldError, Outcome, Why, namespace, put_back};
 pub use place::{Place, StateError};
 pub use state::Owner;

@@ -83,6 +83,7 @@ pub fn open(
         mac: MacAddr(mac),
         mtu: life.mtu(),
         queues: queues.len(),
+        first_queue: 0,
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash: false,

@@ -75,10 +75,15 @@ pub fn open(
     let (mac, mtu) = describe().map_err(OpenError::device(name.clone()))?;
     let device = std::sync::Arc::downgrade(first.device());
     let groups = Groups::new(move |group| device.upgrade().map_or(Ok(()), |device| device.join(group)));
-    let notes =
-        af_packet::promiscuous(first.device().is_promiscuous(), &options.interface, options.claim.tags())
-            .into_iter()
-            .collect();
+    let first_queue = options.queues.map_or(0, |(first, _)| first);
+    let promiscuous =
+        af_packet::promiscuous(first.device().is_promiscuous(), &options.interface, options.claim.tags());
+    let unhashed = (first_queue > 0).then(|| {
+        "queue 0 is not among those served: packets that a card does not hash, ARP among them, come there on most cards and go to the \
+         kernel, so addresses are not found; serve queue 0 as well, or send ARP elsewhere by a rule ('ethtool -N')"
+            .to_owned()
+    });
+    let notes = promiscuous.into_iter().chain(unhashed).collect();
     let delivers_hash = first.device().delivers_hash();
     let mode = mode(first.device());
     // Whether packets come in several frames was settled when the sockets were bound.
@@ -91,6 +96,7 @@ pub fn open(
         mac: MacAddr(mac),
         mtu: life.mtu(),
         queues: queues.len(),
+        first_queue,
         checksum_offload: options.offload,
         segmentation: if options.offload { 65_535 } else { 0 },
         delivers_hash,

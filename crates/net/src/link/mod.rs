@@ -41,6 +41,8 @@ pub struct LinkInfo {
     pub mtu: u16,
     /// Queue pairs.
     pub queues: usize,
+    /// The card's number of the first of them; 0 for links without a card.
+    pub first_queue: u32,
     /// The link completes transport checksums on send ([`Checksum::Partial`](flowlane_sys::frame::Checksum)).
     pub checksum_offload: bool,
     /// The link cuts TCP packets of up to this many bytes into segments; 0 if it does not.

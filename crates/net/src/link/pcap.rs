@@ -62,6 +62,7 @@ pub fn open(options: &PcapOptions, workers: usize) -> Result<(LinkInfo, Vec<Box<
         mac: options.mac,
         mtu: options.mtu,
         queues: queues.len(),
+        first_queue: 0,
         checksum_offload: false,
         segmentation: 0,
         delivers_hash: false,

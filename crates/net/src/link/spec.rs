@@ -58,8 +58,8 @@ pub enum LinkSpec {
     Tap(String),
     /// Packet sockets on an interface; whether checksum and segmentation are left to it.
     AfPacket(String, bool),
-    /// The queues of a card; whether checksum and segmentation are left to it.
-    AfXdp(String, CopyMode, bool),
+    /// The queues of a card; whether checksum and segmentation are left to it; the first of its queues and how many, if not all.
+    AfXdp(String, CopyMode, bool, Option<(u32, u32)>),
     /// Capture files: input and output.
     Pcap(Option<PathBuf>, Option<PathBuf>),
     /// No link: sockets of the kernel, with its addresses and routes.
@@ -97,20 +97,22 @@ impl FromStr for LinkSpec {
             "af-xdp" => {
                 let mut parts = rest.split(',');
                 let name = interface(parts.next().unwrap_or_default())?;
-                let (mut copy, mut offload) = (CopyMode::Auto, false);
+                let (mut copy, mut offload, mut queues) = (CopyMode::Auto, false, None);
                 for option in parts {
                     match option {
                         "zero-copy" => copy = CopyMode::ZeroCopy,
                         "copy" => copy = CopyMode::Copy,
                         "offload" => offload = true,
-                        other => {
-                            let what =
-                                format!("'{other}' is no option of af-xdp: zero-copy, copy or offload");
-                            return Err(BadLink(what));
-                        }
+                        other => match other.strip_prefix("queues=") {
+                            Some(list) => queues = Some(range(list)?),
+                            None => {
+                                let known = "zero-copy, copy, offload or queues=0-3";
+                                return Err(BadLink(format!("'{other}' is no option of af-xdp: {known}")));
+                            }
+                        },
                     }
                 }
-                Ok(Self::AfXdp(name, copy, offload))
+                Ok(Self::AfXdp(name, copy, offload, queues))
             }
             "pcap" => {
                 let (input, output) = rest.split_once(',').unwrap_or((rest, ""));
@@ -125,6 +127,16 @@ impl FromStr for LinkSpec {
             }
             _ => Err(unknown()),
         }
+    }
+}
+
+/// Queues `4-7` or `4` as the first and how many.
+fn range(list: &str) -> Result<(u32, u32), BadLink> {
+    let wrong = || BadLink(format!("queues={list}: give the first and the last, as queues=0-3"));
+    let (first, last) = list.split_once('-').unwrap_or((list, list));
+    match (first.parse::<u16>(), last.parse::<u16>()) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first.into(), u32::from(last - first) + 1)),
+        _ => Err(wrong()),
     }
 }
 
@@ -160,14 +172,15 @@ impl LinkSpec {
     /// Has frames made large enough that AF_XDP gets each packet in one, where that can be, since before Linux 6.6 it takes no others; and
     /// enough of them for all queues of the card. To be called when the number of workers is set.
     pub fn fit_frames(&self, builder: &mut Builder) {
-        let Self::AfXdp(name, ..) = self else { return };
+        let Self::AfXdp(name, _, _, queues) = self else { return };
         let Ok(interface) = Interface::find(name) else { return };
-        builder.near_card(name);
+        builder.near_card(name, queues.map_or(0, |(first, _)| first));
         if interface.mtu().is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
             builder.frames_of(4096);
         }
         if let Ok(channels) = interface.channels() {
-            let queues = (channels.receive as usize).div_ceil(builder.worker_count().max(1));
+            let queues = queues.map_or(channels.receive, |(_, count)| count);
+            let queues = (queues as usize).div_ceil(builder.worker_count().max(1));
             builder.frames_at_least(queues * FRAMES_A_QUEUE);
         }
     }
@@ -200,8 +213,9 @@ impl LinkSpec {
                     let options = AfPacketOptions { steering, offload, ..usual };
                     af_packet::open(&options, memory, workers)
                 }
-                Self::AfXdp(name, copy, offload) => {
-                    let options = AfXdpOptions { copy, offload, hash, ..AfXdpOptions::new(&name, claim) };
+                Self::AfXdp(name, copy, offload, queues) => {
+                    let options =
+                        AfXdpOptions { copy, offload, hash, queues, ..AfXdpOptions::new(&name, claim) };
                     af_xdp::open(&options, memory, workers)
                 }
                 Self::Pcap(input, output) => {
@@ -247,12 +261,19 @@ mod tests {
         let parse = |s: &str| s.parse::<LinkSpec>();
         assert_eq!(parse("tap:t0"), Ok(LinkSpec::Tap("t0".into())));
         assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into(), false)));
-        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false)));
+        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, None)));
         assert_eq!(
             parse("af-xdp:eth0,zero-copy"),
-            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy, false))
+            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy, false, None))
         );
-        let both = LinkSpec::AfXdp("eth0".into(), CopyMode::Copy, true);
+        let both = LinkSpec::AfXdp("eth0".into(), CopyMode::Copy, true, None);
+        let some = |queues| Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, Some(queues)));
+        assert_eq!(parse("af-xdp:eth0,queues=2-5"), some((2, 4)));
+        assert_eq!(parse("af-xdp:eth0,queues=3"), some((3, 1)));
+        for wrong in ["", "5-2", "a", "1-", "-1", "0-70000"] {
+            let said = parse(&format!("af-xdp:eth0,queues={wrong}")).unwrap_err().to_string();
+            assert!(said.ends_with("give the first and the last, as queues=0-3"), "{said}");
+        }
         assert_eq!(parse("af-xdp:eth0,copy,offload"), Ok(both));
         assert_eq!(parse("af-packet:eth0,offload"), Ok(LinkSpec::AfPacket("eth0".into(), true)));
         assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel));

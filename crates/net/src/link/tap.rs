@@ -75,6 +75,7 @@ pub fn open(
         mac: MacAddr(mac),
         mtu: life.mtu(),
         queues: queues.len(),
+        first_queue: 0,
         checksum_offload: tap.checksum_offload,
         segmentation: if tap.segmentation { 65_535 } else { 0 },
         delivers_hash: false,

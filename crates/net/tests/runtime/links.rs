@@ -98,6 +98,7 @@ fn info() -> LinkInfo {
         mac: MacAddr([2, 0, 0, 0, 0, 9]),
         mtu: 1500,
         queues: 1,
+        first_queue: 0,
         checksum_offload: false,
         segmentation: 0,
         delivers_hash: false,

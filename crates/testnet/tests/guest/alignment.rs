@@ -17,8 +17,12 @@ fn tidy(guest: &mut Guest) {
 }
 
 fn serve(guest: &mut Guest, service: &str, more: &str) -> String {
+    serve_on(guest, "af-xdp:virtio", service, more)
+}
+
+fn serve_on(guest: &mut Guest, link: &str, service: &str, more: &str) -> String {
     let done = guest.start(&format!(
-        "serve {service} --link af-xdp:virtio --addr 10.9.1.2/24,fd00:9:1::2/64 --port 7 --no-pin --json {more}"
+        "serve {service} --link {link} --addr 10.9.1.2/24,fd00:9:1::2/64 --port 7 --no-pin --json {more}"
     ));
     assert_eq!(done.code, 0, "{service} {more}: {}", done.said);
     done.said
@@ -266,4 +270,45 @@ fn workers_are_near_their_interrupts() {
     traffic();
     ends_aligned(&mut guest, "near the interrupts");
     interrupts(&mut guest, "$q");
+}
+
+/// Two of the card's four queues: with a table that names them, the card's or ours, everything is aligned, also after lanes have moved.
+#[test]
+fn some_of_the_queues() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    let link = "af-xdp:virtio,queues=0-1";
+    let said = serve_on(&mut guest, link, "udp-echo", "");
+    assert!(said.contains("names queue 2, but 2 are served: '--rss set'"), "{said}");
+    assert_eq!(guest.finish().code, 0);
+    let before = settings(&mut guest);
+    serve_on(&mut guest, link, "udp-echo", "--rss set");
+    traffic();
+    ends_aligned(&mut guest, "a table of ours");
+    assert_eq!(settings(&mut guest), before);
+    guest.must("ethtool -X virtio weight 3 1 0 0");
+    let before = settings(&mut guest);
+    serve_on(&mut guest, link, "udp-echo", "--control");
+    traffic();
+    guest.must(
+        "flowlane lanes move 0 1; flowlane lanes move 1 0; flowlane lanes move 2 1; flowlane lanes move 3 0",
+    );
+    traffic();
+    let done = guest.finish();
+    let counts = ["misdirected", "refused", "dropped"].map(|name| number(&done.said, name));
+    assert_eq!((done.code, counts), (0, [0.0; 3]), "{}", done.said);
+    assert!(
+        number(&done.said, "alignment") > 0.97 && number(&done.said, "slots-moved") > 0.0,
+        "{}",
+        done.said
+    );
+    assert_eq!(settings(&mut guest), before);
+    // What this card does not hash comes on queue 0.
+    let said = serve_on(&mut guest, "af-xdp:virtio,queues=1-2", "udp-echo", "");
+    assert!(said.contains("names queue 0, but 1 to 2 are served") && said.contains("ARP"), "{said}");
+    assert_eq!(guest.finish().code, 0);
+    let said =
+        guest.run("flowlane serve udp-echo --link af-xdp:virtio,queues=3-4 --addr 10.9.1.2/24 --port 7");
+    assert_eq!((said.code, said.said.lines().count()), (2, 1), "{}", said.said);
+    tidy(&mut guest);
 }

@@ -64,6 +64,7 @@ impl Source {
             mac: SERVER_MAC,
             mtu: 9000,
             queues: 1,
+            first_queue: 0,
             checksum_offload: false,
             segmentation: 0,
             delivers_hash: true,

@@ -135,6 +135,7 @@ fn end(
         mac: MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, last]),
         mtu: config.mtu,
         queues: near.len(),
+        first_queue: 0,
         checksum_offload: config.checksum_offload,
         segmentation: if config.checksum_offload && config.segmentation_offload { 65_535 } else { 0 },
         delivers_hash: true,

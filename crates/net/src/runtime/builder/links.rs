@@ -131,7 +131,13 @@ impl Links {
         let steered = |(&(link, h), access): (&(usize, usize), Box<dyn Access>)| {
             let first_lane = hosts[..h].iter().map(|host| host.rss.buckets.len() as u32).sum();
             let (info, queues) = &self.all[link];
-            Steered::new((h, first_lane), (&info.name, queues.len()), access, &hosts[h].rss, workers)
+            Steered::new(
+                (h, first_lane),
+                (&info.name, info.first_queue, queues.len()),
+                access,
+                &hosts[h].rss,
+                workers,
+            )
         };
         self.cards.iter().zip(access).map(steered).collect()
     }

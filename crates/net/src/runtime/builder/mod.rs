@@ -118,12 +118,13 @@ impl Builder {
 
     /// Has workers bound near a card, if they are bound and nobody says to which processors: each to the processor that handles the
     /// interrupt of its first queue, or to one of the card's NUMA node, as far as those are free. Frames are from memory of that node.
-    /// To be called before the start for the interface that the link is to be opened on; where there are several the first counts.
-    pub fn near_card(&mut self, interface: &str) {
+    /// To be called before the start for the interface that the link is to be opened on, and the first of its queues that is served; where
+    /// there are several interfaces the first counts.
+    pub fn near_card(&mut self, interface: &str, first_queue: u32) {
         if self.near.is_none() {
             let around = Surroundings::read(Path::new("/"), interface);
             self.memory.node = around.node;
-            self.near = Some(Near::of(&around));
+            self.near = Some(Near::of(&around, first_queue));
         }
     }
 

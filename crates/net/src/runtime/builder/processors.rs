@@ -28,12 +28,11 @@ pub(super) struct Near {
 }
 
 impl Near {
-    pub(super) fn of(around: &Surroundings) -> Self {
+    /// `first_queue`: the first that is served.
+    pub(super) fn of(around: &Surroundings, first_queue: u32) -> Self {
         let node = around.near.iter().flat_map(|cpus| &cpus.0).map(|cpu| *cpu as usize).collect();
-        Self {
-            queues: around.receive.iter().map(|queue| queue.cpu().map(|cpu| cpu as usize)).collect(),
-            node,
-        }
+        let served = around.receive.iter().filter(|queue| queue.number >= first_queue);
+        Self { queues: served.map(|queue| queue.cpu().map(|cpu| cpu as usize)).collect(), node }
     }
 }
 

@@ -125,16 +125,16 @@ pub(crate) struct Steered {
 }
 
 impl Steered {
-    /// `served`: queues of the link.
+    /// `served`: queues of the link, the first of which has the card's number `first_queue`.
     pub(crate) fn new(
         (host, first_lane): (usize, u32),
-        (link, served): (&str, usize),
+        (link, first_queue, served): (&str, u32, usize),
         mut access: Box<dyn Access>,
         rss: &Rss,
         workers: usize,
     ) -> Self {
         let found = access.rss().ok();
-        let table = Table::new(rss, served, workers);
+        let table = Table::new(rss, (first_queue, served), workers);
         let fits = found.as_ref().is_some_and(|found| table.is_shown_as(&found.table));
         Self {
             host,

@@ -5,23 +5,25 @@ use flowlane_rss::{Bucket, Rss, worker_of_queue};
 /// The table of one card.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The queue of each slot, as the card has it.
+    /// The queue of each slot, by the card's number.
     slots: Vec<u32>,
     /// The bucket of each slot.
     buckets: Vec<Bucket>,
-    /// The queue of each bucket.
+    /// The queue of each bucket, by ours.
     queues: Vec<u16>,
-    /// Queues that are served, from 0 on.
+    /// The card's number of the first queue that is served, and how many are.
+    first: u32,
     served: usize,
     workers: usize,
 }
 
 impl Table {
-    pub(super) fn new(rss: &Rss, served: usize, workers: usize) -> Self {
+    pub(super) fn new(rss: &Rss, (first, served): (u32, usize), workers: usize) -> Self {
         Self {
-            slots: rss.queue_table().into_iter().map(u32::from).collect(),
+            slots: rss.queue_table().into_iter().map(|queue| first + u32::from(queue)).collect(),
             buckets: rss.table.slots().to_vec(),
             queues: (0..rss.buckets.len()).map(|b| rss.queue_of(Bucket(b as u16))).collect(),
+            first,
             served,
             workers,
         }
@@ -29,7 +31,9 @@ impl Table {
 
     /// Whether a driver that shows these slots means this table. Queues beyond those served are their remainder, on cards that have those.
     pub(super) fn is_shown_as(&self, slots: &[u32]) -> bool {
-        let same = |(shown, queue): (&u32, &u32)| shown % self.served as u32 == *queue;
+        let same = |(shown, queue): (&u32, &u32)| {
+            shown == queue || (self.first == 0 && shown % self.served as u32 == *queue)
+        };
         slots.len() == self.slots.len() && slots.iter().zip(&self.slots).all(same)
     }
 
@@ -46,20 +50,21 @@ impl Table {
         if of_worker(&has) {
             return Some(has);
         }
-        let slots = |queue: &u16| self.slots.iter().filter(|slot| **slot == u32::from(*queue)).count();
+        let slots =
+            |queue: &u16| self.slots.iter().filter(|slot| **slot == self.first + u32::from(*queue)).count();
         (0..self.served as u16).filter(of_worker).min_by_key(slots)
     }
 
     /// Slots by number, and the queue that each is to name, for packets of `bucket` to come on `queue`.
     pub(super) fn change(&self, bucket: Bucket, queue: u16) -> Vec<(usize, u32)> {
         let of_bucket = |slot: &usize| self.buckets[*slot] == bucket;
-        (0..self.slots.len()).filter(of_bucket).map(|slot| (slot, u32::from(queue))).collect()
+        (0..self.slots.len()).filter(of_bucket).map(|slot| (slot, self.first + u32::from(queue))).collect()
     }
 
     /// The card has taken a change.
     pub(super) fn assign(&mut self, bucket: Bucket, queue: u16) {
         for (slot, _) in self.change(bucket, queue) {
-            self.slots[slot] = u32::from(queue);
+            self.slots[slot] = self.first + u32::from(queue);
         }
         self.queues[usize::from(bucket.0)] = queue;
     }
@@ -73,7 +78,7 @@ impl Table {
             let mut votes = vec![0_usize; self.served];
             for (slot, queue) in self.slots.iter().enumerate() {
                 if usize::from(self.buckets[slot].0) == b
-                    && let Some(votes) = votes.get_mut(*queue as usize)
+                    && let Some(votes) = queue.checked_sub(self.first).and_then(|q| votes.get_mut(q as usize))
                 {
                     *votes += 1;
                 }
@@ -96,9 +101,13 @@ mod tests {
     use flowlane_rss::{HashConfig, Key, Toeplitz};
 
     fn table(slots: &[u16], served: usize, workers: usize) -> Table {
+        table_from(0, slots, served, workers)
+    }
+
+    fn table_from(first: u32, slots: &[u16], served: usize, workers: usize) -> Table {
         let hasher = Toeplitz::new(&Key::MICROSOFT);
         let rss = Rss::of_card(hasher, HashConfig::default(), slots, served, workers).unwrap();
-        Table::new(&rss, served, workers)
+        Table::new(&rss, (first, served), workers)
     }
 
     #[test]
@@ -117,6 +126,20 @@ mod tests {
         let before = of_queue(&table, 3);
         table.assign(bucket, queue);
         assert_eq!((of_queue(&table, 3), table.worker_of(bucket)), (before + change.len(), 1));
+    }
+
+    #[test]
+    fn some_of_the_cards_queues() {
+        // Queues 4 and 5 of the card are our 0 and 1.
+        let mut table = table_from(4, &[0, 1, 0, 1], 2, 2);
+        assert!(table.is_shown_as(&[4, 5, 4, 5]) && !table.is_shown_as(&[0, 1, 0, 1]));
+        let bucket = (0..4).map(Bucket).find(|b| table.worker_of(*b) == 0).unwrap();
+        let queue = table.queue_for(bucket, 1).unwrap();
+        assert_eq!((queue, table.change(bucket, queue)[0].1), (1, 5));
+        table.assign(bucket, queue);
+        assert_eq!(table.slots.iter().filter(|queue| **queue == 5).count(), 3);
+        assert!(table.take_over(vec![0, 1, 2, 3]).is_empty(), "queues of others");
+        assert_eq!(table.take_over(vec![4; 4]).len(), 3);
     }
 
     #[test]
