@@ -28,7 +28,7 @@ use crate::tunnel::TunnelSpec;
 #[derive(Debug, Args)]
 pub(super) struct Near {
     /// Link to use: kernel (its own sockets), tap:NAME, af-packet:NAME[,offload],
-    /// af-xdp:NAME[,zero-copy|,copy][,offload][,queues=0-3] or pcap:IN,OUT.
+    /// af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkSpec,
     /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].

@@ -22,7 +22,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Link: kernel (ordinary sockets; what http takes without this), tap:NAME, af-packet:NAME,
-    /// af-xdp:NAME[,zero-copy|,copy][,offload][,queues=0-3] or pcap:IN,OUT.
+    /// af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
     /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets one of the
