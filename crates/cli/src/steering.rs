@@ -130,8 +130,6 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         // Opening the link says why.
         return Ok(None);
     };
-    // Its table follows lanes that move.
-    keeper::watch_over(interface, true);
     let done = match of {
         RssOf::Set => set(interface, &found, *queues, wish)?,
         _ => adopt(interface, found, *queues, wish),
@@ -157,7 +155,7 @@ fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_
             Err(e) => say!("flowlane: UDP is hashed on addresses alone: {e}"),
         }
     }
-    card::adopt(&card, queues, wish.workers).map_err(|e| match e {
+    let adopted = card::adopt(&card, queues, wish.workers).map_err(|e| match e {
         NotAdopted::NotServed { .. } if queues.is_some() => {
             format!("{e}: '--rss set' gives the card a table of ours")
         }
@@ -165,7 +163,12 @@ fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_
             format!("{e}: 'ethtool -X {interface} default' makes a new one, and '--rss set' one of ours")
         }
         e => e.to_string(),
-    })
+    });
+    if adopted.is_ok() {
+        // Its table follows lanes that move.
+        keeper::watch_over(interface, true);
+    }
+    adopted
 }
 
 /// Gives the card a steering of ours.
@@ -200,6 +203,7 @@ fn set(
 /// Changes the card until the end of the run.
 fn hold(interface: &str, change: &Change) -> Result<(), String> {
     let place = Place::usual().map_err(|e| e.to_string())?;
+    keeper::watch_over(interface, true);
     let us = Owner::us().map_err(|e| e.to_string())?;
     let held = Held::set(&place, interface, change, us).map_err(|e| e.to_string())?;
     keeper::hold(held);

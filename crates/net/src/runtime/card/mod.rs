@@ -341,8 +341,11 @@ fn work(mut cards: Vec<Steered>, from: &mpsc::Receiver<Request>, shared: &Arc<Sh
             if !lanes.is_empty() {
                 card.follow(lanes, shared);
             }
-            if strayed.contains(&card.host) {
-                card.strayed(shared);
+            if strayed.contains(&card.host)
+                && catch_unwind(AssertUnwindSafe(|| card.strayed(shared))).is_err()
+            {
+                // What panicked may not be asked again.
+                card.given_up = true;
             }
         }
     }
