@@ -259,7 +259,7 @@ impl Tree {
     /// The module in which a path's end is defined.
     fn defined(&self, path: &[String], deep: usize) -> Option<Module> {
         let mut n = 0;
-        while n < path.len() && self.0.contains_key(&path[..=n].to_vec()) {
+        while n < path.len() && self.0.contains_key(&path[..=n]) {
             n += 1;
         }
         let at = path[..n].to_vec();

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use flowlane_rss::{Bucket, Key, Rss};
 use flowlane_stack::address::Endpoint;
-use flowlane_stack::packet::Offload;
 use flowlane_stack::steering::steer;
 use flowlane_stack::tcp::{ConnId, ListenOptions, ListenerId, TcpConfig};
 use flowlane_stack::time::Time;
@@ -28,12 +27,8 @@ const CLIENTS: u32 = 0x0a00_8000;
 
 fn lane(me: u8, claimed: &[&str], gateway: Option<IpAddr>) -> Lane {
     let interface = InterfaceConfig {
-        mac: MacAddr([2, 0, 0, 0, 0, me]),
-        mtu: 1500,
-        addresses: vec![format!("10.0.0.{me}/24").parse().unwrap()],
         claimed: claimed.iter().map(|c| c.parse().unwrap()).collect(),
-        vlan: None,
-        offload: Offload::default(),
+        ..InterfaceConfig::new(MacAddr([2, 0, 0, 0, 0, me]), vec![format!("10.0.0.{me}/24").parse().unwrap()])
     };
     Lane::new(&LaneConfig {
         bucket: Bucket(0),

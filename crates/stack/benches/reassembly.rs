@@ -73,14 +73,7 @@ fn lane() -> (Lane, UdpHandle) {
         Indirection::new(128, 1).unwrap(),
         BucketMap::new(1, 1).unwrap(),
     );
-    let interface = InterfaceConfig {
-        mac: MacAddr([2, 0, 0, 0, 0, 2]),
-        mtu: 1500,
-        addresses: vec!["10.0.0.2/24".parse().unwrap()],
-        claimed: vec![],
-        vlan: None,
-        offload: Default::default(),
-    };
+    let interface = InterfaceConfig::new(MacAddr([2, 0, 0, 0, 0, 2]), vec!["10.0.0.2/24".parse().unwrap()]);
     let mut lane = Lane::new(&LaneConfig {
         bucket: Bucket(0),
         rss: Arc::new(rss),

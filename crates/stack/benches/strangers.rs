@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flowlane_rss::{Bucket, Key, Rss};
-use flowlane_stack::packet::Offload;
 use flowlane_stack::rng::Rng;
 use flowlane_stack::steering::steer;
 use flowlane_stack::tcp::{ListenOptions, SynCookies, TcpConfig};
@@ -34,14 +33,7 @@ const fn mac(of: Ipv4Addr) -> MacAddr {
 }
 
 fn lane() -> Lane {
-    let interface = InterfaceConfig {
-        mac: mac(SERVER),
-        mtu: 1500,
-        addresses: vec![format!("{SERVER}/24").parse().unwrap()],
-        claimed: vec![],
-        vlan: None,
-        offload: Offload::default(),
-    };
+    let interface = InterfaceConfig::new(mac(SERVER), vec![format!("{SERVER}/24").parse().unwrap()]);
     let all = "0.0.0.0/0".parse().unwrap();
     let mut lane = Lane::new(&LaneConfig {
         bucket: Bucket(0),

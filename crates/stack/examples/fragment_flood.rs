@@ -77,14 +77,10 @@ fn lane(strangers: Option<u32>) -> Lane {
     Lane::new(&LaneConfig {
         bucket: Bucket(0),
         rss: Arc::new(rss),
-        interfaces: vec![InterfaceConfig {
-            mac: MacAddr([2, 0, 0, 0, 0, 2]),
-            mtu: 1500,
-            addresses: "10.0.0.2/24".parse().into_iter().collect(),
-            claimed: vec![],
-            vlan: None,
-            offload: Default::default(),
-        }],
+        interfaces: vec![InterfaceConfig::new(
+            MacAddr([2, 0, 0, 0, 0, 2]),
+            "10.0.0.2/24".parse().into_iter().collect(),
+        )],
         routes: vec![],
         tunnels: vec![],
         ip: Default::default(),

@@ -28,6 +28,14 @@ pub struct InterfaceConfig {
     pub offload: Offload,
 }
 
+impl InterfaceConfig {
+    /// Untagged Ethernet with packets of up to 1500 bytes, nothing left to the link, and no claimed networks.
+    #[must_use]
+    pub fn new(mac: MacAddr, addresses: Vec<Prefix>) -> Self {
+        Self { mac, mtu: 1500, addresses, claimed: Vec::new(), vlan: None, offload: Offload::default() }
+    }
+}
+
 /// What an address is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
@@ -246,12 +254,11 @@ mod tests {
 
     fn interface() -> Interface {
         let config = InterfaceConfig {
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            mtu: 1500,
-            addresses: vec!["10.1.0.1/24".parse().unwrap(), "fd00::1/64".parse().unwrap()],
             claimed: vec!["10.9.0.0/16".parse().unwrap()],
-            vlan: None,
-            offload: Offload::default(),
+            ..InterfaceConfig::new(
+                MacAddr([2, 0, 0, 0, 0, 1]),
+                vec!["10.1.0.1/24".parse().unwrap(), "fd00::1/64".parse().unwrap()],
+            )
         };
         Interface::new(config, 1)
     }

@@ -128,18 +128,15 @@ impl Plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::Offload;
     use crate::wire::MacAddr;
 
     #[test]
     fn the_longest_prefix_wins() {
-        let on = |addresses: &[&str]| InterfaceConfig {
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            mtu: 1500,
-            addresses: addresses.iter().map(|s| s.parse().unwrap()).collect(),
-            claimed: vec![],
-            vlan: None,
-            offload: Offload::default(),
+        let on = |addresses: &[&str]| {
+            InterfaceConfig::new(
+                MacAddr([2, 0, 0, 0, 0, 1]),
+                addresses.iter().map(|s| s.parse().unwrap()).collect(),
+            )
         };
         let via = |prefix: &str, gateway: &str, interface| Route {
             prefix: prefix.parse().unwrap(),

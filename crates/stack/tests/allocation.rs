@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 use flowlane_rss::{Bucket, Key, Rss};
-use flowlane_stack::packet::Offload;
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
 use flowlane_stack::tunnel::{TunnelConfig, TunnelKind};
@@ -20,14 +19,10 @@ use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 static ALLOCATOR: AllocDisabler = AllocDisabler;
 
 fn lane(mac: u8, addresses: &[&str]) -> Lane {
-    let interface = InterfaceConfig {
-        mac: MacAddr([2, 0, 0, 0, 0, mac]),
-        mtu: 1500,
-        addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
-        claimed: vec![],
-        vlan: None,
-        offload: Offload::default(),
-    };
+    let interface = InterfaceConfig::new(
+        MacAddr([2, 0, 0, 0, 0, mac]),
+        addresses.iter().map(|a| a.parse().unwrap()).collect(),
+    );
     Lane::new(&LaneConfig {
         bucket: Bucket(0),
         rss: Arc::new(Rss::new(Key::MICROSOFT, 1)),

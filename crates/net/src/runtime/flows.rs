@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
+use flowlane_stack::Lane;
 use flowlane_stack::tcp::FlowRecord;
 use flowlane_stack::time::Time;
 
 use super::lane_slot::LaneSlot;
 
 /// Records that wait in a lane.
-pub(crate) const RING: usize = 256;
+const RING: usize = 256;
 
 /// A queue of [`FlowRecord`]s: one for each TCP connection of a host that has ended ([`Host::flows`](crate::Host::flows)). Clones share
 /// the queue.
@@ -43,6 +44,11 @@ impl FlowRecords {
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The records of a new lane are for this queue.
+    pub(crate) fn watch(&self, lane: &mut Lane) {
+        lane.watch_flows(Time::ZERO, RING);
     }
 
     fn push(&self, record: FlowRecord) {

@@ -149,7 +149,6 @@ impl Ip {
 mod tests {
     use super::*;
     use crate::address::Endpoint;
-    use crate::packet::Offload;
     use crate::steering::steer;
     use crate::tcp::ListenOptions;
     use crate::wire::MacAddr;
@@ -161,12 +160,11 @@ mod tests {
 
     fn lane(me: u8, short: bool) -> Lane {
         let interface = InterfaceConfig {
-            mac: MacAddr([2, 0, 0, 0, 0, me]),
-            mtu: 1500,
-            addresses: vec![format!("10.0.0.{me}/24").parse().unwrap()],
             claimed: vec!["10.0.9.0/24".parse().unwrap()],
-            vlan: None,
-            offload: Offload::default(),
+            ..InterfaceConfig::new(
+                MacAddr([2, 0, 0, 0, 0, me]),
+                vec![format!("10.0.0.{me}/24").parse().unwrap()],
+            )
         };
         let mut lane = Lane::new(&LaneConfig {
             bucket: Bucket(0),

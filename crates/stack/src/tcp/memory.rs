@@ -94,7 +94,7 @@ impl Core {
     /// A window that lack of memory would keep shut: open for the spare segment, if it can be promised to `c`.
     #[cold]
     pub(crate) fn promise_spare(&mut self, c: &Connection, cx: &Cx<'_>) -> u32 {
-        let idle = c.rx.get().is_none_or(|rx| rx.is_empty()) && c.state().may_receive();
+        let idle = c.rx.get().is_none_or(Inflow::is_empty) && c.state().may_receive();
         let others = self.spare.promised.is_some_and(|(id, until)| id != c.id() && cx.now < until);
         if self.spare.taken || others || !idle || c.has(Flags::DETACHED) || frames_left(cx, 8) {
             return 0;

@@ -512,7 +512,7 @@ impl Tcp {
     fn buffers_for_test(&self) -> usize {
         let boxes = |c: &Connection| {
             let rx = c.rx.get().map_or(0, |rx| rx.memory() - rx.holds().frames - rx.copied_memory());
-            rx + c.tx.get().map_or(0, |tx| tx.memory())
+            rx + c.tx.get().map_or(0, flight::Flight::memory)
         };
         self.core.memory - self.connections.iter().map(boxes).sum::<usize>()
     }

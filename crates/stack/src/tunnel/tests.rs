@@ -5,12 +5,11 @@ use crate::route::Route;
 
 fn link(addresses: &[&str], mtu: u16) -> InterfaceConfig {
     InterfaceConfig {
-        mac: MacAddr([2, 0, 0, 0, 0, 1]),
         mtu,
-        addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
-        claimed: vec![],
-        vlan: None,
-        offload: Offload::default(),
+        ..InterfaceConfig::new(
+            MacAddr([2, 0, 0, 0, 0, 1]),
+            addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        )
     }
 }
 

@@ -41,14 +41,7 @@ impl Host {
         let map = BucketMap::new(buckets, 1).unwrap();
         let hash = HashConfig::with_udp(UdpFields::Two);
         let addresses = ["10.0.0.2/8", "fd00::2/64"].map(|a| a.parse().unwrap());
-        let interface = InterfaceConfig {
-            mac: US_MAC,
-            mtu: 1500,
-            addresses: addresses.to_vec(),
-            claimed: vec![],
-            vlan: None,
-            offload: Default::default(),
-        };
+        let interface = InterfaceConfig::new(US_MAC, addresses.to_vec());
         let mut config = LaneConfig {
             bucket: Bucket(0),
             rss: Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), hash, table, map)),

@@ -23,13 +23,11 @@ struct Fork {
 
 impl Fork {
     fn new() -> Self {
-        let interface = |link: u8| InterfaceConfig {
-            mac: MacAddr([2, 0, 0, 0, 9, link]),
-            mtu: 1500,
-            addresses: vec![format!("10.0.{link}.1/24").parse().unwrap()],
-            claimed: vec![],
-            vlan: None,
-            offload: Default::default(),
+        let interface = |link: u8| {
+            InterfaceConfig::new(
+                MacAddr([2, 0, 0, 0, 9, link]),
+                vec![format!("10.0.{link}.1/24").parse().unwrap()],
+            )
         };
         let plan = |address| Plan::new(7, &[address]).host().lanes.remove(0);
         let mut hosts = [plan("10.0.0.2/24"), plan("10.0.1.2/24")];

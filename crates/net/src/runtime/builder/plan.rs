@@ -17,7 +17,6 @@ use super::links::Links;
 use super::{Builder, NETISR, StartError};
 use crate::kernel::{KernelLane, Poller, Ports};
 use crate::link::{Groups, LinkInfo, Queue};
-use crate::runtime::flows;
 use crate::runtime::host::Host;
 use crate::runtime::idle::Idle;
 use crate::runtime::lane_slot::{LaneCounters, LaneId, LaneSlot};
@@ -106,10 +105,8 @@ impl Builder {
                 if let Some(elsewhere) = &elsewhere {
                     lane.share_udp(elsewhere.clone());
                 }
-                let flows = host.flows.clone().filter(|_| !host.kernel);
-                if flows.is_some() {
-                    lane.watch_flows(Time::ZERO, flows::RING);
-                }
+                let flows =
+                    host.flows.clone().filter(|_| !host.kernel).inspect(|flows| flows.watch(&mut lane));
                 let plan = &mut plans[owners[index as usize]];
                 let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
                     Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))

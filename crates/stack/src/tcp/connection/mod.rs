@@ -206,6 +206,12 @@ impl Connection {
         (self.data_seq() + self.buffered()).since(self.snd.nxt().max(self.data_seq()))
     }
 
+    /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
+    #[inline]
+    pub(crate) fn waits_since(&self) -> Option<Time> {
+        self.tx.get().and_then(Flight::waits_since)
+    }
+
     /// Bytes waiting for the application.
     #[inline]
     pub(crate) fn readable(&self) -> u32 {

@@ -81,8 +81,7 @@ impl Connection {
 
     /// Whether a timestamp that is echoed to our SYN is one that we sent.
     fn echoes_us(&self, now: Time, seg: &Segment) -> bool {
-        let (Some(ts), Some(since)) = (seg.options.timestamps, self.tx.get().and_then(|tx| tx.waits_since()))
-        else {
+        let (Some(ts), Some(since)) = (seg.options.timestamps, self.waits_since()) else {
             return true;
         };
         let first = self.stamps.clock(since);

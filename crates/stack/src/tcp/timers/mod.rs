@@ -26,16 +26,14 @@ impl Connection {
 
     /// The timer fires no later than the user timeout ends.
     pub(crate) fn heed_user_timeout(&mut self) {
-        if let (Some(limit), Some(since)) =
-            (self.user_timeout(), self.tx.get().and_then(|tx| tx.waits_since()))
-        {
+        if let (Some(limit), Some(since)) = (self.user_timeout(), self.waits_since()) {
             self.timers.bound_rtx(since + limit);
         }
     }
 
     /// Whether unacknowledged data has waited longer than the application allows.
     fn user_timeout_over(&self, now: Time) -> bool {
-        match (self.user_timeout(), self.tx.get().and_then(|tx| tx.waits_since())) {
+        match (self.user_timeout(), self.waits_since()) {
             (Some(limit), Some(since)) => now >= since + limit,
             _ => false,
         }
