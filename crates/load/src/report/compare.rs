@@ -5,9 +5,10 @@
 //!
 //! * with as many runs on either side, at least two, the runs are **pairs** in their order (run A, then B, then A, ...).
 //!   What both runs of a pair have in common, such as a machine that is slower today, drops out;
-//! * with different numbers of runs and at least three in all, the runs are two independent samples;
-//! * one run of each gives the ratio and **no finding**. The seconds within a run say how much that run varies. They do not
-//!   say how much the next run would differ, and that is the question.
+//! * with different numbers of runs, at least two of each, the runs are two independent samples;
+//! * one run on a side gives the ratio and **no finding**. The seconds within a run say how much that run varies. They do not
+//!   say how much the next run would differ, and that is the question. Nor do the other side's runs say it where the machine is
+//!   disturbed now and then: one disturbed run beside three that were not was taken for a difference in eleven of a hundred.
 //!
 //! **Several metrics, one promise.** The confidence holds for all compared metrics together: with `m` of them each interval
 //! is made at `1 - (1 - confidence) / m` (Bonferroni's inequality), so that two equal programs are told apart by any metric at
@@ -86,8 +87,8 @@ pub enum Method {
     Paired,
     /// Runs as two independent samples.
     Independent,
-    /// One run of each: the ratio alone, without an interval.
-    OneRunEach,
+    /// One run on a side: the ratio alone, without an interval.
+    OneRun,
 }
 
 /// What was found.
@@ -127,7 +128,7 @@ pub struct Compared {
     /// B / A.
     pub ratio: f64,
     /// Between these the true ratio is; with the confidence asked for that is so of all metrics compared in one call. `None`
-    /// with one run of each.
+    /// with one run on a side.
     #[serde(flatten)]
     pub bounds: Option<Bounds>,
     /// How it was found.
@@ -173,7 +174,7 @@ fn compare_one(metric: Metric, xs: &[f64], ys: &[f64], wish: &Wish) -> Compared 
     let (mean_a, mean_b) = (interval::mean(xs), interval::mean(ys));
     let (method, found) = match interval::of_runs(xs, ys, wish, &mut Rng::new(wish.seed)) {
         Some((method, found)) => (method, Some(found)),
-        None => (Method::OneRunEach, None),
+        None => (Method::OneRun, None),
     };
     let bounds = found.map(|(low, high)| Bounds { low: low.exp(), high: high.exp() });
     let finding = bounds.map_or(Finding::NotJudged, |b| finding(metric, b.low, b.high, wish.neglect));

@@ -190,9 +190,9 @@ fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
 /// What makes the comparison weaker than it looks.
 fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if compared.iter().any(|c| c.method == Method::OneRunEach) {
+    if compared.iter().any(|c| c.method == Method::OneRun) {
         warnings.push(
-            "one run of each does not show how much the next run would differ, so there is no finding: compare several, \
+            "one run on a side does not show how much its next run would differ, so there is no finding: compare several, \
              taken in turns (A, B, A, B, ...)"
                 .to_owned(),
         );

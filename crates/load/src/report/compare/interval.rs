@@ -9,15 +9,14 @@ use flowlane_stack::rng::Rng;
 
 use super::{Method, Wish};
 
-/// The interval of the difference of two sets of logarithms, one for each run; `None` with one run of each.
+/// The interval of the difference of two sets of logarithms, one for each run; `None` with one run on a side.
 pub(super) fn of_runs(xs: &[f64], ys: &[f64], wish: &Wish, rng: &mut Rng) -> Option<(Method, (f64, f64))> {
     match (xs.len(), ys.len()) {
-        (0 | 1, 0 | 1) => None,
+        (0 | 1, _) | (_, 0 | 1) => None,
         (a, b) if a == b => {
             let differences: Vec<f64> = xs.iter().zip(ys).map(|(x, y)| y - x).collect();
             Some((Method::Paired, one_sample(&differences, wish, rng)))
         }
-        (1, _) | (_, 1) => Some((Method::Independent, one_and_several(xs, ys, wish))),
         _ => Some((Method::Independent, two_samples(xs, ys, wish, rng))),
     }
 }
@@ -102,18 +101,6 @@ fn two_samples(xs: &[f64], ys: &[f64], wish: &Wish, rng: &mut Rng) -> (f64, f64)
         let spread = (error2(&dx) + error2(&dy)).sqrt();
         (spread > 1e-12).then(|| (mean(&dy) - mean(&dx) - centre) / spread)
     })
-}
-
-/// The interval of a difference between one run and several. One run has no spread of its own, so the spread of the
-/// several is taken for both: Student's t with the pooled variance. Nothing is drawn, the table of t alone decides.
-fn one_and_several(xs: &[f64], ys: &[f64], wish: &Wish) -> (f64, f64) {
-    let several = if xs.len() > 1 { xs } else { ys };
-    let count = several.len() as f64;
-    // The variance of the mean of `count`, and of a single one.
-    let error = (error2(several) * (1.0 + count)).sqrt();
-    let centre = mean(ys) - mean(xs);
-    let reach = t_quantile(1.0 - (1.0 - wish.confidence) / 2.0, count - 1.0) * error;
-    (centre - reach, centre + reach)
 }
 
 /// Student's t: the number that its distribution of so many degrees of freedom stays below with this chance (above one

@@ -61,13 +61,11 @@ fn paired_runs_hold_the_truth_as_often_as_promised() {
 
 #[test]
 fn independent_runs_hold_the_truth_as_often_as_promised() {
-    for (m, n) in [(3, 6), (8, 5), (2, 9), (1, 4), (7, 1)] {
+    for (m, n) in [(3, 6), (8, 5), (2, 9)] {
         let share = coverage(600, |rng| {
             let wish = wish(rng, 0.95);
             let a: Vec<f64> = (0..m).map(|_| 0.05 * normal(rng)).collect();
-            // One run has no spread of its own: the other side's must be true of it.
-            let spread = if m.min(n) == 1 { 0.05 } else { 0.1 };
-            let b: Vec<f64> = (0..n).map(|_| 0.9f64.ln() + spread * normal(rng)).collect();
+            let b: Vec<f64> = (0..n).map(|_| 0.9f64.ln() + 0.1 * normal(rng)).collect();
             let (method, (low, high)) = found(&a, &b, &wish);
             assert_eq!(method, Method::Independent);
             (low..=high).contains(&0.9f64.ln())
@@ -107,14 +105,16 @@ fn the_same_files_give_the_same_answer_and_equal_runs_differ_in_nothing() {
 }
 
 #[test]
-fn one_run_of_each_gives_a_ratio_and_no_finding() {
-    let (a, b) = (run_with(1e6, 1e5), run_with(3e6, 1e5));
-    let compared = compare(&Metric::ALL, &[a], &[b], &Wish::default());
-    assert!(!compared.is_empty());
-    for c in &compared {
-        assert_eq!((c.method, c.finding, c.bounds), (Method::OneRunEach, Finding::NotJudged, None), "{c:?}");
+fn one_run_on_a_side_gives_a_ratio_and_no_finding() {
+    let runs = |p50, n| -> Vec<Run> { (0..n).map(|_| run_with(p50, 1e5)).collect() };
+    for (a, b) in [(1, 1), (1, 3), (5, 1)] {
+        let compared = compare(&Metric::ALL, &runs(1e6, a), &runs(3e6, b), &Wish::default());
+        assert!(!compared.is_empty());
+        for c in &compared {
+            assert_eq!((c.method, c.finding, c.bounds), (Method::OneRun, Finding::NotJudged, None), "{c:?}");
+        }
+        assert!((compared[0].ratio - 3.0).abs() < 0.01, "{compared:?}");
     }
-    assert!((compared[0].ratio - 3.0).abs() < 0.01, "{compared:?}");
 }
 
 /// Pairs whose figures all differ by one step of the histogram are no proof: a step is all that was measured.
@@ -166,7 +166,7 @@ fn flagged(shape: (usize, usize), metrics: &[Metric], slow: f64) -> f64 {
 
 #[test]
 fn equal_programs_are_told_apart_at_most_once_in_twenty() {
-    for shape in [(2, 2), (3, 3), (5, 5), (10, 10), (2, 3), (4, 7), (1, 5), (6, 1)] {
+    for shape in [(2, 2), (3, 3), (5, 5), (10, 10), (2, 3), (4, 7)] {
         let share = flagged(shape, &Metric::ALL, 1.0);
         assert!(share <= 0.05, "{shape:?}: {share}");
     }
