@@ -43,6 +43,35 @@ async fn server() -> Result<(), flowlane::SocketError> {
 /// One round trip: when it began and how long it took, nanoseconds.
 type Trips = Arc<Mutex<Vec<(u64, u64)>>>;
 
+/// The first task of a client's lane.
+async fn ask(
+    connections: usize,
+    say: mpsc::Sender<()>,
+    trips: Trips,
+    asked: Arc<AtomicU64>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let mut kept = Vec::new();
+    while kept.len() < connections {
+        kept.push(TcpStream::connect("10.0.0.1:80".parse()?).await?);
+    }
+    let _ = say.send(());
+    if flowlane::current()?.bucket != Bucket(0) {
+        std::future::pending::<()>().await;
+    }
+    let socket = UdpSocket::connect("10.0.0.1:7".parse()?)?;
+    loop {
+        let begun = flowlane::precise_now()?;
+        socket.send(b"?").await?;
+        socket.recv().await?;
+        let took = flowlane::precise_now()?.saturating_duration_since(begun);
+        if asked.load(SeqCst) > 0
+            && let Ok(mut trips) = trips.lock()
+        {
+            trips.push((begun.as_nanos(), took.as_nanos() as u64));
+        }
+    }
+}
+
 fn quantile(sorted: &[u64], q: f64) -> f64 {
     sorted
         .get(((sorted.len() as f64 * q) as usize).min(sorted.len().saturating_sub(1)))
@@ -81,38 +110,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host = builder.host(Host::new("server", rss.clone(), server).interface(on("10.0.0.1/8", &[])?));
     let (say, said) = mpsc::channel::<()>();
     let trips: Trips = Arc::default();
-    let record = trips.clone();
     let asked: Arc<AtomicU64> = Arc::default();
-    let measured = asked.clone();
     // Each client lane begins its share of the connections; lane 0 asks as well.
-    let client = Host::new("client", rss, move || {
-        let (say, trips, asked) = (say.clone(), record.clone(), measured.clone());
-        async move {
-            let here = flowlane::current()?.bucket;
-            let mut kept = Vec::new();
-            while kept.len() < connections {
-                kept.push(TcpStream::connect("10.0.0.1:80".parse()?).await?);
-            }
-            let _ = say.send(());
-            if here == Bucket(0) {
-                let socket = UdpSocket::connect("10.0.0.1:7".parse()?)?;
-                loop {
-                    let begun = flowlane::precise_now()?;
-                    socket.send(b"?").await?;
-                    socket.recv().await?;
-                    let took = flowlane::precise_now()?.saturating_duration_since(begun);
-                    if asked.load(SeqCst) > 0
-                        && let Ok(mut trips) = trips.lock()
-                    {
-                        trips.push((begun.as_nanos(), took.as_nanos() as u64));
-                    }
-                }
-            }
-            std::future::pending::<()>().await;
-            drop(kept);
-            Ok::<_, Box<dyn Error + Send + Sync>>(())
-        }
-    });
+    let (record, measured) = (trips.clone(), asked.clone());
+    let client =
+        Host::new("client", rss, move || ask(connections, say.clone(), record.clone(), measured.clone()));
     let client = builder.host(client.interface(on("10.0.0.2/8", &[])?));
     let pair = PairConfig { card: Some(card), queues: Some(QUEUES), ..PairConfig::default() };
     builder.pair((host, 0), (client, 0), pair);
