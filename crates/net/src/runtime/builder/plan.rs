@@ -7,7 +7,6 @@ use flowlane_stack::address::Prefix;
 use flowlane_stack::packet::Offload;
 use flowlane_stack::rng::{Keyed, Rng};
 use flowlane_stack::tcp::{FastOpenKeys, TcpConfig};
-use flowlane_stack::time::Time;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpElsewhere;
 
@@ -251,7 +250,7 @@ fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port], links: &Links) -
         of_card: host.rss.is_of_card(),
         follows: ports.iter().any(|p| p.index.is_some() && links.steered(p.link, h)),
         late: Vec::new(),
-        strays_told: (0, Time::ZERO),
+        strays_told: (0, None),
         trust: Trust::default(),
         name: host.name.clone(),
         shared: (0..interfaces.end as u8)

@@ -88,7 +88,7 @@ pub(crate) struct HostView {
     /// Buckets whose queue has changed lately.
     pub(crate) late: Vec<Late>,
     /// Frames that had strayed when that was said last, and when.
-    pub(crate) strays_told: (u64, Time),
+    pub(crate) strays_told: (u64, Option<Time>),
     /// Whether the hash that comes with frames is believed.
     pub(crate) trust: Trust,
     /// The host's name, for messages.

@@ -189,8 +189,9 @@ impl Worker {
         }
         if self.shared.cards.look_after(h) {
             let (told, when) = host.strays_told;
-            if host.stats.misdirected - told >= MANY && now.saturating_duration_since(when) >= AGAIN {
-                host.strays_told = (host.stats.misdirected, now);
+            let again = when.is_none_or(|when| now.saturating_duration_since(when) >= AGAIN);
+            if host.stats.misdirected - told >= MANY && again {
+                host.strays_told = (host.stats.misdirected, Some(now));
                 self.shared.cards.ask(Request::Strayed { host: h });
             }
         } else if host.stats.misdirected == MANY {
