@@ -1,13 +1,16 @@
 //! The steering of a host that a command makes: key, hash types, table and buckets, our own or a card's.
 
 use anyhow::{Context, bail};
-use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place, Served};
+use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place, Served, Surroundings};
 use flowlane::link::LinkSpec;
 use flowlane::{Builder, HashConfig, Indirection, Key, Rss, Runtime, UdpFields};
 use flowlane_stack::rng::Rng;
 use flowlane_sys::words::counted;
 
+use std::path::{Path, PathBuf};
+
 use crate::cpus::Pinning;
+use crate::rule_file::Rule;
 use crate::say::say;
 use crate::{keeper, link};
 
@@ -33,7 +36,7 @@ pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option
 }
 
 /// Whose RSS steers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RssOf {
     /// The card's, as it is: key, fields and table.
     Adopt,
@@ -41,6 +44,22 @@ pub(crate) enum RssOf {
     Set,
     /// One of ours in software, whatever the card does.
     Software,
+    /// The card's, as a file of `rss learn` has it.
+    File(PathBuf),
+}
+
+impl std::str::FromStr for RssOf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "adopt" => Ok(Self::Adopt),
+            "set" => Ok(Self::Set),
+            "software" => Ok(Self::Software),
+            file if Path::new(file).exists() => Ok(Self::File(file.into())),
+            _ => Err("neither adopt, set or software nor a file that is there".to_owned()),
+        }
+    }
 }
 
 /// The workers of a generator, and whose RSS steers to them.
@@ -63,7 +82,7 @@ impl Workers {
 
     /// Whose RSS was asked for.
     pub(crate) fn rss_of(&self) -> Option<RssOf> {
-        self.rss.rss
+        self.rss.rss.clone()
     }
 
     /// A runtime's builder with these workers.
@@ -73,11 +92,11 @@ impl Workers {
 }
 
 /// The option that chooses whose RSS steers.
-#[derive(Debug, Clone, Copy, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RssOption {
-    /// Whose key, fields and table steer: adopt takes the card's, set gives the card ours for the run, software computes ours
-    /// [default: adopt where the card has RSS and no key is given].
-    #[arg(long, value_name = "WHOSE", value_enum)]
+    /// Whose key, fields and table steer: adopt takes the card's, set gives the card ours for the run, software computes ours, and a
+    /// file that 'rss learn' wrote says what the card does [default: adopt where the card has RSS and no key is given].
+    #[arg(long, value_name = "adopt|set|software|FILE")]
     pub(crate) rss: Option<RssOf>,
 }
 
@@ -105,13 +124,17 @@ pub(crate) struct Wish<'a> {
 /// Options that exclude one another.
 pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Result<Option<Rss>> {
     let Some(LinkSpec::AfXdp(interface, _, _, queues)) = link else {
-        if let Some(of @ (RssOf::Adopt | RssOf::Set)) = wish.of {
-            let of = if of == RssOf::Adopt { "adopt" } else { "set" };
+        if let Some(of @ (RssOf::Adopt | RssOf::Set | RssOf::File(_))) = &wish.of {
+            let of = match of {
+                RssOf::Adopt => "adopt".to_owned(),
+                RssOf::File(path) => path.display().to_string(),
+                _ => "set".to_owned(),
+            };
             bail!("--rss {of}: only af-xdp:NAME has a card that steers; other links are steered in software");
         }
         return Ok(None);
     };
-    let of = match wish.of {
+    let of = match wish.of.clone() {
         Some(RssOf::Software) => return Ok(None),
         None if wish.key.is_some() || !wish.ours.is_empty() => return Ok(None),
         None => RssOf::Adopt,
@@ -124,6 +147,12 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         bail!(
             "{option}: with the card's table buckets are made to fit it; '--rss software' has a table of ours"
         );
+    }
+    if let RssOf::File(path) = &of {
+        if queues.is_some() {
+            bail!("--rss {}: with queues= of the link the card's own table is taken", path.display());
+        }
+        return by_file(interface, path, wish).map(Some);
     }
     keeper::put_back_what_was_left(interface);
     let Ok(found) = card::read(interface) else {
@@ -144,6 +173,26 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         }
     }
     Ok(done.ok())
+}
+
+/// Takes the card's steering as a file has it. The card itself is not changed, and its table does not follow lanes that move.
+fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss> {
+    if wish.key.is_some() {
+        bail!("--key: with --rss FILE the card's own rule is taken");
+    }
+    if wish.udp_4tuple {
+        bail!("--udp-4tuple: with --rss FILE fields are as the file says");
+    }
+    let rule = Rule::read(path)?;
+    let slots: Vec<u16> = rule.table.slots().iter().map(|queue| queue.0).collect();
+    let told = card::read(interface).ok().and_then(|card| card.rings.ok());
+    let queues = told.map_or_else(
+        || Surroundings::read(Path::new("/"), interface).receive.len(),
+        |queues| queues as usize,
+    );
+    let rss = Rss::of_card(rule.rule.clone(), rule.rule.config(), &slots, queues, wish.workers);
+    let rss = rss.with_context(|| format!("--rss {}", path.display()))?;
+    Ok(if rule.hashes { rss } else { rss.without_delivered_hashes() })
 }
 
 /// Takes the card's steering over.

@@ -375,6 +375,75 @@ fn what_the_kernel_and_others_do_is_found() {
     bench.clean("everything is as it was", Traffic::V4);
 }
 
+/// Over AF_XDP on a card whose driver tells nothing, steered by a file that says what the card does: every frame comes to the worker of its lane.
+/// By a file that is wrong none of this holds, and nothing is lost.
+#[test]
+fn a_run_steered_by_a_file() {
+    if !can_run() {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let bench = Bench::new("chkr", true);
+    bench.card.add_neighbour("10.11.2.9".parse::<IpAddr>().unwrap()).unwrap();
+    let table: Vec<u16> = (0..128).map(|slot| [0, 3, 1, 0, 2][slot % 5]).collect();
+    bench.card.steering().set_table(&table).unwrap();
+    let mut other = MICROSOFT_KEY;
+    other.reverse();
+    for (key, hashes, right) in
+        [(MICROSOFT_KEY, true, true), (MICROSOFT_KEY, false, true), (other, true, false)]
+    {
+        bench.rule(&key, true, &table);
+        if !hashes {
+            let text = std::fs::read_to_string(&bench.file).unwrap();
+            std::fs::write(&bench.file, text.replace("\"hashes\":true", "\"hashes\":false")).unwrap();
+        }
+        let mut command = bench.in_near();
+        command.arg(env!("CARGO_BIN_EXE_flowlane")).args(["serve", "udp-echo", "--link", "af-xdp:near0"]);
+        command.args([
+            "--addr",
+            "10.11.2.9/24",
+            "--port",
+            "7",
+            "--no-pin",
+            "--workers",
+            "2",
+            "--json",
+            "--rss",
+        ]);
+        command.arg(&bench.file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut service = Service(command.spawn().unwrap());
+        let mut said = BufReader::new(service.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let begun = said.find(|line| line.contains("udp-echo on ")).expect("the service says that it runs");
+        assert!(begun.contains("steered by the card"), "{begun}");
+        let rest = std::thread::spawn(move || said.for_each(drop));
+        let answered = bench.card.far().run(|| {
+            let echo = |socket: &UdpSocket| {
+                socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                socket.send_to(b"hello", "10.11.2.9:7").unwrap();
+                socket.recv(&mut [0; 64]).is_ok()
+            };
+            (0..200).filter(|_| echo(&UdpSocket::bind("0.0.0.0:0").unwrap())).count()
+        });
+        assert_eq!(answered.unwrap(), 200);
+        let pid = rustix::process::Pid::from_child(&service.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut service.0.stdout.take().unwrap(), &mut text).unwrap();
+        rest.join().unwrap();
+        let summary: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let misdirected = summary["misdirected"].as_u64().unwrap();
+        if right {
+            assert_eq!(
+                (misdirected, summary["alignment"].as_f64()),
+                (0, Some(1.0)),
+                "hashes {hashes}: {summary}"
+            );
+        } else {
+            assert!(misdirected > 50, "{summary}");
+        }
+    }
+}
+
 /// Somebody rewrites the table while it is checked.
 #[test]
 fn settings_that_change_meanwhile_are_found() {
@@ -423,6 +492,23 @@ fn mistakes_are_one_line() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
         let output = command.args(["rss", "check"]).args(arguments.split(' ')).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments}: {said}");
+        assert!(said.contains(wanted), "{arguments}: {said}");
+    }
+}
+
+#[test]
+fn mistakes_about_the_file_of_a_run_are_one_line() {
+    for (arguments, wanted) in [
+        ("--rss adpot", "neither adopt, set or software nor a file that is there"),
+        ("--link kernel --rss /dev/null", "--rss /dev/null: only af-xdp:NAME has a card that steers"),
+        ("--link af-xdp:lo --addr 10.0.0.1/24 --rss /dev/null", "--rss /dev/null"),
+        ("--link af-xdp:lo --addr 10.0.0.1/24 --rss /dev/null --key microsoft", "--key: with --rss FILE"),
+        ("--link af-xdp:lo --addr 10.0.0.1/24 --rss /dev/null --udp-4tuple", "--udp-4tuple: with --rss FILE"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        let output = command.args(["serve", "udp-echo"]).args(arguments.split(' ')).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments}: {said}");
         assert!(said.contains(wanted), "{arguments}: {said}");

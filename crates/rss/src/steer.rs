@@ -22,6 +22,8 @@ pub struct Rss {
     pub buckets: BucketMap,
     /// From bucket to queue, where the table is a card's own.
     pub(crate) queues: Option<Vec<u16>>,
+    /// Hashes that a card delivers may be those of this configuration.
+    delivered: bool,
 }
 
 /// Where a packet goes.
@@ -70,7 +72,29 @@ impl Rss {
             let Bucket(bucket) = table.slots()[slot];
             table.set(slot, Bucket(bucket & (buckets.len() - 1) as u16));
         }
-        Self { hasher: Arc::new(hasher.into()), config, table, buckets, queues: None }
+        Self { hasher: Arc::new(hasher.into()), config, table, buckets, queues: None, delivered: true }
+    }
+
+    /// The same for a card whose delivered hashes are not those that are computed here: a rule that was learned from queues alone names the same
+    /// queues by other hashes. No delivered hash is believed then.
+    #[must_use]
+    pub fn without_delivered_hashes(mut self) -> Self {
+        self.delivered = false;
+        self
+    }
+
+    /// Whether hashes that a card delivers may be those of this configuration.
+    #[must_use]
+    #[inline]
+    pub fn takes_delivered_hashes(&self) -> bool {
+        self.delivered
+    }
+
+    /// Whether a hash that came with the packet may be used as it is: [`HashConfig::accepts`], where delivered hashes may be ours.
+    #[must_use]
+    #[inline]
+    pub fn accepts(&self, delivered: HashType, flow: &Flow) -> bool {
+        self.delivered && self.config.accepts(delivered, flow)
     }
 
     /// The hasher.
@@ -110,7 +134,7 @@ impl Rss {
     #[inline]
     pub fn reuse_or_recompute(&self, delivered: (u32, HashType), flow: &Flow) -> (u32, HashType) {
         let hash_type = self.config.type_of(flow);
-        if hash_type.has_affinity() && delivered.1 == hash_type {
+        if self.delivered && hash_type.has_affinity() && delivered.1 == hash_type {
             delivered
         } else {
             (self.hasher.hash_as(hash_type, flow), hash_type)
@@ -181,6 +205,10 @@ mod tests {
         let udp = flow(Protocol::UDP);
         let good = (0xdead_beef, HashType::Ipv4);
         assert_eq!(rss.reuse_or_recompute(good, &udp), good);
+        assert!(rss.accepts(HashType::Ipv4, &udp) && rss.takes_delivered_hashes());
+        let learned = rss.clone().without_delivered_hashes();
+        assert_eq!(learned.reuse_or_recompute(good, &udp), (0x323e_8fc2, HashType::Ipv4));
+        assert!(!learned.accepts(HashType::Ipv4, &udp) && !learned.takes_delivered_hashes());
         for wrong in HashType::ALL.into_iter().filter(|&t| t != HashType::Ipv4) {
             assert_eq!(rss.reuse_or_recompute((1, wrong), &udp), (0x323e_8fc2, HashType::Ipv4));
         }

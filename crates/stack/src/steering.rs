@@ -65,7 +65,8 @@ fn by_card(rss: &Rss, frame: &Frame) -> Option<Bucket> {
     };
     let wanted = with_ports.unwrap_or(HashType::Ipv4);
     let on = with_ports.is_some() || rss.config.ipv4;
-    (plain && on && meta.hash_type == wanted.as_u8()).then(|| rss.bucket_of(meta.hash))
+    let believed = on && rss.takes_delivered_hashes();
+    (plain && believed && meta.hash_type == wanted.as_u8()).then(|| rss.bucket_of(meta.hash))
 }
 
 const UDP: u8 = IpProtocol::UDP.0;
@@ -74,7 +75,7 @@ const TCP: u8 = IpProtocol::TCP.0;
 #[inline]
 fn by_flow(rss: &Rss, flow: &Flow, meta: &mut Meta) -> (Bucket, HashSource) {
     let delivered = HashType::from_u8(meta.hash_type).unwrap_or(HashType::None);
-    if delivered != HashType::None && rss.config.accepts(delivered, flow) {
+    if delivered != HashType::None && rss.accepts(delivered, flow) {
         return (rss.bucket_of(meta.hash), HashSource::Delivered);
     }
     let (hash, kind) = rss.software_hash(flow);

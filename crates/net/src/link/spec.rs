@@ -201,7 +201,7 @@ impl LinkSpec {
         let none = Claim::none().on_vlan(vlan);
         let claim = ours.iter().fold(none, |claim, p| claim.prefix(p.address(), p.len()));
         let steering = steering(rss);
-        let hash = rss.is_of_card();
+        let hash = rss.is_of_card() && rss.takes_delivered_hashes();
         Box::new(move |memory, workers| {
             let opened = match self {
                 Self::Tap(name) => {

@@ -180,7 +180,7 @@ impl Plan {
         let ours = [("--slots", a.steering.slots.is_some()), ("--buckets", a.buckets.is_some())];
         let ours: Vec<&str> = ours.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
         let wish = Wish {
-            of: a.rss.rss,
+            of: a.rss.rss.clone(),
             workers,
             key: a.steering.named_key()?,
             udp_4tuple: a.steering.udp_4tuple,
