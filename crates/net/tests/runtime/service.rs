@@ -18,9 +18,11 @@ async fn echo(stream: TcpStream, at: InLane) {
             read = stream.read(&mut byte) => match read {
                 Ok(1..) if byte[0] == b's' => {
                     let _ = stream.write_all(b"s").await;
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
-                Ok(1..) => drop(stream.write_all(&byte).await),
+                Ok(1..) => {
+                    let _ = stream.write_all(&byte).await;
+                }
                 _ => return,
             },
             () = at.stopping() => {
@@ -52,7 +54,7 @@ fn start() -> (Runtime, Service, SocketAddr) {
     builder.host(host);
     let runtime = builder.start().unwrap();
     let at = said.recv_timeout(PATIENCE).unwrap();
-    (runtime, service, at.into())
+    (runtime, service, at)
 }
 
 /// A connection that has been answered.
