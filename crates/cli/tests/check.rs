@@ -2,7 +2,7 @@
 //! nothing is wrong.
 //!
 //! The far end sends datagrams of many flows from one processor, and a service at the near end reads them on the same one. Faults that need
-//! interrupts or a driver's settings are found in the guest (`crates/testnet/tests/guest/check.rs`).
+//! interrupts or a driver's settings are injected into what a card tells, in the command's own unit tests; no real card has met them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use flowlane_rss::Key;
