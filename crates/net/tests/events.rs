@@ -123,7 +123,7 @@ fn a_lack_of_memory_is_told_when_it_begins_and_ends() {
         let deadline = Instant::now() + patience;
         while !told().iter().all(is_it) {
             assert!(Instant::now() < deadline, "{:?}", notes.of(true));
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::yield_now();
         }
     };
     wait_for(|lane| !lane.is_empty());

@@ -185,6 +185,35 @@ fn lanes_move_where_the_card_refuses() {
     assert_eq!(report.steering(SERVER).misdirected, 0, "frames come where the card's table says");
 }
 
+/// The driver shows another key than at the start: somebody has set it, so nothing is set again, and frames are handed over.
+#[test]
+fn a_key_of_somebody_else_is_left_alone() {
+    struct Rekeyed(Box<dyn Access>, bool);
+    impl Access for Rekeyed {
+        fn rss(&mut self) -> Result<flowlane::card::CardRss, String> {
+            let mut rss = self.0.rss()?;
+            if std::mem::replace(&mut self.1, true) {
+                rss.key.0.push(1);
+            }
+            Ok(rss)
+        }
+        fn set_slots(&mut self, slots: &[(usize, u32)]) -> Result<(), String> {
+            self.0.set_slots(slots)
+        }
+        fn set_again(&mut self) -> Result<(), String> {
+            self.0.set_again()
+        }
+    }
+    let access = |card| -> Box<dyn Access> { Box::new(Rekeyed(Box::new(card), false)) };
+    let plan = Plan { access, ..steered(&card_of("table-ignored", 128, 4), 800) };
+    let net = plan.start();
+    assert_perfect(&plan, &net.finish());
+    let report = net.runtime.stop();
+    let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
+    assert_eq!((card.set_again, card.followed, card.slots_moved), (0, 0, 0), "{card:?}");
+    assert!(report.steering(SERVER).misdirected > 0);
+}
+
 /// Somebody gives the card another table: lanes go to the workers whose queues their frames come on.
 #[test]
 fn lanes_follow_a_table_of_somebody_else() {

@@ -78,7 +78,7 @@ impl Cards {
         self.counts.get().is_some_and(|all| all.iter().any(|counts| counts.host == host))
     }
 
-    /// Has a look at what was counted.
+    /// The counters of each card.
     pub(crate) fn report(&self) -> Vec<CardReport> {
         self.counts.get().map(|all| all.iter().map(|counts| counts.report()).collect()).unwrap_or_default()
     }
@@ -112,13 +112,13 @@ pub(crate) struct Steered {
     link: String,
     access: Box<dyn Access>,
     table: Table,
-    /// As the driver showed it at the start; its table as it has to be by now.
+    /// The driver's settings at the start, with the table as last changed or followed.
     found: Option<CardRss>,
     /// The driver shows the table that steers.
     fits: bool,
     /// When something was done about it last.
     acted: Option<Instant>,
-    /// It was set again, and has strayed since.
+    /// Its settings were set again once, and are not a second time.
     given_up: bool,
     said: HashSet<String>,
     counts: Arc<Counts>,
@@ -159,7 +159,7 @@ impl Steered {
     fn say(&mut self, what: &str) {
         if self.said.insert(what.to_owned()) {
             events::card(&self.link, what);
-            // Nobody may read it.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "flowlane: {}: {what}", self.link);
         }
     }
@@ -194,7 +194,7 @@ impl Steered {
             }
             Err(why) => {
                 self.counts.refused.fetch_add(1, Relaxed);
-                self.say(&format!("packets of moved lanes come where they came, and are handed over: {why}"));
+                self.say(&format!("the card still sends packets of moved lanes to their old workers, which hand them over: {why}"));
             }
         }
         for (bucket, to, queue) in queues {
@@ -208,7 +208,7 @@ impl Steered {
         }
     }
 
-    /// Many frames came elsewhere: finds out why.
+    /// Finds out why many frames came on other queues than the table names, and acts on it.
     fn strayed(&mut self, shared: &Arc<Shared>) {
         if self.acted.is_some_and(|acted| acted.elapsed() < SETTLES) {
             return;
