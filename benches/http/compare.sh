@@ -5,6 +5,8 @@
 # answers after 21 ms. Prints for each shape how many comparisons had a finding, every twenty. At most one in twenty of equals
 # may, nine in ten must of A and C.
 #
+# On a machine with other work, `chrt -f 50` before it keeps that work from what is measured.
+#
 #   benches/http/compare.sh [path to flowlane] [comparisons of a shape] [seconds of a run]
 set -eu
 

@@ -31,6 +31,10 @@ fn main() -> ExitCode {
         match arg.as_str() {
             "--only" => only = args.next(),
             "--show" => show = true,
+            option if option.starts_with('-') => {
+                to = None;
+                break;
+            }
             _ => to = Some(PathBuf::from(arg)),
         }
     }

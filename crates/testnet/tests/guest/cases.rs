@@ -229,7 +229,8 @@ fn rss_stays_on(guest: &mut Guest, place: Place) {
 }
 
 /// The same bytes to our stack and to the guest's kernel, over one card in turns. What is judged is that nothing is lost that has to
-/// be sent again after a timeout, which costs tens of times as much; the ratio is printed.
+/// be sent again after a timeout, which costs tens of times as much; the ratio of the medians is printed. `GUEST_STREAMS` says how
+/// many turns (7).
 fn beside_the_kernel(guest: &mut Guest, place: Place) {
     let theirs = format!("10.9.{}.3", place.number);
     guest.must(&format!("ip addr add {theirs}/24 dev {}", place.card));
@@ -239,14 +240,24 @@ fn beside_the_kernel(guest: &mut Guest, place: Place) {
     assert_eq!(done.code, 0, "{}", done.said);
     place.serve(guest, "tcp-echo", "");
     let targets = [place.targets(false)[0], SocketAddr::new(theirs.parse().unwrap(), 8)];
-    let mut best = [Duration::MAX; 2];
-    for _ in 0..7 {
-        for (target, best) in targets.into_iter().zip(&mut best) {
-            *best = peer::stream(target, 200_000).min(*best);
+    let turns = std::env::var("GUEST_STREAMS").map_or(7, |n| n.parse().unwrap());
+    let mut took = [const { Vec::new() }; 2];
+    for _ in 0..turns {
+        for (target, took) in targets.into_iter().zip(&mut took) {
+            took.push(peer::stream(target, 200_000));
         }
     }
-    let ratio = best[0].as_secs_f64() / best[1].as_secs_f64();
-    println!("{place:?}: 200 kB in {:?}, the kernel {:?}: {ratio:.2} times", best[0], best[1]);
+    let [(least, ours), (kernels_least, kernels)] = took.map(|mut took| {
+        took.sort_unstable();
+        (took[0], took[took.len() / 2])
+    });
+    let ratio = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
+    println!(
+        "{place:?}: 200 kB in {ours:?}, the kernel {kernels:?}: {:.2} times; the fastest of each {:.2} times",
+        ratio(ours, kernels),
+        ratio(least, kernels_least)
+    );
+    let ratio = ratio(least, kernels_least);
     assert!(ratio < 10.0, "{ratio:.2} times the kernel's time");
     ends_well(guest);
 }

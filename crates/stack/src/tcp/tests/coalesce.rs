@@ -88,6 +88,21 @@ fn only_the_same_is_joined() {
     }
 }
 
+/// What lies beyond the window does not become part of a run: it is dropped under its name, and answered.
+#[test]
+fn what_is_beyond_the_window_goes_alone() {
+    let mut s = Scene::established(TcpConfig {
+        recv_buffer: BufferSize { initial: 1460, max: 1460 },
+        ..Scene::config()
+    });
+    let sent: Vec<_> = (0..4).map(|n| format!(". {}:{}(730) ack 1", 1 + n * 730, 731 + n * 730)).collect();
+    s.burst(10, &sent.iter().map(String::as_str).collect::<Vec<_>>());
+    s.drain();
+    s.expect_read(1460);
+    assert_eq!((joined(&s), s.tcp.stats().after_window_bytes), (1, 1460));
+    assert_eq!(s.dropped(DropReason::OutOfWindow), 1);
+}
+
 /// Duplicate acknowledgements are not to be swallowed: each segment out of order is answered, in a burst too, as a sender
 /// without SACK counts them.
 #[test]

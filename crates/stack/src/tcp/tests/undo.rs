@@ -158,6 +158,24 @@ fn the_timeout_was_right() {
     s.quiet(261);
 }
 
+/// F-RTO needs new data, or room for it, to learn anything. Without, what is lost is sent again at the first acknowledgement.
+#[test]
+fn nothing_new_can_be_sent() {
+    for window in [65_000, 5000] {
+        let mut s = Scene::established(config());
+        s.write(5000);
+        s.until(239);
+        s.heard.clear();
+        recv!(s, 240, ". 1:1001(1000) ack 1");
+        if window == 5000 {
+            s.write(5000);
+        }
+        send!(s, 250, &format!(". 1:1(0) ack 1001 win {}", window - 1000));
+        recv!(s, 250, ". 1001:2001(1000) ack 1");
+        assert_eq!(s.info().loss_state, LossState::Loss, "window {window}");
+    }
+}
+
 /// Nothing has been sent again yet: a D-SACK tells of a copy that the network made, and what was lost is lost.
 #[test]
 fn nothing_was_sent_again() {
