@@ -18,41 +18,6 @@ type Known = (&'static str, &'static str, &'static [&'static str], usize, &'stat
 
 const KNOWN: &[Known] = &[
     (
-        "stack",
-        "tcp",
-        &[
-            "acks",
-            "api",
-            "challenge",
-            "config",
-            "congestion",
-            "connection",
-            "ecn",
-            "fast_open",
-            "flight",
-            "flow_records",
-            "half_open",
-            "handshake",
-            "info",
-            "input",
-            "lane",
-            "listen",
-            "memory",
-            "output",
-            "path",
-            "payload",
-            "prefetch",
-            "recovery",
-            "recv_buffer",
-            "rtt",
-            "time_wait",
-            "timers",
-        ],
-        118,
-        "a file holds a piece and the steps of the connection that belong to it, for a reader of its RFC; `connection` and `lane` are put \
-         together from the pieces, and the steps take both",
-    ),
-    (
         "net",
         "",
         &[

@@ -64,9 +64,9 @@ impl OwnAddresses {
 
 impl Ip {
     /// An interface's link is up, and others are on it: see [`crate::Lane::link_up`].
-    pub(crate) fn link_up(&mut self, cx: &mut Cx<'_>, link: u8) {
+    pub(crate) fn link_up(&mut self, cx: &mut Cx<'_>, index: u8) {
         let probes = self.config.dad_transmits;
-        let Some(interface) = self.interfaces.get_mut(usize::from(link)).filter(|i| i.ethernet) else {
+        let Some(interface) = self.interfaces.get_mut(usize::from(index)).filter(|i| i.ethernet) else {
             return;
         };
         let addresses: Vec<IpAddr> = interface.own_addresses().collect();
@@ -78,26 +78,26 @@ impl Ip {
             return;
         }
         let now = cx.now;
-        self.own.coming.retain(|c| c.interface != link);
+        self.own.coming.retain(|c| c.interface != index);
         for address in &addresses {
             let delay = if probes > 0 { cx.rng.below(DELAY) } else { 0 };
             self.own.coming.push(Coming {
-                interface: link,
+                interface: index,
                 address: *address,
                 probes,
                 announcements: ANNOUNCEMENTS,
                 at: now + Duration::from_millis(delay.into()),
             });
         }
-        for group in self.solicited_groups(link) {
-            self.membership.enter(now, link, IpAddr::V6(group), OWN);
+        for group in self.solicited_groups(index) {
+            self.membership.enter(now, index, IpAddr::V6(group), OWN);
         }
-        self.membership.say_all(now, link);
+        self.membership.say_all(now, index);
     }
 
     /// The solicited-node groups of our addresses (RFC 4291 section 2.8), and of claimed networks as far as they are small.
-    fn solicited_groups(&self, link: u8) -> Vec<Ipv6Addr> {
-        let interface = &self.interfaces[usize::from(link)];
+    fn solicited_groups(&self, index: u8) -> Vec<Ipv6Addr> {
+        let interface = &self.interfaces[usize::from(index)];
         let claimed = interface.config.claimed.iter().filter(|p| p.address().is_ipv6());
         let claimed = claimed.flat_map(|p| (0..p.count().min(CLAIMED_GROUPS)).filter_map(|n| p.nth(n)));
         let all = interface.own_addresses().chain(claimed);
@@ -117,10 +117,10 @@ impl Ip {
         while let Some(i) = self.own.coming.iter().position(|c| c.at <= cx.now) {
             let c = &mut self.own.coming[i];
             c.at = cx.now + INTERVAL;
-            let (link, address) = (c.interface, c.address);
+            let (interface, address) = (c.interface, c.address);
             if c.probes > 0 {
                 c.probes -= 1;
-                self.probe(cx, link, address);
+                self.probe(cx, interface, address);
                 continue;
             }
             c.announcements -= 1;
@@ -129,47 +129,47 @@ impl Ip {
                 self.own.coming.swap_remove(i);
             }
             if first {
-                self.ready(link, address);
-                self.events.push_back(LaneEvent::AddressReady { interface: link, address });
-                if address == IpAddr::V6(self.interfaces[usize::from(link)].link_local) {
+                self.ready(interface, address);
+                self.events.push_back(LaneEvent::AddressReady { interface, address });
+                if address == IpAddr::V6(self.interfaces[usize::from(interface)].link_local) {
                     // Reports had no source before (RFC 3590 section 4).
-                    self.membership.say_all(cx.now, link);
+                    self.membership.say_all(cx.now, interface);
                     if self.config.follow_routers {
-                        self.routers.ask(cx.now, link);
+                        self.routers.ask(cx.now, interface);
                         self.routers_due(cx);
                     }
                 }
             }
-            self.announce(cx, link, address);
+            self.announce(cx, interface, address);
         }
     }
 
     /// Asks who has an address that is to be ours.
-    fn probe(&mut self, cx: &mut Cx<'_>, link: u8, address: IpAddr) {
+    fn probe(&mut self, cx: &mut Cx<'_>, interface: u8, address: IpAddr) {
         self.stats.arp.probes_sent += 1;
         match address {
             IpAddr::V4(target_ip) => {
                 let probe = ArpPacket {
                     operation: ArpOperation::Request,
-                    sender_mac: self.interfaces[usize::from(link)].config.mac,
+                    sender_mac: self.interfaces[usize::from(interface)].config.mac,
                     sender_ip: Ipv4Addr::UNSPECIFIED,
                     target_mac: MacAddr::ZERO,
                     target_ip,
                 };
-                self.send_arp(cx, link, &probe, MacAddr::BROADCAST);
+                self.send_arp(cx, interface, &probe, MacAddr::BROADCAST);
             }
             IpAddr::V6(target) => {
                 let message = NdpMessage::NeighborSolicitation { target, options: NdpOptions::default() };
                 let group = IpAddr::V6(solicited_node(target));
-                self.send_ndp(cx, Ipv6Addr::UNSPECIFIED, group, &message, Some((link, None)));
+                self.send_ndp(cx, Ipv6Addr::UNSPECIFIED, group, &message, Some((interface, None)));
             }
         }
     }
 
     /// Tells everybody where an address of ours is (RFC 4861 section 7.2.6, RFC 5227 section 3).
-    fn announce(&mut self, cx: &mut Cx<'_>, link: u8, address: IpAddr) {
+    fn announce(&mut self, cx: &mut Cx<'_>, interface: u8, address: IpAddr) {
         self.stats.arp.announcements_sent += 1;
-        let mac = self.interfaces[usize::from(link)].config.mac;
+        let mac = self.interfaces[usize::from(interface)].config.mac;
         match address {
             IpAddr::V4(ip) => {
                 let announcement = ArpPacket {
@@ -179,7 +179,7 @@ impl Ip {
                     target_mac: MacAddr::ZERO,
                     target_ip: ip,
                 };
-                self.send_arp(cx, link, &announcement, MacAddr::BROADCAST);
+                self.send_arp(cx, interface, &announcement, MacAddr::BROADCAST);
             }
             IpAddr::V6(target) => {
                 let message = NdpMessage::NeighborAdvertisement {
@@ -189,42 +189,48 @@ impl Ip {
                     target,
                     options: NdpOptions { target: Some(mac), ..NdpOptions::default() },
                 };
-                self.send_ndp(cx, target, IpAddr::V6(ALL_NODES), &message, Some((link, None)));
+                self.send_ndp(cx, target, IpAddr::V6(ALL_NODES), &message, Some((interface, None)));
             }
         }
     }
 
     /// Somebody else says that an address of ours is his, or wants it to be.
-    pub(super) fn conflict(&mut self, cx: &mut Cx<'_>, link: u8, address: IpAddr, mac: MacAddr) -> Inbound {
+    pub(super) fn conflict(
+        &mut self,
+        cx: &mut Cx<'_>,
+        interface: u8,
+        address: IpAddr,
+        mac: MacAddr,
+    ) -> Inbound {
         self.stats.arp.conflicts += 1;
-        if self.interfaces[usize::from(link)].is_optimistic(address) {
-            self.duplicate(link, address);
-            self.events.push_back(LaneEvent::AddressDuplicate { interface: link, address, mac });
-        } else if self.interfaces[usize::from(link)].announced
-            && self.interfaces[usize::from(link)].own_addresses().any(|a| a == address)
+        if self.interfaces[usize::from(interface)].is_optimistic(address) {
+            self.duplicate(interface, address);
+            self.events.push_back(LaneEvent::AddressDuplicate { interface, address, mac });
+        } else if self.interfaces[usize::from(interface)].announced
+            && self.interfaces[usize::from(interface)].own_addresses().any(|a| a == address)
             && self.own.defend_at <= cx.now
         {
             self.own.defend_at = cx.now + DEFEND;
-            self.announce(cx, link, address);
+            self.announce(cx, interface, address);
         }
         self.drop(DropReason::AddressConflict)
     }
 
     /// An address is ours beyond doubt.
-    pub(super) fn ready(&mut self, link: u8, address: IpAddr) {
-        if let Some(interface) = self.interfaces.get_mut(usize::from(link)) {
+    pub(super) fn ready(&mut self, index: u8, address: IpAddr) {
+        if let Some(interface) = self.interfaces.get_mut(usize::from(index)) {
             interface.optimistic.retain(|a| *a != address);
         }
     }
 
     /// An address is another's: it is not used any more.
-    pub(super) fn duplicate(&mut self, link: u8, address: IpAddr) {
-        let Some(interface) = self.interfaces.get_mut(usize::from(link)) else { return };
+    pub(super) fn duplicate(&mut self, index: u8, address: IpAddr) {
+        let Some(interface) = self.interfaces.get_mut(usize::from(index)) else { return };
         interface.give_up(address);
         self.last_hop = None;
-        self.own.coming.retain(|c| (c.interface, c.address) != (link, address));
+        self.own.coming.retain(|c| (c.interface, c.address) != (index, address));
         let broadcasts: Vec<_> =
             self.interfaces.iter().flat_map(crate::interface::Interface::broadcasts).collect();
-        self.interfaces[usize::from(link)].forbid_sources(&broadcasts);
+        self.interfaces[usize::from(index)].forbid_sources(&broadcasts);
     }
 }

@@ -22,8 +22,8 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.malformed(reason),
         };
-        let link = frame.meta().interface;
-        let interface = &self.interfaces[usize::from(link)];
+        let index = frame.meta().interface;
+        let interface = &self.interfaces[usize::from(index)];
         let sender = IpAddr::V4(arp.sender_ip);
         let for_us = interface.is_local(IpAddr::V4(arp.target_ip));
         match arp.operation {
@@ -35,7 +35,7 @@ impl Ip {
             if arp.sender_mac == interface.config.mac {
                 return self.drop(DropReason::AddressConflict);
             }
-            return self.conflict(cx, link, sender, arp.sender_mac);
+            return self.conflict(cx, index, sender, arp.sender_mac);
         }
         if arp.sender_ip.is_unspecified() {
             let target = IpAddr::V4(arp.target_ip);
@@ -44,11 +44,11 @@ impl Ip {
                     return self.drop(DropReason::ArpNotForUs);
                 }
                 // Two probe at once: neither has it (RFC 5227 section 2.1.1).
-                return self.conflict(cx, link, target, arp.sender_mac);
+                return self.conflict(cx, index, target, arp.sender_mac);
             }
             // A probe (RFC 5227): answered, so that the prober keeps away, but nothing is learnt.
             return match (for_us && arp.sender_mac.is_unicast(), arp.operation) {
-                (true, ArpOperation::Request) => self.arp_reply(cx, link, &arp),
+                (true, ArpOperation::Request) => self.arp_reply(cx, index, &arp),
                 _ => self.drop(DropReason::ArpNotForUs),
             };
         }
@@ -68,25 +68,25 @@ impl Ip {
         }
         match (arp.operation, on_link) {
             (ArpOperation::Request, true) => {
-                self.learn(cx, (link, sender), arp.sender_mac, true);
-                self.arp_reply(cx, link, &arp)
+                self.learn(cx, (index, sender), arp.sender_mac, true);
+                self.arp_reply(cx, index, &arp)
             }
             // A router without an address on our networks: it gets its answer, and nothing is learnt.
-            (ArpOperation::Request, false) => self.arp_reply(cx, link, &arp),
+            (ArpOperation::Request, false) => self.arp_reply(cx, index, &arp),
             (ArpOperation::Reply, true) => {
-                self.learn(cx, (link, sender), arp.sender_mac, false);
+                self.learn(cx, (index, sender), arp.sender_mac, false);
                 Inbound::Done
             }
             (ArpOperation::Reply, false) => self.drop(DropReason::ArpStranger),
         }
     }
 
-    fn arp_reply(&mut self, cx: &mut Cx<'_>, link: u8, request: &ArpPacket) -> Inbound {
+    fn arp_reply(&mut self, cx: &mut Cx<'_>, interface: u8, request: &ArpPacket) -> Inbound {
         if !self.limits.replies.take(cx.now) {
             self.stats.arp.replies_limited += 1;
             return self.drop(DropReason::ArpLimited);
         }
-        let mac = self.interfaces[usize::from(link)].config.mac;
+        let mac = self.interfaces[usize::from(interface)].config.mac;
         let reply = ArpPacket {
             operation: ArpOperation::Reply,
             sender_mac: mac,
@@ -95,13 +95,13 @@ impl Ip {
             target_ip: request.sender_ip,
         };
         self.stats.arp.replies_sent += 1;
-        self.send_arp(cx, link, &reply, request.sender_mac);
+        self.send_arp(cx, interface, &reply, request.sender_mac);
         Inbound::Done
     }
 
     /// Asks who has `target`: everybody, or the one who had it.
-    pub(super) fn arp_request(&mut self, cx: &mut Cx<'_>, link: u8, target: Ipv4Addr, at: Option<MacAddr>) {
-        let interface = &self.interfaces[usize::from(link)];
+    pub(super) fn arp_request(&mut self, cx: &mut Cx<'_>, index: u8, target: Ipv4Addr, at: Option<MacAddr>) {
+        let interface = &self.interfaces[usize::from(index)];
         let Some(IpAddr::V4(sender_ip)) = interface.source_for(IpAddr::V4(target)) else { return };
         let request = ArpPacket {
             operation: ArpOperation::Request,
@@ -111,17 +111,17 @@ impl Ip {
             target_ip: target,
         };
         self.stats.arp.requests_sent += 1;
-        self.send_arp(cx, link, &request, at.unwrap_or(MacAddr::BROADCAST));
+        self.send_arp(cx, index, &request, at.unwrap_or(MacAddr::BROADCAST));
     }
 
-    pub(super) fn send_arp(&mut self, cx: &mut Cx<'_>, link: u8, arp: &ArpPacket, to: MacAddr) {
+    pub(super) fn send_arp(&mut self, cx: &mut Cx<'_>, interface: u8, arp: &ArpPacket, to: MacAddr) {
         let Some(mut frame) = cx.frames.alloc() else {
             self.stats.drops.count(DropReason::NoFrame);
             return;
         };
         if let Some(bytes) = frame.push_back(PACKET_LEN) {
             arp.emit(bytes);
-            self.put_typed(frame, link, to, EtherType::ARP);
+            self.put_typed(frame, interface, to, EtherType::ARP);
         }
     }
 }

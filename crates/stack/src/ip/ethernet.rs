@@ -37,8 +37,8 @@ impl Ip {
         if header.dst.is_multicast() {
             self.group_source = header.src;
         }
-        let link = usize::from(frame.meta().interface);
-        let Some(interface) = self.interfaces.get(link) else {
+        let index = usize::from(frame.meta().interface);
+        let Some(interface) = self.interfaces.get(index) else {
             return self.drop(DropReason::OtherHost);
         };
         if header.dst != interface.config.mac && !header.dst.is_multicast() {
@@ -128,8 +128,13 @@ impl Ip {
 
     /// What an IP destination is to the interface it came in on, dropping what is not for us.
     #[inline]
-    pub(super) fn for_us(&mut self, link: u8, dst: IpAddr, link_dst: MacAddr) -> Result<bool, DropReason> {
-        match self.interfaces[usize::from(link)].destination(dst) {
+    pub(super) fn for_us(
+        &mut self,
+        interface: u8,
+        dst: IpAddr,
+        link_dst: MacAddr,
+    ) -> Result<bool, DropReason> {
+        match self.interfaces[usize::from(interface)].destination(dst) {
             // A packet for one of us in a frame for all would let a broadcast storm answer itself (RFC 1122 3.3.6).
             Destination::Unicast if link_dst.is_multicast() => Err(DropReason::NotOurAddress),
             Destination::Unicast => Ok(true),

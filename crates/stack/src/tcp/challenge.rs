@@ -7,31 +7,9 @@
 //! Resets to strangers have a budget of the same kind: whoever counts its own resets while it guesses at the ends of others'
 //! connections would learn from a fixed number which guesses used none.
 
-use super::connection::Connection;
-use super::lane::Core;
 use crate::packet::Cx;
-
-/// What is left of this second's answers of one kind.
-#[derive(Debug, Default)]
-pub(crate) struct ChallengeBudget {
-    second: u64,
-    left: u32,
-}
-
-impl ChallengeBudget {
-    pub(crate) fn take(&mut self, cx: &mut Cx<'_>, limit: u32) -> bool {
-        let second = cx.now.as_nanos() / 1_000_000_000 + 1;
-        if self.second != second {
-            self.second = second;
-            self.left = (limit / 2).saturating_add(cx.rng.below(limit.max(1)));
-        }
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
-        true
-    }
-}
+use crate::tcp::connection::Connection;
+use crate::tcp::lane::Core;
 
 impl Connection {
     /// Sends a challenge ACK (RFC 5961 §3.2, §4.2, §5.2), if the limits allow.
@@ -52,24 +30,5 @@ impl Connection {
     pub(crate) fn may_answer_invalid(&mut self, core: &Core, cx: &Cx<'_>) -> bool {
         let interval = core.config.invalid_ack_interval.as_millis() as u32;
         self.invalid.may_answer(cx.now.as_millis() as u32, interval)
-    }
-}
-
-/// When a connection last answered an unacceptable segment.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct InvalidAnswers {
-    /// Milliseconds; 0 for never.
-    at_ms: u32,
-}
-
-impl InvalidAnswers {
-    /// Whether one may be answered at `now`, `interval` behind the last, milliseconds; notes that it is.
-    fn may_answer(&mut self, now: u32, interval: u32) -> bool {
-        let now = now.max(1);
-        if self.at_ms != 0 && now.wrapping_sub(self.at_ms) < interval {
-            return false;
-        }
-        self.at_ms = now;
-        true
     }
 }

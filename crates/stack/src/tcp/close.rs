@@ -1,21 +1,22 @@
 //! Closing: CLOSE and ABORT of RFC 9293 §3.10.4 and §3.10.5, and the way into TIME-WAIT.
 
-use super::connection::{Connection, Flags, Lists, State};
-use super::lane::Core;
-use super::recv_buffer::Inflow;
-use super::table::ConnId;
-use super::time_wait::Record;
-use super::tuple_table::Found;
 use crate::packet::Cx;
-use crate::tcp::flow_records::FlowEnd;
+use crate::tcp::connection::recv_buffer::Inflow;
+use crate::tcp::connection::{Connection, Flags, Lists, State};
+use crate::tcp::lane::Core;
+use crate::tcp::lane::flow_records::FlowEnd;
+use crate::tcp::lane::time_wait::Record;
+use crate::tcp::table::ConnId;
+use crate::tcp::tuple_table::Found;
+use crate::wire::{TcpFlags, TcpHeader, TcpOptions};
 use core::time::Duration;
 
 impl Connection {
     /// The application will not send any more: FIN behind what is queued.
     pub(crate) fn close_send(&mut self, core: &mut Core) {
         match self.state() {
-            State::Established => self.enter(core, State::FinWait1),
-            State::CloseWait => self.enter(core, State::LastAck),
+            State::Established => self.enter(&mut core.states, State::FinWait1),
+            State::CloseWait => self.enter(&mut core.states, State::LastAck),
             // RFC 9293 §3.10.4, SYN-RECEIVED: the FIN goes out after the handshake.
             State::SynReceived => {}
             // Nobody could have written anything in SYN-SENT when that was said to delete the connection; data in the SYN is sent.
@@ -33,9 +34,7 @@ impl Connection {
         if let Some(tx) = self.tx.get_mut() {
             *tx.writer_mut() = None;
         }
-        if let Some(rare) = self.rare_if_any() {
-            (rare.write_waker, rare.closed_waker) = (None, None);
-        }
+        self.forget_watchers();
         let linger = self.options().and_then(|o| o.linger);
         let unread = self.readable() > 0;
         match self.state() {
@@ -59,6 +58,30 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// The reset that ends this connection (RFC 9293 §3.5.2: at SND.NXT), for the reply queue.
+    pub(crate) fn send_reset(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        let header = TcpHeader {
+            src_port: self.tuple().local_port,
+            dst_port: self.tuple().remote_port,
+            seq: self.snd.nxt(),
+            ack: self.rcv.nxt(),
+            flags: TcpFlags::RST | TcpFlags::ACK,
+            window: (self.rcv.wnd() >> self.scale.rcv()).min(0xffff) as u16,
+            urgent: 0,
+        };
+        core.stats.resets_sent += 1;
+        core.stats.control_sent += 1;
+        // RFC 7323 §3.2: a reset should carry timestamps too.
+        let timestamps = self.has(Flags::TIMESTAMPS) && self.state() != State::SynSent;
+        let options = TcpOptions {
+            timestamps: timestamps.then(|| self.stamps.option(cx.now)),
+            ..TcpOptions::default()
+        };
+        let tuple = self.tuple();
+        let sent = core.reply(cx, tuple, &header, &options, self.reply_meta());
+        core.flows.answered(self, sent);
     }
 
     /// RFC 9293 §3.10.5.
@@ -88,7 +111,7 @@ impl Connection {
             expires: cx.now + core.config.time_wait,
         };
         // The acknowledgement of the peer's FIN is the record's from here on.
-        self.enter(core, State::TimeWait);
+        self.enter(&mut core.states, State::TimeWait);
         let ack = self.has(Flags::ACK_NOW);
         let slot = self.is_in(Lists::LINKED).then_some(self.id().slot);
         let in_place = core.enter_time_wait(record, slot);

@@ -22,11 +22,11 @@
 //!
 //! **Bounds.** At most [`MAX_RUNS`] flows at once, each of the segments of one burst; nothing outlives [`Tcp::end_burst`].
 
-use super::connection::{Connection, Flags, State};
-use super::segment::Segment;
-use super::table::{ConnId, Tuple};
-use super::{Seq, Tcp};
 use crate::packet::{Cx, IpInput};
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::segment::Segment;
+use crate::tcp::table::{ConnId, Tuple};
+use crate::tcp::{Seq, Tcp};
 use crate::wire::TcpFlags;
 use flowlane_sys::frame::Frame;
 

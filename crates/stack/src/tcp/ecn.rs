@@ -8,10 +8,10 @@
 //! | ECE received | the window is reduced once for each window of data, as after a loss (`recovery`); then CWR with the next new data | §6.1.2 |
 //! | data sent | ECT(0), but not on acknowledgements, retransmissions and probes | §6.1.4, §6.1.5, §6.1.6 |
 
-use super::config::Ecn;
-use super::connection::{Connection, Flags};
-use super::segment::Segment;
 use crate::stats::tcp::TcpStats;
+use crate::tcp::config::Ecn;
+use crate::tcp::connection::{Connection, Flags};
+use crate::tcp::segment::Segment;
 use crate::wire::TcpFlags;
 
 /// The ECN field of the IP header (RFC 3168 §5).

@@ -1,24 +1,20 @@
 //! The beginning of a connection: what both openers have in common.
 
-use super::acks::AckPolicy;
-use super::config::{SocketOptions, TcpConfig};
-use super::congestion::Congestion;
-use super::connection::{Connection, Flags, Pieces, State};
-use super::input::MIN_MSS;
-use super::lane::Core;
-use super::path::{KnownPath, SegmentSizes};
-use super::rtt::Rtt;
-use super::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
-use super::table::Tuple;
-use super::timers::Deadlines;
-use super::{Seq, ecn};
 use crate::packet::Cx;
+use crate::tcp::config::{SocketOptions, TcpConfig};
+use crate::tcp::connection::ack_policy::AckPolicy;
+use crate::tcp::connection::congestion::Congestion;
+use crate::tcp::connection::deadlines::Deadlines;
+use crate::tcp::connection::rtt::Rtt;
+use crate::tcp::connection::scoreboard::{AckClock, Delivered};
+use crate::tcp::connection::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
+use crate::tcp::connection::sizes::{KnownPath, MIN_MSS, SegmentSizes, header_len};
+use crate::tcp::connection::{Connection, Flags, Pieces, State};
+use crate::tcp::lane::Core;
+use crate::tcp::segment::Segment;
+use crate::tcp::table::Tuple;
+use crate::tcp::{Seq, ecn};
 use core::net::IpAddr;
-
-/// Bytes of IP and TCP header without options.
-pub(crate) fn header_len(local: IpAddr) -> u16 {
-    if local.is_ipv4() { 40 } else { 60 }
-}
 
 /// RFC 7323 §2.2, §2.3: the least shift that can show the greatest receive buffer; a size that was asked for stays.
 pub(crate) fn window_scale(config: &TcpConfig, options: &SocketOptions) -> u8 {
@@ -33,6 +29,88 @@ pub(crate) fn first_window(limit: u32, mss: u32) -> u32 {
 }
 
 impl Connection {
+    /// What the peer's SYN says: sequence number and options.
+    pub(crate) fn take_peer_syn(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
+        self.heard(cx.now);
+        self.rcv.peer_begins(seg.seq);
+        self.snd.peer_begins(seg.seq);
+        // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
+        let default = if self.tuple().local.is_ipv4() { 536 } else { 1220 };
+        let peer = seg.options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
+        self.mss.lower(peer);
+        self.path.agree(self.mss.snd());
+        self.acks.expect(self.mss.snd().min(default));
+        // RFC 7323 §2.2: scaling only if both say so.
+        match seg.options.window_scale {
+            Some(shift) if self.has(Flags::SCALING) => self.scale.agree(shift),
+            _ => {
+                self.without_scaling();
+                self.scale.off();
+            }
+        }
+        if !seg.options.sack_permitted {
+            self.without_sack();
+        }
+        match seg.options.timestamps {
+            Some(ts) if self.has(Flags::TIMESTAMPS) => {
+                self.stamps.take(ts.value);
+            }
+            _ => self.without_timestamps(),
+        }
+        self.rcv.advertised(self.rcv.nxt() + self.first_window(core, cx));
+        if seg.hash_type != 0 {
+            self.set_flow_hash(seg.hash, seg.hash_type);
+        }
+        let mss = self.effective_mss();
+        self.congestion.start(mss, core.config.initial_window, false);
+    }
+
+    /// Our SYN or SYN-ACK has been acknowledged: the first round-trip sample.
+    pub(crate) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>) {
+        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.stamps.offset() };
+        let mut delivered = Delivered::default();
+        // The SYN alone: data in it, or sent before the handshake was over, is acknowledged as any other.
+        self.snd.acknowledged(self.data_seq());
+        self.syn_was_acknowledged();
+        if let Some(mut tx) = self.tx.take() {
+            tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
+            if let Some(at) = delivered.rtt_from {
+                self.sample_rtt(core, cx.now.saturating_duration_since(at), cx.now);
+            } else if self.has(Flags::SYN_LOST) {
+                self.rtt.syn_was_lost();
+            }
+            if tx.data.is_empty() && tx.board.is_empty() {
+                core.give_flight(tx);
+            } else {
+                self.tx.put_back(tx);
+            }
+        }
+        self.timers.stop_rtx();
+    }
+
+    /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).
+    pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
+        self.enter(&mut core.states, State::Established);
+        self.count_as_established();
+        core.established += 1;
+        core.stats.established += 1;
+        core.stats.ecn_handshakes += u64::from(self.uses_ecn());
+        let lost = self.retransmits() > 1;
+        if !cx.paths.is_empty() {
+            self.heed_known_path(cx);
+        }
+        let mss = self.effective_mss();
+        self.congestion.start(mss, core.config.initial_window, lost);
+        self.timers.end_backoff();
+        self.acks.begin();
+        self.snd.none_is_small();
+        self.snd.sent_at((cx.now.as_millis() as u32).max(1));
+        self.heard(cx.now);
+        self.timers.stop_ack();
+        self.arm_keepalive(cx.now);
+        self.wake_write();
+    }
+
     /// That of our own SYN, as far as the lane has memory. An answer knows whether timestamps will take their share of each segment.
     pub(crate) fn first_window(&self, core: &Core, cx: &Cx<'_>) -> u32 {
         let known = !self.has(Flags::ACTIVE) && self.has(Flags::TIMESTAMPS);

@@ -1,8 +1,8 @@
 //! What a connection tells about itself, as `TCP_INFO` does.
 
-use super::connection::{Connection, Flags, State};
-use super::recovery::Phase;
-use super::scoreboard;
+use crate::tcp::connection::fast_open::Marks;
+use crate::tcp::connection::recovery::Phase;
+use crate::tcp::connection::{Connection, Flags, State, scoreboard};
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -210,7 +210,7 @@ impl Connection {
             sack: self.has(Flags::SACK),
             window_scale: self.has(Flags::SCALING).then_some((self.scale.rcv(), self.scale.snd())),
             ecn: self.has(Flags::ECN),
-            syn_data: self.fast.has(super::fast_open::Marks::SYN_DATA),
+            syn_data: self.fast.has(Marks::SYN_DATA),
         }
     }
 

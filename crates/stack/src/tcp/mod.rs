@@ -4,12 +4,32 @@
 //! It has no sockets, clock, threads or randomness of its own; see [`Cx`] for what it borrows.
 //!
 //! ```text
-//!   input ──▶ segment ─▶ table ─┬▶ connection: input/{sequence, ack, data} ─▶ recovery/, recv_buffer, acks/
-//!                               ├▶ listen, syn_cookies ─▶ handshake
-//!                               └▶ time_wait
-//!   poll_output ◀── output ◀── segmenter ◀── send_buffer ─▶ scoreboard
+//!   input ──▶ coalesce ─▶ segment ─▶ table ─┬▶ connection: input/{sequence, ack, data} ─▶ recovery/, acks/
+//!                                           ├▶ listen, syn_cookies, fast_open/ ─▶ handshake
+//!                                           └▶ time_wait
+//!   poll_output ◀── output/{build ◀ payload, segmenter} ◀── write
 //!   on_timer ──▶ timers ─▶ (retransmission, tail probe, reordering, persist, keep-alive)
 //! ```
+//!
+//! # Layers
+//!
+//! Each layer uses those above it in this list, and none below.
+//!
+//! | layer | modules | what it is |
+//! |---|---|---|
+//! | values | `config`, `error`, `segment`, `table`, `tuple_table` | what TCP is told, what comes in, how things are named and found |
+//! | pieces | the files of `connection/` | receive and send buffer, scoreboard, recovery, congestion window, round-trip time, deadlines, ...: each owns its fields and knows neither the connection nor the lane |
+//! | connection | `connection/{mod, flags, identity, rare, state}` | RFC 9293's Transmission Control Block: the pieces put together |
+//! | lane | `lane/` | `Core`, what all connections share: memory, listeners, TIME-WAIT records, replies, records of flows. It takes connections |
+//! | small steps | `arm`, `acks`, `challenge`, `ecn`, `time_wait`, `urgent`, `window`, `write`, `fast_open` | one matter each, of a connection and the lane |
+//! | larger steps | `recovery`, then `path`, `handshake`, `close`, `syn_cookies`, `listen` | put together from small steps |
+//! | events | `input`, `output`, `timers` | what a segment, a look for output and a deadline set off |
+//! | `Tcp` | this file, `api/`, `coalesce`, `half_open`, `prefetch`, `shortage`, `snapshot`, `trim`, `waiting` | all connections of the lane, and what applications may do with them |
+//!
+//! A step is a method of `Connection` or of `Core` in the module of its matter. It reads and changes the pieces by their methods,
+//! since their fields are private. Steps of one row call one another in one direction only. A step that would have to call one of a
+//! later row returns what is to be done instead, as `time_wait` does by its `Verdict`. A test (`circles` in the crate `mutants`)
+//! keeps modules that stand side by side from importing one another in a circle.
 //!
 //! RFC 9293 is the frame; `docs/conformance/tcp.md` lists each requirement with its place here and its test.
 //!
@@ -18,40 +38,28 @@
 
 mod acks;
 mod api;
+mod arm;
 mod challenge;
 mod close;
 mod coalesce;
 mod config;
-mod congestion;
 mod connection;
 mod ecn;
 mod error;
 mod fast_open;
-mod flight;
-mod flow_records;
 mod half_open;
 mod handshake;
 mod info;
 mod input;
 mod lane;
-mod lent;
 mod listen;
-mod memory;
 mod output;
 mod path;
-mod payload;
 mod prefetch;
-mod reassembly_queue;
 mod recovery;
-mod recv_buffer;
-mod rtt;
-mod scoreboard;
 mod segment;
-mod segmenter;
-mod send_buffer;
-mod sequence;
+mod shortage;
 mod snapshot;
-mod spill;
 mod syn_cookies;
 mod table;
 #[cfg(test)]
@@ -62,20 +70,21 @@ mod trim;
 mod tuple_table;
 mod urgent;
 mod waiting;
-mod writes;
+mod window;
+mod write;
 
-pub(crate) use api::Scarcity;
 pub use api::{Accepted, ConnectOptions, FirstData, Interest, Readiness};
 pub use config::{
-    Algorithm, BufferSize, Ecn, Keepalive, ListenOptions, SocketOptions, SynCookies, TcpConfig,
+    Algorithm, BufferSize, Ecn, FastOpen, FastOpenKeys, FastOpenListen, Keepalive, ListenOptions,
+    SocketOptions, SynCookies, TcpConfig,
 };
 pub use connection::{State, StateCounts};
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
-pub use fast_open::{FastOpen, FastOpenKeys, FastOpenListen};
-pub use flow_records::{FlowEnd, FlowRecord, FlowTotals};
-pub use half_open::SynAnswer;
 pub use info::{LossState, SegmentCounts, TcpInfo};
-pub use listen::{ListenError, ListenerId};
+pub use lane::flow_records::{FlowEnd, FlowRecord, FlowTotals};
+pub use lane::half_open::SynAnswer;
+pub use lane::listeners::{ListenError, ListenerId};
+pub(crate) use lane::scarce_ports::Scarcity;
 pub use prefetch::{AHEAD, Prefetched};
 pub use snapshot::{TcpRow, TcpSnapshot};
 pub use table::ConnId;
@@ -87,10 +96,11 @@ use crate::packet::{Cx, IcmpError, IpInput, IpOutput, Room};
 use crate::path_mtu::PathMtus;
 use crate::time::Time;
 use crate::wire::IpProtocol;
-use connection::{Connection, NEVER, PLAIN, TIMED};
+use connection::deadlines::NEVER;
+use connection::{Connection, PLAIN, TIMED};
 use core::net::IpAddr;
-use fast_open::Path;
-use lane::Core;
+use lane::peers::Path;
+use lane::{CROWDED, Core};
 use segment::Segment;
 use table::{Slab, Tuple};
 use time_wait::Verdict;
@@ -203,7 +213,7 @@ impl Tcp {
 
     /// A segment of no connection.
     fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &mut Segment, after: Option<Seq>) {
-        if self.core.half_open.is_some() && self.core.syn_answer_input(tuple, seg) {
+        if self.core.half_open.as_mut().is_some_and(|half_open| half_open.hear(tuple, seg)) {
             return;
         }
         let count = self.connections.len();
@@ -306,7 +316,7 @@ impl Tcp {
             match c.next_segment(&mut self.core, cx) {
                 Ok(Some(out)) => {
                     // The answer will need it.
-                    if c.tx.is_some() && self.core.table.len() >= prefetch::CROWDED {
+                    if c.tx.is_some() && self.core.table.len() >= CROWDED {
                         self.core.table.prefetch(c.table_hash());
                     }
                     if self.core.flows.is_on() {
@@ -501,7 +511,7 @@ impl Tcp {
 #[cfg(test)]
 impl Tcp {
     fn close_listener_for_test(&mut self) {
-        self.core.listeners = listen::Listeners::new(1);
+        self.core.listeners = lane::listeners::Listeners::new(1);
     }
 
     fn table_memory_for_test(&self) -> usize {
@@ -512,7 +522,7 @@ impl Tcp {
     fn buffers_for_test(&self) -> usize {
         let boxes = |c: &Connection| {
             let rx = c.rx.get().map_or(0, |rx| rx.memory() - rx.holds().frames - rx.copied_memory());
-            rx + c.tx.get().map_or(0, flight::Flight::memory)
+            rx + c.tx.get().map_or(0, connection::flight::Flight::memory)
         };
         self.core.memory - self.connections.iter().map(boxes).sum::<usize>()
     }
@@ -530,6 +540,6 @@ impl Tcp {
 
     /// No connection holds a box.
     fn all_idle_for_test(&self) -> bool {
-        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && c.rare().is_none())
+        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && !c.has_rare_for_test())
     }
 }

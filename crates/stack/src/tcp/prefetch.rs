@@ -5,14 +5,12 @@
 //! connection, so that the waits of a whole burst run side by side. Nothing is changed and nothing is decided here; a
 //! wrong guess costs time only.
 
-use super::Tcp;
-use super::connection::PLAIN;
-use super::table::{ConnId, Tuple};
-use super::tuple_table::Found;
+use crate::tcp::Tcp;
+use crate::tcp::connection::PLAIN;
+use crate::tcp::lane::CROWDED;
+use crate::tcp::table::{ConnId, Tuple};
+use crate::tcp::tuple_table::Found;
 use core::net::SocketAddr;
-
-/// Connections from which on it pays: fewer stay in the caches by themselves.
-pub(super) const CROWDED: usize = 4096;
 
 /// How many segments, or uses of a connection by name, to expect before they are handled: connections of many more would
 /// push one another out of the nearest cache again.

@@ -1,9 +1,9 @@
 //! A received segment: what its header says, and its payload.
 
-use super::table::Tuple;
-use super::{Seq, TCP};
 use crate::packet::IpInput;
 use crate::stats::tcp::DropReason;
+use crate::tcp::table::Tuple;
+use crate::tcp::{Seq, TCP};
 use crate::wire::{Malformed, Sum, TcpFlags, TcpHeader, TcpOptions};
 use core::net::IpAddr;
 use flowlane_sys::frame::{Checksum, Frame, Segmentation};

@@ -1,8 +1,8 @@
 //! The table of a lane's listeners and connections, for showing, at a bounded cost.
 
-use super::Tcp;
-use super::connection::State;
-use super::table::Tuple;
+use crate::tcp::Tcp;
+use crate::tcp::connection::State;
+use crate::tcp::table::Tuple;
 use core::net::{IpAddr, SocketAddr};
 
 /// One line of a lane's table of TCP, as `netstat -a` shows it.

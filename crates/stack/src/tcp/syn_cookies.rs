@@ -10,14 +10,15 @@
 //! Time counts periods of 64 seconds. Where the peer sends timestamps, window scale, SACK and ECN are kept in the low six
 //! bits of ours, which it echoes; without them those options are not agreed.
 
-use super::config::TcpConfig;
-use super::connection::{Connection, State};
-use super::lane::{Core, ReplyMeta};
-use super::segment::Segment;
-use super::table::Tuple;
-use super::{Seq, ecn, handshake};
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
+use crate::tcp::config::TcpConfig;
+use crate::tcp::connection::{Connection, State};
+use crate::tcp::lane::Core;
+use crate::tcp::lane::replies::ReplyMeta;
+use crate::tcp::segment::Segment;
+use crate::tcp::table::Tuple;
+use crate::tcp::{Seq, ecn, handshake};
 use crate::time::Time;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
 use core::time::Duration;

@@ -5,8 +5,8 @@
 //! needs less than half of its largest memory. Then the rest is given back, at a cost that follows what is given back. Nothing of it is
 //! on the path of packets.
 
-use super::Tcp;
-use super::connection::NEVER;
+use crate::tcp::Tcp;
+use crate::tcp::connection::deadlines::NEVER;
 use crate::time::Time;
 use core::time::Duration;
 use flowlane_sys::heap;

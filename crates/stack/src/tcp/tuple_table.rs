@@ -12,7 +12,7 @@
 //! secret of the lane, since the RSS key may be public. It grows a little with each insertion, never all at once: the old
 //! table is emptied line by line while both are searched.
 
-use super::table::Tuple;
+use crate::tcp::table::Tuple;
 use core::hash::BuildHasher;
 use flowlane_sys::prefetch::{prefer_huge_pages, prefetch};
 use foldhash::fast::FixedState;

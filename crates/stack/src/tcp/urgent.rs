@@ -6,10 +6,11 @@
 //!
 //! We never send urgent data.
 
-use super::connection::{Connection, Flags, State};
-use super::segment::Segment;
-use super::table::ConnId;
-use super::{Seq, StaleError, Tcp};
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::error::StaleError;
+use crate::tcp::segment::Segment;
+use crate::tcp::table::ConnId;
+use crate::tcp::{Seq, Tcp};
 
 impl Tcp {
     /// How many bytes are to be read before the urgent mark: 0 when the next byte is the first behind urgent data, `None` when no
@@ -31,15 +32,11 @@ impl Connection {
             return;
         }
         let mark = seg.seq + u32::from(seg.urgent);
-        let known = self.rare().and_then(|rare| rare.urgent);
+        let known = self.urgent_end();
         if mark <= self.read_seq() || known.is_some_and(|known| mark <= known) {
             return;
         }
-        let rare = self.rare_mut();
-        rare.urgent = Some(mark);
-        if let Some(waker) = rare.urgent_waker.take() {
-            waker.wake();
-        }
+        self.urgent_until(mark);
     }
 
     /// The next number that the application will read.
@@ -48,7 +45,7 @@ impl Connection {
     }
 
     pub(super) fn urgent_mark(&self) -> Option<u32> {
-        let mark = self.rare()?.urgent?;
+        let mark = self.urgent_end()?;
         let next = self.read_seq();
         (mark >= next).then(|| mark.since(next))
     }
@@ -56,11 +53,8 @@ impl Connection {
     /// The application has read: is the mark behind it?
     #[inline]
     pub(super) fn pass_urgent_mark(&mut self) {
-        if self.rare().is_some_and(|rare| rare.urgent.is_some()) && self.urgent_mark().is_none() {
-            if let Some(rare) = self.rare_if_any() {
-                rare.urgent = None;
-            }
-            self.drop_empty_rare();
+        if self.urgent_end().is_some() && self.urgent_mark().is_none() {
+            self.forget_urgent();
         }
     }
 }

@@ -4,10 +4,10 @@
 //! each moves from the ready list to its link's once, and from there it is asked when the link has room. In a host with one
 //! link nobody is here.
 
+use crate::tcp::Tcp;
+use crate::tcp::connection::Flags;
 use std::collections::VecDeque;
 
-use super::Tcp;
-use super::connection::Flags;
 use crate::packet::Room;
 
 /// Slots of connections by the link they wait for, each in order.

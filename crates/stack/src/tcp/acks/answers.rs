@@ -10,22 +10,12 @@
 //! list is there from a burst to the output behind it, and is counted with the receive side's memory.
 
 use crate::tcp::Seq;
+use crate::tcp::connection::ack_policy::{Answer, MOST};
+use crate::tcp::connection::recv_buffer::Inflow;
 use crate::tcp::connection::{Connection, Flags, Lists};
 use crate::tcp::lane::Core;
-use crate::tcp::recv_buffer::Inflow;
 use crate::tcp::segment::Segment;
 use crate::wire::{SackBlock, SackBlocks};
-
-/// An acknowledgement that is still to go out, as it stood.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
-    /// RCV.NXT.
-    pub(crate) ack: Seq,
-    pub(crate) blocks: SackBlocks,
-}
-
-/// Answers that a connection owes at most, beside the last one.
-pub(crate) const MOST: usize = 64;
 
 impl Connection {
     /// The segment at hand is answered by itself, after what is owed by now. To be called before it changes anything.

@@ -6,80 +6,26 @@
 
 mod answers;
 
-pub(crate) use answers::Answer;
-#[cfg(test)]
-pub(crate) use answers::MOST;
-
-use super::connection::{Connection, Flags, State};
-use super::lane::Core;
-use super::segment::Segment;
 use crate::packet::Cx;
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::lane::Core;
+use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::TcpFlags;
-
-/// Acknowledgements sent at once at the start of a connection, while the peer's window is small.
-const QUICK_ACKS: u8 = 16;
-
-/// What decides when a connection acknowledges.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(crate) struct AckPolicy {
-    /// Largest segment seen from the peer, bytes.
-    seen: u16,
-    /// Acknowledgements that may still go out at once.
-    quick: u8,
-    /// Data has come since data was last sent.
-    unanswered: bool,
-}
-
-impl AckPolicy {
-    /// Until the peer's SYN its segments are taken to have `seen` bytes.
-    pub(crate) const fn new(seen: u16) -> Self {
-        Self { seen, quick: 0, unanswered: false }
-    }
-
-    /// Largest segment seen from the peer, bytes.
-    #[inline]
-    pub(crate) const fn seen(self) -> u16 {
-        self.seen
-    }
-
-    /// The peer's segments have `seen` bytes, until larger ones come.
-    pub(crate) fn expect(&mut self, seen: u16) {
-        self.seen = seen;
-    }
-
-    /// A segment of so many bytes came.
-    #[inline]
-    pub(crate) fn saw(&mut self, bytes: u16) {
-        self.seen = self.seen.max(bytes);
-    }
-
-    /// The handshake is over: the peer's window is small.
-    pub(crate) fn begin(&mut self) {
-        self.quick = QUICK_ACKS;
-    }
-
-    /// Data goes out; whether it is the first since data came.
-    #[inline]
-    pub(crate) fn answers_data(&mut self) -> bool {
-        core::mem::replace(&mut self.unanswered, false)
-    }
-}
 
 impl Connection {
     /// An acknowledgement for a segment in order: now, or delayed (MUST-58, MUST-59).
     pub(super) fn schedule_ack(&mut self, core: &Core, cx: &Cx<'_>, seg: &Segment) {
         // A FIN behind the peer's part of a conversation: ours mostly follows, and one segment says both.
         let fin = seg.is(TcpFlags::FIN);
-        let said = self.has(Flags::INTERACTIVE) || self.acks.quick < QUICK_ACKS;
+        let said = self.has(Flags::INTERACTIVE) || self.acks.was_quick();
         let farewell = fin && seg.len == 0 && said && self.state() == State::Established;
-        self.acks.unanswered |= seg.len > 0;
-        if self.rcv.owed() > u32::from(self.acks.seen) || fin && !farewell {
-            self.acks.quick = self.acks.quick.saturating_sub(1);
+        self.acks.received(seg.len);
+        if self.rcv.owed() > u32::from(self.acks.seen()) || fin && !farewell {
+            self.acks.acked_at_once();
             self.ack_at_once();
-        } else if self.acks.quick > 0 && !self.has(Flags::INTERACTIVE) && !farewell {
-            self.acks.quick -= 1;
+        } else if self.acks.is_quick() && !self.has(Flags::INTERACTIVE) && !farewell {
+            self.acks.acked_at_once();
             self.ack_at_once();
         } else if !self.has(Flags::ACK_NOW) && !self.timers.ack_is_delayed() {
             self.ack_later();

@@ -2,10 +2,9 @@
 
 use crate::packet::Cx;
 use crate::tcp::Tcp;
-use crate::tcp::config::{ListenOptions, SocketOptions};
+use crate::tcp::config::{FastOpenListen, ListenOptions, SocketOptions};
 use crate::tcp::error::StaleError;
-use crate::tcp::fast_open::FastOpenListen;
-use crate::tcp::listen::{ListenError, ListenerId};
+use crate::tcp::lane::listeners::{ListenError, ListenerId};
 use crate::tcp::table::ConnId;
 use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;

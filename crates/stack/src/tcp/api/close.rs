@@ -4,7 +4,7 @@ use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::connection::{Flags, State};
 use crate::tcp::error::{Failure, StaleError};
-use crate::tcp::flow_records::FlowEnd;
+use crate::tcp::lane::flow_records::FlowEnd;
 use crate::tcp::table::ConnId;
 
 impl Tcp {

@@ -5,6 +5,7 @@
 
 mod accept;
 mod close;
+mod flows;
 mod open;
 mod options;
 mod port;
@@ -14,14 +15,13 @@ mod send;
 
 pub use accept::Accepted;
 pub use open::{ConnectOptions, FirstData};
-pub(crate) use port::Scarcity;
-pub(super) use port::{PortTurns, ScarcePorts};
+pub(super) use port::PortTurns;
 pub use readiness::{Interest, Readiness};
 
-use super::Tcp;
-use super::connection::{Connection, Flags};
-use super::error::StaleError;
-use super::table::ConnId;
+use crate::tcp::Tcp;
+use crate::tcp::connection::{Connection, Flags};
+use crate::tcp::error::StaleError;
+use crate::tcp::table::ConnId;
 
 impl Tcp {
     /// A connection whose handle has not been given up.

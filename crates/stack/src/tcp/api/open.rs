@@ -3,12 +3,12 @@
 use crate::packet::Cx;
 use crate::tcp::config::SocketOptions;
 use crate::tcp::connection::State;
+use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::error::ConnectError;
-use crate::tcp::fast_open::Marks;
-use crate::tcp::memory::Source;
 use crate::tcp::segment::is_plain;
 use crate::tcp::table::{ConnId, Tuple};
 use crate::tcp::tuple_table::Found;
+use crate::tcp::write::Source;
 use crate::tcp::{Seq, Tcp, handshake};
 use crate::time::Time;
 use core::net::SocketAddr;

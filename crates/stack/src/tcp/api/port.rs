@@ -8,10 +8,10 @@
 //! has none left, or only some in TIME-WAIT, and ports that its connections give up meanwhile are handed out without a search.
 
 use crate::tcp::Tcp;
+use crate::tcp::lane::scarce_ports::Scarcity;
 use crate::tcp::table::Tuple;
 use crate::time::Time;
 use core::net::{IpAddr, SocketAddr};
-use core::time::Duration;
 
 /// What the key is used for: different from all other uses of it.
 const TAG_PORT: u64 = 4;
@@ -38,65 +38,6 @@ pub(crate) struct PortTurn {
     counter: u8,
 }
 
-/// What a search for a port did not find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scarcity {
-    /// One that is not in TIME-WAIT.
-    TimeWait,
-    /// Any.
-    None,
-}
-
-/// A destination to which ports are scarce.
-#[derive(Debug)]
-struct Scarce {
-    local: IpAddr,
-    remote: SocketAddr,
-    what: Scarcity,
-    until: Time,
-    /// Given up by connections to it since, in order.
-    given_up: Vec<u16>,
-}
-
-/// Those of a lane.
-#[derive(Debug, Default)]
-pub(crate) struct ScarcePorts(Vec<Scarce>);
-
-/// Destinations remembered, ports for each, and for how long.
-const DESTINATIONS: usize = 16;
-const GIVEN_UP: usize = 16;
-const REMEMBERED: Duration = Duration::from_secs(1);
-
-impl ScarcePorts {
-    fn find(&self, local: IpAddr, remote: SocketAddr) -> Option<usize> {
-        self.0.iter().position(|s| (s.local, s.remote) == (local, remote))
-    }
-
-    /// A connection has left the table: its port is free, or in TIME-WAIT.
-    #[inline]
-    pub(crate) fn given_up(&mut self, tuple: &Tuple) {
-        if !self.0.is_empty() {
-            self.keep(tuple);
-        }
-    }
-
-    #[cold]
-    fn keep(&mut self, tuple: &Tuple) {
-        let Some(at) = self.find(tuple.local, SocketAddr::new(tuple.remote, tuple.remote_port)) else {
-            return;
-        };
-        let scarce = &mut self.0[at];
-        if scarce.what == Scarcity::TimeWait {
-            // A search among those in TIME-WAIT finds it, too.
-        } else if scarce.given_up.len() < GIVEN_UP {
-            scarce.given_up.push(tuple.local_port);
-        } else {
-            // There are many again.
-            self.0.swap_remove(at);
-        }
-    }
-}
-
 impl Tcp {
     /// What is known not to be found for a connection from `local` to `remote`.
     #[inline]
@@ -106,38 +47,25 @@ impl Tcp {
         local: IpAddr,
         remote: SocketAddr,
     ) -> Option<Scarcity> {
-        let scarce = &mut self.core.scarce_ports;
-        if scarce.0.is_empty() {
-            return None;
-        }
-        scarce.0.retain(|s| now < s.until);
-        scarce.find(local, remote).map(|at| scarce.0[at].what)
+        self.core.scarce_ports.what(now, local, remote)
     }
 
     /// A search has shown it.
     #[cold]
     pub(crate) fn note_scarcity(&mut self, now: Time, local: IpAddr, remote: SocketAddr, what: Scarcity) {
-        let scarce = &mut self.core.scarce_ports;
-        if let Some(at) = scarce.find(local, remote) {
-            scarce.0.swap_remove(at);
-        }
-        if scarce.0.len() >= DESTINATIONS {
-            scarce.0.remove(0);
-        }
-        scarce.0.push(Scarce { local, remote, what, until: now + REMEMBERED, given_up: Vec::new() });
+        self.core.scarce_ports.note(now, local, remote, what);
     }
 
     /// Of a destination that has no port left: one that was given up meanwhile.
     #[cold]
     pub(crate) fn port_given_up(&mut self, now: Time, local: IpAddr, remote: SocketAddr) -> Option<u16> {
-        let at = self.core.scarce_ports.find(local, remote)?;
-        let list = core::mem::take(&mut self.core.scarce_ports.0[at].given_up);
+        let mut list = self.core.scarce_ports.take_given_up(local, remote)?;
         let free = |port: &u16| self.is_free(now, SocketAddr::new(local, *port), remote, true);
         let found = list.iter().position(free);
         self.ports_tried(found.map_or(list.len(), |at| at + 1) as u64);
-        let scarce = &mut self.core.scarce_ports.0[at];
-        scarce.given_up = list;
-        found.map(|n| scarce.given_up.remove(n))
+        let port = found.map(|n| list.remove(n));
+        self.core.scarce_ports.put_back(local, remote, list);
+        port
     }
 
     /// So many ports were looked at.

@@ -1,10 +1,11 @@
 //! Looking at a connection (STATUS, RFC 9293 §3.10.6), and waiting for it.
 
+use crate::tcp::Tcp;
 use crate::tcp::connection::{Connection, Flags, Lists, State};
-use crate::tcp::error::StaleError;
+use crate::tcp::error::{Failure, StaleError};
+use crate::tcp::info::TcpInfo;
 use crate::tcp::lane::Core;
 use crate::tcp::table::ConnId;
-use crate::tcp::{Failure, Tcp, TcpInfo};
 use core::net::SocketAddr;
 use core::task::Waker;
 
@@ -69,8 +70,8 @@ impl Tcp {
             Interest::Write => c.write_waker_mut(),
             // Made only for who really waits.
             Interest::Closed | Interest::Urgent if now => &mut None,
-            Interest::Urgent => &mut c.rare_mut().urgent_waker,
-            Interest::Closed => &mut c.rare_mut().closed_waker,
+            Interest::Urgent => c.urgent_waker_mut(),
+            Interest::Closed => c.closed_waker_mut(),
         };
         if now {
             waker.wake_by_ref();

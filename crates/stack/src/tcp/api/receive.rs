@@ -2,10 +2,10 @@
 
 use crate::packet::Cx;
 use crate::tcp::Tcp;
+use crate::tcp::connection::recv_buffer::Inflow;
 use crate::tcp::connection::{Connection, Flags, Lists, State};
 use crate::tcp::error::RecvError;
 use crate::tcp::lane::Core;
-use crate::tcp::recv_buffer::Inflow;
 use crate::tcp::table::ConnId;
 use flowlane_sys::frame::Frame;
 

@@ -4,8 +4,8 @@ use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::connection::{Flags, PLAIN, State};
 use crate::tcp::error::{SendError, StaleError};
-use crate::tcp::memory::Source;
 use crate::tcp::table::ConnId;
+use crate::tcp::write::Source;
 use flowlane_sys::block::OwnedBytes;
 
 /// Fewer bytes than that are copied in any case: it costs less than to keep an owner.

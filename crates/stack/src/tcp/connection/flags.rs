@@ -1,6 +1,6 @@
 //! What is true of a connection, a bit each.
 
-use super::Connection;
+use crate::tcp::connection::Connection;
 
 /// Bits of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,7 +101,7 @@ impl Lists {
     pub(crate) const IN_STARVED: Lists = Lists(8);
     /// In the lane's list of those whose window is looked at again.
     pub(crate) const IN_NARROWED: Lists = Lists(16);
-    /// There is something in [`Connection::rare`].
+    /// There is something in `rare.rs`.
     pub(super) const RARE: Lists = Lists(32);
     /// The acknowledgement that is due answers one segment alone (see `answers`).
     pub(crate) const ALONE: Lists = Lists(64);

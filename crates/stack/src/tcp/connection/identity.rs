@@ -1,7 +1,7 @@
 //! Which flow a connection is, how it was opened, and how it ended. No other module writes these.
 
-use super::Connection;
-use crate::tcp::Failure;
+use crate::tcp::connection::Connection;
+use crate::tcp::error::Failure;
 use crate::tcp::table::{ConnId, Tuple};
 use crate::time::Time;
 use core::task::Waker;

@@ -1,39 +1,60 @@
 //! One connection: RFC 9293's Transmission Control Block.
 //!
-//! It is put together from pieces (`SendSpace`, `RecvSpace`, `AckPolicy`, `Deadlines`, ...), each of which owns its fields.
+//! It is put together from pieces (`SendSpace`, `RecvSpace`, `AckPolicy`, `Deadlines`, ...), each of which owns its fields and knows
+//! nothing of the connection or the lane. Only `flags`, `identity`, `rare`, `state` and what `fast_open` says of the state are
+//! methods of the connection itself. Everything that takes the lane, too, is a step and stands outside of this directory.
 //!
 //! Fields are in three groups by how often they are used. What every segment touches comes first and is small. What only a
 //! connection with data on its way needs (`Flight`, `Inflow`) is boxed and handed back to the lane when it is idle, and
 //! what few connections ever need (`SocketOptions` other than the listener's defaults) is boxed too. So an idle
 //! connection costs less than half a kilobyte.
 
+use crate::tcp::Seq;
+use crate::tcp::config::{Keepalive, SocketOptions};
+use crate::tcp::connection::ack_policy::AckPolicy;
+use crate::tcp::connection::congestion::Congestion;
+use crate::tcp::connection::deadlines::Deadlines;
+use crate::tcp::connection::fast_open::Marks;
+use crate::tcp::connection::flight::Flight;
+use crate::tcp::connection::invalid_answers::InvalidAnswers;
+use crate::tcp::connection::lent::Lent;
+use crate::tcp::connection::rare::Rare;
+use crate::tcp::connection::recovery::{Phase, Reordering};
+use crate::tcp::connection::recv_buffer::Inflow;
+use crate::tcp::connection::rtt::Rtt;
+use crate::tcp::connection::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
+use crate::tcp::connection::sizes::{KnownPath, SegmentSizes};
+use crate::tcp::error::Failure;
+use crate::tcp::table::{ConnId, Named, Tuple};
 use core::task::Waker;
 use core::time::Duration;
 
+pub(crate) mod ack_policy;
+pub(crate) mod congestion;
+pub(crate) mod deadlines;
+pub(crate) mod fast_open;
 mod flags;
+pub(crate) mod flight;
 mod identity;
+pub(crate) mod invalid_answers;
+mod lent;
+mod rare;
+mod reassembly_queue;
+pub(crate) mod recovery;
+pub(crate) mod recv_buffer;
+pub(crate) mod rtt;
+pub(crate) mod scoreboard;
+pub(crate) mod send_buffer;
+pub(crate) mod sequence;
+pub(crate) mod sizes;
+mod spill;
 mod state;
+mod writes;
 
 pub(crate) use flags::{Flags, Lists};
 pub use state::{State, StateCounts};
 
-use super::acks::AckPolicy;
-use super::challenge::InvalidAnswers;
-use super::config::{Keepalive, SocketOptions};
-use super::congestion::Congestion;
-use super::fast_open::Marks;
-use super::flight::Flight;
-use super::lent::Lent;
-use super::path::{KnownPath, SegmentSizes};
-use super::recovery::{Reordering, Undo};
-use super::recv_buffer::Inflow;
-use super::rtt::Rtt;
-use super::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
-use super::table::{ConnId, Named, Tuple};
-use super::timers::Deadlines;
-use super::{Failure, Seq};
 use crate::time::Time;
-use crate::wire::FastOpenOption;
 
 /// RFC 9293 §3.3.1.
 ///
@@ -73,7 +94,7 @@ pub(crate) struct Connection {
     pub(crate) congestion: Congestion,
 
     // Few segments touch what follows.
-    /// See [`Connection::rare`] and [`Connection::rare_mut`].
+    /// See `rare.rs`.
     rare: Option<Box<Rare>>,
     pub(crate) reordering: Reordering,
     pub(crate) invalid: InvalidAnswers,
@@ -103,31 +124,8 @@ impl Named for Connection {
     }
 }
 
-/// What few connections ever need.
-#[derive(Debug, Default)]
-pub(crate) struct Rare {
-    /// If they are not the lane's.
-    pub(crate) options: Option<SocketOptions>,
-    pub(crate) closed_waker: Option<Waker>,
-    /// RCV.UP: where the peer's urgent data ends, until the application has read so far.
-    pub(crate) urgent: Option<Seq>,
-    /// Who waits for urgent data.
-    pub(crate) urgent_waker: Option<Waker>,
-    /// Who waits for memory before it can write: data on its way has room for this itself.
-    pub(crate) write_waker: Option<Waker>,
-    /// Goes with our SYN or SYN-ACK.
-    pub(crate) fast_open: Option<FastOpenOption>,
-    /// When the segment size was lowered for the path.
-    pub(crate) mss_lowered_secs: u32,
-    /// Everything has arrived, and until then the last reduction may still turn out to have been needless.
-    pub(crate) undo: Option<(Undo, Time)>,
-}
-
 /// Keep-alive does not probe more often than this: without any pause its timer would be due again at once, for ever.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(10);
-
-/// No timer.
-pub(crate) const NEVER: Time = Time::MAX;
 
 /// What a new connection is put together from.
 #[derive(Debug)]
@@ -206,10 +204,34 @@ impl Connection {
         (self.data_seq() + self.buffered()).since(self.snd.nxt().max(self.data_seq()))
     }
 
+    /// Whether output may have something to send. True too often is harmless.
+    #[inline]
+    pub(crate) fn wants_output(&self) -> bool {
+        if self.has(Flags::ACK_NOW | Flags::PROBE_WINDOW | Flags::PROBE_ALIVE | Flags::PROBE_TAIL)
+            || self.is_in(Lists::OWES)
+        {
+            return true;
+        }
+        let Some(tx) = self.tx.get() else {
+            return self.has(Flags::FIN_QUEUED)
+                && !self.has(Flags::FIN_SENT)
+                && self.state().is_synchronized();
+        };
+        let open = self.state().is_synchronized() || self.is_early();
+        tx.board.lost() > tx.board.retrans()
+            || tx.board.is_empty() && matches!(self.state(), State::SynSent | State::SynReceived)
+            || open && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
+    }
+
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
     #[inline]
     pub(crate) fn waits_since(&self) -> Option<Time> {
         self.tx.get().and_then(Flight::waits_since)
+    }
+
+    /// What the sender is doing about losses.
+    pub(crate) fn phase(&self) -> Phase {
+        self.tx.get().map_or(Phase::Open, |tx| tx.recovery.phase())
     }
 
     /// Bytes waiting for the application.
@@ -257,80 +279,7 @@ impl Connection {
             tos: options.tos,
             ..Default::default()
         };
-        if *options != plain {
-            self.rare_mut().options = Some(*options);
-        } else if let Some(rare) = self.rare_if_any() {
-            rare.options = None;
-        }
-    }
-
-    /// What the socket was told beyond the ordinary.
-    #[inline]
-    pub(crate) fn options(&self) -> Option<&SocketOptions> {
-        self.rare()?.options.as_ref()
-    }
-
-    /// The option of a SYN is not needed any more.
-    pub(crate) fn fast_open_is_sent(&mut self) {
-        let Some(rare) = self.rare_if_any() else { return };
-        rare.fast_open = None;
-        self.drop_empty_rare();
-    }
-
-    /// The last reduction stands, whatever is reported from now on.
-    pub(crate) fn forget_undo(&mut self) {
-        let Some(rare) = self.rare_if_any() else { return };
-        if rare.undo.take().is_some() {
-            self.drop_empty_rare();
-        }
-    }
-
-    /// What was kept of the last reduction, if it may still turn out to have been needless.
-    pub(crate) fn take_kept_undo(&mut self) -> Option<Undo> {
-        self.rare_if_any()?.undo.take().map(|(undo, _)| undo)
-    }
-
-    /// Until when a report is awaited that undoes the last reduction; [`NEVER`] if none is.
-    #[inline]
-    pub(crate) fn undo_until(&self) -> Time {
-        self.rare().and_then(|rare| rare.undo).map_or(NEVER, |(_, until)| until)
-    }
-
-    pub(super) fn drop_empty_rare(&mut self) {
-        let Some(rare) = self.rare() else { return };
-        let Rare {
-            options,
-            closed_waker,
-            urgent,
-            urgent_waker,
-            write_waker,
-            fast_open,
-            mss_lowered_secs,
-            undo,
-        } = rare;
-        let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some();
-        let waits = waits || urgent.is_some() || urgent_waker.is_some();
-        if options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0 {
-            self.rare = None;
-            self.take_out(Lists::RARE);
-        }
-    }
-
-    /// What few connections have, if this one does.
-    #[inline]
-    pub(crate) fn rare(&self) -> Option<&Rare> {
-        if self.is_in(Lists::RARE) { self.rare.as_deref() } else { None }
-    }
-
-    #[inline]
-    pub(crate) fn rare_if_any(&mut self) -> Option<&mut Rare> {
-        if self.is_in(Lists::RARE) { self.rare.as_deref_mut() } else { None }
-    }
-
-    /// Makes room for it.
-    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
-        self.put_in(Lists::RARE);
-        self.rare.get_or_insert_default()
+        self.keep_options((*options != plain).then_some(*options));
     }
 
     /// Wakes whoever waits to read.
@@ -347,7 +296,7 @@ impl Connection {
         if let Some(waker) = self.tx.get_mut().and_then(Flight::take_writer) {
             waker.wake();
         }
-        if let Some(waker) = self.rare_if_any().and_then(|rare| rare.write_waker.take()) {
+        if let Some(waker) = self.rare_if_any().and_then(Rare::take_writer) {
             waker.wake();
         }
     }
@@ -359,7 +308,7 @@ impl Connection {
         }
         match self.tx.get_mut() {
             Some(tx) => tx.writer_mut(),
-            None => &mut self.rare.get_or_insert_default().write_waker,
+            None => self.rare.get_or_insert_default().writer_mut(),
         }
     }
 
@@ -368,7 +317,7 @@ impl Connection {
         self.wake_read();
         self.wake_write();
         let Some(rare) = self.rare_if_any() else { return };
-        for waker in [rare.closed_waker.take(), rare.urgent_waker.take()].into_iter().flatten() {
+        for waker in rare.take_watchers().into_iter().flatten() {
             waker.wake();
         }
     }

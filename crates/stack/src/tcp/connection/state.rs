@@ -1,7 +1,6 @@
 //! The states of a connection, and the one way from one to another.
 
-use super::Connection;
-use crate::tcp::lane::Core;
+use crate::tcp::connection::Connection;
 
 /// The states of RFC 9293 §3.3.2. LISTEN is a listener's, not a connection's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -102,8 +101,8 @@ impl Connection {
 
     /// Every change of state goes through here, so that whoever watches misses none. The lane counts its connections by state.
     #[inline]
-    pub(crate) fn enter(&mut self, core: &mut Core, state: State) {
-        core.states.moved(self.state, state);
+    pub(crate) fn enter(&mut self, counts: &mut StateCounts, state: State) {
+        counts.moved(self.state, state);
         self.state = state;
     }
 }

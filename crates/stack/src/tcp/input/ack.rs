@@ -1,40 +1,20 @@
 //! Step five: the acknowledgement.
 
-use super::super::Seq;
-use super::super::connection::{Connection, Flags, State};
-use super::super::fast_open::Marks;
-use super::super::lane::Core;
-use super::super::recovery::Phase;
-use super::super::scoreboard::{AckClock, Delivered};
-use super::super::segment::Segment;
-use super::syn_sent::refuse_stranger;
-use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
-use crate::tcp::flow_records::FlowEnd;
+use crate::tcp::Seq;
+use crate::tcp::connection::fast_open::Marks;
+use crate::tcp::connection::recovery::AckReport;
+use crate::tcp::connection::rtt::micros;
+use crate::tcp::connection::scoreboard::{AckClock, Delivered};
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::input::{Step, Stop};
+use crate::tcp::lane::Core;
+use crate::tcp::lane::flow_records::FlowEnd;
+use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::TcpFlags;
 use core::time::Duration;
-
-/// What an acknowledgement said, for recovery and congestion control.
-#[derive(Debug)]
-pub(crate) struct AckReport {
-    pub(crate) delivered: Delivered,
-    /// Sequence numbers cumulatively acknowledged.
-    pub(crate) acked: u32,
-    /// Bytes in flight before it.
-    pub(crate) prior_in_flight: u32,
-    /// It is a duplicate in the sense of RFC 5681 §2.
-    pub(crate) duplicate: bool,
-    /// It reported something received twice.
-    pub(crate) dsack: bool,
-    /// What that was.
-    pub(crate) twice: Option<(Seq, Seq)>,
-    /// The timestamp it echoes.
-    pub(crate) echo: Option<u32>,
-    /// It carries ECE.
-    pub(crate) ece: bool,
-}
 
 impl Connection {
     /// Fifth: the ACK field (RFC 9293 §3.10.7.4).
@@ -82,11 +62,11 @@ impl Connection {
     fn ack_in_syn_received(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         let range = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
         if !range {
-            refuse_stranger(core, cx, self.tuple(), seg, self.reply_meta());
+            core.refuse_stranger(cx, self.tuple(), seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
         if self.is_early() {
-            core.fast_open_over(self);
+            core.listeners.fast_open_over(self);
             self.fast.put(Marks::EARLY, false);
             core.stats.syncache_completed += 1;
         } else if !self.has(Flags::ACTIVE) {
@@ -103,7 +83,7 @@ impl Connection {
             self.take_kept(core);
         }
         if self.has(Flags::FIN_QUEUED) {
-            self.enter(core, State::FinWait1);
+            self.enter(&mut core.states, State::FinWait1);
         }
         Ok(())
     }
@@ -121,7 +101,7 @@ impl Connection {
     }
 
     /// Something is outstanding: what of it has arrived?
-    pub(in super::super) fn acknowledge(
+    pub(crate) fn acknowledge(
         &mut self,
         core: &mut Core,
         cx: &mut Cx<'_>,
@@ -256,7 +236,7 @@ impl Connection {
         if let Some(sample) = sample {
             self.sample_rtt(core, sample, clock.now);
             if core.config.hystart && self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
-                let us = super::super::rtt::micros(sample);
+                let us = micros(sample);
                 let (una, nxt) = (self.snd.una(), self.snd.nxt());
                 if let Some(tx) = self.tx.get_mut() {
                     core.stats.hystart_exits +=
@@ -264,12 +244,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    /// Takes a round-trip sample.
-    pub(super) fn sample_rtt(&mut self, core: &mut Core, sample: Duration, now: Time) {
-        core.stats.rtt_samples += 1;
-        self.rtt.sample(super::super::rtt::micros(sample), now, &core.config);
     }
 
     /// The window opened or moved: what was stuck may go on.
@@ -315,7 +289,7 @@ impl Connection {
         }
         match self.state() {
             State::FinWait1 => {
-                self.enter(core, State::FinWait2);
+                self.enter(&mut core.states, State::FinWait2);
                 self.timers.stop_rtx();
                 if self.has(Flags::DETACHED) {
                     self.arm_fin_wait_2(core, cx.now);
@@ -333,10 +307,5 @@ impl Connection {
             _ => {}
         }
         Ok(())
-    }
-
-    /// For `Phase` users outside.
-    pub(crate) fn phase(&self) -> Phase {
-        self.tx.get().map_or(Phase::Open, |tx| tx.recovery.phase())
     }
 }

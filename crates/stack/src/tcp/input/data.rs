@@ -1,25 +1,19 @@
 //! Steps seven and eight: payload and FIN.
 
-use super::super::connection::{Connection, Flags, State};
-use super::super::lane::Core;
-use super::super::recv_buffer::Inflow;
-use super::super::segment::Segment;
-use super::syn_sent::refuse;
-use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
-use crate::tcp::flow_records::FlowEnd;
+use crate::tcp::connection::recv_buffer::Inflow;
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::input::{Step, Stop};
+use crate::tcp::lane::Core;
+use crate::tcp::lane::flow_records::FlowEnd;
+use crate::tcp::segment::Segment;
 use crate::wire::TcpFlags;
 use flowlane_sys::frame::Frame;
 
 impl Connection {
     /// Seventh: the segment text (RFC 9293 §3.10.7.4).
-    pub(in super::super) fn take_data(
-        &mut self,
-        core: &mut Core,
-        cx: &mut Cx<'_>,
-        seg: &mut Segment,
-    ) -> Step {
+    pub(crate) fn take_data(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         let receiving = matches!(self.state(), State::Established | State::FinWait1 | State::FinWait2)
             || self.state() == State::SynReceived && self.is_early();
         if !receiving {
@@ -54,7 +48,7 @@ impl Connection {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
-            let sent = refuse(core, cx, self.tuple(), seg, self.reply_meta());
+            let sent = core.refuse(cx, self.tuple(), seg, self.reply_meta());
             core.flows.answered(self, sent);
             core.kill(self, cx.now, FlowEnd::ResetByUs, None);
             return Err(Stop::Drop(DropReason::AfterClose));
@@ -242,9 +236,9 @@ impl Connection {
         }
         self.wake_read();
         match self.state() {
-            State::SynReceived | State::Established => self.enter(core, State::CloseWait),
+            State::SynReceived | State::Established => self.enter(&mut core.states, State::CloseWait),
             // Our FIN was not acknowledged by this segment, or the fifth step had moved on.
-            State::FinWait1 => self.enter(core, State::Closing),
+            State::FinWait1 => self.enter(&mut core.states, State::Closing),
             State::FinWait2 => self.enter_time_wait(core, cx),
             _ => {}
         }

@@ -5,19 +5,19 @@
 
 mod ack;
 mod data;
+mod opened;
+mod room;
 mod sequence;
 mod syn_sent;
 
-pub(crate) use ack::AckReport;
-pub(crate) use syn_sent::{MIN_MSS, refuse, refuse_stranger};
-
-use super::connection::{Connection, Flags, State};
-use super::lane::Core;
-use super::segment::Segment;
-use super::{Failure, ecn};
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
-use crate::tcp::flow_records::FlowEnd;
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::ecn;
+use crate::tcp::error::Failure;
+use crate::tcp::lane::Core;
+use crate::tcp::lane::flow_records::FlowEnd;
+use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::TcpFlags;
 
@@ -90,29 +90,6 @@ impl Connection {
         self.note_congestion_marks(seg);
         self.check_fin(core, cx);
         data
-    }
-
-    /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).
-    pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
-        self.enter(core, State::Established);
-        self.count_as_established();
-        core.established += 1;
-        core.stats.established += 1;
-        core.stats.ecn_handshakes += u64::from(self.uses_ecn());
-        let lost = self.retransmits() > 1;
-        if !cx.paths.is_empty() {
-            self.heed_known_path(cx);
-        }
-        let mss = self.effective_mss();
-        self.congestion.start(mss, core.config.initial_window, lost);
-        self.timers.end_backoff();
-        self.acks.begin();
-        self.snd.none_is_small();
-        self.snd.sent_at((cx.now.as_millis() as u32).max(1));
-        self.heard(cx.now);
-        self.timers.stop_ack();
-        self.arm_keepalive(cx.now);
-        self.wake_write();
     }
 
     /// The peer reset the connection.

@@ -1,12 +1,12 @@
 //! Steps one to four: PAWS, sequence number, RST, SYN.
 
-use super::super::Seq;
-use super::super::connection::{Connection, Flags, State};
-use super::super::lane::Core;
-use super::super::segment::Segment;
-use super::{Step, Stop};
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
+use crate::tcp::Seq;
+use crate::tcp::connection::{Connection, Flags, State};
+use crate::tcp::input::{Step, Stop};
+use crate::tcp::lane::Core;
+use crate::tcp::segment::Segment;
 use crate::wire::TcpFlags;
 use core::time::Duration;
 

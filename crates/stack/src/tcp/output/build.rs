@@ -1,14 +1,14 @@
 //! Building one segment: header, options, payload, checksum.
 
-use super::NoFrame;
 use crate::packet::{Cx, IpOutput};
+use crate::tcp::connection::recv_buffer::Inflow;
 use crate::tcp::connection::{Connection, Flags, Lists, State};
-use crate::tcp::lane::{Core, seal};
-use crate::tcp::payload::fill;
-use crate::tcp::recv_buffer::Inflow;
+use crate::tcp::lane::Core;
+use crate::tcp::lane::replies::{dont_fragment, seal};
+use crate::tcp::output::NoFrame;
+use crate::tcp::output::payload::fill;
 use crate::tcp::{Seq, TCP};
 use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, tcp};
-use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Segmentation};
 
 /// One segment to be built.
@@ -34,11 +34,6 @@ impl Plan {
     }
 }
 
-/// RFC 1191 §3: path MTU discovery needs DF on IPv4; IPv6 has no other way.
-pub(crate) const fn dont_fragment(local: IpAddr) -> bool {
-    local.is_ipv4()
-}
-
 impl Connection {
     /// SYN or SYN-ACK (RFC 9293 §3.5, RFC 7323 §2.2 and §3.2, RFC 3168 §6.1.1). Fast Open's option and data go with the first one
     /// only: what was lost may have been lost for them (RFC 7413 §4.1.3.1).
@@ -59,7 +54,7 @@ impl Connection {
             window_scale: self.has(Flags::SCALING).then_some(self.scale.rcv()),
             sack_permitted: self.has(Flags::SACK),
             timestamps: self.has(Flags::TIMESTAMPS).then(|| self.stamps.option(cx.now)),
-            fast_open: self.rare().and_then(|rare| rare.fast_open).filter(|_| first),
+            fast_open: self.fast_open_option().filter(|_| first),
             ..TcpOptions::default()
         };
         let window = self.first_window(core, cx);
@@ -223,29 +218,5 @@ impl Connection {
             traffic_class: self.tos() | ecn,
             dont_fragment: dont_fragment(self.tuple().local),
         }
-    }
-
-    /// The reset that ends this connection (RFC 9293 §3.5.2: at SND.NXT), for the reply queue.
-    pub(crate) fn send_reset(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        let header = TcpHeader {
-            src_port: self.tuple().local_port,
-            dst_port: self.tuple().remote_port,
-            seq: self.snd.nxt(),
-            ack: self.rcv.nxt(),
-            flags: TcpFlags::RST | TcpFlags::ACK,
-            window: (self.rcv.wnd() >> self.scale.rcv()).min(0xffff) as u16,
-            urgent: 0,
-        };
-        core.stats.resets_sent += 1;
-        core.stats.control_sent += 1;
-        // RFC 7323 §3.2: a reset should carry timestamps too.
-        let timestamps = self.has(Flags::TIMESTAMPS) && self.state() != State::SynSent;
-        let options = TcpOptions {
-            timestamps: timestamps.then(|| self.stamps.option(cx.now)),
-            ..TcpOptions::default()
-        };
-        let tuple = self.tuple();
-        let sent = core.reply(cx, tuple, &header, &options, self.reply_meta());
-        core.flows.answered(self, sent);
     }
 }

@@ -5,15 +5,16 @@
 //! how a segment is built in `build`.
 
 mod build;
+mod payload;
+mod segmenter;
 
-pub(crate) use build::{Plan, dont_fragment};
-
-use super::connection::{Connection, Flags, Lists, State};
-use super::fast_open::Marks;
-use super::lane::Core;
-use super::recovery::Phase;
-use super::scoreboard::{self, Sent};
 use crate::packet::{Cx, IpOutput};
+use crate::tcp::connection::fast_open::Marks;
+use crate::tcp::connection::recovery::Phase;
+use crate::tcp::connection::scoreboard::Sent;
+use crate::tcp::connection::{Connection, Flags, Lists, State, scoreboard};
+use crate::tcp::lane::Core;
+use crate::tcp::output::build::Plan;
 use crate::wire::TcpFlags;
 
 /// There is no free frame; try again later.
@@ -21,25 +22,6 @@ use crate::wire::TcpFlags;
 pub(crate) struct NoFrame;
 
 impl Connection {
-    /// Whether `next_segment` may have something to say. True too often is harmless.
-    #[inline]
-    pub(crate) fn wants_output(&self) -> bool {
-        if self.has(Flags::ACK_NOW | Flags::PROBE_WINDOW | Flags::PROBE_ALIVE | Flags::PROBE_TAIL)
-            || self.is_in(Lists::OWES)
-        {
-            return true;
-        }
-        let Some(tx) = self.tx.get() else {
-            return self.has(Flags::FIN_QUEUED)
-                && !self.has(Flags::FIN_SENT)
-                && self.state().is_synchronized();
-        };
-        let open = self.state().is_synchronized() || self.is_early();
-        tx.board.lost() > tx.board.retrans()
-            || tx.board.is_empty() && matches!(self.state(), State::SynSent | State::SynReceived)
-            || open && (self.unsent() > 0 || self.has(Flags::FIN_QUEUED) && !self.has(Flags::FIN_SENT))
-    }
-
     /// The next segment to send now, if any.
     pub(crate) fn next_segment(
         &mut self,

@@ -5,40 +5,16 @@
 //! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
 //! during the episode.
 
-mod prr;
 mod rack_tlp;
-mod state;
 mod undo;
 
-pub(crate) use state::{Recovery, Reordering};
-pub(crate) use undo::Undo;
-
-use prr::Prr;
-
-use crate::tcp::congestion::{Acked, Hystart};
+use crate::tcp::connection::congestion::{Acked, Hystart};
+use crate::tcp::connection::deadlines::RtxTimer;
+use crate::tcp::connection::recovery::{AckReport, Phase};
+use crate::tcp::connection::scoreboard::Delivered;
 use crate::tcp::connection::{Connection, Flags};
-use crate::tcp::input::AckReport;
 use crate::tcp::lane::Core;
-use crate::tcp::scoreboard::Delivered;
-use crate::tcp::timers::RtxTimer;
 use crate::time::Time;
-
-/// What the sender is doing about losses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Phase {
-    /// Nothing is known to be lost.
-    #[default]
-    Open,
-    /// The window is being reduced for ECN.
-    Cwr,
-    /// Fast recovery (RFC 6675, RFC 6582).
-    Recovery,
-    /// After a retransmission timeout.
-    Loss,
-}
-
-/// Duplicates that mean loss (RFC 5681 §3.2).
-pub(crate) const DUP_THRESH: u32 = 3;
 
 impl Connection {
     /// An acknowledgement while data was outstanding.
@@ -48,7 +24,7 @@ impl Connection {
         }
         let lost_before = self.tx.get().map_or(0, |tx| tx.board.lost());
         // Without SACK, duplicates have told of some of it before.
-        let told = self.tx.get().map_or(0, |tx| tx.recovery.reno_sacked);
+        let told = self.tx.get().map_or(0, |tx| tx.recovery.reno_sacked());
         if self.has(Flags::SACK) {
             self.rack_update(core, now, report);
         } else {
@@ -65,14 +41,15 @@ impl Connection {
         let ssthresh = self.congestion.ssthresh();
         let partial = una_advanced && !self.has(Flags::SACK) && report.delivered.bytes > 0;
         let Some(tx) = self.tx.get_mut() else { return };
-        match tx.recovery.phase {
+        match tx.recovery.phase() {
             Phase::Recovery | Phase::Cwr => {
                 let in_flight = tx.in_flight(outstanding);
                 let safe = una_advanced && tx.board.lost() <= lost_before;
                 let delivered = report.delivered.bytes;
-                let more = tx.recovery.prr.allowance(in_flight, ssthresh, delivered, mss, safe);
+                let more = tx.recovery.allowance(in_flight, ssthresh, delivered, mss, safe);
                 // RFC 6582 §3.2, step 3: a partial acknowledgement sends the next hole, whatever the window.
-                let more = if partial && tx.recovery.phase == Phase::Recovery { more.max(mss) } else { more };
+                let more =
+                    if partial && tx.recovery.phase() == Phase::Recovery { more.max(mss) } else { more };
                 self.congestion.set_window((in_flight + more).max(mss));
             }
             Phase::Open | Phase::Loss => {
@@ -122,34 +99,11 @@ impl Connection {
         }
     }
 
-    /// RFC 5681 §3.2 and RFC 6582 §3.2 without SACK: each duplicate says that one segment has left the network.
+    /// Without SACK.
     fn count_duplicates(&mut self, report: &AckReport) {
-        let mss = self.effective_mss();
-        let outstanding = self.snd.outstanding();
-        let Some(tx) = self.tx.get_mut() else { return };
-        if report.duplicate {
-            tx.recovery.dupacks += 1;
-            let most = outstanding.saturating_sub(tx.board.front().map_or(0, |front| front.len));
-            tx.recovery.reno_sacked = (tx.recovery.reno_sacked + mss).min(most);
-            if tx.recovery.dupacks == DUP_THRESH && tx.recovery.phase != Phase::Loss {
-                tx.board.mark_lost(0);
-            }
-        } else if report.acked > 0 {
-            if tx.recovery.phase == Phase::Recovery && self.snd.una() < tx.recovery.high_seq {
-                // RFC 6582 §3.2, step 3, partial acknowledgement: the next hole is lost too.
-                tx.recovery.reno_sacked =
-                    tx.recovery.reno_sacked.saturating_sub(report.acked.saturating_sub(mss));
-                tx.recovery.reno_sacked = tx
-                    .recovery
-                    .reno_sacked
-                    .min(outstanding.saturating_sub(tx.board.front().map_or(0, |f| f.len)));
-                if !tx.board.is_empty() {
-                    tx.board.mark_lost(0);
-                }
-            } else {
-                tx.recovery.dupacks = 0;
-                tx.recovery.reno_sacked = 0;
-            }
+        let (una, outstanding, mss) = (self.snd.una(), self.snd.outstanding(), self.effective_mss());
+        if let Some(tx) = self.tx.get_mut() {
+            tx.recovery.count_duplicates(&mut tx.board, report, una, outstanding, mss);
         }
     }
 
@@ -158,21 +112,15 @@ impl Connection {
         let una = self.snd.una();
         let ssthresh = self.congestion.ssthresh();
         let Some(tx) = self.tx.get_mut() else { return false };
-        if tx.recovery.phase == Phase::Open || report.acked == 0 || una < tx.recovery.high_seq {
+        if report.acked == 0 {
             return false;
         }
-        if matches!(tx.recovery.phase, Phase::Recovery | Phase::Cwr) {
+        let Some(phase) = tx.recovery.leave(una) else { return false };
+        if matches!(phase, Phase::Recovery | Phase::Cwr) {
             // RFC 6937 §3, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
             self.congestion.set_window(ssthresh);
         }
-        tx.recovery.phase = Phase::Open;
-        tx.recovery.dupacks = 0;
-        tx.recovery.reno_sacked = 0;
-        // RFC 8985 §6.2: a widened reordering window is tried for some recoveries.
-        self.reordering.persist = self.reordering.persist.saturating_sub(1);
-        if self.reordering.persist == 0 {
-            self.reordering.more = 0;
-        }
+        self.reordering.end_recovery();
         true
     }
 
@@ -193,9 +141,9 @@ impl Connection {
         self.enter_recovery(core, &report, false);
         let ssthresh = self.congestion.ssthresh();
         let Some(tx) = self.tx.get_mut() else { return };
-        if tx.recovery.phase == Phase::Recovery {
+        if tx.recovery.phase() == Phase::Recovery {
             let in_flight = tx.in_flight(outstanding);
-            let more = tx.recovery.prr.allowance(in_flight, ssthresh, 0, mss, false);
+            let more = tx.recovery.allowance(in_flight, ssthresh, 0, mss, false);
             self.congestion.set_window((in_flight + more).max(mss));
         }
     }
@@ -207,14 +155,7 @@ impl Connection {
         if una == nxt {
             return;
         }
-        let loss = tx.board.lost() > 0 && matches!(tx.recovery.phase, Phase::Open | Phase::Cwr);
-        let mark = marked && tx.recovery.phase == Phase::Open;
-        if !loss && !mark {
-            return;
-        }
-        let reduce = tx.recovery.phase == Phase::Open;
-        tx.recovery.phase = if loss { Phase::Recovery } else { Phase::Cwr };
-        tx.recovery.high_seq = nxt;
+        let Some((loss, reduce)) = tx.recovery.enter(tx.board.lost() > 0, marked, nxt) else { return };
         if loss {
             core.stats.sack_recovery_episodes += 1;
         } else {
@@ -229,8 +170,7 @@ impl Connection {
             self.congestion.on_congestion(flight_size, mss);
             if let Some(tx) = self.tx.get_mut() {
                 tx.hystart = Hystart::default();
-                tx.recovery.prr =
-                    Prr { delivered: 0, out: 0, recover_fs: (nxt.since(una) + report.acked).max(1) };
+                tx.recovery.reduce_from(flight_size);
             }
         }
     }
@@ -241,24 +181,16 @@ impl Connection {
         let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
         let Some(tx) = self.tx.get_mut() else { return };
         // One reduction for one window of data: not again for the same data, nor when recovery has just reduced.
-        let first =
-            self.timers.backoff() == 0 && (tx.recovery.phase == Phase::Open || una >= tx.recovery.high_seq);
+        let first = self.timers.backoff() == 0 && tx.recovery.is_new(una);
         let reneged = tx.board.mark_all_lost();
         core.stats.sack_reneges += u64::from(reneged);
-        let fresh = first || tx.recovery.phase == Phase::Open;
+        let fresh = first || tx.recovery.phase() == Phase::Open;
         if fresh {
             self.remember_window();
         }
         let sack = self.has(Flags::SACK) && !reneged;
         let Some(tx) = self.tx.get_mut() else { return };
-        if let Some(undo) = &mut tx.recovery.undo {
-            undo.timed_out(sack.then_some(now));
-        }
-        tx.recovery.phase = Phase::Loss;
-        tx.recovery.high_seq = nxt;
-        tx.recovery.dupacks = 0;
-        tx.recovery.reno_sacked = 0;
-        tx.recovery.tlp_end = None;
+        tx.recovery.timed_out(nxt, sack.then_some(now));
         if fresh {
             tx.hystart = Hystart::default();
         }
@@ -279,7 +211,7 @@ impl Connection {
         }
         // A tail loss probe is for a connection without known losses.
         let troubled =
-            self.tx.get().is_some_and(|tx| tx.recovery.phase != Phase::Open || tx.board.sacked() > 0);
+            self.tx.get().is_some_and(|tx| tx.recovery.phase() != Phase::Open || tx.board.sacked() > 0);
         let no_probe = troubled && self.timers.rtx_kind() == RtxTimer::Tlp;
         if restart || no_probe || !self.timers.rtx_runs() || self.timers.is_probe() {
             self.arm_rto(core, now);

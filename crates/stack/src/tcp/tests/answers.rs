@@ -1,7 +1,7 @@
 //! Acknowledgements of their own: RFC 5681 §4.2, RFC 2018 §4 and RFC 2883 §4 within one burst.
 
-use super::super::acks::MOST;
 use super::*;
+use crate::tcp::connection::ack_policy::MOST;
 
 /// Without SACK, in a state of its own.
 fn without_sack() -> Scene {

@@ -1,0 +1,34 @@
+//! Records of flows, for whoever asks for them.
+
+use crate::tcp::Tcp;
+use crate::tcp::lane::flow_records::{FlowRecord, FlowWatch};
+use crate::time::Time;
+
+impl Tcp {
+    /// From now on a record is made of each connection that leaves the table. At most `most` of them wait to be taken; 0 turns it
+    /// off. Totals of connections that stand begin now.
+    pub fn watch_flows(&mut self, now: Time, most: usize) {
+        self.core.flows =
+            if most == 0 { FlowWatch::default() } else { FlowWatch::of_all(&self.connections, now, most) };
+    }
+
+    /// The next record of a flow that has ended, in the order of their ends.
+    #[inline]
+    pub fn poll_flow(&mut self) -> Option<FlowRecord> {
+        self.core.flows.poll()
+    }
+
+    /// The lane ends: what waits, and a record of each connection that stands ([`FlowEnd::LaneEnded`]), however many these are.
+    /// No record is made after that.
+    ///
+    /// [`FlowEnd::LaneEnded`]: crate::tcp::FlowEnd::LaneEnded
+    pub fn end_flows(&mut self, now: Time, take: impl FnMut(FlowRecord)) {
+        self.core.flows.end_all(&self.connections, now, take);
+    }
+
+    /// Of the flows that stand: how many, the bytes sent, and the segments sent again.
+    #[cfg(test)]
+    pub(crate) fn flows_that_stand_for_test(&self) -> (u64, u64, u64) {
+        self.core.flows.standing_for_test(&self.connections)
+    }
+}

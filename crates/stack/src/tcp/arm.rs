@@ -1,0 +1,44 @@
+//! Setting the timers: until when, by the round-trip times and by what a socket was told. What happens when they fire is in
+//! `timers`.
+
+use crate::tcp::connection::deadlines::RtxTimer;
+use crate::tcp::connection::rtt::micros;
+use crate::tcp::connection::{Connection, Flags};
+use crate::tcp::lane::Core;
+use crate::time::Time;
+use core::time::Duration;
+
+impl Connection {
+    /// Takes a round-trip sample.
+    pub(crate) fn sample_rtt(&mut self, core: &mut Core, sample: Duration, now: Time) {
+        core.stats.rtt_samples += 1;
+        self.rtt.sample(micros(sample), now, &core.config);
+    }
+
+    /// RFC 6298 §5.1: the retransmission timeout counts from now.
+    pub(crate) fn arm_rto(&mut self, core: &Core, now: Time) {
+        self.timers.start_rtx(RtxTimer::Rto, now + self.rtt.timeout(self.timers.backoff(), &core.config));
+        self.heed_user_timeout();
+    }
+
+    /// The timer fires no later than the user timeout ends.
+    pub(crate) fn heed_user_timeout(&mut self) {
+        if let (Some(limit), Some(since)) = (self.user_timeout(), self.waits_since()) {
+            self.timers.bound_rtx(since + limit);
+        }
+    }
+
+    /// Silence counts from now.
+    pub(crate) fn arm_keepalive(&mut self, now: Time) {
+        if self.has(Flags::KEEPALIVE) && !self.has(Flags::DETACHED) {
+            self.timers.limit_life(now + self.keepalive().idle);
+            self.timers.end_probes();
+        }
+    }
+
+    /// A closed socket does not wait for the peer's FIN for ever.
+    pub(crate) fn arm_fin_wait_2(&mut self, core: &Core, now: Time) {
+        let limit = self.options().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
+        self.timers.limit_life(now + limit);
+    }
+}

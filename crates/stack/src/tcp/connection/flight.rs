@@ -1,0 +1,142 @@
+//! What a connection needs while it has data of its own on the way: buffer, scoreboard, recovery.
+//!
+//! Boxed; a lane keeps some spare ones, so that short exchanges do not allocate.
+
+use crate::tcp::Seq;
+use crate::tcp::connection::congestion::Hystart;
+use crate::tcp::connection::recovery::Recovery;
+use crate::tcp::connection::scoreboard::Scoreboard;
+use crate::tcp::connection::send_buffer::{Blocks, SendBuffer};
+use crate::tcp::connection::writes::Writes;
+use crate::time::Time;
+use core::task::Waker;
+
+/// State of data on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    pub(crate) data: SendBuffer,
+    pub(crate) board: Scoreboard,
+    pub(crate) recovery: Recovery,
+    pub(crate) used: Used,
+    /// `HyStart++`; begins anew when data does.
+    pub(crate) hystart: Hystart,
+    pub(crate) writes: Writes,
+    /// Segments of new data sent in a row, without a pause.
+    burst: u32,
+    /// Who waits to write or for the handshake.
+    write_waker: Option<Waker>,
+    /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
+    since: Option<Time>,
+    /// Bytes of memory beside the buffer's as the lane has counted them.
+    counted: usize,
+}
+
+/// How much of the congestion window is used.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    /// Most bytes that were outstanding in the round that ends at `end`.
+    peak: u32,
+    end: Seq,
+}
+
+impl Used {
+    /// So many bytes up to `end` are outstanding, since data was sent; those before `una` are acknowledged.
+    #[inline]
+    pub(crate) fn note(&mut self, una: Seq, end: Seq, outstanding: u32) {
+        if una >= self.end || outstanding > self.peak {
+            (self.peak, self.end) = (outstanding, end);
+        }
+    }
+
+    /// Most bytes that were outstanding in this round.
+    #[inline]
+    pub(crate) const fn peak(&self) -> u32 {
+        self.peak
+    }
+}
+
+impl Flight {
+    /// Bytes in the network, as far as is known.
+    #[inline]
+    pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
+        self.board.in_flight(outstanding).saturating_sub(self.recovery.reno_sacked())
+    }
+
+    /// Segments of new data sent in a row, without a pause.
+    #[inline]
+    pub(crate) const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// So many were sent in a row; 0 if what follows begins anew.
+    #[inline]
+    pub(crate) fn set_burst(&mut self, segments: u32) {
+        self.burst = segments;
+    }
+
+    /// Who waits to write or for the handshake, to be woken.
+    #[inline]
+    pub(crate) fn take_writer(&mut self) -> Option<Waker> {
+        self.write_waker.take()
+    }
+
+    /// Where the waker stands of who waits to write or for the handshake.
+    pub(crate) fn writer_mut(&mut self) -> &mut Option<Waker> {
+        &mut self.write_waker
+    }
+
+    /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
+    #[inline]
+    pub(crate) const fn waits_since(&self) -> Option<Time> {
+        self.since
+    }
+
+    /// Something was sent, or acknowledged, or the window closed at `now`.
+    #[inline]
+    pub(crate) fn waits_from(&mut self, now: Time) {
+        self.since = Some(now);
+    }
+
+    /// Something waits since `now`, unless it has waited for longer.
+    pub(crate) fn waits_at_least_from(&mut self, now: Time) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Nothing waits.
+    #[inline]
+    pub(crate) fn waits_no_more(&mut self) {
+        self.since = None;
+    }
+
+    /// Bytes of memory beside the buffer's, as the lane has counted them.
+    pub(crate) const fn memory(&self) -> usize {
+        self.counted
+    }
+
+    /// Counts them; how many they are.
+    pub(crate) fn count(&mut self) -> usize {
+        self.counted = FLIGHT + self.board.memory();
+        self.counted
+    }
+
+    /// The scoreboard has changed: the lane's `memory` follows.
+    #[inline]
+    pub(crate) fn recount(&mut self, memory: &mut usize) {
+        let before = self.counted;
+        *memory = *memory + self.count() - before;
+    }
+
+    /// Ready for another connection. Its buffer's memory goes back; how many bytes of it are free now.
+    pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
+        let Flight { data, board, recovery, used, hystart, writes, burst, write_waker, since, counted: _ } =
+            self;
+        board.reset();
+        recovery.reset();
+        writes.reset();
+        (*used, *hystart, *burst, *since, *write_waker) = Default::default();
+        data.reset(blocks)
+    }
+}
+
+/// Bytes of a send side beside what is counted as it grows.
+const FLIGHT: usize = size_of::<Flight>() + 192;

@@ -1,0 +1,319 @@
+//! One record for each connection that leaves the lane's table: which flow it was, how it ended, and what passed.
+//!
+//! For an exporter of flows (RFC 7011). Off unless somebody asks (`Tcp::watch_flows`): then each segment costs a look at a
+//! pointer. While it is on, totals stand in a list of their own beside the connections, by slot, so that these stay as small as they
+//! are. A record is made where a connection leaves the table, and waits in a ring of fixed size until it is taken: nothing is
+//! allocated, nobody is called, and what does not fit is counted (`flow_records_lost`).
+//!
+//! **What is counted.** Bytes are those of the stream: sent for the first time, and received in order. Segments are those of the
+//! wire, as far as the lane saw them: one that the link cut or merged counts as what it was cut into or merged from. What answers old
+//! duplicates for a connection in TIME-WAIT, and what comes for it, belongs to no record.
+//!
+//! UDP has no such records: a socket keeps nothing about each of its peers.
+
+use crate::packet::IpOutput;
+use crate::tcp::Seq;
+use crate::tcp::connection::{Connection, Flags, Lists, State};
+use crate::tcp::table::Slab;
+use crate::time::Time;
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+/// How a flow ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FlowEnd {
+    /// Both sides closed, and each knows of the other.
+    Closed,
+    /// The peer reset it.
+    ResetByPeer,
+    /// This side reset it: aborted by the application, or data came that nobody would read.
+    ResetByUs,
+    /// The peer refused our connection attempt.
+    Refused,
+    /// No answer for too long.
+    TimedOut,
+    /// The network said that the peer cannot be reached.
+    Unreachable,
+    /// The peer's connection attempt was never finished, or found no listener any more.
+    HalfOpen,
+    /// This side gave its connection attempt up.
+    GivenUp,
+    /// The lane ended while the connection stood.
+    LaneEnded,
+}
+
+impl FlowEnd {
+    /// All of them.
+    pub const ALL: [FlowEnd; 9] = [
+        FlowEnd::Closed,
+        FlowEnd::ResetByPeer,
+        FlowEnd::ResetByUs,
+        FlowEnd::Refused,
+        FlowEnd::TimedOut,
+        FlowEnd::Unreachable,
+        FlowEnd::HalfOpen,
+        FlowEnd::GivenUp,
+        FlowEnd::LaneEnded,
+    ];
+
+    /// Its name for machines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowEnd::Closed => "closed",
+            FlowEnd::ResetByPeer => "reset-by-peer",
+            FlowEnd::ResetByUs => "reset-by-us",
+            FlowEnd::Refused => "refused",
+            FlowEnd::TimedOut => "timed-out",
+            FlowEnd::Unreachable => "unreachable",
+            FlowEnd::HalfOpen => "half-open",
+            FlowEnd::GivenUp => "given-up",
+            FlowEnd::LaneEnded => "lane-ended",
+        }
+    }
+}
+
+/// What passed one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowTotals {
+    /// Bytes of the stream, each once.
+    pub bytes: u64,
+    /// Segments on the wire, those without data and those sent again included.
+    pub segments: u64,
+}
+
+/// A flow that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlowRecord {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Interface of the host by which packets to the peer leave; `None` without a route, and from a TCP without a lane.
+    pub interface: Option<u8>,
+    /// VLAN of that interface.
+    pub vlan: Option<u16>,
+    /// Opened by us.
+    pub active: bool,
+    /// How it ended.
+    pub end: FlowEnd,
+    /// The state that it was in then; [`State::TimeWait`] if it left a record in TIME-WAIT.
+    pub state: State,
+    /// When it began, on the lane's clock: with its first segment, or with the watch if that was later.
+    pub began: Time,
+    /// When it ended.
+    pub ended: Time,
+    /// What we sent.
+    pub sent: FlowTotals,
+    /// What came.
+    pub received: FlowTotals,
+    /// Segments of ours that were sent again.
+    pub retransmitted: u32,
+}
+
+/// What passed of a connection that stands.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    began: Time,
+    sent: FlowTotals,
+    received: FlowTotals,
+    /// Up to where bytes are counted.
+    snd: Seq,
+    rcv: Seq,
+}
+
+/// Bytes that a connection costs more while flows are watched.
+pub(crate) const PER_FLOW: usize = size_of::<Totals>();
+
+#[derive(Debug)]
+struct Watch {
+    /// By slot of the connection.
+    totals: Vec<Totals>,
+    ended: VecDeque<FlowRecord>,
+    /// Records that may wait.
+    most: usize,
+}
+
+/// Watches flows, if somebody asked for it.
+#[derive(Debug, Default)]
+pub(crate) struct FlowWatch(Option<Box<Watch>>);
+
+impl FlowWatch {
+    /// At most `most` records wait to be taken. Totals of connections that stand begin now.
+    pub(crate) fn of_all(connections: &Slab<Connection>, now: Time, most: usize) -> Self {
+        let slots = connections.slots() as usize;
+        let mut watch =
+            Watch { totals: Vec::with_capacity(slots), ended: VecDeque::with_capacity(most), most };
+        for c in connections.iter() {
+            watch.begin(c, now);
+        }
+        Self(Some(Box::new(watch)))
+    }
+
+    /// The next record of a flow that has ended, in the order of their ends.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Option<FlowRecord> {
+        self.0.as_mut()?.ended.pop_front()
+    }
+
+    /// What waits, and a record of each connection that stands. No record is made after that.
+    pub(crate) fn end_all(
+        &mut self,
+        connections: &Slab<Connection>,
+        now: Time,
+        mut take: impl FnMut(FlowRecord),
+    ) {
+        let Some(watch) = self.0.take() else { return };
+        watch.ended.iter().copied().for_each(&mut take);
+        for c in connections.iter().filter(|c| c.is_in(Lists::LINKED)) {
+            if let Some(totals) = watch.totals.get(c.id().slot as usize) {
+                take(totals.record(c, now, FlowEnd::LaneEnded));
+            }
+        }
+    }
+
+    /// Of the flows that stand: how many, the bytes sent, and the segments sent again.
+    #[cfg(test)]
+    pub(crate) fn standing_for_test(&self, connections: &Slab<Connection>) -> (u64, u64, u64) {
+        let Some(watch) = &self.0 else { return (0, 0, 0) };
+        let mut sums = (0, 0, 0);
+        for c in connections.iter().filter(|c| c.is_in(Lists::LINKED)) {
+            let record = watch.totals[c.id().slot as usize].record(c, Time::ZERO, FlowEnd::LaneEnded);
+            sums = (sums.0 + 1, sums.1 + record.sent.bytes, sums.2 + u64::from(record.retransmitted));
+        }
+        sums
+    }
+
+    #[inline]
+    pub(crate) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// A connection stands in its slot.
+    #[inline]
+    pub(crate) fn begin(&mut self, c: &Connection, now: Time) {
+        if let Some(watch) = &mut self.0 {
+            watch.begin(c, now);
+        }
+    }
+
+    /// The peer's first number is known now.
+    pub(crate) fn peer_begins(&mut self, c: &Connection) {
+        if let Some(totals) = self.of(c) {
+            totals.rcv = c.rcv.nxt();
+        }
+    }
+
+    /// So many segments have come for a connection.
+    pub(crate) fn received(&mut self, c: &Connection, segments: u32) {
+        if let Some(totals) = self.of(c) {
+            totals.received.segments += u64::from(segments);
+        }
+    }
+
+    /// A segment of a connection goes out, perhaps to be cut by the link.
+    #[cold]
+    pub(crate) fn sent(&mut self, c: &Connection, out: &IpOutput) {
+        let Some(totals) = self.of(c) else { return };
+        let cut = u32::from(out.frame.meta().segment_size);
+        let header = out.frame.data().get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+        let data = out.frame.chain_len().saturating_sub(header) as u32;
+        totals.sent.segments += if cut > 0 { u64::from(data.div_ceil(cut).max(1)) } else { 1 };
+        totals.advance(c);
+    }
+
+    /// A segment of a connection was put among the lane's answers.
+    pub(crate) fn answered(&mut self, c: &Connection, sent: bool) {
+        if let Some(totals) = self.of(c) {
+            totals.sent.segments += u64::from(sent);
+        }
+    }
+
+    /// Something came for a connection, and was handled.
+    pub(crate) fn advanced(&mut self, c: &Connection) {
+        if let Some(totals) = self.of(c) {
+            totals.advance(c);
+        }
+    }
+
+    /// A connection leaves the table; `false` if its record is lost.
+    #[inline]
+    pub(crate) fn end(&mut self, c: &Connection, now: Time, end: FlowEnd) -> bool {
+        match &mut self.0 {
+            Some(watch) => watch.end(c, now, end),
+            None => true,
+        }
+    }
+
+    /// As many totals as there are slots of connections.
+    pub(crate) fn trim(&mut self, slots: u32) {
+        if let Some(watch) = &mut self.0 {
+            watch.totals.truncate(slots as usize);
+            watch.totals.shrink_to(slots as usize);
+        }
+    }
+
+    #[inline]
+    fn of(&mut self, c: &Connection) -> Option<&mut Totals> {
+        self.0.as_mut()?.totals.get_mut(c.id().slot as usize)
+    }
+}
+
+impl Totals {
+    fn of(c: &Connection, began: Time) -> Self {
+        let none = FlowTotals::default();
+        Self { began, sent: none, received: none, snd: c.snd.nxt(), rcv: c.rcv.nxt() }
+    }
+
+    /// Counts the numbers that were used since: fewer than there are, since each segment is followed by this.
+    fn advance(&mut self, c: &Connection) {
+        self.sent.bytes += u64::from(c.snd.nxt().since(self.snd));
+        self.received.bytes += u64::from(c.rcv.nxt().since(self.rcv));
+        (self.snd, self.rcv) = (c.snd.nxt(), c.rcv.nxt());
+    }
+
+    fn record(mut self, c: &Connection, now: Time, end: FlowEnd) -> FlowRecord {
+        self.advance(c);
+        // A FIN takes a number but is no byte.
+        self.sent.bytes -= u64::from(c.has(Flags::FIN_SENT)).min(self.sent.bytes);
+        self.received.bytes -= u64::from(c.has(Flags::FIN_RECEIVED)).min(self.received.bytes);
+        let tuple = c.tuple();
+        FlowRecord {
+            local: SocketAddr::new(tuple.local, tuple.local_port),
+            remote: SocketAddr::new(tuple.remote, tuple.remote_port),
+            interface: None,
+            vlan: None,
+            active: c.has(Flags::ACTIVE),
+            end,
+            state: c.state(),
+            began: self.began,
+            ended: now,
+            sent: self.sent,
+            received: self.received,
+            retransmitted: c.retransmits(),
+        }
+    }
+}
+
+impl Watch {
+    fn begin(&mut self, c: &Connection, now: Time) {
+        let (slot, totals) = (c.id().slot as usize, Totals::of(c, now));
+        match self.totals.get_mut(slot) {
+            Some(place) => *place = totals,
+            // Slots are taken in order; those between are nobody's.
+            None => self.totals.resize(slot + 1, totals),
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, c: &Connection, now: Time, end: FlowEnd) -> bool {
+        let Some(totals) = self.totals.get(c.id().slot as usize) else { return true };
+        let room = self.ended.len() < self.most;
+        if room {
+            self.ended.push_back(totals.record(c, now, end));
+        }
+        room
+    }
+}

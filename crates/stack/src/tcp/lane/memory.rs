@@ -1,0 +1,284 @@
+//! The memory of a lane: who may have some, who waits for it, and who is told when there is some again.
+//!
+//! **What counts.** Buffers count with all the memory that they hold, however few bytes are in them: a received frame with its whole
+//! buffer, a copy with its blocks. So do the boxes and lists that keep them in order, and each connection and TIME-WAIT record.
+//!
+//! **The levels.** One bound, `max_memory`, holds for all of it. Connections and records take at most half of it; beyond that no
+//! stranger gets a connection any more. What they leave is for buffers:
+//!
+//! ```text
+//!   0              easy = 1/2             tight = 7/8     full
+//!   ├────────────────┼───────────────────────┼─────────────┤
+//!   │ what is asked  │ up to a fair share,   │ a segment   │ nothing
+//!   │                │ received data copied  │ where there │
+//!   │                │ out of its frame      │ is none     │
+//! ```
+//!
+//! A fair share is a quarter of the buffers' memory by the number of connections, so all shares together end below `tight`, and
+//! a connection whose reader keeps up goes on while others hold all they may. The windows that are advertised follow the same
+//! levels. A window that was promised before and cannot be kept is closed: the data is dropped under its name and answered with a
+//! window of zero, as Linux does, and an announcement follows when there is memory again.
+//!
+//! Two lanes that are full of what they have to say to one another would wait for ever, each for the other's acknowledgements. So
+//! one segment more is taken by a lane that has no memory left, for one connection at a time that holds nothing ([`Spare`]): what
+//! it acknowledges frees memory at the other end. Its bytes are the only ones beyond the bound.
+//!
+//! Frames have a bound of their own beside it, since a worker without frames cannot receive anything at all. A write that
+//! finds no memory waits for the event that frees some, in turn; it is not tried again before.
+
+use crate::packet::Cx;
+use crate::tcp::connection::recv_buffer::{INFLOW, Inflow};
+use crate::tcp::connection::{Connection, Flags, Lists};
+use crate::tcp::lane::Core;
+use crate::tcp::lane::flow_records::PER_FLOW;
+use crate::tcp::lane::time_wait::PER_RECORD;
+use crate::tcp::segment::Segment;
+use crate::tcp::table::{ConnId, Slab};
+use crate::time::Time;
+use core::time::Duration;
+
+/// Memory that must be free for one of those who wait: the smallest send buffer, and as much again.
+pub(crate) const PORTION: usize = 4096;
+
+/// How soon windows are looked at again that lack of memory kept shut.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Bytes of a connection: its place in the slab, in the table of tuples, on the wheel and in the lists of a lane, the totals of its
+/// flow, and what few have beside it.
+pub(crate) const PER_CONNECTION: usize = 512;
+const _: () = assert!(
+    Slab::<Connection>::ENTRY_SIZE + 26 + 24 + 4 + 2 * size_of::<ConnId>() + PER_FLOW <= PER_CONNECTION
+);
+
+/// How far the memory of buffers may go; see the head of this file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Levels {
+    easy: usize,
+    tight: usize,
+    full: usize,
+    /// Bytes of connections and records for which these are.
+    fixed: usize,
+}
+
+/// The one segment that a lane without memory takes.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    /// Whose window stands open for it, and until when it is promised to nobody else.
+    promised: Option<(ConnId, Time)>,
+    /// It waits to be read.
+    taken: bool,
+}
+
+/// For how long the segment is promised to one connection.
+const PROMISED: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// A window that lack of memory would keep shut: open for the spare segment, if it can be promised to `c`.
+    #[cold]
+    pub(crate) fn promise_spare(&mut self, c: &Connection, cx: &Cx<'_>) -> u32 {
+        let idle = c.rx.get().is_none_or(Inflow::is_empty) && c.state().may_receive();
+        let others = self.spare.promised.is_some_and(|(id, until)| id != c.id() && cx.now < until);
+        if self.spare.taken || others || !idle || c.has(Flags::DETACHED) || frames_left(cx, 8) {
+            return 0;
+        }
+        self.spare.promised = Some((c.id(), cx.now + PROMISED));
+        u32::from(c.mss.rcv())
+    }
+
+    /// Whether `rx`, which holds nothing, may take a segment of `len` bytes without memory.
+    pub(crate) fn take_spare(&mut self, rx: &mut Inflow, len: usize, most: u16) -> bool {
+        let may = !self.spare.taken && rx.is_empty() && len <= usize::from(most);
+        if may {
+            self.spare.taken = true;
+            rx.set_spare(true);
+        }
+        may
+    }
+
+    /// What was taken in `rx` without memory has been read, or is not wanted any more.
+    #[inline]
+    pub(crate) fn give_spare(&mut self, rx: &mut Inflow) {
+        if rx.is_spare() {
+            rx.set_spare(false);
+            self.spare = Spare::default();
+        }
+    }
+
+    /// The number of connections has changed.
+    #[inline]
+    pub(crate) fn count_connections(&mut self, connections: usize) {
+        self.connections = connections;
+        self.count_fixed();
+    }
+
+    /// Their number, or that of TIME-WAIT records, has changed.
+    #[inline]
+    pub(crate) fn count_fixed(&mut self) {
+        self.fixed = self.connections * PER_CONNECTION + self.time_wait.len() * PER_RECORD;
+        // A little more or less of it makes no difference.
+        if self.fixed.abs_diff(self.levels.fixed) > self.config.max_memory / 256 {
+            self.set_levels();
+        }
+    }
+
+    /// Connections and records leave so much for buffers.
+    #[cold]
+    pub(crate) fn set_levels(&mut self) {
+        let fixed = self.fixed;
+        self.peak = self.peak.max(self.memory + fixed);
+        let most = self.config.max_memory;
+        let full = most - fixed.min(most / 2);
+        self.levels = Levels { easy: full / 2, tight: full - full / 8, full, fixed };
+    }
+
+    /// There is memory for another connection that a stranger begins.
+    #[inline]
+    pub(crate) fn may_connect(&self) -> bool {
+        self.memory < self.levels.full && self.fixed < self.config.max_memory / 2
+    }
+
+    /// Nobody gets more than a fair share any more.
+    #[inline]
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.memory >= self.levels.easy
+    }
+
+    /// The lane is short of memory, as it `was` or begins to be: to be told to people, so it ends a good deal below where it begins.
+    pub(crate) fn is_in_shortage(&self, was: bool) -> bool {
+        let easy = self.levels.easy;
+        self.memory >= if was { easy - easy / 4 } else { easy }
+    }
+
+    /// Bytes before only who holds nothing gets something.
+    pub(crate) fn left_below_tight(&self) -> usize {
+        self.levels.tight.saturating_sub(self.memory)
+    }
+
+    /// Only who holds nothing gets something any more.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.memory >= self.levels.tight
+    }
+
+    /// Bytes that a side of a connection may add which holds `has`: nothing yet if it is `empty`, and then `floor` if possible.
+    #[inline]
+    pub(crate) fn may_add(&self, has: usize, empty: bool, floor: usize) -> usize {
+        let Levels { easy, tight, full, .. } = self.levels;
+        if self.memory < easy {
+            tight - self.memory
+        } else {
+            self.may_add_little((tight, full), has, empty, floor)
+        }
+    }
+
+    #[cold]
+    fn may_add_little(&self, (tight, full): (usize, usize), has: usize, empty: bool, floor: usize) -> usize {
+        let share = (full / 4 / self.connections.max(1)).saturating_sub(has);
+        let share = share.min(tight.saturating_sub(self.memory));
+        if empty { share.max(floor.min(full.saturating_sub(self.memory))) } else { share }
+    }
+
+    /// Bytes of payload for which a connection's window may stand open.
+    #[inline]
+    pub(crate) fn may_promise(&self, c: &Connection, cx: &Cx<'_>) -> u32 {
+        if self.is_short(cx) { self.may_promise_little(c, cx) } else { u32::MAX }
+    }
+
+    /// Windows cannot open as far as each connection would have them.
+    #[inline]
+    pub(crate) fn is_short(&self, cx: &Cx<'_>) -> bool {
+        self.is_pressed() || frames_left(cx, 8)
+    }
+
+    /// Most that a receive buffer which tunes itself may have: not even a single one is more than can be kept.
+    pub(crate) fn most_buffer(&self) -> u32 {
+        (self.levels.full / 8).clamp(2048, 1 << 30) as u32
+    }
+
+    #[cold]
+    fn may_promise_little(&self, c: &Connection, cx: &Cx<'_>) -> u32 {
+        if frames_left(cx, 8) {
+            return 0;
+        }
+        let segment = u32::from(c.mss.rcv());
+        match c.rx.get() {
+            Some(rx) if !rx.is_empty() => (self.may_add(rx.memory(), false, 0) / 2).min(1 << 30) as u32,
+            _ => self.little(segment),
+        }
+    }
+
+    /// For a connection that holds nothing: half of its share, or a segment as long as there is room for one.
+    fn little(&self, segment: u32) -> u32 {
+        let room = self.may_add(0, true, room_for(segment));
+        let half = (room / 2).min(1 << 30) as u32;
+        if room >= room_for(segment) { half.max(segment) } else { 0 }
+    }
+
+    /// As [`may_promise`](Self::may_promise) for a connection that is not there yet, whose segments have `segment` bytes.
+    pub(crate) fn may_promise_first(&self, cx: &Cx<'_>, segment: u32) -> u32 {
+        if frames_left(cx, 8) {
+            return 0;
+        }
+        if self.is_pressed() { self.little(segment) } else { self.most_buffer() }
+    }
+
+    /// Under pressure: whether a segment before its turn may wait in `rx`.
+    #[cold]
+    pub(crate) fn may_hold_early(&self, rx: &Inflow, seg: &Segment) -> bool {
+        let frames = seg.frame.as_ref().map_or(0, |frame| frame.chunks().count() * frame.capacity());
+        frames <= self.may_add(rx.memory(), false, 0)
+    }
+
+    /// Nothing that can wait is taken any more: the buffers hold all they may, or so many of the worker's frames are in use that
+    /// what is left must keep the links going.
+    #[inline]
+    pub(crate) fn is_full(&self, cx: &Cx<'_>) -> bool {
+        self.memory >= self.levels.full || frames_left(cx, 8)
+    }
+
+    /// Buffers do not grow any more.
+    #[inline]
+    pub(crate) fn is_scarce(&self, cx: &Cx<'_>) -> bool {
+        self.is_pressed() || frames_left(cx, 2)
+    }
+
+    /// The window of a connection could not be opened although its application has read: it is looked at again soon. The
+    /// memory may be other lanes', or frames in other hands, so no event of this lane tells when it is back.
+    #[cold]
+    pub(crate) fn look_again(&mut self, c: &mut Connection, now: Time) {
+        if !c.is_in(Lists::IN_NARROWED) {
+            c.set_in_narrowed(true);
+            self.narrowed.push_back(c.id());
+            self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
+        }
+    }
+
+    /// Waits for memory.
+    pub(crate) fn starve(&mut self, c: &mut Connection, now: Time) {
+        self.stats.memory_waits += 1;
+        // No event tells when the last frame of an acknowledged block goes, nor when others leave it a larger share.
+        self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
+        c.set_starved(true);
+        if !c.is_in(Lists::IN_STARVED) {
+            c.set_in_starved();
+            self.starved.push_back(c.id());
+        }
+    }
+}
+
+/// Memory for a segment that is copied out of its frame, where nothing was before.
+pub(crate) fn room_for(segment: u32) -> usize {
+    INFLOW + (segment as usize).max(512)
+}
+
+/// Whether less than one frame in `share` of the worker's is free.
+#[inline]
+pub(crate) fn frames_left(cx: &Cx<'_>, share: usize) -> bool {
+    let memory = cx.frames.memory();
+    let few = |free: usize| free * share * memory.homes() < memory.count();
+    few(cx.frames.free()) && {
+        // Those that other workers sent home count as well; without this look a lane that takes no frames would shut its
+        // windows for good.
+        cx.frames.gather();
+        few(cx.frames.free())
+    }
+}
