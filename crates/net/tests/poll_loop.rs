@@ -72,20 +72,7 @@ impl Queue for End {
 
 fn link(last: u8, from: &Way, to: &Way, lost_one_in: usize) -> OpenLink {
     let end = End { from: from.clone(), to: to.clone(), sent: 0, lost_one_in };
-    let info = LinkInfo {
-        name: format!("wire:{last}"),
-        mac: MacAddr([2, 0, 0, 0, 0, last]),
-        mtu: 1500,
-        queues: 1,
-        first_queue: 0,
-        checksum_offload: false,
-        segmentation: 0,
-        delivers_hash: false,
-        mode: "",
-        life: None,
-        groups: None,
-        notes: Vec::new(),
-    };
+    let info = LinkInfo::new(format!("wire:{last}"), MacAddr([2, 0, 0, 0, 0, last]), 1500, 1);
     Box::new(move |_, _| Ok((info, vec![Box::new(end)])))
 }
 

@@ -7,7 +7,6 @@ use super::{Claim, Groups, Life, LinkInfo, OpenError, Queue, boxed};
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::claim::Tags;
 use flowlane_sys::bpf::steer::SteeringRules;
-use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::packet::{self, PacketOptions};
 use std::sync::Arc;
@@ -52,7 +51,6 @@ impl AfPacketOptions {
 /// [`OpenError::Device`].
 pub fn open(
     options: &AfPacketOptions,
-    _memory: &FrameMemory,
     workers: usize,
 ) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
     let name = format!("af-packet:{}", options.interface);
@@ -78,20 +76,10 @@ pub fn open(
     let life = Life::new(interface, (mtu, most), shared.clone());
     let groups = Groups::new(move |group| shared.upgrade().map_or(Ok(()), |shared| shared.join(group)));
     let notes = notes(first.shared(), options);
-    let info = LinkInfo {
-        name,
-        mac: MacAddr(mac),
-        mtu: life.mtu(),
-        queues: queues.len(),
-        first_queue: 0,
-        checksum_offload: options.offload,
-        segmentation: if options.offload { 65_535 } else { 0 },
-        delivers_hash: false,
-        mode: "",
-        life: Some(life),
-        groups: Some(groups),
-        notes,
-    };
+    let info = LinkInfo::new(name, MacAddr(mac), life.mtu(), queues.len())
+        .offload(options.offload, if options.offload { 65_535 } else { 0 })
+        .on(life, Some(groups))
+        .notes(notes);
     Ok((info, boxed(queues)))
 }
 

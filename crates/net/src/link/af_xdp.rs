@@ -63,7 +63,6 @@ impl AfXdpOptions {
 pub fn open(
     options: &AfXdpOptions,
     memory: &FrameMemory,
-    _workers: usize,
 ) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
     let name = format!("af-xdp:{}", options.interface);
     let queues = open_queues(options, memory).map_err(OpenError::device(name.clone()))?;
@@ -84,27 +83,18 @@ pub fn open(
             .to_owned()
     });
     let notes = promiscuous.into_iter().chain(unhashed).collect();
-    let delivers_hash = first.device().delivers_hash();
     let mode = mode(first.device());
     // Whether packets come in several frames was settled when the sockets were bound.
     let one = (memory.frame_size() - flowlane_sys::frame::HEADROOM - 18) as u32;
     let most = if mtu > one { mtu } else { one };
     let open = std::sync::Arc::downgrade(first.device());
     let life = Life::new(interface, (mtu, most), open);
-    let info = LinkInfo {
-        name,
-        mac: MacAddr(mac),
-        mtu: life.mtu(),
-        queues: queues.len(),
-        first_queue,
-        checksum_offload: options.offload,
-        segmentation: if options.offload { 65_535 } else { 0 },
-        delivers_hash,
-        mode,
-        life: Some(life),
-        groups: Some(groups),
-        notes,
-    };
+    let info = LinkInfo::new(name, MacAddr(mac), life.mtu(), queues.len())
+        .offload(options.offload, if options.offload { 65_535 } else { 0 })
+        .delivers_hash(first.device().delivers_hash())
+        .on(life, Some(groups))
+        .notes(notes);
+    let info = LinkInfo { first_queue, mode, ..info };
     Ok((info, boxed(queues)))
 }
 

@@ -60,6 +60,50 @@ pub struct LinkInfo {
 }
 
 impl LinkInfo {
+    /// A link with `queues` queue pairs that sends packets of up to `mtu` bytes. It has no card under it, no offloads, and delivers no hash;
+    /// the setters say otherwise.
+    #[must_use]
+    pub fn new(name: impl Into<String>, mac: MacAddr, mtu: u16, queues: usize) -> Self {
+        Self {
+            name: name.into(),
+            mac,
+            mtu,
+            queues,
+            first_queue: 0,
+            checksum_offload: false,
+            segmentation: 0,
+            delivers_hash: false,
+            mode: "",
+            life: None,
+            groups: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The link completes checksums, and cuts TCP packets of up to `segmentation` bytes; 0: it cuts none.
+    #[must_use]
+    pub fn offload(self, checksum: bool, segmentation: usize) -> Self {
+        Self { checksum_offload: checksum, segmentation, ..self }
+    }
+
+    /// Whether received frames come with a flow hash and its type.
+    #[must_use]
+    pub fn delivers_hash(self, delivers: bool) -> Self {
+        Self { delivers_hash: delivers, ..self }
+    }
+
+    /// What whoever starts the link should know, each a line.
+    #[must_use]
+    pub fn notes(self, notes: Vec<String>) -> Self {
+        Self { notes, ..self }
+    }
+
+    /// The link is on an interface of this machine. `groups`: how that lets packets to multicast groups through; `None` where it lets all
+    /// of them.
+    fn on(self, life: Life, groups: Option<Groups>) -> Self {
+        Self { life: Some(life), groups, ..self }
+    }
+
     /// Lets through what IPv6 routers say of themselves: packets to all nodes (`ff02::1`) and to the link's own link-local address, by
     /// which some routers answer who asks for them. Over AF_PACKET the kernel gets them as before; over AF_XDP it gets none of them
     /// until the link is closed, so it learns of no router there. Other links hear all of it without being asked.

@@ -57,20 +57,7 @@ pub fn open(options: &PcapOptions, workers: usize) -> Result<(LinkInfo, Vec<Box<
             Box::new(PcapQueue { input, output: output.clone(), queue: i as u16, stats }) as Box<dyn Queue>
         })
         .collect::<Vec<_>>();
-    let info = LinkInfo {
-        name,
-        mac: options.mac,
-        mtu: options.mtu,
-        queues: queues.len(),
-        first_queue: 0,
-        checksum_offload: false,
-        segmentation: 0,
-        delivers_hash: false,
-        mode: "",
-        life: None,
-        groups: None,
-        notes: Vec::new(),
-    };
+    let info = LinkInfo::new(name, options.mac, options.mtu, queues.len());
     Ok((info, queues))
 }
 

@@ -211,12 +211,12 @@ impl LinkSpec {
                 Self::AfPacket(name, offload) => {
                     let usual = AfPacketOptions::new(&name, claim);
                     let options = AfPacketOptions { steering, offload, ..usual };
-                    af_packet::open(&options, memory, workers)
+                    af_packet::open(&options, workers)
                 }
                 Self::AfXdp(name, copy, offload, queues) => {
                     let options =
                         AfXdpOptions { copy, offload, hash, queues, ..AfXdpOptions::new(&name, claim) };
-                    af_xdp::open(&options, memory, workers)
+                    af_xdp::open(&options, memory)
                 }
                 Self::Pcap(input, output) => {
                     let mac = MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, 0x0c]);

@@ -70,19 +70,9 @@ pub fn open(
     // Frames are laid out for the longest packet: of 64 KiB, where packets may be merged.
     let most = if tap.segmentation { u32::from(u16::MAX) } else { mtu };
     let life = Life::new(interface, (mtu, most), first.open());
-    let info = LinkInfo {
-        name,
-        mac: MacAddr(mac),
-        mtu: life.mtu(),
-        queues: queues.len(),
-        first_queue: 0,
-        checksum_offload: tap.checksum_offload,
-        segmentation: if tap.segmentation { 65_535 } else { 0 },
-        delivers_hash: false,
-        mode: "",
-        life: Some(life),
-        groups: None,
-        notes,
-    };
+    let info = LinkInfo::new(name, MacAddr(mac), life.mtu(), queues.len())
+        .offload(tap.checksum_offload, if tap.segmentation { 65_535 } else { 0 })
+        .on(life, None)
+        .notes(notes);
     Ok((info, boxed(queues)))
 }

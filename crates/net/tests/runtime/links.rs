@@ -93,20 +93,7 @@ fn dead(handed: &Arc<AtomicU64>) -> Late {
 }
 
 fn info() -> LinkInfo {
-    LinkInfo {
-        name: "late".into(),
-        mac: MacAddr([2, 0, 0, 0, 0, 9]),
-        mtu: 1500,
-        queues: 1,
-        first_queue: 0,
-        checksum_offload: false,
-        segmentation: 0,
-        delivers_hash: false,
-        mode: "",
-        life: None,
-        groups: None,
-        notes: Vec::new(),
-    }
+    LinkInfo::new("late", MacAddr([2, 0, 0, 0, 0, 9]), 1500, 1)
 }
 
 fn open(late: Late) -> OpenLink {

@@ -111,8 +111,8 @@ fn a_group_that_a_socket_joins_reaches_the_card_and_its_packets_the_socket() {
     builder.link(
         host,
         0,
-        Box::new(move |memory, workers| {
-            let opened = af_packet::open(&AfPacketOptions::new("near0", claim), memory, workers);
+        Box::new(move |_, workers| {
+            let opened = af_packet::open(&AfPacketOptions::new("near0", claim), workers);
             opened.map_err(|e: OpenError| StartError::Link(e))
         }),
     );

@@ -63,9 +63,9 @@ impl Lan {
         let mut builder = Runtime::builder().workers(1).pin(false);
         let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
         let host = builder.host(Host::new("us", rss, echo).interface(interface));
-        let open = |memory: &_, workers| {
+        let open = |_: &_, workers| {
             let options = AfPacketOptions::new("near0", Claim::everything());
-            af_packet::open(&options, memory, workers).map_err(|e: OpenError| StartError::Link(e))
+            af_packet::open(&options, workers).map_err(|e: OpenError| StartError::Link(e))
         };
         builder.link(host, 0, Box::new(open));
         self.near.run(|| builder.start()).unwrap().unwrap()

@@ -20,8 +20,8 @@ const VLAN: u16 = 5;
 fn open(vlan: Option<u16>) -> OpenLink {
     let addresses = US.iter().map(|a| a.parse::<SocketAddr>().unwrap().ip());
     let claim = addresses.fold(Claim::none().on_vlan(vlan), Claim::address);
-    Box::new(move |memory, workers| {
-        af_packet::open(&AfPacketOptions::new("near0", claim), memory, workers).map_err(StartError::Link)
+    Box::new(move |_, workers| {
+        af_packet::open(&AfPacketOptions::new("near0", claim), workers).map_err(StartError::Link)
     })
 }
 

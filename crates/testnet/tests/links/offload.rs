@@ -22,10 +22,10 @@ fn open(xdp: bool) -> OpenLink {
     Box::new(move |memory, workers| {
         let opened = if xdp {
             let options = AfXdpOptions { offload: true, ..AfXdpOptions::new("near0", claim) };
-            af_xdp::open(&options, memory, workers)
+            af_xdp::open(&options, memory)
         } else {
             let options = AfPacketOptions { offload: true, ..AfPacketOptions::new("near0", claim) };
-            af_packet::open(&options, memory, workers)
+            af_packet::open(&options, workers)
         };
         opened.map_err(|e: OpenError| StartError::Link(e))
     })

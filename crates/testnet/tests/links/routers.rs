@@ -94,8 +94,8 @@ impl Site {
         let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
         let host = builder.host(Host::new("us", rss, echo).interface(interface));
         let claim = Claim::none().address(ours.address());
-        let open = move |memory: &_, workers| {
-            let opened = af_packet::open(&AfPacketOptions::new("near0", claim), memory, workers);
+        let open = move |_: &_, workers| {
+            let opened = af_packet::open(&AfPacketOptions::new("near0", claim), workers);
             let opened = opened.map_err(|e: OpenError| StartError::Link(e))?;
             opened.0.hear_routers().map_err(StartError::Link)?;
             Ok(opened)

@@ -59,20 +59,7 @@ impl Source {
         packets: Option<u64>,
         returned: Arc<AtomicU64>,
     ) -> (LinkInfo, Box<dyn Queue>) {
-        let info = LinkInfo {
-            name: "bench".into(),
-            mac: SERVER_MAC,
-            mtu: 9000,
-            queues: 1,
-            first_queue: 0,
-            checksum_offload: false,
-            segmentation: 0,
-            delivers_hash: true,
-            mode: "",
-            life: None,
-            groups: None,
-            notes: Vec::new(),
-        };
+        let info = LinkInfo::new("bench", SERVER_MAC, 9000, 1).delivers_hash(true);
         let mut hash_type = HashType::None;
         let mut template = Vec::new();
         let flows = (0..flows)

@@ -130,20 +130,15 @@ fn end(
     quirks: &Quirks,
     programmed: Option<&Arc<Programmed>>,
 ) -> Opened {
-    let info = LinkInfo {
-        name: if last == 0x0a { "pair:a".into() } else { "pair:b".into() },
-        mac: MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, last]),
-        mtu: config.mtu,
-        queues: near.len(),
-        first_queue: 0,
-        checksum_offload: config.checksum_offload,
-        segmentation: if config.checksum_offload && config.segmentation_offload { 65_535 } else { 0 },
-        delivers_hash: true,
-        mode: "",
-        life: None,
-        groups: None,
-        notes: Vec::new(),
-    };
+    let segmentation = if config.checksum_offload && config.segmentation_offload { 65_535 } else { 0 };
+    let info = LinkInfo::new(
+        if last == 0x0a { "pair:a" } else { "pair:b" },
+        MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, last]),
+        config.mtu,
+        near.len(),
+    )
+    .offload(config.checksum_offload, segmentation)
+    .delivers_hash(true);
     if let Some(programmed) = programmed {
         programmed.begin(near.len());
     }
