@@ -1,8 +1,6 @@
 //! Circles of imports: modules that stand side by side and use one another, directly or by way of others.
 //!
-//! A reader who wants to understand one module of a circle has to understand all of them. So there are none in `stack` and `net` but
-//! those listed in [`KNOWN`], each with its reason and its bounds: another module in one of them fails here, and so do more imports
-//! between its modules than are listed.
+//! A reader who wants to understand one module of a circle has to understand all of them. So there are none in `stack` and `net`.
 //!
 //! **What counts.** `use` and paths in code, tests apart. A name that is re-exported leads to where it is defined. A module and
 //! its own parent may use one another: it is a part of it. What a file below one sibling uses below another is an edge between the
@@ -12,42 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-
-/// A circle that is left: crate, parent, modules that may be in it, at most so many pairs of which one uses the other, and why.
-type Known = (&'static str, &'static str, &'static [&'static str], usize, &'static str);
-
-const KNOWN: &[Known] = &[
-    (
-        "net",
-        "",
-        &[
-            "block", "context", "events", "kernel", "link", "runtime", "socket", "stats", "task", "timeout",
-            "wake",
-        ],
-        30,
-        "sockets and tasks find their worker by the thread (`context`), and the worker runs them",
-    ),
-    (
-        "net",
-        "runtime",
-        &[
-            "builder",
-            "card",
-            "flows",
-            "handle",
-            "host",
-            "idle",
-            "lane_slot",
-            "message",
-            "moving",
-            "netisr",
-            "shared",
-            "worker",
-        ],
-        48,
-        "what workers send one another (`message`, `netisr`) contains lanes and orders to move them, which are sent that way",
-    ),
-];
 
 type Module = Vec<String>;
 
@@ -296,9 +258,8 @@ fn circles(edges: &BTreeMap<(String, String), String>) -> Vec<BTreeSet<&str>> {
 }
 
 #[test]
-fn siblings_import_one_another_only_where_it_is_known() {
+fn siblings_do_not_import_one_another_in_circles() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut known: BTreeSet<&Known> = KNOWN.iter().collect();
     let mut wrong = String::new();
     for name in ["stack", "net"] {
         let mut sources = BTreeMap::new();
@@ -306,31 +267,16 @@ fn siblings_import_one_another_only_where_it_is_known() {
         assert!(sources.len() > 50, "the modules of {name} are found");
         for (parent, edges) in Tree(sources).edges() {
             for circle in circles(&edges) {
+                wrong += &format!("{name}, {}: {circle:?}\n", parent.join("::"));
                 let inside =
                     |(a, b): &(String, String)| circle.contains(a.as_str()) && circle.contains(b.as_str());
-                let pairs = edges.keys().filter(|pair| inside(pair)).count();
-                let parent = parent.join("::");
-                let names = |k: &&Known| k.2.iter().copied().collect::<BTreeSet<_>>();
-                let listed = KNOWN
-                    .iter()
-                    .find(|k| (k.0, k.1) == (name, parent.as_str()) && names(k).is_superset(&circle));
-                if let Some(listed) = listed {
-                    known.remove(listed);
-                    if pairs <= listed.3 {
-                        continue;
-                    }
-                }
-                wrong += &format!("{name}, {parent}: {pairs} pairs among {circle:?}\n");
                 for (_, example) in edges.iter().filter(|(pair, _)| inside(pair)) {
                     wrong += &format!("    {example}\n");
                 }
             }
         }
     }
-    for (name, parent, modules, ..) in known {
-        wrong += &format!("{name}, {parent}: listed, but there is no such circle: {modules:?}\n");
-    }
-    assert!(wrong.is_empty(), "circles of imports between siblings are not as listed:\n{wrong}");
+    assert!(wrong.is_empty(), "siblings import one another in circles:\n{wrong}");
 }
 
 /// The check can fail: two files that use one another, by way of a name that their parent re-exports.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::context;
+use crate::worker_id;
 
 /// When somebody is to be woken, and a number of its own.
 pub(crate) type TimerId = (Instant, u64);
@@ -70,7 +70,7 @@ impl Drop for Before {
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     assert!(
-        context::worker().is_none(),
+        worker_id::worker().is_none(),
         "flowlane::block_on in a lane, which would stop its worker: use .await"
     );
     let mut future = pin!(future);

@@ -20,8 +20,6 @@ use flowlane_stack::wire::MacAddr;
 use flowlane_sys::netdev::watch::LinkState;
 use tracing::{debug, info, warn};
 
-use crate::link::LinkInfo;
-
 const LINK: &str = "flowlane::link";
 const WORKER: &str = "flowlane::worker";
 const LANE: &str = "flowlane::lane";
@@ -43,13 +41,15 @@ pub(crate) struct Shortage {
 }
 
 #[cold]
-pub(crate) fn link_opened(number: usize, info: &LinkInfo) {
-    let LinkInfo { name, mac, mtu, queues, mode, .. } = info;
+pub(crate) fn link_opened(link: &str, number: usize, mac: MacAddr, mtu: u16, queues: usize, mode: &str) {
     let mode = Some(mode).filter(|mode| !mode.is_empty());
-    info!(target: LINK, link = name, number, %mac, mtu, queues, mode, "opened");
-    for note in &info.notes {
-        warn!(target: LINK, link = name, "{note}");
-    }
+    info!(target: LINK, link, number, %mac, mtu, queues, mode, "opened");
+}
+
+/// What whoever started the link should know.
+#[cold]
+pub(crate) fn link_note(link: &str, note: &str) {
+    warn!(target: LINK, link, "{note}");
 }
 
 #[cold]

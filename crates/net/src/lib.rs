@@ -50,9 +50,23 @@
 //!
 //! **Features.** `control`, on by default, is the control socket ([`control`]), and all that needs HTTP.
 //!
-//! The rooms, in the order a packet meets them: [`link`]s, and the [`card`]s under them; `runtime`, with the worker's loop; the lane itself, which
-//! is the crate `flowlane-stack`; tasks ([`spawn`], [`sleep`]) and sockets ([`UdpSocket`],
-//! [`TcpListener`], [`TcpStream`]); [`stats`].
+//! **Inside.** Modules in layers, from the top; each uses those below it, and none above:
+//!
+//! | | |
+//! |---|---|
+//! | [`control`], [`poll_loop`] | a running program shown and changed through a socket; one lane that its caller drives |
+//! | `runtime` | builder, handle, worker: its loop is where a packet goes from a link to its lane and back |
+//! | [`service`], `mailbox` | kits made of tasks and sockets |
+//! | `udp`, `tcp`; `task` | sockets; tasks and sleeping |
+//! | `context` | what sockets and tasks have of their worker: the lane lent to its thread, the way to a lane elsewhere, the tasks that are ready |
+//! | `shared` | what the threads of a runtime share: messages, who has which lane, moves |
+//! | `lane` | a lane of the crate `flowlane-stack` with what moves with it |
+//! | [`stats`] | what a runtime counted, as it is shown |
+//! | [`link`], `kernel` | links; the kernel's own sockets. A [`card`] lies under a link |
+//! | `block`, `wake`, `worker_id` | waiting on other threads; waking a worker; which worker a thread is |
+//! | `error`, `events`, [`entropy`] | what goes wrong; what is told to `tracing`; randomness |
+//!
+//! The worker runs tasks, and tasks know nothing of it: it fills `context` before it runs them.
 #![forbid(unsafe_code)]
 // A worker must not end because nobody reads what it says.
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
@@ -63,22 +77,25 @@ mod context;
 #[cfg(feature = "control")]
 pub mod control;
 pub mod entropy;
+mod error;
 mod events;
 mod kernel;
+mod lane;
 pub mod link;
 mod mailbox;
-mod outside;
 pub mod poll_loop;
 mod runtime;
 pub mod service;
-mod socket;
+mod shared;
 pub mod stats;
 mod task;
 mod tcp;
-mod timeout;
+mod udp;
 mod wake;
+mod worker_id;
 
 pub use block::block_on;
+pub use error::{SocketError, SpawnError, StartError};
 pub use flowlane_rss::{
     Bucket, BucketMap, CardTableError, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz,
     UdpFields, Worker, worker_of_queue,
@@ -97,18 +114,18 @@ pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wir
 pub use flowlane_sys::block::OwnedBytes;
 pub use flowlane_sys::frame::Frame;
 pub use kernel::KernelStats;
+pub use lane::FlowRecords;
+pub use link::opening::{Doorbell, OpenLink, OpenWire, Opened, Opening};
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use mailbox::{MailError, Mailbox, Mailboxes, NoMailbox};
-pub use runtime::builder::{Builder, Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening, StartError};
-pub use runtime::flows::FlowRecords;
-pub use runtime::handle::{Handle, HostInfo, JoinFailure, MoveError, Runtime, SpawnError};
+pub use runtime::builder::{Builder, LinkId};
+pub use runtime::handle::{Handle, HostInfo, JoinFailure, Runtime};
 pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;
-pub use runtime::moving::Move;
-pub use socket::{SocketError, UdpSocket};
+pub use runtime::moving::{Move, MoveError};
 pub use task::{
-    JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, current, keep, now, precise_now, sleep, sleep_until,
-    spawn, spawn_on, yield_now,
+    JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, TimedOut, current, keep, now, precise_now, sleep,
+    sleep_until, spawn, spawn_on, timeout, yield_now,
 };
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpHalfOpen, TcpListener, TcpStream};
-pub use timeout::{TimedOut, timeout};
+pub use udp::UdpSocket;

@@ -2,12 +2,13 @@
 //! own plain counters. Reading costs the workers nothing between requests.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use flowlane_stack::stats::{Counter, Counters, LaneStats};
 use flowlane_stack::tcp::TcpSnapshot;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
+
+pub use crate::error::Failed;
 
 use crate::kernel::KernelStats;
 use crate::link::QueueStats;
@@ -85,22 +86,6 @@ pub struct Misdirected {
     pub expected_queue: u16,
     /// The queue that it came on.
     pub queue: u16,
-}
-
-/// How a lane's first task failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
-    /// It panicked; otherwise it ended with an error.
-    pub panicked: bool,
-    /// What the panic or the error said.
-    pub words: String,
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.panicked { "panicked" } else { "failed" };
-        write!(f, "its first task {how}: {}", self.words)
-    }
 }
 
 /// One lane as its worker reports it.

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use flowlane_sys::doorbell::Doorbell;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::worker_id;
+
 /// One worker's doorbell with its bell wire.
 #[derive(Debug)]
 pub(crate) struct Wake {
@@ -27,7 +29,7 @@ impl Wake {
     #[inline]
     pub(crate) fn ring(&self) {
         // A worker does not wake itself: it looks at all its queues before it sleeps.
-        if crate::context::is_worker(self.runtime, self.worker) {
+        if worker_id::is_worker(self.runtime, self.worker) {
             return;
         }
         if self.bell.ring() {

@@ -16,7 +16,7 @@ use flowlane_sys::kernel::socket::{self, errno};
 
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, errors};
-use crate::socket::SocketError;
+use crate::error::SocketError;
 
 /// What a lane keeps for its UDP sockets.
 #[derive(Debug, Default)]

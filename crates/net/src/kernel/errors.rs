@@ -8,7 +8,7 @@ use flowlane_stack::tcp::{ConnectError, Failure, ListenError};
 use flowlane_stack::udp::BindError;
 use flowlane_sys::kernel::socket::errno;
 
-use crate::socket::SocketError;
+use crate::error::SocketError;
 
 /// How a connection ended, if this is such an error.
 pub(super) fn failure(number: i32) -> Option<Failure> {

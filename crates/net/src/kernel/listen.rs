@@ -13,7 +13,7 @@ use flowlane_sys::kernel::socket::{self, errno};
 
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, errors};
-use crate::socket::SocketError;
+use crate::error::SocketError;
 
 /// What the lanes of a host listen on, so that they share a port with each other and with nobody else:
 /// `SO_REUSEPORT` alone would share it with every process of the same user.

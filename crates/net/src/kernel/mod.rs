@@ -37,7 +37,7 @@ use std::task::Waker;
 
 use flowlane_sys::kernel::epoll::{Epoll, Event};
 
-use crate::socket::SocketError;
+use crate::error::SocketError;
 use slab::{Flags, Slab};
 
 /// The sockets of one lane.

@@ -9,7 +9,7 @@ use flowlane_sys::kernel::options::{self as kernel, Number};
 
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, errors};
-use crate::socket::SocketError;
+use crate::error::SocketError;
 
 /// Seconds, at least one.
 fn seconds(duration: Duration) -> i32 {

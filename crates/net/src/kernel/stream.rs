@@ -12,7 +12,7 @@ use flowlane_sys::kernel::socket;
 
 use super::slab::{Flags, Socket, SocketId};
 use super::{KernelLane, errors};
-use crate::socket::SocketError;
+use crate::error::SocketError;
 
 impl KernelLane {
     /// Begins a connection.

@@ -49,10 +49,7 @@ impl AfPacketOptions {
 ///
 /// # Errors
 /// [`OpenError::Device`].
-pub fn open(
-    options: &AfPacketOptions,
-    workers: usize,
-) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
+pub fn open(options: &AfPacketOptions, workers: usize) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
     let name = format!("af-packet:{}", options.interface);
     let describe = || {
         let interface = Interface::find(&options.interface)?;

@@ -9,20 +9,20 @@
 pub mod af_packet;
 pub mod af_xdp;
 mod claim;
-mod error;
 mod groups;
 mod life;
+pub(crate) mod opening;
 pub mod pair;
 pub mod pcap;
 mod spec;
 pub mod tap;
 
 pub use claim::Claim;
-pub use error::OpenError;
 pub use groups::Groups;
 pub use life::{Life, LinkState, News};
 pub use spec::{BadLink, LinkSpec};
 
+pub use crate::error::OpenError;
 pub use flowlane_sys::queue::{Queue, QueueStats};
 pub use flowlane_sys::xdp::CopyMode;
 

@@ -32,22 +32,19 @@ use flowlane_rss::{Bucket, Rss, Worker};
 use flowlane_stack::address::Prefix;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::steer::SteeringRules;
-use flowlane_sys::frame::HEADROOM;
-use flowlane_sys::netdev::Interface;
 use flowlane_sys::xdp::CopyMode;
 
 use super::af_packet::AfPacketOptions;
 use super::af_xdp::AfXdpOptions;
+use super::opening::OpenLink;
 use super::pcap::PcapOptions;
 use super::tap::TapOptions;
 use super::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
-use crate::{Builder, OpenLink, StartError};
+use crate::error::StartError;
 
 /// What can be named, for messages.
 const KINDS: &str =
     "kernel, tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
-/// Frames for each queue of AF_XDP: a full ring of 2048 that waits for packets, and as many on their way.
-const FRAMES_A_QUEUE: usize = 4096;
 /// Longest name of an interface in Linux.
 const NAME: usize = 15;
 
@@ -169,32 +166,7 @@ impl LinkSpec {
         *self == Self::Kernel
     }
 
-    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be, since before Linux 6.6 it takes no others; and
-    /// enough of them for all queues of the card. To be called when the number of workers is set.
-    pub fn fit_frames(&self, builder: &mut Builder) {
-        let Self::AfXdp(name, _, _, queues) = self else { return };
-        let Ok(interface) = Interface::find(name) else { return };
-        builder.near_card(name, queues.map_or(0, |(first, _)| first));
-        if interface.mtu().is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
-            builder.frames_of(4096);
-        }
-        if let Ok(channels) = interface.channels() {
-            let queues = queues.map_or(channels.receive, |(_, count)| count);
-            let queues = (queues as usize).div_ceil(builder.worker_count().max(1));
-            builder.frames_at_least(queues * FRAMES_A_QUEUE);
-        }
-    }
-
-    /// Joins the first interface of a host to the link; a host on kernel sockets needs none, and nothing is done. The arguments
-    /// are those of [`LinkSpec::open`].
-    pub fn join(self, builder: &mut Builder, host: usize, ours: &[Prefix], vlan: Option<u16>, rss: &Rss) {
-        if !self.is_kernel() {
-            self.fit_frames(builder);
-            builder.link(host, 0, self.open(ours, vlan, rss));
-        }
-    }
-
-    /// Makes what [`Builder::link`] takes. `ours` are the addresses to take packets for, `vlan` is where they come from, and `rss` steers
+    /// Makes what [`Builder::link`](crate::Builder::link) takes. `ours` are the addresses to take packets for, `vlan` is where they come from, and `rss` steers
     /// where there is no card that does.
     #[must_use]
     pub fn open(self, ours: &[Prefix], vlan: Option<u16>, rss: &Rss) -> OpenLink {

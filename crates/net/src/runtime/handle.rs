@@ -8,61 +8,22 @@ use std::time::Duration;
 use flowlane_rss::{Bucket, Rss};
 use flowlane_stack::time::Time;
 
-use super::builder::Builder;
-use super::card;
+use super::card::{self, Cards};
+use super::first_task::Mains;
 use super::host::Host;
-use super::lane_slot::LaneId;
-use super::message::Message;
-use super::moving::Move;
-use super::shared::Shared;
+use super::moving::{Move, MoveError};
 use crate::block::block_on;
-use crate::context;
+use crate::context::LaneRef;
+use crate::error::{Failed, SpawnError};
 use crate::events;
-use crate::stats::{Failed, Report};
-use crate::task::{JoinHandle, spawn_in};
-use crate::timeout::timeout;
+use crate::lane::LaneId;
+use crate::shared::{Message, Shared};
+use crate::stats::{Report, WorkerReport};
+use crate::task::{JoinHandle, spawn_in, timeout};
+use crate::worker_id;
 
 /// How long a worker may take to answer. One turn is microseconds; only a task that never returns takes longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Why a lane was not moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MoveError {
-    /// There is no such host or bucket.
-    #[error("there is no such host or bucket")]
-    NoSuchLane,
-    /// There is no such worker.
-    #[error("there is no such worker")]
-    NoSuchWorker,
-    /// Called on a worker, which would wait for itself.
-    #[error("lanes are moved from outside the workers")]
-    OnWorker,
-    /// The lane is being moved already.
-    #[error("the lane is being moved already")]
-    Moving,
-    /// A worker did not answer, since one of its tasks does not return; or the move was given up. The lane stays where it is.
-    #[error("a worker does not answer")]
-    NoAnswer,
-    /// The lane is on its way to a worker that does not take it, since one of its tasks does not return.
-    #[error("the lane is on its way to a worker that does not answer")]
-    Late,
-    /// The runtime has stopped.
-    #[error("the runtime has stopped")]
-    Stopped,
-}
-
-/// Why a task was not started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpawnError {
-    /// There is no such host or bucket.
-    #[error("there is no such host or bucket")]
-    NoSuchLane,
-    /// The runtime has stopped.
-    #[error("the runtime has stopped")]
-    Stopped,
-}
 
 /// The first task of a lane failed.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +44,7 @@ pub struct JoinFailure {
 #[derive(Debug, Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
+    cards: Arc<Cards>,
     hosts: Arc<[HostInfo]>,
 }
 
@@ -149,7 +111,7 @@ impl Handle {
         }
         drop(to);
         let mut report = collect(&from, self.workers(), PATIENCE);
-        report.cards = self.shared.cards.report();
+        report.cards = self.cards.report();
         report
     }
 
@@ -181,7 +143,8 @@ impl Handle {
             return Err(SpawnError::Stopped);
         }
         let id = LaneId { runtime: self.shared.runtime, index };
-        Ok(spawn_in(id, self.shared.clone(), future).awaited_outside(self.shared.clone()))
+        let lane = LaneRef::new(id, self.shared.clone());
+        Ok(spawn_in(lane, future).awaited_outside(self.shared.clone()))
     }
 
     /// Moves the lane of a bucket to another worker, and waits until it is there: see [`begin_move`](Self::begin_move). A worker that
@@ -190,7 +153,7 @@ impl Handle {
     /// # Errors
     /// See [`MoveError`].
     pub fn move_lane(&self, host: usize, bucket: Bucket, worker: usize) -> Result<(), MoveError> {
-        if context::worker().is_some() {
+        if worker_id::worker().is_some() {
             return Err(MoveError::OnWorker);
         }
         let mut lane = self.begin_move(host, bucket, worker)?;
@@ -202,7 +165,7 @@ impl Handle {
     /// Begins to move the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
     /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. The [`Move`] is ready
     /// when that is so, and can be given up before. Frames keep arriving on the old worker's queue and are handed over, unless the card's
-    /// table can be changed ([`Builder::steer_card`]): then the lane's slots name a queue of its new worker before the move is ready. Any
+    /// table can be changed ([`Builder::steer_card`](crate::Builder::steer_card)): then the lane's slots name a queue of its new worker before the move is ready. Any
     /// number of lanes may move at once.
     ///
     /// ```
@@ -238,18 +201,20 @@ impl Handle {
 pub struct Runtime {
     handle: Handle,
     threads: Vec<thread::JoinHandle<()>>,
+    /// Tells when the lanes' first tasks have ended.
+    mains: Arc<Mains>,
     /// Looks after the cards.
-    cards: Option<card::Thread>,
+    card_thread: Option<card::Thread>,
 }
 
 impl Runtime {
-    /// Describes a new runtime.
-    #[must_use]
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
-    pub(super) fn new(shared: Arc<Shared>, threads: Vec<thread::JoinHandle<()>>, hosts: &[Host]) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        cards: Arc<Cards>,
+        mains: Arc<Mains>,
+        threads: Vec<thread::JoinHandle<()>>,
+        hosts: &[Host],
+    ) -> Self {
         let mut first_lane = 0;
         let infos = hosts
             .iter()
@@ -260,12 +225,12 @@ impl Runtime {
                 info
             })
             .collect();
-        Self { handle: Handle { shared, hosts: infos }, threads, cards: None }
+        Self { handle: Handle { shared, cards, hosts: infos }, threads, mains, card_thread: None }
     }
 
     /// Has cards looked after until the end.
     pub(super) fn with_cards(mut self, cards: Vec<card::Steered>) -> std::io::Result<Self> {
-        self.cards = card::Thread::start(cards, &self.handle.shared)?;
+        self.card_thread = card::Thread::start(cards, &self.handle.cards, &self.handle.shared)?;
         Ok(self)
     }
 
@@ -301,7 +266,7 @@ impl Runtime {
     /// ```
     pub fn join(mut self) -> Result<Report, JoinFailure> {
         if !self.threads.is_empty() {
-            self.handle.shared.mains.wait();
+            self.mains.wait();
         }
         let report = self.end(Duration::ZERO);
         let Some((host, bucket, failed)) = report.failures().first().copied() else { return Ok(report) };
@@ -332,13 +297,13 @@ impl Runtime {
         }
         drop(to);
         let mut report = collect(&from, self.handle.workers(), PATIENCE + grace);
-        report.cards = self.handle.shared.cards.report();
+        report.cards = self.handle.cards.report();
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
         }
-        if let Some(cards) = self.cards.take() {
-            cards.end(&self.handle.shared);
+        if let Some(thread) = self.card_thread.take() {
+            thread.end();
         }
         // Several interfaces may have been on one.
         let links: BTreeSet<&String> = self.handle.hosts.iter().flat_map(|host| &host.links).collect();
@@ -354,7 +319,7 @@ impl Drop for Runtime {
     }
 }
 
-fn collect(from: &mpsc::Receiver<crate::stats::WorkerReport>, workers: usize, patience: Duration) -> Report {
+fn collect(from: &mpsc::Receiver<WorkerReport>, workers: usize, patience: Duration) -> Report {
     let mut report = Report::default();
     while report.workers.len() < workers {
         match from.recv_timeout(patience) {

@@ -16,7 +16,7 @@ use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
-use super::flows::FlowRecords;
+use crate::lane::FlowRecords;
 
 /// What the first task of a lane may end with: nothing, or a `Result`, whose error the runtime says in a line and reports
 /// ([`Report::failures`](crate::stats::Report::failures), [`Runtime::join`](crate::Runtime::join)).

@@ -1,25 +1,28 @@
 //! The runtime: workers, their lanes and links, from start to stop.
 //!
-//! * [`worker`]: the loop and the steps of a turn; [`idle`]: sleeping; [`report`]: what was counted.
-//! * [`netisr`]: frames for lanes of other workers; [`moving`]: lanes that change their worker.
-//! * [`host`]: what the application says; [`builder`]: from there to running threads; [`handle`]: talking to them.
-//! * Sockets of the kernel: `crate::kernel`.
-//! * [`card`]: the cards whose tables follow the lanes.
-//! * [`mains`]: how the lanes' first tasks end.
-//! * [`shared`], [`message`], [`lane_slot`]: what they share, what they are told, what moves.
+//! From the top; a module uses those below it, and none above:
+//!
+//! | | |
+//! |---|---|
+//! | [`builder`] | from a description to running threads |
+//! | [`handle`] | what can be asked of a running runtime |
+//! | [`worker`] | the loop and the steps of a turn, sleeping, lanes that come and go, the report |
+//! | [`card`] | the thread that has cards' tables follow the lanes, and how workers ask it |
+//! | [`moving`] | a move of a lane, as whoever asks for it sees it |
+//! | [`netisr`], [`relay`] | rings between workers: frames and lanes of others; output for links that a worker has no queue of |
+//! | [`first_task`] | the first task of each lane, and how these end |
+//! | [`host`], [`idle`] | what the application says: hosts; what a worker does when there is nothing to do |
+//!
+//! What moves between workers ([`crate::lane`]), what all of them share ([`crate::shared`]), and what tasks and sockets have of their worker
+//! ([`crate::context`]) is below the runtime.
 
 pub(crate) mod builder;
-pub(crate) mod card;
-pub(crate) mod flows;
+mod card;
+mod first_task;
 pub(crate) mod handle;
 pub(crate) mod host;
 pub(crate) mod idle;
-pub(crate) mod lane_slot;
-pub(crate) mod mains;
-pub(crate) mod message;
 pub(crate) mod moving;
 mod netisr;
 mod relay;
-mod report;
-pub(crate) mod shared;
-pub(crate) mod worker;
+mod worker;

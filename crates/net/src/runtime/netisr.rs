@@ -12,8 +12,8 @@ use flowlane_stack::Class;
 use flowlane_sys::frame::Frame;
 use flowlane_sys::ring::spsc::{Receiver, Sender};
 
-use super::lane_slot::LaneSlot;
-use super::shared::Shared;
+use crate::lane::LaneSlot;
+use crate::shared::Shared;
 use crate::stats::NetisrStats;
 
 /// What goes from one worker to another.

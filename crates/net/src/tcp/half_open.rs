@@ -5,14 +5,13 @@ use std::task::{Context, Poll};
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::tcp::SynAnswer;
 
-use crate::context;
-use crate::runtime::lane_slot::LaneId;
-use crate::socket::SocketError;
+use crate::context::LaneRef;
+use crate::error::SocketError;
 
 /// The half-open clients of one lane. The mode lasts as long as the lane.
 #[derive(Debug)]
 pub struct TcpHalfOpen {
-    lane: LaneId,
+    lane: LaneRef,
 }
 
 impl TcpHalfOpen {
@@ -22,12 +21,13 @@ impl TcpHalfOpen {
     /// # Errors
     /// [`SocketError::Unsupported`] on kernel sockets, [`SocketError::WrongLane`] outside a lane.
     pub fn open(quiet: bool) -> Result<Self, SocketError> {
-        let lane = context::with_current(|slot, _, _| {
+        let lane = LaneRef::current()?;
+        lane.with(|slot, _, _| {
             if slot.kernel.is_some() {
                 return Err(SocketError::Unsupported("send a SYN without a connection: use a link"));
             }
             slot.lane.tcp_half_open(quiet);
-            Ok(slot.id)
+            Ok(())
         })??;
         Ok(Self { lane })
     }
@@ -37,9 +37,7 @@ impl TcpHalfOpen {
     /// # Errors
     /// On another lane.
     pub fn try_send_syn(&self, local: Endpoint, remote: Endpoint, seq: u32) -> Result<bool, SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| {
-            Ok(slot.lane.tcp_send_syn(now, frames, local, remote, seq))
-        })?
+        self.lane.with(|slot, now, frames| Ok(slot.lane.tcp_send_syn(now, frames, local, remote, seq)))?
     }
 
     /// Appends what came back to `into`, or has the task woken when something does. Returns how many answers were lost
@@ -53,7 +51,7 @@ impl TcpHalfOpen {
         into: &mut Vec<SynAnswer>,
     ) -> Poll<Result<u64, SocketError>> {
         let before = into.len();
-        let taken = context::with_lane(self.lane, |slot, _, _| {
+        let taken = self.lane.with(|slot, _, _| {
             let missed = slot.lane.tcp_syn_answers(into);
             if into.len() == before && missed == 0 {
                 slot.lane.tcp_wake_on_syn_answer(cx.waker());

@@ -2,28 +2,24 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flowlane_rss::Bucket;
 use flowlane_stack::tcp::{ListenOptions, ListenerId};
 
+use super::Id;
 use super::ends::Ends;
 use super::stream::TcpStream;
-use super::{Id, close};
-use crate::context;
+use crate::context::{self, LaneRef};
+use crate::error::SocketError;
 use crate::events;
-use crate::runtime::lane_slot::LaneId;
-use crate::runtime::message::SocketHandle;
-use crate::runtime::shared::Shared;
-use crate::socket::SocketError;
+use crate::lane::SocketHandle;
 
 /// A listening socket of one lane.
 #[derive(Debug)]
 pub struct TcpListener {
-    lane: LaneId,
+    lane: LaneRef,
     id: Id<ListenerId>,
-    shared: Arc<Shared>,
 }
 
 impl TcpListener {
@@ -35,15 +31,13 @@ impl TcpListener {
     /// # Errors
     /// [`SocketError::Listen`], or [`SocketError::WrongLane`] outside a lane.
     pub fn bind(local: Option<IpAddr>, port: u16, options: ListenOptions) -> Result<Self, SocketError> {
-        let (lane, id, shared) = context::with_current(|slot, _, shared| {
-            let id = match &mut slot.kernel {
-                Some(kernel) => Id::Kernel(kernel.listen(local, port, &options)?),
-                None => Id::Stack(slot.lane.tcp_listen(local, port, options)?),
-            };
-            Ok::<_, SocketError>((slot.id, id, shared.clone()))
+        let lane = LaneRef::current()?;
+        let id = lane.with(|slot, _, _| match &mut slot.kernel {
+            Some(kernel) => Ok(Id::Kernel(kernel.listen(local, port, &options)?)),
+            None => Ok::<_, SocketError>(Id::Stack(slot.lane.tcp_listen(local, port, options)?)),
         })??;
-        events::listening(lane.index, local, port);
-        Ok(Self { lane, id, shared })
+        events::listening(lane.id().index, local, port);
+        Ok(Self { lane, id })
     }
 
     /// Listens in the lane of the calling task if its bucket is one of `buckets`; `None` if it is not. Called in every
@@ -63,7 +57,7 @@ impl TcpListener {
         options: ListenOptions,
     ) -> Result<Option<Self>, SocketError> {
         let (here, count) =
-            context::with_current(|slot, _, _| (slot.lane.bucket(), slot.lane.rss().buckets.len()))?;
+            context::with_current(|slot, _| (slot.lane.bucket(), slot.lane.rss().buckets.len()))?;
         if let Some(beyond) = buckets.iter().find(|b| usize::from(b.0) >= count) {
             return Err(SocketError::NoSuchBucket(*beyond));
         }
@@ -83,17 +77,15 @@ impl TcpListener {
     /// # Errors
     /// On another lane.
     pub fn try_accept(&self) -> Result<Option<TcpStream>, SocketError> {
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(id) => Ok(slot.lane.tcp_accept(id)?.map(|a| TcpStream {
-                lane: self.lane,
+                lane: self.lane.clone(),
                 id: Id::Stack(a.id),
-                shared: self.shared.clone(),
                 ends: Ends::new(Some(a.local), a.remote),
             })),
             Id::Kernel(id) => Ok(slot.sockets()?.accept(id)?.map(|(id, remote)| TcpStream {
-                lane: self.lane,
+                lane: self.lane.clone(),
                 id: Id::Kernel(id),
-                shared: self.shared.clone(),
                 ends: Ends::new(None, remote),
             })),
         })?
@@ -104,7 +96,7 @@ impl TcpListener {
     /// # Errors
     /// On another lane.
     pub fn local_addr(&self) -> Result<SocketAddr, SocketError> {
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(id) => {
                 let (ip, port) = slot.lane.tcp_listens_on(id)?;
                 Ok(SocketAddr::new(ip.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port))
@@ -129,7 +121,7 @@ impl TcpListener {
         if let Some(stream) = self.try_accept()? {
             return Poll::Ready(Ok(stream));
         }
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(id) => Ok(slot.lane.tcp_wake_on_accept(id, cx.waker())?),
             Id::Kernel(id) => slot.sockets()?.wake_on_accept(id, cx.waker()),
         })??;
@@ -142,7 +134,7 @@ impl TcpListener {
     /// # Errors
     /// On another lane.
     pub fn backlog(&self) -> Result<(usize, usize), SocketError> {
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(id) => Ok(slot.lane.tcp_backlog(id)?),
             Id::Kernel(id) => slot.sockets()?.backlog(id),
         })?
@@ -155,6 +147,6 @@ impl Drop for TcpListener {
             Id::Stack(id) => SocketHandle::Listener(id),
             Id::Kernel(id) => SocketHandle::Kernel(id),
         };
-        close(self.lane, &self.shared, socket);
+        self.lane.close(socket);
     }
 }

@@ -17,18 +17,7 @@ pub use io::{OwnedReadHalf, OwnedWriteHalf};
 pub use listener::TcpListener;
 pub use stream::TcpStream;
 
-use crate::context;
 use crate::kernel::SocketId;
-use crate::runtime::lane_slot::LaneId;
-use crate::runtime::message::{Message, SocketHandle};
-use crate::runtime::shared::Shared;
-
-/// Closes where the socket's lane is.
-fn close(lane: LaneId, shared: &Shared, socket: SocketHandle) {
-    if context::with_lane(lane, |slot, now, frames| slot.close(now, frames, socket)).is_err() {
-        shared.send(shared.owner_of(lane.index), Message::Close { lane: lane.index, socket });
-    }
-}
 
 /// A socket of the stack's, or one of the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,8 +35,9 @@ pub use programmed::EmulatedAccess;
 use programmed::Programmed;
 pub use quirks::{Quirk, QuirkCounts, Quirks};
 
+use super::opening::{Doorbell, OpenWire, Opened, Opening};
 use super::{LinkInfo, Queue, QueueStats};
-use crate::{Doorbell, OpenWire, Opened, Opening, StartError};
+use crate::error::StartError;
 
 /// How a pair is to be made.
 #[derive(Debug, Clone)]

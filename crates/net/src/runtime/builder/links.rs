@@ -7,80 +7,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flowlane_rss::Rss;
 use flowlane_sys::frame::FrameMemory;
 
-use super::{Builder, StartError};
+use super::Builder;
 use crate::card::Access;
+use crate::error::StartError;
 use crate::events;
+use crate::link::LinkInfo;
+use crate::link::opening::{OpenLink, OpenWire, Opened, Opening};
 use crate::link::pair::{self, PairConfig};
-use crate::link::{LinkInfo, Queue};
 use crate::runtime::card::Steered;
 use crate::runtime::host::Host;
 use crate::runtime::worker::{Door, Doors};
 use crate::wake::Wake;
 
-/// A link, opened: what it is, and its queues by number. Queue `q` goes to worker `q % workers`
-/// ([`worker_of_queue`](crate::worker_of_queue)).
-pub type Opened = (LinkInfo, Vec<Box<dyn Queue>>);
-
-/// Opens a link when the runtime starts, once frame memory and the number of workers are known.
-pub type OpenLink = Box<dyn FnOnce(&FrameMemory, usize) -> Result<Opened, StartError> + Send>;
-
-/// Opens several links at once when the runtime starts: those that belong together, as the ends of a wire do.
-pub type OpenWire = Box<dyn FnOnce(&Opening<'_>) -> Result<Vec<Opened>, StartError> + Send>;
-
 /// A link of a [`Builder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkId(usize);
-
-/// What links are opened with.
-#[derive(Debug)]
-pub struct Opening<'a> {
-    memory: &'a FrameMemory,
-    wakes: &'a [Arc<Wake>],
-    steering: Vec<Option<Arc<Rss>>>,
-}
-
-impl Opening<'_> {
-    /// The frames of all workers.
-    #[must_use]
-    pub fn memory(&self) -> &FrameMemory {
-        self.memory
-    }
-
-    /// Number of workers.
-    #[must_use]
-    pub fn workers(&self) -> usize {
-        self.wakes.len()
-    }
-
-    /// How the host on one of the links that are opened here is steered: of the first interface, if there are several. `None` if there
-    /// is none.
-    #[must_use]
-    pub fn steering(&self, link: usize) -> Option<&Arc<Rss>> {
-        self.steering.get(link)?.as_ref()
-    }
-
-    /// The doorbell of the worker that serves a queue: for links in memory, which have no descriptor to wait on.
-    #[must_use]
-    pub fn doorbell(&self, queue: usize) -> Doorbell {
-        Doorbell(self.wakes[queue % self.wakes.len()].clone())
-    }
-}
-
-/// Wakes the worker that serves a queue.
-#[derive(Debug, Clone)]
-pub struct Doorbell(Arc<Wake>);
-
-impl Doorbell {
-    /// To be called after a frame was put where the worker will look for it. Costs a memory fence; a system call only if the worker
-    /// sleeps and nobody else has woken it yet.
-    #[inline]
-    pub fn ring(&self) {
-        self.0.ring();
-    }
-}
 
 /// Links that are opened at once.
 pub(super) struct Wire {
@@ -182,7 +125,7 @@ impl Builder {
         self.attach(link, host, interface);
     }
 
-    /// Gives the runtime access to the card under a link. Where the host on it is steered by the card's own table ([`Rss::of_card`]), that
+    /// Gives the runtime access to the card under a link. Where the host on it is steered by the card's own table ([`Rss::of_card`](crate::Rss::of_card)), that
     /// follows lanes that move; lanes follow a table that somebody else has changed; and settings that the card has forgotten are set again.
     /// What was done is in [`Report::cards`](crate::stats::Report::cards).
     pub fn steer_card(&mut self, link: LinkId, access: Box<dyn Access>) {
@@ -213,7 +156,7 @@ impl Builder {
             let first_on = |link| self.attached.iter().find(|a| a.link == link);
             let rss = |link| first_on(link).map(|a| self.hosts[a.host].rss.clone());
             let steering = links.clone().map(rss).collect();
-            let opened = open(&Opening { memory, wakes, steering })?;
+            let opened = open(&Opening::new(memory, wakes, steering))?;
             if opened.len() != links.len() {
                 let what = format!("{} links were to be opened, and {} were", links.len(), opened.len());
                 return Err(StartError::Other(what));
@@ -221,7 +164,11 @@ impl Builder {
             if let Some((info, _)) = opened.iter().find(|(_, queues)| queues.is_empty()) {
                 return Err(StartError::NoQueue(info.name.clone()));
             }
-            opened.iter().zip(links).for_each(|((info, _), link)| events::link_opened(link, info));
+            for ((info, _), link) in opened.iter().zip(links) {
+                let LinkInfo { name, mac, mtu, queues, mode, .. } = info;
+                events::link_opened(name, link, *mac, *mtu, *queues, mode);
+                info.notes.iter().for_each(|note| events::link_note(name, note));
+            }
             all.extend(opened);
         }
         let doors = (0..all.len()).map(|link| self.doors(link, &all[link].0)).collect::<Result<_, _>>()?;

@@ -1,16 +1,15 @@
 //! From a description to running workers. Everything that can fail fails here, before the first thread runs.
 //!
-//! The description and the order of things are here; [`links`] opens the links, [`plan`] shares lanes and queues out, [`threads`] makes
+//! The description and the order of things are here; [`links`] opens the links, [`named`] is what those by name want; [`plan`] shares lanes and queues out, [`threads`] makes
 //! workers of that.
 
-mod error;
 mod links;
+mod named;
 mod plan;
 mod processors;
 mod threads;
 
-pub use error::StartError;
-pub use links::{Doorbell, LinkId, OpenLink, OpenWire, Opened, Opening};
+pub use links::LinkId;
 
 use std::any::Any;
 use std::io;
@@ -21,12 +20,14 @@ use std::thread::JoinHandle;
 use flowlane_rss::Bucket;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig};
 
+use super::first_task::Mains;
 use super::handle::Runtime;
 use super::host::Host;
 use super::idle::Idle;
-use super::shared::{Post, Shared};
 use crate::card::{Access, Surroundings};
+use crate::error::StartError;
 use crate::events;
+use crate::shared::{Post, Shared};
 use crate::wake::Wake;
 use links::{Attached, Wire};
 use plan::Seeds;
@@ -71,8 +72,16 @@ impl std::fmt::Debug for Builder {
     }
 }
 
+impl Runtime {
+    /// Describes a new runtime.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
 impl Builder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             workers: 1,
             pin: true,
@@ -160,7 +169,7 @@ impl Builder {
     }
 
     /// Workers, as they were given by [`Builder::workers`].
-    pub(crate) fn worker_count(&self) -> usize {
+    fn worker_count(&self) -> usize {
         self.workers
     }
 
@@ -263,8 +272,18 @@ impl Builder {
         let named = links.named(&self.hosts);
         let steered = links.take_cards(&self.hosts, self.workers);
         let plans = self.plan(&shared, links, &owners, &mut seeds)?;
-        let runtime =
-            threads::start(plans, &memory, &shared, &cpus, &self.hosts, self.in_workers.as_ref(), thread)?;
+        let start = threads::Start {
+            memory: &memory,
+            common: threads::Common {
+                shared,
+                cards: Arc::default(),
+                mains: Arc::new(Mains::new(owners.len())),
+            },
+            cpus: &cpus,
+            hosts: &self.hosts,
+            in_workers: self.in_workers.as_ref(),
+        };
+        let runtime = start.workers(plans, thread)?;
         events::started(self.workers, owners.len());
         runtime.with_links(named).with_cards(steered).map_err(StartError::Thread)
     }

@@ -13,26 +13,16 @@ use flowlane_stack::udp::UdpElsewhere;
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
 
 use super::links::Links;
-use super::{Builder, NETISR, StartError};
+use super::{Builder, NETISR};
+use crate::error::StartError;
 use crate::kernel::{KernelLane, Poller, Ports};
+use crate::lane::{LaneId, LaneSlot};
 use crate::link::{Groups, LinkInfo, Queue};
 use crate::runtime::host::Host;
-use crate::runtime::idle::Idle;
-use crate::runtime::lane_slot::{LaneCounters, LaneId, LaneSlot};
 use crate::runtime::netisr::Netisr;
 use crate::runtime::relay::relay;
-use crate::runtime::shared::Shared;
-use crate::runtime::worker::{Doors, HostView, Port, Trust, lane_index};
-
-/// What one worker starts with: all of it can be sent to its thread.
-pub(super) struct Plan {
-    pub(super) netisr: Netisr,
-    pub(super) ports: Vec<Port>,
-    pub(super) hosts: Vec<HostView>,
-    pub(super) lanes: Vec<Option<Box<LaneSlot>>>,
-    pub(super) idle: Idle,
-    pub(super) poller: Option<Poller>,
-}
+use crate::runtime::worker::{Doors, HostView, Plan, Port, Trust, lane_index};
+use crate::shared::Shared;
 
 impl Builder {
     /// Shares lanes and queues out among the workers.
@@ -110,25 +100,9 @@ impl Builder {
                 let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
                     Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))
                 });
-                let slot = LaneSlot {
-                    id: LaneId { runtime: shared.runtime, index },
-                    host: h,
-                    lane,
-                    flows,
-                    kernel,
-                    groups: groups.clone(),
-                    sleepers: Default::default(),
-                    counters: LaneCounters::default(),
-                    work: 0,
-                    touched: false,
-                    waiting: false,
-                    rooms: Vec::new(),
-                    failure: None,
-                    ending: false,
-                    kept: Vec::new(),
-                    parked: Vec::new(),
-                    shortage: Default::default(),
-                };
+                let id = LaneId { runtime: shared.runtime, index };
+                let mut slot = LaneSlot::new(id, h, lane, groups.clone());
+                (slot.flows, slot.kernel) = (flows, kernel);
                 plan.lanes[index as usize] = Some(Box::new(slot));
             }
             first_lane += buckets as u32;

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use rustix::thread::CpuSet;
 
-use super::StartError;
 use crate::card::Surroundings;
+use crate::error::StartError;
 
 /// Name that a worker's thread has before its number.
 pub(super) const THREAD: &str = "flowlane-";

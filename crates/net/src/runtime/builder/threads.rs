@@ -11,23 +11,21 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
-use flowlane_stack::time::Time;
 use flowlane_sys::caught;
 use flowlane_sys::frame::{FrameMemory, Pool};
 
-use super::plan::Plan;
+use super::InWorkers;
 use super::processors::THREAD;
-use super::{InWorkers, StartError};
-use crate::context;
+use crate::context::{self, LaneRef};
+use crate::error::{Failed, StartError};
 use crate::events;
+use crate::runtime::card::Cards;
+use crate::runtime::first_task::{FirstTask, Mains};
 use crate::runtime::handle::Runtime;
 use crate::runtime::host::{Host, Main};
-use crate::runtime::idle::Patience;
-use crate::runtime::moving::Moves;
-use crate::runtime::shared::Shared;
-use crate::runtime::worker::{Spent, Turns, Worker};
-use crate::stats::Failed;
-use crate::task::{FirstTask, spawn_in};
+use crate::runtime::worker::{Plan, Worker};
+use crate::shared::Shared;
+use crate::task::spawn_in;
 
 /// What a worker's thread does.
 pub(super) type Body = Box<dyn FnOnce() + Send>;
@@ -37,76 +35,96 @@ pub(super) fn thread(worker: usize, body: Body) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(format!("{THREAD}{worker}")).spawn(body)
 }
 
-/// Starts all workers, on threads made by `thread`.
-pub(super) fn start(
-    plans: Vec<Plan>,
-    memory: &FrameMemory,
-    shared: &Arc<Shared>,
-    cpus: &[usize],
-    hosts: &[Host],
-    in_workers: Option<&InWorkers>,
-    mut thread: impl FnMut(usize, Body) -> io::Result<JoinHandle<()>>,
-) -> Result<Runtime, StartError> {
-    let mut threads = Vec::new();
-    let mut none = None;
-    let (failed, failures) = mpsc::channel();
-    let (ran, first) = mpsc::channel();
-    let workers = plans.len();
-    let go: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
-    let all_ran: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
-    for (index, plan) in plans.into_iter().enumerate() {
-        let (memory, shared, failed) = (memory.clone(), shared.clone(), failed.clone());
-        let cpu = cpus.get(index).copied();
-        let mains: Vec<Begin> = hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into())).collect();
-        let (ran, go, all_ran) = (ran.clone(), go.clone(), all_ran.clone());
-        let in_workers = in_workers.cloned();
-        let body = move || {
-            let pool = pin(cpu).and_then(|()| memory.attach(index).map_err(io::Error::other));
-            let carried = pool.and_then(|pool| Ok((pool, carry(in_workers.as_ref(), index)?)));
-            let (pool, carried, error) = match carried {
-                Ok((pool, carried)) => (Some(pool), carried, None),
-                Err(e) => (None, None, Some(e)),
+/// What all threads of a runtime have in common.
+#[derive(Clone)]
+pub(super) struct Common {
+    pub(super) shared: Arc<Shared>,
+    pub(super) cards: Arc<Cards>,
+    pub(super) mains: Arc<Mains>,
+}
+
+/// What all workers start with; each has a [`Plan`] of its own.
+pub(super) struct Start<'a> {
+    pub(super) memory: &'a FrameMemory,
+    pub(super) common: Common,
+    /// Processors to bind workers to; none for those beyond.
+    pub(super) cpus: &'a [usize],
+    pub(super) hosts: &'a [Host],
+    pub(super) in_workers: Option<&'a InWorkers>,
+}
+
+impl Start<'_> {
+    /// Starts all workers, on threads made by `thread`.
+    pub(super) fn workers(
+        self,
+        plans: Vec<Plan>,
+        mut thread: impl FnMut(usize, Body) -> io::Result<JoinHandle<()>>,
+    ) -> Result<Runtime, StartError> {
+        let Self { memory, common, cpus, hosts, in_workers } = self;
+        let mut threads = Vec::new();
+        let mut none = None;
+        let (failed, failures) = mpsc::channel();
+        let (ran, first) = mpsc::channel();
+        let workers = plans.len();
+        let go: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
+        let all_ran: Arc<OnceLock<bool>> = Arc::new(OnceLock::new());
+        for (index, plan) in plans.into_iter().enumerate() {
+            let (memory, common, failed) = (memory.clone(), common.clone(), failed.clone());
+            let cpu = cpus.get(index).copied();
+            let begin: Vec<Begin> = hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into())).collect();
+            let (ran, go, all_ran) = (ran.clone(), go.clone(), all_ran.clone());
+            let in_workers = in_workers.cloned();
+            let body = move || {
+                let pool = pin(cpu).and_then(|()| memory.attach(index).map_err(io::Error::other));
+                let carried = pool.and_then(|pool| Ok((pool, carry(in_workers.as_ref(), index)?)));
+                let (pool, carried, error) = match carried {
+                    Ok((pool, carried)) => (Some(pool), carried, None),
+                    Err(e) => (None, None, Some(e)),
+                };
+                let _ = failed.send(error);
+                // All or none: a worker that could not begin would leave the others waiting for it.
+                if let (Some(pool), true) = (pool, *go.wait()) {
+                    events::worker_began(index, cpu);
+                    work(index, plan, Rc::new(pool), common, &begin, &|failure| {
+                        let _ = ran.send(failure);
+                        *all_ran.wait()
+                    });
+                }
+                drop(carried);
             };
-            let _ = failed.send(error);
-            // All or none: a worker that could not begin would leave the others waiting for it.
-            if let (Some(pool), true) = (pool, *go.wait()) {
-                events::worker_began(index, cpu);
-                work(index, plan, Rc::new(pool), shared, &mains, &|failure| {
-                    let _ = ran.send(failure);
-                    *all_ran.wait()
-                });
+            match thread(index, Box::new(body)) {
+                Ok(thread) => threads.push(thread),
+                Err(e) => {
+                    none = Some(e);
+                    break;
+                }
             }
-            drop(carried);
+        }
+        drop((failed, ran));
+        // One that was not begun says nothing, and is not waited for.
+        let error = none.or_else(|| failures.into_iter().take(workers).flatten().next());
+        // Nobody else sets it.
+        let _ = go.set(error.is_none());
+        let error = match error {
+            Some(e) => Some(StartError::Thread(e)),
+            None => first.into_iter().take(workers).flatten().next().map(|(host, bucket, failed)| {
+                let host = hosts.get(host).map_or(String::new(), |h| h.name.clone());
+                StartError::FirstTask { host, bucket, failed }
+            }),
         };
-        match thread(index, Box::new(body)) {
-            Ok(thread) => threads.push(thread),
-            Err(e) => {
-                none = Some(e);
-                break;
+        let _ = all_ran.set(error.is_none());
+        match error {
+            Some(e) => {
+                for thread in threads {
+                    let _ = thread.join();
+                }
+                Err(e)
+            }
+            None => {
+                let Common { shared, cards, mains } = common;
+                Ok(Runtime::new(shared, cards, mains, threads, hosts))
             }
         }
-    }
-    drop((failed, ran));
-    // One that was not begun says nothing, and is not waited for.
-    let error = none.or_else(|| failures.into_iter().take(workers).flatten().next());
-    // Nobody else sets it.
-    let _ = go.set(error.is_none());
-    let error = match error {
-        Some(e) => Some(StartError::Thread(e)),
-        None => first.into_iter().take(workers).flatten().next().map(|(host, bucket, failed)| {
-            let host = hosts.get(host).map_or(String::new(), |h| h.name.clone());
-            StartError::FirstTask { host, bucket, failed }
-        }),
-    };
-    let _ = all_ran.set(error.is_none());
-    match error {
-        Some(e) => {
-            for thread in threads {
-                let _ = thread.join();
-            }
-            Err(e)
-        }
-        None => Ok(Runtime::new(shared.clone(), threads, hosts)),
     }
 }
 
@@ -133,73 +151,32 @@ type Failure = (usize, u16, Failed);
 /// The life of a worker's thread. `ran` is told how the first tasks fared, and says whether to go on.
 fn work(
     index: usize,
-    plan: Plan,
+    mut plan: Plan,
     frames: Rc<Pool>,
-    shared: Arc<Shared>,
-    mains: &[Begin],
+    Common { shared, cards, mains }: Common,
+    begin: &[Begin],
     ran: &dyn Fn(Option<Failure>) -> bool,
 ) {
     context::begin(index, frames.clone(), shared.clone());
     flowlane_sys::kernel::limits::exact_timers();
     flowlane_sys::block::keep_owners();
-    let mut lanes = plan.lanes;
-    for slot in lanes.iter_mut().flatten() {
-        let (main, host) = &mains[slot.host];
+    for slot in plan.lanes.iter_mut().flatten() {
+        let (main, host) = &begin[slot.host];
         match catch_unwind(AssertUnwindSafe(|| main())) {
             Ok(main) => {
-                let first = FirstTask { main, host: host.clone(), mains: shared.mains.clone() };
-                spawn_in(slot.id, shared.clone(), first);
+                let first = FirstTask { main, host: host.clone(), mains: mains.clone() };
+                spawn_in(LaneRef::new(slot.id, shared.clone()), first);
             }
             Err(payload) => {
                 slot.fail(host, Failed { panicked: true, words: caught::words(&*payload).to_owned() });
-                shared.mains.ended(true);
+                mains.ended(true);
             }
         }
     }
-    let count = lanes.len();
-    let mut worker = Worker {
-        index,
-        shared,
-        frames,
-        ports: plan.ports,
-        hosts: plan.hosts,
-        lanes,
-        touched: Vec::with_capacity(count),
-        waiting: Vec::new(),
-        hungry: None,
-        spent: Spent::default(),
-        hunger_told: None,
-        spare: Vec::with_capacity(count),
-        deadlines: vec![Time::MAX; count],
-        next_deadline: Time::MAX,
-        netisr: plan.netisr,
-        moves: Moves::default(),
-        idle: plan.idle,
-        patience: Patience::default(),
-        now: Time::ZERO,
-        turns: Turns::default(),
-        misdirected: Vec::new(),
-        burst: Vec::with_capacity(256),
-        parcels: Vec::with_capacity(256),
-        in_burst: false,
-        stopping: false,
-        ending: None,
-        panics: 0,
-        idle_turn: true,
-        poller: plan.poller,
-    };
-    // Every lane's first task has run, and bound its sockets, before anyone handles a packet.
-    worker.run_tasks();
-    worker.now = worker.shared.now();
-    for host in 0..worker.hosts.len() {
-        for interface in worker.hosts[host].shared.clone() {
-            worker.link_up(host, interface);
-        }
-    }
-    let mut lanes = worker.lanes.iter().flatten();
-    if ran(lanes.find_map(|slot| Some((slot.host, slot.lane.bucket().0, slot.failure.clone()?)))) {
+    let mut worker = Worker::new(index, plan, frames, shared, cards);
+    if ran(worker.begin()) {
         worker.run();
-        events::worker_ended(index, worker.turns.all);
+        events::worker_ended(index, worker.turns());
     }
     // What is dropped now is the applications', too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));

@@ -13,307 +13,52 @@
 //! A call of the driver takes from microseconds to milliseconds, and may take privileges that no worker has: so it is not made by workers.
 //! Moves that wait are one change of the table.
 
+mod requests;
+mod steered;
 mod table;
 
+pub(crate) use requests::{Cards, Request};
+pub(crate) use steered::Steered;
+
 use std::collections::HashSet;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use flowlane_rss::{Bucket, Rss};
+use flowlane_rss::Bucket;
 
-use self::table::Table;
-use super::message::Message;
-use super::moving::Move;
-use super::shared::Shared;
-use crate::card::{Access, CardRss};
-use crate::events;
-use crate::stats::CardReport;
-
-/// After something was done about a card, what strayed before is not heeded for so long.
-const SETTLES: Duration = Duration::from_millis(200);
-
-/// What a worker asks for.
-#[derive(Debug)]
-pub(crate) enum Request {
-    /// The lane of a bucket has come to a worker: have its packets sent there.
-    Follow {
-        /// The host.
-        host: usize,
-        /// The lane's bucket.
-        bucket: Bucket,
-        /// Where it is.
-        worker: usize,
-    },
-    /// Many frames of this host came on other queues than its card's settings name.
-    Strayed {
-        /// The host.
-        host: usize,
-    },
-    /// The runtime ends.
-    End,
-}
-
-/// How the thread is reached, and what it counts.
-#[derive(Debug, Default)]
-pub(crate) struct Cards {
-    to: OnceLock<mpsc::Sender<Request>>,
-    counts: OnceLock<Vec<Arc<Counts>>>,
-}
-
-impl Cards {
-    /// Asks for something. Rare.
-    pub(crate) fn ask(&self, request: Request) {
-        if let Some(to) = self.to.get() {
-            // When it is gone the runtime ends.
-            let _ = to.send(request);
-        }
-    }
-
-    /// Whether the card that steers this host is looked after.
-    pub(crate) fn look_after(&self, host: usize) -> bool {
-        self.counts.get().is_some_and(|all| all.iter().any(|counts| counts.host == host))
-    }
-
-    /// The counters of each card.
-    pub(crate) fn report(&self) -> Vec<CardReport> {
-        self.counts.get().map(|all| all.iter().map(|counts| counts.report()).collect()).unwrap_or_default()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    host: usize,
-    slots_moved: AtomicU64,
-    refused: AtomicU64,
-    followed: AtomicU64,
-    set_again: AtomicU64,
-}
-
-impl Counts {
-    fn report(&self) -> CardReport {
-        CardReport {
-            host: self.host,
-            slots_moved: self.slots_moved.load(Relaxed),
-            refused: self.refused.load(Relaxed),
-            followed: self.followed.load(Relaxed),
-            set_again: self.set_again.load(Relaxed),
-        }
-    }
-}
-
-/// A card that may be changed, and the host that is steered by it.
-pub(crate) struct Steered {
-    host: usize,
-    first_lane: u32,
-    link: String,
-    access: Box<dyn Access>,
-    table: Table,
-    /// The driver's settings at the start, with the table as last changed or followed.
-    found: Option<CardRss>,
-    /// The driver shows the table that steers.
-    fits: bool,
-    /// When something was done about it last.
-    acted: Option<Instant>,
-    /// Its settings were set again once, and are not a second time.
-    given_up: bool,
-    said: HashSet<String>,
-    counts: Arc<Counts>,
-}
-
-impl Steered {
-    /// `served`: queues of the link, the first of which has the card's number `first_queue`.
-    pub(crate) fn new(
-        (host, first_lane): (usize, u32),
-        (link, first_queue, served): (&str, u32, usize),
-        mut access: Box<dyn Access>,
-        rss: &Rss,
-        workers: usize,
-    ) -> Self {
-        let found = access.rss().ok();
-        let table = Table::new(rss, (first_queue, served), workers);
-        let fits = found.as_ref().is_some_and(|found| table.is_shown_as(&found.table));
-        Self {
-            host,
-            first_lane,
-            link: link.to_owned(),
-            found,
-            fits,
-            access,
-            table,
-            acted: None,
-            given_up: false,
-            said: HashSet::new(),
-            counts: Arc::new(Counts { host, ..Counts::default() }),
-        }
-    }
-
-    fn lane(&self, bucket: Bucket) -> u32 {
-        self.first_lane + u32::from(bucket.0)
-    }
-
-    /// Says this once.
-    fn say(&mut self, what: &str) {
-        if self.said.insert(what.to_owned()) {
-            events::card(&self.link, what);
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "flowlane: {}: {what}", self.link);
-        }
-    }
-
-    /// Lanes of these buckets have come to these workers.
-    fn follow(&mut self, lanes: Vec<(Bucket, usize)>, shared: &Shared) {
-        let queues: Vec<(Bucket, usize, Option<u16>)> = lanes
-            .into_iter()
-            .map(|(bucket, worker)| (bucket, worker, self.table.queue_for(bucket, worker)))
-            .collect();
-        let changes: Vec<(usize, u32)> = queues
-            .iter()
-            .filter_map(|(bucket, _, queue)| Some(self.table.change(*bucket, (*queue)?)))
-            .flatten()
-            .collect();
-        let access = &mut self.access;
-        let set = || match (changes.is_empty(), self.fits) {
-            (true, _) => Ok(()),
-            (false, true) => access.set_slots(&changes),
-            (false, false) => Err("the table that its driver shows is not the one that steers".to_owned()),
-        };
-        let done = catch_unwind(AssertUnwindSafe(set)).unwrap_or_else(|_| Err("a panic".to_owned()));
-        match &done {
-            Ok(()) => {
-                self.counts.slots_moved.fetch_add(changes.len() as u64, Relaxed);
-                for (slot, queue) in &changes {
-                    if let Some(shown) = self.found.as_mut().and_then(|found| found.table.get_mut(*slot)) {
-                        *shown = *queue;
-                    }
-                }
-                self.acted = Some(Instant::now());
-            }
-            Err(why) => {
-                self.counts.refused.fetch_add(1, Relaxed);
-                self.say(&format!("the card still sends packets of moved lanes to their old workers, which hand them over: {why}"));
-            }
-        }
-        for (bucket, to, queue) in queues {
-            let (lane, queue) = (self.lane(bucket), queue.filter(|_| done.is_ok()));
-            let Some(queue) = queue else {
-                shared.send(to, Message::Requeued { lane, to, queue: None });
-                continue;
-            };
-            self.table.assign(bucket, queue);
-            tell_all(shared, lane, to, queue);
-        }
-    }
-
-    /// Finds out why many frames came on other queues than the table names, and acts on it.
-    fn strayed(&mut self, shared: &Arc<Shared>) {
-        if self.acted.is_some_and(|acted| acted.elapsed() < SETTLES) {
-            return;
-        }
-        let now = match self.access.rss() {
-            Ok(now) => now,
-            Err(why) => {
-                return self.say(&format!(
-                    "packets come on other queues than the card's table named, and it cannot be read: {why}"
-                ));
-            }
-        };
-        if let Some(found) = &self.found
-            && let Some(part) = differing(found, &now)
-        {
-            return self.say(&format!(
-                "its {part} changed, so packets come on other queues and are handed over: a restart takes the card as it is now"
-            ));
-        }
-        if self.fits && self.found.as_ref().is_some_and(|found| found.table != now.table) {
-            return self.follow_table(now.table, shared);
-        }
-        if self.given_up {
-            let what = "packets come on other queues than the card's table names, and are handed over: 'flowlane rss learn' finds its rule";
-            return self.say(what);
-        }
-        self.given_up = true;
-        match self.access.set_again() {
-            Ok(()) => {
-                self.counts.set_again.fetch_add(1, Relaxed);
-                self.acted = Some(Instant::now());
-                self.say("packets came on other queues than the card's table names: its settings were set again");
-            }
-            Err(why) => self.say(&format!(
-                "packets come on other queues than the card's table names, and its settings cannot be set again: {why}"
-            )),
-        }
-    }
-
-    /// Somebody else has set another table: lanes move to the workers whose queues their packets come on.
-    fn follow_table(&mut self, slots: Vec<u32>, shared: &Arc<Shared>) {
-        if let Some(found) = &mut self.found {
-            found.table.clone_from(&slots);
-        }
-        let changed = self.table.take_over(slots);
-        self.counts.followed.fetch_add(1, Relaxed);
-        self.acted = Some(Instant::now());
-        for (bucket, queue) in &changed {
-            tell_all(shared, self.lane(*bucket), usize::MAX, *queue);
-        }
-        for (bucket, _) in changed {
-            // One that is being moved goes where it was told to, and its slots follow it.
-            let _ = Move::ask(shared, self.lane(bucket), self.table.worker_of(bucket));
-        }
-        self.said.remove(FOLLOWED);
-        self.say(FOLLOWED);
-    }
-}
-
-const FOLLOWED: &str = "somebody changed the card's table: lanes move to the workers of their new queues";
-
-/// Tells every worker that packets of a lane come on another queue now.
-fn tell_all(shared: &Shared, lane: u32, to: usize, queue: u16) {
-    for worker in 0..shared.posts.len() {
-        shared.send(worker, Message::Requeued { lane, to, queue: Some(queue) });
-    }
-}
-
-/// The part, beside the table, in which two spreadings differ.
-fn differing(found: &CardRss, now: &CardRss) -> Option<&'static str> {
-    let parts = [
-        ("key", found.key != now.key),
-        ("hash function", (found.function, found.transform) != (now.function, now.transform)),
-        ("hashed fields", found.fields != now.fields),
-        ("number of slots", found.table.len() != now.table.len()),
-    ];
-    parts.iter().find(|part| part.1).map(|part| part.0)
-}
+use crate::shared::Shared;
 
 /// The thread of the cards.
 #[derive(Debug)]
-pub(crate) struct Thread(JoinHandle<()>);
+pub(crate) struct Thread {
+    thread: JoinHandle<()>,
+    cards: Arc<Cards>,
+}
 
 impl Thread {
     /// Starts it, where there is a card to look after.
     ///
     /// # Errors
     /// There are no more threads.
-    pub(crate) fn start(cards: Vec<Steered>, shared: &Arc<Shared>) -> std::io::Result<Option<Self>> {
-        if cards.is_empty() {
+    pub(crate) fn start(
+        steered: Vec<Steered>,
+        cards: &Arc<Cards>,
+        shared: &Arc<Shared>,
+    ) -> std::io::Result<Option<Self>> {
+        if steered.is_empty() {
             return Ok(None);
         }
-        let (to, from) = mpsc::channel();
-        let counts = cards.iter().map(|card| card.counts.clone()).collect();
-        // Nobody else sets them.
-        let _ = (shared.cards.to.set(to), shared.cards.counts.set(counts));
-        let shared = shared.clone();
+        let from = cards.begin(steered.iter().map(|card| card.counts().clone()).collect());
+        let (cards, shared) = (cards.clone(), shared.clone());
         let thread = std::thread::Builder::new().name("flowlane-card".to_owned());
-        thread.spawn(move || work(cards, &from, &shared)).map(|thread| Some(Self(thread)))
+        thread.spawn(move || work(steered, &from, &shared)).map(|thread| Some(Self { thread, cards }))
     }
 
     /// Ends it. Cards are put back by what is dropped with it.
-    pub(crate) fn end(self, shared: &Shared) {
-        shared.cards.ask(Request::End);
-        let _ = self.0.join();
+    pub(crate) fn end(self) {
+        self.cards.ask(Request::End);
+        let _ = self.thread.join();
     }
 }
 
@@ -335,17 +80,17 @@ fn work(mut cards: Vec<Steered>, from: &mpsc::Receiver<Request>, shared: &Arc<Sh
         for card in &mut cards {
             let lanes: Vec<_> = come
                 .iter()
-                .filter(|(host, ..)| *host == card.host)
+                .filter(|(host, ..)| *host == card.host())
                 .map(|(_, bucket, worker)| (*bucket, *worker))
                 .collect();
             if !lanes.is_empty() {
                 card.follow(lanes, shared);
             }
-            if strayed.contains(&card.host)
+            if strayed.contains(&card.host())
                 && catch_unwind(AssertUnwindSafe(|| card.strayed(shared))).is_err()
             {
                 // What panicked may not be asked again.
-                card.given_up = true;
+                card.give_up();
             }
         }
     }

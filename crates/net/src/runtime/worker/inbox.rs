@@ -4,7 +4,7 @@ use flowlane_stack::LaneEvent;
 
 use super::Worker;
 use crate::context;
-use crate::runtime::message::Message;
+use crate::shared::Message;
 
 impl Worker {
     /// Messages: only those that are there now.

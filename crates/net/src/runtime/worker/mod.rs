@@ -4,25 +4,29 @@
 //!   turn:  receive ▸ netisr ▸ inbox ▸ tasks ▸ timers ▸ output ▸ flush        nothing to do? ▸ sleep
 //! ```
 //!
-//! What it owns and its loop are here, the steps of a turn in [`receive`] (links and netisr), [`inbox`], [`tasks`] and [`output`].
+//! What it owns and its loop are here, the steps of a turn in [`receive`] (links and netisr), [`inbox`], [`tasks`] and [`output`], what it does
+//! between turns in [`sleep`], and lanes that come and go in [`moving`].
 //!
 //! A worker owns all it touches. It never waits for another worker: what it sends finds room or is counted as
 //! dropped, what it receives lies in rings and an inbox. Lanes whose state changed in a turn are noted, and only those
 //! are asked for output, news and deadlines at its end, so that a turn costs nothing for lanes that had nothing to do.
 
+mod begin;
 mod doors;
 mod end;
 mod inbox;
+mod moving;
 mod output;
 mod receive;
+mod report;
+mod sleep;
 mod spent;
 mod stall;
 mod tasks;
 mod trust;
 
+pub(crate) use begin::Plan;
 pub(crate) use doors::{Door, Doors};
-pub(crate) use output::drain_output;
-pub(crate) use spent::Spent;
 pub(crate) use trust::Trust;
 
 use std::rc::Rc;
@@ -32,15 +36,17 @@ use flowlane_rss::{Bucket, Rss};
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::{Frame, Pool};
 
+use self::moving::{Late, Moves};
+use self::spent::Spent;
+use super::card::Cards;
 use super::idle::{Idle, Patience};
-use super::lane_slot::LaneSlot;
-use super::moving::{Late, Moves};
 use super::netisr::{Netisr, Parcel};
 use super::relay::Relay;
-use super::shared::Shared;
 use crate::context;
 use crate::kernel::Poller;
+use crate::lane::LaneSlot;
 use crate::link::{Life, Queue};
+use crate::shared::Shared;
 use crate::stats::{Misdirected, SteeringStats};
 
 /// A queue of a link at its worker, or what stands for the link at a worker that has none of its queues.
@@ -123,49 +129,50 @@ pub(crate) struct Turns {
 
 /// A worker.
 pub(crate) struct Worker {
-    pub(crate) index: usize,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) frames: Rc<Pool>,
-    pub(crate) ports: Vec<Port>,
-    pub(crate) hosts: Vec<HostView>,
+    index: usize,
+    shared: Arc<Shared>,
+    cards: Arc<Cards>,
+    frames: Rc<Pool>,
+    ports: Vec<Port>,
+    hosts: Vec<HostView>,
     /// All lanes of the runtime by index; `Some` for those held here.
-    pub(crate) lanes: Vec<Option<Box<LaneSlot>>>,
+    lanes: Vec<Option<Box<LaneSlot>>>,
     /// Lanes to be looked after at the end of this turn.
-    pub(crate) touched: Vec<u32>,
+    touched: Vec<u32>,
     /// Lanes that have output and wait for room or frames.
-    pub(crate) waiting: Vec<u32>,
+    waiting: Vec<u32>,
     /// There were too few free frames for a lane's output.
-    pub(crate) hungry: Option<stall::Backoff>,
+    hungry: Option<stall::Backoff>,
     /// What the lanes did in this turn.
-    pub(crate) spent: Spent,
+    spent: Spent,
     /// When that was told last.
-    pub(crate) hunger_told: Option<Time>,
+    hunger_told: Option<Time>,
     /// The other of two lists that take turns.
-    pub(crate) spare: Vec<u32>,
+    spare: Vec<u32>,
     /// When each lane wants to be woken.
-    pub(crate) deadlines: Vec<Time>,
+    deadlines: Vec<Time>,
     /// No later than the earliest of `deadlines`.
-    pub(crate) next_deadline: Time,
-    pub(crate) netisr: Netisr,
-    pub(crate) moves: Moves,
-    pub(crate) idle: Idle,
-    pub(crate) patience: Patience,
+    next_deadline: Time,
+    netisr: Netisr,
+    moves: Moves,
+    idle: Idle,
+    patience: Patience,
     /// The last turn found nothing to do.
-    pub(crate) idle_turn: bool,
-    pub(crate) now: Time,
-    pub(crate) turns: Turns,
-    pub(crate) misdirected: Vec<Misdirected>,
-    pub(crate) burst: Vec<Frame>,
-    pub(crate) parcels: Vec<Parcel>,
+    idle_turn: bool,
+    now: Time,
+    turns: Turns,
+    misdirected: Vec<Misdirected>,
+    burst: Vec<Frame>,
+    parcels: Vec<Parcel>,
     /// More frames of a burst follow: lanes may hold segments until its end.
-    pub(crate) in_burst: bool,
-    pub(crate) stopping: bool,
+    in_burst: bool,
+    stopping: bool,
     /// Told to stop, with time to end its lanes' connections.
-    pub(crate) ending: Option<end::Ending>,
+    ending: Option<end::Ending>,
     /// Panics of what applications gave away, when it was dropped.
-    pub(crate) panics: u64,
+    panics: u64,
     /// Where there are sockets of the kernel.
-    pub(crate) poller: Option<Poller>,
+    poller: Option<Poller>,
 }
 
 impl Worker {

@@ -13,10 +13,10 @@ use flowlane_sys::frame::Pool;
 use super::stall::{Backoff, Stall};
 use super::{HostView, Port, Worker};
 use crate::events;
-use crate::runtime::lane_slot::LaneSlot;
-use crate::runtime::message::Message;
+use crate::lane::LaneSlot;
 use crate::runtime::netisr::Parcel;
 use crate::runtime::relay::Relay;
+use crate::shared::Message;
 
 /// Frames taken at once for a dead link, to be dropped.
 const INTO_THE_VOID: usize = 256;

@@ -187,12 +187,12 @@ impl Worker {
         if !host.of_card {
             return;
         }
-        if self.shared.cards.look_after(h) {
+        if self.cards.look_after(h) {
             let (told, when) = host.strays_told;
             let again = when.is_none_or(|when| now.saturating_duration_since(when) >= AGAIN);
             if host.stats.misdirected - told >= MANY && again {
                 host.strays_told = (host.stats.misdirected, Some(now));
-                self.shared.cards.ask(Request::Strayed { host: h });
+                self.cards.ask(Request::Strayed { host: h });
             }
         } else if host.stats.misdirected == MANY {
             let name = &host.name;

@@ -4,8 +4,8 @@ use std::panic::AssertUnwindSafe;
 
 use super::Worker;
 use crate::context;
-use crate::runtime::message::Message;
-use crate::task::Ready;
+use crate::lane::Ready;
+use crate::shared::Message;
 
 /// Tasks that run in the turn in which they were begun.
 const FRESH: usize = 1024;
@@ -52,7 +52,7 @@ impl Worker {
             // A task that panics takes nothing with it but itself: its lane's sockets stay whole, since no call into
             // the lane runs user code.
             if std::panic::catch_unwind(AssertUnwindSafe(|| ready.run())).is_err() {
-                let _ = context::with_current(|slot, _, _| slot.counters.panics += 1);
+                let _ = context::with_current(|slot, _| slot.counters.panics += 1);
             }
         }
         self.take_back(lent);

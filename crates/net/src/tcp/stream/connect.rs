@@ -10,8 +10,8 @@ use flowlane_stack::Connect;
 use flowlane_stack::tcp::{Failure, FirstData, Interest};
 
 use super::TcpStream;
-use crate::context;
-use crate::socket::SocketError;
+use crate::context::LaneRef;
+use crate::error::SocketError;
 use crate::task::sleep;
 use crate::tcp::Id;
 use crate::tcp::ends::Ends;
@@ -84,17 +84,17 @@ impl TcpStream {
 
     /// Begins to connect; how many bytes of the data go with the SYN.
     fn begin_with(connect: Connect, data: FirstData<'_>) -> Result<(Self, usize), SocketError> {
-        let (lane, shared) = context::with_current(|slot, _, shared| (slot.id, shared.clone()))?;
-        context::with_lane(lane, |slot, now, frames| {
+        let lane = LaneRef::current()?;
+        let (id, ends, taken) = lane.with(|slot, now, frames| {
             if let Some(kernel) = &mut slot.kernel {
-                let (id, ends) =
-                    (Id::Kernel(kernel.connect(&connect)?), Ends::new(None, connect.remote.into()));
-                return Ok::<_, SocketError>((Self { lane, id, shared, ends }, 0));
+                let id = Id::Kernel(kernel.connect(&connect)?);
+                return Ok::<_, SocketError>((id, Ends::new(None, connect.remote.into()), 0));
             }
             let (id, taken) = slot.lane.tcp_connect_with(now, frames, connect, data)?;
             let (local, remote) = slot.lane.tcp_ends(id)?;
-            Ok((Self { lane, id: Id::Stack(id), shared, ends: Ends::new(Some(local), remote) }, taken))
-        })?
+            Ok((Id::Stack(id), Ends::new(Some(local), remote), taken))
+        })??;
+        Ok((Self { lane, id, ends }, taken))
     }
 
     /// Whether the connection stands, or why it never will.

@@ -6,7 +6,6 @@ mod write;
 
 use std::future::poll_fn;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flowlane_rss::{Bucket, HashType};
@@ -14,15 +13,13 @@ use flowlane_stack::Lane;
 use flowlane_stack::tcp::{ConnId, Interest, SocketOptions, TcpInfo};
 use flowlane_sys::frame::Pool;
 
+use super::Id;
 use super::ends::Ends;
-use super::{Id, close};
 use crate::Time;
-use crate::context;
+use crate::context::LaneRef;
+use crate::error::SocketError;
 use crate::kernel::{KernelLane, SocketId};
-use crate::runtime::lane_slot::LaneId;
-use crate::runtime::message::SocketHandle;
-use crate::runtime::shared::Shared;
-use crate::socket::SocketError;
+use crate::lane::SocketHandle;
 
 /// A connection of one lane.
 ///
@@ -30,9 +27,8 @@ use crate::socket::SocketError;
 /// to read and one to write.
 #[derive(Debug)]
 pub struct TcpStream {
-    pub(super) lane: LaneId,
+    pub(super) lane: LaneRef,
     pub(super) id: Id<ConnId>,
-    pub(super) shared: Arc<Shared>,
     /// Our end of a kernel socket is asked for when somebody wants to know.
     pub(super) ends: Ends,
 }
@@ -173,7 +169,7 @@ impl TcpStream {
     /// # Errors
     /// On another lane.
     pub fn flow(&self) -> Result<(u32, HashType, Bucket), SocketError> {
-        context::with_lane(self.lane, |slot, _, _| {
+        self.lane.with(|slot, _, _| {
             let (hash, kind) = match self.id {
                 Id::Stack(id) => {
                     let info = slot.lane.tcp_info(id)?;
@@ -195,7 +191,7 @@ impl TcpStream {
         stack: impl FnOnce(&mut Lane, ConnId, Time, &Pool) -> Result<R, SocketError>,
         kernel: impl FnOnce(&mut KernelLane, SocketId) -> Result<R, SocketError>,
     ) -> Result<R, SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| match self.id {
+        self.lane.with(|slot, now, frames| match self.id {
             Id::Stack(id) => stack(&mut slot.lane, id, now, frames),
             Id::Kernel(id) => kernel(slot.sockets()?, id),
         })?
@@ -216,6 +212,6 @@ impl Drop for TcpStream {
             Id::Stack(id) => SocketHandle::Connection(id),
             Id::Kernel(id) => SocketHandle::Kernel(id),
         };
-        close(self.lane, &self.shared, socket);
+        self.lane.close(socket);
     }
 }

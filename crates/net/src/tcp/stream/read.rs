@@ -7,8 +7,7 @@ use flowlane_stack::tcp::{Interest, RecvError};
 use flowlane_sys::frame::Frame;
 
 use super::TcpStream;
-use crate::context;
-use crate::socket::SocketError;
+use crate::error::SocketError;
 use crate::tcp::Id;
 
 impl TcpStream {
@@ -18,7 +17,7 @@ impl TcpStream {
     /// On another lane, or when the connection ended badly.
     #[inline]
     pub fn try_read(&self, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| match self.id {
+        self.lane.with(|slot, now, frames| match self.id {
             Id::Stack(id) => received(slot.lane.tcp_recv(now, frames, id, into)),
             Id::Kernel(id) => slot.sockets()?.recv(id, into),
         })?
@@ -58,7 +57,7 @@ impl TcpStream {
         let before = into.len();
         let mut bytes = 0;
         while into.len() - before < most {
-            let next = context::with_lane(self.lane, |slot, now, frames| match self.id {
+            let next = self.lane.with(|slot, now, frames| match self.id {
                 Id::Stack(id) => match slot.lane.tcp_recv_frame(now, frames, id) {
                     Ok(frame) => Ok(Some(frame)),
                     Err(e) => received(Err(e)).map(|_| None),

@@ -8,8 +8,7 @@ use flowlane_stack::tcp::{Interest, SendError};
 use flowlane_sys::block::OwnedBytes;
 
 use super::TcpStream;
-use crate::context;
-use crate::socket::SocketError;
+use crate::error::SocketError;
 use crate::tcp::Id;
 
 impl TcpStream {
@@ -19,7 +18,7 @@ impl TcpStream {
     /// On another lane, after [`TcpStream::shutdown`], or when the connection ended badly.
     #[inline]
     pub fn try_write(&self, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| match self.id {
+        self.lane.with(|slot, now, frames| match self.id {
             Id::Stack(id) => sent(slot.lane.tcp_send(now, frames, id, bytes)),
             Id::Kernel(id) => slot.sockets()?.send(id, bytes),
         })?
@@ -52,7 +51,7 @@ impl TcpStream {
     /// As [`TcpStream::try_write`].
     #[inline]
     pub fn try_write_owned(&self, bytes: &mut OwnedBytes) -> Result<Option<usize>, SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| match self.id {
+        self.lane.with(|slot, now, frames| match self.id {
             Id::Stack(id) => sent(slot.lane.tcp_send_owned(now, frames, id, bytes)),
             Id::Kernel(id) => {
                 let taken = slot.sockets()?.send(id, bytes.data())?;
@@ -109,7 +108,7 @@ impl TcpStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize, SocketError>> {
         if let Id::Kernel(id) = self.id {
-            let taken = context::with_lane(self.lane, |slot, _, _| slot.sockets()?.send_slices(id, slices))??;
+            let taken = self.lane.with(|slot, _, _| slot.sockets()?.send_slices(id, slices))??;
             return match taken {
                 Some(n) => Poll::Ready(Ok(n)),
                 None => {

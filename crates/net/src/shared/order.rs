@@ -1,4 +1,4 @@
-//! One move of a lane, as those see it who asked for it and those who carry it out.
+//! The state of one move of a lane, which whoever asked for it and the workers that carry it out share.
 //!
 //! ```text
 //!   Asked ──▶ Expected ──▶ Given ──▶ Sent ──▶ Done        the worker that gets the lane, the one that has it, the same again,
@@ -9,16 +9,9 @@
 //! Each step is one compare-and-swap, so a move is either given up or goes on, whoever is faster: until `Sent` the lane stays where it
 //! is, and from then on it arrives.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
-
-use crate::events;
-use crate::runtime::handle::MoveError;
-use crate::runtime::message::Message;
-use crate::runtime::shared::Shared;
+use std::task::Waker;
 
 /// How far a move is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +73,15 @@ impl Order {
         }
     }
 
+    /// Has `waker` woken when the move is over; how far it is now.
+    pub(crate) fn watch(&self, waker: &Waker) -> Stage {
+        if !self.is_over() {
+            *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+        }
+        // It may have ended since the first look.
+        self.stage()
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.stage().is_last()
     }
@@ -105,73 +107,6 @@ impl Drop for Expectation {
         let lost = |stage: u8| (!Stage::of(stage).is_last()).then_some(Stage::Lost as u8);
         if self.0.stage.fetch_update(Ordering::AcqRel, Ordering::Acquire, lost).is_ok() {
             self.0.wake();
-        }
-    }
-}
-
-/// A lane on its way from one worker to another: see [`Handle::begin_move`](crate::Handle::begin_move). Awaited, in a lane, on another
-/// executor or by [`block_on`](crate::block_on), it is ready when the lane has arrived. Dropped, the move goes on.
-#[derive(Debug)]
-pub struct Move {
-    shared: Arc<Shared>,
-    lane: u32,
-    /// Who gets the lane and who has it; nothing if it is there already.
-    under_way: Option<(Arc<Order>, usize, usize)>,
-}
-
-impl Move {
-    /// Begins one: the lane is to go to the worker `to`, which there is.
-    pub(crate) fn ask(shared: &Arc<Shared>, lane: u32, to: usize) -> Result<Self, MoveError> {
-        let mut moves = shared.moves();
-        if moves.get(&lane).is_some_and(|order| !order.is_over()) {
-            return Err(MoveError::Moving);
-        }
-        let from = shared.owner_of(lane);
-        if from == to {
-            return Ok(Self { shared: shared.clone(), lane, under_way: None });
-        }
-        let expectation = Expectation::new();
-        let order = expectation.0.clone();
-        events::move_begun(lane, from, to);
-        shared.send(to, Message::Expect { lane, from, expectation });
-        moves.insert(lane, order.clone());
-        Ok(Self { shared: shared.clone(), lane, under_way: Some((order, from, to)) })
-    }
-
-    /// Does without the move, as far as that is still possible: `true` if the lane stays where it was. `false` if it is on its way
-    /// already, or there; then it arrives as soon as the other worker takes it.
-    #[must_use = "the lane may be on its way already"]
-    pub fn give_up(self) -> bool {
-        let Some((order, from, to)) = &self.under_way else { return false };
-        // A new move of this lane must not begin between this and its messages.
-        let _moves = self.shared.moves();
-        let given_up = [Stage::Asked, Stage::Expected, Stage::Given]
-            .into_iter()
-            .any(|stage| order.advance(stage, Stage::GivenUp));
-        if given_up {
-            events::move_given_up(self.lane, *from, *to);
-            for worker in [*from, *to] {
-                self.shared.send(worker, Message::GivenUp { lane: self.lane });
-            }
-        }
-        given_up
-    }
-}
-
-impl Future for Move {
-    type Output = Result<(), MoveError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some((order, ..)) = &self.under_way else { return Poll::Ready(Ok(())) };
-        if !order.is_over() {
-            *order.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        }
-        // It may have ended since the first look.
-        match order.stage() {
-            Stage::Done => Poll::Ready(Ok(())),
-            Stage::Lost => Poll::Ready(Err(MoveError::Stopped)),
-            Stage::GivenUp => Poll::Ready(Err(MoveError::NoAnswer)),
-            _ => Poll::Pending,
         }
     }
 }

@@ -1,21 +1,30 @@
 //! A lane with what the runtime keeps beside it. This is what moves between workers: whole, in one box.
+//!
+//! Everything here is a value and knows nothing of the worker that holds it.
 
+mod flows;
+mod sleepers;
+
+pub use flows::FlowRecords;
+pub(crate) use sleepers::{SleepId, Sleepers};
+
+use std::any::Any;
+use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use async_task::Runnable;
 use flowlane_stack::Lane;
+use flowlane_stack::tcp::{ConnId, ListenerId};
 use flowlane_stack::time::Time;
+use flowlane_stack::udp::UdpHandle;
 use flowlane_sys::frame::Pool;
 
-use super::flows::FlowRecords;
-use super::message::SocketHandle;
+use crate::error::{Failed, SocketError};
 use crate::events::Shortage;
-use crate::kernel::KernelLane;
+use crate::kernel::{KernelLane, SocketId};
 use crate::link::Groups;
-use crate::socket::SocketError;
-use crate::stats::Failed;
-use crate::task::{Kept, Ready, Sleepers};
 
 /// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,11 +34,16 @@ pub(crate) struct LaneId {
     pub(crate) index: u32,
 }
 
-/// Names a sleeping task of a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SleepId {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
+/// A task that is ready to run, with the lane it belongs to.
+pub(crate) type Ready = Runnable<LaneId>;
+
+/// What a socket of any kind holds of its lane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SocketHandle {
+    Udp(UdpHandle),
+    Listener(ListenerId),
+    Connection(ConnId),
+    Kernel(SocketId),
 }
 
 /// Counters that only the runtime can keep. They stay with the lane when it moves.
@@ -47,6 +61,17 @@ pub(crate) struct LaneCounters {
     pub(crate) moves: u64,
     /// Time spent on it.
     pub(crate) nanos: u64,
+}
+
+/// What [`keep`](crate::keep) was given.
+pub(crate) struct Kept(
+    #[expect(dead_code, reason = "is dropped in its time")] pub(crate) Box<dyn Any + Send>,
+);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
 }
 
 /// A lane as a worker holds it.
@@ -85,6 +110,29 @@ pub(crate) struct LaneSlot {
 }
 
 impl LaneSlot {
+    /// A lane of this host, with nothing beside it yet.
+    pub(crate) fn new(id: LaneId, host: usize, lane: Lane, groups: Arc<[Option<Groups>]>) -> Self {
+        Self {
+            id,
+            host,
+            lane,
+            flows: None,
+            kernel: None,
+            groups,
+            sleepers: Sleepers::default(),
+            counters: LaneCounters::default(),
+            work: 0,
+            touched: false,
+            waiting: false,
+            rooms: Vec::new(),
+            failure: None,
+            ending: false,
+            kept: Vec::new(),
+            parked: Vec::new(),
+            shortage: Shortage::default(),
+        }
+    }
+
     /// Its first task failed: says so in a line, and remembers it.
     #[cold]
     pub(crate) fn fail(&mut self, host: &str, failed: Failed) {
@@ -113,6 +161,21 @@ impl LaneSlot {
                     kernel.close(socket);
                 }
             }
+        }
+    }
+
+    /// Moves records of flows that have ended to whoever wants them, as far as there is room.
+    #[inline]
+    pub(crate) fn hand_over_flows(&mut self) {
+        if let Some(records) = &self.flows {
+            records.take_from(&mut self.lane);
+        }
+    }
+
+    /// The lane ends, and with it the flows that stand.
+    pub(crate) fn end_flows(&mut self, now: Time) {
+        if let Some(records) = self.flows.take() {
+            records.take_last(&mut self.lane, now);
         }
     }
 

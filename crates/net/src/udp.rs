@@ -1,105 +1,21 @@
-//! UDP sockets of a lane, as tasks use them, and what can go wrong with sockets of any kind.
+//! UDP sockets of a lane, as tasks use them.
 //!
 //! A socket belongs to the lane whose task made it and works only there; it moves with its lane. Used on another lane
 //! it returns [`SocketError::WrongLane`], never another lane's data. Everything is done in batches where a batch is
 //! there: one wake-up, one look into the lane, many datagrams.
 
 use std::future::poll_fn;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use flowlane_rss::Bucket;
 use flowlane_stack::address::Endpoint;
-use flowlane_stack::packet::IcmpErrorKind;
-use flowlane_stack::tcp::{ConnectError, Failure, ListenError, StaleError};
-use flowlane_stack::udp::{Bind, BindError, Datagram, UdpHandle};
+use flowlane_stack::udp::{Bind, Datagram, UdpHandle};
 use flowlane_stack::{SendError, Unsent};
 
-use crate::context::{self, NotHere};
+use crate::context::LaneRef;
+use crate::error::SocketError;
 use crate::kernel::SocketId;
-use crate::runtime::lane_slot::LaneId;
-use crate::runtime::message::{Message, SocketHandle};
-use crate::runtime::shared::Shared;
-
-/// Why a socket could not do what it was asked to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SocketError {
-    /// The socket belongs to another lane than the one whose task used it.
-    #[error("the socket belongs to another lane")]
-    WrongLane,
-    /// The socket is closed.
-    #[error("the socket is closed")]
-    Closed,
-    /// It could not be bound.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The datagram could not be sent.
-    #[error(transparent)]
-    Send(#[from] SendError),
-    /// The network reported this about a datagram sent earlier.
-    #[error("the network reports: {0:?}")]
-    Network(IcmpErrorKind),
-    /// It could not listen.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// It could not begin to connect.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The connection ended badly.
-    #[error(transparent)]
-    Connection(#[from] Failure),
-    /// The host has no such bucket.
-    #[error("the host has no bucket {}", .0.0)]
-    NoSuchBucket(Bucket),
-    /// This side of the connection was shut down, and cannot be written to.
-    #[error("the connection was shut down for writing")]
-    ShutDown,
-    /// The process has as many descriptors open as it may (kernel sockets).
-    #[error("no file descriptor is free: raise the limit with 'ulimit -n'")]
-    NoDescriptor,
-    /// The kernel refused for another reason; the number is the kernel's `errno`.
-    #[error("{}", io::Error::from_raw_os_error(*.0))]
-    Kernel(i32),
-    /// Sockets of the kernel cannot do this.
-    #[error("kernel sockets cannot {0}")]
-    Unsupported(&'static str),
-}
-
-impl From<NotHere> for SocketError {
-    fn from(_: NotHere) -> Self {
-        Self::WrongLane
-    }
-}
-
-impl From<StaleError> for SocketError {
-    fn from(_: StaleError) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<SocketError> for io::Error {
-    fn from(e: SocketError) -> Self {
-        let kind = match e {
-            SocketError::Bind(BindError::InUse) => io::ErrorKind::AddrInUse,
-            SocketError::Bind(BindError::NotOurAddress) => io::ErrorKind::AddrNotAvailable,
-            SocketError::Closed => io::ErrorKind::NotConnected,
-            SocketError::Network(IcmpErrorKind::PortUnreachable) => io::ErrorKind::ConnectionRefused,
-            SocketError::Network(IcmpErrorKind::HostUnreachable) => io::ErrorKind::HostUnreachable,
-            SocketError::Send(SendError::NoRoute) => io::ErrorKind::NetworkUnreachable,
-            SocketError::Listen(e) => io::Error::from(e).kind(),
-            SocketError::Connect(e) => io::Error::from(e).kind(),
-            SocketError::Connection(e) => io::Error::from(e).kind(),
-            SocketError::ShutDown => io::ErrorKind::BrokenPipe,
-            SocketError::Kernel(number) => return io::Error::from_raw_os_error(number),
-            SocketError::Unsupported(_) => io::ErrorKind::Unsupported,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, e)
-    }
-}
+use crate::lane::SocketHandle;
 
 /// A socket of the stack's, or one of the kernel's.
 #[derive(Debug, Clone, Copy)]
@@ -111,9 +27,8 @@ enum Id {
 /// A UDP socket of one lane.
 #[derive(Debug)]
 pub struct UdpSocket {
-    lane: LaneId,
+    lane: LaneRef,
     id: Id,
-    shared: Arc<Shared>,
 }
 
 impl UdpSocket {
@@ -122,14 +37,12 @@ impl UdpSocket {
     /// # Errors
     /// [`SocketError::Bind`], or [`SocketError::WrongLane`] outside a lane.
     pub fn bind(bind: Bind) -> Result<Self, SocketError> {
-        let (lane, id, shared) = context::with_current(|slot, _, shared| {
-            let id = match &mut slot.kernel {
-                Some(kernel) => Id::Kernel(kernel.udp_bind(&bind)?),
-                None => Id::Stack(slot.lane.udp_bind(bind)?),
-            };
-            Ok::<_, SocketError>((slot.id, id, shared.clone()))
+        let lane = LaneRef::current()?;
+        let id = lane.with(|slot, _, _| match &mut slot.kernel {
+            Some(kernel) => Ok(Id::Kernel(kernel.udp_bind(&bind)?)),
+            None => Ok::<_, SocketError>(Id::Stack(slot.lane.udp_bind(bind)?)),
         })??;
-        Ok(Self { lane, id, shared })
+        Ok(Self { lane, id })
     }
 
     /// A wildcard socket on `port`: what the flow hash sends to this lane. Bind it in every lane to get all.
@@ -144,7 +57,7 @@ impl UdpSocket {
     /// ([`UdpSocket::bind`]), the lane that they come to hands them over: another worker's, perhaps, which costs more for each.
     ///
     /// # Errors
-    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`]: 4096 sockets have their answers come to that lane and stand in others.
+    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`](crate::BindError::TooManyElsewhere): 4096 sockets have their answers come to that lane and stand in others.
     pub fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
         Self::bind(Bind { remote: Some(remote.into()), ..Bind::default() })
     }
@@ -154,7 +67,7 @@ impl UdpSocket {
     /// # Errors
     /// On another lane, or closed.
     pub fn local(&self) -> Result<(Option<IpAddr>, u16), SocketError> {
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(handle) => slot.lane.udp_local(handle).ok_or(SocketError::Closed),
             Id::Kernel(id) => slot.sockets()?.udp_local(id),
         })?
@@ -166,7 +79,7 @@ impl UdpSocket {
     /// On another lane, closed, or what the network reported about a connected socket.
     #[inline]
     pub fn try_recv_batch(&self, into: &mut Vec<Datagram>, max: usize) -> Result<usize, SocketError> {
-        context::with_lane(self.lane, |slot, _, frames| {
+        self.lane.with(|slot, _, frames| {
             let handle = match self.id {
                 Id::Stack(handle) => handle,
                 Id::Kernel(id) => {
@@ -203,7 +116,7 @@ impl UdpSocket {
             Ok(0) => {}
             other => return Poll::Ready(other),
         }
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(handle) => {
                 slot.lane.udp_wake_on_receive(handle, cx.waker());
                 Ok(())
@@ -248,7 +161,7 @@ impl UdpSocket {
         source: Option<Endpoint>,
         destination: Option<Endpoint>,
     ) -> Result<(), SocketError> {
-        context::with_lane(self.lane, |slot, now, frames| match self.id {
+        self.lane.with(|slot, now, frames| match self.id {
             Id::Stack(handle) => Ok(slot.lane.udp_send(now, frames, handle, payload, source, destination)?),
             Id::Kernel(id) => slot.sockets()?.udp_send(id, payload, source, destination),
         })?
@@ -288,7 +201,7 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         destination: Option<Endpoint>,
     ) -> Poll<Result<(), SocketError>> {
-        context::with_lane(self.lane, |slot, _, _| match self.id {
+        self.lane.with(|slot, _, _| match self.id {
             Id::Stack(handle) => {
                 let destination = destination.or_else(|| slot.lane.udp_remote(handle));
                 let destination = destination.ok_or(SocketError::Send(SendError::NoDestination))?;
@@ -314,7 +227,7 @@ impl UdpSocket {
         let mut held: Option<Datagram> = None;
         let mut sent = 0;
         poll_fn(|cx| {
-            let done = context::with_lane(self.lane, |slot, now, frames| {
+            let done = self.lane.with(|slot, now, frames| {
                 while let Some(datagram) = held.take().or_else(|| waiting.next()) {
                     match slot.lane.udp_reply(now, frames, handle, datagram) {
                         Ok(()) => sent += 1,
@@ -340,7 +253,7 @@ impl UdpSocket {
     async fn reply_by_kernel(&self, id: SocketId, batch: &mut Vec<Datagram>) -> Result<usize, SocketError> {
         let (mut done, mut sent) = (0, 0);
         let end = poll_fn(|cx| {
-            let polled = context::with_lane(self.lane, |slot, _, _| {
+            let polled = self.lane.with(|slot, _, _| {
                 let kernel = slot.sockets()?;
                 sent += kernel.udp_reply(id, batch, &mut done)?;
                 if done < batch.len() {
@@ -366,7 +279,7 @@ impl UdpSocket {
         remote: Endpoint,
     ) -> Result<flowlane_rss::Bucket, SocketError> {
         self.handle("tell the bucket of an answer")?;
-        Ok(context::with_lane(self.lane, |slot, _, _| slot.lane.reply_bucket(local, remote))?)
+        Ok(self.lane.with(|slot, _, _| slot.lane.reply_bucket(local, remote))?)
     }
 
     /// Joins a multicast group on an interface of the host.
@@ -375,7 +288,7 @@ impl UdpSocket {
     /// On another lane; for kernel sockets; when the link cannot be told of the group.
     pub fn join(&self, interface: u8, group: IpAddr) -> Result<bool, SocketError> {
         self.handle("join multicast groups")?;
-        context::with_lane(self.lane, |slot, now, frames| slot.join(now, frames, interface, group))?
+        self.lane.with(|slot, now, frames| slot.join(now, frames, interface, group))?
     }
 
     /// The stack's handle; kernel sockets cannot do this.
@@ -393,10 +306,6 @@ impl Drop for UdpSocket {
             Id::Stack(handle) => SocketHandle::Udp(handle),
             Id::Kernel(id) => SocketHandle::Kernel(id),
         };
-        let closed = context::with_lane(self.lane, |slot, now, frames| slot.close(now, frames, socket));
-        if closed.is_err() {
-            let owner = self.shared.owner_of(self.lane.index);
-            self.shared.send(owner, Message::Close { lane: self.lane.index, socket });
-        }
+        self.lane.close(socket);
     }
 }

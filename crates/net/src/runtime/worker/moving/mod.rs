@@ -25,142 +25,29 @@
 //! Sockets of the kernel are taken out of the old worker's epoll instance and put into the new one's, which reports
 //! afresh what is ready.
 
-mod order;
+mod held;
 mod requeue;
 
-pub use order::Move;
-pub(crate) use order::{Expectation, Order};
+pub(crate) use held::Moves;
 pub(crate) use requeue::Late;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowlane_stack::Class;
 use flowlane_stack::time::Time;
-use flowlane_sys::frame::Frame;
 
-use self::order::Stage;
-use self::requeue::Drain;
-use super::lane_slot::LaneSlot;
-use super::message::Message;
-use super::netisr::Parcel;
-use super::worker::{Worker, drain_output};
+use self::held::{Arriving, Leaving};
+use super::Worker;
+use super::output::drain_output;
 use crate::context;
 use crate::events;
-use crate::task::Ready;
-
-/// Frames held for one lane at once.
-const HELD: usize = 16_384;
+use crate::lane::LaneSlot;
+use crate::runtime::netisr::Parcel;
+use crate::shared::{Expectation, Message, Order, Stage};
 
 /// How long a lane waits for its output to leave before it moves.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
-
-/// A lane on its way out.
-#[derive(Debug)]
-struct Leaving {
-    lane: u32,
-    /// Since when.
-    since: Time,
-    to: usize,
-    order: Arc<Order>,
-    held: VecDeque<(Class, Frame)>,
-}
-
-/// A lane on its way in.
-#[derive(Debug)]
-struct Arriving {
-    lane: u32,
-    from: usize,
-    here: bool,
-    /// Workers whose marker has not come.
-    unmarked: Vec<usize>,
-    held: VecDeque<(usize, Class, Frame)>,
-    tasks: Vec<Ready>,
-    expectation: Expectation,
-    /// The card was asked to send the lane's packets here; what comes by this worker's own queues is held meanwhile.
-    asked: bool,
-    /// When it did so.
-    answered: Option<Time>,
-}
-
-/// The moves that a worker has part in.
-#[derive(Debug, Default)]
-pub(crate) struct Moves {
-    leaving: Vec<Leaving>,
-    arriving: Vec<Arriving>,
-    drains: Vec<Drain>,
-    /// Frames dropped because too many were held.
-    pub(crate) overflow: u64,
-}
-
-impl Moves {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.leaving.is_empty() && self.arriving.is_empty()
-    }
-
-    /// Whether a queue here has lost a bucket, and is being emptied.
-    #[inline]
-    pub(crate) fn is_draining(&self) -> bool {
-        !self.drains.is_empty()
-    }
-
-    /// Whether the card was asked to send the packets of a lane here.
-    pub(crate) fn is_awaited(&self, lane: u32) -> bool {
-        self.arriving.iter().any(|a| a.lane == lane && a.asked)
-    }
-
-    /// Whether something is to be looked at again soon.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.is_giving() || self.is_draining() || self.arriving.iter().any(|a| a.answered.is_some())
-    }
-
-    /// Whether some lane is on its way out.
-    #[inline]
-    pub(crate) fn is_giving(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-
-    /// Whether a lane is parked, to be given away.
-    #[inline]
-    pub(crate) fn is_leaving(&self, lane: u32) -> bool {
-        self.leaving.iter().any(|l| l.lane == lane)
-    }
-
-    /// Keeps a frame that may not be delivered yet; gives it back if it may.
-    pub(crate) fn hold(&mut self, lane: u32, via: usize, class: Class, frame: Frame) -> Option<Frame> {
-        if let Some(leaving) = self.leaving.iter_mut().find(|l| l.lane == lane) {
-            if leaving.held.len() < HELD {
-                leaving.held.push_back((class, frame));
-            } else {
-                self.overflow += 1;
-            }
-            return None;
-        }
-        let Some(arriving) = self.arriving.iter_mut().find(|a| a.lane == lane) else { return Some(frame) };
-        if via == arriving.from || !arriving.unmarked.contains(&via) {
-            return Some(frame);
-        }
-        if arriving.held.len() < HELD {
-            arriving.held.push_back((via, class, frame));
-        } else {
-            self.overflow += 1;
-        }
-        None
-    }
-
-    /// Keeps a task of a lane that is on its way in; gives it back otherwise.
-    pub(crate) fn park_task(&mut self, lane: u32, ready: Ready) -> Option<Ready> {
-        match self.arriving.iter_mut().find(|a| a.lane == lane && !a.here) {
-            Some(arriving) => {
-                arriving.tasks.push(ready);
-                None
-            }
-            None => Some(ready),
-        }
-    }
-}
 
 impl Worker {
     /// A lane is to come from `from`, who is asked for it.
@@ -170,17 +57,7 @@ impl Worker {
             return;
         }
         let order = expectation.0.clone();
-        self.moves.arriving.push(Arriving {
-            lane,
-            from,
-            here: false,
-            unmarked: (0..self.netisr.workers()).filter(|w| *w != from).collect(),
-            held: VecDeque::new(),
-            tasks: Vec::new(),
-            expectation,
-            asked: false,
-            answered: None,
-        });
+        self.moves.arriving.push(Arriving::new(lane, from, self.netisr.workers(), expectation));
         self.shared.send(from, Message::Give { lane, to: self.index, order });
     }
 
@@ -318,7 +195,7 @@ impl Worker {
             let arriving = &mut self.moves.arriving[i];
             arriving.asked = true;
             arriving.unmarked = vec![self.index];
-            self.shared.cards.ask(request);
+            self.cards.ask(request);
             return;
         }
         let arriving = self.moves.arriving.swap_remove(i);

@@ -6,22 +6,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane_stack::LaneEvent;
-use flowlane_stack::tcp::{ConnId, ListenerId};
-use flowlane_stack::udp::UdpHandle;
 
-use super::moving::{Expectation, Order};
-use crate::kernel::SocketId;
+use super::order::{Expectation, Order};
+use crate::lane::{Ready, SocketHandle};
 use crate::stats::WorkerReport;
-use crate::task::Ready;
-
-/// What a socket of any kind holds of its lane.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum SocketHandle {
-    Udp(UdpHandle),
-    Listener(ListenerId),
-    Connection(ConnId),
-    Kernel(SocketId),
-}
 
 /// A message to a worker.
 #[derive(Debug)]

@@ -1,5 +1,14 @@
 //! What all threads of a runtime share: inboxes, doorbells, and who holds which lane. Nothing here is written per
 //! packet.
+//!
+//! [`message`] is what workers are told, [`order`] the state of one move of a lane, [`outside`] those who wait on other threads.
+
+mod message;
+mod order;
+mod outside;
+
+pub(crate) use message::Message;
+pub(crate) use order::{Expectation, Order, Stage};
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -9,11 +18,7 @@ use std::time::Instant;
 use crossbeam_queue::SegQueue;
 use flowlane_stack::time::Time;
 
-use super::card::Cards;
-use super::mains::Mains;
-use super::message::Message;
-use super::moving::Order;
-use crate::outside::Outside;
+use self::outside::Outside;
 use crate::wake::Wake;
 
 /// How a worker is reached.
@@ -41,8 +46,6 @@ pub(crate) struct Shared {
     epoch: Instant,
     /// The last move of each lane that was ever moved.
     moves: Mutex<HashMap<u32, Arc<Order>>>,
-    pub(crate) mains: Arc<Mains>,
-    pub(crate) cards: Cards,
     /// Who waits from outside for something in here.
     pub(crate) outside: Outside,
     /// Workers are gone: nobody takes what is put into inboxes.
@@ -63,8 +66,6 @@ impl Shared {
             owners: owners.iter().map(|w| AtomicU32::new(*w as u32)).collect(),
             epoch: Instant::now(),
             moves: Mutex::default(),
-            mains: Arc::new(Mains::new(owners.len())),
-            cards: Cards::default(),
             outside: Outside::default(),
             closed: AtomicBool::new(false),
         }

@@ -31,7 +31,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(super) fn device(link: String) -> impl FnOnce(flowlane_sys::error::Error) -> Self {
+    pub(crate) fn device(link: String) -> impl FnOnce(flowlane_sys::error::Error) -> Self {
         move |source| Self::Device { link, source }
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::sleep;
+use super::sleep;
 
 /// What was waited for has not come in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ impl From<TimedOut> for io::Error {
 /// [`TimedOut`].
 ///
 /// # Panics
-/// As [`sleep`](crate::sleep): outside a lane and [`block_on`](crate::block_on).
+/// As [`sleep`]: outside a lane and [`block_on`](crate::block_on).
 pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, TimedOut> {
     let (mut future, mut over) = (pin!(future), pin!(sleep(duration)));
     poll_fn(|cx| match future.as_mut().poll(cx) {

@@ -30,7 +30,7 @@ const RING: usize = 4096;
 const SETTLES: Duration = Duration::from_micros(50);
 
 /// How long frames on the lane's old queue still count as expected there.
-pub(in crate::runtime) const LATE: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_secs(1);
 
 /// A queue that has lost a bucket, being emptied.
 #[derive(Debug)]

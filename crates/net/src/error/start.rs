@@ -7,7 +7,7 @@ use flowlane_stack::tunnel::TunnelError;
 use flowlane_sys::frame::MemoryError;
 use flowlane_sys::words::counted;
 
-use crate::stats::Failed;
+use super::{Failed, OpenError};
 
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ pub enum StartError {
     Entropy(#[source] io::Error),
     /// A link could not be opened.
     #[error(transparent)]
-    Link(#[from] crate::link::OpenError),
+    Link(#[from] OpenError),
     /// The first task of a lane panicked, or ended with an error, before any packet was handled.
     #[error("host '{host}', lane {bucket}: {failed}")]
     FirstTask {

@@ -1,6 +1,7 @@
 //! A worker's report: copies of its counters, taken between two turns.
 
-use super::worker::Worker;
+use super::Worker;
+use crate::lane::LaneSlot;
 use crate::link::pair::QuirkCounts;
 use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
 
@@ -41,7 +42,7 @@ impl Worker {
         }
     }
 
-    fn report_lane(&self, slot: &super::lane_slot::LaneSlot, list: bool) -> LaneReport {
+    fn report_lane(&self, slot: &LaneSlot, list: bool) -> LaneReport {
         let (shown, looked_at) = if list { (SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT) } else { (0, 0) };
         let mut sockets = Vec::new();
         let mut socket_count = 0;

@@ -12,8 +12,6 @@ use flowlane_stack::Lane;
 use flowlane_stack::tcp::FlowRecord;
 use flowlane_stack::time::Time;
 
-use super::lane_slot::LaneSlot;
-
 /// Records that wait in a lane.
 const RING: usize = 256;
 
@@ -51,29 +49,23 @@ impl FlowRecords {
         lane.watch_flows(Time::ZERO, RING);
     }
 
-    fn push(&self, record: FlowRecord) {
-        if self.queue.push(record).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl LaneSlot {
-    /// Moves what has ended to the queue, as far as there is room.
+    /// Moves what has ended in a lane to this queue, as far as there is room.
     #[inline]
-    pub(crate) fn hand_over_flows(&mut self) {
-        if let Some(records) = &self.flows {
-            while !records.queue.is_full() {
-                let Some(record) = self.lane.poll_flow() else { return };
-                records.push(record);
-            }
+    pub(crate) fn take_from(&self, lane: &mut Lane) {
+        while !self.queue.is_full() {
+            let Some(record) = lane.poll_flow() else { return };
+            self.push(record);
         }
     }
 
     /// The lane ends, and with it the flows that stand.
-    pub(crate) fn end_flows(&mut self, now: Time) {
-        if let Some(records) = self.flows.take() {
-            self.lane.end_flows(now, |record| records.push(record));
+    pub(crate) fn take_last(&self, lane: &mut Lane, now: Time) {
+        lane.end_flows(now, |record| self.push(record));
+    }
+
+    fn push(&self, record: FlowRecord) {
+        if self.queue.push(record).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -1,0 +1,77 @@
+//! How links are opened when a runtime starts: what opens them, and what they are opened with.
+
+use std::sync::Arc;
+
+use flowlane_rss::Rss;
+use flowlane_sys::frame::FrameMemory;
+
+use super::{LinkInfo, Queue};
+use crate::error::StartError;
+use crate::wake::Wake;
+
+/// A link, opened: what it is, and its queues by number. Queue `q` goes to worker `q % workers`
+/// ([`worker_of_queue`](crate::worker_of_queue)).
+pub type Opened = (LinkInfo, Vec<Box<dyn Queue>>);
+
+/// Opens a link when the runtime starts, once frame memory and the number of workers are known.
+pub type OpenLink = Box<dyn FnOnce(&FrameMemory, usize) -> Result<Opened, StartError> + Send>;
+
+/// Opens several links at once when the runtime starts: those that belong together, as the ends of a wire do.
+pub type OpenWire = Box<dyn FnOnce(&Opening<'_>) -> Result<Vec<Opened>, StartError> + Send>;
+
+/// What links are opened with.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    memory: &'a FrameMemory,
+    wakes: &'a [Arc<Wake>],
+    steering: Vec<Option<Arc<Rss>>>,
+}
+
+impl<'a> Opening<'a> {
+    /// `steering`: of each link that is opened, how the host on it is steered.
+    pub(crate) fn new(
+        memory: &'a FrameMemory,
+        wakes: &'a [Arc<Wake>],
+        steering: Vec<Option<Arc<Rss>>>,
+    ) -> Self {
+        Self { memory, wakes, steering }
+    }
+
+    /// The frames of all workers.
+    #[must_use]
+    pub fn memory(&self) -> &FrameMemory {
+        self.memory
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.wakes.len()
+    }
+
+    /// How the host on one of the links that are opened here is steered: of the first interface, if there are several. `None` if there
+    /// is none.
+    #[must_use]
+    pub fn steering(&self, link: usize) -> Option<&Arc<Rss>> {
+        self.steering.get(link)?.as_ref()
+    }
+
+    /// The doorbell of the worker that serves a queue: for links in memory, which have no descriptor to wait on.
+    #[must_use]
+    pub fn doorbell(&self, queue: usize) -> Doorbell {
+        Doorbell(self.wakes[queue % self.wakes.len()].clone())
+    }
+}
+
+/// Wakes the worker that serves a queue.
+#[derive(Debug, Clone)]
+pub struct Doorbell(Arc<Wake>);
+
+impl Doorbell {
+    /// To be called after a frame was put where the worker will look for it. Costs a memory fence; a system call only if the worker
+    /// sleeps and nobody else has woken it yet.
+    #[inline]
+    pub fn ring(&self) {
+        self.0.ring();
+    }
+}

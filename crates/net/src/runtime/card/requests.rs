@@ -1,0 +1,86 @@
+//! What workers ask of the cards' thread, and what it counts.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, mpsc};
+
+use flowlane_rss::Bucket;
+
+use crate::stats::CardReport;
+
+/// What a worker asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// The lane of a bucket has come to a worker: have its packets sent there.
+    Follow {
+        /// The host.
+        host: usize,
+        /// The lane's bucket.
+        bucket: Bucket,
+        /// Where it is.
+        worker: usize,
+    },
+    /// Many frames of this host came on other queues than its card's settings name.
+    Strayed {
+        /// The host.
+        host: usize,
+    },
+    /// The runtime ends.
+    End,
+}
+
+/// How the thread is reached, and what it counts.
+#[derive(Debug, Default)]
+pub(crate) struct Cards {
+    to: OnceLock<mpsc::Sender<Request>>,
+    counts: OnceLock<Vec<Arc<Counts>>>,
+}
+
+impl Cards {
+    /// There is a thread now, which looks after these cards; what it is asked for.
+    pub(super) fn begin(&self, counts: Vec<Arc<Counts>>) -> mpsc::Receiver<Request> {
+        let (to, from) = mpsc::channel();
+        // Nobody else sets them.
+        let _ = (self.to.set(to), self.counts.set(counts));
+        from
+    }
+
+    /// Asks for something. Rare.
+    pub(crate) fn ask(&self, request: Request) {
+        if let Some(to) = self.to.get() {
+            // When it is gone the runtime ends.
+            let _ = to.send(request);
+        }
+    }
+
+    /// Whether the card that steers this host is looked after.
+    pub(crate) fn look_after(&self, host: usize) -> bool {
+        self.counts.get().is_some_and(|all| all.iter().any(|counts| counts.host == host))
+    }
+
+    /// The counters of each card.
+    pub(crate) fn report(&self) -> Vec<CardReport> {
+        self.counts.get().map(|all| all.iter().map(|counts| counts.report()).collect()).unwrap_or_default()
+    }
+}
+
+/// What was done to a card.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) host: usize,
+    pub(super) slots_moved: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) followed: AtomicU64,
+    pub(super) set_again: AtomicU64,
+}
+
+impl Counts {
+    fn report(&self) -> CardReport {
+        CardReport {
+            host: self.host,
+            slots_moved: self.slots_moved.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            followed: self.followed.load(Relaxed),
+            set_again: self.set_again.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a worker begins with, and its first turn.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use flowlane_stack::time::Time;
+use flowlane_sys::frame::Pool;
+
+use super::moving::Moves;
+use super::spent::Spent;
+use super::{HostView, Port, Turns, Worker};
+use crate::error::Failed;
+use crate::kernel::Poller;
+use crate::lane::LaneSlot;
+use crate::runtime::card::Cards;
+use crate::runtime::idle::{Idle, Patience};
+use crate::runtime::netisr::Netisr;
+use crate::shared::Shared;
+
+/// What one worker starts with: all of it can be sent to its thread.
+pub(crate) struct Plan {
+    pub(crate) netisr: Netisr,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) hosts: Vec<HostView>,
+    /// All lanes of the runtime by index; `Some` for those of this worker.
+    pub(crate) lanes: Vec<Option<Box<LaneSlot>>>,
+    pub(crate) idle: Idle,
+    pub(crate) poller: Option<Poller>,
+}
+
+impl Worker {
+    /// The worker of this number, on its thread.
+    pub(crate) fn new(
+        index: usize,
+        plan: Plan,
+        frames: Rc<Pool>,
+        shared: Arc<Shared>,
+        cards: Arc<Cards>,
+    ) -> Self {
+        let Plan { netisr, ports, hosts, lanes, idle, poller } = plan;
+        let count = lanes.len();
+        Self {
+            index,
+            shared,
+            cards,
+            frames,
+            ports,
+            hosts,
+            lanes,
+            touched: Vec::with_capacity(count),
+            waiting: Vec::new(),
+            hungry: None,
+            spent: Spent::default(),
+            hunger_told: None,
+            spare: Vec::with_capacity(count),
+            deadlines: vec![Time::MAX; count],
+            next_deadline: Time::MAX,
+            netisr,
+            moves: Moves::default(),
+            idle,
+            patience: Patience::default(),
+            now: Time::ZERO,
+            turns: Turns::default(),
+            misdirected: Vec::new(),
+            burst: Vec::with_capacity(256),
+            parcels: Vec::with_capacity(256),
+            in_burst: false,
+            stopping: false,
+            ending: None,
+            panics: 0,
+            idle_turn: true,
+            poller,
+        }
+    }
+
+    /// Runs every lane's first task, which binds its sockets, before anyone handles a packet. Host and bucket of a lane whose first task
+    /// has failed, and how.
+    pub(crate) fn begin(&mut self) -> Option<(usize, u16, Failed)> {
+        self.run_tasks();
+        self.now = self.shared.now();
+        for host in 0..self.hosts.len() {
+            for interface in self.hosts[host].shared.clone() {
+                self.link_up(host, interface);
+            }
+        }
+        let mut lanes = self.lanes.iter().flatten();
+        lanes.find_map(|slot| Some((slot.host, slot.lane.bucket().0, slot.failure.clone()?)))
+    }
+
+    /// Turns of its loop.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.all
+    }
+}

@@ -1,0 +1,110 @@
+//! Going to sleep without missing anything.
+//!
+//! The order is what counts: say that you sleep, fence, look once more at everything that can bring work, and only
+//! then wait (see `flowlane_sys::doorbell`). What is waited on: the worker's own descriptor, which others signal, and
+//! the descriptors of its links. A worker with kernel sockets has an epoll instance for them; without links it sleeps on
+//! that alone, and what ended its sleep is what it does next. Links that did not take all of the output are no reason to
+//! stay awake: the sleep ends when they are to be asked again ([`stall`](super::stall)).
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use flowlane_stack::time::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Worker;
+use crate::runtime::idle::Idle;
+
+/// How often it is seen to that the output of a lane that is to move has left.
+const GIVING: Duration = Duration::from_micros(100);
+
+impl Worker {
+    /// Whether something falls due so soon that a sleep would be too coarse.
+    pub(super) fn is_due_within(&self, time: Duration) -> bool {
+        self.next_deadline <= self.now + time
+    }
+
+    /// Sleeps until there is work, or the next deadline.
+    pub(super) fn sleep(&mut self) {
+        let shared = self.shared.clone();
+        let wake = &shared.posts[self.index].wake;
+        wake.prepare_sleep();
+        if self.has_work() {
+            wake.woke();
+            return;
+        }
+        // Frames of others that wait here for company would starve their owners while this worker sleeps.
+        self.frames.flush();
+        self.turns.sleeps += 1;
+        let deadline = self.wake_at();
+        if self.ports.is_empty()
+            && let Some(poller) = &mut self.poller
+        {
+            let left = match deadline {
+                Time::MAX => None,
+                deadline => Some(deadline.saturating_duration_since(shared.now())),
+            };
+            poller.wait(left);
+            wake.woke();
+            return;
+        }
+        let timeout = self.timeout(deadline);
+        let links: Vec<BorrowedFd<'_>> =
+            self.ports.iter().filter(|p| !p.broken).filter_map(|p| p.queue.fd()).collect();
+        let mut fds = Vec::with_capacity(links.len() + 1);
+        fds.push(PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
+        fds.extend(links.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        if let Some(poller) = &self.poller {
+            fds.push(PollFd::from_borrowed_fd(poller.epoll.as_fd(), PollFlags::IN));
+        }
+        // Interrupted or not: the loop looks at everything anyway.
+        let _ = poll(&mut fds, timeout.as_ref());
+        let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let polled = fds.iter().skip(1).enumerate();
+        let failed: Vec<usize> =
+            polled.filter(|(_, fd)| fd.revents().intersects(bad)).map(|(i, _)| i).collect();
+        drop(fds);
+        wake.woke();
+        if !failed.is_empty() {
+            self.clear_errors(&failed);
+        }
+        // What the kernel's sockets have to say comes first.
+        self.idle_turn = true;
+    }
+
+    /// Links' descriptors report errors, an interface is down or gone: that must not end every sleep from now on.
+    /// `failed` counts the ports that were waited for.
+    #[cold]
+    fn clear_errors(&mut self, failed: &[usize]) {
+        let waited_for = self.ports.iter_mut().filter(|p| !p.broken && p.queue.fd().is_some());
+        for (i, port) in waited_for.enumerate() {
+            if failed.contains(&i) {
+                port.broken = !port.queue.clear_error();
+            }
+        }
+    }
+
+    /// Whether there is nothing to gain from looking again before sleep.
+    pub(super) fn sleeps_at_once(&self) -> bool {
+        self.poller.is_some() && self.ports.is_empty() && self.idle != Idle::Spin
+    }
+
+    /// When a sleep has to end: at the next deadline, or when a link that took nothing is asked again.
+    fn wake_at(&self) -> Time {
+        let leaving = self.moves.is_waiting().then(|| self.now + GIVING);
+        let ending = self.ending.as_ref().map(|e| e.until);
+        [self.retry_at(), leaving, ending].into_iter().flatten().fold(self.next_deadline, Time::min)
+    }
+
+    /// Time until `deadline`; `None` if there is none.
+    fn timeout(&self, deadline: Time) -> Option<Timespec> {
+        if deadline == Time::MAX {
+            return None;
+        }
+        let left = deadline.saturating_duration_since(self.shared.now());
+        Some(Timespec {
+            tv_sec: left.as_secs().min(3600) as i64,
+            tv_nsec: i64::from(left.subsec_nanos()) as _,
+        })
+    }
+}
