@@ -105,6 +105,8 @@ pub(crate) struct LaneSlot {
     pub(crate) kept: Vec<Kept>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
+    /// When it left a worker for another, while it is on its way.
+    pub(crate) left: Option<Time>,
     /// Lack of memory for TCP.
     pub(crate) shortage: Shortage,
 }
@@ -129,6 +131,7 @@ impl LaneSlot {
             ending: false,
             kept: Vec::new(),
             parked: Vec::new(),
+            left: None,
             shortage: Shortage::default(),
         }
     }
@@ -203,5 +206,14 @@ impl LaneSlot {
     #[inline]
     pub(crate) fn sockets(&mut self) -> Result<&mut KernelLane, SocketError> {
         self.kernel.as_deref_mut().ok_or(SocketError::Closed)
+    }
+}
+
+impl Drop for LaneSlot {
+    /// A lane that no worker takes any more, since the runtime has ended while it was on its way.
+    fn drop(&mut self) {
+        if let Some(left) = self.left {
+            self.end_flows(left);
+        }
     }
 }

@@ -151,6 +151,13 @@ impl Netisr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::{FlowRecords, LaneId};
+    use flowlane_rss::{Bucket, Key, Rss};
+    use flowlane_stack::address::{Endpoint, Prefix};
+    use flowlane_stack::tcp::FlowEnd;
+    use flowlane_stack::time::Time;
+    use flowlane_stack::wire::MacAddr;
+    use flowlane_stack::{Connect, InterfaceConfig, Lane, LaneConfig};
     use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 
     const LIMIT: usize = 4;
@@ -206,6 +213,52 @@ mod tests {
         };
         assert_eq!(got.iter().filter_map(lane).collect::<Vec<_>>(), [9, 10, 11]);
         assert_eq!(to.stats.queued, fit + LIMIT as u64 - 1);
+    }
+
+    /// A runtime that stops at once leaves lanes in the rings: their flows end like those of other lanes.
+    #[test]
+    fn a_lane_that_nobody_takes_gives_records_of_its_flows() {
+        let pool = pool();
+        let (now, left) = (Time::from_nanos(5), Time::from_nanos(9));
+        let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+        let address = Prefix::new([10, 0, 0, 1].into(), 24).unwrap();
+        let interface = InterfaceConfig {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            addresses: vec![address],
+            claimed: Vec::new(),
+            vlan: None,
+            offload: Default::default(),
+        };
+        let records = FlowRecords::new(10);
+        // In a ring that is read no more, and behind it.
+        let mut all = Netisr::mesh(2, LIMIT);
+        for index in 0..2 * LIMIT as u32 {
+            let mut lane = Lane::new(&LaneConfig {
+                bucket: Bucket(0),
+                rss: rss.clone(),
+                interfaces: vec![interface.clone()],
+                routes: Vec::new(),
+                tunnels: Vec::new(),
+                ip: Default::default(),
+                udp: Default::default(),
+                tcp: Default::default(),
+                reassembly: Default::default(),
+                seed: [1; 4],
+            });
+            records.watch(&mut lane);
+            let peer = Endpoint::new([10, 0, 0, 2].into(), 7);
+            lane.tcp_connect(now, &pool, Connect::to(peer)).unwrap();
+            let mut slot = LaneSlot::new(LaneId { runtime: 0, index }, 0, lane, Arc::new([]));
+            (slot.flows, slot.left) = (Some(records.clone()), Some(left));
+            all[0].send(1, Parcel::Lane(Box::new(slot)));
+        }
+        publish(&mut all[0]);
+        assert_eq!(records.try_next(), None);
+        drop(all);
+        let ended: Vec<_> =
+            std::iter::from_fn(|| records.try_next()).map(|r| (r.end, r.began, r.ended)).collect();
+        assert_eq!(ended, vec![(FlowEnd::LaneEnded, now, left); 2 * LIMIT]);
     }
 
     fn publish(netisr: &mut Netisr) {

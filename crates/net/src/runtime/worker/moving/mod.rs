@@ -139,6 +139,7 @@ impl Worker {
         self.waiting.retain(|l| *l != lane);
         (slot.touched, slot.waiting) = (false, false);
         slot.counters.moves += 1;
+        slot.left = Some(self.now);
         if let Some(kernel) = &mut slot.kernel {
             kernel.leave();
         }
@@ -206,6 +207,7 @@ impl Worker {
     /// Takes a lane in.
     pub(crate) fn move_in(&mut self, mut slot: Box<LaneSlot>) {
         let lane = slot.id.index;
+        slot.left = None;
         let tasks = std::mem::take(&mut slot.parked);
         if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
             kernel.enter(poller.epoll.clone());
