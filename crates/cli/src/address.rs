@@ -1,14 +1,14 @@
-//! An address of ours as `--addr` takes it: `10.11.2.2/24`.
+//! The values of `--addr`: one of our addresses with its prefix length, `10.11.2.2/24`.
 //!
-//! The length says who is on the same network. Without one an address would be alone on its network, and nobody on the link could be
-//! answered; so on a link of ours it has to be given. Kernel sockets have the kernel's routes and need none.
+//! The prefix length tells which hosts are on the same network. Without it the network would be the address alone, and no host on the
+//! link could be answered, so a link of ours requires it. Kernel sockets use the kernel's routes and need none.
 
 use std::str::FromStr;
 
 use flowlane::Prefix;
 use flowlane_stack::address::PrefixError;
 
-/// An address, with the length of its network or without.
+/// An address, with or without a prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Address {
     prefix: Prefix,
@@ -24,35 +24,34 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// What was given; an address alone is one of itself.
+    /// The prefix; of an address without a length, one of full length.
     pub(crate) fn prefix(self) -> Prefix {
         self.prefix
     }
 
-    /// With its network.
+    /// The prefix, if a length was given.
     fn with_network(self) -> Result<Prefix, String> {
         let address = self.prefix.address();
         let usual = if address.is_ipv4() { 24 } else { 64 };
         if self.alone {
             return Err(format!(
-                "{address}: the length of its network is missing, and without it nobody there can be answered: give \
-                 {address}/{usual}, or what its network has"
+                "{address}: the prefix length is missing: give {address}/{usual}, or the length that its network has"
             ));
         }
         Ok(self.prefix)
     }
 }
 
-/// Addresses on a link of ours.
+/// The prefixes of addresses on a link of ours.
 ///
 /// # Errors
-/// One that is without its network.
+/// An address without a prefix length.
 pub(crate) fn on_link(addresses: &[Address]) -> anyhow::Result<Vec<Prefix>> {
     let networks = addresses.iter().map(|a| a.with_network());
     networks.collect::<Result<_, _>>().map_err(|why| anyhow::anyhow!("--addr {why}"))
 }
 
-/// Reads an argument that is for links of ours only.
+/// Parses an argument that only links of ours have: an address with its prefix length.
 pub(crate) fn with_network(text: &str) -> Result<Prefix, String> {
     text.parse::<Address>().map_err(|e| e.to_string())?.with_network()
 }

@@ -1,6 +1,6 @@
-//! Whether output has colours: `--color`, else `NO_COLOR` (no-color.org), else whether a terminal reads it.
+//! Whether output has colours: by `--color`, else by `NO_COLOR` (no-color.org), else by whether it goes to a terminal.
 //!
-//! Help is coloured by clap before any argument is understood, so `--color` is looked for among the raw arguments, too.
+//! clap colours help before it parses arguments, so `--color` is also looked for in the raw arguments.
 
 use std::ffi::OsStr;
 
@@ -28,7 +28,7 @@ impl From<When> for ColorChoice {
     }
 }
 
-/// What the arguments of this process say.
+/// `--color` as found in the arguments of this process.
 pub(crate) fn of_arguments() -> When {
     among(std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()))
 }
@@ -42,7 +42,7 @@ fn among(arguments: impl Iterator<Item = String>) -> When {
             Some(rest) => rest.strip_prefix('=').map(str::to_owned),
             None => None,
         };
-        // What is no such value is a mistake that the parser names.
+        // The parser refuses other values.
         when = value.and_then(|v| When::from_str(&v, false).ok()).unwrap_or(when);
     }
     when

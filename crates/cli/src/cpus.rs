@@ -12,7 +12,7 @@ impl FromStr for Cpus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no list of processors: 2-5 or 0,2,4-7");
+        let wrong = || format!("'{text}' is not a list of processors, such as 2-5 or 0,2,4-7");
         let mut cpus = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -36,21 +36,21 @@ impl FromStr for Cpus {
 /// Which processors workers are bound to.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Pinning {
-    /// Let the kernel choose the processors of the workers.
+    /// Do not bind workers to processors: the kernel schedules them.
     #[arg(long)]
     no_pin: bool,
-    /// Processors to bind workers to, the first to worker 0: 2-5 or 0,2,4 [default: those that no other instance uses].
+    /// Processors for the workers, the first for worker 0: 2-5 or 0,2,4 [default: processors that no other instance uses].
     #[arg(long, value_name = "LIST", conflicts_with = "no_pin")]
     cpus: Option<Cpus>,
 }
 
 impl Pinning {
-    /// How many processors are named: as many workers there are without `--workers`, at most.
+    /// The number of listed processors: the most workers that a default without `--workers` may be.
     pub(crate) fn most(&self) -> Option<usize> {
         self.cpus.as_ref().map(|cpus| cpus.0.len())
     }
 
-    /// Has a runtime's workers bound like this.
+    /// Applies it to a runtime's workers.
     pub(crate) fn apply(&self, builder: Builder) -> Builder {
         let builder = builder.pin(!self.no_pin);
         match &self.cpus {

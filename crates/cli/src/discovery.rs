@@ -1,32 +1,32 @@
-//! What a host on a link of ours does to find routers, and before an address is its own: `--follow-routers`, `--address-probes`.
+//! Router discovery and duplicate address detection of a host on a link of ours: `--follow-routers`, `--address-probes`.
 
 use anyhow::ensure;
 use flowlane::{IpConfig, OpenLink, Prefix, StartError};
 
-/// Options of a host that is on a link with others.
+/// Options of neighbour discovery.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Discovery {
-    /// Which IPv6 routers are followed that advertise themselves, in their default routes, prefixes and redirects [default: heard].
+    /// IPv6 router advertisements and redirects to use [default: heard].
     #[arg(long, value_name = "WHICH", value_enum)]
     follow_routers: Option<Routers>,
-    /// How often others are asked whether an address is theirs, before it is ours for good; 0 for not at all [default: 1].
+    /// Duplicate address detection: probes sent for each address before it is used, 0 to 10 [default: 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=10))]
     address_probes: Option<u8>,
 }
 
-/// Which routers are followed.
+/// Routers whose advertisements are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Routers {
-    /// All that the link hears without being asked: all of them over TAP, none over af-packet and af-xdp.
-    SynAnswer,
-    /// Have af-packet and af-xdp hear them, too; with af-xdp the kernel then hears none.
+    /// Those whose advertisements the link receives anyway: all over TAP, none over af-packet and af-xdp.
+    Heard,
+    /// Those over af-packet and af-xdp as well; with af-xdp the kernel then receives no advertisements.
     All,
-    /// None: the routes are those of --gateway.
+    /// No router: the routes are those of --gateway.
     None,
 }
 
 impl Discovery {
-    /// Refuses what would do nothing with kernel sockets.
+    /// Refuses options that have no effect with kernel sockets.
     pub(crate) fn check_kernel(&self) -> anyhow::Result<()> {
         ensure!(
             self.follow_routers.is_none(),
@@ -39,7 +39,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// Refuses what would do nothing with these addresses.
+    /// Refuses options that have no effect with these addresses.
     pub(crate) fn check(&self, addresses: &[Prefix]) -> anyhow::Result<()> {
         let v6 = addresses.iter().any(|a| a.address().is_ipv6());
         ensure!(
@@ -49,7 +49,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// The same for the stack.
+    /// The options as the stack's configuration.
     pub(crate) fn ip(&self) -> IpConfig {
         let usual = IpConfig::default();
         IpConfig {
@@ -59,7 +59,7 @@ impl Discovery {
         }
     }
 
-    /// Has the link hear what is to be followed.
+    /// Makes the link receive router advertisements if `--follow-routers all` is given.
     pub(crate) fn on(&self, open: OpenLink) -> OpenLink {
         if self.follow_routers != Some(Routers::All) {
             return open;

@@ -1,5 +1,5 @@
-//! Every packet that was dropped on purpose or for want of something, by reason, out of a runtime's report: by the stack, by
-//! TCP, by the link, at the kernel's sockets, on the way between workers and while a lane moved.
+//! Dropped packets by reason, from a runtime's report: dropped by the stack, by TCP, by the link, at kernel sockets, between workers,
+//! and while a lane moved.
 
 use std::collections::BTreeMap;
 
@@ -7,52 +7,52 @@ use flowlane::stack_stats::Counters;
 use flowlane::stats::{LaneReport, Report, WorkerReport};
 use flowlane::{KernelStats, TcpDropReason};
 
-/// What was dropped for one reason.
+/// The packets dropped for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// The reason, for machines.
     pub(crate) name: String,
-    /// Words for people, to follow the number.
+    /// The reason in words, printed after the number.
     pub(crate) text: String,
     pub(crate) count: u64,
 }
 
-/// The counters of a link's queue that tell of lost packets: name, words and value.
+/// The counters of a link's queue that count lost packets: name, words and value.
 fn of_queue(q: &flowlane::link::QueueStats) -> [(&'static str, &'static str, u64); 5] {
     [
         ("link-queue-full", "found the far side's receive queue full", q.tx_far_full),
         ("link-no-frame", "times the link had no free frame for a packet", q.rx_no_frame),
         ("link-ring-full", "found the link's receive ring or buffer full", q.rx_ring_full),
-        ("link-bad", "came over the link too long, cut short or senseless", q.rx_bad),
+        ("link-bad", "received from the link were too long, truncated or malformed", q.rx_bad),
         ("link-refused", "to be sent were refused by the link", q.tx_failed),
     ]
 }
 
-/// The counters of kernel sockets that tell of what was lost: name, words and value. What the kernel drops itself it counts itself
+/// The counters of kernel sockets that count losses: name, words and value. Packets that the kernel drops are counted by the kernel
 /// (`nstat`).
 fn of_sockets(k: &KernelStats) -> [(&'static str, &'static str, u64); 3] {
     [
-        ("kernel-unsendable", "datagrams that the kernel did not take to be sent", k.datagrams_dropped),
-        ("kernel-no-frame", "datagrams for whose end no frame was free", k.datagrams_cut),
+        ("kernel-unsendable", "datagrams that the kernel refused to send", k.datagrams_dropped),
+        ("kernel-no-frame", "datagrams dropped since no frame was free for their end", k.datagrams_cut),
         ("kernel-no-descriptor", "connections for which no descriptor was free", k.no_descriptor),
     ]
 }
 
-/// What a lane dropped: the stack, TCP included, or at the kernel's sockets.
+/// Packets that a lane dropped, in the stack (TCP included) or at kernel sockets.
 pub(crate) fn of_lane(lane: &LaneReport) -> u64 {
     let segments = TcpDropReason::ALL.iter().map(|reason| lane.stats.tcp.dropped(*reason));
     let sockets = lane.kernel.iter().flat_map(of_sockets).map(|(_, _, n)| n);
     lane.stats.drops.total() + segments.chain(sockets).sum::<u64>()
 }
 
-/// What a worker dropped in all.
+/// All packets that a worker dropped.
 pub(crate) fn of_worker(worker: &WorkerReport) -> u64 {
     let links: u64 = worker.queues.iter().flat_map(|q| of_queue(&q.stats)).map(|(_, _, n)| n).sum();
     let lanes: u64 = worker.lanes.iter().map(of_lane).sum();
     lanes + links + worker.netisr.dropped + worker.move_overflow
 }
 
-/// What a host dropped, by reason; those without any are left out.
+/// Packets that a host dropped, by reason; zero counts are left out.
 pub(crate) fn of_host(counted: &Report, host: usize) -> Vec<Dropped> {
     let total = counted.total(host);
     let mut all = Vec::new();
@@ -80,14 +80,14 @@ pub(crate) fn of_host(counted: &Report, host: usize) -> Vec<Dropped> {
     all
 }
 
-/// What was dropped on the way between workers and while lanes moved; reasons without any are left out.
+/// Packets dropped between workers and while lanes moved; zero counts are left out.
 pub(crate) fn of_runtime(counted: &Report) -> Vec<Dropped> {
     let sum = |f: fn(&WorkerReport) -> u64| counted.workers.iter().map(f).sum();
     let all = [
         ("netisr:ring-full", "found the ring to another worker full", sum(|w| w.netisr.dropped)),
         (
             "move:too-many-waited",
-            "came for a lane that moved, behind too many others",
+            "arrived for a moving lane that already held too many",
             sum(|w| w.move_overflow),
         ),
     ];
@@ -95,7 +95,7 @@ pub(crate) fn of_runtime(counted: &Report) -> Vec<Dropped> {
     some.map(|(name, text, count)| Dropped { name: name.to_owned(), text: text.to_owned(), count }).collect()
 }
 
-/// Dropped packets by `host:reason`; reasons without any are left out.
+/// Dropped packets by `host:reason`; zero counts are left out.
 pub(crate) fn by_reason(counted: &Report, hosts: &[(&str, usize)]) -> BTreeMap<String, u64> {
     let mut drops = BTreeMap::new();
     for (name, host) in hosts {
@@ -113,7 +113,7 @@ mod tests {
     use flowlane::link::QueueStats;
     use flowlane::stats::{NetisrStats, QueueReport};
 
-    /// A drop in any place shows in every sum and list.
+    /// Every drop counter is part of every sum and list.
     #[test]
     fn nothing_is_hidden() {
         let stats = QueueStats {

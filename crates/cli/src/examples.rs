@@ -1,11 +1,10 @@
 //! Examples at the end of `--help`, for the commands that have many options.
 //!
-//! They stand in one table, so that a reader sees at a glance what the program offers, and a test runs each line through
-//! the parser.
+//! One table holds them all; a test runs each line through the parser.
 
 use clap::Command;
 
-/// The command's path, and its examples: a line of words, a line to type.
+/// The command's path and its examples, each a line of explanation and a line to type.
 const EXAMPLES: &[(&[&str], &str)] = &[
     (
         &[],
@@ -21,59 +20,59 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["load", "http"],
         "  20,000 requests a second for ten seconds, on 100 connections:
     flowlane load http http://localhost:8080/ -c 100 -r 20k -d 10s
-  As many as 50 connections can, with a page of plots:
+  As fast as 50 connections allow, with an HTML page of plots:
     flowlane load http http://localhost:8080/ -c 50 --html run.html
-  Fail the run if it is slow:
+  Exit code 1 if the slowest 1 % take longer than 20 ms:
     flowlane load http http://localhost:8080/ -r 1k --fail 'p99 > 20ms'",
     ),
     (
         &["load", "udp"],
-        "  50,000 datagrams a second to an echo:
+        "  50,000 datagrams per second to an echo server:
     flowlane load udp 127.0.0.1:7000 --rate 50k",
     ),
     (
         &["load", "tcp"],
-        "  One stream to an echo, every byte compared:
+        "  16 connections to an echo server, every byte compared:
     flowlane load tcp 127.0.0.1:7000
-  A connection for each message:
+  A new connection for each message:
     flowlane load tcp 127.0.0.1:7000 --mode connect",
     ),
     (
         &["load", "compare"],
-        "  Three runs of each, taken in turns:
+        "  Three runs of each program, made alternately:
     flowlane load compare a1.json a2.json a3.json -- b1.json b2.json b3.json",
     ),
     (
         &["serve", "http"],
-        "  Files on port 8080 of every address of this machine:
+        "  Files on port 8080 of all addresses of this machine:
     flowlane serve http --dir /srv/www
-  On an address of its own, beside the kernel (root):
+  On an address of its own beside the kernel's stack (root):
     flowlane serve http --link af-xdp:eth0 --addr 192.0.2.10/24",
     ),
     (
         &["serve", "udp-echo"],
         "  On ordinary sockets:
     flowlane serve udp-echo --link kernel --port 7000
-  On an address of its own, beside the kernel (root):
+  On an address of its own beside the kernel's stack (root):
     flowlane serve udp-echo --link af-xdp:eth0 --addr 192.0.2.10/24",
     ),
     (
         &["rss", "check"],
-        "  Do packets come to the processors that they should come to? (root)
+        "  Do packets reach the configured processors? (root)
     flowlane rss check eth0
-  For a second, on a card whose rule was learned:
+  For one second, on a card whose rule was learned:
     flowlane rss check eth0 --for 1s --rss card.rule",
     ),
     (
         &["rss", "why"],
-        "  Why does this connection come to that core?
+        "  Why does this connection reach that core?
     flowlane rss why 192.0.2.1:40000 192.0.2.2:80 eth0
   A datagram, on a card whose rule was learned:
     flowlane rss why 192.0.2.1:9 192.0.2.2:53 eth0 --udp --rss card.rule",
     ),
     (
         &["stat"],
-        "  Counters that are not zero, then their rates every two seconds:
+        "  Counters that are not zero, then rates every two seconds:
     flowlane stat -ss --interval 2s",
     ),
     (
@@ -90,7 +89,10 @@ pub(crate) fn add_to(command: Command) -> Command {
 
 fn at(command: Command, path: &[&'static str], text: &'static str) -> Command {
     match path {
-        [] => command.after_help(format!("Examples:\n{text}")),
+        [] => {
+            let before = command.get_after_help().map_or(String::new(), |help| format!("{help}\n\n"));
+            command.after_help(format!("{before}Examples:\n{text}"))
+        }
         [first, rest @ ..] => command.mut_subcommand(first, |command| at(command, rest, text)),
     }
 }
@@ -99,7 +101,7 @@ fn at(command: Command, path: &[&'static str], text: &'static str) -> Command {
 mod tests {
     use super::*;
 
-    /// A shell's words, as far as the examples need it: blanks, single quotes, and `>` to a file.
+    /// Splits a line into words as a shell does, as far as the examples need it: blanks, single quotes, `>` to a file.
     fn words(line: &str) -> Vec<String> {
         let line = line.split(" > ~").next().unwrap_or(line);
         let mut words = vec![String::new()];
@@ -126,22 +128,60 @@ mod tests {
         assert!(tried > 10);
     }
 
+    /// Calls `f` with every command and subcommand.
+    fn every(command: &mut Command, f: &mut impl FnMut(&mut Command)) {
+        f(command);
+        for sub in command.get_subcommands_mut() {
+            every(sub, f);
+        }
+    }
+
+    /// A default that the help of an option names in one word is a value of the option.
+    #[test]
+    fn defaults_in_help_are_values() {
+        let (mut command, mut tried) = (crate::command(), 0);
+        command.build();
+        every(&mut command, &mut |command| {
+            for argument in command.get_arguments() {
+                let values = argument.get_possible_values();
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let named = help.split_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
+                let Some((named, _)) = named.filter(|(named, _)| !values.is_empty() && !named.contains(' '))
+                else {
+                    continue;
+                };
+                assert!(
+                    values.iter().any(|v| v.get_name() == named),
+                    "{} {argument}: {named}",
+                    command.get_name()
+                );
+                tried += 1;
+            }
+        });
+        assert!(tried > 0);
+    }
+
+    /// What a command says after its options stays when examples are added.
+    #[test]
+    fn examples_come_after_other_words() {
+        let mut command = crate::command();
+        let http = command.find_subcommand_mut("serve").and_then(|serve| serve.find_subcommand_mut("http"));
+        let help = http.expect("serve http").render_long_help().to_string();
+        assert!(help.find("Endpoints:").is_some_and(|at| help[at..].contains("\n\nExamples:")), "{help}");
+    }
+
     #[test]
     fn every_help_fits_eighty_columns() {
-        fn check(command: &mut Command, tried: &mut usize) {
+        let (mut command, mut tried) = (crate::command(), 0);
+        command.build();
+        every(&mut command, &mut |command| {
             for help in [command.render_help(), command.render_long_help()] {
                 for line in help.to_string().lines() {
                     assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
                 }
             }
-            *tried += 1;
-            for sub in command.get_subcommands_mut() {
-                check(sub, tried);
-            }
-        }
-        let (mut command, mut tried) = (crate::command(), 0);
-        command.build();
-        check(&mut command, &mut tried);
+            tried += 1;
+        });
         assert!(tried > 20, "{tried}");
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::lost;
 use crate::say::{self, say};
 
-/// The command ran, and what was to be reached or shown was not.
+/// The error of a command that ran and missed its goal: exit code 1.
 #[derive(Debug)]
 pub(crate) struct Missed(pub(crate) String);
 
@@ -19,7 +19,7 @@ impl fmt::Display for Missed {
 
 impl std::error::Error for Missed {}
 
-/// Turns a command's result into its exit code, saying what was wrong in one line.
+/// Turns a command's result into its exit code, and prints an error in one line.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     if let Some(lost) = lost::link() {
         say!("flowlane: {lost}");
@@ -27,7 +27,7 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     }
     let Err(error) = result else { return ExitCode::SUCCESS };
     if let Some(e) = error.downcast_ref::<io::Error>() {
-        // Whoever reads us has read enough.
+        // The reader of standard output has closed it: success.
         if e.kind() == io::ErrorKind::BrokenPipe {
             return ExitCode::SUCCESS;
         }
@@ -36,7 +36,7 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     if error.is::<Missed>() { ExitCode::from(1) } else { ExitCode::from(2) }
 }
 
-/// The error and its causes in one line. Some errors tell their cause themselves; it is not told twice.
+/// The error and its causes in one line. A cause that an error's text already contains is left out.
 fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(std::string::ToString::to_string) {
@@ -49,10 +49,10 @@ fn line(error: &anyhow::Error) -> String {
     line.replace('\n', " ")
 }
 
-/// Says in one line what is wrong with the arguments; help and version, when asked for, are no mistake.
+/// Prints in one line what is wrong with the arguments. Help and version that were asked for are printed as a success.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Nobody reads it: nobody minds.
+        // An error means that standard output is closed.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
@@ -61,7 +61,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         say::text(format_args!("{text}"));
         return ExitCode::from(2);
     }
-    // What follows the first empty line is where to look, and sometimes what was meant.
+    // After the first empty line clap prints usage and, sometimes, a tip.
     let lines: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
     let mut line = lines.join(" ");
     for tip in text.lines().filter_map(|l| l.trim().strip_prefix("tip: ")) {

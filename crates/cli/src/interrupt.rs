@@ -1,4 +1,4 @@
-//! ^C: once to end with what there is, twice to end at once.
+//! ^C: the first ends the run with a report, the second ends the process at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Whether somebody asked for the end.
+/// Whether the first signal has arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on.
+    /// Installs the signal handlers.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // Looked at before it is set: the first signal passes, the second ends the process as if nobody listened.
+            // Tested before it is set: the first signal only sets it, the second ends the process with the default action.
             flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())
                 .context("listening for signals")?;
             flag::register(signal, flag.clone()).context("listening for signals")?;
@@ -24,7 +24,7 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Whether the first signal came.
+    /// Whether the first signal has arrived.
     pub(crate) fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -137,7 +137,7 @@ impl Access for ByKeeper {
 impl ByKeeper {
     fn ask(&mut self, request: &str) -> Result<(), String> {
         let Some(pipes) = &self.pipes else {
-            return Err("changing its RSS takes CAP_NET_ADMIN".to_owned());
+            return Err("changing a card's RSS needs CAP_NET_ADMIN".to_owned());
         };
         let mut pipes = locked(pipes);
         let Some(open) = &mut *pipes else { return Err("the run ends".to_owned()) };
@@ -159,18 +159,22 @@ struct Pipes {
 impl Pipes {
     /// Asks for a change. The outer error: it does not answer.
     fn ask(&mut self, request: &str) -> Result<Result<(), String>, String> {
-        let gone = |e: std::io::Error| format!("the process that may change it does not answer: {e}");
+        let gone =
+            |e: std::io::Error| format!("the process that changes the card's settings does not answer: {e}");
         writeln!(self.to, "{request}").map_err(gone)?;
         let mut fds = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         if poll(&mut fds, Some(&patience)).map_err(|e| gone(e.into()))? == 0 {
-            return Err(format!("the process that may change it did not within {} s", PATIENCE.as_secs()));
+            return Err(format!(
+                "the process that changes the card's settings did not answer within {} s",
+                PATIENCE.as_secs()
+            ));
         }
         let mut line = String::new();
         self.from.read_line(&mut line).map_err(gone)?;
         match line.trim_end() {
             "ok" => Ok(Ok(())),
-            "" => Err("the process that may change it has ended".to_owned()),
+            "" => Err("the process that changes the card's settings has ended".to_owned()),
             line => Ok(Err(line.strip_prefix("error ").unwrap_or(line).to_owned())),
         }
     }

@@ -1,5 +1,5 @@
-//! What a run does around its link: the library opens it ([`LinkSpec`]), and here it is said how, its interface is watched, the card is
-//! left as it was found, and privileges are given up.
+//! Opening the link of a run. The library opens it ([`LinkSpec`]); this module prints how it was opened, watches its interface, has the
+//! card's settings restored at the end, and gives up privileges.
 
 use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{Builder, OpenLink, Prefix, Rss, StartError};
@@ -10,10 +10,10 @@ use crate::discovery::Discovery;
 use crate::say::say;
 use crate::{keeper, lost, trace};
 
-/// What is to be said of interfaces once their links are open: a start that fails says one thing.
+/// Messages about interfaces, printed once their links are open, so that a start that fails prints its error alone.
 static NOTES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Says this of an interface once its link is open.
+/// Prints a message about an interface once its link is open.
 pub(crate) fn say_when_open(interface: &str, what: String) {
     NOTES.lock().unwrap_or_else(PoisonError::into_inner).push((interface.to_owned(), what));
 }
@@ -25,7 +25,7 @@ fn say_notes(interface: &str) {
     }
 }
 
-/// As [`LinkSpec::join`], hearing of routers what is to be heard.
+/// As [`LinkSpec::join`], with router advertisements as `discovery` says.
 pub(crate) fn join(
     link: &LinkSpec,
     builder: &mut Builder,
@@ -42,7 +42,7 @@ pub(crate) fn join(
     }
 }
 
-/// Puts the first interface of a host on a link. Where the link's card steers, its table follows the lanes.
+/// Adds the first interface of a host, on this link. If the link's card steers, its table is changed when lanes move.
 pub(crate) fn put_on(builder: &mut Builder, host: usize, link: &LinkSpec, open: OpenLink) {
     let opened = builder.open(open);
     builder.attach(opened, host, 0);
@@ -86,12 +86,12 @@ pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss
     })
 }
 
-/// Gives up all privileges: for [`flowlane::Builder::before_start`], when links are open and no packet was handled yet.
+/// Gives up all privileges: for [`flowlane::Builder::before_start`], which runs when links are open and before the first packet.
 pub(crate) fn give_up_privileges() -> Result<(), StartError> {
     given_up(privilege::drop_all())
 }
 
-/// As [`give_up_privileges`], but keeps what it takes to bind ports below 1024, which lanes do when they begin.
+/// As [`give_up_privileges`], but keeps the privilege to bind ports below 1024, which lanes need when they start.
 pub(crate) fn give_up_all_but_ports() -> Result<(), StartError> {
     given_up(privilege::drop_all_but(privilege::CAP_NET_BIND_SERVICE))
 }

@@ -1,8 +1,8 @@
-//! What happens to a run when the interface under its link goes away.
+//! What a run does when the interface of its link goes down or disappears.
 //!
-//! A thread listens to the kernel's news of the interface. That it is down, and that it is up again, is said in a line, and
-//! the run goes on: every link recovers by itself. An interface that is gone does not come back, so the run is ended as ^C
-//! would end it, with the report so far; the last line says why, and the exit code is 1.
+//! A thread reads the kernel's notifications about the interface. It prints a line when the interface goes down or comes up; the run
+//! continues, since every link recovers by itself. If the interface is removed, the run ends as with ^C, with the report so far; the
+//! last line says why, and the exit code is 1.
 
 use std::sync::{OnceLock, mpsc};
 
@@ -13,27 +13,26 @@ use signal_hook::low_level::raise;
 
 use crate::say::say;
 
-/// The first link that was lost.
+/// The first link whose interface was removed, as a message.
 static LOST: OnceLock<String> = OnceLock::new();
-/// Who is to know that a link is back.
+/// The runtime whose hosts are notified when a link is up again.
 static RUNTIME: OnceLock<Handle> = OnceLock::new();
 
-/// Starts the runtime of a run. A link that is back after it was lost is told to its hosts, which have it as their first
-/// interface: they announce their addresses on it again.
+/// Starts the runtime of a run. When its link comes up again, the hosts, whose first interface it is, announce their addresses anew.
 pub(crate) fn start(builder: Builder) -> Result<Runtime, StartError> {
     let runtime = builder.start()?;
-    // One runtime a run.
+    // A run has one runtime.
     let _ = RUNTIME.set(runtime.handle());
     Ok(runtime)
 }
 
-/// Listens to news of a link's interface from now on. Where the kernel gives none, a run is as it would be without this.
+/// Starts to watch the interface of a link. Does nothing for a link whose interface cannot be watched.
 pub(crate) fn watch(link: &LinkInfo) {
     let Some(Ok(mut news)) = link.life.as_ref().map(Life::watch) else { return };
     let name = link.name.clone();
     let (say, heard) = mpsc::channel();
     let listen = move || {
-        // It began while links are opened, with all the privileges that takes, and needs none.
+        // The thread starts with the privileges that opening links needs; it needs none itself.
         let given_up = flowlane_sys::privilege::drop_all().is_ok();
         let _ = say.send(());
         if !given_up {
@@ -42,7 +41,7 @@ pub(crate) fn watch(link: &LinkInfo) {
         while let Some(state) = news.wait() {
             if state == LinkState::Gone {
                 let _ = LOST.set(format!("{name}: the interface is gone"));
-                // The way in which every command ends well.
+                // Every command ends in order on SIGTERM.
                 let _ = raise(SIGTERM);
             } else if let LinkState::Mtu(bytes) = state {
                 let sent = news.mtu();
@@ -65,7 +64,7 @@ pub(crate) fn watch(link: &LinkInfo) {
     }
 }
 
-/// What was lost, if anything.
+/// Why the run ended, if an interface was removed.
 pub(crate) fn link() -> Option<&'static str> {
     LOST.get().map(String::as_str)
 }

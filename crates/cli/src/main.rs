@@ -1,8 +1,8 @@
 //! The `flowlane` command: one binary, many programs.
 //!
-//! Results go to standard output, progress and complaints to standard error. Exit code 0 is success, 1 means that the
-//! command ran and missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file. Output that
-//! nobody reads any more, as behind `| head`, ends the command quietly and is a success.
+//! Results go to standard output, progress and errors to standard error. Exit code 0 is success, 1 means that the command ran and
+//! missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file. A closed output pipe, as with
+//! `| head`, ends the command without a message and with exit code 0.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
@@ -41,7 +41,7 @@ struct Cli {
     command: commands::Command,
 }
 
-/// The command with everything that its help shows.
+/// The command, with the examples that its help shows.
 fn command() -> clap::Command {
     examples::add_to(Cli::command())
 }

@@ -1,4 +1,4 @@
-//! A line on the terminal that says how far a run of the generator is, for those who wait.
+//! A progress line on the terminal during a run of the generator.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::interrupt::Interrupt;
 use crate::say;
 use crate::units::show_count;
 
-/// How often a run is looked at.
+/// Interval between updates.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Waits for the end of a run, or for ^C to end it, showing how far it is if standard error is a terminal.
+/// Waits for the end of a run or for ^C, and shows progress if standard error is a terminal.
 pub(crate) fn watch(load: &Load, duration: Duration, interrupt: &Interrupt, quiet: bool) -> Outcome {
     let mut line = Line::<Progress>::new(duration, quiet);
     load.wait(EVERY, |progress| {
@@ -29,7 +29,7 @@ pub(crate) fn watch(load: &Load, duration: Duration, interrupt: &Interrupt, quie
     })
 }
 
-/// The line, and what it showed last. It goes when it is dropped, so that results stand alone.
+/// The line and its last values. Dropping it clears the line.
 struct Line<P> {
     shown: bool,
     begun: Instant,
@@ -44,7 +44,7 @@ impl<P: Copy + Default> Line<P> {
         Self { shown, begun, duration, last: (begun, P::default()) }
     }
 
-    /// `words` says what `now` is, next to what was before; its third argument makes a rate of two counts.
+    /// Shows `now`. `words` formats the new and the last values; its third argument computes the rate, per second, from two counts.
     fn show(&mut self, now: P, words: impl Fn(&P, &P, &dyn Fn(u64, u64) -> String) -> String) {
         let (since, before) = &self.last;
         let seconds = since.elapsed().as_secs_f64();

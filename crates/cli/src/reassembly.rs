@@ -1,4 +1,4 @@
-//! `--reassembly`: limits of each lane's fragments as a person writes them: `datagrams=4096,fragments=8192,bytes=16Mi`.
+//! `--reassembly`: limits of reassembly in each lane, as in `datagrams=4096,fragments=8192,bytes=16Mi`.
 
 use std::str::FromStr;
 

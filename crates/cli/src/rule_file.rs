@@ -1,8 +1,8 @@
-//! The file in which a learned card's rule is kept: `rss learn` writes it, whatever takes `--rss FILE` reads it.
+//! The file with the rule of a learned card: written by `rss learn`, read by every command with `--rss FILE`.
 //!
-//! A JSON document that says what it is: where the rule comes from, how packets are arranged, the key where the hash is Toeplitz and
-//! the columns of the affine maps where it is not, and the queue of each slot. Only its owner may read it, since whoever knows the rule
-//! can aim packets at one queue.
+//! A JSON document: where the rule comes from, how packet fields are arranged, the key if the hash is Toeplitz or the columns of the
+//! affine maps if not, and the queue of each slot. Only its owner may read it, since anyone who knows the rule can aim packets at one
+//! queue.
 
 use anyhow::{Context, bail, ensure};
 use flowlane_rss::learn::Learned;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The option that names such a file, for questions about a card's queues.
+/// The option with such a file, for commands that compute a card's queues.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RuleOption {
-    /// The card's own rule and table, from a file that 'rss learn' wrote: buckets are the card's queues.
+    /// The card's rule and table, from a file written by 'rss learn'; buckets are then the card's queues.
     #[arg(long, value_name = "FILE", help_heading = "Steering")]
     #[arg(conflicts_with_all = ["key", "slots", "workers", "udp_4tuple"])]
     rss: Option<PathBuf>,
@@ -29,14 +29,14 @@ impl RuleOption {
         self.rss.as_deref().map(Rule::read).transpose()
     }
 
-    /// In place of the key's words.
+    /// The description that takes the place of the key's.
     pub(crate) fn in_words(&self) -> Option<String> {
         let name = self.rss.as_deref()?.file_name()?.to_string_lossy().into_owned();
         Some(format!("the rule in {}", name.chars().take(50).collect::<String>()))
     }
 }
 
-/// No rule is larger: six maps of 288 columns, 2048 slots.
+/// Largest file that is read, bytes; the largest rule has six maps of 288 columns and 2048 slots.
 const LARGEST: u64 = 1 << 20;
 
 /// The document.
@@ -50,10 +50,10 @@ struct Document {
     findings: Vec<String>,
     /// Whether the rule's hashes are those that the card reports.
     hashes: bool,
-    /// The kinds of packets that the rule is about.
+    /// The kinds of packets that the rule covers.
     kinds: Vec<String>,
     arrangement: String,
-    /// Toeplitz under this key, UDP with ports or not; then there are no maps.
+    /// The key of a Toeplitz hash, and whether UDP is hashed with ports; then there are no maps.
     key: Option<String>,
     udp_ports: Option<bool>,
     maps: Vec<Map>,
@@ -68,7 +68,7 @@ struct Map {
     kinds: Vec<String>,
     /// The hash of zeros, eight hexadecimal digits.
     constant: String,
-    /// What each bit adds, first bit of the source address first, eight hexadecimal digits each.
+    /// The columns of the map, one for each input bit from the first bit of the source address on, eight hexadecimal digits each.
     columns: String,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// What was learned of these kinds.
+    /// The rule that was learned for these kinds.
     pub(crate) fn of(learned: &Learned, kinds: &[PacketKind]) -> Self {
         Self {
             rule: learned.rule.clone(),
@@ -95,7 +95,7 @@ impl Rule {
         }
     }
 
-    /// Writes the file anew.
+    /// Writes the file, or replaces it.
     pub(crate) fn write(&self, path: &Path, learned: &Learned, from: &str) -> anyhow::Result<()> {
         let document = self.document(learned, from);
         let text = serde_json::to_string_pretty(&document)?;
@@ -138,7 +138,7 @@ impl Rule {
         }
     }
 
-    /// Reads a file. What is wrong with it is one line.
+    /// Reads a file. Errors are one line.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         Self::try_read(path).with_context(|| format!("--rss {}", path.display()))
     }

@@ -1,11 +1,11 @@
-//! What is said on standard error: one line at a time, and whether somebody reads it changes nothing.
+//! Messages on standard error, a line at a time; write errors are ignored.
 //!
 //! `eprintln!` panics when standard error is a pipe that was closed, as by `2>&1 | head`; clippy refuses it here.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-/// Says a line, as `eprintln!` would.
+/// Prints a line to standard error, as `eprintln!` would.
 macro_rules! say {
     ($($words:tt)*) => {
         $crate::say::text(format_args!("{}\n", format_args!($($words)*)))
@@ -14,8 +14,8 @@ macro_rules! say {
 
 pub(crate) use say;
 
-/// Says this as it is. It leaves in one piece.
+/// Prints this text to standard error, with one write.
 pub(crate) fn text(words: Arguments<'_>) {
-    // Nobody reads it: nobody minds.
+    // An error means that standard error is closed.
     let _ = io::stderr().write_all(words.to_string().as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The steering of a host that a command makes: key, hash types, table and buckets, our own or a card's.
+//! The steering of the hosts that commands create: key, hash types, table and buckets, our own or a card's.
 
 use anyhow::{Context, bail};
 use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place, Served, Surroundings};
@@ -17,13 +17,13 @@ use crate::{keeper, link};
 /// Most workers there can be.
 const MOST_WORKERS: usize = 64;
 
-/// Workers by default: as many as there are processors, but no more than `most`.
+/// The workers given, or one for each processor and at most `most`.
 pub(crate) fn workers(given: Option<usize>, most: usize) -> usize {
     given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(most))
 }
 
-/// Workers on a link: those given, else one for each processor that the process may use or that is named (`most`), and no more than the
-/// card has queues, if it steers.
+/// Workers on a link: the number given, or one for each processor that the process may use, at most `most` (the listed processors) and
+/// at most one for each queue of a card that steers.
 pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option<&LinkSpec>) -> usize {
     let queues = match link {
         Some(LinkSpec::AfXdp(_, _, _, Some((_, queues)))) => *queues as usize,
@@ -40,11 +40,11 @@ pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option
 pub(crate) enum RssOf {
     /// The card's, as it is: key, fields and table.
     Adopt,
-    /// One of ours, given to the card for the run and put back at its end.
+    /// One of ours, written to the card for the run; the card's own is restored at the end.
     Set,
     /// One of ours in software, whatever the card does.
     Software,
-    /// The card's, as a file of `rss learn` has it.
+    /// The card's, read from a file of `rss learn`.
     File(PathBuf),
 }
 
@@ -57,7 +57,7 @@ impl std::str::FromStr for RssOf {
             "set" => Ok(Self::Set),
             "software" => Ok(Self::Software),
             file if Path::new(file).exists() => Ok(Self::File(file.into())),
-            _ => Err("neither adopt, set or software nor a file that is there".to_owned()),
+            _ => Err("must be adopt, set, software or an existing file".to_owned()),
         }
     }
 }
@@ -65,7 +65,7 @@ impl std::str::FromStr for RssOf {
 /// The workers of a generator, and whose RSS steers to them.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Workers {
-    /// Workers, each a thread on a core of its own [default: one for each processor, at most one for each queue of a card].
+    /// Worker threads, each on a core of its own [default: one for each processor, at most one for each queue of a card].
     #[arg(long, short)]
     workers: Option<usize>,
     #[command(flatten)]
@@ -75,12 +75,12 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// How many there are on a link.
+    /// Number of workers on a link.
     pub(crate) fn count(&self, link: Option<&LinkSpec>) -> usize {
         workers_on(self.workers, self.pinning.most(), link)
     }
 
-    /// Whose RSS was asked for.
+    /// The value of `--rss`.
     pub(crate) fn rss_of(&self) -> Option<RssOf> {
         self.rss.rss.clone()
     }
@@ -94,13 +94,13 @@ impl Workers {
 /// The option that chooses whose RSS steers.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RssOption {
-    /// Whose key, fields and table steer: adopt takes the card's, set gives the card ours for the run, software computes ours, and a
-    /// file that 'rss learn' wrote says what the card does [default: adopt where the card has RSS and no key is given].
+    /// RSS key, fields and table: adopt uses the card's, set writes ours to the card for the run, software computes ours, FILE uses the
+    /// card's as 'rss learn' wrote them [default: adopt where the card has RSS and no key is given].
     #[arg(long, value_name = "adopt|set|software|FILE")]
     pub(crate) rss: Option<RssOf>,
 }
 
-/// What is asked of a host's steering.
+/// The options of a host's steering.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish<'a> {
     /// Whose RSS.
@@ -109,16 +109,16 @@ pub(crate) struct Wish<'a> {
     pub(crate) workers: usize,
     /// The key given.
     pub(crate) key: Option<Key>,
-    /// UDP is to be hashed with ports.
+    /// Whether UDP is hashed with ports.
     pub(crate) udp_4tuple: bool,
-    /// Options given that describe a table of ours.
+    /// Options given that only apply to a table of ours.
     pub(crate) ours: &'a [&'static str],
     /// Seed of a fresh key.
     pub(crate) seed: Option<u64>,
 }
 
-/// The steering that the card of a link has, or is given; `None` where ours is computed in software, and why is said. To be called when
-/// everything else about a run is known to be right, since it may change the card.
+/// The steering that the card of a link has or is given; `None` if ours is computed in software, with a message that says why. Call it
+/// when all other arguments have been checked, since it may change the card.
 ///
 /// # Errors
 /// Options that exclude one another.
@@ -145,18 +145,18 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
     }
     if let Some(option) = wish.ours.first() {
         bail!(
-            "{option}: with the card's table buckets are made to fit it; '--rss software' has a table of ours"
+            "{option}: not with the card's table, from which buckets are derived; '--rss software' has its own table"
         );
     }
     if let RssOf::File(path) = &of {
         if queues.is_some() {
-            bail!("--rss {}: with queues= of the link the card's own table is taken", path.display());
+            bail!("--rss {}: not together with queues= of the link", path.display());
         }
         return by_file(interface, path, wish).map(Some);
     }
     keeper::put_back_what_was_left(interface);
     let Ok(found) = card::read(interface) else {
-        // Opening the link says why.
+        // Opening the link fails as well, and prints why.
         return Ok(None);
     };
     let done = match of {
@@ -164,7 +164,7 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         _ => adopt(interface, found, *queues, wish),
     };
     if let Err(why) = &done {
-        // With one queue nothing is steered.
+        // With one queue there is nothing to steer, and no message.
         if wish.of.is_some()
             || queues.is_none_or(|(_, count)| count > 1)
                 && card::read(interface).is_ok_and(|card| card.rings != Ok(1))
@@ -175,10 +175,10 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
     Ok(done.ok())
 }
 
-/// Takes the card's steering as a file has it. The card itself is not changed, and its table does not follow lanes that move.
+/// Uses the card's steering as a file describes it. The card is not changed, also not when lanes move.
 fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss> {
     if wish.key.is_some() {
-        bail!("--key: with --rss FILE the card's own rule is taken");
+        bail!("--key: not together with --rss FILE, which has the card's own rule");
     }
     if wish.udp_4tuple {
         bail!("--udp-4tuple: with --rss FILE fields are as the file says");
@@ -195,7 +195,7 @@ fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss>
     Ok(if rule.hashes { rss } else { rss.without_delivered_hashes() })
 }
 
-/// Takes the card's steering over.
+/// Adopts the card's steering.
 fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_>) -> Result<Rss, String> {
     let fields = if wish.udp_4tuple { card::fields(&card, UdpFields::Four) } else { Vec::new() };
     if !fields.is_empty() {
@@ -214,13 +214,13 @@ fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_
         e => e.to_string(),
     });
     if adopted.is_ok() {
-        // Its table follows lanes that move.
+        // The table is changed when lanes move.
         keeper::watch_over(interface, true);
     }
     adopted
 }
 
-/// Gives the card a steering of ours.
+/// Writes a steering of ours to the card.
 fn set(
     interface: &str,
     card: &Card,
@@ -237,7 +237,7 @@ fn set(
                 return Ok(Err("the driver does not show its table".to_owned()));
             };
             let key = random_key(&table, &HashConfig::with_udp(udp), wish.seed)?;
-            // As long as the card's: what the hash uses is the same.
+            // Cut to the length of the card's key, which covers all bits that the hash uses.
             Key::new(&key.as_bytes()[..length.min(key.as_bytes().len())]).unwrap_or(key)
         }
     };
@@ -249,7 +249,7 @@ fn set(
     Ok(hold(interface, &change).map(|()| rss))
 }
 
-/// Changes the card until the end of the run.
+/// Changes the card; the change is undone at the end of the run.
 fn hold(interface: &str, change: &Change) -> Result<(), String> {
     let place = Place::usual().map_err(|e| e.to_string())?;
     keeper::watch_over(interface, true);
@@ -259,7 +259,8 @@ fn hold(interface: &str, change: &Change) -> Result<(), String> {
     Ok(())
 }
 
-/// What was done to a card, for people: slots moved, changes refused, tables followed, times set again. `None`: nothing.
+/// Changes of a card in words: slots moved, changes refused, times that another program changed the table and this one followed, times
+/// that settings were restored. `None` if all are zero.
 pub(crate) fn card_in_words(counts: [u64; 4]) -> Option<String> {
     let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
     let [slots_moved, refused, followed, set_again] = counts;
@@ -273,7 +274,7 @@ pub(crate) fn card_in_words(counts: [u64; 4]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Steering for so many workers with `key`, or with a fresh one that reaches every bucket: random, or from `seed`.
+/// Steering in software for `workers` workers with `key`, or with a new key that reaches every bucket, random or from `seed`.
 pub(crate) fn rss(
     workers: usize,
     udp: UdpFields,
@@ -294,7 +295,7 @@ pub(crate) fn rss(
     Ok(rss)
 }
 
-/// A fresh key that is good for this table: random, or from `seed`.
+/// A new key that reaches every slot of this table, random or from `seed`.
 pub(crate) fn random_key(table: &Indirection, config: &HashConfig, seed: Option<u64>) -> anyhow::Result<Key> {
     let mut failed = None;
     let mut rng = seed.map(Rng::new);

@@ -1,8 +1,8 @@
-//! What `RUST_LOG` asks for: events of the run on standard error.
+//! `RUST_LOG`: events of the run on standard error.
 //!
-//! The library tells `tracing` what happens seldom, and so do a few places of this command. Nobody listens unless `RUST_LOG` is set,
-//! and then an event costs the load of one number. Its value is `LEVEL`, or `TARGET=LEVEL`, or several of them with commas. Levels are
-//! `off`, `error`, `warn`, `info`, `debug` and `trace`; targets are `flowlane` and what follows it with `::`.
+//! The library and a few places of this command report rare events by `tracing`. Without `RUST_LOG` there is no subscriber, and an event
+//! costs the load of one number. The value is `LEVEL` or `TARGET=LEVEL`, or several of these separated by commas. Levels are `off`,
+//! `error`, `warn`, `info`, `debug` and `trace`; targets are `flowlane` and names that begin with `flowlane::`.
 
 use std::io;
 
@@ -10,15 +10,15 @@ use anyhow::anyhow;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// Privileges given up.
+/// Target of events about dropped privileges.
 pub(crate) const PRIVILEGE: &str = "flowlane::privilege";
-/// Settings of cards, kept and set again.
+/// Target of events about saved and restored settings of cards.
 pub(crate) const CARD: &str = "flowlane::card";
 
-/// Begins to write the events that `RUST_LOG` asks for.
+/// Starts to write the events that `RUST_LOG` selects.
 ///
 /// # Errors
-/// What it asks for is not to be understood.
+/// The value of `RUST_LOG` cannot be parsed.
 pub(crate) fn begin() -> anyhow::Result<()> {
     let Some(wanted) = std::env::var_os("RUST_LOG").filter(|wanted| !wanted.is_empty()) else {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn begin() -> anyhow::Result<()> {
             "RUST_LOG={words}: {e}; it is a level (info), or targets with levels (flowlane::link=debug,warn)"
         )
     })?;
-    // Nobody may read it: then the run goes on without.
+    // Write errors are ignored: standard error may be closed.
     let lines =
         tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).log_internal_errors(false);
     tracing_subscriber::registry()

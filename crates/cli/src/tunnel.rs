@@ -1,11 +1,11 @@
-//! `--tunnel`: a tunnel as a person writes it.
+//! `--tunnel`: the syntax of a tunnel.
 //!
 //! ```text
 //!   vxlan,vni=7,local=10.0.0.1,remote=10.0.0.2,addr=192.168.9.1/24
 //! ```
 //!
-//! The kind first, then settings in any order; `addr` may be repeated. What is wrong by itself is said here, what is wrong
-//! beside the host's other addresses and tunnels when the runtime starts.
+//! The kind comes first, then settings in any order; `addr` may be repeated. Errors within one tunnel are found here; conflicts with
+//! the host's other addresses and tunnels are found when the runtime starts.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl std::error::Error for BadTunnel {}
 const KINDS: &str = "ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve";
 const SETTINGS: &str = "local, remote, addr, mtu, ttl, vni, key, port, checksum, no-checksum, ip";
 
-/// Settings as they are collected.
+/// Settings parsed so far.
 #[derive(Debug, Default)]
 struct Settings {
     local: Option<IpAddr>,

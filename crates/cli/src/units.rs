@@ -1,5 +1,5 @@
-//! Numbers with units in arguments: parsers for clap, and the words to show them. The generator's thresholds
-//! understand the same units, so they live with it.
+//! Numbers with units in arguments: parsers for clap, and formatting. They are in `flowlane_load`, whose thresholds use the same
+//! units.
 
 pub(crate) use flowlane_load::units::{
     count, duration, frequency, rate, show_count, show_frequency, show_nanos, size,

@@ -501,7 +501,7 @@ fn mistakes_are_one_line() {
 #[test]
 fn mistakes_about_the_file_of_a_run_are_one_line() {
     for (arguments, wanted) in [
-        ("--rss adpot", "neither adopt, set or software nor a file that is there"),
+        ("--rss adpot", "must be adopt, set, software or an existing file"),
         ("--link kernel --rss /dev/null", "--rss /dev/null: only af-xdp:NAME has a card that steers"),
         ("--link af-xdp:lo --addr 10.0.0.1/24 --rss /dev/null", "--rss /dev/null"),
         ("--link af-xdp:lo --addr 10.0.0.1/24 --rss /dev/null --key microsoft", "--key: with --rss FILE"),

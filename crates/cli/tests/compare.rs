@@ -103,8 +103,8 @@ fn what_is_no_report_is_refused_in_one_line() {
     let bad = bad.to_str().unwrap();
     for (arguments, word) in [
         (&[][..], "A"),
-        (&[good], "what is to be compared"),
-        (&[good, good, good], "what is to be compared"),
+        (&[good], "reports of two sides"),
+        (&[good, good, good], "reports of two sides"),
         (&[good, bad], "version 1"),
         (&[good, "/no/such/file.json"], "/no/such/file.json"),
         (&["--metric", "speed", good, good], "p99.9"),

@@ -1,10 +1,13 @@
-//! Which running instance a command is for, where none is named.
+//! Finding the running instance of a command without `--control`.
 
 use anyhow::bail;
 use flowlane::control::{self, Instance};
 use std::path::PathBuf;
 
-/// The control socket of the only instance, or a line that says which there are.
+/// The control socket of the only instance of this user.
+///
+/// # Errors
+/// There is no instance, or there are several; the error lists them.
 pub(super) fn only() -> anyhow::Result<PathBuf> {
     let mut found = control::instances();
     match found.len() {

@@ -1,14 +1,14 @@
-//! `flowlane lab`: a network to try the real links on, in a minute, on any machine.
+//! `flowlane lab`: a network namespace and a veth pair to try real links on, on any machine.
 //!
 //! ```text
 //!   here                                     namespace NAME
 //!   flowlane serve --link af-xdp:NAME0  ═══  NAME1, the kernel: 10.11.2.2, fd00:11:2::2
 //! ```
 //!
-//! The two ends are one veth pair. What the kernel sends is steered by a small program on its egress to the queue that
-//! a card with our key and table would have chosen, so NAME0 is a card with exact RSS. Everything outlives this
-//! command, the program too; `down` removes all of it, whatever `up` got done, and says so if there is nothing.
-//! Names tell what is ours: nothing else is touched.
+//! The two ends are a veth pair. A small program on the kernel's egress steers each packet to the queue that a card with our key and
+//! table would choose, so NAME0 behaves as a card with exact RSS. Interfaces, namespace and program stay after the command ends. `down`
+//! removes them all, even after an `up` that failed halfway, and says so if nothing is there. Interfaces and namespaces with other names
+//! are not touched.
 
 use crate::exit::Missed;
 use anyhow::bail;
@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 /// Addresses of the kernel's side; ours end in 1.
 const FAR_V4: [u8; 4] = [10, 11, 2, 2];
 const FAR_V6: [u16; 8] = [0xfd00, 0x11, 2, 0, 0, 0, 0, 2];
-/// Interface names have 15 letters; ours are the lab's name and a digit.
+/// Longest name of a lab: interface names have at most 15 letters, and ours are the name and a digit.
 const NAME: usize = 14;
 
 /// Subcommands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Lab {
-    /// Make it, and say what to run on either side.
+    /// Create the network, and print the commands to run on either side.
     Up {
         /// Queues of the card, 1 to 16.
         #[arg(long, value_name = "N", default_value_t = 2)]
@@ -38,19 +38,19 @@ pub(crate) enum Lab {
         #[command(flatten)]
         lab: Named,
     },
-    /// Remove it, however much of it is there.
+    /// Remove the network, even if it is incomplete.
     Down {
         #[command(flatten)]
         lab: Named,
     },
-    /// Say whether it is there.
+    /// Show whether the network exists.
     Status {
         #[command(flatten)]
         lab: Named,
     },
 }
 
-/// Which lab.
+/// The name of a lab.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Named {
     /// Name of the namespace; the interfaces are NAME0 and NAME1.
@@ -58,11 +58,11 @@ pub(crate) struct Named {
     name: String,
 }
 
-/// How much of a lab is there.
+/// State of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Absent,
-    /// An `up` or a `down` did not get to its end.
+    /// Incomplete: an `up` or a `down` was interrupted.
     Half,
     Up {
         queues: u32,
@@ -109,7 +109,7 @@ impl Named {
         let queues = std::fs::read_dir(Path::new("/sys/class/net").join(self.near()).join("queues"))
             .map(|dir| dir.flatten().filter(|e| e.file_name().to_string_lossy().starts_with("rx-")).count());
         let namespace = Path::new("/run/netns").join(&self.name).exists();
-        // The addresses come last, that of IPv6 at the very end.
+        // Addresses are set last, and the IPv6 address after all others.
         let complete = || {
             let shown = std::process::Command::new("ip")
                 .args(["-n", &self.name, "-6", "-o", "addr", "show", "dev", &self.far()])
@@ -194,8 +194,8 @@ impl Named {
         Ok(())
     }
 
-    /// Removes what is there. The far end and the program go with the near end; and where the namespace went first, the
-    /// kernel may take the near end away a moment later, in which case it is no matter that we cannot.
+    /// Removes what is there. Removing the near end removes the far end and the program as well. If the namespace is removed first, the
+    /// kernel may remove the near end a moment later; the error of removing it is then ignored.
     fn remove(&self) -> anyhow::Result<()> {
         let gone = |what: PathBuf, command: String| match what.exists().then(|| ip(&command)) {
             Some(Err(e)) if what.exists() => Err(e),

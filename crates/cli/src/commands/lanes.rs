@@ -1,5 +1,5 @@
-//! `flowlane lanes`: the lanes of a running instance, which worker each is on and what it costs there; `lanes move`: has one go to another
-//! worker while packets flow.
+//! `flowlane lanes`: shows the lanes of a running instance with their worker and load. `lanes move`: moves a lane to another worker while
+//! packets flow.
 
 use super::instance;
 use crate::units;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Show the lanes of a running instance, and move them.
 ///
-/// The load of a lane is the share of a processor that its worker spent on it during the interval: packets, timers and tasks.
+/// The load of a lane is the share of a processor's time that its worker spent on it during the interval: on packets, timers and tasks.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Lanes {
@@ -28,17 +28,17 @@ pub(crate) struct Lanes {
 enum What {
     /// Move the lane of a bucket to another worker, with its sockets, timers and tasks.
     ///
-    /// Packets flow meanwhile; none is lost or overtaken. Where a card's own table steers, and may be changed, the card sends the lane's
-    /// packets to the new worker.
+    /// Packets continue to flow; none is lost or overtaken. Where the card's own table steers and may be changed, it is changed to deliver
+    /// the lane's packets to the new worker.
     Move(Move),
 }
 
 #[derive(Debug, clap::Args)]
 struct Show {
-    /// Measure load for so long.
+    /// Time over which load is measured.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     interval: Duration,
-    /// Control socket of the instance.
+    /// Control socket of the instance [default: that of the only instance of this user].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Print JSON.
@@ -48,14 +48,14 @@ struct Show {
 
 #[derive(Debug, clap::Args)]
 struct Move {
-    /// The bucket of the lane.
+    /// Bucket of the lane.
     bucket: u16,
-    /// The worker that gets it.
+    /// Number of the new worker.
     worker: usize,
-    /// The host, where the instance has several.
+    /// Host of the lane, if the instance has several.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Control socket of the instance.
+    /// Control socket of the instance [default: that of the only instance of this user].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ struct Row {
     host: String,
     bucket: u16,
     worker: usize,
-    /// Share of a processor, 0 to 1; `None` for a lane that was not there before.
+    /// Share of a processor, 0 to 1; `None` for a lane that is not in the first report.
     load: Option<f64>,
     connections: usize,
     sockets: usize,

@@ -13,25 +13,25 @@ mod stat;
 
 use clap::Subcommand;
 
-/// What to do.
+/// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows the whole stack in one process, without root.
+    /// Run the whole stack in one process, without root.
     Demo(demo::Demo),
-    /// Generates traffic and measures what comes back.
+    /// Generate traffic and measure the answers.
     #[command(subcommand)]
     Load(load::Load),
     Bench(bench::Bench),
-    /// Show, plan and judge receive side scaling.
+    /// Show, plan and check receive side scaling (RSS).
     #[command(subcommand)]
     Rss(rss::Rss),
-    /// Run a service on addresses of our own, beside the kernel.
+    /// Run a server on a link with addresses of its own, or on kernel sockets.
     #[command(subcommand)]
     Serve(Box<serve::Serve>),
-    /// Show what a running instance counted.
+    /// Show the counters of a running instance.
     Stat(stat::Stat),
     Lanes(lanes::Lanes),
-    /// Make a network to try real links on, and remove it.
+    /// Create and remove a network to try real links on.
     #[command(subcommand)]
     Lab(lab::Lab),
     #[command(hide = true)]
@@ -41,7 +41,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the subcommand.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Demo(demo) => demo.run(),

@@ -1,4 +1,4 @@
-//! `flowlane completions` and `flowlane man`: what a shell and `man` want to know, generated from the arguments themselves.
+//! `flowlane completions` and `flowlane man`: completion scripts and manual pages, generated from the definition of the arguments.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use clap_complete::Shell;
 
-/// Print completions for a shell.
+/// Print the completion script for a shell.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell.
@@ -16,7 +16,7 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        // Into memory first: the generator panics where writing fails.
+        // Into memory first, since the generator panics if writing fails.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::command(), "flowlane", &mut script);
         let mut out = io::stdout().lock();
@@ -28,7 +28,7 @@ impl Completions {
 /// Write manual pages, one for each command, into a directory.
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The directory; it is made if it is not there.
+    /// Directory; it is created if it does not exist.
     directory: PathBuf,
 }
 

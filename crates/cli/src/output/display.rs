@@ -1,7 +1,7 @@
-//! The display on a terminal while a run lasts: numbers, rate and latency over the last two minutes, pools and buckets.
+//! The full-screen display during a run: numbers, rate and latency over the last two minutes, pools and buckets.
 //!
-//! It draws on standard error's alternate screen and puts the terminal back when it is dropped, when the program panics,
-//! and at the first `q` or ^C: after that ^C is a signal again, so that a second one ends a program that hangs.
+//! It draws on standard error's alternate screen, and restores the terminal when it is dropped, when the program panics, and at the
+//! first `q` or ^C. After that ^C is a signal again, so a second one ends a program that hangs.
 
 use std::io::{Stderr, stderr};
 use std::sync::Once;
@@ -20,27 +20,27 @@ use ratatui::widgets::{Block, Borders, Cell, LineGauge, Paragraph, Row, Sparklin
 
 use crate::units::{show_count, show_nanos};
 
-/// Buckets that have a bar of their own; what is more does not fit a terminal.
+/// Most buckets with a bar of their own; more do not fit a terminal.
 const BUCKETS: usize = 64;
 
-/// A display that is on the terminal.
+/// The display while it has the terminal.
 #[derive(Debug)]
 pub(super) struct Display {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     colors: bool,
 }
 
-/// How far a run is.
+/// Stage of a run.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// It opens its connections: the share of them that stand, 0 to 1, and the words for it.
+    /// Opening connections: the share that is established, 0 to 1, and the text to show.
     Connecting(f64, String),
-    /// It sends, for so many seconds in all.
+    /// Sending, for this many seconds in all.
     Running(f64),
 }
 
 impl Stage {
-    /// What is done of it, 0 to 1, and the words for it.
+    /// Progress, 0 to 1, and the text to show.
     fn progress(&self, elapsed: f64) -> (f64, String) {
         match self {
             Self::Connecting(share, words) => (share.clamp(0.0, 1.0), words.clone()),
@@ -52,15 +52,15 @@ impl Stage {
     }
 }
 
-/// Columns and rows below which nothing can be seen of it.
+/// Least columns and rows that the display needs.
 const LEAST: (u16, u16) = (40, 8);
 
-/// Whether the terminal has room for the display. One that was never told its size says that it has none.
+/// Checks that the terminal is large enough. One whose size was never set reports 0 by 0 and is refused.
 ///
 /// # Errors
-/// What it has, in words.
+/// The terminal's size and the size needed, in words.
 pub(super) fn has_room() -> Result<(), String> {
-    // The size of the terminal that is drawn on; crossterm asks another.
+    // The size of the terminal on standard error; crossterm asks for another one.
     let (columns, rows) =
         rustix::termios::tcgetwinsize(stderr()).map_or(LEAST, |size| (size.ws_col, size.ws_row));
     if columns >= LEAST.0 && rows >= LEAST.1 {
@@ -73,7 +73,7 @@ pub(super) fn has_room() -> Result<(), String> {
 }
 
 impl Display {
-    /// Takes the terminal; `None` if it cannot be had.
+    /// Takes the terminal; `None` if that fails.
     pub(super) fn open() -> Option<Self> {
         on_panic(restore);
         terminal::enable_raw_mode().ok()?;
@@ -85,9 +85,9 @@ impl Display {
         terminal.ok().map(|terminal| Self { terminal, colors: crate::color::on_screen() })
     }
 
-    /// Draws what is going on; `false` when somebody asked for the end.
+    /// Draws the state of the run; `false` if the user pressed `q` or ^C.
     pub(super) fn show(&mut self, frame: &Frame, stage: &Stage, pools: &[String]) -> bool {
-        // A terminal that went away is no reason to end the run.
+        // A terminal that is closed does not end the run.
         let colors = self.colors;
         let _ = self.terminal.draw(|f| {
             draw(f, frame, stage, pools);
@@ -117,13 +117,13 @@ impl Drop for Display {
     }
 }
 
-/// Puts the terminal back as it was. Nothing can be done if it does not go.
+/// Restores the terminal. Errors are ignored.
 fn restore() {
     let _ = terminal::disable_raw_mode();
     let _ = execute!(stderr(), terminal::LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
 }
 
-/// Has this done before whatever else happens when any thread panics, the first time it is asked for.
+/// Makes a panic of any thread call `done` before the usual panic hook. Only the first call has an effect.
 fn on_panic(done: fn()) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -244,7 +244,7 @@ fn bars(f: &mut ratatui::Frame, shares: &[u64], frame: &Frame, area: Rect) {
         show_count(least),
         show_count(most)
     );
-    // As wide as fits, so that few buckets are bars rather than dots.
+    // As wide as fits, so that a few buckets are bars rather than dots.
     let wide = (usize::from(area.width) / shares.len().max(1)).clamp(1, 6);
     let data: Vec<Option<u64>> = shares
         .iter()
@@ -301,11 +301,11 @@ mod tests {
     fn it_shows_how_far_connecting_is() {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         for (share, filled) in [(0.0, 0), (0.5, 15), (7.0, 31)] {
-            let stage = Stage::Connecting(share, "connecting: 5 of 10 stand after 1.5 s".into());
+            let stage = Stage::Connecting(share, "connecting: 5 of 10 established after 1.5 s".into());
             terminal.draw(|f| draw(f, &Frame::default(), &stage, &[])).unwrap();
             let text = terminal.backend().to_string();
             let head = text.lines().next().unwrap();
-            assert!(head.contains("connecting: 5 of 10 stand after 1.5 s, q ends it"), "{text}");
+            assert!(head.contains("connecting: 5 of 10 established after 1.5 s, q ends it"), "{text}");
             assert!(!text.contains(" of 10 s,"), "{text}");
             let buffer = terminal.backend().buffer();
             let cyan = (0..80).filter(|&x| buffer[(x, 0)].fg == Color::Cyan).count();

@@ -1,9 +1,9 @@
-//! What load commands have in common: where a report goes, what is to be reached, and what there is to see meanwhile.
+//! Output of the load commands: where the report goes, the conditions of `--fail`, and the display during a run.
 //!
 //! ```text
-//!   Outputs::check(pools)            arguments are sane, files can be written: before anything is opened
-//!   Outputs::watch(from, duration)   a line, lines or a display while it runs
-//!   Outputs::write(run)              table or JSON on standard output, files, and the exit code
+//!   Outputs::check(pools)              checks arguments and opens files, before a link is opened
+//!   Outputs::watch(duration, pools)    a line, lines or a display during the run
+//!   Outputs::write(run)                table or JSON on standard output, files, and the exit code
 //! ```
 
 mod display;
@@ -22,40 +22,40 @@ use flowlane_load::report::{Run, files, html, text};
 
 use crate::exit::Missed;
 
-/// Where a report goes and what is to be reached.
+/// Options of the report.
 #[derive(Debug, Args)]
 pub(crate) struct Outputs {
-    /// Fail the run if this is so: 'p99 > 20ms', 'errors > 0.1%', 'pool=slow p99 > 2s'. May be repeated.
+    /// Fail the run (exit code 1) if this condition holds: 'p99 > 20ms', 'errors > 0.1%', 'pool=slow p99 > 2s'. May be repeated.
     #[arg(long, value_name = "CONDITION", help_heading = "Report")]
     fail: Vec<Threshold>,
-    /// Print JSON (docs/schema/load-run.json) in place of the table.
+    /// Print JSON (docs/schema/load-run.json) instead of the table.
     #[arg(long, help_heading = "Report")]
     json: bool,
-    /// Write JSON to a file.
+    /// Write the report as JSON to a file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     save: Option<PathBuf>,
-    /// Write a page with plots to a file; it opens without a network.
+    /// Write a self-contained HTML page with plots to a file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     html: Option<PathBuf>,
-    /// Write the seconds of the run as CSV to a file.
+    /// Write the figures of each second as CSV to a file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     csv: Option<PathBuf>,
     /// Write the latencies of each second as an HdrHistogram log to a file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     hdr: Option<PathBuf>,
-    /// Show a display on the terminal while it runs; without a terminal, a line for each second.
+    /// Show a full-screen display during the run; without a terminal, print a line each second.
     #[arg(long, conflicts_with = "quiet", help_heading = "Report")]
     tui: bool,
-    /// Print a line for each second to standard error.
+    /// Print a line each second to standard error.
     #[arg(long, conflicts_with_all = ["quiet", "tui"], help_heading = "Report")]
     lines: bool,
-    /// Show nothing while it runs.
+    /// Print nothing during the run.
     #[arg(long, short, help_heading = "Report")]
     quiet: bool,
 }
 
 impl Outputs {
-    /// Refuses, before the run, what could not be written or judged after it.
+    /// Checks before the run that conditions can be evaluated and files can be written after it.
     pub(crate) fn check<S: AsRef<str>>(&self, pools: &[S]) -> anyhow::Result<()> {
         for threshold in &self.fail {
             threshold.check(pools).context("--fail")?;
@@ -77,18 +77,21 @@ impl Outputs {
             .collect()
     }
 
-    /// What is to be reached, for [`flowlane_load::report::About`].
+    /// The conditions of `--fail`, for [`flowlane_load::report::About`].
     pub(crate) fn thresholds(&self) -> Vec<Threshold> {
         self.fail.clone()
     }
 
-    /// Writes everything that was asked for. An error when something was to be reached and was not.
+    /// Writes the report to all outputs.
+    ///
+    /// # Errors
+    /// A file cannot be written, or a condition of `--fail` holds ([`Missed`]).
     pub(crate) fn write(&self, run: &Run) -> anyhow::Result<()> {
         for (option, path) in self.files() {
             self.write_file(option, path, run).with_context(|| format!("{option} {}", path.display()))?;
         }
         let printed = self.print(run);
-        // A run that missed its goal has missed it, whoever reads that.
+        // A failed run takes precedence over an error of printing.
         match run.failure() {
             Some(failure) => bail!(Missed(text::plain(&failure))),
             None => Ok(printed?),
@@ -107,7 +110,7 @@ impl Outputs {
 
     fn write_file(&self, option: &str, path: &Path, run: &Run) -> io::Result<()> {
         let file = open(path)?;
-        // Devices and pipes have no length.
+        // Devices and pipes have no length to set.
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
@@ -122,7 +125,7 @@ impl Outputs {
     }
 }
 
-/// Opens a file to write, as it is: what it holds is replaced when there is something to replace it with.
+/// Opens a file for writing without truncating it: the old content stays until there is a report to replace it.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }

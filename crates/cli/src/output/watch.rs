@@ -1,7 +1,7 @@
-//! What there is to see while a run lasts: a line that is written over, a line for each second, or a display.
+//! Progress during a run: a status line that is overwritten, a line for each second, or a full-screen display.
 //!
-//! The thread that waits for the end of the run calls [`Watch::tick`] a few times a second; it takes what the lanes have
-//! handed over meanwhile and shows it. Everything goes to standard error, so that results stand alone.
+//! The thread that waits for the end of the run calls [`Watch::tick`] a few times a second, which takes the lanes' new snapshots and
+//! shows them. Everything goes to standard error; standard output has the results only.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -16,7 +16,7 @@ use super::display::{Display, Stage, has_room};
 use crate::say::say;
 use crate::units::show_count;
 
-/// Watches a run.
+/// The display of a run.
 #[derive(Debug)]
 pub(crate) struct Watch {
     from: Receiver<Snapshot>,
@@ -24,7 +24,7 @@ pub(crate) struct Watch {
     duration: f64,
     pools: Vec<String>,
     view: View,
-    /// Seconds of connecting of which something was said.
+    /// Seconds of connecting for which a line was printed.
     said: u64,
 }
 
@@ -32,19 +32,19 @@ pub(crate) struct Watch {
 enum View {
     Nothing,
     Status,
-    /// The seconds that have been printed.
+    /// A line for each second; printed up to this time, seconds.
     Lines(f64),
     Display(Display),
 }
 
 impl Outputs {
-    /// Watches a run of that length, whose recorders report to the channel that comes back with it.
+    /// Starts the display of a run of this length. Recorders send their snapshots to the channel returned with it.
     pub(crate) fn watch(&self, duration: Duration, pools: &[String]) -> (Watch, SyncSender<Snapshot>) {
         let terminal = std::io::stderr().is_terminal();
         let view = if self.quiet {
             View::Nothing
         } else if self.tui && terminal {
-            // A terminal that cannot show it shows lines.
+            // A terminal that is too small shows lines.
             let room = has_room().inspect_err(|why| say!("flowlane: --tui: {why}; lines instead"));
             room.ok().and_then(|()| Display::open()).map_or(View::Lines(0.0), View::Display)
         } else if self.lines || self.tui {
@@ -61,7 +61,7 @@ impl Outputs {
 }
 
 impl Watch {
-    /// Shows how far it is; `false` when somebody asked for the end.
+    /// Updates the display; `false` if the user ends the run.
     pub(crate) fn tick(&mut self, elapsed: Duration) -> bool {
         self.live.take(&self.from);
         if matches!(self.view, View::Nothing) {
@@ -73,7 +73,7 @@ impl Watch {
             View::Status => {
                 let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
                 let line: String = text::status(&frame, self.duration, columns.max(20));
-                // Whoever closed it does not want to see it.
+                // An error means that standard error is closed.
                 let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
             }
             View::Lines(printed) => lines(&frame, printed),
@@ -86,16 +86,16 @@ impl Watch {
         true
     }
 
-    /// Somebody asked for the end. The terminal is as it was from here on: a second ^C ends the program.
+    /// The user ends the run: restores the terminal, so that a second ^C ends the program.
     fn leave(&mut self) -> bool {
         self.view = View::Status;
         false
     }
 
-    /// As [`Watch::tick`], before the run: so many connections stand.
+    /// As [`Watch::tick`], while connections are opened: `standing` of `of` are established.
     pub(crate) fn connecting(&mut self, elapsed: Duration, standing: u64, of: u64) -> bool {
         let words = format!(
-            "connecting: {} of {} stand after {:.1} s",
+            "connecting: {} of {} established after {:.1} s",
             show_count(standing),
             show_count(of),
             elapsed.as_secs_f64()
@@ -103,7 +103,7 @@ impl Watch {
         match &mut self.view {
             View::Nothing => {}
             View::Status => drop(write!(std::io::stderr(), "\r{words}\x1b[K")),
-            // One a second; most runs have none.
+            // One line per second; most runs connect in less.
             View::Lines(_) => {
                 if elapsed.as_secs() > self.said {
                     self.said = elapsed.as_secs();
@@ -121,14 +121,14 @@ impl Watch {
         true
     }
 
-    /// The end: the terminal is as it was.
+    /// Ends the display and restores the terminal.
     pub(crate) fn end(self) {
         if matches!(self.view, View::Status) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 
-    /// Leaves the display, for somebody asked for the end from outside.
+    /// Leaves the full-screen display, since the run is ended by a signal.
     pub(crate) fn interrupted(&mut self) {
         if matches!(self.view, View::Display(_)) {
             self.view = View::Status;
@@ -138,7 +138,7 @@ impl Watch {
 
 fn lines(frame: &Frame, printed: &mut f64) {
     for point in frame.seconds.iter().filter(|p| p.at_seconds >= *printed) {
-        // The head comes back for those who scroll.
+        // Repeated every 20 lines.
         if (point.at_seconds as u64).is_multiple_of(20) {
             let _ = writeln!(std::io::stderr(), "{}", text::second_head());
         }

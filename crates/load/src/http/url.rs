@@ -99,7 +99,7 @@ impl Url {
         // A resolver may give an address once for each kind of socket.
         found.dedup();
         if found.is_empty() {
-            return Err(bad(format!("'{}' stands for no address", self.host)));
+            return Err(bad(format!("'{}' has no address", self.host)));
         }
         Ok(found)
     }

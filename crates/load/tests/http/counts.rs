@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use flowlane_load::http::{Pace, Phase, Pool, Think};
 
-use crate::kit::{SynAnswer, hello, ms, plan, pool, rate, run, run_on, run_until, run_with};
+use crate::kit::{Heard, hello, ms, plan, pool, rate, run, run_on, run_until, run_with};
 
 #[test]
 fn closed_loop_counts_agree_with_the_server() {
     for workers in [1, 2] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let ran = run_on(workers, plan(Pool { connections: 10, ..pool() }, ms(300)), &hello(&heard));
         let c = ran.counts();
         assert_eq!(ran.outcome.failure, None);
@@ -31,7 +31,7 @@ fn closed_loop_counts_agree_with_the_server() {
 #[test]
 fn an_open_loop_sends_what_is_due_to_the_request() {
     for poisson in [false, true] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let pace = Pace::Rate { per_second: 4000.0, poisson };
         let ran = run(plan(Pool { connections: 20, pace, ..pool() }, ms(500)), &hello(&heard));
         let c = ran.counts();
@@ -48,7 +48,7 @@ fn an_open_loop_sends_what_is_due_to_the_request() {
 #[test]
 fn slack_sends_several_at_once() {
     let slip = |per_second: f64, slack: u64| {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let plan = plan(Pool { connections: 40, pace: rate(per_second), ..pool() }, ms(600));
         let ran = run_with(plan, &hello(&heard), ms(slack));
         let due = (per_second * 0.6) as u64;
@@ -65,7 +65,7 @@ fn slack_sends_several_at_once() {
 #[test]
 fn connection_for_each_request() {
     for pace in [Pace::Closed, rate(2000.0)] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let pool = Pool { connections: 10, requests_per_connection: Some(1), pace, ..pool() };
         let ran = run(plan(pool, ms(300)), &hello(&heard));
         let c = ran.counts();
@@ -81,7 +81,7 @@ fn connection_for_each_request() {
 
 #[test]
 fn requests_of_a_connection_and_in_all() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let pool = Pool { connections: 4, requests_per_connection: Some(5), total_requests: Some(103), ..pool() };
     let ran = run(plan(pool, ms(30_000)), &hello(&heard));
     let c = ran.counts();
@@ -93,7 +93,7 @@ fn requests_of_a_connection_and_in_all() {
 
 #[test]
 fn a_client_that_thinks_still_sends_its_last_request() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let think = Think::Constant(ms(10));
     let pool = Pool { connections: 4, think, total_requests: Some(42), ..pool() };
     let ran = run(plan(pool, ms(60_000)), &hello(&heard));
@@ -105,7 +105,7 @@ fn a_client_that_thinks_still_sends_its_last_request() {
 
 #[test]
 fn connections_in_all() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let pool =
         Pool { connections: 2, requests_per_connection: Some(3), total_connections: Some(7), ..pool() };
     let ran = run(plan(pool, ms(30_000)), &hello(&heard));
@@ -115,7 +115,7 @@ fn connections_in_all() {
 
 #[test]
 fn thinking_spaces_requests() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let pool = Pool { connections: 10, think: Think::Constant(ms(20)), ..pool() };
     let ran = run(plan(pool, ms(500)), &hello(&heard));
     let c = ran.counts();
@@ -126,7 +126,7 @@ fn thinking_spaces_requests() {
 
 #[test]
 fn warm_up_is_not_in_the_figures() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let phase =
         |name: &str, measured, from, to| Phase { name: name.into(), duration: ms(200), from, to, measured };
     let mut plan = plan(Pool { connections: 20, pace: rate(5000.0), ..pool() }, ms(1));
@@ -148,7 +148,7 @@ fn warm_up_is_not_in_the_figures() {
 
 #[test]
 fn a_run_that_is_interrupted_says_what_it_did_so_far() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let ran = run_until(
         1,
         plan(Pool { connections: 5, pace: rate(1000.0), ..pool() }, ms(60_000)),

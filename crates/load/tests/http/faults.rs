@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowlane_load::http::{Checks, Plan, Pool, Request, Target, Version};
 
-use crate::kit::{Ran, SynAnswer, hello, ms, ok, plan, pool, rate, run, says, serve};
+use crate::kit::{Heard, Ran, hello, ms, ok, plan, pool, rate, run, says, serve};
 
 fn quick(pool: Pool) -> Plan {
     plan(pool, ms(200))
@@ -118,7 +118,7 @@ fn nobody_there() {
         });
         Pool { targets: targets.collect(), connections: 4, ..pool() }
     };
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let began = std::time::Instant::now();
     let ran = run(plan(refused(&[81]), ms(60_000)), &hello(&heard));
     let failure = ran.outcome.failure.clone().unwrap();

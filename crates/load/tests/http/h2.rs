@@ -9,7 +9,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use crate::kit::{Serve, SynAnswer, ms, plan, pool, rate, run, run_with, says, serve};
+use crate::kit::{Heard, Serve, ms, plan, pool, rate, run, run_with, says, serve};
 
 #[derive(Clone)]
 pub(crate) struct InLane;
@@ -20,7 +20,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for InLane 
     }
 }
 
-pub(crate) fn http2(heard: &Arc<SynAnswer>) -> Serve {
+pub(crate) fn http2(heard: &Arc<Heard>) -> Serve {
     let heard = heard.clone();
     serve(move |stream| {
         let heard = heard.clone();
@@ -45,7 +45,7 @@ pub(crate) fn http2(heard: &Arc<SynAnswer>) -> Serve {
 #[test]
 fn open_and_closed_loops_agree_with_the_server() {
     for pace in [flowlane_load::http::Pace::Closed, rate(2000.0)] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let checks = Checks { contains: Some("hell".into()), length: Some(5), ..Checks::default() };
         let body = Body::Generated(1000);
         let request = Request { method: "POST".into(), body, checks, ..Request::default() };
@@ -65,7 +65,7 @@ fn open_and_closed_loops_agree_with_the_server() {
 #[test]
 fn slack_sends_several_at_once() {
     let slip = |per_second: f64, slack: u64, length: u64| {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let version = Version::Http2 { streams: 10 };
         let pool = Pool { version, connections: 4, pace: rate(per_second), ..pool() };
         let ran = run_with(plan(pool, ms(length)), &http2(&heard), ms(slack));

@@ -141,13 +141,13 @@ fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: imp
 
 /// What a good server heard, and says.
 #[derive(Debug, Default)]
-pub(crate) struct SynAnswer {
+pub(crate) struct Heard {
     pub(crate) requests: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) body: AtomicU64,
 }
 
-impl SynAnswer {
+impl Heard {
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -159,7 +159,7 @@ impl SynAnswer {
 
 /// A server that answers every request with what `answer` makes of it (method, target), and keeps the connection unless
 /// it is asked not to.
-pub(crate) fn good<F>(heard: &Arc<SynAnswer>, answer: F) -> Serve
+pub(crate) fn good<F>(heard: &Arc<Heard>, answer: F) -> Serve
 where
     F: Fn(&str, &str, u64) -> Vec<u8> + Send + Sync + Clone + 'static,
 {
@@ -212,7 +212,7 @@ pub(crate) fn ok(content: &[u8]) -> Vec<u8> {
 }
 
 /// A server that answers everything with "hello".
-pub(crate) fn hello(heard: &Arc<SynAnswer>) -> Serve {
+pub(crate) fn hello(heard: &Arc<Heard>) -> Serve {
     good(heard, |_, _, _| ok(b"hello"))
 }
 

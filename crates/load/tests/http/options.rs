@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use flowlane_load::http::{Body, Checks, Pool, Request, Target, Version, check};
 
-use crate::kit::{SynAnswer, good, hello, ms, ok, plan, pool, rate, run, serve, target};
+use crate::kit::{Heard, good, hello, ms, ok, plan, pool, rate, run, serve, target};
 
 fn request(f: impl FnOnce(&mut Request)) -> Vec<Request> {
     let mut request = Request::default();
@@ -17,7 +17,7 @@ fn request(f: impl FnOnce(&mut Request)) -> Vec<Request> {
 fn methods_and_bodies() {
     for length in [0u64, 1, 5000, 65_536, 300_000] {
         for body in [Body::Generated(length), Body::Bytes(vec![b'x'; length as usize].into())] {
-            let heard = Arc::new(SynAnswer::default());
+            let heard = Arc::new(Heard::default());
             let requests = request(|r| (r.method, r.body) = ("PUT".into(), body));
             let pool = Pool { requests, connections: 2, total_requests: Some(20), ..pool() };
             let server = good(&heard, |method, path, _| ok(format!("{method} {path}").as_bytes()));
@@ -32,7 +32,7 @@ fn methods_and_bodies() {
 
 #[test]
 fn head_has_no_body() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let server = good(&heard, |_, _, _| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".to_vec());
     let requests = request(|r| r.method = "HEAD".into());
     let ran = run(plan(Pool { requests, total_requests: Some(50), ..pool() }, ms(10_000)), &server);
@@ -41,7 +41,7 @@ fn head_has_no_body() {
 
 #[test]
 fn statuses_are_counted_and_checked() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let server = good(&heard, |_, path, _| {
         format!("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", &path[1..]).into_bytes()
     });
@@ -62,7 +62,7 @@ fn statuses_are_counted_and_checked() {
 
 #[test]
 fn content_is_checked() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let server = good(&heard, |_, _, _| {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nthe \r\n6\r\nquick \r\n5\r\nbrown\r\n0\r\n\r\n".to_vec()
     });
@@ -92,7 +92,7 @@ fn content_is_checked() {
 #[test]
 fn targets_take_turns_or_weigh() {
     for (weights, range) in [([1.0, 1.0], 995..1006u64), ([3.0, 1.0], 1400..1600)] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let server = good(&heard, |_, path, _| {
             let status = if path == "/a" { 200 } else { 201 };
             format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").into_bytes()
@@ -118,7 +118,7 @@ fn targets_take_turns_or_weigh() {
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     for pace in [flowlane_load::http::Pace::Closed, rate(5000.0)] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let version = Version::Http1 { pipeline: 8 };
         let ran = run(plan(Pool { version, connections: 2, pace, ..pool() }, ms(300)), &hello(&heard));
         let c = ran.counts();
@@ -131,7 +131,7 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn slow_readers_take_their_time() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let content = vec![b'x'; 40_000];
     let server = good(&heard, move |_, _, _| ok(&content));
     let pool = Pool { read_rate: Some(100_000), total_requests: Some(2), connections: 2, ..pool() };
@@ -144,7 +144,7 @@ fn slow_readers_take_their_time() {
 
 #[test]
 fn slow_writers_take_their_time() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let requests = request(|r| (r.method, r.body) = ("POST".into(), Body::Generated(20_000)));
     let pool = Pool { requests, write_rate: Some(50_000), total_requests: Some(2), connections: 2, ..pool() };
     let ran = run(plan(pool, ms(20_000)), &hello(&heard));
@@ -156,7 +156,7 @@ fn slow_writers_take_their_time() {
 
 #[test]
 fn many_addresses_cost_nothing() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let seen: Arc<std::sync::Mutex<std::collections::BTreeSet<std::net::IpAddr>>> = Arc::default();
     let server = {
         let (seen, hello) = (seen.clone(), hello(&heard));
@@ -182,7 +182,7 @@ fn many_addresses_cost_nothing() {
 
 #[test]
 fn a_burst_bounds_new_connections() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     // Ten connections, two in 10 ms: the last begins 40 ms after the first.
     let at: Arc<std::sync::Mutex<Vec<u64>>> = Arc::default();
     let server = {
@@ -207,7 +207,7 @@ fn connections_hit_the_buckets_that_are_aimed_at() {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
     let n = rss.buckets.len();
     for law in [AimLaw::One(1), AimLaw::Even, AimLaw::Zipf(2.0), AimLaw::Moving(ms(40))] {
-        let heard = Arc::new(SynAnswer::default());
+        let heard = Arc::new(Heard::default());
         let hits: Arc<Vec<std::sync::atomic::AtomicU64>> = Arc::new((0..n).map(|_| 0.into()).collect());
         let server = {
             let (hits, hello) = (hits.clone(), hello(&heard));
@@ -243,7 +243,7 @@ fn connections_hit_the_buckets_that_are_aimed_at() {
 #[test]
 fn clients_that_do_not_ask() {
     use flowlane_load::http::Behaviour;
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let half_open = Pool { behaviour: Behaviour::HalfOpen, connections: 10, ..pool() };
     let ran = run(plan(half_open, ms(200)), &hello(&heard));
     let c = ran.counts();

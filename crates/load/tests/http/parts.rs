@@ -7,7 +7,7 @@ use flowlane_load::http::{Checks, Phase, Pool, Request, Version};
 use flowlane_load::report::{Figures, html};
 
 use crate::h2::http2;
-use crate::kit::{SynAnswer, good, ms, ok, plan, pool, rate, run, serve};
+use crate::kit::{Heard, good, ms, ok, plan, pool, rate, run, serve};
 
 fn phase(name: &str, time: u64, from: f64, to: f64, measured: bool) -> Phase {
     Phase { name: name.into(), duration: ms(time), from, to, measured }
@@ -24,7 +24,7 @@ fn each_phase_and_each_request_has_what_the_server_heard() {
     for per_connection in [None, Some(1)] {
         let asked: Arc<[AtomicU64; 2]> = Arc::default();
         let count = asked.clone();
-        let server = good(&Arc::new(SynAnswer::default()), move |_, path, _| {
+        let server = good(&Arc::new(Heard::default()), move |_, path, _| {
             count[usize::from(path == "/b")].fetch_add(1, Relaxed);
             ok(b"hello")
         });
@@ -76,7 +76,7 @@ fn each_phase_and_each_request_has_what_the_server_heard() {
 
 #[test]
 fn http2_has_the_same_figures() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let requests = vec![get("first", "/a", 1.0), get("second", "/b", 1.0)];
     let version = Version::Http2 { streams: 4 };
     let mut plan = plan(Pool { version, connections: 2, pace: rate(300.0), requests, ..pool() }, ms(1));

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use flowlane_load::http::Pool;
 
-use crate::kit::{SynAnswer, ms, plan, pool, rate, run, serve};
+use crate::kit::{Heard, ms, plan, pool, rate, run, serve};
 
 /// Connections that all stand at once.
 const MANY: usize = 20_000;
 
 #[test]
 fn twenty_thousand_connections_stand_at_once_and_all_of_them_are_used() {
-    let heard = Arc::new(SynAnswer::default());
+    let heard = Arc::new(Heard::default());
     let count = heard.clone();
     // A small buffer, because there are so many.
     let server = serve(move |stream| {

@@ -1,12 +1,11 @@
-//! How soon any one of very many connections answers, when nothing else is asked.
+//! Latency of a request on a random one of very many idle connections.
 //!
-//! One connection at a time is picked at random, its task is told to send a request, and the time runs from there until the
-//! task has read the whole answer. The task, the stream and the connection of both ends have not been touched since the
-//! connection was made or last picked, so with very many of them all of that comes from memory. No connection is picked twice
-//! before each was picked once.
+//! One connection at a time is picked at random and its task is woken to send a request; the time ends when the task has read the whole
+//! answer. Task, stream and connection of both ends have not been used since the connection was made or last picked, so with very many
+//! connections they are in no cache. No connection is picked twice before each was picked once.
 //!
-//! The tasks of a run are on one thread and share a [`Desk`] there: a connection's own memory, which is measured, holds
-//! nothing for this but what its task needs to wait.
+//! All tasks of a run are on one thread and share a [`Desk`] there, so that a connection's own memory, which is measured, has only the
+//! state that its task needs to wait.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -23,17 +22,17 @@ use super::table::Report;
 const SIZE: usize = 64;
 /// Requests of one round.
 const ASKED: usize = 10_000;
-/// Longer than anybody waits, nanoseconds.
+/// Upper bound of the histograms, nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 /// The quantiles that are shown.
 const SHOWN: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999), ("max", 1.0)];
 
-/// Where the one who asks and the tasks of connections meet.
+/// State shared by the asking task and the tasks of connections.
 #[derive(Debug, Default)]
 struct Desk {
-    /// What wakes the task of each connection.
+    /// Wakers of the connections' tasks.
     held: Vec<Waker>,
-    /// The task that is woken now is to send a request.
+    /// Whether the task that is woken now sends a request.
     told: bool,
     /// Bytes of the answer that have not been read yet.
     missing: usize,
@@ -64,12 +63,12 @@ fn clock() -> Option<u64> {
     precise_now().ok().map(Time::as_nanos)
 }
 
-/// Makes room for so many more connections: a [`Waker`] for each, which are no part of them.
+/// Reserves the wakers of this many more connections, so that they do not count as a connection's memory.
 pub(super) fn reserve(connections: usize) {
     with_desk(|desk| desk.held.reserve_exact(connections));
 }
 
-/// Sends back what comes until the peer ends the connection.
+/// Echoes bytes until the peer ends the connection.
 pub(super) fn serve(stream: TcpStream) {
     let _ = spawn(async move { poll_fn(|cx| poll_serve(&stream, cx)).await });
 }
@@ -79,14 +78,14 @@ fn poll_serve(stream: &TcpStream, cx: &mut Context<'_>) -> Poll<()> {
     loop {
         match stream.poll_read(cx, &mut buffer) {
             Poll::Pending => return Poll::Pending,
-            // There is room: one request at a time is all that ever waits to be sent.
+            // The send buffer has room: at most one request is unsent.
             Poll::Ready(Ok(n @ 1..)) if matches!(stream.try_write(&buffer[..n]), Ok(Some(m)) if m == n) => {}
             Poll::Ready(_) => return Poll::Ready(()),
         }
     }
 }
 
-/// Holds a connection, and asks when told to, until the peer ends it.
+/// Holds a connection and sends a request when woken for it, until the peer ends the connection.
 pub(super) fn hold(stream: TcpStream) {
     let task = async move {
         poll_fn(|cx| {
@@ -124,16 +123,16 @@ fn poll_hold(stream: &TcpStream, cx: &mut Context<'_>) -> Poll<()> {
     }
 }
 
-/// Asks one after the other; sends the times of each round, nanoseconds. It ends early if a connection does.
+/// Sends requests one after the other, and the latencies of each round (nanoseconds) to `results`. Ends early if a connection ends.
 pub(super) async fn ask(rounds: u32, seed: u64, results: mpsc::Sender<Histogram<u64>>) {
-    // Connections that end now, with the run, have nothing to say.
+    // Ends of connections after this point belong to the end of the run.
     let mut held = with_desk(|desk| std::mem::take(&mut desk.held));
     let mut rng = Rng::new(seed);
     let mut front = 0;
     'rounds: for _ in 0..rounds {
         let mut times = histogram();
         for _ in 0..ASKED {
-            // Those picked are swapped to the front.
+            // Picked connections are swapped to the front.
             let at = front + rng.below((held.len() - front) as u32) as usize;
             held.swap(front, at);
             let Some(took) = ask_one(&held[front]).await else { break 'rounds };
@@ -150,7 +149,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 
-/// How long a connection took to answer, nanoseconds.
+/// Latency of one request, nanoseconds; `None` if the connection ended.
 async fn ask_one(task: &Waker) -> Option<u64> {
     with_desk(|desk| (desk.told, desk.missing, desk.answered) = (true, SIZE, None));
     let from = clock()?;
@@ -167,7 +166,7 @@ async fn ask_one(task: &Waker) -> Option<u64> {
     Some(answered.await?.saturating_sub(from))
 }
 
-/// Adds the rows: of very many connections beside few.
+/// Adds the rows: very many connections, with few as the baseline.
 pub(super) fn rows(report: &mut Report, many: (usize, &[Histogram<u64>]), few: (usize, &[Histogram<u64>])) {
     let of = |times: &[Histogram<u64>], q: f64| -> Vec<f64> {
         times.iter().map(|t| t.value_at_quantile(q) as f64 / 1e3).collect()

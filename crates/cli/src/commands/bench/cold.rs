@@ -1,8 +1,7 @@
-//! What memory itself makes one wait: the bound under what a segment on one of very many connections costs.
+//! The cost of memory alone: a lower bound of the cost of a segment on a random one of very many connections.
 //!
-//! As many objects as there are ends of connections, each of as many cache lines as a plain exchange touches, visited in an order
-//! that no cache foresees. One at a time, each naming the next, as segments that come singly do; and several asked for in
-//! advance, as a worker does over a burst.
+//! There are as many objects as ends of connections, each with as many cache lines as a plain exchange touches, visited in random order.
+//! Either each object names the next, as with segments that arrive one at a time, or several are prefetched, as a worker does for a burst.
 
 use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::AHEAD;
@@ -20,11 +19,11 @@ struct Line {
     value: u32,
 }
 
-/// As an entry of the table of connections: four lines that are visited and one that is not.
+/// As an entry of the connection table: four cache lines that are visited and one that is not.
 #[derive(Clone)]
 struct Object([Line; LINES + 1]);
 
-/// Objects in an order.
+/// Objects in random order.
 pub(super) struct Cold {
     objects: Vec<Object>,
     order: Vec<u32>,
@@ -46,7 +45,7 @@ impl Cold {
         Self { objects, order }
     }
 
-    /// Nanoseconds of processor time a visit, each object known only when the one before has come.
+    /// Nanoseconds of processor time per visit; each object is known only when the one before has been read.
     pub(super) fn one_at_a_time(&self, visits: usize) -> f64 {
         let (mut at, mut sum) = (0, 0u32);
         let begin = thread_time();
@@ -60,7 +59,7 @@ impl Cold {
         (thread_time() - begin) * 1e9 / visits as f64
     }
 
-    /// The same, [`AHEAD`] objects known at a time.
+    /// The same with [`AHEAD`] objects prefetched.
     pub(super) fn asked_for(&self, visits: usize) -> f64 {
         let mut sum = 0u32;
         let begin = thread_time();

@@ -1,8 +1,8 @@
-//! What a flood of segments from strangers takes from the established clients of a full core.
+//! The cost of a flood of segments from unknown peers to the established clients of a busy core.
 //!
-//! A server's lane answers requests as fast as it can; in between come SYNs, or acknowledgements, of a flood, at a rate for each
-//! second of its time. Only the server is timed: steering, Ethernet, IP, TCP, and the application's read and write. Clients and
-//! flood have their own time, which a far side would spend, too. What a card's driver spends on a frame is not in it.
+//! A server's lane answers requests as fast as it can; SYNs or acknowledgements of a flood arrive in between, at a rate per second of
+//! server time. Only the server is timed: steering, Ethernet, IP, TCP, and the application's read and write. Clients and the flood's
+//! source are not timed, and the cost of a card's driver is not included.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use super::tcp::thread_time;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PORT: u16 = 7;
-/// Established clients, each with one request under way.
+/// Established clients, each with one request in flight.
 const CLIENTS: usize = 64;
 /// Bytes of a request and of its answer.
 const SIZE: usize = 64;
 /// Frames that a worker takes from a queue in one turn.
 const BURST: usize = 64;
-/// Segments of the flood that are kept ready; each comes from another address and port.
+/// Prepared segments of the flood, each from another address and port.
 const STRANGERS: usize = 1 << 16;
 
-/// What the flood is made of.
+/// Kinds of flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flood {
     Syn,
@@ -48,7 +48,7 @@ pub(super) fn rows(report: &mut Report, common: &Common) -> anyhow::Result<()> {
         ("acknowledgements", Flood::Ack, 100_000),
         ("acknowledgements", Flood::Ack, 1_000_000),
     ];
-    // One pool: a thread frees the frames of a second one as if they were another thread's.
+    // One pool: freeing frames of a second pool on the same thread takes the slow path of another thread's frames.
     let memory = MemoryConfig { frames_per_home: 8192, lock: false, ..MemoryConfig::default() };
     let pool = FrameMemory::new(&memory)?.attach(0)?;
     let mut quiet = Scene::new(&pool, Flood::Syn)?;
@@ -62,7 +62,7 @@ pub(super) fn rows(report: &mut Report, common: &Common) -> anyhow::Result<()> {
         for (i, (_, _, rate)) in scenes.iter().enumerate() {
             let seen = flooded[i].round(common.round(), *rate)?;
             kept[i].push(100.0 * seen.answers / undisturbed.answers);
-            // Of a second, what the answers did not take.
+            // The part of a second that the answers did not take.
             let left = 1.0 - seen.answers / undisturbed.answers;
             cost[i].push((left / seen.strangers * 1e9).max(0.0));
         }
@@ -100,7 +100,7 @@ struct Scene<'a> {
     strangers: Vec<Vec<u8>>,
     next: usize,
     now: Time,
-    /// Answers to strangers.
+    /// Answers to unknown peers.
     answered: u64,
     out: Vec<Frame>,
 }
@@ -151,14 +151,14 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// What the clients have to send.
+    /// Takes the frames that the clients send.
     fn client_burst(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while self.client.drain_output(self.now, self.pool, usize::MAX, &mut frames) > 0 {}
         frames
     }
 
-    /// Hands the server's answers to the clients; those to strangers are counted.
+    /// Hands the server's answers to the clients; answers to the flood are counted.
     fn answer_client(&mut self) {
         for mut frame in self.out.drain(..) {
             let to_client = frame.data().get(30..34).is_none_or(|dst| dst == CLIENT.octets());
@@ -172,7 +172,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The server's turns over these frames; the only part that is timed.
+    /// The server's turns for these frames: the only timed part.
     fn serve(&mut self, frames: Vec<Frame>) -> anyhow::Result<(f64, u64)> {
         let (mut answers, mut buffer) = (0, [0; SIZE]);
         let begin = thread_time();
@@ -198,7 +198,7 @@ impl<'a> Scene<'a> {
         Ok((thread_time() - begin, answers))
     }
 
-    /// So much of the flood as is due, among the requests.
+    /// Mixes `flood` segments of the flood into the requests.
     fn mixed(&mut self, requests: Vec<Frame>, flood: usize) -> anyhow::Result<Vec<Frame>> {
         let (mut all, each) = (Vec::with_capacity(requests.len() + flood), flood as f64 / CLIENTS as f64);
         let mut due = 0.0;
@@ -217,7 +217,7 @@ impl<'a> Scene<'a> {
         Ok(all)
     }
 
-    /// Requests and answers for so long, with so many strangers a second of the server's time.
+    /// A round of requests and answers, with `rate` flood segments per second of server time.
     fn round(&mut self, time: Duration, rate: u32) -> anyhow::Result<Seen> {
         let (begin, mut spent, mut answers, first) = (Instant::now(), 0.0, 0, self.next);
         let mut buffer = [1; SIZE];
@@ -246,7 +246,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// As a frame comes off a wire, nothing known of it.
+/// Makes a frame look as just received: clears its metadata.
 fn arrived(frame: &mut Frame) {
     let meta = frame.meta_mut();
     (meta.interface, meta.hash_type, meta.checksum) = (0, 0, Default::default());

@@ -1,4 +1,4 @@
-//! `bench hash`: nanoseconds a tuple for every form of the hash that this processor has.
+//! `bench hash`: nanoseconds per tuple for every implementation of the hash that this processor supports.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -40,7 +40,7 @@ pub(super) fn run(common: &Common) -> Report {
     report
 }
 
-/// Nanoseconds a tuple over one round.
+/// Nanoseconds per tuple over one round.
 fn nanos(common: &Common, case: &mut dyn FnMut()) -> f64 {
     let begin = Instant::now();
     let mut passes = 0u64;

@@ -1,5 +1,5 @@
-//! What a connection that stands idle costs with all that belongs to it: engine, socket, and a task that waits to read, at
-//! both ends, over a pair link on one worker; and how soon it answers ([`super::answers`]).
+//! Memory of an idle connection with everything that belongs to it (TCP, socket, a task that waits to read), at both ends, over a pair
+//! link on one worker; and how soon it answers ([`super::answers`]).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -21,29 +21,29 @@ use super::table::Report;
 use super::tcp::GATEWAY;
 
 const PORT: u16 = 7;
-/// Connections begun before those before them stand.
+/// Connections opened at once.
 const BATCH: usize = 64;
-/// Of the choice among connections.
+/// Seed of the random choice of connections.
 const SEED: u64 = 1;
 /// Connections of the small case.
 const FEW: usize = 10;
-/// As long as a connection may take to be made, and a round of questions.
+/// Limit for opening a connection, and for a round of requests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the lanes of a run have in common.
+/// State shared by the lanes of a run.
 #[derive(Debug, Default)]
 struct Run {
-    /// Go on behind the first batch.
+    /// Set to continue after the first batch.
     go: AtomicBool,
     /// Connections that the server has accepted.
     served: AtomicUsize,
-    /// All stand: one lane is to ask them.
+    /// Set when all connections are established: one lane sends requests.
     ask: AtomicBool,
-    /// One does.
+    /// Set by the lane that sends requests.
     asker: AtomicBool,
 }
 
-/// Makes a lane's connections, one batch after the other; tells when the first stands, and when all do.
+/// Opens a lane's connections in batches; reports when the first batch and when all are established.
 async fn begin(flows: Arc<Vec<Endpoint>>, target: Endpoint, told: mpsc::Sender<usize>, run: Arc<Run>) {
     let standing = Arc::new(AtomicUsize::new(0));
     reserve(flows.len());
@@ -74,18 +74,18 @@ async fn begin(flows: Arc<Vec<Endpoint>>, target: Endpoint, told: mpsc::Sender<u
     let _ = told.send(begun);
 }
 
-/// What was measured of so many connections.
+/// The measurement of one number of connections.
 struct Measured {
     connections: usize,
-    /// Bytes of one end; nothing of fewer than one batch in each lane.
+    /// Bytes of one end; 0 for fewer connections than one batch in each lane.
     each: f64,
-    /// How long those asked took to answer, nanoseconds, by round.
+    /// Latencies in nanoseconds, by round.
     answers: Vec<Histogram<u64>>,
 }
 
 /// Measures, and adds the rows.
 pub(super) fn rows(report: &mut Report, common: &Common, connections: usize) -> anyhow::Result<()> {
-    // Many first: what another run leaves behind would be taken for its memory.
+    // Many first: memory left by another run would distort the figure.
     let many = measure(connections, common.rounds)?;
     let few = measure(FEW, common.rounds)?;
     report.row(

@@ -1,8 +1,7 @@
-//! The kernel's reassembly, the peer of `bench reassembly`: fragments written to a raw socket come back over loopback and
-//! are put together on the way to a UDP socket, all in one thread.
+//! The kernel's reassembly, the baseline of `bench reassembly`: fragments written to a raw socket return over loopback and are
+//! reassembled for a UDP socket, all in one thread.
 //!
-//! That pays for a system call and for loopback with every fragment. What they cost is seen from whole datagrams sent the
-//! same way.
+//! Each fragment pays for a system call and for loopback. Whole datagrams sent the same way show that part of the cost.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ pub(super) struct KernelFragments {
 }
 
 impl KernelFragments {
-    /// `None` without the right to open raw sockets (`CAP_NET_RAW`).
+    /// Opens the sockets; `None` without the privilege for raw sockets (`CAP_NET_RAW`).
     ///
     /// # Errors
     /// No socket could be opened on loopback for another reason.
@@ -39,13 +38,13 @@ impl KernelFragments {
         udp.set_nonblocking(true)?;
         let port = udp.local_addr()?.port();
         let mut datagram = vec![0x5a; payload];
-        // A checksum of zero: there is none (RFC 768). The kernel's has no share in what is measured.
+        // A checksum of zero means none (RFC 768), so that checksums are not part of the figure.
         UdpHeader { src_port: 9, dst_port: port, len: payload as u16, checksum: 0 }.emit(&mut datagram);
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into();
         Ok(Some(Self { raw, to, udp, datagram, id: 0 }))
     }
 
-    /// Nanoseconds a packet, with each datagram in so many of them.
+    /// Nanoseconds per packet, with each datagram in `pieces` packets.
     ///
     /// # Errors
     /// Not all datagrams came back.
@@ -64,7 +63,7 @@ impl KernelFragments {
     }
 
     fn send(&mut self, pieces: usize) -> anyhow::Result<()> {
-        // Zero would have the kernel choose one for each fragment.
+        // With 0 the kernel would choose a new one for each fragment.
         self.id = self.id.wrapping_add(1).max(1);
         let each = self.datagram.len() / pieces;
         for (n, bytes) in self.datagram.chunks(each).enumerate() {

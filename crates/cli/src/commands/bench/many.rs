@@ -1,10 +1,10 @@
-//! What many connections cost: memory of an idle one, and a segment among few and among many of them.
+//! The cost of many connections: memory of an idle one, and time of a segment among few and among many.
 //!
-//! Two TCP engines back to back, without links, lanes and tasks, so that nothing but the connections is measured.
-//! Memory is what the process grew by, both ends counted ([`super::idle`] counts sockets and tasks too). A segment is timed over
-//! exchanges on connections picked at random: 64 bytes there, 64 back, and the last acknowledgement, which are three. One
-//! exchange at a time, each segment handled before the next one is known; and many at once, so that segments come in bursts
-//! as a card delivers them, over which a worker looks ahead.
+//! Two instances of the TCP code back to back, without links, lanes and tasks, so that only connections are measured. Memory is the
+//! growth of the process, both ends included ([`super::idle`] includes sockets and tasks). A segment is timed over exchanges on
+//! connections picked at random; an exchange has three segments: 64 bytes there, 64 back, and the last acknowledgement. Exchanges run
+//! one at a time, each segment handled before the next is known, or many at once, so that segments come in bursts as from a card, for
+//! which a worker prefetches.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,14 +30,14 @@ const PORT: u16 = 80;
 const FEW: usize = 10;
 /// Bytes there and back.
 const SIZE: usize = 64;
-/// Exchanges under way at once: what a worker takes from a queue in one turn.
+/// Concurrent exchanges: as many as the frames that a worker takes from a queue in one turn.
 const BURST: usize = 64;
 /// Cold objects visited in a round.
 const VISITS: usize = 1 << 20;
-/// Bursts picked in advance: choosing among a million costs more than a segment, and is not what is measured.
+/// Bursts picked in advance, untimed: a random choice among a million costs more than a segment.
 const PICKED: usize = 64;
 
-/// Frames for all engines: a thread has one pool to which its frames return, and those of any other take a slow path.
+/// The frames of both ends: a thread has one pool to which its frames return, and frames of another pool take a slow path.
 fn pool() -> anyhow::Result<Rc<Pool>> {
     let memory = MemoryConfig {
         frames_per_home: 4096,
@@ -50,7 +50,7 @@ fn pool() -> anyhow::Result<Rc<Pool>> {
     Ok(Rc::new(FrameMemory::new(&memory)?.attach(0)?))
 }
 
-/// Two engines, and the connections between them.
+/// Two ends, and the connections between them.
 struct Pair {
     ends: [Tcp; 2],
     rng: Rng,
@@ -91,7 +91,7 @@ impl Pair {
         what(&mut self.ends[end], &mut cx)
     }
 
-    /// Hands over what one end has to send; whether there was anything.
+    /// Delivers the segments that one end sends; `false` if there were none.
     fn deliver(&mut self, from: usize) -> bool {
         let mut burst = std::mem::take(&mut self.burst);
         self.on(from, |tcp, cx| {
@@ -148,7 +148,7 @@ impl Pair {
         Ok(())
     }
 
-    /// As `exchange`, for different connections at once, of which applications know before they use them.
+    /// As `exchange`, for several different connections at once, which the application prefetches.
     fn exchanges(&mut self, all: &[[ConnId; 2]]) -> anyhow::Result<()> {
         let mut buffer = [1; SIZE];
         for end in 0..2 {
@@ -177,16 +177,16 @@ impl Pair {
         Ok(())
     }
 
-    /// Exchanges under way at once, in bursts.
+    /// Concurrent exchanges, in bursts.
     fn at_once(&self) -> usize {
         self.ids.len().min(BURST)
     }
 
-    /// Connections at random, before the clock runs: [`PICKED`] times as many as are used at once, those different.
+    /// Picks random connections before the clock starts: [`PICKED`] times `at_once`; those used at once are different.
     fn pick(&mut self, at_once: usize, picked: &mut Vec<[ConnId; 2]>) {
         picked.clear();
         for _ in 0..PICKED {
-            // Those picked are swapped to the front.
+            // Picked connections are swapped to the front.
             for front in 0..at_once {
                 let at = front + self.rng.below((self.ids.len() - front) as u32) as usize;
                 self.ids.swap(front, at);
@@ -195,7 +195,7 @@ impl Pair {
         }
     }
 
-    /// Nanoseconds of processor time a segment, over exchanges on connections picked at random, so many at once.
+    /// Nanoseconds of processor time per segment, over exchanges on random connections, `at_once` at a time.
     fn segment(&mut self, time: Duration, at_once: usize) -> anyhow::Result<f64> {
         let (begin, mut used, mut n) = (Instant::now(), 0.0, 0u32);
         let mut picked = Vec::with_capacity(PICKED * at_once);
@@ -215,7 +215,7 @@ impl Pair {
     }
 }
 
-/// What a worker does with the next of a burst before it hands them to a lane of very many connections.
+/// Prefetches the connections of the next segments of a burst, as a worker does before it hands them to a lane.
 fn look_ahead(tcp: &Tcp, burst: &VecDeque<IpOutput>) {
     let mut expected = [None; AHEAD];
     for (out, place) in burst.iter().zip(&mut expected) {
@@ -257,7 +257,7 @@ pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow:
     for _ in 0..FEW {
         few.connect()?;
     }
-    // What an engine takes by itself, and its frames, are there before.
+    // The memory of both ends without connections, and their frames, are allocated before.
     all.connect()?;
     let id = all.ids[0];
     all.exchange(id)?;

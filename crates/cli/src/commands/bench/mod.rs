@@ -1,7 +1,7 @@
-//! `flowlane bench`: what this machine does, each figure beside its peer in the same run.
+//! `flowlane bench`: benchmarks on this machine, each with a baseline (the kernel, another implementation) in the same run if there is one.
 //!
-//! Machines are noisy, so a figure is the middle of several interleaved rounds with its least and greatest, and what
-//! counts is the ratio to the peer. JSON holds every round.
+//! A figure is the median of several interleaved rounds, with the least and the greatest. Machines are noisy, so the ratio to the
+//! baseline is more reliable than the figure. JSON has every round.
 
 mod answers;
 mod cold;
@@ -24,7 +24,7 @@ use clap::{Args, Subcommand};
 
 use table::Report;
 
-/// Measure this machine, beside the kernel or another peer where there is one.
+/// Run benchmarks in memory, with the kernel or another baseline in the same run.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -33,10 +33,10 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Args, Clone)]
 struct Common {
-    /// Print JSON with every round.
+    /// Print JSON, with every round.
     #[arg(long)]
     json: bool,
-    /// Rounds of each measurement; the middle one is shown.
+    /// Rounds of each measurement; the median is shown.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Length of a round in milliseconds.
@@ -52,36 +52,36 @@ impl Common {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The Toeplitz hash: one at a time, in batches, by field.
+    /// Toeplitz hash: single tuples and batches.
     Hash {
         #[command(flatten)]
         common: Common,
     },
-    /// A UDP datagram through a whole lane in memory and back, on one core, beside the kernel's sockets.
+    /// UDP echo through a whole lane on one core, against kernel sockets.
     Udp {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         options: udp::Options,
     },
-    /// TCP in memory, both ends on one core: streams, connections a second, and what many connections cost.
+    /// TCP with both ends on one core: throughput, connections per second, cost of many connections.
     Tcp {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         options: tcp::Options,
     },
-    /// Frames handed from one worker to another.
+    /// Handing frames from one worker to another.
     Netisr {
         #[command(flatten)]
         common: Common,
     },
-    /// Fragments put together: with few and many datagrams pending, beside whole packets, and in a flood.
+    /// Reassembly of fragments: few and many pending datagrams, against whole packets, and in a flood.
     Reassembly {
         #[command(flatten)]
         common: Common,
     },
-    /// Frames taken from and given back to a pool, here and from another worker.
+    /// Allocating and freeing frames, by one worker and across workers.
     Pool {
         #[command(flatten)]
         common: Common,

@@ -1,7 +1,7 @@
 //! `bench netisr`: frames handed from one worker to another, in bursts, through the ring that netisr uses.
 //!
-//! Two threads on two cores pass the same frames round and round, so the figure is the hand-over alone, both ways,
-//! without pools. The peer is the standard library's bounded channel.
+//! Two threads on two cores pass the same frames back and forth, so the figure is the hand-over alone, without pools. The baseline is
+//! the standard library's bounded channel.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the figure needs to be one, and whether it had it. Other work on either core stops both threads for as long as it runs, so
-/// a round then tells how busy the machine is.
+/// Notes on the conditions of the figure, and whether they were met. Other work on either core stops both threads while it runs, so a
+/// round then shows how busy the machine is.
 fn needs(processors: usize, rounds: &[f64]) -> Vec<String> {
     const STEADY: f64 = 1.5;
     if processors < 2 {
@@ -54,7 +54,7 @@ fn report_cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Passes on what comes, in bursts, until nothing has come for a while after `stop`.
+/// Forwards frames in bursts, until none has arrived for a while after `stop`.
 fn pass(rx: &mut Receiver<Frame>, tx: &mut Sender<Frame>) -> usize {
     let n = rx.ready().min(BURST);
     for _ in 0..n {
@@ -99,7 +99,7 @@ fn ring(time: Duration) -> anyhow::Result<f64> {
     let elapsed = begin.elapsed();
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let _ = far.join();
-    // Each frame counted here has gone there and back.
+    // Each frame counted here has made a round trip.
     Ok(elapsed.as_nanos() as f64 / (2 * frames.max(1)) as f64)
 }
 

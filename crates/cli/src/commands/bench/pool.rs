@@ -1,4 +1,4 @@
-//! `bench pool`: frames taken and given back, by the same worker and by another.
+//! `bench pool`: frames allocated and freed, by one worker and across two.
 
 use std::time::Instant;
 
@@ -51,12 +51,12 @@ fn heap(common: &Common) -> f64 {
     begin.elapsed().as_nanos() as f64 / buffers as f64
 }
 
-/// Both workers at full speed: frames go there by a ring and come home in parcels.
+/// Both workers at full speed: frames pass through a ring to the other worker and return to their pool in batches.
 fn remote(common: &Common, memory: &FrameMemory) -> anyhow::Result<f64> {
     let (mut tx, mut rx) = spsc::ring::<Frame>(1024);
     let other = memory.clone();
     let thread = std::thread::spawn(move || {
-        // Attached so that frames freed here are foreign to a pool, as on a worker.
+        // With a pool attached, frames of the other pool are freed as on a worker.
         let _pool = other.attach(1);
         loop {
             let n = rx.ready().min(BURST);
@@ -83,7 +83,7 @@ fn remote(common: &Common, memory: &FrameMemory) -> anyhow::Result<f64> {
         tx.publish();
     }
     let time = begin.elapsed();
-    // A frame that is not empty ends the other side.
+    // A frame that is not empty tells the other side to end.
     loop {
         if let Some(mut last) = pool.alloc()
             && last.extend_from_slice(b"end")

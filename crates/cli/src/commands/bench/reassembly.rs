@@ -1,7 +1,7 @@
-//! `bench reassembly`: fragments put together in memory, on one core: with few and with many datagrams pending, through a
-//! whole lane beside whole packets, and what a flood of beginnings from invented addresses costs.
+//! `bench reassembly`: reassembly in memory on one core, with few and with many pending datagrams, through a whole lane against whole
+//! packets, and in a flood of first fragments from invented addresses.
 //!
-//! Only the reassembly is timed, or the lane: frames are filled before, in batches, and freed after.
+//! Only the reassembly or the lane is timed: frames are filled before, in batches, and freed after.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// A reassembler with so many datagrams pending.
+/// A reassembler with pending datagrams.
 struct Pile {
     r: Reassembly,
     stats: LaneStats,
@@ -81,7 +81,7 @@ impl Pile {
         Ok(this)
     }
 
-    /// Half of a datagram from a network, as IP hands it over.
+    /// Half of a datagram from a network, as IP passes it on.
     fn fragment(&self, pool: &Pool, net: u32, id: u32, half: usize) -> anyhow::Result<Fragment> {
         let mut frame = pool.alloc().context("no frame is free")?;
         frame.reset(64);
@@ -99,7 +99,7 @@ impl Pile {
         Ok(Fragment { frame, key, header_len, offset: (half * PAYLOAD) as u16, more: half == 0, ecn: 0 })
     }
 
-    /// Nanoseconds a fragment.
+    /// Nanoseconds per fragment.
     fn round(&mut self, pool: &Pool, time: Duration) -> anyhow::Result<f64> {
         let begin = Instant::now();
         let (mut spent, mut count) = (Duration::ZERO, 0u64);
@@ -125,7 +125,7 @@ impl Pile {
     }
 }
 
-/// Writes the IP header that stands in front of a first fragment: it becomes the datagram's.
+/// Writes the IP header in front of a first fragment, which becomes the datagram's.
 fn header(frame: &mut Frame, v6: bool) {
     let len = if v6 { 48 } else { 20 };
     if let Some(bytes) = frame.push_front(len) {
@@ -136,11 +136,11 @@ fn header(frame: &mut Frame, v6: bool) {
             (bytes[0], bytes[8], bytes[9]) = (0x45, 64, 17);
         }
     }
-    // It was put there a moment ago.
+    // Written just before.
     let _ = frame.trim_front(len);
 }
 
-/// The same datagrams through the kernel, taking turns with ours.
+/// The same datagrams through the kernel, alternating with ours.
 fn beside_the_kernel(common: &Common, pool: &Pool, report: &mut Report) -> anyhow::Result<()> {
     let Some(mut kernel) = KernelFragments::open(2 * PAYLOAD)? else {
         report.note("the kernel was not measured: a raw socket takes CAP_NET_RAW");
@@ -163,7 +163,7 @@ fn beside_the_kernel(common: &Common, pool: &Pool, report: &mut Report) -> anyho
     Ok(())
 }
 
-/// What a packet of the lane is.
+/// Kinds of packets.
 #[derive(Clone, Copy)]
 enum Packet {
     Whole,
@@ -273,7 +273,7 @@ impl OneLane {
         Ok(f)
     }
 
-    /// Nanoseconds a packet, whatever they are.
+    /// Nanoseconds per packet of the kinds that `kind` names.
     fn round(&mut self, pool: &Pool, time: Duration, kind: impl Fn(usize) -> Packet) -> anyhow::Result<f64> {
         let begin = Instant::now();
         let (mut spent, mut count) = (Duration::ZERO, 0u64);
@@ -295,10 +295,10 @@ impl OneLane {
         Ok(spent.as_nanos() as f64 / count as f64)
     }
 
-    /// Share of datagrams in two fragments that complete though ten milliseconds of a flood come in between, in per cent.
+    /// Share of datagrams in two fragments that are reassembled although ten milliseconds of a flood arrive in between, in percent.
     fn completed(&mut self, pool: &Pool) -> anyhow::Result<f64> {
         const DATAGRAMS: u64 = 20;
-        // Their network is known.
+        // Their network is a known one.
         for half in [0, 1] {
             let frame = self.frame(pool, Packet::Half(half))?;
             self.lane.input(self.now, pool, frame, Class::Ethernet);

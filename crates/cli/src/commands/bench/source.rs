@@ -1,9 +1,8 @@
-//! A link for measuring: an inexhaustible card. Each receive yields a full burst of datagrams of many flows, with the
-//! hash that a card would deliver, and whatever is sent is counted and freed.
+//! A link for benchmarks: every receive returns a full burst of datagrams of many flows, with the hash that a card would deliver; sent
+//! frames are counted and freed.
 //!
-//! It works in a host's place, not beside it: the generator's own cost is in the figure, and is small (a copy of the
-//! datagram and a few stores). `flowlane bench udp --packets` lets it be told apart under an instruction counter, where
-//! [`generate`](Source::generate) is a function of its own.
+//! It runs on the measured worker, so the generator's cost is part of the figure; it is small (a copy of the datagram and a few stores).
+//! With `flowlane bench udp --packets` an instruction counter can separate it: [`generate`](Source::generate) is a function of its own.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -21,10 +20,10 @@ pub(super) const SERVER: [u8; 4] = [10, 0, 0, 1];
 const SERVER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const GATEWAY: [u8; 4] = [10, 0, 0, 2];
 const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-/// Ethernet, IPv4 and UDP.
+/// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
 
-/// What differs between the datagrams of two flows.
+/// The fields that differ between flows.
 #[derive(Clone, Copy)]
 struct Flow {
     bytes: [u8; 28],
@@ -42,15 +41,15 @@ pub(super) struct Source {
     returned: Arc<AtomicU64>,
 }
 
-/// Where flow `i` comes from: behind the gateway, so that no neighbour has to be found for each.
+/// Source of flow `i`: behind the gateway, so that no neighbour entry for each is needed.
 pub(super) fn client(i: usize) -> Endpoint {
     let ip = std::net::Ipv4Addr::from(0x0b00_0000 + i as u32);
     Endpoint::new(ip.into(), 1024 + (i % 60_000) as u16)
 }
 
 impl Source {
-    /// Datagrams of `size` bytes of payload for port `port` from `flows` flows; `packets` in all if given. `returned`
-    /// counts what the host sends back.
+    /// Datagrams of `size` bytes of payload to port `port` from `flows` flows, `packets` in all if given. `returned` counts frames that the
+    /// host sends.
     pub(super) fn link(
         rss: &Rss,
         flows: usize,
@@ -91,7 +90,7 @@ impl Source {
         (info, Box::new(source))
     }
 
-    /// One burst.
+    /// Generates one burst.
     #[inline(never)]
     fn generate(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut n = 0;
@@ -116,7 +115,7 @@ impl Source {
         n
     }
 
-    /// Tells the host the gateway's Ethernet address, as a request for its own.
+    /// Sends an ARP request for the host's Ethernet address, from which the host learns the gateway's.
     fn greet(&mut self, pool: &Pool, into: &mut Vec<Frame>) {
         self.greeted = true;
         let Some(mut frame) = pool.alloc() else { return };
@@ -143,7 +142,7 @@ impl Source {
     }
 }
 
-/// A whole frame.
+/// A whole frame, from the Ethernet header on.
 fn datagram(from: Endpoint, port: u16, size: usize) -> Vec<u8> {
     let mut bytes = vec![0x5a; HEADERS + size];
     let std::net::IpAddr::V4(src) = from.ip else { unreachable!("clients are IPv4") };
@@ -190,7 +189,7 @@ impl Queue for Source {
         let n = frames.len();
         frames.clear();
         self.stats.tx_frames += n as u64;
-        // One writer; a load and a store, not a locked operation.
+        // One writer: a load and a store instead of an atomic addition.
         self.returned.store(self.stats.tx_frames, Ordering::Relaxed);
         n
     }

@@ -1,4 +1,4 @@
-//! Results of a bench: rounds, their middle and spread, ratios to a peer; as a table or as JSON.
+//! Results of a benchmark: rounds, median and spread, ratios to a baseline; as a table or as JSON.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Version of the JSON.
 const VERSION: u32 = 1;
 
-/// One measured thing.
+/// One figure.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Row {
@@ -17,7 +17,7 @@ pub(super) struct Row {
     median: f64,
     max: f64,
     rounds: Vec<f64>,
-    /// Median over rounds of this figure divided by the peer's of the same round.
+    /// Median over rounds of this figure divided by the baseline's of the same round.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<Ratio>,
 }
@@ -31,7 +31,7 @@ struct Ratio {
     max: f64,
 }
 
-/// All that one bench measured.
+/// All figures of one benchmark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Report {
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// Adds a measurement, with the peer of the same rounds if it has one.
+    /// Adds a figure, with the baseline's rounds if it has one.
     pub(super) fn row(
         &mut self,
         name: impl Into<String>,
@@ -80,7 +80,7 @@ impl Report {
         self.rows.push(Row { name: name.into(), unit, min, median, max, rounds: rounds.to_vec(), ratio });
     }
 
-    /// Adds a sentence that a reader of the figures should know.
+    /// Adds a note on the figures.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }

@@ -1,11 +1,11 @@
-//! `bench tcp`: streams and connections between two hosts in one process, on one core, beside the kernel over loopback.
+//! `bench tcp`: streams and connections between two hosts in one process, on one core, against the kernel over loopback.
 //!
-//! Ours: one worker with both hosts on a pair link: Ethernet, IP, TCP, sockets and tasks of both ends, the generator of
-//! `load tcp` included. The kernel: two threads over loopback, which has no checksums and cuts nothing, so its peer is
-//! the line with offload. Figures are for each second of processor time, ours that of the process and the kernel's that
-//! of both threads, so that they are of one core and hold on a machine with other things to do.
+//! Ours: one worker with both hosts on a pair link, with Ethernet, IP, TCP, sockets and tasks of both ends and the generator of `load
+//! tcp`. The kernel's: two threads over loopback, which computes no checksums and does not segment, so compare it with our line with
+//! offload. Figures are per second of processor time, ours of the process and the kernel's of both threads, so they are figures of one
+//! core and remain valid on a busy machine.
 //!
-//! What many connections cost is measured on two engines without links and tasks ([`super::many`]).
+//! The cost of many connections is measured without links and tasks ([`super::many`]).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener as KernelListener, TcpStream as KernelStream};
@@ -30,26 +30,26 @@ use crate::drops;
 const PORT: u16 = 7;
 /// The client host is a router to its clients' addresses: otherwise the server would ask for each of them by ARP.
 pub(super) const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
-/// Bytes written at once.
+/// Bytes of one write.
 const CHUNK: usize = 1 << 16;
 /// Bytes of a request and of its answer.
 const REQUEST: usize = 64;
 
 #[derive(Debug, Args, Clone)]
 pub(super) struct Options {
-    /// Connections at once when connections a second are measured.
+    /// Concurrent connections while connections per second are measured.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
-    /// Connections that stand when the cost of many is measured.
+    /// Established connections while the cost of many is measured.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(10..=1_500_000))]
     many: u32,
-    /// Also so many connections at once that all echo data, through whole lanes: 70000.
+    /// Also measure this many connections that all echo data, through whole lanes: 70000.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     active: Option<u32>,
-    /// Connections that stand idle when the memory of all that belongs to one is measured, and how soon any of them answers.
+    /// Idle connections while the memory of a connection with its socket and task is measured, and how soon one of them answers.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
     idle: u32,
-    /// Only these parts.
+    /// Parts to measure, separated by commas [default: all].
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
 }
@@ -60,24 +60,24 @@ impl Options {
     }
 }
 
-/// What can be measured by itself.
+/// Values of `--only`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// One stream.
+    /// Throughput of one stream.
     Bulk,
-    /// Connections a second.
+    /// Connections per second.
     Connections,
-    /// Memory and cost of many connections, in two engines.
+    /// Memory and cost of many connections, TCP alone.
     Many,
-    /// Memory of idle connections with their sockets and tasks, and how soon one of them answers.
+    /// Memory of idle connections with sockets and tasks, and how soon one answers.
     Idle,
-    /// What floods of strangers' segments take from a full core.
+    /// Effect of a flood of SYNs or acknowledgements on a busy core.
     Floods,
-    /// Many connections at work at once: needs --active.
+    /// Many busy connections: needs --active.
     Active,
 }
 
-/// What is run between two hosts.
+/// A load between two hosts.
 struct Wanted {
     mode: Mode,
     connections: usize,
@@ -91,7 +91,7 @@ fn clients() -> anyhow::Result<ClientRange> {
     Ok("10.77.128.0/17".parse()?)
 }
 
-/// How far a run was at two of its moments, and what processor time had been used by then, seconds.
+/// Progress of a run at two times, with the processor time used until then, seconds.
 #[derive(Debug, Default)]
 struct Seen {
     first: Option<(TcpProgress, f64)>,
@@ -101,21 +101,21 @@ struct Seen {
 impl Seen {
     fn look(&mut self, progress: TcpProgress) {
         let known = self.last.or(self.first).map(|(p, _)| p).unwrap_or_default();
-        // Lanes tell how far they are every 50 ms: only then is there anything to be seen.
+        // Lanes report their progress every 50 ms.
         if progress != known && progress.answers > 0 {
             let place = if self.first.is_none() { &mut self.first } else { &mut self.last };
             *place = Some((progress, cpu_time(ClockId::ProcessCPUTime)));
         }
     }
 
-    /// What was counted in between, for each second of processor time.
+    /// The counts in between, per second of processor time.
     fn rate(&self, what: impl Fn(&TcpProgress) -> u64) -> Option<f64> {
         let ((first, from), (last, to)) = (self.first.as_ref()?, self.last.as_ref()?);
         Some((what(last) - what(first)) as f64 / (to - from).max(1e-9))
     }
 }
 
-/// Runs it until enough was seen: on a machine with other things to do a round may be too short for that.
+/// Repeats the run with longer rounds until one has enough progress reports; on a busy machine a round may be too short.
 fn rate(mut wanted: Wanted, what: impl Fn(&TcpProgress) -> u64) -> anyhow::Result<f64> {
     for _ in 0..6 {
         if let Some(rate) = run_load(&wanted)?.1.rate(&what) {
@@ -126,7 +126,7 @@ fn rate(mut wanted: Wanted, what: impl Fn(&TcpProgress) -> u64) -> anyhow::Resul
     anyhow::bail!("nothing was to be seen in {:?}: give a longer --round-ms", wanted.duration / 2)
 }
 
-/// Runs it on one worker.
+/// Runs the load on one worker.
 fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let target = Endpoint::new([10, 77, 0, 1].into(), PORT);
@@ -175,7 +175,7 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
         let claimed = claimed.iter().flat_map(ClientRange::prefixes).collect();
         Ok(Interface { addresses: vec![address.parse()?], claimed, vlan: None })
     };
-    // Connections that come and go leave many records behind.
+    // Connections that are opened and closed leave many TIME-WAIT records.
     let tcp = TcpConfig { max_time_wait: 1 << 18, ..TcpConfig::default() };
     let frames = (wanted.connections * 2).clamp(1 << 15, 1 << 18);
     let mut builder = Runtime::builder().workers(1).frames(frames);
@@ -233,7 +233,7 @@ pub(super) fn thread_time() -> f64 {
     cpu_time(ClockId::ThreadCPUTime)
 }
 
-/// The kernel's bulk rate over loopback, Gbit/s for each second of processor time of both ends.
+/// The kernel's throughput over loopback, Gbit per second of processor time of both ends.
 fn kernel_bulk(time: Duration) -> anyhow::Result<f64> {
     let listener = KernelListener::bind("127.0.0.1:0")?;
     let mut out = KernelStream::connect(listener.local_addr()?)?;
@@ -255,7 +255,7 @@ fn kernel_bulk(time: Duration) -> anyhow::Result<f64> {
     Ok(bytes as f64 * 8.0 / 1e9 / (thread_time() - begin.1 + theirs))
 }
 
-/// The kernel's short connections over loopback, thousands for each second of processor time of both ends.
+/// The kernel's short connections over loopback, thousands per second of processor time of both ends.
 fn kernel_connections(time: Duration) -> anyhow::Result<f64> {
     let listener = KernelListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -265,7 +265,7 @@ fn kernel_connections(time: Duration) -> anyhow::Result<f64> {
             let Ok(mut stream) = stream else { break };
             match stream.read_exact(&mut buffer) {
                 Ok(()) => drop(stream.write_all(&buffer)),
-                // The last one says nothing.
+                // The last connection sends nothing.
                 Err(_) => break,
             }
         }
@@ -335,7 +335,7 @@ fn connection_rows(report: &mut Report, common: &Common, options: &Options) -> a
     Ok(())
 }
 
-/// So many connections at once, each of which sends and gets back ten messages a minute and more.
+/// Many concurrent connections, each of which echoes a message every 2 s.
 fn active(report: &mut Report, connections: usize) -> anyhow::Result<()> {
     let wanted = Wanted {
         mode: Mode::Hold,

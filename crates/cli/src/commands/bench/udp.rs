@@ -1,8 +1,8 @@
-//! `bench udp`: a datagram received, looked up, handed to a task, echoed and put out, on one core.
+//! `bench udp`: a datagram is received, looked up, passed to a task, echoed and sent, on one core.
 //!
-//! Ours: one worker with an inexhaustible link in memory, all of Ethernet, IP, UDP, sockets and tasks. The kernel: a
-//! `recvmmsg`/`sendmmsg` echo over loopback, which pays for system calls and for its own half of the client's work too;
-//! the comparison says what moving the stack into the application can save, not which UDP code is better.
+//! Ours: one worker with a link in memory that always has datagrams, with Ethernet, IP, UDP, sockets and tasks. The kernel's: a
+//! `recvmmsg`/`sendmmsg` echo over loopback, which pays for system calls and for half of the client's work as well. The comparison shows
+//! what a stack inside the application can save, not which UDP code is better.
 
 use std::io::Write;
 use std::net::UdpSocket as KernelSocket;
@@ -25,21 +25,21 @@ const PORT: u16 = 7;
 
 #[derive(Debug, Args, Clone)]
 pub(super) struct Options {
-    /// Payload bytes.
+    /// Payload of a datagram in bytes.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(0..=1472))]
     size: u16,
-    /// Flows that the datagrams come from.
+    /// Number of flows.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
-    /// Give every flow a connected socket and a task of its own.
+    /// Use a connected socket and a task for each flow.
     #[arg(long)]
     sockets: bool,
-    /// Only handle so many datagrams and stop: for instruction counters. Prints nothing but the count.
+    /// Handle this many datagrams, print the count and stop: for instruction counters.
     #[arg(long)]
     pub(super) packets: Option<u64>,
 }
 
-/// A worker that echoes what an inexhaustible link brings.
+/// A worker that echoes the datagrams of a [`source`](super::source) link.
 struct Echo {
     runtime: Runtime,
     returned: Arc<AtomicU64>,
@@ -74,7 +74,7 @@ impl Echo {
         let limits = UdpConfig { lane_queue: 1 << 16, ..UdpConfig::default() };
         let host = host.interface(interface).gateway("10.0.0.2".parse()?).udp(limits);
         let returned = Arc::new(AtomicU64::new(0));
-        // Instructions spent looking for work that is not there would be counted too.
+        // Instructions of idle polling would be counted as well.
         let idle = if packets.is_some() { Idle::Adaptive(Duration::ZERO) } else { Idle::Spin };
         let mut builder = Runtime::builder().workers(1).idle(idle).frames(16_384);
         let number = builder.host(host);
@@ -96,7 +96,7 @@ impl Echo {
         Ok(Self { runtime, returned })
     }
 
-    /// Datagrams a second over `time`.
+    /// Datagrams per second over `time`.
     fn rate(&self, time: Duration) -> f64 {
         let (from, begin) = (self.returned.load(Ordering::Relaxed), Instant::now());
         std::thread::sleep(time);
@@ -132,7 +132,7 @@ fn bind_all(flows: usize) -> Result<(), flowlane::SocketError> {
     Ok(())
 }
 
-/// Handles exactly so many datagrams.
+/// Handles exactly this many datagrams.
 pub(super) fn exactly(options: &Options, packets: u64) -> anyhow::Result<()> {
     let echo = Echo::start(options, Some(packets))?;
     while echo.returned.load(Ordering::Relaxed) < packets {
@@ -142,7 +142,7 @@ pub(super) fn exactly(options: &Options, packets: u64) -> anyhow::Result<()> {
     Ok(writeln!(std::io::stdout(), "{packets}")?)
 }
 
-/// The kernel's echo: a server thread, and a client that keeps it busy with a window of datagrams.
+/// The kernel's echo: a server thread, and a client with a window of datagrams in flight.
 struct Kernel {
     stop: Arc<AtomicBool>,
     echoed: Arc<AtomicU64>,
@@ -179,7 +179,7 @@ impl Kernel {
                 while window < 256 {
                     window += out.send(&client).unwrap_or(0);
                 }
-                // What the kernel dropped never comes back: begin again.
+                // The kernel dropped datagrams of the window: start a new window.
                 window = back.receive(&client).map_or(0, |n| window.saturating_sub(n));
             }
         });

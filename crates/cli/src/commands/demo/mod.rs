@@ -1,9 +1,9 @@
 //! `flowlane demo`: the whole stack in one process, without root.
 //!
-//! Two hosts on the same workers, joined by a wire in memory with an emulated card at either end: a server that echoes
-//! UDP, one socket a lane, and a client that keeps a window of datagrams on their way in every lane. The client picks
-//! flows whose questions hit a bucket of the worker they are sent from, and whose answers come back to the lane that
-//! asked. So every packet stays on its core all the way, and the table that is printed says whether it did.
+//! Two hosts on the same workers are joined by a pair link with an emulated card at either end: a UDP echo server with one socket in
+//! each lane, and a client that keeps a window of datagrams in flight in every lane. The client chooses flows whose requests hit a
+//! bucket of the sending worker, and whose answers arrive in the lane that sent the request. So every packet stays on one core, and the
+//! printed table shows whether it did.
 
 mod report;
 
@@ -27,7 +27,7 @@ use crate::{progress, steering, units};
 
 /// The server's port (echo, RFC 862).
 const PORT: u16 = 7;
-/// MTU of the wire, bytes.
+/// MTU of the link, bytes.
 const MTU: u16 = 1500;
 /// Largest payload: the MTU without the headers of IPv4 and UDP.
 const MAX_PAYLOAD: usize = MTU as usize - 28;
@@ -37,34 +37,34 @@ const FLOWS_PER_LANE: usize = 128;
 /// Two stacks in one process, joined in memory: UDP echo at full speed, without root.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// How long to run.
+    /// Duration of the run.
     #[arg(long, default_value = "5s", value_parser = units::duration)]
     duration: Duration,
-    /// Workers, each a thread on a core of its own [default: 2, or 1 where there is one processor].
+    /// Worker threads, each on a core of its own [default: 2, or 1 on a machine with one processor].
     #[arg(long)]
     workers: Option<usize>,
-    /// Payload of a datagram, bytes.
+    /// Payload of a datagram in bytes.
     #[arg(long, default_value = "510", value_parser = units::size)]
     size: usize,
-    /// Datagrams on their way at once in each lane of the client.
+    /// Datagrams in flight in each lane of the client.
     #[arg(long, default_value = "128", value_parser = units::count)]
     window: u64,
-    /// Hash UDP over addresses and ports instead of addresses alone.
+    /// Hash UDP over addresses and ports [default: over addresses alone].
     #[arg(long)]
     udp_4tuple: bool,
-    /// Put an emulated card at each end, by its name: microsoft, reversed, jhash, misdirects ... (all: 'rss learn --emulated all')
-    /// [default: cards that steer as the stacks behind them say].
+    /// Emulated card at each end: microsoft, reversed, jhash, misdirects, ... ('rss learn --emulated all' lists all) [default: a card
+    /// that uses the key and table of its host].
     #[arg(long, value_name = "NAME")]
     card: Option<String>,
     /// Print JSON (docs/schema/demo.json).
     #[arg(long)]
     json: bool,
-    /// Make keys and flows repeat from run to run.
+    /// Seed of keys and flows, for runs that repeat [default: random].
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// What runs: arguments that were checked.
+/// The run, from checked arguments.
 struct Plan {
     workers: usize,
     fields: UdpFields,
@@ -75,7 +75,7 @@ struct Plan {
 }
 
 impl Demo {
-    /// Runs it.
+    /// Runs the demo.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let plan = self.plan()?;
         let interrupt = Interrupt::listen()?;
@@ -112,7 +112,7 @@ impl Demo {
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
-        ensure!(!self.duration.is_zero(), "--duration must be more than nothing");
+        ensure!(!self.duration.is_zero(), "--duration must be more than 0");
         ensure!(
             (MIN_PAYLOAD..=MAX_PAYLOAD).contains(&self.size),
             "--size {}: from {MIN_PAYLOAD} (the generator's header) to {MAX_PAYLOAD} bytes (an MTU of {MTU})",
@@ -154,7 +154,7 @@ impl Demo {
     }
 }
 
-/// What runs in every lane of the server.
+/// The task of every lane of the server.
 async fn echo() {
     let Ok(socket) = UdpSocket::on_port(PORT) else { return };
     let mut batch = Vec::with_capacity(256);
@@ -165,7 +165,7 @@ async fn echo() {
     }
 }
 
-/// Where datagrams come from.
+/// The client addresses.
 fn clients() -> anyhow::Result<ClientRange> {
     Ok("10.77.128.0/17".parse()?)
 }

@@ -1,4 +1,4 @@
-//! What the demo found: a table per bucket and worker, a line of latencies, a verdict; or the same as JSON.
+//! The result of the demo: a table by bucket and worker, a line of latencies, a verdict; or the same as JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use super::{Demo, Plan};
 use crate::drops;
 use crate::units::{show_count, show_nanos};
 
-/// Version of the JSON's shape: it grows when a field changes its meaning or goes away.
+/// Version of the JSON, incremented when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
 /// Counts of a bucket, a worker, or all of the server.
@@ -60,7 +60,7 @@ struct WorkerRow {
     row: Row,
 }
 
-/// All of it.
+/// The whole report.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Report {
@@ -72,7 +72,7 @@ pub(super) struct Report {
     buckets: Vec<BucketRow>,
     workers: Vec<WorkerRow>,
     total: Row,
-    /// Share of the server's frames that arrived on the worker that owns their bucket.
+    /// Share of the server's frames that arrived on the worker that owns their bucket, 0 to 1.
     alignment: f64,
     /// Packets dropped anywhere, by reason.
     drops: BTreeMap<String, u64>,
@@ -135,7 +135,7 @@ impl Report {
         report
     }
 
-    /// Why the run was no success.
+    /// Why the run failed, if it did.
     fn judge(&self, outcome: &Outcome) -> Option<String> {
         let Counts { lost, reordered, duplicates, corrupt, strays, received, .. } = self.client;
         if let Some(failure) = &outcome.failure {
@@ -156,7 +156,7 @@ impl Report {
         self.failure.clone()
     }
 
-    /// The same for people.
+    /// Prints the report as text.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         write!(out, "{:>6} {:>6}", "bucket", "worker")?;
         for (head, width) in COLUMNS {
@@ -205,7 +205,7 @@ impl Report {
     }
 }
 
-/// Heads and widths of the numbers' columns; with bucket and worker they are 80 columns.
+/// Headings and widths of the columns of numbers; with bucket and worker a line has 80 columns.
 const COLUMNS: [(&str, usize); 6] =
     [("received", 11), ("aligned", 11), ("redirected", 10), ("dropped", 9), ("echoed", 11), ("echoed/s", 9)];
 

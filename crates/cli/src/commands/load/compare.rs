@@ -1,4 +1,4 @@
-//! `flowlane load compare`: whether one set of runs is better than another, and how sure that is.
+//! `flowlane load compare`: compares two sets of runs, with confidence intervals.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,33 +13,33 @@ use serde::Serialize;
 use crate::exit::Missed;
 use crate::units::{show_count, show_nanos};
 
-/// Largest report that is read, bytes: reports are some hundred kilobytes.
+/// Largest report that is read, bytes; usual reports have some hundred kilobytes.
 const LARGEST: u64 = 256 << 20;
 
 /// Compare runs by their JSON reports: A1.json A2.json A3.json -- B1.json B2.json B3.json.
 ///
-/// Exit code 0 if B is nowhere shown to be worse, 1 if it is. One report of each side gives ratios without a finding, and exit
-/// code 0: how much the next run would differ, only more runs tell. Take them in turns: A, B, A, B, ...
+/// The exit code is 1 if B is shown to be worse in a metric, otherwise 0. One report on each side gives ratios without a finding, and
+/// exit code 0, since one run does not show how much runs differ. Alternate the runs: A, B, A, B, ...
 #[derive(Debug, Args)]
 #[command(override_usage = "flowlane load compare [OPTIONS] A.json B.json\n       \
     flowlane load compare [OPTIONS] A1.json A2.json -- B1.json B2.json")]
 pub(crate) struct Compare {
-    /// Reports of A, the runs to compare with; with one of them, the second is B.
+    /// Reports of A, the baseline. Without '--', the second report is B.
     #[arg(required = true)]
     a: Vec<PathBuf>,
     /// Reports of B.
     #[arg(last = true)]
     b: Vec<PathBuf>,
-    /// Compare these only: p50, p99, p99.9, mean, rate, cpu.
+    /// Metrics to compare: p50, p99, p99.9, mean, rate, cpu [default: all].
     #[arg(long, value_delimiter = ',', value_parser = metric)]
     metric: Vec<Metric>,
-    /// Confidence that all intervals hold the truth, percent.
+    /// Joint confidence of all intervals, in percent.
     #[arg(long, default_value = "95", value_parser = confidence)]
     confidence: f64,
-    /// A difference of so many percent may be neglected.
+    /// Difference in percent that does not count.
     #[arg(long, default_value = "0", value_parser = neglect)]
     neglect: f64,
-    /// For what is drawn by chance: the same gives the same answer.
+    /// Seed of the random choices; the same seed gives the same result.
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Print JSON.
@@ -80,13 +80,13 @@ struct Answer<'a> {
 }
 
 impl Compare {
-    /// Compares.
+    /// Prints the comparison.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (a, b) = match (&self.a[..], &self.b[..]) {
             ([a, b], []) => (std::slice::from_ref(a), std::slice::from_ref(b)),
-            (_, []) => bail!(
-                "what is to be compared with what? A.json B.json, or A1.json A2.json -- B1.json B2.json"
-            ),
+            (_, []) => {
+                bail!("reports of two sides are needed: A.json B.json, or A1.json A2.json -- B1.json B2.json")
+            }
             (a, b) => (a, b),
         };
         let (a, b) = (read_all(a)?, read_all(b)?);
@@ -183,16 +183,16 @@ fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
     use std::io::Read;
     let mut text = String::new();
     std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= LARGEST, "larger than any report");
+    ensure!(text.len() as u64 <= LARGEST, "too large for a report");
     files::runs_from_json(&text).map_err(anyhow::Error::msg)
 }
 
-/// What makes the comparison weaker than it looks.
+/// Warnings about runs that limit what the comparison shows.
 fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
     let mut warnings = Vec::new();
     if compared.iter().any(|c| c.method == Method::OneRun) {
         warnings.push(
-            "one run on a side does not show how much its next run would differ, so there is no finding: compare several, \
+            "one run on a side does not show how much runs differ, so there is no finding: compare several, \
              taken in turns (A, B, A, B, ...)"
                 .to_owned(),
         );
@@ -222,8 +222,8 @@ fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
     warnings
 }
 
-/// A warning if all runs of one side were made before all of the other: then whatever changed on the machine in between looks
-/// like a difference of the programs.
+/// A warning if all runs of one side were made before all of the other: a change of the machine in between then looks like a difference
+/// of the programs.
 fn taken_one_after_the_other(a: &[Run], b: &[Run]) -> Option<String> {
     let span = |runs: &[Run]| {
         let times = || runs.iter().map(|r| r.started_ms);

@@ -1,4 +1,4 @@
-//! `flowlane load`: traffic from many clients on any link, with latencies one can trust.
+//! `flowlane load`: traffic from many clients on any link, with latencies that count from the intended send time.
 
 mod compare;
 mod http;
@@ -17,23 +17,23 @@ use crate::interrupt::Interrupt;
 use crate::output::Watch;
 use crate::units::show_count;
 
-/// How often a run is looked at.
+/// Interval between updates of the display.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What traffic to generate.
+/// Kinds of traffic.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Load {
-    /// HTTP requests, over the kernel's sockets or any link.
+    /// Send HTTP requests, over kernel sockets or any link.
     Http(Box<http::Http>),
-    /// UDP datagrams to an echo or a sink.
+    /// Send UDP datagrams to an echo or discard server.
     Udp(Box<udp::Udp>),
-    /// TCP connections to an echo, a sink or a source.
+    /// Open TCP connections to an echo, discard or source server.
     Tcp(Box<tcp::Tcp>),
     Compare(compare::Compare),
 }
 
 impl Load {
-    /// Generates it.
+    /// Runs the generator.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Http(http) => http.run(),
@@ -44,7 +44,7 @@ impl Load {
     }
 }
 
-/// The beginning of a run of datagrams or connections.
+/// The start of a run of datagrams or connections.
 #[derive(Debug)]
 struct Start {
     at: SystemTime,
@@ -57,7 +57,7 @@ impl Start {
         Self { at: SystemTime::now(), begun: Instant::now(), usage: Usage::now() }
     }
 
-    /// Shows how far it is; `false` when somebody asked for the end.
+    /// Updates the display; `false` if the user ends the run.
     fn goes_on(&self, watch: &mut Watch, interrupt: &Interrupt) -> bool {
         if interrupt.came() {
             watch.interrupted();
@@ -67,7 +67,7 @@ impl Start {
     }
 }
 
-/// Share of frames that came to the worker of their bucket; the kernel's sockets have none.
+/// Share of frames that arrived on the worker of their bucket, 0 to 1; `None` for kernel sockets.
 fn alignment(kernel: bool, counted: &flowlane::stats::Report, host: usize) -> Option<f64> {
     (!kernel).then(|| counted.steering(host).alignment())
 }
@@ -78,7 +78,7 @@ fn rate_in_words(per_second: u64, poisson: bool) -> String {
     format!("{law} {}/s", show_count(per_second))
 }
 
-/// `ADDRESS:PORT` or `HOST:PORT`; of a name's addresses the first of IPv4, or else the first.
+/// Parses `ADDRESS:PORT` or `HOST:PORT`; of a name's addresses it takes the first IPv4 address, or else the first.
 fn target(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -88,8 +88,8 @@ fn target(text: &str) -> Result<SocketAddr, String> {
     let Some((host, port)) = named.filter(|(host, _)| !host.is_empty()) else {
         return Err("ADDRESS:PORT, as 10.11.2.1:7 or [fd00::1]:7, or HOST:PORT".into());
     };
-    let port = port.parse().map_err(|_| format!("'{port}' is no port"))?;
+    let port = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
     let found = resolve(host, port).map_err(|e| format!("'{host}' cannot be resolved: {e}"))?;
     let first = found.iter().find(|a| a.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| format!("'{host}' stands for no address"))
+    first.copied().ok_or_else(|| format!("'{host}' has no address"))
 }

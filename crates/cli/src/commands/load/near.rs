@@ -1,7 +1,7 @@
-//! What every load has: our end of the link, whose addresses traffic comes from, and the target's buckets to hit.
+//! Options of every load: our end of the link, the client addresses, and the target's buckets to hit.
 //!
-//! Everything that can be wrong with it is said in one line before a link is opened. Clients' addresses need no
-//! interface: the host claims them, and its lanes answer ARP and neighbour solicitation for them.
+//! They are checked before a link is opened; an error is one line. Client addresses need no interface: the host claims them, and its
+//! lanes answer ARP requests and neighbour solicitations for them.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -27,84 +27,83 @@ use crate::tunnel::TunnelSpec;
 /// Our end of the link.
 #[derive(Debug, Args)]
 pub(super) struct Near {
-    /// Link to use: kernel (its own sockets), tap:NAME, af-packet:NAME[,offload],
-    /// af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
+    /// Link: kernel (kernel sockets), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkSpec,
-    /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
+    /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...].
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
     addr: Vec<Prefix>,
-    /// Neighbour through which everything else is reached.
+    /// Default router, one for each address family.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
-    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN, and then maybe ,vni=N ,key=N ,mtu=N with
-    /// KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve. A target within a tunnel's network is loaded from its
-    /// addr (docs/tunnels.md).
+    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]... with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan
+    /// or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
-    /// Limits of each lane's fragments, any of datagrams=N fragments=N bytes=N per-datagram=N strangers=N with commas between (docs/fragments.md).
+    /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N
+    /// (docs/fragments.md).
     #[arg(long, value_name = "LIMITS")]
     reassembly: Option<Limits>,
-    /// Where traffic comes from: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
+    /// Client addresses, the sources of the traffic: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<ClientRange>,
-    /// The far side has a route to client addresses outside our networks.
+    /// Allow client addresses outside our networks: the target has a route to them.
     #[arg(long)]
     routed: bool,
     #[command(flatten)]
     workers: Workers,
-    /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
+    /// RSS key of our side: microsoft, symmetric or hexadecimal [default: a random one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
-    /// 802.1Q VLAN.
+    /// 802.1Q VLAN, 1 to 4094 [default: untagged].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
-    /// What workers do when there is nothing to do [default: sleep at once on kernel sockets, else adaptive].
+    /// What idle workers do [default: sleep on kernel sockets, else adaptive].
     #[arg(long, value_enum)]
     idle: Option<IdleKind>,
-    /// Make keys, flows and moments repeat from run to run.
+    /// Seed of keys, flows and send times, for runs that repeat [default: random].
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// What a host of the generator needs to be started.
+/// Parameters to start a host of the generator.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
-    /// Where traffic goes.
+    /// The target.
     pub(super) target: SocketAddr,
     /// How our side is steered.
     pub(super) rss: &'a Arc<Rss>,
-    /// Where it comes from.
+    /// The client addresses.
     pub(super) clients: &'a [ClientRange],
     /// Limits of TCP.
     pub(super) tcp: TcpConfig,
-    /// Frames of each worker, if not as many as usual.
+    /// Frames of each worker, if not the default number.
     pub(super) frames: Option<usize>,
-    /// Descriptors that kernel sockets need.
+    /// File descriptors that kernel sockets need.
     pub(super) descriptors: usize,
 }
 
-/// The target's buckets.
+/// Options of the target's buckets.
 #[derive(Debug, Args)]
 pub(super) struct AimOptions {
-    /// Buckets of the target to hit: all, or 0,3,... Needs --target-key.
+    /// Buckets of the target that the flows hit: all, or 0,3,... Needs --target-key.
     #[arg(long)]
     buckets: Option<String>,
-    /// RSS key of the target: microsoft, symmetric or hexadecimal.
+    /// RSS key of the target: microsoft, symmetric or hexadecimal digits.
     #[arg(long, value_parser = key)]
     target_key: Option<Key>,
-    /// Buckets of the target: a power of two.
+    /// Number of buckets of the target, a power of two.
     #[arg(long, default_value = "8")]
     target_buckets: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum IdleKind {
-    /// Look again at once: the most exact, at the price of the core.
+    /// Poll without pause: most exact, uses the whole core.
     Spin,
-    /// Look again for a moment, then sleep.
+    /// Poll for a short time, then sleep.
     Adaptive,
-    /// Sleep at once.
+    /// Sleep at once, without polling.
     Sleep,
 }
 
@@ -118,11 +117,11 @@ fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
 }
 
 impl Near {
-    /// Refuses what cannot reach `target`.
+    /// Refuses options with which `target` cannot be reached.
     pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
         let workers = self.workers();
         ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
-        ensure!(target.port() != 0, "{target}: port 0 is nobody's");
+        ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
             return self.check_kernel(target.ip());
         }
@@ -146,7 +145,7 @@ impl Near {
         Ok(())
     }
 
-    /// Refuses what kernel sockets do not need or know.
+    /// Refuses options that kernel sockets do not have.
     fn check_kernel(&self, target: IpAddr) -> anyhow::Result<()> {
         ensure!(
             self.addr.is_empty(),
@@ -167,7 +166,7 @@ impl Near {
         Ok(())
     }
 
-    /// Whether there is no link of ours.
+    /// Whether kernel sockets are used.
     pub(super) fn is_kernel(&self) -> bool {
         self.link.is_kernel()
     }
@@ -177,12 +176,12 @@ impl Near {
         if self.is_kernel() { "kernel".to_owned() } else { self.link.to_string() }
     }
 
-    /// Whether workers are to stay awake for a moment before something is due.
+    /// Whether workers poll shortly before a send time, for exactness.
     pub(super) fn exact(&self) -> bool {
         !matches!((self.idle, self.is_kernel()), (Some(IdleKind::Sleep), _) | (None, true))
     }
 
-    /// Where traffic comes from, if answers can come back there.
+    /// The client addresses, checked: answers to them must come back to us.
     pub(super) fn clients(&self, target: SocketAddr) -> anyhow::Result<Vec<ClientRange>> {
         if self.is_kernel() {
             return Ok(self.clients.clone());
@@ -198,7 +197,7 @@ impl Near {
             for (what, address) in
                 std::iter::once(("target", target.ip())).chain(self.gateway.iter().map(|g| ("gateway", *g)))
             {
-                ensure!(!range.contains(address), "--clients {range} holds the {what} {address}");
+                ensure!(!range.contains(address), "--clients {range} contains the {what} {address}");
             }
             let near = self.addresses_towards(target.ip()).iter().any(|a| range.is_within(a));
             ensure!(
@@ -220,7 +219,7 @@ impl Near {
         self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
     }
 
-    /// Bytes that a tunnel puts around a packet to the target.
+    /// Bytes that a tunnel adds to a packet to the target.
     pub(super) fn overhead(&self, target: IpAddr) -> usize {
         self.tunnel_towards(target).map_or(0, |i| self.tunnel[i].0.overhead())
     }
@@ -251,8 +250,8 @@ impl Near {
         steering::seed(self.seed)
     }
 
-    /// Opens the link, gives up privileges and starts the host that runs `main` in every lane. Also its number.
-    /// `check` looks at the link before anything is sent.
+    /// Opens the link, gives up privileges and starts the host that runs `main` in every lane. Returns the runtime and the host's number.
+    /// `check` is called with the link before anything is sent.
     pub(super) fn start<F>(
         &self,
         run: Run<'_>,
@@ -307,19 +306,19 @@ impl Near {
     }
 }
 
-/// Raises the limit of descriptors as far as needed and allowed.
+/// Raises the limit of file descriptors as far as needed and allowed.
 pub(super) fn more_descriptors(wanted: usize, what: &str) -> anyhow::Result<()> {
-    // What the program itself has open.
+    // Descriptors of the program itself.
     let wanted = wanted as u64 + 64;
     let allowed = flowlane_sys::kernel::limits::descriptors(wanted).context("limit of descriptors")?;
     ensure!(
         allowed >= wanted,
-        "{wanted} descriptors are needed and {allowed} allowed: fewer {what}, or 'ulimit -n {wanted}'"
+        "{wanted} descriptors are needed and {allowed} allowed: use fewer {what}, or 'ulimit -n {wanted}'"
     );
     Ok(())
 }
 
-/// Refuses a link whose packets are too small for `size` bytes behind `headers`.
+/// Refuses a link whose MTU is too small for `size` bytes of payload and `headers` bytes of headers.
 pub(super) fn fits(open: OpenLink, size: usize, headers: usize) -> OpenLink {
     Box::new(move |memory, workers| {
         let (info, queues) = open(memory, workers)?;
@@ -333,7 +332,7 @@ pub(super) fn fits(open: OpenLink, size: usize, headers: usize) -> OpenLink {
 }
 
 impl AimOptions {
-    /// On kernel sockets the kernel chooses the ports, so nothing can be aimed at.
+    /// Refuses aiming on kernel sockets, whose ports the kernel chooses.
     pub(super) fn refuse_on_kernel(&self) -> anyhow::Result<()> {
         let none = self.target_key.is_none() && self.buckets.is_none();
         ensure!(none, "--target-key, --buckets: on kernel sockets the kernel chooses ports; name a --link");
@@ -345,7 +344,7 @@ impl AimOptions {
         let Some(key) = &self.target_key else {
             ensure!(
                 self.buckets.is_none(),
-                "--buckets needs --target-key: without it nobody knows what they hit"
+                "--buckets needs --target-key: without it the target's buckets are not known"
             );
             return Ok(None);
         };
@@ -372,7 +371,7 @@ impl AimOptions {
     }
 }
 
-/// The aim of a wish for flows.
+/// The flows to choose: those that hit these buckets.
 pub(super) fn aim(theirs: &Option<(Rss, Wanted)>) -> Option<Aim<'_>> {
     theirs.as_ref().map(|(rss, wanted)| Aim { rss, wanted: wanted.clone() })
 }

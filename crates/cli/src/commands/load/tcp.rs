@@ -1,4 +1,4 @@
-//! `flowlane load tcp`: many connections, each writing, reading, asking, or coming and going.
+//! `flowlane load tcp`: many connections that write, read, echo, exchange messages, or are opened and closed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,13 +21,13 @@ use crate::units::{self, show_count};
 
 /// Most connections of a run.
 const MOST: u64 = 4_000_000;
-/// Most client addresses with Fast Open: each lane keeps a cookie of each, at most 240 bytes.
+/// Most client addresses with Fast Open: each lane keeps a cookie for each, in at most 240 bytes.
 const MOST_COOKIES: u128 = 1 << 16;
 
-/// TCP connections to an echo, a sink or a source.
+/// Open TCP connections to an echo, discard or source server.
 #[derive(Debug, Args)]
 pub(crate) struct Tcp {
-    /// Where to: ADDRESS:PORT, IPv6 addresses in brackets, or HOST:PORT.
+    /// Target: ADDRESS:PORT, with IPv6 addresses in brackets, or HOST:PORT.
     #[arg(value_parser = super::target)]
     target: SocketAddr,
     #[command(flatten)]
@@ -35,48 +35,48 @@ pub(crate) struct Tcp {
     /// What connections do.
     #[arg(long, value_enum, default_value = "echo")]
     mode: ModeName,
-    /// Connections open at once; those of 'connect' at most [default: 16; connect 128; hold 1000]; with 'syn' and
-    /// 'half-open' pairs of address and port that take turns [default: 16384].
+    /// Concurrent connections; with 'connect' an upper limit [default: 16; connect 128; hold 1000]. With 'syn' and 'half-open': pairs of
+    /// client address and port, used in turn [default: 16384].
     #[arg(long, short, value_parser = units::count)]
     connections: Option<u64>,
-    /// Messages ('connect': connections) a second, all together; as fast as possible without [default for hold: one
-    /// message of each connection every 10 s].
+    /// Messages per second over all connections; 'connect': connections per second [default: as fast as possible; hold: one message on
+    /// each connection every 10 s].
     #[arg(long, short, value_parser = units::rate)]
     rate: Option<u64>,
-    /// Connections at independent moments instead of evenly: 'connect' with --rate.
+    /// Poisson arrivals of connections in place of evenly spaced ones: 'connect' with --rate.
     #[arg(long)]
     poisson: bool,
-    /// Bytes of a message [default: 16Ki; connect and hold 64].
+    /// Size of a message in bytes [default: 16Ki; connect and hold 64].
     #[arg(long, value_parser = units::size)]
     size: Option<usize>,
-    /// Bytes of each connection; it ends when they are through: write, read, echo.
+    /// Bytes to transfer on each connection before it ends: write, read, echo [default: no limit].
     #[arg(long, value_parser = units::size)]
     total: Option<usize>,
-    /// Connections that stay: begun a second until all stand.
+    /// Connections to open per second until all are established; all modes but connect, syn and half-open.
     #[arg(long, default_value = "10k", value_parser = units::rate)]
     opening: u64,
-    /// Before the rest, let the rate grow evenly from nothing during this time; not in the figures. 'connect' with --rate.
+    /// Time before the measurement in which the rate grows evenly from zero: 'connect' with --rate.
     #[arg(long, value_parser = units::duration)]
     ramp: Option<Duration>,
-    /// Before what is measured, the same load for this time, not in the figures.
+    /// Time before the measurement with the full load.
     #[arg(long, value_parser = units::duration)]
     warm_up: Option<Duration>,
-    /// How long, once all stand.
+    /// Duration of the measurement, from when all connections are established.
     #[arg(long, short, default_value = "10s", value_parser = units::duration)]
     duration: Duration,
-    /// How long connecting, an answer, and what is left at the end may take.
+    /// Limit for connecting, for an answer, and for what is outstanding at the end.
     #[arg(long, default_value = "5s", value_parser = units::duration)]
     timeout: Duration,
-    /// Let small segments wait for company (Nagle); without this they are sent at once.
+    /// Nagle's algorithm: delay small segments [default: send them at once].
     #[arg(long)]
     nagle: bool,
-    /// Compare what is read with the pattern of 'serve tcp-source': read. What is echoed always is.
+    /// Compare the bytes read with the pattern of 'serve tcp-source': --mode read. Echoed bytes are always compared.
     #[arg(long)]
     verify: bool,
     /// End connections with a reset instead of a FIN.
     #[arg(long)]
     reset: bool,
-    /// Send the request with the SYN, once the target has given a cookie (TCP Fast Open): connect, over links of ours.
+    /// TCP Fast Open: send the request with the SYN once the target has given a cookie; --mode connect, not on kernel sockets.
     #[arg(long)]
     fast_open: bool,
     #[command(flatten)]
@@ -85,22 +85,22 @@ pub(crate) struct Tcp {
     outputs: Outputs,
 }
 
-/// What connections do, by name.
+/// Values of `--mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeName {
-    /// Write, to a sink.
+    /// Write to a discard server.
     Write,
-    /// Read, from a source.
+    /// Read from a source server.
     Read,
-    /// Write to an echo, and compare what comes back byte by byte.
+    /// Write to an echo server, and compare the echo byte by byte.
     Echo,
-    /// Open, ask an echo, be answered, close; and again.
+    /// Connect, send a message to an echo server, read the answer, close; repeat.
     Connect,
-    /// Open all, keep them, and ask the echo now and then.
+    /// Open all connections, keep them, and send messages to an echo server at intervals.
     Hold,
-    /// Send a SYN at each moment of --rate and reset what answers it. Links of ours only.
+    /// Send SYNs at --rate, and answer each SYN-ACK with a reset. Not on kernel sockets.
     Syn,
-    /// Send a SYN at each moment of --rate and never answer what answers it. Links of ours only.
+    /// Send SYNs at --rate, and answer no SYN-ACK. Not on kernel sockets.
     HalfOpen,
 }
 
@@ -131,7 +131,7 @@ impl ModeName {
 }
 
 impl Tcp {
-    /// Runs it.
+    /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
         self.outputs.check(&["all"])?;
@@ -141,7 +141,7 @@ impl Tcp {
         let connections = config.connections;
         let interrupt = Interrupt::listen()?;
         let about = self.about(&config);
-        // The opening of connections that stay comes before; how long it takes, the load knows.
+        // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
         let opening = TcpLoad::new(config.clone())?.phases().to_vec();
         let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()]);
         config.snapshots = Some(snapshots);
@@ -173,16 +173,16 @@ impl Tcp {
         }))
     }
 
-    /// Frames for what many connections have on their way, where data waits until it is read; SYNs alone have none.
+    /// Frames for the data of many connections in flight and waiting to be read; SYN modes need none.
     fn frames(&self, connections: usize) -> Option<usize> {
         (!self.mode.mode().is_half_open())
             .then(|| (connections / self.near.workers() * 2).clamp(1 << 13, 1 << 17))
     }
 
-    /// What makes a run no success whatever was asked for.
+    /// Reasons for which a run fails without any `--fail`.
     fn failure(&self, counts: &TcpCounts) -> Option<String> {
         if counts.corrupt > 0 {
-            return Some(format!("{} connections brought other bytes than were sent", counts.corrupt));
+            return Some(format!("received bytes differ from those sent on {} connections", counts.corrupt));
         }
         if counts.begun == 0 || counts.connected + counts.answers > 0 {
             return None;
@@ -235,7 +235,7 @@ impl Tcp {
         of_family.map(ClientRange::count).fold(0, u128::saturating_add)
     }
 
-    /// What a lane may hold: all connections, should the hash put them there, and with Fast Open a cookie of each client address.
+    /// Limits of a lane: it may hold all connections, if the hash puts them there, and with Fast Open a cookie for each client address.
     fn limits(&self, connections: usize, clients: &[ClientRange]) -> TcpConfig {
         let config = TcpConfig::default();
         let cookies = if self.fast_open { self.addresses(clients).min(MOST_COOKIES) as usize } else { 0 };
@@ -253,12 +253,12 @@ impl Tcp {
         self.size.unwrap_or(if small { 64 } else { 16 << 10 })
     }
 
-    /// What is wrong with the arguments by themselves.
+    /// Checks the arguments by themselves.
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.duration.is_zero(), "--duration must be more than nothing");
-        ensure!(!self.timeout.is_zero(), "--timeout must be more than nothing");
+        ensure!(!self.duration.is_zero(), "--duration must be more than 0");
+        ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!((1..=1 << 30).contains(&self.size()), "--size {}: from 1 to 1Gi", self.size());
-        ensure!(self.total != Some(0), "--total must be more than nothing");
+        ensure!(self.total != Some(0), "--total must be more than 0");
         let n = self.connections.unwrap_or(1);
         ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 4M");
         let name = self.mode.name();
@@ -267,10 +267,10 @@ impl Tcp {
         }
         ensure!(!self.verify || self.mode == ModeName::Read, "--verify: only with --mode read, not {name}");
         if self.mode.mode().is_half_open() {
-            ensure!(self.rate.is_some(), "--mode {name}: SYNs are sent at a --rate");
+            ensure!(self.rate.is_some(), "--mode {name} needs --rate");
             ensure!(
                 !self.near.is_kernel(),
-                "--mode {name}: the kernel's sockets finish what they begin; SYNs alone need a link of ours (--link)"
+                "--mode {name}: kernel sockets always complete the handshake; SYNs alone need a link of ours (--link)"
             );
         }
         let paced = !self.mode.mode().stays() && self.rate.is_some();
@@ -280,10 +280,7 @@ impl Tcp {
             "--ramp: only with --mode connect and --rate (--opening for the rest)"
         );
         if self.fast_open {
-            ensure!(
-                self.mode == ModeName::Connect,
-                "--fast-open: only with --mode connect, whose connections ask at once and are done, not {name}"
-            );
+            ensure!(self.mode == ModeName::Connect, "--fast-open: only with --mode connect, not {name}");
             ensure!(
                 !self.near.is_kernel(),
                 "--fast-open: not with kernel sockets; give a link of ours (--link)"
@@ -302,7 +299,7 @@ impl Tcp {
         let mode = self.mode.mode();
         let connections = self.connections.unwrap_or(match self.mode {
             ModeName::Connect => 128,
-            // Pairs of address and port that take turns.
+            // Pairs of address and port that are used in turn.
             ModeName::Syn | ModeName::HalfOpen => 1 << 14,
             ModeName::Hold => 1000,
             _ => 16,
@@ -327,7 +324,7 @@ impl Tcp {
             ensure!(!of_family.is_empty(), "no client address is of the same family as the target {target}");
             Sources::Addresses { clients: of_family, lanes: rss.buckets.len() }
         } else {
-            // For connections that come and go, enough that an address and port is not wanted again at once.
+            // For connections that are opened and closed: enough pairs that one is not reused at once.
             let flows = if mode == Mode::Connect { connections.max(1 << 14) } else { connections };
             let wish = FlowWish { target, clients, flows, protocol: Protocol::TCP, rss, aim: aim(&theirs) };
             let chosen = flows::choose(&wish)?;

@@ -1,8 +1,8 @@
-//! `flowlane load udp`: source and sink of UDP datagrams.
+//! `flowlane load udp`: sends UDP datagrams and receives the answers.
 //!
-//! Arguments become a plan, and everything that can be wrong with them is said in one line before a link is opened. On a
-//! link of ours flows are chosen so that answers come back to the lane that asked, and, when the far side's key is known,
-//! so that they hit chosen buckets there; on kernel sockets each flow is a connected socket.
+//! Arguments are checked before a link is opened; an error is one line. On a link of ours, flows are chosen so that answers arrive in
+//! the lane that sent the request and, if the target's key is known, so that requests hit chosen buckets there. On kernel sockets each
+//! flow is a connected socket.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,56 +23,56 @@ use crate::units::{self, show_count};
 
 /// Rate when neither a rate nor a window is given.
 const DEFAULT_RATE: u64 = 10_000;
-/// Flows when none are asked for: on a link of ours, where they cost nothing, and on kernel sockets.
+/// Default number of flows: on a link of ours, where a flow costs nothing, and on kernel sockets.
 const FLOWS: u64 = 1024;
 const KERNEL_FLOWS: u64 = 64;
 /// Largest payload of a UDP datagram over IPv4.
 const MAX_PAYLOAD: usize = 65_507;
 
-/// UDP datagrams to an echo or a sink.
+/// Send UDP datagrams to an echo or discard server.
 #[derive(Debug, Args)]
 pub(crate) struct Udp {
-    /// Where to: ADDRESS:PORT, IPv6 addresses in brackets, or HOST:PORT.
+    /// Target: ADDRESS:PORT, with IPv6 addresses in brackets, or HOST:PORT.
     #[arg(value_parser = super::target)]
     target: SocketAddr,
     #[command(flatten)]
     near: Near,
-    /// Datagrams a second, all lanes together: 100k, 1.5M [default: 10k].
+    /// Datagrams per second over all lanes: 100k, 1.5M [default: 10k].
     #[arg(long, short, value_parser = units::rate, conflicts_with = "window")]
     rate: Option<u64>,
-    /// Send as answers come, with so many datagrams on their way in each lane.
+    /// Closed loop: send a datagram for each answer, with this many in flight in each lane.
     #[arg(long, value_parser = units::count)]
     window: Option<u64>,
-    /// Send at independent moments instead of evenly.
+    /// Poisson arrivals: independent send times in place of evenly spaced ones.
     #[arg(long, conflicts_with = "window")]
     poisson: bool,
-    /// Before the rest, let the rate grow evenly from nothing during this time; not in the figures.
+    /// Time before the measurement in which the rate grows evenly from zero.
     #[arg(long, value_parser = units::duration, conflicts_with = "window")]
     ramp: Option<Duration>,
-    /// Before what is measured, the same load for this time, not in the figures.
+    /// Time before the measurement with the full load.
     #[arg(long, value_parser = units::duration)]
     warm_up: Option<Duration>,
-    /// Payload, bytes.
+    /// Payload of a datagram in bytes.
     #[arg(long, default_value = "510", value_parser = units::size)]
     size: usize,
-    /// How long to send, and be measured.
+    /// Duration of the measurement.
     #[arg(long, short, default_value = "10s", value_parser = units::duration)]
     duration: Duration,
-    /// How long an answer may take before it counts as late.
+    /// Time after which an answer counts as late.
     #[arg(long, default_value = "1s", value_parser = units::duration)]
     timeout: Duration,
-    /// Pairs of address and port in all [default: 1024; on kernel sockets, where each is a socket, 64].
+    /// Flows (pairs of client address and port) over all lanes [default: 1024; kernel sockets, one for each flow: 64].
     #[arg(long, value_parser = units::count)]
     flows: Option<u64>,
-    /// The far side does not answer.
+    /// The target does not answer: measure sending only.
     #[arg(long)]
     discard: bool,
     #[command(flatten)]
     aim: AimOptions,
-    /// The target hashes UDP over addresses and ports.
+    /// The target hashes UDP over addresses and ports [default: over addresses alone].
     #[arg(long)]
     target_udp_4tuple: bool,
-    /// Hash UDP over addresses and ports instead of addresses alone, on our side.
+    /// Hash UDP over addresses and ports on our side [default: over addresses alone].
     #[arg(long)]
     udp_4tuple: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// Runs it.
+    /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
         self.outputs.check(&["all"])?;
@@ -94,7 +94,7 @@ impl Udp {
         config.snapshots = Some(snapshots);
         let load = Load::new(config)?;
 
-        // Refuses a link whose packets are too small for the payload, before anything is sent.
+        // Refuses, before anything is sent, a link whose MTU is too small for the payload.
         let headers = if self.target.is_ipv4() { 28 } else { 48 } + self.near.overhead(self.target.ip());
         let size = self.size;
         let check = |open| fits(open, size, headers);
@@ -124,10 +124,10 @@ impl Udp {
         }))
     }
 
-    /// What is wrong with the arguments by themselves.
+    /// Checks the arguments by themselves.
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.duration.is_zero(), "--duration must be more than nothing");
-        ensure!(!self.timeout.is_zero(), "--timeout must be more than nothing");
+        ensure!(!self.duration.is_zero(), "--duration must be more than 0");
+        ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!(
             (MIN_PAYLOAD..=MAX_PAYLOAD).contains(&self.size),
             "--size {}: from {MIN_PAYLOAD} (the generator's header) to what the link's MTU allows",

@@ -10,22 +10,22 @@ use std::net::SocketAddr;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Hash {
-    /// Who sends the packet: address, with a port to hash it as TCP or UDP.
+    /// Source address; with a port the packet is hashed as TCP or UDP.
     #[arg(value_name = "SRC[:PORT]")]
     source: End,
-    /// Who receives it.
+    /// Destination address.
     #[arg(value_name = "DST[:PORT]")]
     destination: End,
     #[command(flatten)]
     which: Which,
-    /// The packet is a fragment.
+    /// Take the packet as a fragment.
     #[arg(long)]
     fragment: bool,
     #[command(flatten)]
     steering: Steering,
     #[command(flatten)]
     rule: RuleOption,
-    /// Buckets, a power of two; at least two a worker by default.
+    /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N")]
     buckets: Option<usize>,
     /// Print JSON.

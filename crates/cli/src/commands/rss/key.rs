@@ -1,7 +1,7 @@
-//! `flowlane rss key`: make a key, or judge one.
+//! `flowlane rss key`: generates a key, or rates one.
 //!
-//! A useless key is one with which changing one field alone (say, the source port) cannot reach every bucket. The
-//! verdict is the exit code: 0 useful, 1 useless, 2 not a key at all.
+//! A key is useless if changing one field alone, such as the source port, cannot reach every bucket. Exit code: 0 for a useful key, 1 for
+//! a useless one, 2 for a malformed one.
 
 use crate::exit::Missed;
 use crate::steering::random_key;
@@ -12,19 +12,19 @@ use std::io::{self, Write};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyCommand {
-    /// Print a key: 'random' (a fresh one, judged good), 'microsoft' or 'symmetric'. The default is 'random'.
+    /// Print a key: 'random' (a new one, checked), 'microsoft' or 'symmetric' [default: random].
     #[arg(long, value_name = "KIND", conflicts_with = "judge")]
     make: Option<String>,
-    /// Say what a key is worth: hexadecimal digits, 'microsoft' or 'symmetric'.
+    /// Rate a key: hexadecimal digits, 'microsoft' or 'symmetric'. The exit code is 1 for a key that leaves buckets out of reach.
     #[arg(long, value_name = "KEY")]
     judge: Option<String>,
     /// Slots of the indirection table.
     #[arg(long, value_name = "N", default_value_t = Indirection::DEFAULT_SLOTS)]
     slots: usize,
-    /// Buckets.
+    /// Number of buckets.
     #[arg(long, value_name = "N", default_value_t = 8)]
     buckets: usize,
-    /// Only IPv4 is used: a key too short for IPv6 will do.
+    /// Accept a key that is too short for IPv6.
     #[arg(long)]
     ipv4_only: bool,
     /// Print JSON.
@@ -128,7 +128,7 @@ impl KeyCommand {
     }
 }
 
-/// Whether swapping source and destination leaves the hash alone, for addresses and ports of both families.
+/// Whether the hash stays the same when source and destination are swapped, for addresses and ports of both families.
 pub(super) fn is_symmetric(key: &Key) -> bool {
     let same = |a: usize, b: usize, bits: usize| (0..bits).all(|i| key.window(a + i) == key.window(b + i));
     same(0, 32, 32) && same(64, 80, 16) && same(0, 128, 128) && same(256, 272, 16)

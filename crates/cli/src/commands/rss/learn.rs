@@ -1,7 +1,7 @@
-//! `flowlane rss learn`: how a card of unknown make steers, from what it does with packets.
+//! `flowlane rss learn`: learns how a card steers, from the queues (and hashes) of probe packets.
 //!
-//! The learner is the crate's (`flowlane_rss::learn`); here are the cards it asks: emulated ones, and what is printed and kept. The file
-//! that is written takes the place of a key wherever `--rss FILE` is an option.
+//! The learner is in `flowlane_rss::learn`; this module has the emulated cards that it probes, the output, and the file. Commands with
+//! `--rss FILE` use the file in place of a key.
 
 use crate::exit::Missed;
 use crate::rule_file::{self, Rule};
@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Learn {
-    /// Learn an emulated card, or 'all' of them one after the other; a name that does not exist lists them.
+    /// Emulated card to learn, or 'all'; an unknown name lists them.
     #[arg(long, value_name = "NAME|all")]
     emulated: String,
     /// Slots of the emulated card's table, 2 to 2048.
@@ -28,25 +28,25 @@ pub(crate) struct Learn {
     /// Queues of the emulated card.
     #[arg(long, value_name = "N", default_value_t = 4)]
     queues: u16,
-    /// The emulated card hashes UDP on addresses and ports.
+    /// The emulated card hashes UDP over addresses and ports.
     #[arg(long)]
     udp_4tuple: bool,
-    /// Look at queues alone, as if the card reported no hash.
+    /// Learn from queues alone, as if the card reported no hash.
     #[arg(long)]
     no_hashes: bool,
-    /// Kinds of packets to learn: of ipv4, tcp-ipv4, udp-ipv4, ipv6, tcp-ipv6, udp-ipv6.
+    /// Kinds of packets to learn: ipv4, tcp-ipv4, udp-ipv4, ipv6, tcp-ipv6, udp-ipv6.
     #[arg(long, value_name = "LIST|all", default_value = "all")]
     kinds: String,
-    /// Most probes to send.
+    /// Most probe packets to send.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     probes: usize,
-    /// Compare the emulated card with what was learned on so many other packets.
+    /// Packets, none of them a probe, on which the result is compared with the emulated card.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     unseen: usize,
-    /// Seed of the emulated card and of the probes; random by default.
+    /// Seed of the emulated card and of the probes [default: random].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write the rule to a file for --rss FILE; only its owner may read it.
+    /// Write the result to a file for --rss FILE, readable by its owner only.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print JSON.
@@ -54,14 +54,14 @@ pub(crate) struct Learn {
     json: bool,
 }
 
-/// One card learned, or not.
+/// The result of learning one card.
 struct Outcome {
     card: &'static str,
     hashes: bool,
     learned: Result<Learned, LearnError>,
     probes: usize,
     milliseconds: f64,
-    /// Packets that were not predicted right, of those compared.
+    /// Compared packets that were predicted wrong.
     wrong: usize,
 }
 
@@ -108,7 +108,7 @@ impl Learn {
         }
     }
 
-    /// Learns a card and compares.
+    /// Learns a card and compares the result with it.
     fn one(&self, name: &str, hashes: bool, kinds: &[PacketKind], seed: u64) -> anyhow::Result<Outcome> {
         let udp = if self.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
         let options = CardOptions { seed, slots: self.slots, queues: self.queues, udp };
@@ -134,7 +134,7 @@ impl Learn {
         Ok(Outcome { card: untouched.name(), hashes, learned, probes, milliseconds, wrong })
     }
 
-    /// How many random packets, none of them a probe, are predicted wrong.
+    /// Number of random packets, none of them a probe, that are predicted wrong.
     fn compare(&self, card: &Card, learned: &Learned, kinds: &[PacketKind], seed: u64) -> usize {
         let mut rng = Rng::new(seed ^ 0x07e5);
         let mut wrong = 0;
@@ -175,7 +175,7 @@ impl Learn {
         Ok(())
     }
 
-    /// Every card, from hashes and from queues.
+    /// Learns every emulated card, from hashes and from queues alone.
     fn all(&self, kinds: &[PacketKind], seed: u64) -> anyhow::Result<()> {
         let mut outcomes = Vec::new();
         for (card, _) in CARDS {
@@ -254,7 +254,7 @@ fn verdict(learned: &Result<Learned, LearnError>) -> &'static str {
     }
 }
 
-/// A packet of that kind.
+/// A random packet of this kind.
 fn any(rng: &mut Rng, kind: PacketKind) -> Flow {
     let mut sixteen = || (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_be_bytes();
     let mut address = || -> IpAddr {
@@ -272,7 +272,7 @@ fn any(rng: &mut Rng, kind: PacketKind) -> Flow {
     Flow::new(end(src, (ports >> 16) as u16), end(dst, ports as u16), protocol)
 }
 
-/// Words in lines of at most so many columns.
+/// Wraps a text into lines of at most `columns` columns.
 fn folded(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,9 +1,9 @@
-//! `flowlane rss`: what a card does with packets.
+//! `flowlane rss`: how cards steer packets.
 //!
-//! A card as it is (`show`), one flow on it (`why`), and put back as it was (`restore`). Without a card three questions: where does this packet go and why (`hash`), which addresses or ports go where I want (`plan`), and
-//! is this key any good (`key`). All answers come from the crate `flowlane-rss`, which is also what workers ask, so
-//! what is printed here is what happens there. None of these
-//! needs privileges or opens anything.
+//! Commands about a card: its settings (`show`), one flow on it (`why`), its packets against its settings (`check`), and restoring settings
+//! (`restore`). Commands without a card: where a packet goes and why (`hash`), which addresses or ports reach a bucket (`plan`), whether
+//! a key is useful (`key`), and learning the rule of an emulated card (`learn`). They compute with the crate `flowlane-rss`, as the workers
+//! do, so what they print is what a run does; they need no privileges.
 
 mod check;
 mod hash;
@@ -22,21 +22,21 @@ use clap::Subcommand;
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rss {
-    /// Where a packet goes, and why: fields, hash, slot, bucket, worker.
+    /// Compute where a packet goes, and why: fields, hash, slot, bucket, worker.
     Hash(hash::Hash),
-    /// Which source addresses or ports reach given buckets.
+    /// Find source addresses or ports that reach given buckets.
     Plan(plan::Plan),
-    /// Make a key, or judge one.
+    /// Generate a key, or rate one.
     Key(key::KeyCommand),
-    /// How a card spreads what it receives, what the kernel does then, and what does not fit together.
+    /// Show how a card and the kernel spread received packets, and which settings contradict one another.
     Show(show::Show),
-    /// One flow step by step: rule, hash, slot, queue, interrupt, processor, and a run of Flowlane on the card.
+    /// Follow one flow step by step: rule, hash, slot, queue, interrupt, processor, and a running instance on the card.
     Why(why::Why),
-    /// Whether packets take the way that card and kernel are set to, from a sample of them; where not, why, and what mends it.
+    /// Check on sampled packets whether they take the configured way; if not, show why and how to fix it.
     Check(check::Check),
-    /// Put back the RSS of a card that a killed run has left changed.
+    /// Restore the RSS settings of a card that a killed run left changed.
     Restore(restore::Restore),
-    /// How a card of unknown make steers: its hash and table, from what it does with packets.
+    /// Learn the hash and table of a card from where it puts packets.
     Learn(learn::Learn),
 }
 

@@ -1,10 +1,9 @@
-//! `flowlane rss plan`: which sources reach the buckets that are wanted.
+//! `flowlane rss plan`: finds sources that reach given buckets.
 //!
-//! Seen from a sender: packets go to a target whose steering is known, and the question is which source addresses, or
-//! which source ports of one address, its card puts into given buckets. Seen from a client (`--replies`): packets come
-//! back to us, and the question is which of our local ports bring them home; that one is solved for
-//! ([`HomePorts`]) and not tried, as the stack does for every connection it opens. Where ports are not hashed, only
-//! addresses make a difference, and this is said instead of printing a list that means nothing.
+//! For a sender: the target's steering is known, and the command finds source addresses, or source ports of one address, that the target's
+//! card puts into given buckets. For a client (`--replies`): it finds local ports for which replies reach given buckets of ours; these are
+//! solved for ([`HomePorts`]), not searched, as the stack does for every connection that it opens. If ports are not hashed, only addresses
+//! make a difference, and the output says so.
 
 use super::steering::{self, DefaultKey, End, Steering, Which};
 use crate::exit::Missed;
@@ -17,16 +16,16 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-/// Most sources that are looked at; a prefix of IPv6 has more than anybody waits for.
+/// Most source addresses that are tried; an IPv6 prefix has too many to try all.
 const LIMIT: usize = 1 << 24;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// Where the packets go.
+    /// Destination of the packets.
     #[arg(long, value_name = "DST[:PORT]")]
     to: End,
-    /// Where they come from: an address, ADDRESS/LENGTH or FIRST-LAST.
+    /// Source addresses: one address, ADDRESS/LENGTH or FIRST-LAST.
     #[arg(long, value_name = "ADDR|RANGE")]
     from: String,
     /// Source ports to choose from (with --replies: local ports).
@@ -35,13 +34,13 @@ pub(crate) struct Plan {
     /// Buckets to reach: numbers and ranges such as 0,3 or 4-7, or 'all'.
     #[arg(long, value_name = "LIST|all", default_value = "all")]
     buckets: String,
-    /// Number of buckets that there are, a power of two; at least two a worker by default.
+    /// Number of all buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N")]
     of: Option<usize>,
-    /// How many sources to find for each bucket.
+    /// Sources to find for each bucket.
     #[arg(long, value_name = "N", default_value_t = 4)]
     count: usize,
-    /// The steering is ours, not the target's: which local ports bring replies to these buckets.
+    /// Find local ports for which replies reach these buckets: the steering is ours, not the target's.
     #[arg(long)]
     replies: bool,
     #[command(flatten)]
@@ -55,7 +54,7 @@ pub(crate) struct Plan {
     json: bool,
 }
 
-/// One answer.
+/// One result.
 #[derive(Debug, Clone, Copy)]
 struct Source {
     bucket: Bucket,
@@ -74,7 +73,7 @@ impl Plan {
         };
         let mut wanted = steering::buckets("--buckets", &self.buckets, rss.buckets.len())?;
         if rule.is_some() && self.buckets == "all" {
-            // Queues that a card's table does not name are not to be reached.
+            // Queues that a card's table does not name cannot be reached.
             wanted.retain(|queue| !rss.slots_of_bucket(*queue).is_empty());
         }
         let (first, last) = addresses(&self.from)?;
@@ -114,7 +113,7 @@ impl Plan {
         Err(Missed(format!("no {what} given reaches bucket {}", missing.join(", "))).into())
     }
 
-    /// Source ports of each address in turn, tried: the hash of one packet is cheap and there are 65535 ports.
+    /// Tries the source ports of each address in turn: a hash is cheap, and there are 65535 ports.
     fn by_port(
         &self,
         rss: &Rss,
@@ -136,7 +135,7 @@ impl Plan {
         book.sources()
     }
 
-    /// Local ports whose replies come home, solved for.
+    /// Solves for the local ports whose replies reach the buckets.
     fn replies(
         &self,
         rss: &Rss,
@@ -167,7 +166,7 @@ impl Plan {
         Ok(book.sources())
     }
 
-    /// Source addresses, tried: what cards that hash addresses only can tell apart.
+    /// Tries source addresses, for cards that hash addresses only.
     fn by_address(
         &self,
         rss: &Rss,
@@ -232,7 +231,7 @@ impl Book {
         Self { count, found: wanted.iter().map(|b| (*b, Vec::new())).collect(), open: wanted.len() }
     }
 
-    /// Notes a source if its bucket still wants one; whether nothing is wanted any more.
+    /// Adds a source if its bucket still needs one; `true` if no bucket needs more.
     fn add(&mut self, source: Source) -> bool {
         if let Some(list) = self.found.get_mut(&source.bucket).filter(|list| list.len() < self.count) {
             list.push(source);
@@ -273,7 +272,7 @@ fn addresses(text: &str) -> anyhow::Result<(IpAddr, IpAddr)> {
     }
 }
 
-/// The addresses that packets may come from: not the one they go to, and so many that one can wait for it.
+/// The source addresses to try: not the destination, and at most [`LIMIT`].
 fn sources(first: IpAddr, last: IpAddr, to: SocketAddr) -> impl Iterator<Item = IpAddr> {
     between(first, last).take(LIMIT).filter(move |ip| *ip != to.ip())
 }

@@ -1,7 +1,8 @@
-//! `flowlane rss restore`: puts back what a run that was killed has left on a card.
+//! `flowlane rss restore`: restores card settings that a killed run left changed.
 //!
-//! A run puts its card back itself, and so does the next one that starts there; this is for who does not want to start one. The exit code
-//! is 0 if there is nothing left to be put back, 1 if something was left alone, 2 if the file makes no sense or the right is missing.
+//! A run restores its card at its end, and the next run on the interface restores what a killed one left; this command does so without a
+//! run. Exit code: 0 if nothing is left to restore, 1 if something was not restored, 2 if the state file is unreadable or permission is
+//! missing.
 
 use crate::exit::Missed;
 use anyhow::{Context, bail};
@@ -12,13 +13,13 @@ use std::path::PathBuf;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Restore {
-    /// The interface; all that runs have left in this network namespace, if none is named.
+    /// Interface [default: all that killed runs left changed in this network namespace].
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
-    /// Put back what was before even if somebody changed it since, and forget cards that are gone.
+    /// Restore settings that have been changed since, too, and forget cards that no longer exist.
     #[arg(long)]
     force: bool,
-    /// Where runs note how cards were; /run/flowlane for root, $XDG_RUNTIME_DIR/flowlane for others.
+    /// Directory with the saved settings [default: /run/flowlane for root, $XDG_RUNTIME_DIR/flowlane for others].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }

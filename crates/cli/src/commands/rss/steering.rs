@@ -1,7 +1,6 @@
-//! The arguments that describe an RSS configuration, and the endpoints that a steering question is about.
+//! The arguments that describe an RSS configuration and the endpoints of a flow.
 //!
-//! Used by every command that steers or explains steering, so that they all have the same words and refuse the same
-//! mistakes. A configuration is made here and nowhere else in the command.
+//! Every command that steers or explains steering uses them, so that all have the same options and the same checks.
 
 use crate::steering::random_key;
 use anyhow::{Context, bail};
@@ -10,35 +9,35 @@ use flowlane_rss::{
 };
 use std::net::{IpAddr, SocketAddr};
 
-/// How packets are steered.
+/// Options of the RSS configuration.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Steering")]
 pub(crate) struct Steering {
-    /// Key of the hash: 'microsoft', 'symmetric', 'random' or 16 to 52 bytes in hexadecimal.
+    /// Key of the hash: 'microsoft', 'symmetric', 'random' or 16 to 52 bytes in hexadecimal [default: rss: microsoft; serve: random].
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// Hash UDP on addresses and ports; without this on addresses, so that fragments stay with their flow.
+    /// Hash UDP over addresses and ports [default: over addresses alone, so that fragments have the hash of their flow].
     #[arg(long)]
     pub(crate) udp_4tuple: bool,
-    /// Slots of the indirection table, 2 to 2048; 128, or more if there are more buckets.
+    /// Slots of the indirection table, 2 to 2048 [default: 128, or more if there are more buckets].
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<usize>,
-    /// Workers that share the buckets [default: 1 for questions; when running one for each processor, at most one for each queue].
+    /// Workers that share the buckets [default: rss: 1; serve: one for each processor, at most one for each queue of a card].
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<usize>,
 }
 
-/// The key to take when none is named.
+/// The key to use when none is given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultKey {
-    /// The published one: for questions.
+    /// Microsoft's published key: for commands that compute.
     Microsoft,
-    /// A fresh one that nobody can aim with: for running.
+    /// A new random key, which nobody can aim packets with: for commands that run.
     Random,
 }
 
 impl Steering {
-    /// The configuration. A key that leaves buckets out of reach is refused if `useful` is asked for.
+    /// The configuration. With `useful`, a key that leaves buckets out of reach is refused.
     pub(crate) fn build(
         &self,
         buckets: Option<usize>,
@@ -49,7 +48,7 @@ impl Steering {
         self.build_for(workers, buckets, default, useful)
     }
 
-    /// As [`Steering::build`], for so many workers.
+    /// As [`Steering::build`], for this many workers.
     pub(crate) fn build_for(
         &self,
         workers: usize,
@@ -76,7 +75,7 @@ impl Steering {
         Ok(rss)
     }
 
-    /// Which key a question was answered for, in at most 72 columns: a running instance has another one unless it was told.
+    /// The key that a result is computed with, in at most 72 columns. A running instance has a different key unless `--key` was given.
     pub(crate) fn key_in_words(&self) -> String {
         match self.key.as_deref() {
             None => "microsoft, for want of --key; serve and load take a fresh one then".to_owned(),
@@ -86,7 +85,7 @@ impl Steering {
         }
     }
 
-    /// The key given in words or figures, unless it is a fresh one.
+    /// The key given by name or in hexadecimal; `None` for a random one.
     pub(crate) fn named_key(&self) -> anyhow::Result<Option<Key>> {
         match self.key.as_deref() {
             None | Some("random") => Ok(None),
@@ -103,13 +102,13 @@ impl Steering {
     }
 }
 
-/// Which protocol's packets are meant.
+/// Options that select the protocol.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Which {
-    /// Packets of UDP.
+    /// Take the packets as UDP.
     #[arg(long, conflicts_with = "tcp")]
     pub(crate) udp: bool,
-    /// Packets of TCP; the default where there are ports.
+    /// Take the packets as TCP: the default if ports are given.
     #[arg(long)]
     pub(crate) tcp: bool,
 }
@@ -120,7 +119,7 @@ impl Which {
         match (self.udp, self.tcp || ports) {
             (true, _) => Protocol::UDP,
             (false, true) => Protocol::TCP,
-            // None of the protocols with ports: "experiment", RFC 3692.
+            // 253 stands for any protocol without ports: reserved for experiments by RFC 3692.
             (false, false) => Protocol(253),
         }
     }
@@ -148,7 +147,7 @@ impl std::str::FromStr for End {
     }
 }
 
-/// `0,3` or `0-3` or `all`, the value of `option`.
+/// Parses `0,3` or `0-3` or `all`, the value of `option`.
 pub(crate) fn buckets(option: &str, text: &str, count: usize) -> anyhow::Result<Vec<Bucket>> {
     if text == "all" {
         return Ok((0..count).map(|b| Bucket(b as u16)).collect());

@@ -1,12 +1,13 @@
-//! The way of one packet through a card and the kernel behind it: rules, fields, hash, slot, queue, interrupt, processor, and back.
+//! The path of one packet through a card and the kernel: rules, fields, hash, slot, queue, interrupt, processor, and the queue of the
+//! answer.
 //!
 //! ```text
 //!   packet ─▶ rule that takes it ────────────────▶ queue ─▶ interrupt ─▶ CPU ─▶ RPS, RFS ─▶ CPU of the stack
 //!       └───▶ fields ─▶ hash ─▶ slot of the table ───┘                                        └─▶ XPS ─▶ queue of the answer
 //! ```
 //!
-//! [`Spread`] is how a card hashes, out of what its driver tells or out of a file that `rss learn` wrote. [`Way`] is what becomes of one
-//! packet. Both are what `rss why` prints and what `rss check` holds samples against. What is not known is `None`, or says why.
+//! [`Spread`] is how a card hashes, as reported by its driver or read from a file of `rss learn`. [`Way`] is the path of one packet. `rss
+//! why` prints both, and `rss check` compares samples with them. Unknown values are `None` or an error that says why.
 
 use crate::rule_file::Rule;
 use flowlane::card::{Action, Card, CardRss, Cpus, FlowKind, Interrupt, NotOurs, Surroundings, Transform};
@@ -16,22 +17,22 @@ use flowlane_rss::{
 };
 use std::net::SocketAddr;
 
-/// How packets are hashed and which queue each slot names.
+/// How packets are hashed, and which queue each slot names.
 #[derive(Debug, Clone)]
 pub(super) struct Spread {
     rss: Rss,
     /// The queue of each slot.
     pub(super) table: Vec<u32>,
-    /// Kinds whose fields the driver does not tell, so that the usual ones are taken.
+    /// Kinds of packets whose fields the driver does not report; the usual ones are assumed.
     pub(super) assumed: Vec<FlowKind>,
-    /// In words: where the hash comes from.
+    /// The source of the hash, in words.
     pub(super) by: String,
     /// Whether these hashes are those that the card reports.
     pub(super) hashes: bool,
     file: Option<Rule>,
 }
 
-/// A packet's hash, and where it leads.
+/// A packet's hash and its queue.
 #[derive(Debug, Clone)]
 pub(super) struct Hashed {
     /// Fields, bytes, hash and slot.
@@ -41,7 +42,7 @@ pub(super) struct Hashed {
 }
 
 impl Spread {
-    /// What the file says, else what the driver tells. An error says in words why it is not known.
+    /// From the file if there is one, else as the driver reports. The error says why it is not known.
     pub(super) fn of(card: &Card, file: Option<&Rule>) -> Result<Self, String> {
         if let Some(rule) = file {
             return Ok(Self::of_file(rule));
@@ -62,7 +63,7 @@ impl Spread {
         }
     }
 
-    /// Of what a driver tells, with the transforms that are known.
+    /// From what the driver reports, with the transforms that we know.
     pub(super) fn of_card(told: &CardRss) -> Result<Self, NotOurs> {
         let plain = CardRss { transform: Transform::None, ..told.clone() };
         let ours = flowlane::card::steering_of(&plain)?;
@@ -93,14 +94,14 @@ impl Spread {
         self.rss.config
     }
 
-    /// The same with other fields; `None` for a rule out of a file, whose fields are its own.
+    /// The same with other fields; `None` for a rule from a file, whose fields are fixed.
     pub(super) fn with_config(&self, config: HashConfig) -> Option<Self> {
         let key = *self.rss.hasher().key()?;
         let rss = Rss::from_parts(flowlane_rss::Toeplitz::new(&key), config, blank(self.table.len()), one());
         Some(Self { rss, ..self.clone() })
     }
 
-    /// The hash of a packet and its queue; `None` for kinds of packets that the file says nothing of.
+    /// The hash of a packet and its queue; `None` for kinds of packets that the file does not cover.
     pub(super) fn hash(&self, flow: &Flow) -> Option<Hashed> {
         if self.file.as_ref().is_some_and(|rule| rule.must_know(flow).is_err()) {
             return None;
@@ -110,7 +111,7 @@ impl Spread {
     }
 }
 
-/// A table of so many slots; what they name stands beside it.
+/// A table of this many slots, for the slot number only; the queues are kept separately.
 fn blank(slots: usize) -> Indirection {
     let slots = Indirection::from_slots(vec![Bucket(0); slots]);
     slots.unwrap_or_else(|e| unreachable!("2 to 2048 slots: {e}"))
@@ -126,35 +127,35 @@ pub(super) struct RuleHit {
     pub(super) location: u32,
     pub(super) what: String,
     pub(super) action: Action,
-    /// Whether it does is not sure: it asks for what a flow does not tell.
+    /// Whether this is uncertain, since the rule matches more than a flow has.
     pub(super) perhaps: bool,
 }
 
-/// What becomes of one packet.
+/// The path of one packet.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
-    /// Rules that take it or may take it, the first that surely does last.
+    /// Rules that may match it, in order, up to and including the first that surely matches.
     pub(super) rules: Vec<RuleHit>,
     /// Fields, hash, slot and queue by the table, or why they are not known.
     pub(super) hashed: Result<Hashed, String>,
-    /// The queue it comes on.
+    /// The queue that receives it.
     pub(super) queue: Option<u32>,
     /// The queue's interrupt.
     pub(super) interrupt: Option<Interrupt>,
-    /// The processor of the interrupt, where it is one.
+    /// The processor of the interrupt, if it is a single one.
     pub(super) cpu: Option<u32>,
-    /// Where RPS moves it: all processors that it may choose, and the one that the hash chooses.
+    /// RPS: all processors that it may choose, and the one that it chooses for this hash.
     pub(super) rps: Option<(Cpus, Option<u32>)>,
-    /// Flows of this queue that RFS follows; 0: off.
+    /// Number of flows that RFS tracks for this queue; 0 if it is off.
     pub(super) rfs: u32,
     /// Queues that may send the answers.
     pub(super) answers: Cpus,
-    /// Why those.
+    /// Why those queues.
     pub(super) answers_by: String,
 }
 
 impl Way {
-    /// The way of this packet now.
+    /// The path of this packet with the current settings.
     pub(super) fn of(flow: &Flow, card: &Card, around: &Surroundings, spread: Result<&Spread, &str>) -> Self {
         let rules = rules(flow, card);
         let sure = rules.last().filter(|rule| !rule.perhaps).map(|rule| rule.action);
@@ -199,7 +200,7 @@ impl Way {
     }
 }
 
-/// The processor that RPS takes for a hash: the kernel scales it to the number of those in the set.
+/// The processor that RPS chooses for a hash: the kernel scales the hash to the number of processors in the set.
 fn chosen(cpus: &Cpus, hash: u32) -> u32 {
     let at = (u64::from(hash) * cpus.0.len() as u64) >> 32;
     cpus.0[at as usize]
@@ -238,7 +239,7 @@ fn in_context(flow: &Flow, card: &Card, id: u32) -> Result<Hashed, String> {
     spread.hash(flow).ok_or_else(|| "not hashed".to_owned())
 }
 
-/// The queues by which answers leave, and why. The kernel asks the map from receive queues first, then the one from processors.
+/// The queues that may send answers, and why. The kernel uses the XPS map from receive queues first, then the map from processors.
 fn answers(around: &Surroundings, queue: Option<u32>, cpu: Option<u32>) -> (Cpus, String) {
     let with = |of: fn(&flowlane::card::TransmitQueue) -> &Option<Cpus>, number: Option<u32>| -> Vec<u32> {
         let named = around.transmit.iter().filter(|transmit| {
@@ -265,7 +266,7 @@ fn answers(around: &Surroundings, queue: Option<u32>, cpu: Option<u32>) -> (Cpus
     }
 }
 
-/// Words for a protocol whose number stands for any without ports.
+/// The protocol in words; 253 stands for any without ports.
 pub(super) fn protocol(protocol: Protocol) -> String {
     match protocol {
         Protocol(253) => "any protocol without ports".to_owned(),

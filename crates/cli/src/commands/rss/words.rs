@@ -1,4 +1,4 @@
-//! Pages for a terminal: a name and words behind it, in lines of 80 columns.
+//! Pages for a terminal: names with text, in lines of 80 columns.
 
 use flowlane::card::Untold;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// Columns of a page.
 pub(super) const WIDTH: usize = 80;
 
-/// Words behind a name, in as many lines as they take.
+/// Appends a name and its text, wrapped into as many lines as needed.
 pub(super) fn line(page: &mut String, name: &str, text: &str) {
     let mut first = true;
     for part in wrapped(text, WIDTH - 13) {
@@ -35,7 +35,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Why the driver does not tell something.
+/// Why the driver does not report something.
 pub(super) fn untold(why: Untold) -> String {
     match why {
         Untold::Unsupported => "not told by the driver".to_owned(),

@@ -1,14 +1,13 @@
-//! Which flows came, when asked for: counts by flow hash, hash type and bucket.
+//! `--flows`: datagrams and connections counted by flow hash, hash type and bucket.
 //!
-//! Each lane has a table of its own behind a lock that only the listing contends for, taken once for each batch. A table
-//! holds so many flows and no more: a stranger who makes up addresses must not fill our memory. What came after that is
-//! counted in one number.
+//! Each lane has its own table behind a lock, taken once for each batch and contended only while flows are listed. A table holds at
+//! most [`LIMIT`] flows, so that invented addresses cannot fill the memory. Datagrams of further flows are counted in one number.
 
 use flowlane::Datagram;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Flows that one lane remembers.
+/// Most flows in the table of one lane.
 const LIMIT: usize = 65536;
 
 /// Counts of all lanes.
@@ -32,7 +31,7 @@ pub(super) struct Flow {
     pub(super) count: u64,
 }
 
-/// What was counted.
+/// The counted flows of all lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct List {
     /// By bucket, then hash.

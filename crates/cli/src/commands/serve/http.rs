@@ -1,4 +1,4 @@
-//! `flowlane serve http`: arguments, the host, and what is printed besides what every service prints.
+//! `flowlane serve http`: its arguments, its host, and its own output beside that of every service.
 
 use super::flows::Flows;
 use super::plan::{self, Plan};
@@ -21,57 +21,57 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(after_help = "\
-Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; ?chunked leaves the length out.
-With --dir every other path names a file.")]
+Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; with ?chunked the answer has no Content-Length.
+With --dir, all other paths are files.")]
 pub(crate) struct HttpArguments {
     #[command(flatten)]
     tcp: plan::TcpArguments,
-    /// Serve HTTPS with a certificate made now, which nobody vouches for.
+    /// Serve HTTPS with a self-signed certificate made at start.
     #[arg(long, help_heading = "HTTP", conflicts_with = "cert")]
     tls: bool,
-    /// Serve HTTPS with this certificate, a PEM file, the server's own first.
+    /// Serve HTTPS with the certificate chain in this PEM file, the server's own first.
     #[arg(long, value_name = "FILE", help_heading = "HTTP", requires = "key_file")]
     cert: Option<PathBuf>,
-    /// The certificate's key, a PEM file.
+    /// PEM file with the private key of --cert.
     #[arg(long = "cert-key", value_name = "FILE", help_heading = "HTTP", requires = "cert")]
     key_file: Option<PathBuf>,
-    /// Write the certificate to this PEM file, for clients that are to trust it.
+    /// Write the certificate to this PEM file, for clients to trust.
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     write_cert: Option<PathBuf>,
-    /// HTTP/1 only.
+    /// Do not offer HTTP/2.
     #[arg(long, help_heading = "HTTP")]
     no_http2: bool,
     /// Serve the files below this directory.
     #[arg(long, value_name = "DIR", help_heading = "HTTP")]
     dir: Option<PathBuf>,
-    /// Answer nothing for FOR at the end of every EVERY: a known fault to try load generators on.
+    /// Stop answering for FOR at the end of every EVERY (1s,100ms): a known stall to test load generators with.
     #[arg(long, value_name = "EVERY,FOR", help_heading = "HTTP", value_parser = Stalls::from_str)]
     stall: Option<Stalls>,
-    /// Requests of one connection; then it is closed. HTTP/1 only.
+    /// Most requests on one connection before it is closed, HTTP/1 only [default: no limit].
     #[arg(long, value_name = "N", help_heading = "HTTP", value_parser = units::count)]
     keepalive: Option<u64>,
-    /// Connections that each lane holds at once.
+    /// Most open connections in each lane; further ones are closed.
     #[arg(long, value_name = "N", help_heading = "HTTP", default_value = "1M", value_parser = units::count)]
     max_connections: u64,
-    /// Bytes of a request's head.
+    /// Most bytes in the head of a request.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "16Ki", value_parser = units::size)]
     max_head: usize,
-    /// Header fields of a request, at most 128.
+    /// Most header fields in a request, up to 128.
     #[arg(long, value_name = "N", help_heading = "HTTP", default_value_t = 100)]
     max_fields: u16,
-    /// Bytes of a request's body.
+    /// Most bytes in the body of a request.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1024Mi", value_parser = units::size)]
     max_body: usize,
-    /// Memory for answers to peers that do not read, of all lanes together.
+    /// Most memory for answers that peers do not read, in bytes over all lanes.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "256Mi", value_parser = units::size)]
     max_memory: usize,
-    /// Time for a head, a TLS handshake, and each frame of HTTP/2.
+    /// Limit for receiving a head, a TLS handshake, or an HTTP/2 frame.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "10s", value_parser = units::duration)]
     head_timeout: Duration,
-    /// Time between requests.
+    /// Limit for the time between requests.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "75s", value_parser = units::duration)]
     idle_timeout: Duration,
-    /// Time without a byte of a body that is being sent to us, or taken from us.
+    /// Limit for the time without progress of a request or response body.
     #[arg(long, value_name = "TIME", help_heading = "HTTP", default_value = "30s", value_parser = units::duration)]
     body_timeout: Duration,
 }
@@ -88,7 +88,7 @@ impl FromStr for Stalls {
         let time = |text: &str| units::duration(text.trim()).map_err(|e| e.to_string());
         let (every, length) = (time(every)?, time(length)?);
         if length.is_zero() || length >= every {
-            return Err("the second time must be more than nothing and less than the first".to_owned());
+            return Err("the second time must be more than 0 and less than the first".to_owned());
         }
         Ok(Self(Stall { every, length }))
     }
@@ -121,7 +121,7 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         ("--body-timeout", a.body_timeout),
     ] {
         if time.is_zero() {
-            bail!("{name} 0: must be more than nothing");
+            bail!("{name} 0: must be more than 0");
         }
     }
     let plan = Plan::tcp(Service::Http, a.tcp)?;
@@ -190,12 +190,12 @@ impl Http {
         })
     }
 
-    /// Ends its connections in order.
+    /// Closes its connections in order, within `grace`.
     pub(super) fn stop(&self, grace: Duration) {
         self.server.stop_within(grace);
     }
 
-    /// What came since the last time.
+    /// Prints the counts since the last interval.
     pub(super) fn interval(&mut self, took: Duration) -> io::Result<()> {
         let now = self.server.total();
         let counts = now.since(&self.before);
@@ -222,7 +222,7 @@ impl Http {
         out.flush()
     }
 
-    /// Everything, at the end.
+    /// Prints the totals, at the end.
     pub(super) fn summary(&self) -> io::Result<()> {
         let counts = self.server.total();
         let mut out = io::stdout().lock();

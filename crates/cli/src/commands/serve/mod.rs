@@ -1,13 +1,13 @@
-//! `flowlane serve`: ordinary services on addresses of our own, beside the kernel.
+//! `flowlane serve`: echo, discard, source and web servers, on links of ours or on kernel sockets.
 //!
-//! The arguments become a plan in which everything that can be seen to be wrong is refused ([`plan`]); links are opened,
-//! privileges given up, workers started; from then on this thread waits for signals and the clock, and prints:
+//! Arguments are checked and become a plan ([`plan`]). Then links are opened, privileges given up and workers started. After that this
+//! thread waits for signals and the clock, and prints:
 //!
 //! ```text
 //!   ^C, SIGTERM   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
-//! The services themselves ([`udp`], [`tcp`], [`http`]) are a dozen lines in each lane, and share nothing.
+//! The services ([`udp`], [`tcp`], [`http`]) are a dozen lines in each lane, and share nothing.
 
 mod flows;
 mod http;
@@ -37,28 +37,28 @@ use std::time::{Duration, Instant};
 /// Services.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Serve {
-    /// Sends every datagram back to whoever sent it.
+    /// Send every datagram back to its sender.
     UdpEcho(plan::Arguments),
-    /// Counts datagrams and throws them away.
+    /// Count datagrams and discard them.
     UdpDiscard(plan::Arguments),
-    /// Sends every byte of a connection back.
+    /// Send every byte of a connection back.
     TcpEcho(plan::TcpArguments),
-    /// Reads connections to their end and throws the bytes away.
+    /// Read connections to their end and discard the bytes.
     TcpDiscard(plan::TcpArguments),
-    /// Writes to every connection as fast as it can; what the peer sends is not read.
+    /// Write to every connection as fast as possible; read nothing.
     TcpSource(plan::SourceArguments),
-    /// A web server: HTTP/1.1, HTTP/2, HTTPS, endpoints for tests, a directory of files.
+    /// Serve HTTP/1.1, HTTP/2 and HTTPS: test endpoints and a directory of files.
     Http(Box<http::HttpArguments>),
 }
 
-/// What a service does with what it receives.
+/// The service of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
     UdpEcho,
     UdpDiscard,
     TcpEcho,
     TcpDiscard,
-    /// Bytes written at once, and in all.
+    /// Bytes of one write, and of all writes to a connection.
     TcpSource(usize, Option<u64>),
     Http,
 }
@@ -97,10 +97,10 @@ impl Serve {
     }
 }
 
-/// Time for what leaves when the grace is over.
+/// Time for the last packets to be sent after the grace period.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// What this thread waits for.
+/// Events that this thread waits for.
 enum Event {
     Signal(i32),
     /// A lane could not open its socket.
@@ -111,7 +111,7 @@ enum Event {
 
 fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let (events, happened) = mpsc::channel();
-    // Before anything is opened, so that a signal from here on closes it properly.
+    // Before links are opened, so that from here on a signal closes them in order.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
     let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
@@ -155,7 +155,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     if let Some(http) = &http {
         http.stop(plan.grace);
     }
-    // The ends that are on their way arrive, and so do resets.
+    // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
     show.summary(&report, host, began.elapsed())?;
@@ -168,7 +168,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     all_served(&report)
 }
 
-/// An error if lanes failed while it ran: each said so in a line when it happened, and served nobody from then on.
+/// An error if lanes failed during the run. A failed lane printed a line when it happened, and stopped serving.
 fn all_served(report: &Report) -> anyhow::Result<()> {
     let failures = report.failures();
     let Some((_, bucket, failed)) = failures.first() else { return Ok(()) };
@@ -179,7 +179,7 @@ fn all_served(report: &Report) -> anyhow::Result<()> {
     bail!(Missed(format!("lane {bucket} stopped serving{more}: {failed}")))
 }
 
-/// Waits until every lane has its socket. `false`: told to stop before that.
+/// Waits until every lane has its socket; `false` if a signal came before that.
 fn wait_for_lanes(plan: &Plan, happened: &Receiver<Event>) -> anyhow::Result<bool> {
     let mut ready = 0;
     while ready < plan.rss.buckets.len() {
@@ -206,7 +206,7 @@ fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
     }
 }
 
-/// Says that packets are answered from now on, and how.
+/// Prints that the service is ready, with its addresses and link.
 fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
     let mut addresses: Vec<String> =
@@ -227,7 +227,7 @@ fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
     );
 }
 
-/// Until told to stop.
+/// Prints intervals and flows until a signal stops the service.
 fn watch(
     plan: &Plan,
     show: &Show,
@@ -255,7 +255,7 @@ fn watch(
                 let shown = show.interval(&before, &report, now - at);
                 let shown = shown.and_then(|()| http.as_mut().map_or(Ok(()), |http| http.interval(now - at)));
                 if let Err(e) = shown {
-                    // Nobody reads any more; the summary will say the same.
+                    // Standard output is closed; the summary fails with the same error.
                     return if e.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e.into()) };
                 }
                 (before, at) = (report, now);

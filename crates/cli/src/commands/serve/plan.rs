@@ -1,4 +1,4 @@
-//! The arguments of a service, and the plan that they become once they make sense.
+//! The arguments of a service, and the plan that is made from them once they are checked.
 
 use super::Service;
 use crate::address::{self, Address};
@@ -21,71 +21,72 @@ use std::time::Duration;
 /// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Link: kernel (ordinary sockets; what http takes without this), tap:NAME, af-packet:NAME,
-    /// af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
+    /// Link: kernel (kernel sockets; the default of http), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3]
+    /// or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
-    /// Our addresses, each with the length of its network: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets one of the
-    /// machine's addresses, or nothing for all of them.
+    /// Our addresses, each with its prefix length: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets: one address of the machine
+    /// [default: all of them].
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',')]
     addr: Vec<Address>,
-    /// Router to everywhere else, one for each family.
+    /// Default router, one for each address family.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     gateway: Vec<IpAddr>,
     #[command(flatten)]
     discovery: Discovery,
-    /// Port to serve.
+    /// UDP or TCP port of the service.
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     port: u16,
-    /// VLAN to be on, 1 to 4094; untagged without this.
+    /// 802.1Q VLAN, 1 to 4094 [default: untagged].
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
-    /// A tunnel that ends here, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN, and then maybe ,vni=N ,key=N ,mtu=N
-    /// with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md).
+    /// Tunnel that ends here: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]... with KIND ipip, 6in4, 4in6, 6in6, gre,
+    /// gretap, vxlan or geneve (docs/tunnels.md). May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
-    /// Limits of each lane's fragments, any of datagrams=N fragments=N bytes=N per-datagram=N strangers=N with commas between (docs/fragments.md).
+    /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N
+    /// (docs/fragments.md).
     #[arg(long, value_name = "LIMITS")]
     reassembly: Option<Limits>,
     #[command(flatten)]
     steering: Steering,
     #[command(flatten, next_help_heading = "Steering")]
     rss: RssOption,
-    /// Buckets, a power of two; at least two a worker by default.
+    /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
-    /// What idle workers do: look again at once for ever, or sleep after a while.
+    /// What idle workers do: spin polls without pause, adaptive polls for a short time and then sleeps.
     #[arg(long, value_enum, default_value_t = IdleKind::Adaptive)]
     idle: IdleKind,
     #[command(flatten)]
     pinning: Pinning,
-    /// Print a line for each worker this often.
+    /// Print a line for each worker at this interval [default: 1s, if given without a value].
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     interval: Option<Duration>,
-    /// When stopped, give connections this long to end before they are reset; a second ^C ends at once.
+    /// Time for connections to end after a stop, before they are reset; a second ^C ends at once.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
     grace: Duration,
-    /// Count the datagrams or connections of each flow; listed at the end and on SIGUSR1.
+    /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
-    /// Open a control socket, for 'flowlane stat'.
+    /// Open a control socket for 'flowlane stat' and 'flowlane lanes'.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
-    /// Print JSON, one document a line.
+    /// Print JSON, one document on each line.
     #[arg(long)]
     json: bool,
 }
 
-/// Arguments of the services of TCP.
+/// Arguments of the TCP services.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TcpArguments {
     #[command(flatten)]
     common: Arguments,
-    /// Listen in these buckets only: 0,3 or 0-3; connections whose hash names another are refused.
+    /// Listen in these buckets only: 0,3 or 0-3. A connection whose hash selects another bucket is refused.
     #[arg(long, value_name = "LIST", help_heading = "Steering")]
     listen_buckets: Option<String>,
-    /// Take data in SYNs from clients with a cookie, from so many at once in each lane before their handshakes are over (TCP Fast
-    /// Open).
+    /// TCP Fast Open: accept data in SYNs that carry a cookie, for up to N unfinished handshakes in each lane (256 if given without a
+    /// value).
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
     fast_open: Option<u32>,
 }
@@ -95,22 +96,22 @@ pub(crate) struct TcpArguments {
 pub(crate) struct SourceArguments {
     #[command(flatten)]
     tcp: TcpArguments,
-    /// Bytes written at once, at most 64Ki.
+    /// Bytes of one write, at most 64Ki.
     #[arg(long, value_name = "SIZE", default_value = "16Ki", value_parser = units::size)]
     size: usize,
-    /// Bytes for each connection, which ends behind them; without this for ever.
+    /// Bytes to write to each connection before closing it [default: no limit].
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     total: Option<usize>,
 }
 
-/// What idle workers do.
+/// Values of `--idle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum IdleKind {
     Spin,
     Adaptive,
 }
 
-/// A service that makes sense.
+/// A service whose arguments have been checked.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) service: Service,
@@ -123,15 +124,15 @@ pub(super) struct Plan {
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
     pub(super) rss: Arc<Rss>,
-    /// Buckets to listen in; all without.
+    /// Buckets to listen in; `None` for all.
     pub(super) listen: Option<Vec<Bucket>>,
-    /// Fast Open, with so many early connections in each lane.
+    /// TCP Fast Open, with at most this many unfinished handshakes in each lane.
     pub(super) fast_open: Option<u32>,
     pub(super) workers: usize,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
-    /// How long connections may take to end when the service is stopped.
+    /// Time for connections to end when the service is stopped.
     pub(super) grace: Duration,
     pub(super) flows: bool,
     /// `Some(None)` for the default path.
@@ -144,7 +145,7 @@ impl Plan {
         let a = arguments;
         let link = match a.link.clone() {
             Some(link) => link,
-            // What a user of any web server expects.
+            // The web server uses kernel sockets by default, as other web servers do.
             None if service == Service::Http => LinkSpec::Kernel,
             None => bail!(
                 "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
@@ -236,7 +237,7 @@ impl Plan {
             bail!("--size {size}: from 1 to 64Ki");
         }
         if arguments.total == Some(0) {
-            bail!("--total: must be more than nothing");
+            bail!("--total: must be more than 0");
         }
         Self::tcp(Service::TcpSource(size, arguments.total.map(|t| t as u64)), arguments.tcp)
     }
@@ -269,13 +270,13 @@ impl Plan {
         self.link.is_kernel() && self.port < 1024
     }
 
-    /// Our addresses alone, without their networks: what to take from a link.
+    /// Our addresses with full prefix length: the addresses whose packets the link takes.
     pub(super) fn ours(&self) -> Vec<Prefix> {
         self.addresses.iter().map(|a| Prefix::host(a.address())).collect()
     }
 }
 
-/// What kernel sockets do not need or know.
+/// Refuses options that kernel sockets do not have.
 fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     if let [_, second, ..] = a.addr[..] {
         bail!("--addr {}: with kernel sockets one address, or none for all the machine has", second.prefix());

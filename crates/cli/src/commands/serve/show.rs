@@ -1,7 +1,7 @@
-//! What a service prints: a line for each worker, the flows, the summary. Text or JSON, one document a line.
+//! Output of a service: a line for each worker, the flows, the summary; as text, or as JSON with one document on each line.
 //!
-//! A summary counts in one unit: datagrams; segments; or, of TCP on kernel sockets, whose segments only the kernel sees, reads and
-//! writes. How frames came to their workers is a share, which has none.
+//! All counts of a summary have one unit: datagrams, segments, or, for TCP on kernel sockets, whose segments only the kernel sees, reads
+//! and writes. The share of aligned frames is a percentage.
 
 use super::Service;
 use super::flows::List;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// How to print.
+/// The printer.
 #[derive(Debug)]
 pub(super) struct Show {
     service: Service,
@@ -20,7 +20,7 @@ pub(super) struct Show {
     json: bool,
 }
 
-/// What is counted.
+/// The unit of counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Datagrams,
@@ -38,7 +38,7 @@ impl Unit {
         }
     }
 
-    /// What rates are of.
+    /// The unit of rates, per second.
     fn rate(self) -> &'static str {
         match self {
             Self::Calls => "reads",
@@ -46,7 +46,7 @@ impl Unit {
         }
     }
 
-    /// What came and what went are called.
+    /// Headings of the columns for received and sent.
     fn columns(self) -> [&'static str; 2] {
         match self {
             Self::Calls => ["reads", "writes"],
@@ -71,14 +71,14 @@ impl Unit {
     }
 }
 
-/// What a worker did.
+/// Counters of one worker.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     received: u64,
     sent: u64,
     dropped: u64,
     redirected: u64,
-    /// All frames that came.
+    /// All frames received.
     frames: u64,
 }
 
@@ -94,7 +94,7 @@ impl Work {
         work
     }
 
-    /// A lane that moved takes its counters along, so a difference may be negative: nothing then.
+    /// The difference to `before`. A lane that moved takes its counters along, so a difference may be negative; it is shown as 0.
     fn since(self, before: Self) -> Self {
         Self {
             received: self.received.saturating_sub(before.received),
@@ -107,7 +107,7 @@ impl Work {
 }
 
 impl Show {
-    /// `kernel`: on the kernel's sockets.
+    /// A printer; `kernel` if the service runs on kernel sockets.
     pub(super) fn new(service: Service, kernel: bool, json: bool) -> Self {
         let unit = match (service.is_tcp(), kernel) {
             (false, _) => Unit::Datagrams,
@@ -117,7 +117,7 @@ impl Show {
         Self { service, unit, json }
     }
 
-    /// What each worker did between two reports.
+    /// Prints what each worker did between two reports.
     pub(super) fn interval(&self, before: &Report, after: &Report, took: Duration) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let second = took.as_secs_f64().max(1e-9);
@@ -152,7 +152,7 @@ impl Show {
         out.flush()
     }
 
-    /// The flows so far.
+    /// Prints the flows so far.
     pub(super) fn flows(&self, list: &List) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let name = |number| HashType::from_u8(number).unwrap_or(HashType::None).name();
@@ -188,7 +188,7 @@ impl Show {
         out.flush()
     }
 
-    /// Everything, at the end.
+    /// Prints the summary, at the end.
     pub(super) fn summary(&self, report: &Report, host: usize, took: Duration) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
@@ -293,12 +293,12 @@ impl Show {
     }
 }
 
-/// Everything that was dropped, in every place, by reason.
+/// All drops of the runtime and of this host, by reason.
 fn dropped(report: &Report, host: usize) -> Vec<drops::Dropped> {
     drops::of_host(report, host).into_iter().chain(drops::of_runtime(report)).collect()
 }
 
-/// The share of frames that came to the worker of their bucket; nothing where none came, as on kernel sockets.
+/// The share of frames that arrived on the worker of their bucket; empty if there are no frames, as on kernel sockets.
 fn aligned(aligned: u64, frames: u64) -> String {
     if frames == 0 {
         return String::new();

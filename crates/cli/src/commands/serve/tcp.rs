@@ -15,7 +15,7 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
     plan.host(move || {
         let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {
-            // Whoever waits for an echo would wait for Nagle's algorithm and a delayed acknowledgement, too.
+            // Nagle's algorithm and the peer's delayed acknowledgements would delay the echo.
             let socket = SocketOptions { nodelay: service == Service::TcpEcho, ..SocketOptions::default() };
             let options = ListenOptions { socket, fast_open, ..ListenOptions::default() };
             let listener = open(listen.as_deref(), bind, port, options, &events);
@@ -34,7 +34,7 @@ async fn lane(listener: TcpListener, service: Service, flows: Option<Flows>) -> 
         if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
             flows.connection(bucket.0, hash, kind.as_u8());
         }
-        // A connection that ends badly concerns nobody else.
+        // An error of one connection does not affect the others.
         let serve = async move {
             let _ = match service {
                 Service::TcpEcho => service::echo(&stream).await,
@@ -48,7 +48,7 @@ async fn lane(listener: TcpListener, service: Service, flows: Option<Flows>) -> 
     }
 }
 
-/// The listener of this lane, if it is to have one; says how that went.
+/// Opens the listener of this lane, if it should have one, and reports the result to the main thread.
 pub(super) fn open(
     buckets: Option<&[Bucket]>,
     bind: Option<IpAddr>,

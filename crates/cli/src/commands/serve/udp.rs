@@ -7,9 +7,9 @@ use flowlane::{Bind, Host, SendError, SocketError, UdpSocket};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// Datagrams handled at once.
+/// Most datagrams received in one batch.
 const BATCH: usize = 64;
-/// After which frames are asked for again.
+/// Pause before frames are tried again.
 const SOON: Duration = Duration::from_millis(1);
 
 /// The host that serves.
@@ -38,7 +38,7 @@ async fn lane(socket: UdpSocket, service: Service, flows: Option<Flows>) -> Resu
     loop {
         match socket.recv_batch(&mut batch, BATCH).await {
             Ok(_) => {}
-            // Of kernel sockets: all frames are on their way elsewhere.
+            // Kernel sockets only: all frames are in use.
             Err(SocketError::Send(SendError::NoFrame)) => {
                 flowlane::sleep(SOON).await;
                 continue;

@@ -1,9 +1,9 @@
-//! `flowlane stat`: what a running instance counted, in the layout of `netstat`.
+//! `flowlane stat`: the counters of a running instance, in the layout of `netstat`.
 //!
-//! The instance is asked over its control socket ([`flowlane::control`]); nothing is read from the kernel, which knows
-//! nothing of our packets. Without `--control` the only instance of this user is found. Letters mean what they mean to
-//! `netstat`: `-s` protocols, `-Q` netisr, `-a` sockets, `-R` their flows; each has a long name. None of them shows who is
-//! running and how the work is shared out. With `--interval` the first report has totals, those after it rates.
+//! All figures come from the instance, over its control socket ([`flowlane::control`]); the kernel does not see our packets. Without
+//! `--control` the only instance of this user is used. Options have the letters of `netstat`: `-s` protocols, `-Q` netisr, `-a` sockets,
+//! `-R` their flows; each also has a long name. Without any of them an overview of workers and lanes is shown. With `--interval` the
+//! first report has totals, later ones have rates.
 
 mod rates;
 mod tcp_words;
@@ -21,28 +21,29 @@ use std::time::Duration;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Stat {
-    /// Counters of the protocols; given twice, only those that are not zero.
+    /// Protocol counters; given twice, only those that are not zero.
     #[arg(short = 's', long = "protocols", action = clap::ArgAction::Count)]
     protocols: u8,
-    /// Hand-over of frames between workers.
+    /// Frames handed over between workers (netisr).
     #[arg(short = 'Q', long)]
     netisr: bool,
-    /// Sockets and connections with their state, those without a peer included.
+    /// Sockets and connections with their state, including those without a peer.
     #[arg(short = 'a', long = "sockets")]
     all: bool,
-    /// Sockets and connections with flow hash, hash type, bucket and worker of what they receive.
+    /// Sockets and connections with the flow hash, hash type, bucket and worker of received packets.
     #[arg(short = 'R', long)]
     flows: bool,
     /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp, kernel or drops.
     #[arg(short = 'p', long, value_name = "PROTO")]
     protocol: Option<String>,
-    /// Control socket of the instance.
+    /// Control socket of the instance [default: that of the only instance of this user].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Show again this often, until stopped: totals first, then what came a second since. JSON has totals always.
+    /// Repeat at this interval until stopped: totals first, then rates per second; with --json always totals [default: 1s, if given
+    /// without a value].
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration)]
     interval: Option<Duration>,
-    /// Print JSON, one document a line.
+    /// Print JSON, one document on each line.
     #[arg(long)]
     json: bool,
 }
@@ -90,7 +91,7 @@ impl Stat {
         }
     }
 
-    /// Protocols are what is shown when one is named.
+    /// Whether protocol counters are shown: with `-s`, or if a protocol is named.
     fn shows_protocols(&self) -> bool {
         self.protocols > 0 || (self.protocol.is_some() && !self.netisr && !self.all && !self.flows)
     }

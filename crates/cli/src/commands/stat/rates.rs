@@ -1,9 +1,8 @@
-//! What changed between two reports, a second: `--interval`.
+//! Rates per second between two reports: `--interval`.
 
 use flowlane::control::ReportView;
 
-/// The later report with the change of each counter a second in the place of the counter. `None` if the two are not of one
-/// process, whose counters go on.
+/// The later report with each counter replaced by its change per second. `None` if the reports are from different processes.
 pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<ReportView> {
     let (was, is) = (&before.instance, &after.instance);
     let passed = is.uptime_ms.checked_sub(was.uptime_ms).filter(|ms| *ms > 0)?;
@@ -43,7 +42,7 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
             rate(&mut card.set_again, old.set_again);
         }
     }
-    // A lane may have moved: it is found by its host and bucket.
+    // A lane may have moved to another worker, so it is matched by host and bucket.
     let lanes = || before.workers.workers.iter().flat_map(|w| &w.hosts);
     for host in rates.workers.workers.iter_mut().flat_map(|w| &mut w.hosts) {
         for lane in &mut host.lanes {

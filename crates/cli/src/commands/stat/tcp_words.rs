@@ -1,5 +1,5 @@
-//! TCP's counters in the lines of `netstat -s -p tcp`: its words, its order, its indentation, for what it counts; behind
-//! them in our own words what it does not. Counters stand in the lines by their names in JSON.
+//! TCP's counters in the words, order and indentation of `netstat -s -p tcp`, followed by counters that `netstat` does not have. A line
+//! names its counters in braces, as in JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -71,7 +71,7 @@ const LINES: &[&str] = &[
     "{black-hole-activations} Path MTU discovery black hole detection activation events",
 ];
 
-/// Prints them; what no line has, after them by `words`.
+/// Prints the lines, then the counters that are in no line, by `words`.
 pub(super) fn print(
     out: &mut impl Write,
     values: &BTreeMap<String, u64>,
@@ -94,7 +94,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// A line with its numbers, and the first of them; `None` if the instance does not count that.
+/// A line with its numbers filled in, and the first of them; `None` if the instance does not report that counter.
 fn fill(line: &str, values: &BTreeMap<String, u64>, told: &mut BTreeSet<String>) -> Option<(String, u64)> {
     let (mut text, mut rest, mut first) = (String::new(), line, None);
     while let Some((before, after)) = rest.split_once('{') {

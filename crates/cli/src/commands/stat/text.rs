@@ -1,4 +1,4 @@
-//! Reports as text, in the columns and words of `netstat` where it has them.
+//! Reports as text, in the columns and words of `netstat` where they exist there.
 
 use super::tcp_words;
 use crate::steering;
@@ -9,7 +9,7 @@ use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// The group of the kernel's sockets, which only hosts that use them have.
+/// The counter group of kernel sockets; only hosts on kernel sockets have it.
 const KERNEL: &str = "kernel";
 
 /// Names of the groups of counters, in the order of display.
@@ -61,7 +61,7 @@ pub(super) fn protocols(
                 continue;
             }
             let known = counters.iter().filter_map(|(name, text)| Some((*text, *values.get(*name)?)));
-            // A newer instance may count what we have no words for.
+            // A newer instance may have counters without words here.
             let unknown = values
                 .iter()
                 .filter(|(name, _)| !counters.iter().any(|(known, _)| known == name))
@@ -126,12 +126,12 @@ pub(super) fn sockets(
     all: bool,
     flows: bool,
 ) -> io::Result<()> {
-    // Those without a peer are shown when asked for, and with flows, which a wildcard socket has too.
+    // Sockets without a peer are shown with -a, and with -R, since a wildcard socket receives flows as well.
     let wanted =
         |s: &&SocketRow| (all || flows || s.connected) && only.is_none_or(|p| s.proto.starts_with(p));
     let rows: Vec<&SocketRow> = sockets.sockets.iter().filter(wanted).collect();
     writeln!(out, "Active sockets{}", if all { " (including servers)" } else { "" })?;
-    // As wide as what stands in them. Flows take the place of the queues and the state, so that a line is one on a terminal.
+    // Columns are as wide as their content. Flows replace queues and state, so that a line fits a terminal.
     let width = |head: &str, of: fn(&SocketRow) -> &str| {
         rows.iter().map(|s| of(s).len()).chain([head.len()]).max().unwrap_or_default()
     };
@@ -199,7 +199,7 @@ fn states(out: &mut impl Write, sockets: &SocketsView) -> io::Result<()> {
     Ok(())
 }
 
-/// Without a letter: who is running, and how the work is shared out.
+/// The overview without an option: the instance, its workers and the lanes' share of the work.
 pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<()> {
     let i = &report.instance;
     writeln!(out, "{}, process {}, up {:.1} s", i.name, i.pid, i.uptime_ms as f64 / 1000.0)?;
@@ -260,12 +260,12 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
     lost(&mut out, report)
 }
 
-/// What was lost outside the lanes: a line for each counter that is not zero.
+/// Losses outside the lanes: a line for each counter that is not zero.
 fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
     const LINK: [(&str, &str); 5] = [
         ("rx-no-frame", "times there was no free frame for a packet"),
         ("rx-ring-full", "packets found the receive ring or buffer full"),
-        ("rx-bad", "packets came too long, cut short or senseless"),
+        ("rx-bad", "received packets were too long, truncated or malformed"),
         ("tx-failed", "packets to be sent were refused"),
         ("tx-far-full", "packets found the far side's receive queue full"),
     ];
@@ -286,7 +286,7 @@ fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
             let count = w.move_overflow;
             writeln!(
                 out,
-                "worker {}: {count} packets came for a lane that moved, behind too many others",
+                "worker {}: {count} packets arrived for a moving lane that already held too many",
                 w.worker
             )?;
         }

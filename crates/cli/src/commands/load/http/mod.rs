@@ -1,7 +1,7 @@
 //! `flowlane load http`: requests from many clients, over kernel sockets or any link of ours.
 //!
-//! Arguments, or a scenario file, become a plan ([`plan`]); everything that can be wrong with it is said in one line before
-//! a link is opened. The near end is the kernel's own sockets unless a link is named ([`place`]).
+//! Arguments or a scenario file become a plan ([`plan`]), which is checked before a link is opened; an error is one line. Kernel
+//! sockets are used unless a link is named ([`place`]).
 
 mod pair;
 mod place;
@@ -26,10 +26,10 @@ use crate::output::Outputs;
 use crate::units;
 use crate::{drops, steering};
 
-/// How often a run is looked at.
+/// Interval between updates of the display.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What a scenario says of itself, and what stands in the place of its figures.
+/// The scenario's name and text for the report, and the options that replace its figures.
 #[derive(Debug, Default)]
 struct Said {
     name: String,
@@ -37,13 +37,13 @@ struct Said {
     instead: Vec<String>,
 }
 
-/// HTTP requests, over the kernel's sockets or any link.
+/// Send HTTP requests, over kernel sockets or any link.
 #[derive(Debug, Args)]
 pub(crate) struct Http {
-    /// Where to; connections take several in turn: http://HOST:PORT/PATH, https://...
+    /// Target: http://HOST:PORT/PATH or https://...; of several, connections take one after the other in turn.
     #[arg(value_name = "URL", required_unless_present = "scenario")]
     urls: Vec<Url>,
-    /// Do what this file says (docs/scenarios.md); URLs stand in the place of its targets.
+    /// Scenario file (docs/scenarios.md); URLs replace its targets.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Runs it.
+    /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (mut plan, said) = self.plan()?;
         let rss = self.place.rss()?;
@@ -124,12 +124,12 @@ impl Http {
             },
             &records,
         );
-        // Joining the lanes' books takes memory, too.
+        // Merging the lanes' records takes memory as well.
         run.generator.memory_bytes = run.generator.memory_bytes.max(Usage::now().memory);
         self.outputs.write(&run)
     }
 
-    /// The plan, and what a scenario says of itself.
+    /// The plan, and the scenario's description.
     fn plan(&self) -> anyhow::Result<(Plan, Said)> {
         let seed = steering::seed(self.place.seed)?;
         let Some(file) = &self.scenario else {

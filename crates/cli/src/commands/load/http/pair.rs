@@ -1,5 +1,5 @@
-//! The server of `--link pair`: in the same process, at the other end of a wire in memory. It answers everything with
-//! 600 bytes, or as many as a path `/size/N` asks for. HTTP/2 is answered by the server of `serve http`.
+//! The server of `--link pair`, in the same process at the other end of a pair link. It answers every request with 600 bytes, or with N
+//! bytes for a path `/size/N`. With HTTP/2 the server of `serve http` answers.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,15 +13,15 @@ use flowlane::{
 use flowlane_http::h1::{Event, Limits, RequestReader};
 use flowlane_http::server::{Options, Server};
 
-/// Bytes of content when nothing else is asked for.
+/// Default length of an answer's content, bytes.
 const SIZE: usize = 600;
-/// Most that can be asked for.
+/// Largest content, bytes.
 const MOST: usize = 16 << 20;
 
-/// Lengths of the server's networks: it and our address are in one, so that it finds all clients by way of us, and needs
-/// no neighbour for each of them.
+/// Prefix lengths of the server's networks, IPv4 and IPv6. Our address is in the same network and is the server's router to all
+/// clients, so the server needs no neighbour entry for each client.
 const NEAR: (u8, u8) = (24, 64);
-/// Lengths of our own: everything is near.
+/// Prefix lengths of our networks: all addresses are on the link.
 const FAR: (u8, u8) = (8, 32);
 
 /// Our addresses, next to the first target of each family.
@@ -30,7 +30,7 @@ pub(super) fn ours(targets: &[SocketAddr]) -> Vec<Prefix> {
     [first(true), first(false)].into_iter().flatten().map(|ip| network(beside(ip), FAR)).collect()
 }
 
-/// Another address in the network of the last eight bits, and neither its first nor its last.
+/// Another address that differs in the last eight bits, and is neither the first nor the last of them.
 fn beside(server: IpAddr) -> IpAddr {
     let other = |last: u8| {
         [2, 4].into_iter().map(|bit| last ^ bit).find(|last| !matches!(last, 0 | 255)).unwrap_or(last ^ 8)
@@ -53,8 +53,7 @@ fn network(address: IpAddr, (ipv4, ipv6): (u8, u8)) -> Prefix {
     Prefix::new(address, len).unwrap_or_else(|| Prefix::host(address))
 }
 
-/// A host that listens on these addresses and reaches clients by way of `ours`. With `http2` it is the server of `serve http`, which speaks
-/// that as well.
+/// A host that listens on these addresses and has `ours` as its router. With `http2` it runs the server of `serve http`.
 pub(super) fn server(
     rss: &Arc<Rss>,
     addresses: &[SocketAddr],
@@ -84,7 +83,7 @@ pub(super) fn server(
                     ..ListenOptions::default()
                 };
                 let Ok(listener) = TcpListener::bind(None, port, options) else { return };
-                // A lane that is gone needs no server.
+                // The lane has ended.
                 if let Some(server) = whole.clone() {
                     let _ = flowlane::spawn(async move { server.serve(listener).await });
                     continue;
@@ -104,18 +103,18 @@ pub(super) fn server(
 }
 
 thread_local! {
-    /// What every connection of the worker reads into: a connection that waits needs no buffer.
+    /// Buffers shared by all connections of the worker, so that idle connections need none.
     static BUFFER: std::cell::RefCell<(Vec<u8>, Vec<u8>)> = std::cell::RefCell::new((vec![0; 16 << 10], Vec::new()));
 }
 
-/// One connection. A future written by hand, since a hundred thousand of them wait at once and each is as small as this.
+/// One connection. The future is written by hand to keep it small: a hundred thousand of them wait at once.
 struct Serving {
     stream: TcpStream,
     reader: RequestReader,
-    /// Bytes that were asked for, and whether the connection stays.
+    /// Content length of the answer to the request being read, and whether the connection stays open.
     asked: (usize, bool),
     ends: bool,
-    /// What did not fit the socket at once.
+    /// Bytes of answers that did not fit the socket's buffer yet.
     left: Vec<u8>,
 }
 
@@ -125,7 +124,7 @@ impl Serving {
         Self { stream, reader, asked: (SIZE, false), ends: false, left: Vec::new() }
     }
 
-    /// Sends what is left over; an error ends the connection.
+    /// Sends the bytes left over; an error ends the connection.
     fn push(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut done = 0;
         while done < self.left.len() {
@@ -145,7 +144,7 @@ impl Serving {
         Poll::Ready(())
     }
 
-    /// Takes what came and answers it.
+    /// Reads requests and answers them.
     fn answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         BUFFER.with_borrow_mut(|(buffer, out)| {
             out.clear();
@@ -178,7 +177,7 @@ impl Future for Serving {
     }
 }
 
-/// Answers what came; `true` if the connection ends.
+/// Answers the requests in `bytes`; `true` if the connection ends.
 fn take(reader: &mut RequestReader, bytes: &[u8], asked: &mut (usize, bool), out: &mut Vec<u8>) -> bool {
     let mut at = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Where a load runs: on the kernel's sockets, on a link of ours, or in one process with a server over a wire in memory.
+//! Where a load runs: on kernel sockets, on a link of ours, or over a pair link with a server in the same process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -19,12 +19,12 @@ use crate::lost;
 use crate::steering::{self, Wish, Workers};
 use crate::tunnel::TunnelSpec;
 
-/// What a load runs on.
+/// The link of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LinkKind {
-    /// The kernel's own sockets.
+    /// Kernel sockets.
     Kernel,
-    /// A wire in memory, with a server at its other end.
+    /// A pair link in memory, with a server at its other end.
     Pair,
     /// A link of ours.
     Link(LinkSpec),
@@ -55,52 +55,51 @@ impl std::fmt::Display for LinkKind {
     }
 }
 
-/// Where a load runs.
+/// Options of the link and our end of it.
 #[derive(Debug, Args)]
 pub(super) struct Place {
-    /// kernel (its own sockets), pair (a server in the same process), tap:NAME, af-packet:NAME, af-xdp:NAME.
+    /// Link: kernel (kernel sockets), pair (with a server in the same process), tap:NAME, af-packet:NAME, af-xdp:NAME.
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkKind,
-    /// Our addresses on the link, each with its network: 10.11.2.2/24[,...].
+    /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...].
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
     addr: Vec<Prefix>,
-    /// Neighbour through which everything else is reached.
+    /// Default router, one for each address family.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
-    /// A tunnel to be used, and may be repeated: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN, and then maybe ,vni=N ,key=N ,mtu=N with
-    /// KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan or geneve. A target within a tunnel's network is loaded from its
-    /// addr (docs/tunnels.md).
+    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]... with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan
+    /// or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
-    /// Where connections come from: 10.64.0.0/10, fd00:1::/64, 10.11.2.20-10.11.2.90 [default: our addresses].
+    /// Client addresses, the sources of connections: 10.64.0.0/10, fd00:1::/64, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     pub(super) clients: Vec<ClientRange>,
-    /// The far side has a route to client addresses outside our networks.
+    /// Allow client addresses outside our networks: the target has a route to them.
     #[arg(long)]
     routed: bool,
     #[command(flatten)]
     workers: Workers,
-    /// Our own RSS key: microsoft, symmetric or hexadecimal [default: a fresh one].
+    /// RSS key of our side: microsoft, symmetric or hexadecimal [default: a random one].
     #[arg(long, value_parser = key)]
     key: Option<Key>,
-    /// 802.1Q VLAN.
+    /// 802.1Q VLAN, 1 to 4094 [default: untagged].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
-    /// What workers do when there is nothing to do [default: sleep at once on kernel sockets, else adaptive].
+    /// What idle workers do [default: sleep on kernel sockets, else adaptive].
     #[arg(long, value_enum)]
     idle: Option<IdleKind>,
-    /// Make keys, choices and moments repeat from run to run.
+    /// Seed of keys, choices and send times, for runs that repeat [default: random].
     #[arg(long)]
     pub(super) seed: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum IdleKind {
-    /// Look again at once: the most exact, at the price of the core.
+    /// Poll without pause: most exact, uses the whole core.
     Spin,
-    /// Look again for a moment, then sleep.
+    /// Poll for a short time, then sleep.
     Adaptive,
-    /// Sleep at once.
+    /// Sleep at once, without polling.
     Sleep,
 }
 
@@ -137,7 +136,7 @@ impl Place {
         self.workers.count(self.card())
     }
 
-    /// The link, if it is one that is named.
+    /// The link, if it is one of ours with a name.
     fn card(&self) -> Option<&LinkSpec> {
         match &self.link {
             LinkKind::Link(link) => Some(link),
@@ -145,7 +144,7 @@ impl Place {
         }
     }
 
-    /// What is wrong with the place for this plan.
+    /// Checks the options for this plan.
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
         ensure!(
@@ -171,7 +170,7 @@ impl Place {
         for pool in &plan.pools {
             ensure!(
                 !kernel || pool.behaviour != Behaviour::SynOnly,
-                "pool '{}': the kernel's sockets finish what they begin; SYN-only clients need a link of ours (--link)",
+                "pool '{}': kernel sockets always complete the handshake; SYN-only clients need a link of ours (--link)",
                 pool.name
             );
             let remotes = pool.targets.iter().flat_map(|t| &t.addresses);
@@ -182,7 +181,7 @@ impl Place {
         Ok(())
     }
 
-    /// Whether a target is reached, and its answers come back to all clients.
+    /// Checks that a target can be reached, and that its answers come back to all clients.
     fn reaches(&self, remote: SocketAddr, clients: &[ClientRange]) -> anyhow::Result<()> {
         let target = remote.ip();
         let near = |ip: IpAddr| self.addresses().any(|a| a.contains(ip));
@@ -197,7 +196,7 @@ impl Place {
             "{target} is in none of our networks (--addr): give a --gateway"
         );
         for range in clients {
-            ensure!(!range.contains(target), "--clients {range} holds the target {target}");
+            ensure!(!range.contains(target), "--clients {range} contains the target {target}");
             let near = self.addresses_towards(target).iter().any(|a| range.is_within(a));
             ensure!(
                 near || self.routed || !self.gateway.is_empty(),
@@ -223,7 +222,7 @@ impl Place {
         self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
     }
 
-    /// Client addresses to be claimed on the way to the targets of their pools: on the link, or in this tunnel.
+    /// Client addresses to claim, of the pools whose targets are reached on the link or through this tunnel.
     fn claimed(&self, plan: &Plan, tunnel: Option<usize>) -> Vec<Prefix> {
         let mut claimed = Vec::new();
         for pool in &plan.pools {
@@ -240,7 +239,7 @@ impl Place {
         claimed
     }
 
-    /// Kernel sockets are descriptors: raises the limit as far as needed and allowed.
+    /// Raises the limit of file descriptors for kernel sockets, as far as needed and allowed.
     pub(super) fn more_descriptors(&self, plan: &Plan) -> anyhow::Result<()> {
         if self.link != LinkKind::Kernel {
             return Ok(());
@@ -249,7 +248,7 @@ impl Place {
         crate::commands::load::near::more_descriptors(connections, "connections (-c)")
     }
 
-    /// Opens it and starts the host that runs the load in every lane. Also the host's number.
+    /// Opens the link and starts the host that runs the load in every lane. Returns the runtime and the host's number.
     pub(super) fn start(
         &self,
         plan: &Plan,
@@ -316,16 +315,16 @@ impl Place {
     }
 }
 
-/// Frames where none are needed.
+/// Frames of a worker that needs none.
 const FEW_FRAMES: usize = 64;
 
-/// Frames of a worker. They are for what is on its way, which rings bound and not connections: those that wait hold none.
-/// They stay resident, 2 KiB each.
+/// Frames of a worker. Only packets in flight hold frames, and rings bound their number; idle connections hold none. Frames stay
+/// resident, 2 KiB each.
 fn frames(connections: usize, workers: usize) -> usize {
     (connections / workers.max(1) * 2).clamp(1 << 13, 1 << 14)
 }
 
-/// Limits for a host that makes very many connections.
+/// TCP limits of a host that opens very many connections.
 fn tcp() -> TcpConfig {
     TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() }
 }

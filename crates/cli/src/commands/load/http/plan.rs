@@ -1,4 +1,4 @@
-//! What is asked, when and how, from the command line.
+//! The options of requests and their schedule, and the plan made from them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,95 +17,95 @@ use flowlane_load::scenario::Instead;
 use super::positive;
 use crate::units;
 
-/// Connections when none are asked for.
+/// Default of `--connections`.
 const CONNECTIONS: u64 = 100;
 
-/// How long a run lasts when nobody says so.
+/// Default of `--duration`.
 const DURATION: Duration = Duration::from_secs(10);
 
-/// What is asked.
+/// Options of requests and their schedule.
 #[derive(Debug, Args)]
 pub(super) struct Asked {
-    /// Connections at once [default: 100]; with a scenario, of all its pools together in the place of its own.
+    /// Concurrent connections [default: 100]. With a scenario: the sum over all pools, in place of the file's.
     #[arg(long, short, value_parser = positive)]
     connections: Option<u64>,
-    /// Connections begun in 10 ms at most, until all stand.
+    /// Most connections to open per 10 ms, until all are established.
     #[arg(long, default_value = "1000", value_parser = positive, conflicts_with = "scenario")]
     burst: u64,
-    /// Requests a second, at moments fixed beforehand; as fast as answers come without. With a scenario, of all its open
-    /// loops together in the place of its own.
+    /// Open loop: requests per second, at times fixed in advance [default: a closed loop, as fast as answers come]. With a scenario: the
+    /// sum over all open loops, in place of the file's.
     #[arg(long, short, value_parser = units::frequency)]
     rate: Option<f64>,
-    /// Requests at independent moments instead of evenly.
+    /// Poisson arrivals: independent send times in place of evenly spaced ones.
     #[arg(long, requires = "rate", conflicts_with = "scenario")]
     poisson: bool,
-    /// Before the rest, grow evenly from nothing during this time; not in the figures.
+    /// Time before the measurement in which the load grows evenly from zero.
     #[arg(long, value_parser = units::duration, conflicts_with = "scenario")]
     ramp: Option<Duration>,
-    /// Before what is measured, the same load for this time, not in the figures.
+    /// Time before the measurement with the full load.
     #[arg(long, value_parser = units::duration, conflicts_with = "scenario")]
     warm_up: Option<Duration>,
-    /// How long requests are sent [default: 10s]; with a scenario, how long its measured phases last together.
+    /// Duration of the measurement [default: 10s]. With a scenario: of all measured phases together.
     #[arg(long, short, value_parser = units::duration)]
     duration: Option<Duration>,
-    /// How long answers on their way are waited for at the end.
+    /// Time to wait at the end for answers that are outstanding.
     #[arg(long, default_value = "5s", value_parser = units::duration, conflicts_with = "scenario")]
     waiting: Duration,
-    /// How long a connection may make no progress.
+    /// Time without progress after which a connection has failed.
     #[arg(long, default_value = "5s", value_parser = units::duration, conflicts_with = "scenario")]
     timeout: Duration,
-    /// How long a request may take in all, from when it is sent to the end of its answer.
+    /// Limit for a whole request, from sending it to the end of its answer [default: none].
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "scenario")]
     request_timeout: Option<Duration>,
-    /// Requests in all; the run ends with the last.
+    /// Total number of requests; the run ends with the last.
     #[arg(long, short = 'n', value_parser = positive, conflicts_with = "scenario")]
     requests: Option<u64>,
-    /// Requests on each connection, which is then closed and another opened.
+    /// Requests on one connection before it is closed and another opened [default: no limit].
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     requests_per_connection: Option<u64>,
-    /// A connection for each request.
+    /// Open a new connection for each request.
     #[arg(long, conflicts_with_all = ["requests_per_connection", "scenario"])]
     no_keepalive: bool,
-    /// Connections in all.
+    /// Total number of connections.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     connections_in_all: Option<u64>,
-    /// Time between an answer and the next request of a connection: 10ms, exp:10ms, or a list: 10ms,1s.
+    /// Think time between an answer and the next request of a connection: 10ms, exp:10ms (exponential), or a list: 10ms,1s.
     #[arg(long, value_parser = think, conflicts_with_all = ["rate", "scenario"])]
     think: Option<Think>,
-    /// Method [default: GET, or POST with a body].
+    /// Request method [default: GET, or POST with a body].
     #[arg(long, short = 'X', conflicts_with = "scenario")]
     method: Option<String>,
-    /// A header: 'Name: value'. May be repeated.
+    /// Header field of requests: 'Name: value'. May be repeated.
     #[arg(long, short = 'H', value_parser = header, conflicts_with = "scenario")]
     header: Vec<(String, String)>,
-    /// Body: this text.
+    /// Request body: this text.
     #[arg(long, conflicts_with_all = ["body_size", "body_file", "scenario"])]
     body: Option<String>,
-    /// Body: so many bytes of a pattern.
+    /// Request body: this many bytes of a pattern.
     #[arg(long, value_parser = units::size, conflicts_with_all = ["body_file", "scenario"])]
     body_size: Option<usize>,
-    /// Body: what is in this file.
+    /// Request body: the content of this file.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     body_file: Option<PathBuf>,
-    /// Statuses that are no error: 200, 2xx, 200-299, lists of them, any [default: below 400].
+    /// Statuses that are not errors: 200, 2xx, 200-299, lists of these, or any [default: all below 400].
     #[arg(long, value_name = "STATUS", value_parser = statuses, conflicts_with = "scenario")]
     expect_status: Option<Statuses>,
-    /// Bytes that content must have.
+    /// Length that the content of an answer must have, in bytes.
     #[arg(long, value_name = "BYTES", value_parser = units::size, conflicts_with = "scenario")]
     expect_length: Option<usize>,
-    /// SHA-256 that content must have.
+    /// SHA-256 digest that the content of an answer must have.
     #[arg(long, value_name = "DIGEST", value_parser = check::sha256, conflicts_with = "scenario")]
     expect_sha256: Option<[u8; 32]>,
-    /// What content must contain.
+    /// Text that the content of an answer must contain.
     #[arg(long, value_name = "TEXT", conflicts_with = "scenario")]
     expect_contains: Option<String>,
-    /// Longest content; what is longer is given up.
+    /// Limit for the content of an answer, in bytes; a longer answer fails.
     #[arg(long, default_value = "1024Mi", value_parser = units::size, conflicts_with = "scenario")]
     max_body: usize,
-    /// Requests on their way at once on a connection.
+    /// Pipelining: requests in flight on one connection, HTTP/1 only.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "scenario")]
     pipeline: Option<u16>,
-    /// Speak HTTP/2, with so many streams at once on a connection.
+    /// Speak HTTP/2, with this many concurrent streams on a connection.
     #[arg(
         long,
         value_name = "STREAMS",
@@ -113,47 +113,47 @@ pub(super) struct Asked {
         conflicts_with_all = ["pipeline", "scenario"]
     )]
     http2: Option<u16>,
-    /// Bytes a second that each client reads.
+    /// Slow clients: bytes per second that each connection reads.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     read_rate: Option<u64>,
-    /// Bytes a second that each client writes.
+    /// Slow clients: bytes per second that each connection writes.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     write_rate: Option<u64>,
-    /// Believe any certificate.
+    /// Accept any certificate.
     #[arg(long, short = 'k', conflicts_with = "scenario")]
     insecure: bool,
-    /// Believe the certificates in this PEM file.
+    /// Trust the certificates in this PEM file, and those they have signed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["insecure", "scenario"])]
     ca: Option<PathBuf>,
-    /// Connect, and then say nothing until the end.
+    /// Connect, and send nothing until the end.
     #[arg(long, conflicts_with = "scenario")]
     half_open: bool,
-    /// Begin connections and give them up before they stand; at --rate. Not on kernel sockets.
+    /// Begin connections at --rate, and abort each after 1 ms. Not on kernel sockets.
     #[arg(long, requires = "rate", conflicts_with_all = ["half_open", "scenario"])]
     syn_only: bool,
-    /// Buckets of the target that connections hit: even, zipf:POWER, one:BUCKET, moving:TIME. Needs --target-key.
+    /// Distribution of connections over the target's buckets: even, zipf:POWER, one:BUCKET, moving:TIME. Needs --target-key.
     #[arg(long, value_parser = law, requires = "target_key")]
     aim: Option<AimLaw>,
-    /// RSS key of the target: microsoft, symmetric or hexadecimal.
+    /// RSS key of the target: microsoft, symmetric or hexadecimal digits.
     #[arg(long, value_parser = super::place::key)]
     target_key: Option<Key>,
-    /// Buckets of the target: a power of two.
+    /// Number of buckets of the target, a power of two.
     #[arg(long, default_value = "8")]
     target_buckets: usize,
-    /// Stay awake for a moment before a request is due: more exact, at the price of some processor time.
+    /// Poll shortly before a request is due: more exact send times, more processor time.
     #[arg(long)]
     pub(super) exact: bool,
-    /// How late requests may be sent, so that those due meanwhile go together, for less processor time; with --rate [default:
-    /// each at its moment].
+    /// How late requests may be sent, so that several are sent together with less processor time; with --rate [default: each when it is
+    /// due].
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "exact")]
     pub(super) slack: Option<Duration>,
-    /// How late requests may be sent before the schedule counts as not kept [default: 1ms, 1 % of the median latency or a
-    /// tenth of the time between two requests, whichever is most].
+    /// Lateness of requests above which the schedule counts as not kept [default: the largest of 1ms, 1 % of the median latency and a
+    /// tenth of the time between two requests].
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub(super) slip_budget: Option<Duration>,
 }
 
-/// Ranges of statuses; a name of its own, since clap takes a vector for an option that is repeated.
+/// Ranges of statuses. A type of its own, since clap reads a vector as an option that may be repeated.
 #[derive(Debug, Clone)]
 struct Statuses(Vec<std::ops::RangeInclusive<u16>>);
 
@@ -190,7 +190,7 @@ fn law(text: &str) -> Result<AimLaw, String> {
 }
 
 impl Asked {
-    /// What stands in the place of a scenario's figures.
+    /// The options that replace a scenario's figures.
     pub(super) fn instead(&self) -> Instead {
         Instead { duration: self.duration, connections: self.connections, rate: self.rate }
     }

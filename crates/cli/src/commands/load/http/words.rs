@@ -1,10 +1,10 @@
-//! What a plan asks for, in words: of a pool for the head of a report, of a phase for its figures.
+//! A plan in words for the report: the schedule of a pool, the load of a phase.
 
 use flowlane_load::http::{Behaviour, Pace, Phase, Pool};
 
 use crate::units::{show_count, show_frequency};
 
-/// The load of a phase: of open loops by rate, of closed loops by connections.
+/// The load of a phase in words: rates of open loops, connections of closed loops.
 pub(super) fn load(pools: &[Pool], phase: &Phase) -> String {
     let (mut rate, mut connections) = (0.0, [0.0, 0.0]);
     for pool in pools {
@@ -30,7 +30,7 @@ pub(super) fn load(pools: &[Pool], phase: &Phase) -> String {
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
-/// When a pool's requests are sent, in words: the load that the measured phases ask for, which need not be the nominal one.
+/// A pool's schedule in words: the load of the measured phases, which may differ from the nominal load.
 pub(super) fn schedule(pool: &Pool, phases: &[Phase]) -> String {
     let any = phases.iter().any(|p| p.measured);
     let shares = || phases.iter().filter(|p| p.measured || !any).flat_map(|p| [p.from, p.to]);
@@ -56,7 +56,7 @@ pub(super) fn schedule(pool: &Pool, phases: &[Phase]) -> String {
     }
 }
 
-/// Whole connections, and no more than there are.
+/// A number of connections, rounded up.
 fn up(connections: f64) -> String {
     show_count(connections.ceil() as u64)
 }

@@ -36,16 +36,16 @@ use std::time::Duration;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
-    /// The interface, as 'ip link' names it.
+    /// Interface, as named by 'ip link'.
     #[arg(value_name = "IFACE")]
     interface: String,
-    /// How long to look.
+    /// Duration of the check.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     time: Duration,
-    /// Packets to sample each second, 10 to 10000.
+    /// Packets to sample per second, 10 to 10000.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     rate: u32,
-    /// The card's rule and table, from a file that 'rss learn' wrote, in place of what the driver tells.
+    /// The card's rule and table, from a file written by 'rss learn' [default: as reported by the driver].
     #[arg(long, value_name = "FILE")]
     rss: Option<PathBuf>,
     /// Print JSON (docs/schema/rss-check-v1.json).

@@ -1,7 +1,7 @@
-//! What of a card's set-up does not fit together, in words, and the command that mends it.
+//! Settings of a card and the kernel that contradict one another, in words, and the command that fixes each.
 //!
-//! A finding is something that makes packets of one bucket end up elsewhere than on the processor of its queue, or spreads them unevenly. What
-//! is merely good to know is marked so: nothing is wrong with it.
+//! A finding makes packets of a bucket arrive elsewhere than on the processor of its queue, or spreads them unevenly. A note is information
+//! only: nothing is wrong.
 
 use super::{queues, slots_of};
 use crate::commands::rss::key::is_symmetric;
@@ -11,16 +11,16 @@ use flowlane::card::{
 };
 use flowlane_sys::words::counted;
 
-/// One thing that was found.
+/// One finding or note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Finding {
     /// For machines.
     pub(in super::super) code: &'static str,
-    /// Nothing is wrong, but it is good to know.
+    /// Whether it is a note: nothing is wrong.
     pub(in super::super) note: bool,
     /// In words.
     pub(in super::super) what: String,
-    /// Commands that mend it.
+    /// Commands that fix it.
     pub(in super::super) mend: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ fn note(code: &'static str, what: String, mend: Vec<String>) -> Finding {
     Finding { code, note: true, what, mend }
 }
 
-/// All that is found, what is wrong first.
+/// All findings, then all notes.
 pub(in super::super) fn of(card: &Card, around: &Surroundings) -> Vec<Finding> {
     let several = queues(card, around) > 1;
     let mut found = Vec::new();
@@ -172,7 +172,7 @@ fn software(card: &Card, around: &Surroundings, found: &mut Vec<Finding>) {
 }
 
 fn interrupts(card: &Card, around: &Surroundings, found: &mut Vec<Finding>) {
-    // Processors of queues that get packets.
+    // Processors of queues that receive packets.
     let busy: Vec<(u32, u32, u32)> = around
         .receive
         .iter()
@@ -210,7 +210,7 @@ fn interrupts(card: &Card, around: &Surroundings, found: &mut Vec<Finding>) {
     }
 }
 
-/// A processor without interrupts, best the one that sends on this queue.
+/// A processor without interrupts, preferably the one that sends on this queue.
 fn take(free: &mut Vec<u32>, around: &Surroundings, queue: u32) -> Option<u32> {
     let transmit = around.transmit.iter().find(|transmit| transmit.number == queue);
     let sends = transmit.and_then(|transmit| transmit.xps_cpus.as_ref());
@@ -221,7 +221,7 @@ fn take(free: &mut Vec<u32>, around: &Surroundings, queue: u32) -> Option<u32> {
     }
 }
 
-/// XPS: what a processor receives on one queue it should send on the queue of the same number.
+/// XPS: a processor should send on the queue of the number on which it receives.
 fn transmit(card: &Card, around: &Surroundings, found: &mut Vec<Finding>) {
     let name = card.interface.name();
     for (cpu, received) in by_cpu(around) {
@@ -274,7 +274,7 @@ pub(super) fn by_cpu(around: &Surroundings) -> Vec<(u32, Vec<u32>)> {
     cpus
 }
 
-/// As the kernel's files take a set of one.
+/// The hexadecimal mask with this bit, as the kernel's files have it.
 fn mask(bit: u32) -> String {
     format!("{:x}{}", 1u32 << (bit % 32), ",00000000".repeat(bit as usize / 32))
 }

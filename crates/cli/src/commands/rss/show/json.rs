@@ -1,10 +1,10 @@
-//! The same for machines: docs/schema/rss-show-v1.json.
+//! The JSON form of `rss show`: docs/schema/rss-show-v1.json.
 
 use super::{Shown, queues};
 use flowlane::card::{self, CardRss, Counts, Cpus, FlowKind, Interrupt, Told, Way};
 use serde_json::{Map, Value, json};
 
-/// The document. What is not known is null, and `untold` has why.
+/// The document. Unknown values are null, with the reason in `untold`.
 pub(super) fn document(shown: &Shown) -> Value {
     let Shown { card, around, findings, key } = shown;
     let mut untold = Map::new();

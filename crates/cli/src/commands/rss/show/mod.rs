@@ -1,7 +1,7 @@
-//! `flowlane rss show`: how a card spreads what it receives, and what the kernel does with it then.
+//! `flowlane rss show`: how a card and the kernel spread received packets.
 //!
-//! Bucket, queue, interrupt, processor, in this order; and what of it does not fit together, with the command that mends it. Everything is
-//! read, nothing is changed, and what could not be seen is said. What the card does with its settings only packets tell.
+//! It shows bucket, queue, interrupt and processor, in this order, and settings that contradict one another, with the command that fixes
+//! each. It reads and changes nothing, and names what it could not read. Whether the card obeys its settings is for `rss check`.
 
 pub(super) mod findings;
 mod json;
@@ -15,10 +15,10 @@ use std::path::Path;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
-    /// The interface, as 'ip link' names it.
+    /// Interface, as named by 'ip link'.
     #[arg(value_name = "IFACE")]
     interface: String,
-    /// Show the key: who knows it can aim packets at one queue.
+    /// Show the key. It is a secret: whoever knows it can aim packets at one queue.
     #[arg(long)]
     key: bool,
     /// Print JSON (docs/schema/rss-show-v1.json).
@@ -26,7 +26,7 @@ pub(crate) struct Show {
     json: bool,
 }
 
-/// What is shown.
+/// The content of the page.
 struct Shown {
     card: Card,
     around: Surroundings,

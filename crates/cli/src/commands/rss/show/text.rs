@@ -107,7 +107,7 @@ fn spreading(page: &mut String, rss: &CardRss, key: bool) {
             }
         }
     }
-    // Kinds with the same fields together.
+    // Kinds with the same fields share a line.
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for kind in FlowKind::ALL {
         let fields = match rss.fields_of(kind) {
@@ -135,13 +135,13 @@ fn spreading(page: &mut String, rss: &CardRss, key: bool) {
     line(page, "table", &table);
 }
 
-/// A figure for a queue: 0 to 9, a to z, A to Z, then '+'.
+/// The character of a queue: 0 to 9, a to z, A to Z, then '+'.
 fn figure(queue: u32) -> char {
     const FIGURES: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     FIGURES.get(queue as usize).map_or('+', |&byte| char::from(byte))
 }
 
-/// The table as it lies: a figure for each slot.
+/// The table with a character for each slot.
 fn picture(rss: &CardRss) -> String {
     let mut page = String::from("\n  slot       the queue of each slot\n");
     for (i, row) in rss.table.chunks(ROW).take(ROWS).enumerate() {
@@ -231,7 +231,7 @@ fn found(shown: &Shown) -> String {
                 let _ = writeln!(page, "{} {part}", if i == 0 { "  *" } else { "   " });
             }
             for command in &finding.mend {
-                // A command stays in one piece, however long.
+                // A command is not wrapped, so that it can be copied.
                 let _ = writeln!(page, "      {command}");
             }
         }
@@ -242,7 +242,7 @@ fn found(shown: &Shown) -> String {
         page += "\nNothing was found that does not fit together.\n";
     }
     if !shown.around.unseen.is_empty() {
-        let _ = writeln!(page, "\nNot seen, for lack of the right to (try it as root):");
+        let _ = writeln!(page, "\nNot seen for lack of permission (try it as root):");
         for unseen in shown.around.unseen.iter().take(8) {
             let _ = writeln!(page, "    {}", unseen.path.display());
         }

@@ -1,10 +1,10 @@
-//! The same for machines: docs/schema/rss-why-v1.json.
+//! The JSON form of `rss why`: docs/schema/rss-why-v1.json.
 
 use super::Explained;
 use flowlane_rss::Fields;
 use serde_json::{Value, json};
 
-/// The document. What is not known is null.
+/// The document. Unknown values are null.
 pub(super) fn document(of: &Explained) -> Value {
     let (flow, way) = (&of.flow, &of.way);
     let hashed = way.hashed.as_ref().ok();

@@ -1,6 +1,7 @@
-//! `flowlane rss why`: one flow step by step through the card as it is now, the kernel behind it, and a run of ours on it.
+//! `flowlane rss why`: follows one flow step by step through the card and the kernel with their current settings, and through a running
+//! instance on the card.
 //!
-//! Everything is read, nothing is changed, no packet is sent. What a card does with its settings only packets tell (`rss check`).
+//! It changes nothing and sends no packet. Whether the card obeys its settings is for `rss check`.
 
 mod json;
 mod run;
@@ -21,21 +22,21 @@ use std::path::{Path, PathBuf};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Why {
-    /// Who sends the packet: address, with a port to take it as TCP or UDP.
+    /// Source address; with a port the packet is taken as TCP or UDP.
     #[arg(value_name = "SRC[:PORT]")]
     source: End,
-    /// Who receives it: an address of this machine, as a rule.
+    /// Destination address, usually one of this machine.
     #[arg(value_name = "DST[:PORT]")]
     destination: End,
-    /// The interface on which it comes; without it the only one that is a card.
+    /// Interface that receives the packet [default: the only one that is a card].
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
     #[command(flatten)]
     which: Which,
-    /// The packet is a fragment.
+    /// Take the packet as a fragment.
     #[arg(long)]
     fragment: bool,
-    /// The card's rule and table, from a file that 'rss learn' wrote, in place of what the driver tells.
+    /// The card's rule and table, from a file written by 'rss learn' [default: as reported by the driver].
     #[arg(long, value_name = "FILE")]
     rss: Option<PathBuf>,
     /// Print JSON (docs/schema/rss-why-v1.json).
@@ -43,10 +44,10 @@ pub(crate) struct Why {
     json: bool,
 }
 
-/// What is said of one flow.
+/// The content of the page for one flow.
 struct Explained {
     flow: Flow,
-    /// Ports are known.
+    /// Whether ports were given.
     ports: bool,
     card: Card,
     around: Surroundings,
@@ -86,7 +87,7 @@ impl Why {
     }
 }
 
-/// The only interface with a device under it; else the only one of Ethernet that is not loopback.
+/// The only interface with a hardware device, or else the only Ethernet interface that is not loopback.
 fn only_card(net: &Path) -> anyhow::Result<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(net).into_iter().flatten().flatten().take(4096) {
@@ -110,7 +111,7 @@ fn only_card(net: &Path) -> anyhow::Result<String> {
     }
 }
 
-/// What is behind the flow's protocol number, for messages.
+/// The flow's protocol in words, for messages.
 fn protocol(flow: &Flow) -> String {
     let fragment = if flow.fragment { ", a fragment" } else { "" };
     format!("{}{fragment}", super::way::protocol(Protocol(flow.protocol.0)))

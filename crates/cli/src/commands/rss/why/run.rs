@@ -1,16 +1,16 @@
-//! A run of Flowlane on the interface: which bucket, lane and worker the flow belongs to, by its control socket.
+//! A running instance on the interface: bucket, lane and worker of the flow, asked over its control socket.
 
 use flowlane::control::{self, ReportView};
 use flowlane_rss::{Bucket, BucketMap, Flow, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 
-/// Where one host of a run has the flow.
+/// The place of the flow in one host of a running instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Run {
     /// The program: `serve udp-echo`.
     pub(super) name: String,
     pub(super) pid: u32,
     pub(super) host: String,
-    /// Hash and bucket, or why they cannot be said.
+    /// Hash and bucket, or why they are not known.
     pub(super) steered: Result<(u32, u16), String>,
     /// The worker that has the bucket's lane now.
     pub(super) worker: Option<usize>,
@@ -18,11 +18,11 @@ pub(super) struct Run {
     pub(super) cpu: Option<u32>,
 }
 
-/// The runs of this user that have this interface as a link.
+/// The running instances of this user with this interface as a link.
 pub(super) fn on(interface: &str, flow: &Flow) -> Vec<Run> {
     let mut found = Vec::new();
     for path in control::instances() {
-        // One that ends meanwhile is none.
+        // One that ends meanwhile is left out.
         let Ok(report) = control::get::<ReportView>(&path, "/v1/report") else { continue };
         found.extend(of(&report, interface, flow));
     }

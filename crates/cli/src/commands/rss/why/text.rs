@@ -25,7 +25,7 @@ pub(super) fn page(of: &Explained) -> String {
     if !of.around.unseen.is_empty() {
         let paths: Vec<String> =
             of.around.unseen.iter().take(4).map(|unseen| unseen.path.display().to_string()).collect();
-        let _ = writeln!(page, "\nNot seen, for lack of the right to (try it as root):");
+        let _ = writeln!(page, "\nNot seen for lack of permission (try it as root):");
         for path in paths {
             let _ = writeln!(page, "    {path}");
         }
