@@ -5,8 +5,8 @@
 //! stake a second process of this program is started before the link is opened: it notes how the card is, keeps that one capability,
 //! reads nothing but a pipe from us, and sets the card again when we close the link, or die.
 //!
-//! A run that changes the card's RSS notes in a state file how it was ([`flowlane::card::Held`]). The second process puts that back, too, so
-//! the file is left only where both were killed: the next start finds it then ([`put_back_what_was_left`]), or `flowlane rss restore`.
+//! A run that changes the card's RSS notes in a state file how it was ([`flowlane::card::Held`]). The second process puts that back, too,
+//! so the file is left only where both were killed: the next start finds it then ([`put_back_what_was_left`]), or `flowlane rss restore`.
 //! While the run lasts it changes the table for us where lanes move, and sets the card again where that has forgotten ([`access`]).
 //!
 //! ```text
@@ -73,8 +73,8 @@ pub(crate) fn put_back_what_was_left(interface: &str) {
     }
 }
 
-/// Has a card set again when the run ends, if anything is at stake: what XDP makes it forget, or RSS that the run is going to change. Before
-/// its link is opened.
+/// Has a card set again when the run ends, if anything is at stake: what XDP makes it forget, or RSS that the run is going to change.
+/// Before its link is opened.
 pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     if locked(&KEEPERS).iter().any(|keeper| keeper.interface == interface) {
         return;

@@ -375,8 +375,8 @@ fn what_the_kernel_and_others_do_is_found() {
     bench.clean("everything is as it was", Traffic::V4);
 }
 
-/// Over AF_XDP on a card whose driver tells nothing, steered by a file that says what the card does: every frame comes to the worker of its lane.
-/// By a file that is wrong none of this holds, and nothing is lost.
+/// Over AF_XDP on a card whose driver tells nothing, steered by a file that says what the card does: every frame comes to the worker of
+/// its lane. By a file that is wrong none of this holds, and nothing is lost.
 #[test]
 fn a_run_steered_by_a_file() {
     if !can_run() {

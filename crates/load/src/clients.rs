@@ -12,11 +12,11 @@ pub struct ClientRange {
     first: u128,
     last: u128,
     ipv4: bool,
-    /// The network it was given as.
+    /// The network, if the range was given as one.
     network: Option<Prefix>,
 }
 
-/// Why a text is no range.
+/// Why a text is not a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {what}")]
 pub struct BadRange {
@@ -58,8 +58,8 @@ impl From<IpAddr> for ClientRange {
 }
 
 impl ClientRange {
-    /// The addresses of a network that hosts can have: without its own and the broadcast address of IPv4 networks, and
-    /// without the first of IPv6 networks, which belongs to routers.
+    /// The host addresses of a network: without the network and broadcast addresses of IPv4, and without the first address of IPv6, which
+    /// is the subnet-router anycast address (RFC 4291 §2.6.1).
     #[must_use]
     pub fn within(prefix: &Prefix) -> Self {
         let (first, last) = prefix.range();
@@ -72,7 +72,7 @@ impl ClientRange {
         Self { first: hosts.0, last: hosts.1, ipv4, network: Some(*prefix) }
     }
 
-    /// Whether it is of IPv4.
+    /// Whether the addresses are IPv4.
     #[must_use]
     pub fn is_ipv4(&self) -> bool {
         self.ipv4
@@ -84,13 +84,13 @@ impl ClientRange {
         (self.last - self.first).saturating_add(1)
     }
 
-    /// Address number `index`, counted around.
+    /// Address number `index`, modulo the number of addresses.
     #[must_use]
     pub fn nth(&self, index: u128) -> IpAddr {
         self.address(self.first + index % self.count())
     }
 
-    /// Whether it holds `address`.
+    /// Whether `address` is in the range.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.ipv4 && (self.first..=self.last).contains(&number(address))
@@ -102,10 +102,10 @@ impl ClientRange {
         prefix.contains(self.address(self.first)) && prefix.contains(self.address(self.last))
     }
 
-    /// The networks to claim for it: the one it was given as, or the fewest that together are the range.
+    /// The networks to claim for the range: the network it was given as, or the fewest networks that cover it exactly.
     #[must_use]
     pub fn prefixes(&self) -> Vec<Prefix> {
-        // A lookup among claims costs by their number: one, where a network without its ends would be a dozen.
+        // The cost of a lookup grows with the number of claims: a whole network is one claim, without its ends it would be a dozen.
         if let Some(network) = self.network {
             return vec![network];
         }

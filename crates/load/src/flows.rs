@@ -1,11 +1,11 @@
-//! Which flows each lane uses: pairs of a client's address and port whose answers come back to that very lane.
+//! Choice of the flows of each lane: pairs of client address and port whose answers arrive in that lane.
 //!
-//! The flow hash of an answer decides where it is received. A lane therefore sends only from pairs whose answers hash
-//! to its own bucket, and every answer is met by the socket that sent the question, without a hand-over. Candidates are
-//! tried one by one over the client ranges: a hash each, a few nanoseconds. Where the hash covers addresses
-//! alone, as it may for UDP, ports do not matter and a lane needs an address of its own; with too few addresses some lanes go without.
+//! The flow hash of an answer decides which lane receives it. A lane therefore sends only from pairs whose answers hash to its own bucket,
+//! so the socket that sent a request receives the answer without a hand-over. Candidates from the client ranges are tried one by one, at
+//! the cost of one hash each, a few nanoseconds. If the hash covers addresses alone, as it may for UDP, ports do not matter and a lane
+//! needs an address of its own; with too few addresses some lanes have no flows.
 //!
-//! When the key of the far side is known, flows can also be chosen by the bucket they will hit *there*.
+//! If the target's key is known, flows can also be chosen by the bucket that they hit at the target.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use flowlane_rss::{Flow, Protocol};
 
 use crate::clients::ClientRange;
 
-/// Source ports that are used.
+/// Source ports to use.
 const PORTS: std::ops::RangeInclusive<u16> = 1024..=65_535;
 /// Candidates that are tried before a lane or bucket counts as out of reach.
 const TRIALS: u128 = 4_000_000;
 
-/// Where traffic comes from.
+/// The sources of traffic.
 #[derive(Debug, Clone)]
 pub enum Sources {
     /// These pairs, by bucket: see [`choose`].
     Flows(Vec<Vec<Endpoint>>),
-    /// These addresses in turn, or whichever our side has if there are none, and ports that are free. On a link of ours
-    /// they are ports whose answers come home.
+    /// These addresses in turn, or the host's own if there are none, and free ports. On a link of ours, ports whose answers arrive in the
+    /// sending lane.
     Addresses {
         /// The addresses.
         clients: Vec<ClientRange>,
@@ -44,7 +44,7 @@ impl Sources {
         }
     }
 
-    /// Whether a lane has anything to send from.
+    /// Whether a lane has a flow to send from.
     #[must_use]
     pub(crate) fn serves(&self, lane: usize) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl Sources {
     }
 }
 
-/// Address `nth` of all ranges, counted around; `None` if there are none.
+/// Address `nth` of all ranges, modulo their number; `None` if there are none.
 #[must_use]
 pub(crate) fn address(clients: &[ClientRange], nth: u128) -> Option<std::net::IpAddr> {
     let all = clients.iter().map(ClientRange::count).fold(0, u128::saturating_add).max(1);
@@ -68,55 +68,55 @@ pub(crate) fn address(clients: &[ClientRange], nth: u128) -> Option<std::net::Ip
     clients.first().map(|range| range.nth(nth))
 }
 
-/// What flows are wanted.
+/// The flows to choose.
 #[derive(Debug, Clone)]
 pub struct FlowWish<'a> {
-    /// Where datagrams go.
+    /// The target.
     pub target: Endpoint,
-    /// Whose addresses they come from.
+    /// The client addresses.
     pub clients: &'a [ClientRange],
-    /// How many flows in all, shared out evenly among the lanes.
+    /// Number of flows over all lanes, divided evenly.
     pub flows: usize,
-    /// What they speak: UDP or TCP, which a card may hash differently.
+    /// UDP or TCP, which a card may hash differently.
     pub protocol: Protocol,
-    /// How our own side is steered.
+    /// The steering of our side.
     pub rss: &'a Rss,
-    /// How the far side is steered, and which of its buckets are wanted.
+    /// The target's steering, and which of its buckets to hit.
     pub aim: Option<Aim<'a>>,
 }
 
-/// Buckets of the far side to aim at.
+/// The target's buckets to hit.
 #[derive(Debug, Clone)]
 pub struct Aim<'a> {
-    /// How the far side is steered.
+    /// The target's steering.
     pub rss: &'a Rss,
-    /// Which lane (first) may use flows that hit which bucket there (second).
+    /// Which buckets flows may hit.
     pub wanted: Wanted,
 }
 
-/// Which buckets of the far side are wanted.
+/// Buckets of the target that flows may hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// These, from every lane.
+    /// These buckets, from every lane.
     Buckets(Vec<Bucket>),
     /// Those that belong to the worker of the sending lane: both ends run on the same workers.
     SameWorker,
 }
 
-/// No flow can be had.
+/// Why flows cannot be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoFlows {
-    /// No client is of the target's family.
+    /// No client address has the target's address family.
     #[error("no client address is of the same family as the target {0}")]
     Family(Endpoint),
-    /// The far side has no such bucket.
+    /// The target has no such bucket.
     #[error("bucket {0} is not one of the target's {1}")]
     NoSuchBucket(u16, usize),
-    /// No client's flow hits a bucket that was asked for.
+    /// No flow of the client addresses hits this bucket.
     #[error("no flow of the client addresses reaches bucket {0} of the target: give more addresses")]
     OutOfReach(u16),
-    /// Nothing was asked for.
+    /// Zero flows were asked for.
     #[error("no flows are wanted")]
     None,
 }
@@ -143,7 +143,7 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
         if open.left == 0 {
             break;
         }
-        // Every address first with one port, then with the next.
+        // All addresses with one port, then all with the next port.
         let client =
             Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + (trial / addresses) as u16);
         if client.ip == wish.target.ip {
@@ -167,12 +167,12 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
     Ok(chosen.into_iter().map(interleave).collect())
 }
 
-/// The bucket that a packet from `remote` to `local` comes to under `rss`.
+/// The bucket of a packet from `remote` to `local` under `rss`.
 fn reply_bucket(rss: &Rss, protocol: Protocol, local: Endpoint, remote: Endpoint) -> Bucket {
     rss.steer(&Flow::new(remote.into(), local.into(), protocol)).bucket
 }
 
-/// Buckets of the far side that each lane may hit; bucket 0 stands for all when there is no aim.
+/// Buckets of the target that each lane may hit; without an aim, bucket 0 stands for all.
 fn aims(wish: &FlowWish<'_>) -> Result<Vec<Vec<usize>>, NoFlows> {
     let lanes = wish.rss.buckets.len();
     let Some(aim) = &wish.aim else { return Ok(vec![vec![0]; lanes]) };
@@ -193,7 +193,7 @@ fn aims(wish: &FlowWish<'_>) -> Result<Vec<Vec<usize>>, NoFlows> {
     }
 }
 
-/// How many flows each pair of lane and far bucket still takes.
+/// Number of flows that each pair of lane and target bucket still needs.
 struct Quotas {
     of: Vec<BTreeMap<usize, u64>>,
     left: u64,
@@ -225,7 +225,7 @@ impl Quotas {
     }
 }
 
-/// The flows of a lane, those of different far buckets in turn.
+/// The flows of a lane, alternating between the target's buckets.
 fn interleave(flows: Vec<(usize, Endpoint)>) -> Vec<Endpoint> {
     let mut nth: BTreeMap<usize, usize> = BTreeMap::new();
     let mut placed: Vec<(usize, usize, Endpoint)> = flows

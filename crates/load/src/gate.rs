@@ -1,41 +1,41 @@
-//! The start line and the end of a run: lanes begin together, and stop when somebody says so.
+//! The common start and the end of a run: lanes start together, and stop when asked to.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Time between the last lane's arrival and the start, nanoseconds: enough for all to see it.
+/// Time between the last lane's arrival and the start, nanoseconds, so that all lanes see the start time before it.
 const HEAD_START: u64 = 2_000_000;
 
-/// What lanes of a run wait at.
+/// A barrier for the lanes of a run.
 #[derive(Debug)]
 pub(crate) struct Gate {
     stop: AtomicBool,
-    /// Lanes that take part.
+    /// Number of lanes that take part.
     pub(crate) active: usize,
     ready: AtomicUsize,
-    /// When all begin, nanoseconds; 0 until all are ready.
+    /// Start time in nanoseconds; 0 until all lanes are ready.
     start: AtomicU64,
 }
 
 impl Gate {
-    /// For so many lanes.
+    /// A barrier for `active` lanes.
     pub(crate) fn new(active: usize) -> Self {
         Self { stop: AtomicBool::new(false), active, ready: AtomicUsize::new(0), start: AtomicU64::new(0) }
     }
 
-    /// Whether the run is to end now.
+    /// Whether the run was stopped.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the run.
+    /// Stops the run.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until every lane is ready, and returns when to begin; `None` if the run was stopped meanwhile.
+    /// Waits until every lane is ready and returns the start time; `None` if the run was stopped meanwhile.
     pub(crate) async fn start_line(&self) -> Option<u64> {
         let last = self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active;
         if last {
@@ -54,8 +54,8 @@ impl Gate {
     }
 }
 
-/// Waits until `active` lanes have told what they came to, or for no longer than `patience`; `tick` is called about
-/// every `every` until it returns `false` to have the run stopped, which is told with the lanes.
+/// Waits for the results of `active` lanes, at most for `patience`. `tick` is called about every `every`; when it returns `false` the run
+/// is stopped, which is returned with the results.
 pub(crate) fn gather<T>(
     outcomes: &mpsc::Receiver<T>,
     gate: &Gate,

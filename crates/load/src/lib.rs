@@ -1,18 +1,17 @@
 //! The traffic generator of Flowlane, an ordinary user of the crate `flowlane`.
 //!
-//! It sends UDP datagrams from any number of client addresses and ports, at moments fixed beforehand or in a window,
-//! and accounts for each: answered, lost, late, overtaken, doubled, damaged. Latency counts from the moment at which a
-//! datagram was *to be* sent, and the generator's own lateness is measured next to it, so that its figures can be
-//! trusted or are seen not to be.
+//! It sends UDP datagrams from any number of client addresses and ports, at times fixed in advance or in a window, and accounts for each:
+//! answered, lost, late, reordered, duplicated, corrupt. Latency counts from the *intended* send time. The generator's own lateness (slip)
+//! is reported as well, which shows whether the figures can be trusted.
 //!
 //! Over TCP it writes, reads, echoes, connects or holds connections, and accounts for every connection: [`tcp`].
 //!
-//! Over HTTP it asks, checks what is answered, and measures from the moment a request was to be sent: [`http`], and
-//! [`scenario`] for files that say what.
+//! Over HTTP it sends requests, checks the answers, and measures from the intended send time: [`http`], and [`scenario`] for scenario
+//! files.
 //!
-//! The rooms: [`clients`] (address ranges), [`flows`] (which lane uses which), [`timeline`] (its parts), [`payload`] (what),
-//! [`order`] (what came back), [`load`] (a run), [`outcome`] (what it came to), [`threshold`] (whether that is enough),
-//! [`report`] (everything a run says), [`units`] (numbers as people type them).
+//! Modules: [`clients`] (address ranges), [`flows`] (flows of each lane), [`timeline`] (phases), [`payload`] (format of datagrams),
+//! [`order`] (reordering and duplicates), [`load`] (a UDP run), [`outcome`] (its result), [`threshold`] (conditions of `--fail`),
+//! [`report`] (recording and output), [`units`] (numbers with units).
 #![forbid(unsafe_code)]
 
 pub mod clients;

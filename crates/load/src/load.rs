@@ -5,8 +5,8 @@
 //!               each lane: probe ▸ wait for the others ▸ send and receive ▸ drain ▸ record
 //! ```
 //!
-//! Lanes share nothing while they run but a flag to stop; each publishes its progress on a cache line of its own, twenty
-//! times a second, and hands over snapshots to whoever wants them.
+//! While they run, lanes share only a flag to stop. Each publishes its progress on its own cache lines, twenty times a second, and sends
+//! snapshots to a channel if there is one.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,67 +26,67 @@ use crate::report::Snapshot;
 use crate::shares::divide;
 use crate::timeline;
 
-/// How fast datagrams are sent.
+/// When datagrams are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Open loop: at moments fixed beforehand.
+    /// Open loop: at times fixed in advance.
     Rate {
-        /// Datagrams a second, all lanes together.
+        /// Datagrams per second over all lanes.
         per_second: u64,
-        /// At independent moments instead of evenly.
+        /// Poisson arrivals in place of evenly spaced ones.
         poisson: bool,
     },
-    /// Closed loop: as fast as answers come, with so many on their way in each lane.
+    /// Closed loop: as fast as answers arrive, with this many datagrams in flight in each lane.
     Window(usize),
 }
 
-/// What to run.
+/// Configuration of a run.
 #[derive(Debug, Clone)]
 pub struct LoadConfig {
-    /// Where datagrams go.
+    /// The target.
     pub target: Endpoint,
-    /// Where they come from. With [`Sources::Flows`] a lane has one socket for all of them, which needs a link of ours;
-    /// with [`Sources::Addresses`] a connected socket for each flow.
+    /// The sources. With [`Sources::Flows`] a lane has one socket for all its flows, which needs a link of ours; with
+    /// [`Sources::Addresses`] it has a connected socket for each flow.
     pub sources: Sources,
-    /// Flows in all, for [`Sources::Addresses`].
+    /// Number of flows over all lanes, for [`Sources::Addresses`].
     pub flows: usize,
-    /// How fast.
+    /// When datagrams are sent.
     pub pace: Pace,
     /// Payload, bytes: at least [`MIN_PAYLOAD`].
     pub size: usize,
-    /// How long, and what part of the rate when: see [`timeline::usual`].
+    /// The phases with their share of the rate: see [`timeline::usual`].
     pub phases: Vec<Phase>,
-    /// How long an answer may take; what comes later is late, what never comes is lost.
+    /// Time after which an answer is late; a datagram without an answer is lost.
     pub timeout: Duration,
-    /// The far side does not answer.
+    /// Whether the target does not answer.
     pub discard: bool,
-    /// Workers stay awake for a moment before a datagram is due: more exact, at the price of some processor time.
+    /// Workers poll shortly before a datagram is due: more exact send times, more processor time.
     pub exact: bool,
-    /// For what is random: run id and Poisson schedules.
+    /// Seed of the run id and of Poisson schedules.
     pub seed: u64,
-    /// Where snapshots go while it runs.
+    /// Channel for snapshots during the run.
     pub snapshots: Option<SyncSender<Snapshot>>,
 }
 
-/// A run cannot be.
+/// Why a run cannot be prepared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The payload does not hold the header.
+    /// The payload is too small for the header.
     #[error("a payload of {0} bytes does not hold the header: at least {MIN_PAYLOAD}")]
     Size(usize),
-    /// Nobody has flows.
+    /// No lane has a flow.
     #[error("no lane has any flow")]
     NoFlows,
-    /// Closed loops need answers.
+    /// A closed loop needs answers.
     #[error("a window needs answers, and the far side gives none: set a rate")]
     WindowWithoutAnswers,
-    /// Nothing would ever be sent.
+    /// The window is 0.
     #[error("a window of nothing sends nothing: at least 1")]
     NoWindow,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Datagrams sent.
@@ -103,13 +103,13 @@ pub(crate) struct LaneProgress {
     pub(crate) received: AtomicU64,
 }
 
-/// What lanes of a run have in common.
+/// State shared by the lanes of a run.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: LoadConfig,
-    /// This run's datagrams from others'.
+    /// The run id, which tells this run's datagrams from others.
     pub(crate) run: u32,
-    /// Flows of each lane, by bucket; none for those that take no part.
+    /// Number of flows of each lane, by bucket; 0 for lanes that take no part.
     pub(crate) flows: Vec<usize>,
     pub(crate) progress: Vec<LaneProgress>,
     pub(crate) gate: Gate,
@@ -117,7 +117,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Whether the run is to end now.
+    /// Whether the run was stopped.
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
         self.gate.stopped()
@@ -127,7 +127,7 @@ impl Common {
         self.gate.stop();
     }
 
-    /// The place of a lane among those that take part.
+    /// The index of a lane among those that take part.
     pub(crate) fn place(&self, bucket: u16) -> usize {
         self.flows[..usize::from(bucket)].iter().filter(|n| **n > 0).count()
     }
@@ -166,7 +166,7 @@ impl Load {
         }
         let (to, outcomes) = mpsc::channel();
         let common = Common {
-            // Any number will do, as long as the next run has another.
+            // Any number that the next run does not have.
             run: (config.seed ^ config.seed >> 32) as u32,
             progress: flows.iter().map(|_| LaneProgress::default()).collect(),
             flows,
@@ -191,18 +191,18 @@ impl Load {
                 }
                 let outcome = Lane::run(common.clone(), here.bucket.0).await;
                 let to = common.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                // Nobody waits any more: nobody minds.
+                // An error means that the receiver has stopped waiting.
                 let _ = to.send(outcome);
             })
         }
     }
 
-    /// Ends the run as soon as its lanes see it; they still wait for answers on their way.
+    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
     pub fn stop(&self) {
         self.common.stop();
     }
 
-    /// How far it is, at most a twentieth of a second ago.
+    /// Progress, at most 50 ms old.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
@@ -214,7 +214,7 @@ impl Load {
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
     pub fn wait(&self, every: Duration, mut tick: impl FnMut(Progress) -> bool) -> Outcome {
         let config = &self.common.config;
-        // Probing, the run, draining, and as much again for a machine that has other things to do.
+        // Probing, the run, draining, and as much again for a busy machine.
         let patience = timeline::duration(&config.phases) + config.timeout * 2 + Duration::from_secs(20);
         let gate = &self.common.gate;
         let (lanes, interrupted) = gather(&self.outcomes, gate, patience, every, || tick(self.progress()));

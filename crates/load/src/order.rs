@@ -1,30 +1,30 @@
-//! Per flow: what came back, in which order, how often.
+//! Order and duplicates of the answers of a flow.
 //!
-//! Each flow remembers the highest number it has seen and which of the 128 below it came. A number above the highest is
-//! in order; one below that had not come is out of order; one that had is a duplicate. A number too old to be
-//! remembered counts as out of order, since duplicates that late are rarer than strays.
+//! Each flow keeps the highest sequence number received and a bitmap of the 128 numbers up to it. A number above the highest is in order; a
+//! lower one is out of order if it is new, and a duplicate if not. A number below the bitmap counts as out of order, since duplicates that
+//! late are rarer.
 
-/// What an answer means for its flow.
+/// Kind of an answer within its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// The first of its number, above all before it.
+    /// A new number above all before it.
     InOrder,
-    /// The first of its number, after a higher one.
+    /// A new number after a higher one.
     OutOfOrder,
-    /// Its number came before.
+    /// A number that was received before.
     Duplicate,
     /// A number that was never sent.
     NeverSent,
 }
 
-/// One flow's memory.
+/// Sequence numbers of one flow.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Order {
-    /// Numbers given out: the next to send.
+    /// The next number to send.
     next: u64,
-    /// One above the highest number that came back; 0 when none did.
+    /// One above the highest number received; 0 if none was.
     above: u64,
-    /// Bit `i`: number `above - 1 - i` came.
+    /// Bit `i`: number `above - 1 - i` was received.
     seen: u128,
 }
 
@@ -36,13 +36,13 @@ impl Order {
         self.next
     }
 
-    /// That number was sent.
+    /// Notes that the next number was sent.
     #[inline]
     pub fn sent(&mut self) {
         self.next += 1;
     }
 
-    /// Number `sequence` came back.
+    /// Notes that number `sequence` was received.
     #[inline]
     pub fn came(&mut self, sequence: u64) -> Arrival {
         if sequence >= self.next {

@@ -1,4 +1,4 @@
-//! What a run came to: counts, and what the lanes recorded.
+//! Result of a run: counts, and the records of the lanes.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::report::model::{Ended, Part};
 use crate::report::{About, LaneRecord, Run, join};
 use crate::timeline;
 
-/// Longest time a histogram tells apart; what is longer counts as this long.
+/// Largest value of a histogram, nanoseconds; larger ones count as this.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Counts of a lane, or of a run.
+/// Counts of a lane or of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Counts {
@@ -23,25 +23,25 @@ pub struct Counts {
     pub received: u64,
     /// Datagrams never answered.
     pub lost: u64,
-    /// Answers, of those received, that came after the timeout.
+    /// Answers, among those received, that arrived after the timeout.
     pub late: u64,
-    /// Answers that a later one of their flow overtook.
+    /// Answers that arrived after a later one of their flow.
     pub reordered: u64,
-    /// Answers that came again.
+    /// Answers received again.
     pub duplicates: u64,
-    /// Answers that were ours once.
+    /// Answers of this run with damaged content.
     pub corrupt: u64,
-    /// Datagrams that were never ours.
+    /// Datagrams received that are not of this run.
     pub strays: u64,
-    /// Times the network said that a datagram did not arrive; those are lost, too, if nothing answers them.
+    /// ICMP errors received for datagrams; these datagrams are also lost if no answer arrives.
     pub refused: u64,
     /// Times a datagram waited because there was no room or no free frame.
     pub held_up: u64,
     /// Datagrams that were due and not sent, because the generator did not keep up or was stopped.
     pub unsent: u64,
-    /// Questions whether anybody answers, sent before the run.
+    /// Probes sent before the run.
     pub probes: u64,
-    /// Of them, those answered.
+    /// Probes that were answered.
     pub probes_answered: u64,
 }
 
@@ -63,56 +63,56 @@ impl Account for Counts {
     }
 }
 
-/// An empty histogram of nanoseconds, three digits exact.
+/// An empty histogram of nanoseconds with three significant digits.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 
-/// What a lane came to.
+/// Result of a lane.
 #[derive(Debug)]
 pub(crate) struct LaneOutcome<C> {
     pub(crate) counts: C,
-    /// What it recorded, if it came that far.
+    /// Its record, if it started.
     pub(crate) record: Option<LaneRecord>,
-    /// When it began and when it stopped sending, nanoseconds on the runtime's clock.
+    /// When it started and stopped sending, nanoseconds on the runtime's clock.
     pub(crate) span: (u64, u64),
-    /// What ended it before its time.
+    /// Why it ended early.
     pub(crate) failure: Option<String>,
 }
 
 impl<C: Account> LaneOutcome<C> {
-    /// One that never began, with the reason if it is a failure.
+    /// The result of a lane that never started, with the reason if it is a failure.
     pub(crate) fn none(failure: Option<String>) -> Self {
         Self { counts: C::default(), record: None, span: (u64::MAX, 0), failure }
     }
 }
 
-/// Counts of lanes, which can be added.
+/// Counts that can be added up over lanes.
 pub trait Account: Default {
     /// Adds another lane's.
     fn add(&mut self, other: &Self);
 }
 
-/// What a run came to: exact counts of everything, and what the lanes recorded, of which a report is made.
+/// Result of a run: exact counts of all datagrams or connections, and the lanes' records, from which a report is made.
 #[derive(Debug)]
 pub struct Outcome<C = Counts> {
-    /// Counts of all lanes, from the first to the last moment.
+    /// Counts of all lanes over the whole run.
     pub counts: C,
-    /// What each lane recorded, for [`crate::report::join`].
+    /// The record of each lane, for [`crate::report::join`].
     pub records: Vec<LaneRecord>,
-    /// How long it was sent.
+    /// Time during which datagrams were sent.
     pub elapsed: Duration,
-    /// How long of it was measured.
+    /// The measured part of that time.
     pub measured: Duration,
-    /// It was ended before its time because somebody asked for it.
+    /// Whether it was stopped early on request.
     pub interrupted: bool,
-    /// What ended it before its time.
+    /// Why it ended early.
     pub failure: Option<String>,
 }
 
 impl<C: Account> Outcome<C> {
-    /// Joins what the lanes came to. `phases`: the parts of the run; `missing`: lanes that did not end.
+    /// Merges the results of lanes. `phases`: the parts of the run; `missing`: number of lanes that did not end.
     pub(crate) fn merge(
         lanes: Vec<LaneOutcome<C>>,
         phases: &[Phase],
@@ -137,7 +137,7 @@ impl<C: Account> Outcome<C> {
 }
 
 impl<C> Outcome<C> {
-    /// The report of the run; `about` has what is not known here, and may name a failure of its own.
+    /// The report of the run; `about` has everything that is not known here, and may name another failure.
     #[must_use]
     pub fn run(&self, about: About) -> Run {
         let ended = match (&self.failure, self.interrupted) {
@@ -150,18 +150,18 @@ impl<C> Outcome<C> {
         join(About { elapsed, measured, ended, failure, ..about }, &self.records)
     }
 
-    /// All lanes together, as a report has them.
+    /// The totals over all lanes, as in a report.
     #[must_use]
     pub fn total(&self) -> Part {
         self.run(About::default()).total
     }
 }
 
-/// Percentiles of a histogram, nanoseconds, as they are shown everywhere.
+/// Percentiles of a histogram, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Percentiles {
-    /// Values measured.
+    /// Number of values.
     pub count: u64,
     /// Mean.
     pub mean: u64,

@@ -1,14 +1,14 @@
-//! What a datagram of the generator carries, so that an answer can be told, ordered and timed by itself.
+//! Format of the generator's datagrams. An answer carries everything needed to recognise, order and time it.
 //!
 //! ```text
 //!   0      4      8      12     16              24              32      36
 //!   | magic| run  | flow | slot | sequence      | intended, ns  | check | filling ...
 //! ```
 //!
-//! All numbers are little-endian. `run` tells this run's datagrams from those of an earlier one that still travel;
-//! `slot` is the place in the window of a closed loop, or how late an open loop sent it, ns; `sequence` counts within the flow; `intended` is the moment at
-//! which it was to be sent, on the runtime's clock. `check` covers the header: UDP's checksum guards what crosses
-//! wires, this guards against a peer that answers with something else.
+//! All numbers are little-endian. `run` tells this run's datagrams from late ones of an earlier run. `slot` is the place in the window of a
+//! closed loop, or how late an open loop sent the datagram, ns. `sequence` counts within the flow. `intended` is the intended send time on
+//! the runtime's clock. `check` covers the header: UDP's checksum protects the transport, `check` detects a peer that answers with other
+//! bytes.
 
 /// Smallest payload that holds the header, bytes.
 pub const MIN_PAYLOAD: usize = 36;
@@ -18,31 +18,31 @@ const MAGIC: u32 = u32::from_le_bytes(*b"FLwl");
 /// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Which run it belongs to.
+    /// Run id.
     pub run: u32,
-    /// Number of the flow within its lane; [`Header::PROBE`] for the question whether anybody answers.
+    /// Number of the flow within its lane; [`Header::PROBE`] for probes before the run.
     pub flow: u32,
-    /// Place in the window; in an open loop how much later than intended it was sent, ns.
+    /// Place in the window; in an open loop the slip, how much later than intended it was sent, ns.
     pub slot: u32,
     /// Number within the flow, from 0.
     pub sequence: u64,
-    /// When it was to be sent, nanoseconds on the runtime's clock.
+    /// Intended send time, nanoseconds on the runtime's clock.
     pub intended: u64,
 }
 
-/// What a payload turned out to be.
+/// Kind of a received payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
     /// A datagram of this run.
     Ours(Header),
-    /// One of another run, or of another program.
+    /// A datagram of another run or another program.
     Stray,
-    /// One that was ours and is damaged.
+    /// A damaged datagram of this run.
     Corrupt,
 }
 
 impl Header {
-    /// Flow number of the question whether anybody answers.
+    /// Flow number of probes.
     pub const PROBE: u32 = u32::MAX;
 
     /// Writes the header to the front of `payload`.
@@ -60,7 +60,7 @@ impl Header {
         payload[32..36].copy_from_slice(&self.check().to_le_bytes());
     }
 
-    /// Reads the front of a payload of `run` that is `long` bytes long and should be `len`.
+    /// Parses the front of a payload. `long` is its length and `len` the expected one, bytes; `run` is the expected run id.
     #[inline]
     #[must_use]
     pub fn read(payload: &[u8], long: usize, run: u32, len: usize) -> Parsed {
@@ -79,7 +79,7 @@ impl Header {
         let sound = half(payload, 32) == header.check();
         match (magic, header.run == run, sound) {
             (true, true, true) if long == len => Parsed::Ours(header),
-            // Of three signs that it is ours two are there, or it was cut.
+            // Two of the three signs of our datagram are right, or it was truncated.
             (true, true, _) | (false, true, true) => Parsed::Corrupt,
             (true, false, false) => Parsed::Corrupt,
             _ => Parsed::Stray,
@@ -106,7 +106,7 @@ fn half(payload: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([payload[at], payload[at + 1], payload[at + 2], payload[at + 3]])
 }
 
-/// A payload of `len` bytes to write headers into: filled with a counting pattern.
+/// A payload of `len` bytes to write headers into, filled with a counting pattern.
 #[must_use]
 pub fn template(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i & 0xff) as u8).collect()

@@ -1,15 +1,15 @@
 //! Names of targets.
 //!
-//! The system's resolver says what a name stands for. `localhost` and what ends in `.localhost` is this machine, whatever the resolver says
-//! (RFC 6761 section 6.3): a container without `/etc/hosts` has no resolver that knows it, and another machine would not be meant.
+//! Names are resolved by the system's resolver, except for `localhost` and names that end in `.localhost`, which are always this machine
+//! (RFC 6761 §6.3): in a container without `/etc/hosts` no resolver may know them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-/// What a name, or an address, stands for; by the system's resolver, and as long as that takes.
+/// Resolves a name or an address by the system's resolver; blocks as long as it does. The result may be empty.
 ///
 /// # Errors
-/// The resolver's. An answer may be empty.
+/// Those of the resolver.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let system = |host: &str, port| Ok((host, port).to_socket_addrs()?.collect());
     let has_v6 = || UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
@@ -25,7 +25,7 @@ fn resolve_by(
     if !is_localhost(host) {
         return system(host, port);
     }
-    // The system may have one family of the two only.
+    // The system may support one address family only.
     let mut found = system(host, port).unwrap_or_default();
     found.retain(|address| address.ip().is_loopback());
     if found.is_empty() {

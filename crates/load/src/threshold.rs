@@ -1,14 +1,14 @@
-//! What a run must reach, as text: `p99 > 20ms`, `errors > 0.1%`, `rate < 90k`, `pool=slow p99 > 2s`.
+//! Conditions under which a run fails, as text: `p99 > 20ms`, `errors > 0.1%`, `rate < 90k`, `pool=slow p99 > 2s`.
 //!
-//! A threshold names what makes the run *fail*: a metric, `>`, `>=`, `<` or `<=`, and a value, before them `pool=NAME` if one
-//! pool is meant rather than all together. Metrics are
+//! A threshold has a metric, `>`, `>=`, `<` or `<=`, and a value; the run *fails* if it holds. `pool=NAME` in front restricts it to one
+//! pool. Metrics are
 //!
 //! * times: percentiles of latency (`p50`, `p99.9`, any `pNN`), `mean` and `max`, and the same of other times behind their
 //!   names: `slip-p99`, `service-p99`, `connect-max`, `tls-p99`, `first-byte-p99`, `last-byte-p99`;
 //! * counts, as numbers or as a share: `errors` (or `failed`), any kind of error (`timeout`, `reset`, `lost`, ...), `late`, `reordered`,
 //!   `duplicates`, `strays`, `unsent`, `held-up` of what was sent; `404` or `5xx` of what was answered; `connections-failed`
 //!   of the connections that were tried; of TCP's connections `begun`, `completed`, `standing`, `unfinished`, and `resent`;
-//! * rates a second: `rate` (answers), `sent-rate`, `connection-rate`; in bits, `written` and `read`.
+//! * rates per second: `rate` (answers), `sent-rate`, `connection-rate`; in bits per second, `written` and `read`.
 
 use std::str::FromStr;
 
@@ -80,7 +80,7 @@ pub(crate) enum Limit {
     Share(f64),
 }
 
-/// Why a text is no threshold.
+/// Why a text is not a threshold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {what}")]
 pub struct BadThreshold {
@@ -88,7 +88,7 @@ pub struct BadThreshold {
     what: String,
 }
 
-/// Counts that are no kind of error of their own.
+/// Counts that are not kinds of errors.
 const COUNTS: [&str; 16] = [
     "errors",
     "failed",
@@ -245,16 +245,16 @@ pub(crate) fn time(histogram: &Histogram<u64>, of: Time) -> u64 {
 }
 
 impl Threshold {
-    /// The pool it is about; none is all together.
+    /// The pool that it is about; `None` for all pools together.
     #[must_use]
     pub fn pool(&self) -> Option<&str> {
         self.pool.as_deref()
     }
 
-    /// Refuses a threshold about a pool that is not there, before the run.
+    /// Checks before the run that the pool exists.
     ///
     /// # Errors
-    /// Names the pools there are.
+    /// There is no such pool; the error lists the pools.
     pub fn check<S: AsRef<str>>(&self, pools: &[S]) -> Result<(), BadThreshold> {
         let Some(pool) = &self.pool else { return Ok(()) };
         if pools.iter().any(|p| p.as_ref() == pool) {
@@ -269,14 +269,14 @@ impl Threshold {
         Err(BadThreshold { text: self.text.clone(), what: format!("no pool is called '{pool}': {there}") })
     }
 
-    /// Whether it says how many errors of all kinds and pools there may be.
+    /// Whether it limits the errors of all kinds and pools.
     #[must_use]
     pub fn is_about_all_errors(&self) -> bool {
         let all = matches!(&self.metric, Metric::Count(name) if name == "errors" || name == "failed");
         all && self.pool.is_none()
     }
 
-    /// What a run came to beside what it had to.
+    /// Evaluates the threshold for a run.
     #[must_use]
     pub fn verdict(&self, run: &Run) -> Verdict {
         let part = match &self.pool {
@@ -292,7 +292,7 @@ impl Threshold {
             Metric::Time { of, what } => {
                 let times = times(part, *of);
                 if times.is_empty() {
-                    // A latency nobody measured kept no promise, and broke none that asks for slowness.
+                    // A latency that was not measured fails an upper limit and does not fail a lower one.
                     let fails = matches!(self.compare, Compare::Above | Compare::AtLeast);
                     return (fails, "not measured".to_owned());
                 }

@@ -1,4 +1,4 @@
-//! The parts of a run, one after the other: how long it lasts, which of it is measured, and how it is told.
+//! The phases of a run: its length, its measured part, and its form in reports.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::http::Phase;
 use crate::report::{PhaseSpan, Span, model};
 
-/// How long all of it lasts.
+/// Length of all phases together.
 #[must_use]
 pub fn duration(phases: &[Phase]) -> Duration {
     phases.iter().map(|p| p.duration).sum()
 }
 
-/// From when to when it is measured, nanoseconds, if it begins at `start`; nothing, if no part is.
+/// The measured part of a run that starts at `start`, nanoseconds; empty if no phase is measured.
 #[must_use]
 pub fn measured(phases: &[Phase], start: u64) -> Range<u64> {
     let (mut at, mut range) = (start, None::<Range<u64>>);
@@ -26,7 +26,7 @@ pub fn measured(phases: &[Phase], start: u64) -> Range<u64> {
     range.unwrap_or(start..start)
 }
 
-/// How much of the first `elapsed` is measured.
+/// The measured part of the first `elapsed`.
 #[must_use]
 pub fn measured_within(phases: &[Phase], elapsed: Duration) -> Duration {
     let (mut at, mut sum) = (Duration::ZERO, Duration::ZERO);
@@ -40,8 +40,7 @@ pub fn measured_within(phases: &[Phase], elapsed: Duration) -> Duration {
     sum
 }
 
-/// What recorders are told of phases that begin at `start`. What is intended at the very end, by those who were behind,
-/// still belongs to the last.
+/// The span for recorders, with phases from `start` on. A request intended exactly at the end belongs to the last phase.
 #[must_use]
 pub fn span(phases: &[Phase], start: u64) -> Span {
     let end = start + duration(phases).as_nanos() as u64;
@@ -57,7 +56,7 @@ pub fn span(phases: &[Phase], start: u64) -> Span {
     Span { start, measured: range, phases: ends.collect() }
 }
 
-/// The parts as a report has them.
+/// The phases in the form of a report.
 #[must_use]
 pub fn shown(phases: &[Phase]) -> Vec<model::Phase> {
     let mut at = 0.0;
@@ -75,7 +74,7 @@ pub fn shown(phases: &[Phase]) -> Vec<model::Phase> {
     phases.iter().map(shown).collect()
 }
 
-/// A run with a ramp, a warm-up, and what is measured; the first two if they are wanted.
+/// The phases ramp and warm-up, if given, and a measured phase of length `hold`.
 #[must_use]
 pub fn usual(ramp: Option<Duration>, warm_up: Option<Duration>, hold: Duration) -> Vec<Phase> {
     let before = |name: &str, duration: Option<Duration>, from: f64| {

@@ -1,11 +1,11 @@
-//! Numbers with units, as people type them: `10k`, `1.5M`, `200ms`, `30s`.
+//! Numbers with units: `10k`, `1.5M`, `200ms`, `30s`.
 //!
-//! Rates and counts take decimal prefixes (k, M, G), sizes also binary ones (Ki, Mi), times a unit from ns to h. What
-//! cannot be represented is refused in one line that names the text and says what is expected.
+//! Rates and counts have decimal prefixes (k, M, G), sizes also binary ones (Ki, Mi), times a unit from ns to h. An error is one line with
+//! the text and what is expected.
 
 use std::time::Duration;
 
-/// A text that is not what it should be; says what is expected.
+/// A text that cannot be parsed; the message has what is expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {expected}")]
 pub struct BadUnit {
@@ -31,7 +31,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number, text[end..].trim()))
 }
 
-/// A number scaled and rounded, if it fits 53 bits, beyond which it would no longer be what was typed.
+/// A number scaled and rounded, if it fits 53 bits, beyond which an `f64` is not exact.
 fn scale(number: f64, by: f64) -> Option<u64> {
     let scaled = (number * by).round();
     ((0.0..=9_007_199_254_740_992.0).contains(&scaled)).then_some(scaled as u64)
@@ -53,7 +53,7 @@ pub fn count(text: &str) -> Result<u64, BadUnit> {
     scale(number, by).ok_or_else(|| bad(text, COUNT))
 }
 
-/// A rate a second that need not be whole: `0.5`, `100k`, also `100k/s`; more than 0.
+/// Parses a rate per second that need not be whole: `0.5`, `100k`, also `100k/s`; more than 0.
 ///
 /// # Errors
 /// Says what is expected.
@@ -70,7 +70,7 @@ pub fn frequency(text: &str) -> Result<f64, BadUnit> {
     if rate > 0.0 && rate <= 9_007_199_254_740_992.0 { Ok(rate) } else { Err(bad(text, FREQUENCY)) }
 }
 
-/// A frequency with as many digits as it has: `0.5`, `1 500`.
+/// Formats a rate with its significant digits: `0.5`, `1 500`.
 #[must_use]
 pub fn show_frequency(rate: f64) -> String {
     if rate.fract() == 0.0 || rate >= 1000.0 {
@@ -81,7 +81,7 @@ pub fn show_frequency(rate: f64) -> String {
     format!("{rate:.digits$}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A rate a second: `100k`, `1.5M`, also `100k/s`; at least 1, and whole.
+/// Parses a whole rate per second: `100k`, `1.5M`, also `100k/s`; at least 1.
 ///
 /// # Errors
 /// Says what is expected.
@@ -129,7 +129,7 @@ pub fn duration(text: &str) -> Result<Duration, BadUnit> {
     scale(number, nanos).map(Duration::from_nanos).ok_or_else(|| bad(text, TIME))
 }
 
-/// A time in nanoseconds for people: three digits and a unit.
+/// Formats a time in nanoseconds with three digits and a unit.
 #[must_use]
 pub fn show_nanos(nanos: u64) -> String {
     let n = nanos as f64;
@@ -143,7 +143,7 @@ pub fn show_nanos(nanos: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A count with its digits in threes: `1 234 567`.
+/// Formats a count in groups of three digits: `1 234 567`.
 #[must_use]
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();

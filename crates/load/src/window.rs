@@ -1,7 +1,7 @@
-//! The window of a closed loop: so many datagrams on their way at once, and no more until answers come or time out.
+//! The window of a closed loop: a limit of the datagrams in flight, until answers arrive or time out.
 //!
-//! Each datagram on its way has a place, named in the datagram itself. An answer frees its place if the place still
-//! waits for that very datagram; one that was given up as lost has had its place taken by another.
+//! Each datagram in flight has a place in the window, whose number it carries. An answer frees its place if the place still belongs to that
+//! datagram; the place of a datagram given up as lost may have been taken by another.
 
 /// The places of one lane.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What comes from the server: answers, the end of the stream, and what nobody asked for.
+//! Input from the server: answers, the end of the stream, and unexpected bytes.
 
 use std::io;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use super::exchange::PARTS;
 use crate::report::{ErrorKind, Sample};
 
 impl Engine {
-    /// Reads what came of an answer.
+    /// Reads the available bytes of an answer.
     pub(super) fn read(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let read_rate = self.pools[p].plan.pool.read_rate;
@@ -53,14 +53,14 @@ impl Engine {
         self.scratch = scratch;
     }
 
-    /// Bytes of answers.
+    /// Parses bytes of answers.
     fn feed(&mut self, c: u32, bytes: &[u8]) {
         let p = self.conn_pool(c);
         let mut at = 0;
         loop {
             let conn = &mut self.conns[c as usize];
             if !conn.busy() {
-                // The connection went on to nothing, or was closed.
+                // No further request, or the connection was closed.
                 return;
             }
             let checks = &self.pools[p].plan.pool.requests[usize::from(conn.asked.request)].checks;
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// The answer is whole.
+    /// The answer is complete.
     fn answered(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let now = self.now;
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// What comes after an answer that nothing else is on its way behind.
+    /// What to do after an answer when no other request is in flight.
     fn after(&mut self, c: u32, surplus: bool) {
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];
@@ -158,7 +158,7 @@ impl Engine {
         self.free(c);
     }
 
-    /// The server ended the stream.
+    /// The server has closed its side of the connection.
     fn ended(&mut self, c: u32) {
         let conn = &mut self.conns[c as usize];
         if conn.reader.is_between_messages() {
@@ -178,7 +178,7 @@ impl Engine {
 
     fn broken(&mut self, c: u32, e: &io::Error) {
         let kind = match ErrorKind::of_io(e) {
-            // TLS says so when the stream ends without a farewell.
+            // TLS reports a stream that ends without close_notify.
             ErrorKind::Closed => {
                 self.ended(c);
                 return;
@@ -188,7 +188,7 @@ impl Engine {
         self.fail(c, kind, || e.to_string());
     }
 
-    /// Something came on a connection that had asked for nothing.
+    /// Input on a connection without a request in flight.
     pub(super) fn unasked(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let mut byte = [0; 512];
@@ -214,7 +214,7 @@ impl Engine {
         }
         let conn = &mut self.conns[c as usize];
         if conn.state == State::Thinking {
-            // The request it thought about is still to be sent, by another connection.
+            // The request after the think time is sent on another connection.
             conn.wake_at = 0;
             let pool = &mut self.pools[p];
             pool.requests_left = pool.requests_left.saturating_add(1);

@@ -1,29 +1,29 @@
-//! The lane's books of one pool: a [`Recorder`], and before the run has a beginning a list of what it will be told.
+//! The records of one pool in one lane: a [`Recorder`], and until the run starts a list of events to record then.
 //!
-//! Connections are made before the common start, so that the schedule does not begin with a thousand handshakes. How
-//! long they took is in the report all the same: it is noted here and told to the recorder once there is one.
+//! Connections are opened before the common start, so that the schedule does not begin with a thousand handshakes. Their times are in the
+//! report as well: they are kept here until there is a recorder.
 
 use std::sync::mpsc::SyncSender;
 
 use crate::report::{ErrorKind, LaneRecord, Recorder, Sample, Snapshot, Span};
 
-/// Errors kept from before the beginning; more of them count as the last.
+/// Most errors kept from before the start; further ones count as the last.
 const EARLY_ERRORS: usize = 1024;
 
-/// A pool's books in one lane.
+/// The records of a pool in one lane.
 #[derive(Debug)]
 pub(super) struct Book {
     recorder: Option<Recorder>,
-    /// How long connections took, and TLS on them.
+    /// Connect times, and TLS handshake times.
     opened: Vec<u64>,
     secured: Vec<u64>,
     errors: Vec<(ErrorKind, String)>,
     closed: u64,
-    /// Connections that stand.
+    /// Established connections.
     open: u64,
-    /// No request is begun any more.
+    /// Whether no more requests are sent.
     over: bool,
-    /// Whether any connection ever stood; the first thing that went wrong.
+    /// Whether any connection was ever established; the first error.
     pub(super) ever_opened: bool,
     pub(super) first_error: Option<String>,
 }
@@ -43,18 +43,18 @@ impl Book {
         }
     }
 
-    /// Connections that stand.
+    /// Established connections.
     pub(super) fn open(&self) -> u64 {
         self.open
     }
 
-    /// The run begins.
+    /// Starts recording at the start of the run.
     pub(super) fn begin(&mut self, recorder: Recorder, to: Option<SyncSender<Snapshot>>, span: &Span) {
         let mut recorder = match to {
             Some(to) => recorder.reporting_to(to),
             None => recorder,
         };
-        // What happened before the start counts with its first measured moment. In the series it stands at the beginning.
+        // Events before the start count in the first measured part, and are at the beginning of the series.
         let at = span.measured.start.max(span.start);
         for connect in std::mem::take(&mut self.opened) {
             recorder.connected_for(at, span.start, connect);
@@ -72,7 +72,7 @@ impl Book {
         self.recorder = Some(recorder);
     }
 
-    /// A connection stands.
+    /// Records an established connection.
     pub(super) fn connected(&mut self, now: u64, connect: u64, tls: Option<u64>) {
         self.ever_opened = true;
         self.open += 1;
@@ -88,7 +88,7 @@ impl Book {
         recorder.concurrency(now, self.open);
     }
 
-    /// A connection could not be made.
+    /// Records a connection that could not be opened.
     pub(super) fn not_connected(&mut self, now: u64, kind: ErrorKind, why: String) {
         if self.first_error.is_none() {
             self.first_error = Some(why.clone());
@@ -100,7 +100,7 @@ impl Book {
         }
     }
 
-    /// A connection could not be made for a request that was due: one error for both.
+    /// Records a connection that could not be opened for a request that was due: one error for both.
     pub(super) fn request_not_connected(&mut self, intended: u64, now: u64, kind: ErrorKind, why: String) {
         if self.first_error.is_none() {
             self.first_error = Some(why.clone());
@@ -110,7 +110,7 @@ impl Book {
         recorder.error(intended, now, kind, || why);
     }
 
-    /// A connection ended.
+    /// Records the end of a connection.
     pub(super) fn closed(&mut self, now: u64) {
         self.open = self.open.saturating_sub(1);
         match &mut self.recorder {
@@ -124,8 +124,8 @@ impl Book {
         }
     }
 
-    /// A request of the pool, by its place, was sent that could be at `due`: when it was intended, or when a connection became free for it. It
-    /// belongs to the part of the run in which it was intended.
+    /// Records a sent request, by its index in the pool. It could be sent from `due` on: its intended time, or when a connection became
+    /// free. It counts in the part of the run in which it was intended.
     #[inline]
     pub(super) fn sent(&mut self, request: u16, intended: u64, due: u64, now: u64, bytes: u64) {
         let Some(recorder) = &mut self.recorder else { return };
@@ -133,7 +133,7 @@ impl Book {
         recorder.request_sent(request, intended);
     }
 
-    /// Bytes of a request were written. They belong to the part of the run in which it was intended.
+    /// Records written bytes of a request. They count in the part of the run in which it was intended.
     #[inline]
     pub(super) fn wrote(&mut self, intended: u64, now: u64, bytes: u64) {
         if let Some(recorder) = &mut self.recorder {
@@ -141,7 +141,7 @@ impl Book {
         }
     }
 
-    /// Nothing is asked any more: what closes from here on says nothing of how many connections the run had.
+    /// No more requests are sent: connections closed from here on no longer count in the number of connections of the run.
     pub(super) fn asked_all(&mut self) {
         self.over = true;
     }
@@ -161,7 +161,7 @@ impl Book {
         }
     }
 
-    /// Something went wrong with a request, or with a connection that had none.
+    /// Records an error of a request, or of a connection without one.
     pub(super) fn error(
         &mut self,
         request: Option<u16>,
@@ -181,7 +181,7 @@ impl Book {
         }
     }
 
-    /// A request was due and will not be sent; `ours`: a connection was free for it.
+    /// Records a request that was due and will not be sent; `ours` if a connection was free for it.
     pub(super) fn unsent(&mut self, intended: u64, now: u64, ours: bool) {
         let Some(recorder) = &mut self.recorder else { return };
         if ours {
@@ -191,14 +191,14 @@ impl Book {
         }
     }
 
-    /// Something due has to wait for a connection.
+    /// Records that a request that is due waits for a connection.
     pub(super) fn held_up(&mut self, intended: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tally(intended).held_up += 1;
         }
     }
 
-    /// A counter of HTTP's own.
+    /// Increments a counter that only HTTP has.
     pub(super) fn named(&mut self, now: u64, name: &'static str) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tally(now).named(name, 1);

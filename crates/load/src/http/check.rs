@@ -1,7 +1,7 @@
-//! What an answer must be: status, length, digest, a substring.
+//! Conditions that answers must meet: status, length, digest, a substring.
 //!
-//! Content is looked at while it passes, never kept. gzip and the like are left alone: length, digest and substring are
-//! those of the bytes on the wire.
+//! Content is checked as it arrives and is not kept. It is not decompressed: length, digest and substring are those of the bytes on the
+//! wire.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,26 +10,26 @@ use rustls::crypto::hash::{Context, Hash};
 
 use crate::report::ErrorKind;
 
-/// What an answer must be.
+/// Conditions that an answer must meet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Statuses that are right; without any, those below 400.
+    /// Accepted statuses; if empty, all below 400.
     pub status: Vec<RangeInclusive<u16>>,
     /// Length of the content, bytes.
     pub length: Option<u64>,
     /// SHA-256 of the content.
     pub sha256: Option<[u8; 32]>,
-    /// What the content contains.
+    /// Bytes that the content must contain.
     pub contains: Option<Vec<u8>>,
 }
 
 impl Checks {
-    /// Whether the content is looked at, and not only counted.
+    /// Whether the content's bytes must be examined.
     pub(super) fn content(&self) -> bool {
         self.sha256.is_some() || self.contains.as_ref().is_some_and(|c| !c.is_empty())
     }
 
-    /// What is wrong with an answer of this status and length.
+    /// Checks status and length of an answer.
     #[inline]
     pub(super) fn judge(&self, status: u16, length: u64) -> Result<(), Wrong> {
         let right = if self.status.is_empty() {
@@ -49,14 +49,14 @@ impl Checks {
     }
 }
 
-/// A kind and words.
+/// A failed check: kind and message.
 #[derive(Debug)]
 pub(super) struct Wrong(pub(super) ErrorKind, pub(super) String);
 
-/// A list of statuses as people type it: `200`, `200,204`, `2xx`, `200-299`, `any`.
+/// Parses a list of statuses: `200`, `200,204`, `2xx`, `200-299`, `any`.
 ///
 /// # Errors
-/// What is expected.
+/// The expected syntax, in one line.
 pub fn statuses(text: &str) -> Result<Vec<RangeInclusive<u16>>, String> {
     let bad = || format!("'{text}': statuses are 200, 2xx, 200-299, lists of them, or any");
     let code = |s: &str| s.parse::<u16>().ok().filter(|c| (100..=999).contains(c)).ok_or_else(bad);
@@ -81,10 +81,10 @@ pub fn statuses(text: &str) -> Result<Vec<RangeInclusive<u16>>, String> {
         .collect()
 }
 
-/// A SHA-256 digest in hexadecimal.
+/// Parses a SHA-256 digest of 64 hexadecimal digits.
 ///
 /// # Errors
-/// What is expected.
+/// The expected syntax, in one line.
 pub fn sha256(text: &str) -> Result<[u8; 32], String> {
     let bad = || format!("'{text}' is not a SHA-256 digest: 64 hexadecimal digits");
     if text.len() != 64 || !text.is_ascii() {
@@ -97,10 +97,10 @@ pub fn sha256(text: &str) -> Result<[u8; 32], String> {
     Ok(digest)
 }
 
-/// Looks at the content of one answer after the other.
+/// Checks the content of answers, one after the other.
 pub(super) struct Checker {
     digest: Option<Box<dyn Context>>,
-    /// The end of what came, in which a substring may have begun.
+    /// The last bytes so far, in which the substring may have begun.
     tail: Vec<u8>,
     found: bool,
 }
@@ -137,7 +137,7 @@ impl Checker {
         let Some(wanted) = checks.contains.as_deref().filter(|w| !w.is_empty() && !self.found) else {
             return;
         };
-        // Only a needle's length of the new piece can complete what began before.
+        // Only the first bytes of the new piece, as many as the substring has, can complete a match that began before.
         let seam = data.len().min(wanted.len() - 1);
         self.tail.extend_from_slice(&data[..seam]);
         self.found = holds(&self.tail, wanted) || holds(data, wanted);
@@ -150,7 +150,7 @@ impl Checker {
         }
     }
 
-    /// The answer is whole.
+    /// Checks the complete content.
     pub(super) fn end(&mut self, checks: &Checks) -> Result<(), Wrong> {
         if let (Some(digest), Some(expected)) = (self.digest.take(), &checks.sha256)
             && digest.finish().as_ref() != expected

@@ -1,20 +1,20 @@
-//! What is chosen by weight, and how long clients think.
+//! Weighted random choice, and think times.
 
 use std::time::Duration;
 
 use flowlane_stack::rng::Rng;
 
-/// How long a client waits between an answer and its next request.
+/// Time that a client waits between an answer and its next request.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Think {
-    /// Not at all.
+    /// None.
     #[default]
     None,
-    /// Always so long.
+    /// Always this time.
     Constant(Duration),
     /// Exponentially distributed, with this mean.
     Exponential(Duration),
-    /// These in turn, for each connection from the first on.
+    /// These times in turn, for each connection from the first on.
     List(Vec<Duration>),
 }
 
@@ -31,24 +31,24 @@ impl Think {
         }
     }
 
-    /// Whether there is any.
+    /// Whether there is no think time.
     pub(super) fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 }
 
-/// From the exponential distribution with mean 1.
+/// A random number from the exponential distribution with mean 1.
 pub(super) fn exponential(rng: &mut Rng) -> f64 {
     // From (0, 1]: 53 bits, shifted by one so that zero cannot happen.
     -uniform(rng).ln()
 }
 
-/// From (0, 1].
+/// A random number from (0, 1].
 pub(super) fn uniform(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// Chooses among things by their weights.
+/// Random choice by weight.
 #[derive(Debug, Clone)]
 pub(super) struct Weighted {
     /// Sums of the weights up to each, scaled so that the last is 1.
@@ -68,7 +68,7 @@ impl Weighted {
         Self { sums }
     }
 
-    /// The number of one of them. Costs no randomness where there is no choice.
+    /// The index of the choice. Draws no random number if there is only one.
     #[inline]
     pub(super) fn pick(&self, rng: &mut Rng) -> usize {
         if self.sums.len() < 2 {
@@ -78,7 +78,7 @@ impl Weighted {
         self.sums.partition_point(|s| *s < u).min(self.sums.len() - 1)
     }
 
-    /// Whether all weigh the same.
+    /// Whether all weights are equal.
     pub(super) fn is_even(&self) -> bool {
         let each = 1.0 / self.sums.len() as f64;
         self.sums.iter().enumerate().all(|(i, s)| (s - each * (i + 1) as f64).abs() < 1e-9)

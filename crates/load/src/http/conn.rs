@@ -1,7 +1,7 @@
-//! One connection: its stream, where it stands, and the request it is busy with.
+//! One connection: its stream, its state, and its current request.
 //!
-//! Small on purpose: a hundred thousand of them lie in one array. What only some need (requests behind the first on a
-//! pipelined connection, content checks) hangs off a pointer. There is no buffer of its own; the lane has one for all.
+//! It is kept small, since a hundred thousand of them are in one array. State that only some connections need (pipelined requests, content
+//! checks) is behind a pointer. A connection has no buffer of its own; the lane has one for all.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,57 +22,57 @@ use super::ready::{Bell, Ready};
 /// A stream encrypted by TLS.
 pub(super) type TlsStream = tokio_rustls::TlsStream<TcpStream>;
 
-/// Where a connection comes from.
+/// A connection attempt.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
 
-/// What a connection talks through.
+/// The stream of a connection.
 pub(super) enum Stream {
     None,
-    /// With TLS on top; without, it is made in its place.
+    /// An attempt with TLS; an attempt without TLS needs no future.
     Opening(Opening),
     Plain(TcpStream),
     Tls(Box<TlsStream>),
 }
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// There is none.
+    /// No connection.
     Vacant,
-    /// Being made.
+    /// Being opened.
     Opening,
-    /// Nothing to do.
+    /// Open, without a request.
     Idle,
     /// The request is being sent.
     Writing,
     /// The answer is awaited, or being read.
     Reading,
-    /// The client thinks.
+    /// In the think time.
     Thinking,
-    /// A slow writer waits until it may send more.
+    /// A slow writer, until it may send more.
     WritePause,
-    /// A slow reader waits until it may read more.
+    /// A slow reader, until it may read more.
     ReadPause,
-    /// Open and silent.
+    /// Open without sending requests (half-open clients).
     Held,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Asked {
-    /// When it was to be sent, and when it was.
+    /// The intended and the actual send time, nanoseconds.
     pub(super) intended: u64,
     pub(super) sent: u64,
-    /// Which.
+    /// Index of the request in the pool.
     pub(super) request: u16,
 }
 
-/// What only some connections need.
+/// State that only some connections need.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// Requests on their way behind the first.
+    /// Pipelined requests behind the first.
     pub(super) behind: VecDeque<Asked>,
-    /// Pipelined requests that did not fit the socket, and how much of them was written.
+    /// Pipelined requests that did not fit the socket's buffer, and how many bytes of them were written.
     pub(super) unsent: Vec<u8>,
     pub(super) checker: Option<Checker>,
 }
@@ -83,30 +83,30 @@ pub(super) struct Conn {
     pub(super) reader: ResponseReader,
     waker: Waker,
     pub(super) extra: Option<Box<Extra>>,
-    /// The request whose answer comes next.
+    /// The request whose answer is next.
     pub(super) asked: Asked,
-    /// When the first byte of the answer came; 0 if none has.
+    /// When the first byte of the answer arrived; 0 if none has.
     pub(super) first_byte: u64,
-    /// When it last made progress or became free; for Opening, when that began.
+    /// When it last made progress or became free; in `Opening`, when that began.
     pub(super) since: u64,
-    /// The timer it waits for.
+    /// When its timer is due.
     pub(super) wake_at: u64,
     /// Bytes of the request written, and of the content of the answer read.
     pub(super) written: u64,
     pub(super) content: u64,
     /// Requests sent on it.
     pub(super) served: u32,
-    /// Its place among the idle connections; 0 if it is not idle.
+    /// Its ticket in the queue of idle connections; 0 if it is not idle.
     pub(super) ticket: u32,
     pub(super) pool: u16,
     pub(super) target: u16,
     pub(super) status: u16,
     pub(super) state: State,
-    /// The server will go on with this connection.
+    /// Whether the server keeps the connection open.
     pub(super) keep: bool,
-    /// The request says that it is the last.
+    /// Whether the request announced that it is the last.
     pub(super) last: bool,
-    /// A request waits for the connection that is being made.
+    /// Whether a request waits for this connection to be opened.
     pub(super) wanted: bool,
 }
 
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Conn {
     }
 }
 
-/// What a server may make us hold of a head.
+/// Limits of an answer's head.
 pub(super) const LIMITS: Limits = Limits { head: 64 << 10, fields: 128 };
 
 impl Conn {
@@ -144,7 +144,7 @@ impl Conn {
         }
     }
 
-    /// Whether a request is on its way.
+    /// Whether a request is in flight.
     pub(super) fn busy(&self) -> bool {
         match self.state {
             State::Opening => self.wanted,
@@ -153,7 +153,7 @@ impl Conn {
         }
     }
 
-    /// Goes on making the connection.
+    /// Continues to open the connection.
     pub(super) fn poll_open(&mut self) -> Poll<Result<Opened, Unopened>> {
         let mut cx = Context::from_waker(&self.waker);
         match &mut self.stream {
@@ -171,7 +171,7 @@ impl Conn {
         }
     }
 
-    /// Reads what is there; `Pending` rings the bell when there is something.
+    /// Reads the available bytes; after `Pending` the waker is called when there are some.
     #[inline]
     pub(super) fn read(&mut self, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut cx = Context::from_waker(&self.waker);
@@ -186,19 +186,19 @@ impl Conn {
         }
     }
 
-    /// Whether there is more to read, after a read that did not fill its buffer; rings the bell otherwise. Costs no
-    /// system call.
+    /// Whether there is more to read after a read that did not fill its buffer; if not, the waker is called when there is. Makes no system
+    /// call.
     #[inline]
     pub(super) fn more(&mut self) -> bool {
         match &mut self.stream {
             Stream::Plain(stream) => stream.poll_readable(&mut Context::from_waker(&self.waker)).is_ready(),
-            // Only reading tells.
+            // Only a read can tell.
             Stream::Tls(_) => true,
             Stream::None | Stream::Opening(_) => false,
         }
     }
 
-    /// Writes what there is room for; `Pending` rings the bell when there is some.
+    /// Writes as much as there is room for; after `Pending` the waker is called when there is room.
     #[inline]
     pub(super) fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut cx = Context::from_waker(&self.waker);
@@ -208,7 +208,7 @@ impl Conn {
                 let mut stream = Pin::new(stream.as_mut());
                 let written = stream.as_mut().poll_write(&mut cx, bytes);
                 if matches!(written, Poll::Ready(Ok(_))) {
-                    // What cannot leave now leaves with the next read or write.
+                    // The rest is sent with the next read or write.
                     if let Poll::Ready(Err(e)) = stream.poll_flush(&mut cx) {
                         return Poll::Ready(Err(e));
                     }
@@ -219,7 +219,7 @@ impl Conn {
         }
     }
 
-    /// Whether everything written has left TLS; only that may keep something back.
+    /// Flushes bytes that TLS holds back.
     pub(super) fn flush(&mut self) -> Poll<io::Result<()>> {
         match &mut self.stream {
             Stream::Tls(stream) => {
@@ -229,12 +229,12 @@ impl Conn {
         }
     }
 
-    /// The answer came before the request was whole: nothing further can be asked here.
+    /// Whether the answer arrived before the whole request was sent: the connection cannot be used for another request.
     pub(super) fn written_short(&self) -> bool {
         matches!(self.state, State::Writing | State::WritePause)
     }
 
-    /// Requests on their way.
+    /// Number of requests in flight.
     pub(super) fn on_their_way(&self) -> usize {
         usize::from(self.busy()) + self.extra.as_ref().map_or(0, |e| e.behind.len())
     }

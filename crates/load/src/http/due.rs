@@ -1,4 +1,4 @@
-//! What is due: requests at their moments, and the connections that are to stand.
+//! Sending requests that are due, and opening the connections that should be open.
 
 use super::conn::State;
 use super::engine::{BATCH, Engine, GRACE, Stage, TICK};
@@ -6,7 +6,7 @@ use super::plan::{Behaviour, Pace};
 use super::pool::BURST_EVERY;
 
 impl Engine {
-    /// Begins what is due.
+    /// Sends the requests and opens the connections that are due; returns when to continue.
     pub(super) fn run(&mut self, end: u64) -> u64 {
         let late = self.now >= end;
         if self.common.stopped() || self.now >= end + GRACE || (late && !self.behind(end)) {
@@ -49,7 +49,7 @@ impl Engine {
         next
     }
 
-    /// Begins what has fallen due since the last look.
+    /// Sends the requests that have become due since the clock was last read.
     pub(super) fn overdue(&mut self) {
         self.next_due = u64::MAX;
         let Stage::Run(end) = self.stage else { return };
@@ -63,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// Whether no connection of a pool has a request on its way or in mind. Nothing is asked any more, so who has none
-    /// gets none.
+    /// Whether no connection of a pool has a request in flight or in its think time. No more requests are started, so a connection
+    /// without one stays without.
     fn is_quiet(&mut self, p: usize) -> bool {
         let pool = &mut self.pools[p];
         let end = pool.first + pool.count;
@@ -74,7 +74,7 @@ impl Engine {
         pool.quiet == end
     }
 
-    /// Takes the connection that has been without a request longest.
+    /// Takes the connection that has been idle longest.
     pub(super) fn take_idle(&mut self, p: usize) -> Option<u32> {
         let conns = &mut self.conns;
         let conn = self.pools[p].idle.pop(|c| conns[c as usize].ticket)?;
@@ -82,8 +82,8 @@ impl Engine {
         Some(conn)
     }
 
-    /// Whether something was due before the end that only our own lateness has kept from being sent: a connection is free
-    /// for it, or nothing waited for one when we last looked in time.
+    /// Whether requests due before the end are unsent only because the generator is late: a connection is free for one, or none waited
+    /// for a connection when the generator was last in time.
     fn behind(&self, end: u64) -> bool {
         self.pools.iter().any(|pool| {
             let due = pool.moments.as_ref().and_then(super::moments::Moments::peek);
@@ -93,7 +93,7 @@ impl Engine {
         })
     }
 
-    /// Open loop: a request for each moment that has come.
+    /// Open loop: sends a request for each scheduled time that has passed.
     fn dispatch(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
@@ -104,10 +104,10 @@ impl Engine {
                 return end;
             }
             if moment > self.now {
-                // Connections that the server closed are made again while there is time.
+                // Connections that the server closed are reopened while there is time.
                 let refill = if pool.connects_first() { self.fill(p) } else { u64::MAX };
-                // Whoever wakes this lane meanwhile has it sent; the end of the schedule waits for nobody. Where the next is due
-                // later than that, waiting gains nothing.
+                // If the lane wakes earlier, the request is sent then; at the end of the schedule there is no waiting. If the next
+                // request is due later than the slack, waiting saves nothing.
                 let slack = self.common.slack;
                 let slack = if self.pools[p].gap <= slack { slack } else { 0 };
                 return (moment + slack).min(end).min(refill);
@@ -139,7 +139,7 @@ impl Engine {
         self.now
     }
 
-    /// Takes the moment that is due off the schedule.
+    /// Removes the time that is due from the schedule.
     pub(super) fn take_moment(&mut self, p: usize) {
         let pool = &mut self.pools[p];
         pool.requests_left = pool.requests_left.saturating_sub(1);
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// Clients that do not ask: a connection attempt for each moment.
+    /// SYN-only clients: a connection attempt at each scheduled time.
     fn begin_attempts(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
@@ -168,7 +168,7 @@ impl Engine {
         self.now
     }
 
-    /// Makes connections until there are as many as there should be; when to go on.
+    /// Opens connections until there are as many as there should be; returns when to continue.
     pub(super) fn fill(&mut self, p: usize) -> u64 {
         self.pools[p].allowed = self.allowed(p);
         loop {
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Connections that the phase asks for.
+    /// Number of connections in the current phase.
     fn allowed(&self, p: usize) -> u32 {
         let pool = &self.pools[p];
         let Stage::Run(_) = self.stage else { return pool.count };

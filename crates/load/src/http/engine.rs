@@ -1,15 +1,15 @@
 //! The generator in one lane: one task that drives all the lane's connections.
 //!
 //! ```text
-//!   poll:  connections that rang ▸ timers ▸ what is due ▸ now and then: timeouts, progress        nothing? ▸ sleep
+//!   poll:  connections that are ready ▸ timers ▸ requests that are due ▸ every tick: timeouts, progress        nothing? ▸ sleep
 //! ```
 //!
-//! The task owns every connection, so nothing is locked, and there is one scratch buffer for all reads. A connection
-//! that can go on rings its bell (see [`super::ready`]); what is due comes from the schedule of each pool, and when no
-//! connection is free it stays due, with its intended moment, until one is: latency counts from there.
+//! The task owns every connection, so there are no locks, and one buffer serves all reads. A connection that can proceed adds itself to a
+//! list (see [`super::ready`]). Due requests come from the schedule of each pool. If no connection is free, a request waits for one and
+//! keeps its intended time, from which its latency counts.
 //!
-//! Stages: `Connect` (connections are made), `Line` (this lane waits for the others), `Run`, `Drain` (answers on their
-//! way are waited for), `Done`: see [`super::stages`]. What one connection does is in [`super::exchange`].
+//! Stages: `Connect` (opening connections), `Line` (waiting for the other lanes), `Run`, `Drain` (waiting for outstanding answers), `Done`:
+//! see [`super::stages`]. [`super::exchange`] has what one connection does.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,40 +27,40 @@ use super::pool::PoolState;
 use super::ready::{Bell, Ready};
 use super::run::Common;
 
-/// Requests begun before the worker does its other work.
+/// Most requests sent before the worker does its other work.
 pub(super) const BATCH: usize = 256;
-/// First requests of a closed loop begun before it: about as many as a worker takes in at once.
+/// The same for the first requests of a closed loop: about as many as a worker receives in one turn.
 pub(super) const FIRSTS: u32 = 64;
-/// Time between two looks at what is slow.
+/// Interval of slow work: timeouts and progress.
 pub(super) const TICK: u64 = 50_000_000;
-/// Connections looked at together for timeouts, and the least time between two such looks: a million connections need more.
+/// Connections checked for timeouts in one step, and the least time between two steps.
 const SWEEP: u64 = 128;
 const SWEEP_EVERY: u64 = 500_000;
-/// Bytes read at once.
+/// Size of the read buffer, bytes.
 const SCRATCH: usize = 64 << 10;
-/// The kernel wakes a sleeper late by about so much: so near to a moment the worker stays awake.
+/// The kernel wakes a sleeping thread late by about this time, nanoseconds: this close to a send time the worker stays awake.
 const NEAR: u64 = 30_000;
-/// Waiting for what is so near costs no more than going to sleep for it.
+/// Polling for this time, nanoseconds, costs no more than going to sleep.
 const AT_HAND: u64 = 5_000;
-/// How long somebody may be waited for who never connects, when nobody else did either.
+/// Limit for the first connection of a run to be established, nanoseconds.
 pub(super) const NOBODY: u64 = 3_000_000_000;
-/// How long a generator that is behind goes on after the end of the schedule.
+/// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
 pub(super) const GRACE: u64 = 1_000_000_000;
-/// Wait for answers after somebody asked for the end, and for handshakes that were under way at the end.
+/// Time to wait for answers after the run was stopped, and for handshakes in progress at the end, nanoseconds.
 pub(super) const HURRY: u64 = 300_000_000;
 
-/// Where a run stands in this lane.
+/// Stage of the run in this lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Connections are made.
+    /// Opening connections.
     Connect,
-    /// The other lanes are waited for.
+    /// Waiting for the other lanes.
     Line,
-    /// Requests are sent, until this moment.
+    /// Sending requests, until this time.
     Run(u64),
-    /// Answers are waited for, until this moment; handshakes until the other.
+    /// Waiting for answers until the first time, for handshakes until the second.
     Drain(u64, u64),
-    /// Over.
+    /// The end.
     Done,
 }
 
@@ -71,10 +71,10 @@ pub(super) struct Engine {
     pub(super) pools: Vec<PoolState>,
     pub(super) conns: Vec<Conn>,
     ready: Arc<Ready>,
-    /// Rung by what is no connection of the engine's: looked at when the engine is.
+    /// The waker of everything that is not a connection of the engine.
     pub(super) bell: Waker,
     batch: Vec<u32>,
-    /// When connections want to be looked at, ring or not.
+    /// Timers of connections.
     pub(super) timers: BinaryHeap<Reverse<(u64, u32)>>,
     pub(super) scratch: Vec<u8>,
     pub(super) rng: Rng,
@@ -82,7 +82,7 @@ pub(super) struct Engine {
     pub(super) now: u64,
     pub(super) stage: Stage,
     pub(super) begun: u64,
-    /// Most connections that stood before the start, and since when.
+    /// Most connections established before the start, and since when.
     pub(super) stood: (u64, u64),
     next_tick: u64,
     next_sweep: u64,
@@ -90,7 +90,7 @@ pub(super) struct Engine {
     pub(super) next_due: u64,
     /// The connection whose timeout is looked at next.
     swept: usize,
-    /// While answers are waited for: no connection before this one is busy.
+    /// In `Drain`: no connection before this one is busy.
     pub(super) drained: usize,
     alarm: Option<(u64, Sleep)>,
     pub(super) failure: Option<String>,
@@ -151,20 +151,20 @@ impl Engine {
         self.now
     }
 
-    /// Asks for `conn` to be looked at then.
+    /// Sets the timer of `conn`.
     pub(super) fn at(&mut self, moment: u64, conn: u32) {
         self.conns[conn as usize].wake_at = moment;
         self.timers.push(Reverse((moment, conn)));
     }
 
-    /// One turn. When to come back: at once, or then at the latest.
+    /// One turn. Returns when the next is needed at the latest.
     fn turn(&mut self) -> u64 {
         self.look();
         let mut batch = std::mem::take(&mut self.batch);
         self.ready.take(&mut batch);
         for conn in batch.drain(..).filter(|c| *c != u32::MAX) {
             self.rang(conn);
-            // What falls due meanwhile does not wait for the rest of a long list.
+            // Requests that become due meanwhile do not wait for the rest of a long list.
             if self.now >= self.next_due {
                 self.overdue();
             }
@@ -188,14 +188,14 @@ impl Engine {
         next.min(timer).min(self.next_tick).min(self.next_sweep)
     }
 
-    /// Timers that are due.
+    /// Runs the timers that are due.
     fn fire(&mut self) {
         while let Some(Reverse((at, conn))) = self.timers.peek().copied() {
             if at > self.now {
                 return;
             }
             self.timers.pop();
-            // One that was overtaken by events is nobody's any more.
+            // A timer that was set anew since is stale.
             if self.conns[conn as usize].wake_at == at {
                 self.conns[conn as usize].wake_at = 0;
                 self.timer(conn);
@@ -203,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// What is done now and then: books, timeouts.
+    /// Work at every tick: records, timeouts.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         for pool in &mut self.pools {
@@ -219,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// Looks for timeouts. Every connection is looked at eight times in a timeout, or once a second, but never more than
-    /// once a tick; so many are never looked at together that requests would have to wait for it.
+    /// Checks for timeouts. Every connection is checked eight times within a timeout, or once a second, but at most once a tick; few enough
+    /// are checked in one step that requests do not wait for it.
     fn sweep(&mut self) {
         let plan = &self.common.plan;
         let timeout = plan.request_timeout.map_or(plan.timeout, |whole| whole.min(plan.timeout));
@@ -234,14 +234,14 @@ impl Engine {
         }
     }
 
-    /// Sleeps until a bell rings or `moment`; `Ready` to go on at once.
+    /// Sleeps until a connection is ready or until `moment`; `Ready` to continue at once.
     fn sleep(&mut self, moment: u64, cx: &mut Context<'_>) -> Poll<()> {
         let near = if self.common.exact { NEAR } else { 0 };
         if moment <= self.now + near.max(AT_HAND) || !self.ready.sleep(cx.waker()) {
             return Poll::Ready(());
         }
         let moment = moment - near;
-        // Arming a sleep costs more than waking once too early.
+        // Setting a new sleep costs more than waking once too early.
         let (_, sleep) = match &mut self.alarm {
             Some(alarm) if alarm.0 <= moment && alarm.0 > self.now => alarm,
             alarm => alarm.insert((moment, flowlane::sleep_until(Time::from_nanos(moment)))),
@@ -263,7 +263,7 @@ impl Future for Engine {
             return Poll::Ready(());
         }
         if self.sleep(next, cx).is_ready() {
-            // Something is due: but the worker does its other work first.
+            // A request is due, but the worker does its other work first.
             cx.waker().wake_by_ref();
         }
         Poll::Pending

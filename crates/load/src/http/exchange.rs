@@ -1,13 +1,13 @@
-//! What one connection does: it is made ([`super::opening`]), asks, reads the answer ([`super::answer`]), and asks again or
-//! is closed ([`super::leave`]). Here it is free, asks, and writes.
+//! The course of one connection: it is opened ([`super::opening`]), sends a request, reads the answer ([`super::answer`]), and sends
+//! another or is closed ([`super::leave`]). This module has the idle connection and the sending of requests.
 //!
 //! ```text
 //!   Vacant ▸ Opening ▸ Idle ▸ Writing ▸ Reading ─┬▸ Idle | Thinking ▸ ...
 //!                                                └▸ Vacant (closed)
 //! ```
 //!
-//! A request is one write, its answer one read: a read that does not fill the buffer has taken all there is, and is not
-//! repeated to be told so. Moments are read from the clock next to the write and next to the read.
+//! A request is one write, its answer one read: a read that does not fill the buffer has taken all bytes there are and is not repeated.
+//! The clock is read next to the write and next to the read.
 
 use std::io;
 use std::task::Poll;
@@ -18,7 +18,7 @@ use super::engine::{Engine, Stage};
 use super::plan::Pace;
 use crate::report::ErrorKind;
 
-/// Parts into which a slow reader's or writer's second is cut.
+/// Parts of a second in which a slow reader or writer proceeds.
 pub(super) const PARTS: u64 = 20;
 
 impl Engine {
@@ -26,7 +26,7 @@ impl Engine {
         usize::from(self.conns[c as usize].pool)
     }
 
-    /// A connection's bell rang.
+    /// A connection is ready.
     #[inline]
     pub(super) fn rang(&mut self, c: u32) {
         match self.conns[c as usize].state {
@@ -34,7 +34,7 @@ impl Engine {
             State::Opening => self.opening(c),
             State::Writing => {
                 self.write(c);
-                // An answer may come before the request is whole, and it may be that nothing more is taken.
+                // The answer may arrive before the whole request is sent, and the server may read no more.
                 if self.conns[c as usize].state == State::Writing {
                     self.read(c);
                 }
@@ -68,26 +68,26 @@ impl Engine {
                 conn.state = State::Reading;
                 self.read(c);
             }
-            // A SYN without more.
+            // A SYN-only client.
             State::Opening => self.vacate(c),
             _ => {}
         }
     }
 
-    /// A connection without a request: waits for one, and hears if it is closed.
+    /// A connection without a request becomes idle, and notices if the server closes it.
     pub(super) fn rest(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];
         conn.state = State::Idle;
         conn.since = self.now;
         conn.ticket = self.pools[p].idle.push(c);
-        // Nothing should be there; if there is, it is looked at when the bell rings.
+        // Nothing should be there; if there is, it is handled when the connection is ready.
         if conn.more() && !matches!(conn.stream, Stream::Tls(_)) {
             self.unasked(c);
         }
     }
 
-    /// A connection is free: it takes what is due, thinks, or waits.
+    /// A connection is free: it takes a request that is due, starts its think time, or becomes idle.
     pub(super) fn free(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let now = self.now;
@@ -127,13 +127,13 @@ impl Engine {
         }
     }
 
-    /// Sends a request whose moment was `intended` on a connection that has nothing else to do.
+    /// Sends a request with the intended time `intended` on a free connection.
     pub(super) fn ask(&mut self, c: u32, intended: u64) {
         let due = intended.max(self.conns[c as usize].since);
         self.begin_request(c, intended, due);
     }
 
-    /// `due`: when it could be sent; how much later it is sent is our slip.
+    /// Starts a request that could be sent from `due` on; the delay after that is the generator's slip.
     pub(super) fn begin_request(&mut self, c: u32, intended: u64, due: u64) {
         let p = self.conn_pool(c);
         let pool = &mut self.pools[p];
@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// Goes on sending.
+    /// Continues to send.
     fn write(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let pool = &mut self.pools[p];
@@ -180,7 +180,7 @@ impl Engine {
                     return;
                 }
                 conn.state = State::Reading;
-                // An answer, or the end, rings.
+                // The connection becomes ready with an answer or with its end.
                 if conn.more() && !matches!(conn.stream, Stream::Plain(_)) {
                     self.read(c);
                 }
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// The server may have said why before it closed.
+    /// A write failed: the server may have sent an answer before it closed.
     pub(super) fn write_failed(&mut self, c: u32, e: &io::Error) {
         self.conns[c as usize].state = State::Reading;
         self.read(c);

@@ -1,9 +1,9 @@
-//! Pools that speak HTTP/2: hyper's client on the same streams, the same moments and the same books.
+//! Pools with HTTP/2: hyper's client on the same streams, with the same schedule and records.
 //!
-//! A connection is a task that makes it and keeps it, and as many *slots* as streams may be open on it at once. A slot is a
-//! loop: take the next moment of the schedule, wait for it, ask, read the answer, write it down. Moments are taken in
-//! order by whichever slot is free, so one that comes late keeps its moment, and latency counts from there, as in the
-//! engine. This is the comfortable way, with allocations for each request, and not the fast one.
+//! A connection has a task that opens and drives it, and as many *slots* as streams may be open on it at once. A slot is a loop: take the
+//! next time of the schedule, wait for it, send a request, read the answer, record it. Free slots take the times in order; a request that
+//! is late keeps its intended time, from which its latency counts, as in the engine. This code allocates for each request and is not
+//! optimised.
 
 use std::future::Future;
 use std::pin::pin;
@@ -30,7 +30,7 @@ use crate::report::{ErrorKind, Sample};
 
 type Asked = hyper::Request<Full<Bytes>>;
 
-/// No connection is begun for so long after one that failed.
+/// Pause after a failed connection attempt.
 const HOLD: Duration = Duration::from_millis(10);
 
 /// Runs hyper's own tasks in the lane.
@@ -42,12 +42,12 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        // A lane that is gone needs no tasks.
+        // The lane has ended.
         let _ = flowlane::spawn(future);
     }
 }
 
-/// What a pool's tasks in one lane share.
+/// State shared by a pool's tasks in one lane.
 pub(super) struct Shared {
     common: Arc<Common>,
     plan: Arc<PoolPlan>,
@@ -63,7 +63,7 @@ struct Inner {
     requests_left: u64,
     connections_left: u64,
     rng: Rng,
-    /// Slots that are still at work, and who waits for the last of them.
+    /// Slots that still run, and the waker for when the last ends.
     slots: usize,
     waiting: Option<Waker>,
 }
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// Begins a pool's tasks in this lane. The pool gives its books away until [`Shared::take_book`].
+    /// Starts a pool's tasks in this lane. They own the pool's records until [`Shared::take_book`].
     pub(super) fn start(common: &Arc<Common>, pool: &mut PoolState, end: u64, rng: &mut Rng) -> Arc<Self> {
         let streams = match pool.plan.pool.version {
             Version::Http2 { streams } => usize::from(streams),
@@ -94,7 +94,7 @@ impl Shared {
         let shared =
             Arc::new(Self { common: common.clone(), plan: pool.plan.clone(), inner: inner.into(), end });
         for _ in 0..pool.count {
-            // A lane that is gone has no run to make.
+            // The lane has ended.
             let _ = flowlane::spawn(connection(shared.clone(), streams));
         }
         shared
@@ -104,7 +104,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all its connections are done; wakes who asks when they are.
+    /// Whether all its connections are done; if not, `waker` is called when they are.
     pub(super) fn is_done(&self, waker: &Waker) -> bool {
         let mut inner = self.lock();
         if inner.waiting.is_none() {
@@ -113,13 +113,13 @@ impl Shared {
         inner.slots == 0
     }
 
-    /// Whether any connection ever stood, and what first went wrong with one.
+    /// Whether any connection was ever established, and the first error of one.
     pub(super) fn opened(&self) -> (bool, Option<String>) {
         let inner = self.lock();
         (inner.book.ever_opened, inner.book.first_error.clone())
     }
 
-    /// Nothing is asked any more.
+    /// No more requests are sent.
     pub(super) fn asked_all(&self) {
         self.lock().book.asked_all();
     }
@@ -128,7 +128,7 @@ impl Shared {
         self.lock().book.tick(now);
     }
 
-    /// The books, at the end. What was due and never sent is in them.
+    /// Returns the records at the end, with requests that were due and not sent.
     pub(super) fn take_book(&self) -> super::book::Book {
         let now = clock();
         let mut inner = self.lock();
@@ -150,7 +150,7 @@ impl Shared {
         self.common.stopped() || clock() >= self.end
     }
 
-    /// The next moment for a slot that is free, and how much later the one after it is; `None` if there are no more.
+    /// The next scheduled time for a free slot, and how much later the one after it is; `None` if there are no more.
     fn next(&self) -> Option<(u64, u64)> {
         if self.over() {
             return None;
@@ -172,7 +172,7 @@ impl Shared {
     }
 }
 
-/// A connection after the other, until the run is over.
+/// Opens one connection after the other until the run is over.
 async fn connection(shared: Arc<Shared>, streams: usize) {
     while !shared.over() {
         let (begun, route) = {
@@ -235,7 +235,7 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
     }
 }
 
-/// All the slots of one connection, until there is nothing more to ask or the connection ends.
+/// Runs all slots of one connection until there are no more requests or the connection ends.
 async fn speak<S>(shared: &Arc<Shared>, target: u16, io: S, streams: usize) -> Result<(), String>
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
@@ -243,19 +243,19 @@ where
     let mut builder = http2::Builder::new(InLane);
     builder.max_concurrent_reset_streams(streams).initial_max_send_streams(streams);
     let (sender, driver) = builder.handshake(io).await.map_err(|e| format!("HTTP/2 handshake: {e}"))?;
-    // The driver ends when the last sender is gone; why it ended early, the requests say.
+    // The driver ends with the last sender. If it ends early, the requests have the reason.
     let _ = flowlane::spawn(async move { drop(driver.await) });
     let slots: Vec<_> =
         (0..streams).map(|_| flowlane::spawn(slot(shared.clone(), target, sender.clone()))).collect();
     drop(sender);
     for slot in slots.into_iter().flatten() {
-        // One that panicked has been told of, and asks no more.
+        // A panic has been reported; the slot sends no more requests.
         let _ = slot.await;
     }
     Ok(())
 }
 
-/// One request after the other.
+/// Sends one request after the other.
 async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Bytes>>) {
     let pool = shared.plan.clone();
     let (checks_all, think) = (&pool.pool.requests, &pool.pool.think);
@@ -264,8 +264,8 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
         let Some((intended, gap)) = shared.next() else { return };
         let free = clock();
         if intended > free {
-            // Slots that are due within the slack wake together: at its next multiple. Where the next is due later than that, waiting
-            // gains nothing.
+            // Slots that are due within the slack wake together, at its next multiple. If the next request is due later than that, waiting
+            // saves nothing.
             let slack = if gap <= shared.common.slack { shared.common.slack.max(1) } else { 1 };
             let moment = intended.div_ceil(slack) * slack;
             flowlane::sleep_until(Time::from_nanos(moment.min(shared.end.max(intended)))).await;
@@ -364,7 +364,7 @@ async fn exchange(
     Ok(Answer { code, first_byte, verdict })
 }
 
-/// An error with its causes: hyper says what happened in the cause.
+/// An error with its causes: hyper has the details in the cause.
 fn error_chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut cause = e.source();
@@ -375,7 +375,7 @@ fn error_chain(e: &dyn std::error::Error) -> String {
     text
 }
 
-/// What a future comes to, if it does in time.
+/// The result of a future, or `None` if it takes longer than `time`.
 async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
     std::future::poll_fn(move |cx: &mut Context<'_>| match future.as_mut().poll(cx) {

@@ -1,12 +1,11 @@
-//! Connections with nothing to do, those longest without first, whatever their number.
+//! A queue of idle connections, the longest idle first.
 //!
-//! A connection that leaves from the middle (the server closed it) leaves its entry behind, which tells by its ticket that
-//! it is nobody's any more: leaving costs nothing but a sweep now and then, and a hundred thousand connections may leave at
-//! once.
+//! A connection that leaves from the middle, since the server closed it, leaves a stale entry, which is recognised by its ticket. So
+//! leaving costs only an occasional sweep, and a hundred thousand connections may leave at once.
 
 use std::collections::VecDeque;
 
-/// The queue. Each connection in it holds its ticket; 0 is none.
+/// The queue. Each connection in it stores its ticket; 0 means none.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     queue: VecDeque<(u32, u32)>,
@@ -27,7 +26,7 @@ impl Idle {
         self.live == 0
     }
 
-    /// Adds a connection; the ticket it has to hold.
+    /// Adds a connection and returns its ticket.
     #[inline]
     pub(super) fn push(&mut self, conn: u32) -> u32 {
         self.last = self.last.checked_add(1).unwrap_or(1);
@@ -36,7 +35,7 @@ impl Idle {
         self.last
     }
 
-    /// Takes the connection that is longest here; `holds` says which ticket a connection holds.
+    /// Takes the connection that has been idle longest; `holds` returns the ticket of a connection.
     #[inline]
     pub(super) fn pop(&mut self, holds: impl Fn(u32) -> u32) -> Option<u32> {
         while let Some((conn, ticket)) = self.queue.pop_front() {
@@ -48,7 +47,7 @@ impl Idle {
         None
     }
 
-    /// A connection has left, and holds no ticket any more.
+    /// A connection has left, and has no ticket any more.
     pub(super) fn left(&mut self, holds: impl Fn(u32) -> u32) {
         self.live -= 1;
         if self.queue.len() > 2 * self.live + 64 {

@@ -1,4 +1,4 @@
-//! How connections and requests end: closed, failed, timed out, given up.
+//! Ends of connections and requests: closed, failed, timed out, abandoned.
 
 use super::conn::{State, Stream};
 use super::engine::{Engine, Stage};
@@ -7,7 +7,7 @@ use super::plan::Pace;
 use crate::report::ErrorKind;
 
 impl Engine {
-    /// The request came to nothing.
+    /// The request has failed.
     pub(super) fn fail(&mut self, c: u32, kind: ErrorKind, why: impl FnOnce() -> String) {
         let p = self.conn_pool(c);
         let now = self.now;
@@ -17,7 +17,7 @@ impl Engine {
         self.close(c);
     }
 
-    /// Closes a connection that stood; in a closed loop another takes its place at once.
+    /// Closes an established connection; in a closed loop another is opened at once.
     pub(super) fn close(&mut self, c: u32) {
         let p = self.conn_pool(c);
         self.pools[p].book.closed(self.now);
@@ -26,7 +26,7 @@ impl Engine {
         let pool = &mut self.pools[p];
         let again = match pool.plan.pool.pace {
             Pace::Closed => pool.needs_more() && pool.active() < pool.allowed && self.now >= pool.hold,
-            // Kept connections are kept ready; others are made when they are needed.
+            // Connections that are kept are reopened in advance; others are opened when needed.
             Pace::Rate { .. } => false,
         };
         if again && let Some(c) = pool.vacant.pop() {
@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Takes the stream away.
+    /// Drops the stream.
     pub(super) fn vacate(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];
@@ -87,7 +87,7 @@ impl Engine {
         let p = self.conn_pool(c);
         let conn = &self.conns[c as usize];
         let (state, asked, now) = (conn.state, conn.asked, self.now);
-        // One that waits for its connection has not been chosen yet.
+        // A request that waits for its connection has no target yet.
         let request = (state != State::Opening).then_some(asked.request);
         if conn.busy() {
             let why = || "still on its way when the run ended".to_owned();

@@ -1,23 +1,22 @@
-//! The HTTP generator: any number of clients, their requests at moments fixed beforehand, and latencies one can trust.
+//! The HTTP generator: any number of clients, with requests at times fixed in advance and latencies that count from these times.
 //!
 //! ```text
 //!   Plan ▸ HttpLoad ─┬─ lane ▸ Engine ─ pools ▸ connections ▸ Recorder ─┐
 //!                    └─ lane ▸ ...                                      └▸ report::join
 //! ```
 //!
-//! An ordinary user of the crate `flowlane`: the same on kernel sockets and on the lane's own TCP. A [`Plan`] has pools of
-//! clients; a pool has targets, requests, connections and a pace. **Open loop**: requests are due at moments fixed
-//! beforehand, and latency counts from there, whether a connection was free or not. **Closed loop**: each connection asks
-//! again when it was answered and has thought.
+//! It is an ordinary user of the crate `flowlane` and the same on kernel sockets and on the lane's own TCP. A [`Plan`] has pools of
+//! clients; a pool has targets, requests, connections and a pace. **Open loop**: requests are due at times fixed in advance, and latency
+//! counts from these times, whether a connection was free or not. **Closed loop**: each connection sends its next request after the
+//! answer and the think time.
 //!
-//! The rooms: [`plan`] (what), [`url`], [`check`] (what answers must be), `moments` (when), `open` (from where), [`run`].
-//! The lane's task is `engine`, with `stages` (where a run stands), `due` (what is begun) and `pacing` (how many handshakes
-//! at once); what one connection does is in `opening`, `exchange` (it asks), `answer` and `leave`; `book` has what is written
-//! down.
+//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `moments` (the schedule), `open` (routes and TLS), [`run`]. The lane's
+//! task is `engine`, with `stages` (of a run), `due` (requests to send) and `pacing` (number of handshakes at once). The course of one
+//! connection is in `opening`, `exchange` (requests), `answer` and `leave`; `book` has the records.
 //!
-//! HTTP/2 is hyper's, in `h2`: pools that speak it run beside the engine, with the same moments and books.
+//! HTTP/2 is hyper's, in `h2`: such pools run beside the engine, with the same schedule and records.
 //!
-//! Not done: decoding of content, redirects (counted as 302 and the like), cookies, proxies.
+//! Not supported: decoding of content, following redirects (they count by their status), cookies, proxies.
 
 mod answer;
 mod book;

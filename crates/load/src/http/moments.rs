@@ -1,24 +1,24 @@
-//! When the requests of an open loop are due: fixed by the phases, the rate and a seed, whatever happens meanwhile.
+//! The schedule of an open loop: send times fixed in advance by the phases, the rate and a seed.
 //!
 //! The rate is a piecewise linear function of time, so the number of requests due by time t, its integral, can be
 //! inverted piece by piece: request number u is due at the t where the integral reaches u. Evenly spaced requests have
-//! u = 1, 2, 3, ...; a Poisson process has sums of exponential gaps there. Nothing drifts and a ramp is exact.
+//! u = 1, 2, 3, ...; in a Poisson process u is a sum of exponential gaps. The schedule does not drift, and a ramp is exact.
 
 use flowlane_stack::rng::Rng;
 
 use super::choice::exponential;
 use super::plan::Phase;
 
-/// A stretch of time with a rate that grows or falls evenly.
+/// A piece of the schedule with a rate that changes linearly.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// Begin and length, seconds.
+    /// Start and length, seconds.
     begin: f64,
     length: f64,
-    /// Rates at begin and end, a second.
+    /// Rates at start and end, per second.
     from: f64,
     to: f64,
-    /// Requests due before it.
+    /// Number of requests due before it.
     before: f64,
 }
 
@@ -38,15 +38,15 @@ impl Piece {
     }
 }
 
-/// The moments of one lane, nanoseconds, never falling.
+/// The send times of one lane in nanoseconds, in non-decreasing order.
 #[derive(Debug, Clone)]
 pub(crate) struct Moments {
     pieces: Vec<Piece>,
     piece: usize,
     start: u64,
-    /// The next request, as the integral counts.
+    /// The value of the integral at the next request.
     u: f64,
-    /// Requests of this lane so far, its part of all, and its place among the lanes.
+    /// Requests of this lane so far, its share of all, and its offset among the lanes.
     n: u64,
     part: f64,
     offset: f64,
@@ -55,7 +55,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// For a lane that has `part` (0 to 1) of `rate` a second; `offset` (0 to 1) lets lanes take turns.
+    /// The schedule of a lane with the share `part` (0 to 1) of `rate` per second; `offset` (0 to 1) staggers the lanes.
     pub(crate) fn new(
         phases: &[Phase],
         start: u64,
@@ -80,13 +80,13 @@ impl Moments {
         moments
     }
 
-    /// The next moment; `None` when there are no more.
+    /// The next send time; `None` when there are no more.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u64> {
         self.next
     }
 
-    /// Goes on to the moment after.
+    /// Advances to the following send time.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.n += 1;

@@ -1,4 +1,4 @@
-//! Making a connection: from where, to where, and TLS on top.
+//! Opening a connection: client address and port, target, and TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,32 +17,32 @@ use super::plan::{AimLaw, BadPlan, HttpAim, Pool};
 use crate::clients::ClientRange;
 use crate::report::ErrorKind;
 
-/// First of the ports that are tried when the target's bucket matters.
+/// First port to try when connections must hit a bucket of the target.
 const FIRST_PORT: u16 = 1024;
 /// Pairs of address and port tried for a bucket of the target before it counts as out of reach.
 const TRIALS: u32 = 20_000;
 
-/// What to do about a certificate that is not believed.
+/// Hint in the message for a certificate that is not trusted.
 const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
 
-/// A connection that stands.
+/// An established connection.
 pub(super) struct Opened {
     pub(super) stream: Stream,
-    /// When TCP stood, and TLS if there is any.
+    /// When the TCP handshake and, with TLS, the TLS handshake were complete.
     pub(super) connected: u64,
     pub(super) secured: u64,
 }
 
-/// A connection that could not be made.
+/// A failed connection attempt.
 #[derive(Debug)]
 pub(super) struct Unopened {
     pub(super) kind: ErrorKind,
     pub(super) why: String,
-    /// Another of our addresses may do.
+    /// Whether another of our addresses may work.
     pub(super) other_address: bool,
 }
 
-/// TLS towards one target. Sessions are not resumed: every handshake costs what a new client's costs.
+/// TLS to one target. Sessions are not resumed: every handshake costs as much as a new client's.
 #[derive(Debug, Clone)]
 pub(super) struct Secure {
     tls: ClientTls,
@@ -59,12 +59,12 @@ impl Secure {
     }
 }
 
-/// Begins one without TLS, which needs no future of its own: a hundred thousand may be on their way.
+/// Starts a connection without TLS. It needs no future: a hundred thousand may be in progress.
 pub(super) fn begin(connect: &Connect) -> Result<TcpStream, Unopened> {
     TcpStream::begin(*connect).map_err(|e| unopened(e, connect))
 }
 
-/// Whether what [`begin`] began stands now.
+/// Polls a connection started by [`begin`] for the end of its handshake.
 pub(super) fn poll_plain(tcp: &TcpStream, cx: &mut Context<'_>) -> Poll<Result<(), Unopened>> {
     tcp.poll_connected(cx).map_err(|e| {
         let local_ip = Some(tcp.local_addr().ip());
@@ -72,14 +72,14 @@ pub(super) fn poll_plain(tcp: &TcpStream, cx: &mut Context<'_>) -> Poll<Result<(
     })
 }
 
-/// Makes one.
+/// Opens a connection, with TLS if `secure` is given.
 pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Opened, Unopened> {
     let tcp = TcpStream::connect_with(connect, None).await.map_err(|e| unopened(e, &connect))?;
     let connected = clock();
     let Some(secure) = secure else {
         return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
     };
-    // A handshake's state is kilobytes, which connections without TLS need not carry.
+    // The state of a TLS handshake has kilobytes: it is boxed so that connections without TLS stay small.
     match Box::pin(secure.tls.connect(tcp, secure.name)).await {
         Ok(tls::Stream::Plain(tcp)) => {
             Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
@@ -93,7 +93,7 @@ pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Ope
                 },
                 _ => ErrorKind::Tls,
             };
-            // First, since reports keep the beginning of what is said.
+            // The hint comes first, since reports cut messages at the end.
             let hint = if e.is_untrusted() { HINT } else { "" };
             let why = format!("{}: {hint}{e}", SocketAddr::from(connect.remote));
             Err(Unopened { kind, why, other_address: false })
@@ -122,16 +122,16 @@ fn unopened(e: SocketError, connect: &Connect) -> Unopened {
     Unopened { kind, why, other_address }
 }
 
-/// Chooses where each connection of a pool goes in this lane, and from where.
+/// Chooses target and client address of each connection of a pool in this lane.
 #[derive(Debug)]
 pub(super) struct Routes {
     targets: Vec<Vec<SocketAddr>>,
     weights: Weighted,
-    /// Targets of one weight take turns: a count of connections.
+    /// Whether all targets have the same weight and are used in turn.
     even: bool,
     turn: usize,
     ranges: Vec<ClientRange>,
-    /// The next client address, counted over all ranges.
+    /// Index of the next client address over all ranges.
     client: u128,
     options: SocketOptions,
     aim: Option<Aimed>,
@@ -146,7 +146,7 @@ struct Aimed {
 }
 
 impl Routes {
-    /// `lane` of `lanes`: lanes begin at different addresses and targets.
+    /// The routes of lane `lane` of `lanes`; lanes begin with different addresses and targets.
     pub(super) fn new(pool: &Pool, lane: usize, lanes: usize) -> Self {
         let weights = Weighted::new(pool.targets.iter().map(|t| t.weight));
         let addresses: u128 = pool.clients.iter().map(ClientRange::count).fold(0, u128::saturating_add);
@@ -170,7 +170,7 @@ impl Routes {
         }
     }
 
-    /// The next connection: which target, and how it is reached. Fails when a bucket of the target is out of reach.
+    /// The next connection: index of the target, address and port. Fails if no client address and port reach a bucket of the target.
     pub(super) fn next(&mut self, now: u64, rng: &mut Rng) -> Result<(u16, Connect), Unopened> {
         let target = if self.even { self.turn % self.targets.len() } else { self.weights.pick(rng) };
         let addresses = &self.targets[target];
@@ -202,7 +202,7 @@ impl Routes {
         None
     }
 
-    /// Gives it a port with which it hits the bucket whose turn it is, and whose answers come home.
+    /// Sets a port with which the connection hits the target's bucket, and with which answers arrive in this lane.
     fn aimed(&mut self, mut connect: Connect, now: u64, rng: &mut Rng) -> Result<Connect, Unopened> {
         let home = flowlane::current().map(|here| here.bucket).unwrap_or(Bucket(0));
         let Some(wanted) = self.aim.as_mut().map(|aimed| aimed.bucket(now, rng)) else { return Ok(connect) };
@@ -236,7 +236,7 @@ impl Routes {
 }
 
 impl Aimed {
-    /// The bucket whose turn it is.
+    /// The target's bucket of the next connection.
     fn bucket(&mut self, now: u64, rng: &mut Rng) -> Bucket {
         let n = self.aim.rss.buckets.len() as u64;
         if self.began == 0 {

@@ -1,4 +1,4 @@
-//! A connection is made, for a request that is due or to have it.
+//! Opening connections, for a request that is due or in advance.
 
 use std::task::Poll;
 
@@ -9,14 +9,14 @@ use super::engine::{Engine, Stage};
 use super::open::{Opened, Unopened, begin, open};
 use super::plan::Behaviour;
 
-/// How long a connection attempt is kept that is given up before it stands.
+/// Time after which a SYN-only attempt is aborted, nanoseconds.
 const SYN_GONE: u64 = 1_000_000;
-/// No connection is begun for so long after one that failed.
+/// Pause after a failed connection attempt, nanoseconds.
 const HOLD: u64 = 10_000_000;
 
 impl Engine {
-    /// In a closed loop: another connection, after a thought where each request has a connection of its own, so that the
-    /// handshake comes when the request is to be sent.
+    /// Closed loop: opens another connection. If each request has its own connection, it is opened after the think time, so that the
+    /// handshake happens when the request is sent.
     pub(super) fn open_another(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let pool = &self.pools[p];
@@ -32,7 +32,7 @@ impl Engine {
         self.at(self.now + time, c);
     }
 
-    /// Begins a connection, for a request that is due or to have it.
+    /// Starts to open a connection, for a request that is due or in advance.
     pub(super) fn open(&mut self, c: u32, wanted: Option<u64>) {
         let now = self.look();
         let p = self.conn_pool(c);
@@ -95,13 +95,13 @@ impl Engine {
         }
         if std::mem::take(&mut conn.wanted) {
             let intended = conn.asked.intended;
-            // It was begun when the request was due: the handshake is the server's time, and no slip of ours.
+            // The connection was opened when the request was due: the handshake counts as the server's time, not as slip.
             self.begin_request(c, intended, now);
             return;
         }
         if matches!(self.stage, Stage::Run(_)) {
             if pool.is_request_of_its_own() && pool.requests_left > 0 {
-                // The decision to ask was the decision to connect: the handshake is in the latency, as in an open loop.
+                // The request began with opening the connection: the handshake is part of the latency, as in an open loop.
                 pool.requests_left -= 1;
                 self.begin_request(c, begun, now);
                 return;
@@ -129,7 +129,7 @@ impl Engine {
         pool.hold = now + HOLD;
         pool.pacing.failed(now, now.saturating_sub(conn.since));
         if wanted {
-            // The request went with it; it counts once.
+            // The request failed with the connection; it counts once.
             pool.book.request_not_connected(intended, now, kind, why);
         } else {
             pool.book.not_connected(now, kind, why);

@@ -1,14 +1,14 @@
-//! How many connections of a pool may be being made at once in a lane.
+//! Limit of the handshakes of a pool in progress at once in a lane.
 //!
-//! Handshakes that are too many for a server or a link are lost, and come again a second later, all together. So a lane
-//! begins with few, one more may be under way for each that stands, and when one comes to nothing, or takes so long that a
-//! SYN must have been lost, there are a quarter fewer.
+//! Too many handshakes for a server or link are lost, and all are retransmitted together a second later. So a lane begins with few. The
+//! limit grows by one for each established connection, and falls by a quarter when an attempt fails or takes so long that a SYN must
+//! have been lost.
 
-/// Handshakes under way in the beginning.
+/// Limit at the start.
 const FIRST: u32 = 32;
-/// However bad it looks, so many are tried at once.
+/// Least limit.
 const LEAST: u32 = 16;
-/// A handshake that took so long has lost a SYN on the way (RFC 6298: the first comes again after a second), nanoseconds.
+/// A handshake that took this long, nanoseconds, has lost a SYN: the first is retransmitted after a second (RFC 6298).
 const LOST: u64 = 900_000_000;
 
 /// The limit.
@@ -16,24 +16,24 @@ const LOST: u64 = 900_000_000;
 pub(super) struct Pacing {
     limit: u32,
     most: u32,
-    /// No further cut before this: handshakes that were lost together count once.
+    /// Time before which the limit is not cut again: handshakes lost together count once.
     calm: u64,
 }
 
 impl Pacing {
-    /// Never more than `most` at once.
+    /// A limit that is never above `most`.
     pub(super) fn new(most: u32) -> Self {
         let most = most.max(LEAST);
         Self { limit: FIRST.min(most), most, calm: 0 }
     }
 
-    /// Connections that may be being made.
+    /// The limit of connections being opened.
     #[inline]
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// One stands, after so many nanoseconds.
+    /// A connection was established after `took` nanoseconds.
     pub(super) fn stood(&mut self, now: u64, took: u64) {
         if took >= LOST {
             self.cut(now, took);
@@ -42,13 +42,13 @@ impl Pacing {
         }
     }
 
-    /// One came to nothing after so many nanoseconds.
+    /// An attempt failed after `took` nanoseconds.
     pub(super) fn failed(&mut self, now: u64, took: u64) {
         self.cut(now, took);
     }
 
     fn cut(&mut self, now: u64, took: u64) {
-        // Those that were begun with it tell nothing new.
+        // Attempts that were started together with it are not counted again.
         if now.saturating_sub(took) >= self.calm {
             self.limit = (self.limit - self.limit / 4).max(LEAST);
             self.calm = now;

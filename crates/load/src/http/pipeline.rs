@@ -1,7 +1,7 @@
-//! Pipelining: requests on their way behind the first of a connection.
+//! Pipelining: several requests in flight on a connection.
 //!
-//! They are collected and sent with one write; answers come in their order (RFC 9112 §9.3.2). When a connection ends they
-//! end with it, each counted.
+//! Requests behind the first are collected and sent with one write; answers arrive in the same order (RFC 9112 §9.3.2). When a connection
+//! ends, its requests fail, and each is counted.
 
 use std::task::Poll;
 
@@ -11,7 +11,7 @@ use super::engine::{Engine, Stage};
 use crate::report::ErrorKind;
 
 impl Engine {
-    /// Pipelining: more requests behind the first, while there are any to send.
+    /// Adds requests behind the first, while there are any to send.
     pub(super) fn ask_behind(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let Stage::Run(end) = self.stage else { return };
@@ -43,7 +43,7 @@ impl Engine {
         self.push_unsent(c);
     }
 
-    /// Writes what pipelining has left over.
+    /// Writes the rest of pipelined requests.
     pub(super) fn push_unsent(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let now = self.now;
@@ -57,7 +57,7 @@ impl Engine {
                     done += n;
                     self.pools[p].book.wrote(conn.asked.intended, now, n as u64);
                 }
-                // Reading will say the same, after the answers that came before it.
+                // The next read returns the error, after the answers that arrived before it.
                 Poll::Ready(Err(_)) => {
                     done = bytes.len();
                 }
@@ -67,7 +67,7 @@ impl Engine {
         conn.extra().unsent = bytes;
     }
 
-    /// Pipelining: the answer to the next request follows.
+    /// Makes the next request in flight the current one.
     pub(super) fn next_behind(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let now = self.now;
@@ -84,13 +84,13 @@ impl Engine {
         if checks.content() {
             conn.extra().checker.get_or_insert_with(Checker::new).begin(checks);
         }
-        // Half the pipeline is free: worth a write.
+        // Half the pipeline is free: enough for a write.
         if conn.on_their_way() * 2 <= self.pools[p].pipeline() {
             self.ask_behind(c);
         }
     }
 
-    /// Requests behind the first are lost with the connection.
+    /// Counts the requests behind the first as failed with the connection.
     pub(super) fn lose_behind(&mut self, c: u32, kind: ErrorKind, why: &str) {
         let p = self.conn_pool(c);
         let now = self.now;

@@ -1,7 +1,7 @@
-//! What an HTTP run is to do: pools of clients, their targets, requests and pace, and the phases of the run.
+//! The plan of an HTTP run: pools of clients with their targets, requests and pace, and the phases of the run.
 //!
-//! The command line makes a plan with one pool, a scenario file one with any number. A plan is checked as a whole before
-//! anything is opened, see [`Plan::check`]; what is left to go wrong afterwards is counted by kind.
+//! The command line makes a plan with one pool, a scenario file one with any number. A plan is checked as a whole before a link is opened,
+//! see [`Plan::check`]; errors after that are counted by kind.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,34 +14,33 @@ use super::choice::Think;
 use super::url::Url;
 use crate::clients::ClientRange;
 
-/// A run: who does what, and when.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Groups of clients.
     pub pools: Vec<Pool>,
     /// The parts of the run, one after the other.
     pub phases: Vec<Phase>,
-    /// How long a connection may make no progress, handshake included, before it counts as timed out.
+    /// Time without progress, handshake included, after which a connection has timed out.
     pub timeout: Duration,
-    /// How long a request may take in all, from when it is sent to the end of its answer; without limit as long as there
-    /// is progress.
+    /// Limit for a whole request, from sending it to the end of its answer. `None`: no limit while there is progress.
     pub request_timeout: Option<Duration>,
-    /// How long answers still on their way are waited for at the end.
+    /// Time to wait at the end for outstanding answers.
     pub waiting: Duration,
-    /// Longest body of a response, bytes; what is longer is given up.
+    /// Largest body of a response, bytes; a longer response is an error.
     pub max_body: u64,
-    /// For what is random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// A part of a run, during which the load goes evenly from one share of its nominal size to another.
+/// A part of a run, during which the load changes linearly between two shares of the nominal load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phase {
-    /// Its name, for people.
+    /// Its name in reports.
     pub name: String,
-    /// How long it lasts.
+    /// Its length.
     pub duration: Duration,
-    /// Share of the nominal rate (open loop) or connections (closed loop) at its begin; 1 is all of it.
+    /// Share of the nominal rate (open loop) or connections (closed loop) at its start; 1 is all of it.
     pub from: f64,
     /// The same at its end.
     pub to: f64,
@@ -50,112 +49,112 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The nominal load for a while, measured.
+    /// A measured phase with the nominal load.
     #[must_use]
     pub fn hold(duration: Duration) -> Self {
         Self { name: "hold".into(), duration, from: 1.0, to: 1.0, measured: true }
     }
 }
 
-/// How requests follow each other.
+/// When requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Open loop: at moments fixed beforehand, whatever happens.
+    /// Open loop: at times fixed in advance, independent of answers.
     Rate {
-        /// Requests a second, all lanes together.
+        /// Requests per second over all lanes.
         per_second: f64,
-        /// At independent moments instead of evenly.
+        /// Poisson arrivals in place of evenly spaced ones.
         poisson: bool,
     },
-    /// Closed loop: the next when the last was answered and thought about.
+    /// Closed loop: the next request after the answer and the think time.
     Closed,
 }
 
-/// What clients are like.
+/// Behaviour of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
-    /// They ask and read the answers.
+    /// They send requests and read the answers.
     #[default]
     Normal,
-    /// They connect and then say nothing until the run ends.
+    /// They connect, and send nothing until the run ends.
     HalfOpen,
-    /// They begin a connection and give it up before it stands.
+    /// They begin a connection and abort it after a millisecond.
     SynOnly,
 }
 
-/// How requests travel.
+/// Version of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// HTTP/1.1 with at most so many requests on their way on a connection.
+    /// HTTP/1.1.
     Http1 {
-        /// 1 is no pipelining.
+        /// Most requests in flight on a connection; 1 is no pipelining.
         pipeline: u16,
     },
-    /// HTTP/2 with at most so many streams at once on a connection.
+    /// HTTP/2.
     Http2 {
-        /// Streams.
+        /// Most concurrent streams on a connection.
         streams: u16,
     },
 }
 
-/// Which bucket of the target connections are to hit.
+/// Buckets of the target that connections hit.
 #[derive(Debug, Clone)]
 pub struct HttpAim {
-    /// How the target is steered.
+    /// The target's steering.
     pub rss: Arc<flowlane::Rss>,
-    /// How we are steered ourselves; kernel sockets take answers on any port.
+    /// Our steering; `None` for kernel sockets, which receive answers on any port.
     pub home: Option<Arc<flowlane::Rss>>,
-    /// The law.
+    /// The distribution.
     pub law: AimLaw,
 }
 
-/// How connections spread over the target's buckets.
+/// Distribution of connections over the target's buckets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AimLaw {
-    /// One after the other.
+    /// All buckets in turn.
     Even,
-    /// Bucket k (from 1) with a weight of 1 / k to this power.
+    /// Zipf: bucket k (from 1) has the weight 1 / k to this power.
     Zipf(f64),
-    /// All onto this one.
+    /// All to this bucket.
     One(u16),
-    /// All onto one, the next after each period.
+    /// All to one bucket, and to the next after each period.
     Moving(Duration),
 }
 
-/// A group of like clients.
+/// A group of clients of the same kind.
 #[derive(Debug, Clone)]
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// Where requests go.
+    /// The targets.
     pub targets: Vec<Target>,
-    /// What is asked.
+    /// The requests.
     pub requests: Vec<Request>,
-    /// When.
+    /// When requests are sent.
     pub pace: Pace,
-    /// Connections at once, all lanes together.
+    /// Concurrent connections over all lanes.
     pub connections: usize,
-    /// New connections begun in 10 ms, all lanes together; one that replaces another is not counted.
+    /// Most connections to open per 10 ms over all lanes; one that replaces another is not counted.
     pub burst: usize,
     /// Time between an answer and the next request of a connection, in a closed loop.
     pub think: Think,
     /// Requests after which a connection is closed and another opened.
     pub requests_per_connection: Option<u64>,
-    /// Requests in all.
+    /// Total number of requests.
     pub total_requests: Option<u64>,
-    /// Connections in all.
+    /// Total number of connections.
     pub total_connections: Option<u64>,
-    /// Bytes a second that each client reads.
+    /// Slow clients: bytes per second that each connection reads.
     pub read_rate: Option<u64>,
-    /// Bytes a second that each client writes.
+    /// Slow clients: bytes per second that each connection writes.
     pub write_rate: Option<u64>,
-    /// How requests travel.
+    /// Version of HTTP.
     pub version: Version,
-    /// Whose certificates are believed.
+    /// Trusted certificates.
     pub trust: Trust,
-    /// Whose addresses connections come from; empty for the host's own.
+    /// Client addresses; empty for the host's own.
     pub clients: Vec<ClientRange>,
-    /// What clients are like.
+    /// Behaviour of clients.
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
     pub aim: Option<HttpAim>,
@@ -187,25 +186,25 @@ impl Pool {
     }
 }
 
-/// Where requests go.
+/// A target.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// As it was named.
+    /// The URL as given.
     pub url: Url,
-    /// What the name stands for; connections take these in turn.
+    /// The resolved addresses; connections use them in turn.
     pub addresses: Vec<SocketAddr>,
-    /// How often it is chosen, next to the others.
+    /// Relative frequency with which it is chosen.
     pub weight: f64,
 }
 
-/// What a request carries.
+/// Body of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing.
+    /// No body.
     None,
     /// These bytes.
     Bytes(Arc<[u8]>),
-    /// So many bytes of a pattern, made while they are sent.
+    /// This many bytes of a pattern, generated while they are sent.
     Generated(u64),
 }
 
@@ -220,29 +219,29 @@ impl Body {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What reports call it; method and path if it has no name.
+    /// Name in reports; method and path if `None`.
     pub name: Option<String>,
     /// GET, HEAD, POST, PUT, ...
     pub method: String,
-    /// Path and query; the target's own if none is given.
+    /// Path and query; `None` for those of the target's URL.
     pub path: Option<String>,
     /// Headers besides Host, Content-Length and Connection; a Host given here replaces ours.
     pub headers: Vec<(String, String)>,
-    /// What it carries.
+    /// The body.
     pub body: Body,
-    /// What the answer must be.
+    /// Conditions that the answer must meet.
     pub checks: Checks,
-    /// How often it is chosen, next to the others.
+    /// Relative frequency with which it is chosen.
     pub weight: f64,
 }
 
@@ -261,17 +260,17 @@ impl Default for Request {
 }
 
 impl Request {
-    /// What reports call it.
+    /// Name in reports.
     #[must_use]
     pub fn title(&self) -> String {
         let made = || format!("{} {}", self.method, self.path.as_deref().unwrap_or("(the target's path)"));
         self.name.clone().unwrap_or_else(made)
     }
 
-    /// Says what would make it no request.
+    /// Checks method, path and headers.
     ///
     /// # Errors
-    /// One line that says what.
+    /// What is wrong, in one line.
     pub fn check(&self) -> Result<(), BadPlan> {
         let request = self;
         let token = |s: &str| {
@@ -300,16 +299,16 @@ impl Request {
 pub struct BadPlan(pub String);
 
 impl Plan {
-    /// How long all phases last.
+    /// Length of all phases together.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.phases.iter().map(|p| p.duration).sum()
     }
 
-    /// Says what is wrong with it.
+    /// Checks the whole plan.
     ///
     /// # Errors
-    /// One line that says what and how to mend it.
+    /// What is wrong and how to fix it, in one line.
     pub fn check(&self) -> Result<(), BadPlan> {
         let bad = |what: String| Err(BadPlan(what));
         if self.pools.is_empty() {
@@ -334,7 +333,7 @@ impl Plan {
 }
 
 impl Pool {
-    /// Whether all its connections stand before the first request; not when each request has its own.
+    /// Whether all connections are opened before the first request; not if each request has its own.
     pub(super) fn connects_first(&self) -> bool {
         let http1 = matches!(self.version, Version::Http1 { .. });
         self.behaviour == Behaviour::Normal && self.requests_per_connection != Some(1) && http1

@@ -13,21 +13,21 @@ use super::pacing::Pacing;
 use super::plan::{Behaviour, Pace, Phase, Pool, Version};
 use super::prepared::Prepared;
 
-/// Time in which a burst of connections may be begun.
+/// Interval of a burst of new connections, nanoseconds.
 pub(super) const BURST_EVERY: u64 = 10_000_000;
 
-/// The part of `amount` that falls to one of `lanes`: evenly, and all of it together.
+/// The share of `amount` of one lane; shares differ by at most one and add up to `amount`.
 pub(super) fn share(amount: u64, lane: usize, lanes: usize) -> u64 {
     let (lane, lanes, amount) = (lane as u128, lanes.max(1) as u128, u128::from(amount));
     ((lane + 1) * amount / lanes - lane * amount / lanes) as u64
 }
 
-/// What all lanes have of a pool.
+/// The part of a pool that all lanes share.
 #[derive(Debug)]
 pub(super) struct PoolPlan {
     pub(super) pool: Pool,
     pub(super) prepared: Vec<Prepared>,
-    /// TLS of each target that wants it.
+    /// TLS of each target with https.
     pub(super) secure: Vec<Option<Secure>>,
     pub(super) requests: Weighted,
 }
@@ -41,35 +41,35 @@ pub(super) struct PoolState {
     /// Its connections: a range of the lane's.
     pub(super) first: u32,
     pub(super) count: u32,
-    /// Connections with nothing to do, longest first; and numbers without a connection.
+    /// Idle connections, longest idle first; and numbers without a connection.
     pub(super) idle: Idle,
     pub(super) vacant: Vec<u32>,
     /// The tasks that speak HTTP/2, for a pool that does, while the run lasts.
     pub(super) h2: Option<Arc<super::h2::Shared>>,
-    /// Connections that stood at the start and have not been asked anything, in a closed loop.
+    /// Closed loop: connections established at the start that have not sent a request yet.
     pub(super) unstarted: u32,
     /// When requests are due, in an open loop.
     pub(super) moments: Option<Moments>,
-    /// Time between the last two moments.
+    /// Time between the last two scheduled times.
     pub(super) gap: u64,
-    /// Nothing that was due waited, when that was last looked at before the end.
+    /// Whether no due request was waiting, when last checked before the end.
     pub(super) kept_up: bool,
-    /// Something due waits for a connection; since when it has been counted.
+    /// Since when a due request waits for a connection, if one does.
     pub(super) blocked: Option<u64>,
-    /// Requests and connections that may still be begun.
+    /// Requests and connections that may still be started.
     pub(super) requests_left: u64,
     pub(super) connections_left: u64,
-    /// Connections that may be begun before `refill`.
+    /// Connections that may be opened before `refill`.
     pub(super) burst_left: u64,
     pub(super) refill: u64,
-    /// No connection is begun before this: the last one failed.
+    /// No connection is opened before this time, since the last attempt failed.
     pub(super) hold: u64,
-    /// Connections being made that no request waits for yet, and how many may be.
+    /// Connections being opened that no request waits for yet, and the limit of these.
     pub(super) opening: u32,
     pub(super) pacing: Pacing,
-    /// Once nothing will be asked any more: no connection before this one has anything to do.
+    /// After the last request was sent: no connection before this one has anything to do.
     pub(super) quiet: u32,
-    /// Connections of the share that the phase asks for, in a closed loop.
+    /// Closed loop: connections of this lane in the current phase.
     pub(super) allowed: u32,
     burst: u64,
     part: f64,
@@ -81,7 +81,7 @@ impl PoolState {
     pub(super) fn new(plan: &Arc<PoolPlan>, lane: usize, lanes: usize, first: u32) -> Self {
         let pool = &plan.pool;
         let count = share(pool.connections as u64, lane, lanes) as u32;
-        // Lanes without a connection have no requests either: those with one share them.
+        // Lanes without a connection have no requests; the others share them.
         let before = pool.connections as u64 * lane as u64 / lanes.max(1) as u64;
         let part = f64::from(count) / pool.connections as f64;
         let mine = |amount: Option<u64>| {
@@ -119,7 +119,7 @@ impl PoolState {
         }
     }
 
-    /// Whether all connections stand before the first request; not when each request has its own.
+    /// Whether all connections are opened before the first request; not if each request has its own.
     pub(super) fn connects_first(&self) -> bool {
         self.plan.pool.connects_first()
     }
@@ -137,12 +137,12 @@ impl PoolState {
         matches!(self.plan.pool.version, Version::Http2 { .. })
     }
 
-    /// Whether any of its connections ever stood.
+    /// Whether any of its connections was ever established.
     pub(super) fn ever_opened(&self) -> bool {
         self.h2.as_ref().map_or(self.book.ever_opened, |shared| shared.opened().0)
     }
 
-    /// What first went wrong with a connection.
+    /// The first error of a connection.
     pub(super) fn first_error(&self) -> Option<String> {
         match &self.h2 {
             Some(shared) => shared.opened().1,
@@ -150,7 +150,7 @@ impl PoolState {
         }
     }
 
-    /// Fixes when its requests are due.
+    /// Computes the schedule of its requests.
     pub(super) fn schedule(&mut self, phases: &[Phase], start: u64, rng: &mut Rng) {
         if let Pace::Rate { per_second, poisson } = self.plan.pool.pace {
             let rng = poisson.then(|| Rng::new(rng.next_u64()));
@@ -158,7 +158,7 @@ impl PoolState {
         }
     }
 
-    /// Requests at once on a connection.
+    /// Requests in flight on a connection, at most.
     pub(super) fn pipeline(&self) -> usize {
         match self.plan.pool.version {
             Version::Http1 { pipeline } => usize::from(pipeline),
@@ -166,7 +166,10 @@ impl PoolState {
         }
     }
 
-    /// Takes one of the connections that may be begun now; otherwise when to ask again.
+    /// Allows one connection to be opened now.
+    ///
+    /// # Errors
+    /// The time at which to ask again.
     pub(super) fn may_open(&mut self, now: u64) -> Result<(), u64> {
         if self.connections_left == 0 {
             return Err(u64::MAX);
@@ -174,7 +177,7 @@ impl PoolState {
         if now < self.hold {
             return Err(self.hold);
         }
-        // So many at once are enough: a server or link that is slow is not to be flooded with handshakes.
+        // More handshakes at once would flood a slow server or link.
         if self.opening >= self.pacing.limit() {
             return Err(now + BURST_EVERY);
         }
@@ -189,7 +192,7 @@ impl PoolState {
         Ok(())
     }
 
-    /// Whether nothing will ever be asked again.
+    /// Whether no request is left to send.
     pub(super) fn exhausted(&self) -> bool {
         self.requests_left == 0 || (self.connections_left == 0 && self.vacant.len() == self.count as usize)
     }
@@ -199,12 +202,12 @@ impl PoolState {
         u64::from(self.opening) + (self.idle.len() as u64) < self.requests_left && self.connections_left > 0
     }
 
-    /// Whether connections are being made that are to stand.
+    /// Whether connections are being opened that are kept open.
     pub(super) fn shakes_hands(&self) -> bool {
         self.opening > 0 && self.plan.pool.behaviour == Behaviour::Normal
     }
 
-    /// Connections that stand or are being made.
+    /// Connections that are established or being opened.
     pub(super) fn active(&self) -> u32 {
         self.count - self.vacant.len() as u32
     }

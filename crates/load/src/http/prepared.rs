@@ -1,4 +1,4 @@
-//! Requests as bytes, made once before the run: for each target and request, to be followed by another or not.
+//! Requests as bytes, built once before the run: for each target and request, with and without `Connection: close`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use hyper::body::Bytes;
 
 use super::plan::{BadPlan, Body, Pool, Request, Target};
 
-/// Bodies up to this length lie right behind their heads, so that one write sends both.
+/// Bodies up to this length, bytes, directly follow their head in memory, so that one write sends both.
 const TOGETHER: usize = 64 << 10;
-/// What generated bodies repeat.
+/// Length of the pattern that generated bodies repeat, bytes.
 const PATTERN: usize = 16 << 10;
 
 /// A request of one target.
@@ -17,9 +17,9 @@ const PATTERN: usize = 16 << 10;
 pub(super) struct Prepared {
     /// The head, and the body if it is small.
     head: Arc<[u8]>,
-    /// The same, saying that the connection ends after the answer.
+    /// The same with `Connection: close`.
     last: Arc<[u8]>,
-    /// A body that is not small.
+    /// A body that is too large to follow the head.
     body: Body,
     /// Whether the answer has no body (HEAD).
     pub(super) to_head: bool,
@@ -49,7 +49,7 @@ impl Prepared {
         })
     }
 
-    /// The same for HTTP/2, as hyper wants it.
+    /// The request for HTTP/2, in hyper's form.
     pub(super) fn http2(
         &self,
         target: &Target,
@@ -102,7 +102,7 @@ impl Prepared {
     }
 }
 
-/// Everything a pool may send: of target t and request r at `t * requests + r`.
+/// All requests of a pool: request r to target t at index `t * requests + r`.
 pub(super) fn prepare(pool: &Pool) -> Result<Vec<Prepared>, BadPlan> {
     let pairs = pool.targets.iter().flat_map(|t| pool.requests.iter().map(move |r| (t, r)));
     pairs.map(|(target, request)| Prepared::new(target, request)).collect()

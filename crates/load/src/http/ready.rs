@@ -1,9 +1,9 @@
-//! Which connections have something to do: each has a waker of its own that puts its number on the lane's list.
+//! The list of connections that are ready: each connection has its own waker, which adds its number to the lane's list.
 //!
-//! One task of the lane drives all its connections. A connection that can go on wakes by number, once until the list is
-//! taken, and the first wake after the task has gone to sleep wakes the task. The list stands behind a lock only because
-//! wakers must be usable from any thread; in a lane nobody ever waits for it. Lists are counted, and a bell remembers the
-//! count of the list it is on, so that nobody has to take it down again.
+//! One task drives all connections of a lane. A connection adds itself at most once until the list is taken; the first addition after the
+//! task has gone to sleep wakes the task. The list is behind a lock only because wakers must be usable from any thread; within a lane the
+//! lock is never contended. Lists are numbered and a waker remembers the number of the list it is on, so taking a list need not reset the
+//! wakers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(super) struct Ready {
 #[derive(Debug, Default)]
 struct List {
     numbers: Vec<u32>,
-    /// How many were taken before this one; 0 is none.
+    /// Number of this list, from 1 on; 0 means none.
     count: u32,
     /// The lane's task, while it sleeps.
     task: Option<Waker>,
@@ -28,7 +28,7 @@ struct List {
 #[derive(Debug)]
 pub(super) struct Bell {
     number: u32,
-    /// The list it was put on last.
+    /// Number of the list it was added to last.
     rung: AtomicU32,
     ready: Arc<Ready>,
 }
@@ -38,7 +38,7 @@ impl Ready {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is ready, in exchange for an empty list.
+    /// Takes the list and leaves an empty one.
     pub(super) fn take(&self, into: &mut Vec<u32>) {
         let mut list = self.lock();
         if !list.numbers.is_empty() {
@@ -47,7 +47,7 @@ impl Ready {
         }
     }
 
-    /// The task goes to sleep: wakes it at the next ring, or at once if there was one. `true` if it may sleep.
+    /// Registers the task to be woken when a connection is ready. `false` if one is ready already, so the task must not sleep.
     pub(super) fn sleep(&self, task: &Waker) -> bool {
         let mut list = self.lock();
         if !list.numbers.is_empty() {
@@ -75,7 +75,7 @@ impl Wake for Bell {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let task = {
-            // Under the lock, so nothing more than atomic is asked of the bell.
+            // Under the lock, so relaxed ordering is enough.
             let mut list = self.ready.lock();
             if self.rung.load(Ordering::Relaxed) == list.count {
                 return;

@@ -1,4 +1,4 @@
-//! A run: what the lanes have in common, the common start, and the records at the end.
+//! A run: the state shared by the lanes, the common start, and the records at the end.
 //!
 //! ```text
 //!   HttpLoad::new ▸ Host::new(.., load.main()) ▸ runtime.start() ▸ load.wait() ▸ HttpOutcome ▸ report::join()
@@ -22,32 +22,32 @@ use super::prepared::prepare;
 use crate::report::{LaneRecord, Snapshot};
 use crate::timeline;
 
-/// Time between the last lane's being ready and the first request.
+/// Time between the last lane being ready and the first request, nanoseconds.
 const RUN_UP: u64 = 2_000_000;
 
-/// What lanes of a run have in common.
+/// State shared by the lanes of a run.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) plan: Plan,
     pub(super) pools: Vec<Arc<PoolPlan>>,
-    /// Lanes of the host, and those that have connections.
+    /// Number of lanes of the host, and of those with connections.
     pub(super) lanes: usize,
     active: usize,
     ready: AtomicUsize,
-    /// When all begin, nanoseconds; 0 until all are ready.
+    /// Start time, nanoseconds; 0 until all lanes are ready.
     pub(super) start: AtomicU64,
     stop: AtomicBool,
-    /// Workers stay awake for a moment before something is due.
+    /// Whether workers poll shortly before a request is due.
     pub(super) exact: bool,
-    /// How late requests may be sent to go together, nanoseconds.
+    /// How late requests may be sent so that several are sent together, nanoseconds.
     pub(super) slack: u64,
-    /// Connections that stand in each lane, before the start.
+    /// Established connections of each lane, before the start.
     standing: Vec<AtomicU64>,
     outcomes: Mutex<Sender<LaneResult>>,
     snapshots: Option<SyncSender<Snapshot>>,
 }
 
-/// What a lane came to.
+/// Result of a lane.
 #[derive(Debug)]
 pub(super) struct LaneResult {
     pub(super) records: Vec<LaneRecord>,
@@ -66,21 +66,21 @@ impl Common {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// So many connections stand in a lane.
+    /// Publishes the number of established connections of a lane.
     pub(super) fn stand(&self, bucket: u16, connections: u64) {
         if let Some(standing) = self.standing.get(usize::from(bucket)) {
             standing.store(connections, Ordering::Relaxed);
         }
     }
 
-    /// A lane is ready; the last of them says when all begin.
+    /// A lane is ready; the last one sets the start time.
     pub(super) fn arrived(&self) {
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active {
             self.start.store(clock() + RUN_UP, Ordering::Release);
         }
     }
 
-    /// The share of the nominal load at this moment.
+    /// The share of the nominal load at this time.
     pub(super) fn factor(&self, now: u64) -> f64 {
         let mut at = self.start.load(Ordering::Relaxed);
         for phase in &self.plan.phases {
@@ -99,20 +99,19 @@ impl Common {
     }
 
     pub(super) fn done(&self, result: LaneResult) {
-        // Nobody waits any more: nobody minds.
+        // An error means that the receiver has stopped waiting.
         let _ = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).send(result);
     }
 }
 
-/// How a run is carried out, besides its plan.
+/// Options of a run, besides its plan.
 #[derive(Debug, Default)]
 pub struct HttpOptions {
     /// Lanes of the host that runs it: the buckets of its steering, or the lanes of kernel sockets.
     pub lanes: usize,
-    /// Workers stay awake for a moment before something is due: more exact, at the price of some processor time.
+    /// Workers poll shortly before a request is due: more exact send times, more processor time.
     pub exact: bool,
-    /// How late requests of an open loop may be sent, so that those that are due meanwhile go together: a sleep and a waking
-    /// for all of them. Nothing: each is sent at its moment.
+    /// How late requests of an open loop may be sent, so that several are sent after one wake-up. Zero: each is sent when it is due.
     pub slack: Duration,
     /// Where snapshots go while it runs.
     pub snapshots: Option<SyncSender<Snapshot>>,
@@ -125,18 +124,18 @@ pub struct HttpLoad {
     outcomes: Receiver<LaneResult>,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 pub struct HttpOutcome {
-    /// What each lane and pool recorded, for [`crate::report::join`].
+    /// The records of each lane and pool, for [`crate::report::join`].
     pub records: Vec<LaneRecord>,
-    /// How long requests were sent, connections and the wait at the end left out.
+    /// Time during which requests were sent, without opening connections and waiting at the end.
     pub elapsed: Duration,
-    /// How long of it was measured.
+    /// The measured part of that time.
     pub measured: Duration,
-    /// It was ended before its time by [`HttpLoad::stop`].
+    /// Whether [`HttpLoad::stop`] ended it early.
     pub interrupted: bool,
-    /// What made it impossible.
+    /// Why it could not run or continue.
     pub failure: Option<String>,
 }
 
@@ -188,13 +187,13 @@ impl HttpLoad {
         }
     }
 
-    /// Ends the run as soon as its lanes see it; they still wait a moment for answers on their way.
+    /// Ends the run. Its lanes notice soon, and still wait a short time for outstanding answers.
     pub fn stop(&self) {
         self.common.stop();
     }
 
-    /// Until requests are sent: how many connections stand of how many that are made before. `None` from then on, and where
-    /// each is made when it is needed.
+    /// While connections are opened in advance: the number established, and the number to open. `None` once requests are sent, and if
+    /// connections are opened on demand.
     #[must_use]
     pub fn connecting(&self) -> Option<(u64, u64)> {
         let plan = &self.common.plan;
@@ -208,8 +207,8 @@ impl HttpLoad {
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
     pub fn wait(&self, every: Duration, mut tick: impl FnMut() -> bool) -> HttpOutcome {
         let plan = &self.common.plan;
-        // The run, draining, and as much again for a machine that has other things to do. Lanes end connecting by
-        // themselves: it takes as long as it makes progress.
+        // The run, draining, and as much again for a busy machine. Lanes limit the time of connecting
+        // themselves: they continue as long as there is progress.
         let patience = plan.duration() + plan.timeout * 2 + plan.waiting * 2 + Duration::from_secs(60);
         let mut begun = Instant::now();
         let (mut lanes, mut interrupted) = (Vec::new(), false);

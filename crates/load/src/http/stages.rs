@@ -1,4 +1,4 @@
-//! Where a run stands in a lane, and what comes next: connect, wait for the other lanes, run, wait for answers, end.
+//! The stages of a run in a lane: connect, wait for the other lanes, run, wait for answers, end.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::report::Recorder;
 use crate::timeline;
 
 impl Engine {
-    /// Connections are made before the first request, where they are kept.
+    /// Opens connections before the first request, if connections are kept open.
     pub(super) fn connect(&mut self) -> u64 {
         let mut next = u64::MAX;
         let mut waiting = false;
@@ -24,7 +24,7 @@ impl Engine {
             let pool = &self.pools[p];
             let (failed, opening) = (pool.hold > self.now, pool.opening > 0);
             waiting |= opening || (!pool.vacant.is_empty() && pool.needs_more() && !failed);
-            // Somebody refuses: the run begins with those that stand, if any do.
+            // The target refuses some: the run starts with those established, if any.
             waiting |= failed && !pool.book.ever_opened;
         }
         let standing = self.pools.iter().map(|p| p.book.open()).sum();
@@ -36,7 +36,7 @@ impl Engine {
         if nobody || self.common.stopped() {
             return self.give_up();
         }
-        // However many there are to be made, as long as more and more of them stand.
+        // However many there are to open, as long as their number grows.
         let late = self.now - self.stood.1 > self.common.plan.timeout.as_nanos() as u64 + NOBODY;
         if waiting && !late {
             return next;
@@ -46,14 +46,14 @@ impl Engine {
         self.line()
     }
 
-    /// Whether any connection ever stood, or none is needed.
+    /// Whether any connection was ever established, or none is needed.
     pub(super) fn anybody(&self) -> bool {
         let needed = self.pools.iter().filter(|p| p.count > 0);
         needed.clone().next().is_none()
             || needed.clone().any(|p| p.ever_opened() || p.first_error().is_none())
     }
 
-    /// Nobody is there, or somebody asked for the end before it began.
+    /// Ends before the start: no connection could be established, or the run was stopped.
     fn give_up(&mut self) -> u64 {
         if !self.common.stopped() {
             self.failure = self.pools.iter().find_map(PoolState::first_error);
@@ -67,7 +67,7 @@ impl Engine {
         u64::MAX
     }
 
-    /// Waits for the common beginning.
+    /// Waits for the common start.
     pub(super) fn line(&mut self) -> u64 {
         if self.common.stopped() {
             return self.give_up();
@@ -90,7 +90,7 @@ impl Engine {
         self.run(end)
     }
 
-    /// Opens the books and fixes the schedules.
+    /// Starts the recorders and computes the schedules.
     fn begin(&mut self, start: u64) {
         let span = timeline::span(&self.common.plan.phases, start);
         for (p, pool) in self.pools.iter_mut().enumerate() {
@@ -101,12 +101,12 @@ impl Engine {
         }
     }
 
-    /// In a closed loop every connection that stands begins with a request, or with a thought: some now, and when to go on.
+    /// Closed loop: every established connection begins with a request or a think time. Handles some now and returns when to continue.
     pub(super) fn first_requests(&mut self, p: usize) -> u64 {
         for _ in 0..self.pools[p].unstarted.min(FIRSTS) {
             self.pools[p].unstarted -= 1;
             let Some(conn) = self.take_idle(p) else {
-                // The server has closed the others.
+                // The others were closed by the server.
                 self.pools[p].unstarted = 0;
                 break;
             };
@@ -115,7 +115,7 @@ impl Engine {
         if self.pools[p].unstarted == 0 { u64::MAX } else { self.now }
     }
 
-    /// No more requests: what was due and not sent is counted.
+    /// Stops sending, and counts requests that were due and not sent.
     pub(super) fn stop(&mut self, end: u64) -> u64 {
         let now = self.now;
         let end = end.min(now);
@@ -147,9 +147,9 @@ impl Engine {
         self.drain(limit, handshakes)
     }
 
-    /// Waits for what is on its way: answers, and connections that the server may already count as made.
+    /// Waits for outstanding answers, and for handshakes that the server may already count as connections.
     pub(super) fn drain(&mut self, limit: u64, handshakes: u64) -> u64 {
-        // Nothing is begun any more, so who is not busy does not become so, and need not be looked at again.
+        // Nothing new is started, so a connection that is not busy stays so and need not be checked again.
         let idle = self.conns[self.drained..].iter().position(Conn::busy);
         self.drained = idle.map_or(self.conns.len(), |n| self.drained + n);
         let mut busy = self.drained < self.conns.len();
@@ -164,7 +164,7 @@ impl Engine {
         u64::MAX
     }
 
-    /// The end: what is still on its way never came.
+    /// The end: outstanding answers count as missing.
     fn end(&mut self) {
         for conn in 0..self.conns.len() as u32 {
             self.abandon(conn);

@@ -1,6 +1,6 @@
-//! URLs as people type them: `http://host:port/path?query`, `https://[fd00::1]/`, or `host:port` alone.
+//! URLs of targets: `http://host:port/path?query`, `https://[fd00::1]/`, or `host:port` alone.
 //!
-//! The library of `http` takes them apart; what it lets pass and no target has is refused here: credentials, port 0.
+//! The crate `http` parses them; this module also refuses credentials and port 0.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use hyper::Uri;
 
 use crate::resolve::resolve;
 
-/// A target as it was named.
+/// A target's URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it is spoken to over TLS.
+    /// Whether to use TLS.
     pub https: bool,
     /// Name or address, without brackets.
     pub host: String,
@@ -22,7 +22,7 @@ pub struct Url {
     pub path: String,
 }
 
-/// Why a text is no URL.
+/// Why a text is not a URL of a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {what}")]
 pub struct BadUrl {
@@ -38,7 +38,7 @@ impl FromStr for Url {
         if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
             return Err(bad("a URL has no spaces and no control characters"));
         }
-        // A query may hold another URL.
+        // A query may contain another URL.
         let named = |scheme: &str| scheme.bytes().all(|b| b.is_ascii_alphanumeric());
         let whole = match text.split_once("://") {
             Some((scheme, _)) if named(scheme) => text.to_owned(),
@@ -69,7 +69,7 @@ impl FromStr for Url {
             (_, Some(_)) => return Err(bad("the port is a number from 1 to 65535")),
             (_, None) => return Err(needed()),
         };
-        // Without what stands behind '#', which is not sent (RFC 9110 §4.2.5).
+        // Without the fragment behind '#', which is not sent (RFC 9110 §4.2.5).
         let path = uri.path_and_query().map_or("/", |p| p.as_str());
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { https, host: bare.to_owned(), port, path })
@@ -77,7 +77,7 @@ impl FromStr for Url {
 }
 
 impl Url {
-    /// What the Host header says: the port only when it is not the usual one.
+    /// The value of the Host header: with the port only if it is not the default one.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = match self.host.parse::<IpAddr>() {
@@ -88,10 +88,10 @@ impl Url {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// What the name stands for, by the system's resolver; `localhost` is this machine. May take as long as the resolver does.
+    /// The addresses of the host, by the system's resolver; `localhost` is this machine. Blocks as long as the resolver does.
     ///
     /// # Errors
-    /// When it stands for nothing.
+    /// The name cannot be resolved or has no address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, BadUrl> {
         let bad = |what: String| BadUrl { text: self.to_string(), what };
         let mut found = resolve(&self.host, self.port)

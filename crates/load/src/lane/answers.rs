@@ -1,4 +1,4 @@
-//! What comes back: answers, what is none, and what the network says.
+//! Receiving: answers, other datagrams, and ICMP errors.
 
 use flowlane::{Datagram, SendError, SocketError};
 use flowlane_stack::packet::IcmpErrorKind;
@@ -10,10 +10,10 @@ use crate::payload::{Header, Parsed};
 use crate::report::{ErrorKind, Sample};
 
 impl Lane {
-    /// Takes what came, without waiting.
+    /// Handles received datagrams, without waiting.
     #[inline]
     pub(super) fn receive_now(&mut self) -> Result<(), String> {
-        // What a wait brought is there already.
+        // The datagrams that ended a wait are there already.
         if self.came.is_empty() {
             let heard = self.ports.receive(&mut self.came);
             self.heard(heard)?;
@@ -24,7 +24,7 @@ impl Lane {
         Ok(())
     }
 
-    /// What receiving came to: complaints of the network and want of frames are no reason to stop.
+    /// Handles the result of receiving: ICMP errors and a lack of frames do not end the run.
     pub(super) fn heard(&mut self, heard: Result<(), SocketError>) -> Result<(), String> {
         match heard {
             Ok(()) | Err(SocketError::Send(SendError::NoFrame)) => Ok(()),
@@ -36,7 +36,7 @@ impl Lane {
         }
     }
 
-    /// Counts and times what came.
+    /// Counts and times the received datagrams.
     pub(super) fn take(&mut self, now: u64) {
         let mut came = std::mem::take(&mut self.came);
         for datagram in came.drain(..) {
@@ -56,7 +56,7 @@ impl Lane {
         let target = self.common.config.target;
         let flow = match self.flows.get_mut(header.flow as usize) {
             Some(flow) if flow.client == datagram.destination && target == datagram.source => flow,
-            // Another lane's: it came here although its flow does not belong here.
+            // A datagram of another lane's flow that arrived here.
             _ => return self.stray(now),
         };
         match flow.order.came(header.sequence) {
@@ -95,7 +95,7 @@ impl Lane {
         self.recorder.tally(now).named("strays", 1);
     }
 
-    /// The network says that a datagram did not arrive.
+    /// Handles an ICMP error for a datagram.
     pub(super) fn complain(&mut self, kind: IcmpErrorKind) {
         if self.measured == 0 {
             self.complaint = Some(kind);
@@ -107,7 +107,7 @@ impl Lane {
         if self.common.config.discard {
             self.recorder.error(now, now, kind, || "the network said so of a datagram");
         } else {
-            // It is lost besides, and one error.
+            // The datagram also counts as lost; together they are one error.
             self.recorder.tally(now).named(kind.name(), 1);
         }
     }

@@ -1,12 +1,11 @@
 //! The generator in one lane: one task, its own flows, schedule and recorder. On a link of ours all flows share one socket
 //! that takes every port; on kernel sockets each flow has a connected socket of its own.
 //!
-//! Sending and receiving are one loop, so nothing is shared and nothing is locked: take what came, send what is due,
-//! and then wait for whichever is next. What is due is sent in batches of bounded size; between two of them the worker
-//! does its other work, receiving above all. When there is no room the datagram keeps its intended moment and is tried
-//! again in the next turn: being held up is lateness of ours, not loss.
+//! Sending and receiving are one loop, so nothing is shared or locked: receive, send what is due, then wait for whichever is next. Due
+//! datagrams are sent in batches of bounded size; between two batches the worker does its other work, mainly receiving. If there is no
+//! room, the datagram keeps its intended time and is tried again in the next turn: the delay counts as lateness, not as loss.
 //!
-//! The course of a run is here; [`pace`] says what is sent when, [`answers`] what comes back.
+//! This module has the course of a run; [`pace`] has the schedule, [`answers`] has receiving.
 
 mod answers;
 mod pace;
@@ -31,15 +30,15 @@ use crate::timeline;
 use crate::window::Window;
 use ports::{BURST, Ports};
 
-/// Time between two looks at what is slow: progress, timeouts.
+/// Interval of slow work: progress, timeouts.
 const TICK: u64 = 50_000_000;
 
-/// How often it is asked whether anybody answers, and how long in all.
+/// Interval and number of probes before the run.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
 
 const PROBES: u64 = 30;
 
-/// Wait after the last answer, for answers that come twice.
+/// Wait after the last answer, for duplicates, nanoseconds.
 const LINGER: u64 = 10_000_000;
 
 /// The time now, nanoseconds on the runtime's clock.
@@ -58,19 +57,19 @@ pub(crate) struct Lane {
     bucket: u16,
     ports: Ports,
     flows: Vec<Flow>,
-    /// The flow whose turn it is.
+    /// The next flow to send from.
     turn: usize,
     payload: Vec<u8>,
     came: Vec<Datagram>,
     window: Window,
     counts: Counts,
     recorder: Recorder,
-    /// The first moment of what is measured.
+    /// Start of the measured part.
     measured: u64,
     next_tick: u64,
-    /// The last thing the network said about a datagram before the run.
+    /// The last ICMP error before the run.
     complaint: Option<IcmpErrorKind>,
-    /// A sleep that is still to come, and until when.
+    /// The current sleep, and until when it lasts.
     alarm: Option<(u64, Sleep)>,
 }
 
@@ -112,7 +111,7 @@ impl Lane {
             came: Vec::with_capacity(BURST),
             window: Window::new(window),
             counts: Counts::default(),
-            // The real one is made when the start is known.
+            // Replaced when the start time is known.
             recorder: Recorder::new(bucket, 0, flows, Span::all(clock())),
             measured: 0,
             next_tick: 0,
@@ -142,7 +141,7 @@ impl Lane {
         Ok((start, stopped))
     }
 
-    /// Makes the recorder of the run.
+    /// Creates the recorder of the run.
     fn record_from(&mut self, start: u64) {
         let measured = timeline::measured(&self.common.config.phases, start);
         self.measured = measured.start;
@@ -153,7 +152,7 @@ impl Lane {
         };
     }
 
-    /// What was never answered, of what was measured and of the rest.
+    /// Counts datagrams that were never answered, in and outside the measured part.
     fn count_lost(&mut self) {
         self.counts.lost = self.counts.sent - self.counts.received;
         for moment in [self.measured, 0] {
@@ -164,7 +163,7 @@ impl Lane {
         }
     }
 
-    /// Asks whether anybody answers; finds the next hop on the way.
+    /// Checks that the target answers; also resolves the next hop.
     async fn probe(&mut self) -> Result<(), String> {
         let discard = self.common.config.discard;
         for _ in 0..PROBES {
@@ -200,7 +199,7 @@ impl Lane {
         ))
     }
 
-    /// Waits for the answers on their way.
+    /// Waits for outstanding answers.
     async fn drain(&mut self) -> Result<(), String> {
         let timeout = self.common.config.timeout.as_nanos() as u64;
         let limit = clock() + timeout;
@@ -212,7 +211,7 @@ impl Lane {
         self.wait_until(linger).await
     }
 
-    /// Goes on receiving until then.
+    /// Receives until `moment`.
     async fn wait_until(&mut self, moment: u64) -> Result<(), String> {
         loop {
             let now = clock();
@@ -224,7 +223,7 @@ impl Lane {
         }
     }
 
-    /// Sends the next datagram of the flow whose turn it is; `false` when there is no room now.
+    /// Sends the next datagram of the next flow; `false` if there is no room now.
     #[inline]
     fn send(&mut self, slot: u32, intended: u64) -> Result<bool, String> {
         let sequence = self.flows[self.turn].order.next();
@@ -246,7 +245,7 @@ impl Lane {
         let at = if (flow as usize) < self.flows.len() { flow as usize } else { 0 };
         let (client, target) = (self.flows[at].client, self.common.config.target);
         let mut sent = self.ports.send(at, client, target, &self.payload);
-        // What the network said about an earlier one stands in the way of this one, once.
+        // An ICMP error for an earlier datagram is returned for this one, once.
         if let Err(SocketError::Network(kind)) = sent {
             self.complain(kind);
             sent = self.ports.send(at, client, target, &self.payload);
@@ -257,9 +256,9 @@ impl Lane {
         }
     }
 
-    /// Waits until something came, or until `moment`.
+    /// Waits until a datagram arrives, or until `moment`.
     async fn sleep_or_receive(&mut self, moment: u64) -> Result<(), String> {
-        // Arming a sleep costs more than looking at one that is armed.
+        // Setting a new sleep costs more than polling the current one.
         let (_, sleep) = match &mut self.alarm {
             Some(alarm) if alarm.0 == moment => alarm,
             alarm => alarm.insert((moment, flowlane::sleep_until(Time::from_nanos(moment)))),
@@ -280,7 +279,7 @@ impl Lane {
         Ok(())
     }
 
-    /// What is done now and then.
+    /// Slow work, at every tick.
     #[inline]
     fn tick(&mut self, now: u64) {
         if now < self.next_tick {

@@ -1,4 +1,4 @@
-//! What is sent when: by a schedule, or as many at a time as a window holds.
+//! When datagrams are sent: by a schedule (open loop), or by a window (closed loop).
 
 use flowlane_stack::rng::Rng;
 
@@ -8,26 +8,27 @@ use crate::http::moments::Moments;
 /// Datagrams sent before the worker does its other work.
 const BATCH: usize = 64;
 
-/// How long a generator that is behind goes on after the end of the schedule.
+/// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
 const GRACE: u64 = 100_000_000;
 
-/// The kernel wakes a sleeper up to this late (its timer slack is 50 us): so near to a moment the worker stays awake.
+/// The kernel wakes a sleeping thread up to this late, nanoseconds (its timer slack is 50 us): this close to a send time the worker stays
+/// awake.
 const NEAR: u64 = 80_000;
 
 /// What to do after sending.
 enum Next {
     /// More is due, or was held up.
     More,
-    /// Nothing before this moment.
+    /// Nothing before this time.
     At(u64),
     /// Nothing before an answer or a timeout.
     Answer,
-    /// Nothing any more.
+    /// Nothing more.
     Done,
 }
 
 impl Lane {
-    /// Sends at the moments of the schedule. Returns when it stopped.
+    /// Sends by the schedule. Returns the time at which it stopped.
     pub(super) async fn open_loop(
         &mut self,
         start: u64,
@@ -46,7 +47,7 @@ impl Lane {
             }
             match self.send_due(&mut schedule, now, end)? {
                 Next::Done => {
-                    // The rest of the time belongs to the run.
+                    // An empty schedule still lasts until the end of the run.
                     self.wait_until(end).await?;
                     return Ok(end);
                 }
@@ -56,7 +57,7 @@ impl Lane {
         }
     }
 
-    /// This lane's moments: lanes take turns instead of sending all at the same.
+    /// This lane's schedule; lanes are staggered so that they do not send at the same time.
     fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
         let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
         let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
@@ -75,7 +76,7 @@ impl Lane {
             if sent == BATCH {
                 break Next::More;
             }
-            // The answer brings back how late it was.
+            // The datagram carries its lateness, which the answer returns.
             let late = u32::try_from(now - due).unwrap_or(u32::MAX);
             if !self.send(late, due)? {
                 self.held_up(now);
@@ -86,7 +87,7 @@ impl Lane {
             sent += 1;
         };
         if sent > 0 {
-            // After the batch, so that the figure is rather too large than too small.
+            // Read after the batch, so that the slip is over- rather than underestimated.
             let after = clock();
             for moment in &moments[..sent] {
                 self.recorder.sent(*moment, after, self.payload.len() as u64);
@@ -95,7 +96,7 @@ impl Lane {
         Ok(next)
     }
 
-    /// What was due and will not be sent: as late as can be said.
+    /// Counts datagrams that were due and will not be sent, with their lateness so far.
     fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
         while let Some(due) = schedule.peek().filter(|due| *due < end) {
             self.counts.unsent += 1;
@@ -110,7 +111,7 @@ impl Lane {
         self.recorder.tally(now).held_up += 1;
     }
 
-    /// Keeps the window full. Returns when it stopped.
+    /// Keeps the window full. Returns the time at which it stopped.
     pub(super) async fn closed_loop(&mut self, end: u64) -> Result<u64, String> {
         loop {
             self.receive_now()?;

@@ -1,4 +1,4 @@
-//! The sockets of one lane's flows: one for all of them that takes every port, or a connected one for each.
+//! The sockets of one lane's flows: one socket that takes every port, or a connected socket for each flow.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,9 +9,9 @@ use flowlane::{Bind, Datagram, Endpoint, SendError, SocketError, UdpSocket};
 use crate::flows::{Sources, address};
 use crate::load::Common;
 
-/// Datagrams received at once.
+/// Most datagrams received at once.
 pub(super) const BURST: usize = 256;
-/// The kernel has no room for more on an interface (`ENOBUFS`): as good as a full queue.
+/// `ENOBUFS`: the interface's queue in the kernel is full.
 const NO_BUFFERS: i32 = 105;
 
 /// The sockets of a lane.
@@ -20,19 +20,19 @@ pub(super) struct Ports {
     sockets: Vec<UdpSocket>,
     /// Each flow has a socket of its own.
     each: bool,
-    /// The socket that is listened to first: they take turns.
+    /// The socket to read first; it rotates.
     ear: usize,
 }
 
 impl Ports {
-    /// Opens them; also where each flow of the lane comes from.
+    /// Opens the sockets. Also returns the client endpoint of each flow.
     pub(super) fn open(common: &Common, bucket: u16) -> Result<(Self, Vec<Endpoint>), String> {
         let (sockets, flows) = open(common, bucket)?;
         let each = matches!(common.config.sources, Sources::Addresses { .. });
         Ok((Self { sockets, each, ear: 0 }, flows))
     }
 
-    /// Sends a datagram of flow `flow`, which comes from `client`; `false` when there is no room now.
+    /// Sends a datagram of flow `flow` from `client`; `false` if there is no room now.
     #[inline]
     pub(super) fn send(
         &self,
@@ -55,7 +55,7 @@ impl Ports {
         }
     }
 
-    /// Appends what is there, of as many sockets as a burst allows; what one of them says instead of that is returned at once.
+    /// Appends received datagrams, from as many sockets as a burst allows. An error of a socket is returned at once.
     #[inline]
     pub(super) fn receive(&mut self, came: &mut Vec<Datagram>) -> Result<(), SocketError> {
         let n = self.sockets.len();
@@ -70,7 +70,7 @@ impl Ports {
         Ok(())
     }
 
-    /// The same of the first that has something; waits if none has.
+    /// The same for the first socket with datagrams; waits if none has any.
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
@@ -85,7 +85,7 @@ impl Ports {
     }
 }
 
-/// The sockets of a lane, and where each of its flows comes from.
+/// The sockets of a lane, and the client endpoint of each flow.
 fn open(common: &Common, bucket: u16) -> Result<(Vec<UdpSocket>, Vec<Endpoint>), String> {
     let bind = |bind| UdpSocket::bind(bind).map_err(|e| e.to_string());
     let clients = match &common.config.sources {

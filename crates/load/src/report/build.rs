@@ -1,4 +1,4 @@
-//! Joining what the lanes recorded into a [`Run`].
+//! Merges the records of the lanes into a [`Run`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use super::times::Times;
 use super::usage::{Generator, Usage};
 use crate::threshold::Threshold;
 
-/// A pool, besides what it counted.
+/// Description of a pool, besides its counts.
 #[derive(Debug, Clone, Default)]
 pub struct PoolAbout {
     /// Its name.
@@ -22,44 +22,44 @@ pub struct PoolAbout {
     pub targets: Vec<String>,
     /// Its share or rate, in words.
     pub schedule: String,
-    /// The names of its requests, in order; none if they have no figures of their own.
+    /// The names of its requests, in order; empty if requests have no figures of their own.
     pub requests: Vec<String>,
 }
 
-/// A run, besides what it counted.
+/// Description of a run, besides its counts.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// What was run.
+    /// The set-up.
     pub setup: Setup,
-    /// When it began.
+    /// When it started.
     pub started: SystemTime,
     /// How long it lasted.
     pub elapsed: Duration,
-    /// How long of it was measured.
+    /// The measured part of that time.
     pub measured: Duration,
-    /// Its parts in time; none is one that is measured.
+    /// Its phases; empty for one measured phase.
     pub phases: Vec<Phase>,
-    /// Its pools, in the order in which recorders name them; none is one that is called `all`.
+    /// Its pools, in the order of the recorders' numbers; empty for one pool with the name `all`.
     pub pools: Vec<PoolAbout>,
     /// How it ended.
     pub ended: Ended,
     /// Why, if it failed.
     pub failure: Option<String>,
-    /// What the generator used.
+    /// Processor time and memory of the generator.
     pub usage: Usage,
     /// Share of frames that arrived on the worker of their bucket.
     pub alignment: Option<f64>,
-    /// What our side dropped.
+    /// Packets that our side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// What the server counted.
+    /// Counters of the server.
     pub server: BTreeMap<String, u64>,
-    /// What is to be reached.
+    /// Conditions under which the run fails.
     pub thresholds: Vec<Threshold>,
-    /// How late a request may be sent; relative to the run, if it is not given.
+    /// How late a request may be sent; `None` for the default, which depends on the run (`slip.budget-ns` in the report).
     pub slip_budget: Option<Duration>,
-    /// How late requests may be sent on purpose: so much more the budget is, if it is not given.
+    /// How late requests may be sent on purpose; added to the default budget.
     pub slack: Duration,
-    /// A request that failed makes the run fail, unless a threshold on errors says what may be.
+    /// Whether a failed request makes the run fail, unless a threshold on errors is given.
     pub failures_count: bool,
 }
 
@@ -87,7 +87,7 @@ impl Default for About {
 }
 
 impl LaneRecord {
-    /// For answers that have no first byte of their own: these times, of something else, in their place.
+    /// Uses these times as those of the first byte, for protocols whose records have none.
     #[must_use]
     pub(crate) fn with_first_bytes(mut self, times: Times) -> Self {
         (self.spectra.first_byte, self.spectra.no_last_byte) = (times, true);
@@ -95,7 +95,7 @@ impl LaneRecord {
     }
 }
 
-/// Joins the lanes' records and judges them.
+/// Merges the lanes' records and evaluates them.
 #[must_use]
 pub fn join(about: About, records: &[LaneRecord]) -> Run {
     let pool_count = records.iter().map(|r| r.pool + 1).max().unwrap_or(0).max(about.pools.len()).max(1);
@@ -152,7 +152,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
 }
 
 impl Run {
-    /// Judges the slip, the failures and the thresholds, and says what was missed.
+    /// Evaluates slip, failures and thresholds, and lists what was missed.
     fn judge(&mut self, thresholds: &[Threshold], failures_count: bool) {
         if !self.slip.kept {
             self.failed.push(format!("the schedule was not kept: {}", self.slip.words()));
@@ -182,7 +182,7 @@ impl Run {
     }
 }
 
-/// The phases with what each came to, as far as the run came. Recorders that were not told of phases have no figures of them.
+/// The phases with their figures, as far as the run got. Recorders without phases have no figures.
 fn with_figures(mut phases: Vec<Phase>, records: &[LaneRecord], run: f64) -> Vec<Phase> {
     let known = records.iter().any(|r| r.parts.phases.len() == phases.len());
     for (i, phase) in phases.iter_mut().enumerate().filter(|_| known) {
@@ -193,7 +193,7 @@ fn with_figures(mut phases: Vec<Phase>, records: &[LaneRecord], run: f64) -> Vec
     phases
 }
 
-/// A pool's requests with what was measured of each.
+/// A pool's requests with the figures of each.
 fn asked(names: &[String], records: &[&LaneRecord], measured: Duration) -> Vec<Asked> {
     let figures =
         |i: usize| parts::figures(records.iter().map(|r| r.parts.requests.get(i)), measured.as_secs_f64());
@@ -246,7 +246,7 @@ impl Spectra {
     }
 }
 
-/// The lanes, all pools together; one at a time, since a histogram is a quarter of a megabyte.
+/// The figures of each lane over all pools; one lane at a time, since a histogram has a quarter of a megabyte.
 fn lanes(records: &[LaneRecord]) -> Vec<Lane> {
     let mut by_bucket: BTreeMap<u16, Vec<&LaneRecord>> = BTreeMap::new();
     for record in records {
@@ -270,7 +270,7 @@ fn lane(bucket: u16, records: &[&LaneRecord]) -> Lane {
     Lane { p50_ns: times.at(0.5), p99_ns: times.at(0.99), max_ns: times.max(), ..lane }
 }
 
-/// A moment as RFC 3339 has it, in UTC, to the second.
+/// A time in the format of RFC 3339, UTC, in seconds.
 #[must_use]
 pub fn rfc3339(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());

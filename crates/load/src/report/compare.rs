@@ -1,20 +1,20 @@
-//! Whether one set of runs is faster than another, and how sure that is.
+//! Comparison of two sets of runs, with confidence intervals.
 //!
-//! Each run gives one number for a metric: its median latency, its rate, and so on, taken over the whole measured part.
-//! Two sets of runs are compared by the **ratio** B / A, so that a doubling counts as much as a halving:
+//! Each run gives one number for a metric, such as its median latency or rate, over the whole measured part. Two sets of runs are compared
+//! by the **ratio** B / A, so that doubling and halving count alike:
 //!
-//! * with as many runs on either side, at least two, the runs are **pairs** in their order (run A, then B, then A, ...).
-//!   What both runs of a pair have in common, such as a machine that is slower today, drops out;
+//! * with equal numbers of runs, at least two, the runs are **pairs** in their order (run A, then B, then A, ...). Influences common to both
+//!   runs of a pair, such as a machine that is slower today, cancel out;
 //! * with different numbers of runs, at least two of each, the runs are two independent samples;
-//! * one run on a side gives the ratio and **no finding**. The seconds within a run say how much that run varies. They do not
-//!   say how much the next run would differ, and that is the question. Nor do the other side's runs say it where the machine is
-//!   disturbed now and then: one disturbed run beside three that were not was taken for a difference in eleven of a hundred.
+//! * one run on a side gives the ratio and **no finding**. The seconds within a run show how much that run varies, not how much the next run
+//!   would differ. The other side's runs do not show it either if the machine is sometimes disturbed: one disturbed run against three
+//!   undisturbed ones was taken for a difference in eleven of a hundred comparisons.
 //!
-//! **Several metrics, one promise.** The confidence holds for all compared metrics together: with `m` of them each interval
-//! is made at `1 - (1 - confidence) / m` (Bonferroni's inequality), so that two equal programs are told apart by any metric at
-//! all in at most one comparison of twenty. Asking for fewer metrics gives narrower intervals.
+//! **Joint confidence.** The confidence holds for all compared metrics together: with `m` metrics each interval has the confidence
+//! `1 - (1 - confidence) / m` (Bonferroni's inequality). So at 95 % at most one in twenty comparisons of equal programs finds a
+//! difference in any metric. Fewer metrics give narrower intervals.
 //!
-//! How the intervals are made: module `interval`.
+//! The module `interval` computes the intervals.
 
 mod interval;
 
@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::model::Run;
 use flowlane_stack::rng::Rng;
 
-/// What is compared.
+/// A compared metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
@@ -36,9 +36,9 @@ pub enum Metric {
     P99_9,
     /// Mean latency.
     Mean,
-    /// Answers a second.
+    /// Answers per second.
     Rate,
-    /// The generator's processor time for each answer.
+    /// The generator's processor time per answer.
     Cpu,
 }
 
@@ -91,15 +91,15 @@ pub enum Method {
     OneRun,
 }
 
-/// What was found.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
-    /// B is better, by more than may be neglected.
+    /// B is better, by more than the neglected difference.
     Better,
-    /// B is worse, by more than may be neglected.
+    /// B is worse, by more than the neglected difference.
     Worse,
-    /// The interval holds "no difference", or only such as may be neglected.
+    /// The interval contains "no difference" or a difference that is neglected.
     NoDifferenceShown,
     /// There are too few runs for a finding.
     NotJudged,
@@ -119,7 +119,7 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Compared {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
     /// Geometric mean of A.
     pub a: f64,
@@ -127,26 +127,26 @@ pub struct Compared {
     pub b: f64,
     /// B / A.
     pub ratio: f64,
-    /// Between these the true ratio is; with the confidence asked for that is so of all metrics compared in one call. `None`
-    /// with one run on a side.
+    /// Confidence interval of the true ratio; the confidence holds jointly for all metrics compared in one call. `None` with one run on a
+    /// side.
     #[serde(flatten)]
     pub bounds: Option<Bounds>,
-    /// How it was found.
+    /// How the runs were compared.
     pub method: Method,
-    /// What that means.
+    /// The result.
     pub finding: Finding,
 }
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wish {
-    /// Confidence that all intervals of one comparison hold the truth, 0.5 to 0.999.
+    /// Joint confidence of all intervals of one comparison, 0.5 to 0.999.
     pub confidence: f64,
-    /// A difference of at most this share may be neglected: 0.02 is 2 %.
+    /// Differences of at most this share are neglected: 0.02 is 2 %.
     pub neglect: f64,
-    /// How often something is drawn.
+    /// Number of bootstrap draws.
     pub draws: usize,
-    /// For the draws.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
@@ -156,7 +156,7 @@ impl Default for Wish {
     }
 }
 
-/// Compares those of the metrics that every run has, in their order.
+/// Compares the metrics that every run has, in the order of `metrics`.
 #[must_use]
 pub fn compare(metrics: &[Metric], a: &[Run], b: &[Run], wish: &Wish) -> Vec<Compared> {
     let logarithms = |metric: Metric, runs: &[Run]| -> Option<Vec<f64>> {

@@ -1,4 +1,4 @@
-//! A run for other programs: JSON, the series as CSV, and HdrHistogram's interval log.
+//! Output for other programs: JSON, the series as CSV, and HdrHistogram's interval log.
 
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use super::model::{Figures, Part, Phase, Point, Run};
 use super::text::plain;
 
-/// The run as JSON, as `docs/schema/load-run.json` has it.
+/// Writes the run as JSON (`docs/schema/load-run.json`).
 ///
 /// # Errors
 /// Those of writing.
@@ -18,10 +18,10 @@ pub fn json(run: &Run, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Reads a run, or several in one array, from JSON.
+/// Reads a run, or an array of runs, from JSON.
 ///
 /// # Errors
-/// In one line: what is wrong and where.
+/// What is wrong and where, in one line.
 pub fn runs_from_json(text: &str) -> Result<Vec<Run>, String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
     let values = match value {
@@ -53,8 +53,9 @@ fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
-/// The series as CSV: a line for each interval of the total and of each pool, and then, of a scenario and named in the column
-/// `part`, one for each phase, all pools together, and each request of a pool. The column `phase` is where an interval begins. Times are nanoseconds.
+/// Writes the series as CSV: a line for each interval of the total and of each pool. With a scenario, a line for each phase over all
+/// pools and for each request of a pool follows; the column `part` tells them apart. The column `phase` has the phase in which an
+/// interval begins. Times are nanoseconds.
 ///
 /// # Errors
 /// Those of writing.
@@ -92,7 +93,7 @@ pub fn csv(run: &Run, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The phase of a moment, seconds from the beginning; after the end the last.
+/// The phase at a time, seconds from the start; after the end the last.
 fn phase_at(run: &Run, seconds: f64) -> Option<&Phase> {
     run.phases.iter().find(|p| seconds < p.to_seconds).or(run.phases.last())
 }
@@ -128,8 +129,8 @@ fn csv_line(name: &str, p: &Point, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The latencies of each interval, as HdrHistogram's log: a line for each interval of the total, tagged lines for pools.
-/// Values are nanoseconds, and the column of the largest is in milliseconds.
+/// Writes the latencies of each interval as an HdrHistogram log: a line for each interval of the total, tagged lines for pools. Values are
+/// nanoseconds; the column of the maximum is in milliseconds.
 ///
 /// # Errors
 /// Those of writing.

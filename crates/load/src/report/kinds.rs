@@ -1,4 +1,4 @@
-//! What can go wrong with a request or a connection: a closed list, so that counting needs no allocation.
+//! Kinds of errors of a request or connection: a closed list, so that counting needs no allocation.
 
 /// Kinds of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,37 +7,37 @@
 pub enum ErrorKind {
     /// The target's name has no address.
     Resolve,
-    /// Nobody listens there.
+    /// The target refused the connection.
     Refused,
-    /// There is no way there.
+    /// The target cannot be reached.
     Unreachable,
-    /// The connection was not made in time.
+    /// The connection was not established in time.
     ConnectTimeout,
     /// The target ended the connection with a reset.
     Reset,
-    /// The target closed the connection before the answer was whole.
+    /// The target closed the connection before the answer was complete.
     Closed,
-    /// The answer was not whole in time.
+    /// The answer was not complete in time.
     Timeout,
-    /// What came is not what the protocol allows.
+    /// The answer violates the protocol.
     Malformed,
-    /// An answer's head or body is longer than it may be.
+    /// An answer's head or body is longer than the limit.
     TooLong,
-    /// No agreement on TLS: certificate, version, alert.
+    /// The TLS handshake failed: certificate, version, alert.
     Tls,
     /// HTTP/2: the stream or the connection ended with an error code.
     Http2,
-    /// The answer has another status than it should.
+    /// The answer's status is not an expected one.
     Status,
-    /// The answer has another length than it should.
+    /// The answer's length is not the expected one.
     Length,
-    /// The answer's content is not what it should be: digest or substring.
+    /// The answer's content fails a check: digest or substring.
     Content,
     /// Never answered.
     Lost,
     /// Answered, damaged.
     Corrupt,
-    /// This machine has no more of something: descriptors, ports, memory.
+    /// A resource of this machine is exhausted: descriptors, ports, memory.
     Local,
     /// Anything else.
     Other,

@@ -1,7 +1,7 @@
-//! What a run is doing now: snapshots of the lanes, joined for those who watch.
+//! Figures during a run: snapshots of the lanes, merged for display.
 //!
-//! Lanes hand over a [`Snapshot`] four times a second at most; [`Live::take`] keeps the newest of each, and
-//! [`Live::frame`] makes of them what a line or a display shows. The thread that watches does this: lanes do not wait.
+//! Each lane sends a [`Snapshot`] at most four times a second; [`Live::take`] keeps the newest of each lane, and [`Live::frame`] merges
+//! them into what a line or a display shows. The displaying thread does this work; lanes do not wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -11,9 +11,9 @@ use super::model::Point;
 use super::recorder::Snapshot;
 use super::series::{Slot, points};
 
-/// Snapshots that may wait to be looked at.
+/// Capacity of the channel, snapshots.
 const WAITING: usize = 4096;
-/// Seconds kept for those who want to see the past.
+/// Seconds of history that are kept.
 const PAST: u64 = 120;
 
 /// A channel for the snapshots of a run.
@@ -22,7 +22,7 @@ pub fn channel() -> (SyncSender<Snapshot>, Receiver<Snapshot>) {
     sync_channel(WAITING)
 }
 
-/// Counts of a moment. Rates are those of the lanes between their last two snapshots, whenever one looks.
+/// Counts at a time. Rates are per second, between the last two snapshots of each lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Now {
     /// Requests sent so far.
@@ -33,15 +33,15 @@ pub struct Now {
     pub failed: u64,
     /// Bytes received so far.
     pub bytes_received: u64,
-    /// Connections, or requests on their way.
+    /// Connections, or requests in flight.
     pub concurrency: u64,
-    /// Requests sent a second.
+    /// Requests sent per second.
     pub sent_rate: f64,
-    /// Answers a second.
+    /// Answers per second.
     pub answered_rate: f64,
-    /// Errors a second.
+    /// Errors per second.
     pub failed_rate: f64,
-    /// Bytes received a second.
+    /// Bytes received per second.
     pub bytes_rate: f64,
 }
 
@@ -54,7 +54,7 @@ impl Now {
         self.concurrency += s.concurrency;
     }
 
-    /// Adds the rates of a lane, from what it had said before.
+    /// Adds the rates of a lane, from its snapshot before.
     fn add_rates(&mut self, now: &Snapshot, before: &Said) {
         let seconds = now.nanos.saturating_sub(before.nanos) as f64 / 1e9;
         let rate =
@@ -66,10 +66,10 @@ impl Now {
     }
 }
 
-/// What there is to see at a moment.
+/// The figures to show at one time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Frame {
-    /// Time since the beginning.
+    /// Time since the start.
     pub elapsed: Duration,
     /// All together.
     pub total: Now,
@@ -91,7 +91,7 @@ impl Frame {
     }
 }
 
-/// What a lane had said before it said the newest.
+/// Counts of the snapshot before the newest.
 #[derive(Debug, Clone, Copy, Default)]
 struct Said {
     nanos: u64,
@@ -101,32 +101,32 @@ struct Said {
     bytes_received: u64,
 }
 
-/// A lane that said nothing for so long does nothing: nanoseconds.
+/// A lane without a snapshot for this time, nanoseconds, counts as idle.
 const SILENT: u64 = 1_500_000_000;
 
-/// What the lanes said last.
+/// The newest snapshots of the lanes.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// The newest of each, and what was before it.
+    /// The newest snapshot of each lane and pool, and the counts before it.
     lanes: BTreeMap<(u16, usize), (Snapshot, Said)>,
     slots: BTreeMap<(u16, usize), Vec<Slot>>,
 }
 
 impl Live {
-    /// Nothing yet.
+    /// Without snapshots.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes whatever lanes have handed over.
+    /// Takes all snapshots in the channel.
     pub fn take(&mut self, from: &Receiver<Snapshot>) {
         for snapshot in from.try_iter() {
             self.note(snapshot);
         }
     }
 
-    /// Takes one.
+    /// Takes one snapshot.
     pub fn note(&mut self, mut snapshot: Snapshot) {
         let key = (snapshot.bucket, snapshot.pool);
         let slots = self.slots.entry(key).or_default();
@@ -144,7 +144,7 @@ impl Live {
         self.lanes.insert(key, (snapshot, said));
     }
 
-    /// What there is to see now.
+    /// The figures to show now.
     pub fn frame(&self, elapsed: Duration) -> Frame {
         let mut frame = Frame { elapsed, ..Frame::default() };
         let pool_count = self.lanes.keys().map(|(_, pool)| pool + 1).max().unwrap_or(0);
@@ -166,7 +166,7 @@ impl Live {
         frame
     }
 
-    /// The whole seconds of some pools, as far as every lane has told them.
+    /// The whole seconds of some pools, up to the last that every lane has reported.
     fn seconds(&self, wanted: impl Fn(usize) -> bool) -> Vec<Point> {
         let lanes: Vec<&[Slot]> = self
             .slots

@@ -1,18 +1,16 @@
-//! Everything a run says: recording it in the lanes, joining it, and showing it.
+//! Reports: recording in the lanes, merging, and output.
 //!
 //! ```text
 //!   lane, pool: Recorder ─┬─ several times a second ▸ Snapshot ▸ Live       (the line or display while it runs)
 //!                         └─ at the end ▸ LaneRecord ▸ join() ▸ Run ▸ text, JSON, CSV, HDR log, HTML, compare
 //! ```
 //!
-//! A [`Recorder`] belongs to one lane and one pool: it is counters and histograms, without a lock, an atomic or, for what
-//! is recorded per request, an allocation. Nothing is shared while a run lasts; a recorder hands over a [`Snapshot`] a few
-//! times a second for those who watch. [`join`] makes the [`Run`] of all of them: the model that every output is made
-//! from, and that reading a JSON report gives back whole, histograms included.
+//! A [`Recorder`] belongs to one lane and one pool. It has counters and histograms, without locks, atomics or, per request, allocations.
+//! Nothing is shared during a run; a recorder sends a [`Snapshot`] for display a few times a second. [`join`] merges all records into the
+//! [`Run`], the model from which every output is made. A JSON report contains it completely, histograms included.
 //!
-//! Times are nanoseconds. Moments are nanoseconds on any clock that never goes back, the same for all lanes of a run.
-//! **Latency counts from the intended moment of sending**, slip is how much later than intended the generator sent, and
-//! service time counts from the real moment: latency is slip and service time together.
+//! Times are nanoseconds on a monotonic clock, the same for all lanes of a run. **Latency counts from the intended send time**, slip is how
+//! much later than intended the generator sent, and service time counts from the actual send time: latency is slip plus service time.
 
 pub mod build;
 pub mod compare;

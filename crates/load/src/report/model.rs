@@ -1,9 +1,8 @@
-//! What a run came to: the model that every output is made from, and the shape of the JSON report
-//! (`docs/schema/load-run.json`).
+//! The result of a run: the model from which every output is made, and the structure of the JSON report (`docs/schema/load-run.json`).
 //!
-//! Reading a report gives the same [`Run`] back, whole, but for the histograms of single intervals, which only the HDR
-//! log has. Names are in kebab-case; times are nanoseconds where a name ends in `-ns` or a histogram is meant, and
-//! seconds where it says so. Fields are only added within a version.
+//! Reading a report gives the same [`Run`], except for the histograms of single intervals, which only the HDR log has. Names are in
+//! kebab-case. Times are nanoseconds in histograms and where a name ends in `-ns`, and seconds where the name says so. Within a version
+//! fields are only added.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::times::Times;
 use super::usage::Generator;
 
-/// Version of the JSON's shape: it grows when a field changes its meaning or goes away.
+/// Version of the JSON, incremented when a field changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
 /// A run.
@@ -21,17 +20,17 @@ pub const VERSION: u32 = 1;
 pub struct Run {
     /// [`VERSION`].
     pub version: u32,
-    /// What was run.
+    /// The set-up.
     pub setup: Setup,
-    /// When it began, RFC 3339 in UTC.
+    /// When it started, RFC 3339 in UTC.
     pub started: String,
     /// The same, milliseconds since 1970.
     pub started_ms: u64,
-    /// How long it lasted, warm-up and all.
+    /// Length in seconds, warm-up included.
     pub seconds: f64,
     /// How it ended.
     pub ended: Ended,
-    /// Its parts in time, in order; one if none were asked for.
+    /// Its phases in order; at least one.
     pub phases: Vec<Phase>,
     /// All pools together.
     pub total: Part,
@@ -39,62 +38,62 @@ pub struct Run {
     pub pools: Vec<Part>,
     /// The lanes that took part, by bucket.
     pub lanes: Vec<Lane>,
-    /// What the generator itself needed.
+    /// Resources used by the generator.
     pub generator: Generator,
-    /// Share of received frames that arrived on the worker of their bucket; kernel sockets have none.
+    /// Share of received frames that arrived on the worker of their bucket, 0 to 1; `None` for kernel sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alignment: Option<f64>,
     /// Packets our own side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// What the server counted, if it was asked.
+    /// Counters of the server, if they were read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub server: BTreeMap<String, u64>,
-    /// Whether the generator kept its time.
+    /// Whether the generator kept its schedule.
     pub slip: SlipVerdict,
-    /// What was to be reached.
+    /// The thresholds, evaluated.
     pub thresholds: Vec<Verdict>,
     /// What was missed: the run's failure, the slip budget, thresholds.
     pub failed: Vec<String>,
-    /// Nothing was missed.
+    /// Whether nothing was missed.
     pub ok: bool,
 }
 
-/// To a thousandth: short enough to read, and the same after a journey through JSON.
+/// Rounds to a thousandth, so that a number is short and survives JSON unchanged.
 #[must_use]
 pub fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 
-/// What was run.
+/// The set-up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Setup {
-    /// Such as `load http`.
+    /// The command, such as `load http`.
     pub command: String,
     /// Version of the program.
     pub program: String,
-    /// Where requests went.
+    /// The targets.
     pub targets: Vec<String>,
     /// The link: `kernel`, `af-xdp:eth1`, ...
     pub link: String,
     /// Workers, each a thread.
     pub workers: usize,
-    /// What repeats the run's randomness.
+    /// The seed of random choices.
     pub seed: Option<u64>,
     /// When requests are sent, in words: `constant 10 000/s`, `closed loop, 100 connections`.
     pub schedule: String,
-    /// Requests are sent at moments fixed beforehand: latency and slip mean what they should.
+    /// Whether requests are sent at times fixed in advance; only then is slip meaningful.
     pub open_loop: bool,
     /// The scenario file, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
-    /// What the scenario calls itself.
+    /// Name of the scenario.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What the scenario says that it is for.
+    /// Description of the scenario.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
-    /// Whatever else matters, in words.
+    /// Further settings, in words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, String>,
 }
@@ -106,51 +105,51 @@ pub enum Ended {
     /// As planned.
     #[default]
     Done,
-    /// Somebody asked for the end; what was measured until then stands.
+    /// Stopped early on request; the figures are those until then.
     Interrupted,
-    /// Something made it impossible to go on.
+    /// Ended early since it could not continue.
     Failed,
 }
 
-/// A part of the run in time.
+/// A phase of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Phase {
-    /// `warm-up`, `ramp`, `hold`, `cool-down`, or as the scenario calls it.
+    /// `warm-up`, `ramp`, `hold`, `cool-down`, or the scenario's name for it.
     pub name: String,
-    /// When it began, seconds from the run's beginning.
+    /// Start, seconds from the start of the run.
     pub from_seconds: f64,
     /// When it ended.
     pub to_seconds: f64,
-    /// What was sent in it counts for the percentiles and thresholds.
+    /// Whether it counts for percentiles and thresholds.
     pub measured: bool,
-    /// The load that it asks for, in words.
+    /// Its load, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub load: String,
-    /// What was intended in it came to this; not of loads without figures of their phases.
+    /// Figures of the requests intended in it; `None` for loads without figures by phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
 }
 
-/// What a phase, or a request of a scenario, came to.
+/// Figures of a phase, or of a request of a scenario.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figures {
-    /// How long it was asked for, seconds.
+    /// Its length, seconds.
     pub seconds: f64,
     /// Requests sent.
     pub sent: u64,
-    /// Answered whole.
+    /// Requests answered completely.
     pub answered: u64,
     /// Errors.
     pub failed: u64,
-    /// Due and not sent; not known of single requests, which are chosen when they are sent.
+    /// Requests due and not sent; 0 for a request of a scenario, since requests are chosen when they are sent.
     pub unsent: u64,
     /// Requests sent a second.
     pub sent_rate: f64,
     /// Answers a second.
     pub answered_rate: f64,
-    /// From the intended moment of sending to the end of the answer, exact to 1 %.
+    /// From the intended send time to the end of the answer, exact to 1 %.
     pub latency: Times,
 }
 
@@ -158,13 +157,13 @@ pub struct Figures {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Asked {
-    /// As the scenario calls it; method and path, if it does not.
+    /// Its name in the scenario, or method and path.
     pub name: String,
-    /// What was measured of it.
+    /// Its figures, of the measured part.
     pub figures: Figures,
 }
 
-/// Requests of a pool, or of all.
+/// Figures of a pool, or of all pools.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Part {
@@ -178,29 +177,29 @@ pub struct Part {
     pub schedule: String,
     /// How long was measured, seconds.
     pub seconds: f64,
-    /// Counts of what was measured.
+    /// Counts of the measured part.
     pub counts: Counts,
-    /// Counts outside the measured time: warm-up and cool-down. The run's whole is both.
+    /// Counts outside the measured part: warm-up and cool-down. The sum of both is the whole run.
     pub unmeasured: Counts,
-    /// What was measured, a second.
+    /// Rates per second of the measured part.
     pub rates: Rates,
-    /// Most connections, or requests on their way, at once.
+    /// Most connections, or requests in flight, at once.
     pub concurrency_max: u64,
-    /// From the intended moment of sending to the end of the answer.
+    /// From the intended send time to the end of the answer.
     pub latency: Times,
-    /// From the real moment of sending to the end of the answer.
+    /// From the actual send time to the end of the answer.
     pub service: Times,
-    /// To make a connection.
+    /// Time to connect.
     pub connect: Times,
-    /// To agree on TLS.
+    /// Time of the TLS handshake.
     pub tls: Times,
-    /// From the real moment of sending to the first byte of the answer.
+    /// From the actual send time to the first byte of the answer.
     pub first_byte: Times,
-    /// From the real moment of sending to the last byte of the answer: service by another name.
+    /// From the actual send time to the last byte of the answer: the same as `service`.
     pub last_byte: Times,
-    /// From the intended to the real moment of sending: the generator's own lateness.
+    /// From the intended to the actual send time: the generator's own lateness.
     pub slip: Times,
-    /// The run in time, warm-up and all.
+    /// The intervals of the run, warm-up included.
     pub series: Vec<Point>,
     /// The pool's requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -211,7 +210,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Its histograms with their names, in the order in which a request lives.
+    /// Its histograms with their names, in the order of a request's stages.
     #[must_use]
     pub fn spectra(&self) -> [(&'static str, &Times); 7] {
         [
@@ -230,23 +229,23 @@ impl Part {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Counts {
-    /// Requests handed over to be sent.
+    /// Requests sent.
     pub sent: u64,
-    /// Answered whole, whatever the answer was.
+    /// Requests answered completely, whatever the answer.
     pub answered: u64,
     /// Errors of all kinds.
     pub failed: u64,
     /// Due and not sent.
     pub unsent: u64,
-    /// Times something due had to wait for room or a connection.
+    /// Times that a due request waited for room or for a connection.
     pub held_up: u64,
     /// Bytes sent, heads included.
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Connections made.
+    /// Connections opened.
     pub connections_opened: u64,
-    /// Connections that could not be made.
+    /// Connections that could not be opened.
     pub connections_failed: u64,
     /// Connections ended.
     pub connections_closed: u64,
@@ -254,13 +253,13 @@ pub struct Counts {
     pub codes: BTreeMap<String, u64>,
     /// Errors by kind.
     pub errors: BTreeMap<String, ErrorCount>,
-    /// What only some protocols have: `reordered`, `duplicates`, ...
+    /// Counts that only some protocols have: `reordered`, `duplicates`, ...
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, u64>,
 }
 
 impl Counts {
-    /// Adds another's. The first example of each kind of error stays.
+    /// Adds other counts. The first example of each kind of error is kept.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.answered += other.answered;
@@ -287,7 +286,7 @@ impl Counts {
         }
     }
 
-    /// Answers whose code has this first digit: 2 for 200 to 299.
+    /// Answers whose code begins with this digit: 2 for 200 to 299.
     #[must_use]
     pub fn class(&self, digit: u32) -> u64 {
         let mine =
@@ -295,7 +294,7 @@ impl Counts {
         self.codes.iter().filter(|(code, _)| mine(code)).map(|(_, count)| count).sum()
     }
 
-    /// A count by its name in thresholds: `errors`, a kind of error, or what only some protocols have.
+    /// A count by its name in thresholds: `errors`, a kind of error, or a count that only some protocols have.
     #[must_use]
     pub fn named(&self, name: &str) -> u64 {
         match name {
@@ -306,7 +305,7 @@ impl Counts {
         }
     }
 
-    /// Errors, as a share of what was sent or could not be: 0 to 1.
+    /// Errors as a share of the requests sent, or of the errors if these are more; 0 to 1.
     #[must_use]
     pub fn error_share(&self) -> f64 {
         let tried = self.sent.max(self.failed);
@@ -320,11 +319,11 @@ impl Counts {
 pub struct ErrorCount {
     /// How many.
     pub count: u64,
-    /// The first one's own words.
+    /// The message of the first one.
     pub example: String,
 }
 
-/// A second's worth of a part.
+/// Rates per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Rates {
@@ -336,12 +335,12 @@ pub struct Rates {
     pub bytes_sent: f64,
     /// Bytes received.
     pub bytes_received: f64,
-    /// Connections made.
+    /// Connections opened.
     pub connections: f64,
 }
 
 impl Rates {
-    /// Of counts in so many seconds.
+    /// The rates of counts over `seconds` seconds.
     #[must_use]
     pub fn of(counts: &Counts, seconds: f64) -> Self {
         let per_second = |n: u64| if seconds > 0.0 { rounded(n as f64 / seconds) } else { 0.0 };
@@ -359,9 +358,9 @@ impl Rates {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Point {
-    /// When it began, seconds from the run's beginning.
+    /// Start, seconds from the start of the run.
     pub at_seconds: f64,
-    /// How long it is.
+    /// Length, seconds.
     pub seconds: f64,
     /// Requests sent in it.
     pub sent: u64,
@@ -375,7 +374,7 @@ pub struct Point {
     pub bytes_received: u64,
     /// Connections made in it.
     pub connections_opened: u64,
-    /// Connections, or requests on their way, at its end.
+    /// Connections, or requests in flight, at its end.
     pub concurrency: u64,
     /// Latency of its answers, nanoseconds: median.
     pub p50_ns: u64,
@@ -388,19 +387,19 @@ pub struct Point {
     pub p99_9_ns: u64,
     /// Longest.
     pub max_ns: u64,
-    /// Slip of what was sent in it, nanoseconds: 99 %.
+    /// Slip of the requests sent in it, nanoseconds: 99 %.
     pub slip_p99_ns: u64,
     /// Most.
     pub slip_max_ns: u64,
 }
 
-/// What a lane did, for the picture of how even the lanes were.
+/// Counts of a lane, to show how evenly the lanes were used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Lane {
-    /// Its bucket; kernel sockets have workers in its place.
+    /// Its bucket; with kernel sockets the worker.
     pub bucket: u16,
-    /// Flows or connections it was given.
+    /// Flows or connections assigned to it.
     pub flows: u64,
     /// Requests sent.
     pub sent: u64,
@@ -418,18 +417,18 @@ pub struct Lane {
     pub max_ns: u64,
 }
 
-/// Whether the generator kept its time: how many of the requests that were due were sent within the budget.
+/// Whether the generator kept its schedule: whether enough of the due requests were sent within the budget.
 ///
-/// The share that must be is the highest that so many requests say something about: of a thousand 99 %, of a hundred 90 %,
-/// of fewer half. Requests that were due and never sent are late, whatever kept them.
+/// The share required depends on the number of requests: 99 % from a thousand requests on, 90 % from a hundred on, half of fewer. Requests
+/// that were due and never sent count as late, for whatever reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SlipVerdict {
-    /// 99.9 % of what was sent slipped no more, nanoseconds.
+    /// 99.9th percentile of slip, nanoseconds.
     #[serde(rename = "p99.9-ns")]
     pub p99_9_ns: u64,
-    /// How late a request may be sent: as asked, or a millisecond, 1 % of the median latency, or a tenth of the mean time
-    /// between two requests, whichever is most.
+    /// How late a request may be sent: the given budget, or else the largest of a millisecond, 1 % of the median latency and a tenth of the
+    /// mean time between two requests.
     pub budget_ns: u64,
     /// Requests that were due.
     #[serde(default)]
@@ -437,24 +436,24 @@ pub struct SlipVerdict {
     /// Of them, those sent later than the budget or not at all.
     #[serde(default)]
     pub late: u64,
-    /// The share that must be in time, 0 to 1.
+    /// The share that must be sent in time, 0 to 1.
     #[serde(default)]
     pub share: f64,
-    /// It was judged: only schedules can be missed.
+    /// Whether it was evaluated: only open loops have a schedule.
     pub judged: bool,
-    /// It was within the budget, or was not judged.
+    /// Whether the schedule was kept, or was not evaluated.
     pub kept: bool,
 }
 
 impl SlipVerdict {
-    /// Of a part. `asked`: the budget, nanoseconds, if it was given; `slack`: how late requests were sent on purpose.
+    /// Evaluates a part. `asked`: the budget in nanoseconds, if given; `slack`: how late requests were sent on purpose, nanoseconds.
     #[must_use]
     pub fn of(part: &Part, judged: bool, asked: Option<u64>, slack: u64) -> Self {
         let due = part.counts.sent + part.counts.unsent;
         let between = (part.seconds * 1e9) as u64 / due.max(1);
         let usual = (part.latency.at(0.5) / 100).max(between / 10).max(1_000_000);
         let budget_ns = asked.unwrap_or(usual + slack);
-        // Those that no connection was free for have no slip.
+        // Requests for which no connection was free have no slip.
         let never = due.saturating_sub(part.slip.count());
         let slipped = part.slip.count() - part.slip.within(budget_ns);
         let late = (slipped + never).min(due);
@@ -484,10 +483,10 @@ impl SlipVerdict {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Verdict {
-    /// What makes the run fail, as it was typed.
+    /// The condition under which the run fails, as given.
     pub threshold: String,
     /// What was measured, in words.
     pub measured: String,
-    /// The run fails.
+    /// Whether the condition holds, so that the run fails.
     pub failed: bool,
 }

@@ -1,8 +1,8 @@
-//! What is counted of the parts of a run beside the whole: of each phase, and of each of a pool's requests.
+//! Counts of each phase of a run and of each request of a pool, beside those of the whole run.
 //!
-//! A phase has what was *intended* in it, measured or not; a request has what was measured. Their latencies are exact to 1 %,
-//! in histograms that are made with the first latency, so that parts in which nothing happens cost nothing. Finding a
-//! moment's phase begins at the phase of the moment before: mostly it is the same.
+//! A phase counts the requests *intended* in it, measured or not; a request counts its measured ones. Latencies are exact to 1 %, in
+//! histograms that are allocated with the first latency, so that unused parts cost nothing. The search for a time's phase begins at the
+//! last phase found, which is usually the right one.
 
 use hdrhistogram::Histogram;
 
@@ -15,11 +15,11 @@ use super::times::Times;
 pub struct PhaseSpan {
     /// The end; the next begins there.
     pub end: u64,
-    /// What is intended in it counts for totals and percentiles.
+    /// Whether requests intended in it count for totals and percentiles.
     pub measured: bool,
 }
 
-/// What one part came to in one lane.
+/// Counts of one part in one lane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Share {
     pub(super) sent: u64,
@@ -87,7 +87,7 @@ impl Parts {
         }
     }
 
-    /// The phase of a moment; the last has what comes after it too. `None` where none were named.
+    /// The phase of a time; times after the end belong to the last. `None` without phases.
     #[inline]
     pub(super) fn phase(&mut self, moment: u64) -> Option<&mut Share> {
         while self.at > 0 && moment < self.spans[self.at - 1].end {
@@ -100,7 +100,7 @@ impl Parts {
     }
 }
 
-/// The figures of part number `i` of those that `of` chooses, all lanes together.
+/// The figures of one part over all lanes, from the lanes' shares.
 pub(super) fn figures<'a>(shares: impl Iterator<Item = Option<&'a Share>>, seconds: f64) -> Figures {
     let mut sum = Share::default();
     shares.flatten().for_each(|share| sum.add(share));

@@ -1,12 +1,12 @@
 //! The accumulators of one pool in one lane.
 //!
-//! A lane makes one recorder for each pool when the run begins, tells it what happens, calls [`Recorder::tick`] now and
-//! then (some ten times a second; more does no harm), and gives the [`LaneRecord`] back at the end. Nothing is shared.
-//! What is recorded for each request is a handful of additions and up to six histogram entries of some nanoseconds
-//! each; only the first error of a kind, the first of a code and the close of a second allocate.
+//! A lane creates one recorder for each pool when the run starts, records events, calls [`Recorder::tick`] about ten times a second (more
+//! often is harmless), and returns the [`LaneRecord`] at the end. Nothing is shared. Recording a request costs a few additions and up to
+//! six histogram entries of some nanoseconds each; only the first error of a kind, the first answer of a code and the end of a second
+//! allocate.
 //!
-//! Moments decide what is measured: what was *intended* within the [`Span`]'s measured part counts for totals and
-//! percentiles, the rest (warm-up, cool-down) is counted apart. The series in time has everything.
+//! Requests *intended* within the measured part of the [`Span`] count for totals and percentiles; the rest (warm-up, cool-down) is counted
+//! separately. The series has all requests.
 
 use std::ops::Range;
 use std::sync::mpsc::SyncSender;
@@ -17,34 +17,34 @@ use super::series::{Series, Slot};
 use super::tally::Tally;
 use super::times::Times;
 
-/// How often a recorder hands over a snapshot, nanoseconds.
+/// Interval of a recorder's snapshots, nanoseconds.
 pub const SNAPSHOT_EVERY: u64 = 250_000_000;
 
-/// When a run begins and which part of it counts, on the clock of the lanes.
+/// When a run starts and which part of it is measured, nanoseconds on the clock of the lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// The beginning.
+    /// The start.
     pub start: u64,
-    /// What is measured, but for phases within it that are not.
+    /// The measured part, except for phases within it that are not measured.
     pub measured: Range<u64>,
-    /// Its phases, for figures of each; none if there are to be none.
+    /// Its phases, for figures of each; empty for no figures by phase.
     pub phases: Vec<PhaseSpan>,
 }
 
 impl Span {
-    /// One part is measured, and phases have no figures of their own.
+    /// A span with one measured part and no figures by phase.
     #[must_use]
     pub fn new(start: u64, measured: Range<u64>) -> Self {
         Self { start, measured, phases: Vec::new() }
     }
 
-    /// Everything from this moment on is measured.
+    /// A span in which everything from `start` on is measured.
     #[must_use]
     pub fn all(start: u64) -> Self {
         Self::new(start, 0..u64::MAX)
     }
 
-    /// Phases that are not measured, between others that are.
+    /// Phases that are not measured between phases that are.
     fn gaps(&self) -> Vec<Range<u64>> {
         let begins = std::iter::once(self.start).chain(self.phases.iter().map(|p| p.end));
         let ranges = begins.zip(&self.phases).map(|(begin, phase)| (begin..phase.end, phase.measured));
@@ -53,27 +53,27 @@ impl Span {
     }
 }
 
-/// A request that was answered. Moments on the clock of the lanes.
+/// An answered request. Times are nanoseconds on the clock of the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was to be sent. In a closed loop, when the decision to send it fell.
+    /// Intended send time. In a closed loop, when the decision to send it was made.
     pub intended: u64,
-    /// When it was sent: times to the first and the last byte count from here.
+    /// Actual send time: times to the first and last byte count from here.
     pub sent: u64,
-    /// When the first byte of the answer came; `done` if that is not told apart.
+    /// When the first byte of the answer arrived; `done` if that is not known.
     pub first_byte: u64,
-    /// When the answer was whole.
+    /// When the answer was complete.
     pub done: u64,
-    /// Its code, such as 200; 0 if answers have none.
+    /// Code of the answer, such as 200; 0 if answers have none.
     pub code: u16,
 }
 
-/// What lanes hand over while they run. Counts are of the whole run so far, so that one that is lost does no harm.
+/// The figures of a lane during a run. Counts are those of the whole run so far, so a lost snapshot does no harm.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The lane's bucket.
     pub bucket: u16,
-    /// The pool, by its place.
+    /// The pool, by its number.
     pub pool: usize,
     /// Seconds of the run, rounded down.
     pub at: u64,
@@ -87,13 +87,13 @@ pub struct Snapshot {
     pub failed: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Connections, or requests on their way.
+    /// Connections, or requests in flight.
     pub concurrency: u64,
-    /// Seconds that are over since the last snapshot.
+    /// Seconds that have ended since the last snapshot.
     pub closed: Vec<Slot>,
 }
 
-/// What a recorder came to.
+/// Result of a recorder.
 #[derive(Debug)]
 pub struct LaneRecord {
     pub(super) bucket: u16,
@@ -141,7 +141,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For a lane, by its bucket, and a pool, by its place. `flows`: how many flows or connections it is given.
+    /// A recorder of a lane (by bucket) and a pool (by number). `flows`: number of flows or connections assigned to it.
     #[must_use]
     pub fn new(bucket: u16, pool: usize, flows: u64, span: Span) -> Self {
         Self {
@@ -163,34 +163,33 @@ impl Recorder {
         }
     }
 
-    /// Hands over snapshots here: see [`super::live::channel`]. When nobody takes them they are dropped.
+    /// Sends snapshots to this channel, see [`super::live::channel`]. Snapshots for which it has no room are dropped.
     #[must_use]
     pub fn reporting_to(mut self, to: SyncSender<Snapshot>) -> Self {
         self.to = Some(to);
         self
     }
 
-    /// Has figures of each of so many requests, see [`Recorder::request_sent`].
+    /// Adds figures for each of `requests` requests, see [`Recorder::request_sent`].
     #[must_use]
     pub fn with_requests(mut self, requests: usize) -> Self {
         self.parts = Parts::new(self.span.phases.clone(), requests);
         self
     }
 
-    /// Whether what is intended at a moment is measured.
+    /// Whether a request intended at this time is measured.
     #[inline]
     fn counts(&self, moment: u64) -> bool {
         self.span.measured.contains(&moment) && !self.gaps.iter().any(|gap| gap.contains(&moment))
     }
 
-    /// The counters that a moment belongs to, for what has no method here.
+    /// The counters for this time, for events that have no method here.
     #[inline]
     pub fn tally(&mut self, moment: u64) -> &mut Tally {
         if self.counts(moment) { &mut self.measured } else { &mut self.unmeasured }
     }
 
-    /// A request of the pool, by its place, was sent that was intended at this moment: for figures of each, besides
-    /// [`Recorder::sent`].
+    /// Records that a request of the pool, by number, was sent, for its own figures; in addition to [`Recorder::sent`].
     #[inline]
     pub fn request_sent(&mut self, request: u16, intended: u64) {
         if let Some(share) = self.request(request, intended) {
@@ -198,7 +197,7 @@ impl Recorder {
         }
     }
 
-    /// The same, answered: besides [`Recorder::answered`].
+    /// Records that it was answered; in addition to [`Recorder::answered`].
     #[inline]
     pub fn request_answered(&mut self, request: u16, intended: u64, done: u64) {
         if let Some(share) = self.request(request, intended) {
@@ -207,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// The same, failed: besides [`Recorder::error`]. One that was given up at `waited_until` has a latency.
+    /// Records that it failed; in addition to [`Recorder::error`]. If it timed out at `waited_until`, the wait counts as a latency.
     #[inline]
     pub fn request_failed(&mut self, request: u16, intended: u64, waited_until: Option<u64>) {
         if let Some(share) = self.request(request, intended) {
@@ -224,14 +223,13 @@ impl Recorder {
         self.parts.requests.get_mut(usize::from(request)).filter(|_| counts)
     }
 
-    /// A request was sent: when it was to be, when it was (the end of the batch, if many are sent at once), and how
-    /// large it was.
+    /// Records a sent request: intended time, actual time (the end of the batch, if several are sent at once), and size in bytes.
     #[inline]
     pub fn sent(&mut self, intended: u64, now: u64, bytes: u64) {
         self.sent_when_due(intended, intended, now, bytes);
     }
 
-    /// The same for a request that could not be sent when it was intended, but from `due` on: slip counts from there.
+    /// The same for a request that could be sent only from `due` on: slip counts from `due`.
     #[inline]
     pub fn sent_when_due(&mut self, intended: u64, due: u64, now: u64, bytes: u64) {
         let slip = now.saturating_sub(due);
@@ -250,7 +248,7 @@ impl Recorder {
         self.series.slip(slip);
     }
 
-    /// A request was answered, whole. A check that it fails is an error besides.
+    /// Records a complete answer. A failed check is recorded as an error in addition.
     #[inline]
     pub fn answered(&mut self, sample: &Sample) {
         let latency = sample.done.saturating_sub(sample.intended);
@@ -270,15 +268,14 @@ impl Recorder {
         self.series.latency(latency);
     }
 
-    /// Bytes came, of an answer or not.
+    /// Records received bytes, of an answer or not.
     #[inline]
     pub fn received(&mut self, now: u64, bytes: u64) {
         self.tally(now).bytes_received += bytes;
         self.series.slot(now).bytes_received += bytes;
     }
 
-    /// Something went wrong with a request intended at that moment, or with a connection. `why` is asked for words the
-    /// first time a kind comes.
+    /// Records an error of a request intended at that time, or of a connection. `why` is called for the first error of a kind only.
     #[inline]
     pub fn error<S: Into<String>>(
         &mut self,
@@ -294,8 +291,8 @@ impl Recorder {
         self.series.slot(now).failed += 1;
     }
 
-    /// A request was given up because its answer took too long. It counts as an error **and** as a latency of what it
-    /// waited, which is the least it can be: leaving it out would make a slow server look fast.
+    /// Records a request that timed out. It counts as an error **and** as a latency of the time waited, which is a lower bound: without
+    /// it a slow server would look fast.
     #[inline]
     pub fn timed_out<S: Into<String>>(&mut self, intended: u64, now: u64, why: impl FnOnce() -> S) {
         self.error(intended, now, ErrorKind::Timeout, why);
@@ -310,7 +307,7 @@ impl Recorder {
         self.series.latency(latency);
     }
 
-    /// A request was due at that moment and will not be sent any more: as late as can be said.
+    /// Records a request that was due and will not be sent, with its lateness so far.
     #[inline]
     pub fn unsent(&mut self, intended: u64, now: u64) {
         self.unsent_for_want(intended);
@@ -322,7 +319,7 @@ impl Recorder {
         self.series.slip(slip);
     }
 
-    /// The same for want of a connection, which is no lateness of the generator.
+    /// The same for lack of a connection, which does not count as lateness of the generator.
     #[inline]
     pub fn unsent_for_want(&mut self, intended: u64) {
         self.tally(intended).unsent += 1;
@@ -331,7 +328,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes went, of a message whose own [`Recorder::sent`] has none.
+    /// Records sent bytes of a message whose [`Recorder::sent`] had none.
     #[inline]
     pub fn wrote(&mut self, now: u64, bytes: u64) {
         self.tally(now).bytes_sent += bytes;
@@ -345,7 +342,7 @@ impl Recorder {
         self.series.slot(now).bytes_sent += bytes;
     }
 
-    /// A connection was made, in so many nanoseconds.
+    /// Records a connection established in `nanos` nanoseconds.
     #[inline]
     pub fn connected(&mut self, now: u64, nanos: u64) {
         self.connected_for(now, now, nanos);
@@ -361,7 +358,7 @@ impl Recorder {
         self.series.slot(now).opened += 1;
     }
 
-    /// TLS was agreed on, in so many nanoseconds.
+    /// Records a TLS handshake of `nanos` nanoseconds.
     #[inline]
     pub fn tls(&mut self, now: u64, nanos: u64) {
         if self.counts(now) {
@@ -369,7 +366,7 @@ impl Recorder {
         }
     }
 
-    /// A connection could not be made.
+    /// Records a connection that could not be opened.
     #[inline]
     pub fn not_connected<S: Into<String>>(&mut self, now: u64, kind: ErrorKind, why: impl FnOnce() -> S) {
         self.not_connected_for(now, now, kind, why);
@@ -387,13 +384,13 @@ impl Recorder {
         self.error(moment, now, kind, why);
     }
 
-    /// A connection ended, by whom ever.
+    /// Records the end of a connection, from either side.
     #[inline]
     pub fn closed(&mut self, now: u64) {
         self.tally(now).closed += 1;
     }
 
-    /// So many connections, or requests on their way, are there now.
+    /// Records the current number of connections, or of requests in flight.
     #[inline]
     pub fn concurrency(&mut self, now: u64, count: u64) {
         self.concurrency = count;
@@ -401,7 +398,7 @@ impl Recorder {
         self.series.slot(now).concurrency = count;
     }
 
-    /// What is done now and then: seconds are closed, snapshots handed over.
+    /// Periodic work: ends seconds and sends snapshots.
     #[inline]
     pub fn tick(&mut self, now: u64) {
         self.series.slot(now);
@@ -429,13 +426,13 @@ impl Recorder {
             closed,
         };
         let told = snapshot.at;
-        // Who watches is slow or gone: the next snapshot has the counts again.
+        // The receiver is slow or gone; the next snapshot has the counts again.
         if to.try_send(snapshot).is_ok() {
             self.told = told;
         }
     }
 
-    /// The end.
+    /// Ends the recording at `now`.
     #[must_use]
     pub fn finish(mut self, now: u64) -> LaneRecord {
         self.series.slot(now);

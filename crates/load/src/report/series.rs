@@ -1,10 +1,9 @@
-//! The run in time: one slot a second, each with counts and two small histograms.
+//! The series of a run: one slot per second, each with counts and two small histograms.
 //!
-//! While a second lasts, its latencies and slips go to histograms of two digits; when it is over these are packed (V2,
-//! some hundred bytes) and cleared, some ten microseconds a second. **Memory is bounded**: beyond [`MOST`] slots each new
-//! one makes two neighbours into one of twice their length, oldest first, so that an hour is kept in intervals of four
-//! seconds and a day in intervals of two minutes. Slots begin at multiples of their length, so that lanes that merged at
-//! different moments still fit each other.
+//! During a second, latencies and slips go to histograms of two digits; at its end these are packed (V2, some hundred bytes) and cleared,
+//! which takes some ten microseconds. **Memory is bounded**: beyond [`MOST`] slots each new one merges two neighbours into one of twice the
+//! length, oldest first. So an hour is kept in intervals of four seconds and a day in intervals of two minutes. Slots begin at multiples of
+//! their length, so that slots of lanes that merged at different times still align.
 
 use std::io::Cursor;
 
@@ -16,17 +15,17 @@ use super::times::Times;
 
 /// Most slots kept.
 pub const MOST: usize = 1200;
-/// Length of a slot in the beginning, nanoseconds.
+/// Initial length of a slot, nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
-/// Longest time told apart, nanoseconds.
+/// Largest value of a histogram, nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
 
-/// What one lane and pool did in an interval.
+/// Counts of one lane and pool in an interval.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// When it began: seconds from the run's beginning, a multiple of `length`.
+    /// Start, seconds from the start of the run: a multiple of `length`.
     pub from: u64,
-    /// How long it is, seconds: a power of two.
+    /// Length in seconds: a power of two.
     pub length: u64,
     /// Requests sent.
     pub sent: u64,
@@ -40,9 +39,9 @@ pub struct Slot {
     pub bytes_received: u64,
     /// Connections made.
     pub opened: u64,
-    /// Connections, or requests on their way, at the end.
+    /// Connections, or requests in flight, at the end.
     pub concurrency: u64,
-    /// Latencies, packed; nothing if there were none.
+    /// Packed latencies; empty if there were none.
     latency: Vec<u8>,
     slip: Vec<u8>,
 }
@@ -97,7 +96,7 @@ fn unpack(packed: &[&[u8]]) -> Times {
     Times(sum)
 }
 
-/// What packs histograms; its memory is used again.
+/// Packs histograms, and reuses its memory.
 struct Packer {
     serializer: V2Serializer,
     room: Vec<u8>,
@@ -132,7 +131,7 @@ pub struct Series {
     latency: Histogram<u64>,
     slip: Histogram<u64>,
     closed: Vec<Slot>,
-    /// Where the next two slots become one.
+    /// Index at which the next two slots are merged.
     merge_at: usize,
     packer: Packer,
 }
@@ -147,7 +146,7 @@ impl std::fmt::Debug for Series {
 }
 
 impl Series {
-    /// A series that begins at this moment.
+    /// A series that starts at `start`, nanoseconds.
     #[must_use]
     pub fn new(start: u64) -> Self {
         Self {
@@ -162,7 +161,7 @@ impl Series {
         }
     }
 
-    /// The slot of this moment, to count in. What came before the beginning counts in the first.
+    /// The slot of this time. Times before the start belong to the first slot.
     #[inline]
     pub fn slot(&mut self, now: u64) -> &mut Slot {
         if now >= self.ends {
@@ -183,18 +182,18 @@ impl Series {
         self.slip.saturating_record(nanos.max(1));
     }
 
-    /// Slots that are over.
+    /// Slots that have ended.
     #[must_use]
     pub fn closed(&self) -> &[Slot] {
         &self.closed
     }
 
-    /// Closes slots until the one of this moment is open.
+    /// Ends slots until the one of this time is open.
     #[cold]
     fn roll(&mut self, now: u64) {
         let second = now.saturating_sub(self.start) / SECOND;
         self.close();
-        // A lane that slept long leaves empty slots, but never more than are kept.
+        // A lane that slept long adds empty slots, but at most as many as are kept.
         let first = (self.open.from + 1).max(second.saturating_sub(MOST as u64));
         for from in first..second {
             self.push(Slot { from, length: 1, concurrency: self.open.concurrency, ..Slot::default() });
@@ -220,7 +219,7 @@ impl Series {
         }
     }
 
-    /// Makes two neighbours one: the next pair that has one length and fits a slot of twice that.
+    /// Merges two neighbours: the next pair of equal length that aligns with a slot of twice the length.
     fn merge_two(&mut self) {
         for _ in 0..=self.closed.len() {
             if self.merge_at + 1 >= self.closed.len() {
@@ -237,11 +236,11 @@ impl Series {
                 return;
             }
         }
-        // Nothing fits, after a sleep of years: what is oldest is let go.
+        // No pair aligns, after a sleep of years: the oldest slot is dropped.
         self.closed.remove(0);
     }
 
-    /// The end: the open slot is closed too, if it has lasted at all.
+    /// Ends the series, and the open slot if it has any length.
     #[must_use]
     pub fn finish(mut self) -> Vec<Slot> {
         self.close();
@@ -249,8 +248,8 @@ impl Series {
     }
 }
 
-/// Points of the slots of many lanes, and their latencies. All get the length of the longest slot; the last ends at
-/// `until` seconds, where the run ended, and has what came after that too.
+/// Points from the slots of many lanes, and their latencies. All points have the length of the longest slot. The last ends at `until`
+/// seconds, the end of the run, and includes later events.
 #[must_use]
 pub fn points(lanes: &[&[Slot]], until: f64) -> (Vec<Point>, Vec<Times>) {
     let all = || lanes.iter().flat_map(|slots| slots.iter());

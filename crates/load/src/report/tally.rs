@@ -3,31 +3,31 @@
 use super::kinds::ErrorKind;
 use super::model::{Counts, ErrorCount};
 
-/// Codes told apart; further ones count together.
+/// Most codes counted separately; further ones are counted together.
 const CODES: usize = 64;
-/// Characters kept of an error's text.
+/// Most characters kept of an error's text.
 const EXAMPLE: usize = 200;
 
 /// Counters of requests, bytes, connections, answers by code and errors by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Requests or messages handed over to be sent.
+    /// Requests or messages sent.
     pub sent: u64,
-    /// Answered whole, whatever the answer was.
+    /// Requests answered completely, whatever the answer.
     pub answered: u64,
-    /// Due and not sent: the generator did not keep up or was stopped.
+    /// Requests due and not sent, since the generator did not keep up or was stopped.
     pub unsent: u64,
-    /// Times something due waited because there was no room or no free connection.
+    /// Times that a due request waited for room or for a free connection.
     pub held_up: u64,
     /// Bytes sent: payload, heads included.
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// Connections made.
+    /// Connections opened.
     pub opened: u64,
-    /// Connections that could not be made.
+    /// Connections that could not be opened.
     pub not_opened: u64,
-    /// Connections ended, by whom ever.
+    /// Connections ended, from either side.
     pub closed: u64,
     /// All errors.
     pub errors: u64,
@@ -39,7 +39,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// An answer has this code, such as 200. Code 0 is none.
+    /// Counts an answer with this code, such as 200. Code 0 means none.
     #[inline]
     pub fn code(&mut self, code: u16) {
         match self.codes.iter_mut().find(|(c, _)| *c == code) {
@@ -60,7 +60,7 @@ impl Tally {
         self.other_codes += 1;
     }
 
-    /// Something went wrong. `why` is asked for a text the first time only.
+    /// Counts an error. `why` is called for the first error of a kind only.
     #[inline]
     pub fn error<S: Into<String>>(&mut self, kind: ErrorKind, why: impl FnOnce() -> S) {
         self.errors += 1;
@@ -72,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// Something went wrong so many times.
+    /// Counts `count` errors.
     pub fn errors(&mut self, kind: ErrorKind, count: u64) {
         self.errors += count;
         self.kinds[kind as usize] += count;

@@ -1,7 +1,7 @@
-//! A run for people: the final table, and the line of each second.
+//! A run as text: the final table, and the line of each second.
 //!
-//! What servers and scenarios said is shown with control characters escaped, so that nobody writes to a terminal by way of
-//! an error message. Counts have their digits in threes, times three digits and a unit.
+//! Control characters in text from servers and scenarios are escaped, so that an error message cannot control the terminal. Counts have
+//! groups of three digits; times have three significant digits and a unit.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use super::model::{Counts, Ended, Figures, Part, Point, Run};
 use super::times::Times;
 use crate::units::{show_count, show_nanos};
 
-/// Codes shown one by one; the rest together.
+/// Most codes shown separately; the rest are shown together.
 const CODES: usize = 8;
 /// Columns of a terminal.
 const WIDTH: usize = 80;
 
-/// Text of strangers on one line of a terminal: control characters and what turns the direction of writing escaped.
+/// Untrusted text for one line of a terminal: control characters and characters that change the writing direction are escaped.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let unsafe_here = |c: char| {
@@ -44,7 +44,7 @@ pub fn show_bytes(bytes: f64) -> String {
     unreachable!("the last unit takes anything")
 }
 
-/// A share with as many digits as tell something.
+/// A share in percent, with the significant digits.
 fn percent(share: f64) -> String {
     format!("{:.4} %", share * 100.0)
 }
@@ -53,7 +53,7 @@ fn rate(per_second: f64) -> String {
     if per_second >= 99.5 { show_count(per_second.round() as u64) } else { format!("{per_second:.1}") }
 }
 
-/// The final table.
+/// Writes the final table.
 ///
 /// # Errors
 /// Those of writing.
@@ -99,7 +99,7 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// How much of the run was measured, where that is not all.
+/// The measured part of the run, if it is not the whole.
 fn measured(run: &Run) -> String {
     let part = run.total.seconds;
     if run.seconds - part < 0.05 { String::new() } else { format!(" ({part:.1} s measured)") }
@@ -127,7 +127,7 @@ fn line(out: &mut impl Write, name: &str, count: u64, rest: &str) -> io::Result<
     Ok(())
 }
 
-/// Writes a line, in several where it is wider than 80 columns; those that follow are set in.
+/// Writes a text, wrapped at 80 columns; following lines are indented.
 ///
 /// # Errors
 /// Those of `out`.
@@ -140,7 +140,7 @@ pub fn wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A text in pieces of at most so many characters, cut at spaces where there are some; at least one piece.
+/// Splits a text into pieces of at most `width` characters, at spaces if there are any; returns at least one piece.
 fn pieces(text: &str, width: usize) -> Vec<String> {
     let (mut pieces, mut piece, mut len) = (Vec::new(), String::new(), 0);
     // Spaces at the beginning set a column.
@@ -227,7 +227,7 @@ fn codes(c: &Counts, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `asked`: how many there were to be.
+/// Writes the line of connections; `asked` is the configured number.
 fn connections(part: &Part, asked: u64, out: &mut impl Write) -> io::Result<()> {
     let all = |f: fn(&Counts) -> u64| f(&part.counts) + f(&part.unmeasured);
     let (opened, failed) = (all(|c| c.connections_opened), all(|c| c.connections_failed));
@@ -250,7 +250,7 @@ fn spectra(part: &Part, open_loop: bool, out: &mut impl Write) -> io::Result<()>
         "", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean"
     )?;
     for (name, times) in part.spectra() {
-        // What has no moment to be sent at is never late.
+        // A closed loop has no schedule and so no slip.
         if !times.is_empty() && (open_loop || name != "slip") {
             let cells: Vec<String> =
                 percentiles(times).iter().map(|nanos| format!("{:>9}", show_nanos(*nanos))).collect();
@@ -379,7 +379,7 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What the columns of [`second`] are.
+/// Headings of the columns of [`second`].
 #[must_use]
 pub fn second_head() -> String {
     format!(
@@ -407,8 +407,8 @@ pub fn second(point: &Point) -> String {
     )
 }
 
-/// What is going on, in a line that is written over the one before: as much of it as fits so many columns. A line that is
-/// wider than the terminal could not be written over.
+/// The status line, which overwrites the one before. It has at most `columns` columns, since a line wider than the terminal cannot be
+/// overwritten.
 #[must_use]
 pub fn status(frame: &Frame, of: f64, columns: usize) -> String {
     let now = &frame.total;
@@ -430,7 +430,7 @@ pub fn status(frame: &Frame, of: f64, columns: usize) -> String {
     let mut text = String::new();
     for part in parts {
         let gap = if text.is_empty() { "" } else { "  " };
-        // One column stays free: terminals go to the next line when the last one is written.
+        // One column stays free: a terminal moves to the next line when the last column is written.
         if text.chars().count() + gap.len() + part.chars().count() < columns {
             text.push_str(gap);
             text.push_str(&part);

@@ -1,8 +1,8 @@
-//! A histogram of times, and how it travels: percentiles to read, and the whole of it to work with.
+//! A histogram of times, and its JSON form: percentiles for people and the whole histogram for programs.
 //!
 //! In JSON it is `{"count": .., "min": .., .., "p99.9": .., "max": .., "hdr": ".."}`, nanoseconds; `hdr` is the histogram
-//! itself, in HdrHistogram's V2 encoding, deflated, base 64: every HDR tool reads it. The percentiles are there for
-//! people and small scripts; reading a report back takes the histogram alone.
+//! itself, in HdrHistogram's V2 encoding, deflated, base 64, which every HDR tool reads. The percentiles are for people and small
+//! scripts; reading a report uses the histogram alone.
 
 use std::fmt;
 use std::io::Cursor;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::histogram;
 
-/// Times, nanoseconds, three digits exact, up to a minute; longer ones count as a minute.
+/// Times in nanoseconds with three significant digits, up to a minute; longer ones count as a minute.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Shown", try_from = "Shown")]
 pub struct Times(pub Histogram<u64>);
@@ -33,13 +33,13 @@ impl fmt::Debug for Times {
 }
 
 impl Times {
-    /// Notes one. Nothing is shorter than a nanosecond.
+    /// Records a time; 0 counts as one nanosecond.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.0.saturating_record(nanos.max(1));
     }
 
-    /// Adds another's. Values beyond our bounds count as our bound.
+    /// Adds another histogram. Values beyond the bounds count as the bound.
     pub fn add(&mut self, other: &Histogram<u64>) {
         if self.0.add(other).is_err() {
             for value in other.iter_recorded() {
@@ -48,7 +48,7 @@ impl Times {
         }
     }
 
-    /// Times noted.
+    /// Number of recorded times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
@@ -60,13 +60,13 @@ impl Times {
         self.0.is_empty()
     }
 
-    /// The time that this share, 0 to 1, did not exceed; 0 if there are none.
+    /// The quantile (0 to 1) in nanoseconds; 0 if there are no times.
     #[must_use]
     pub fn at(&self, quantile: f64) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.value_at_quantile(quantile) }
     }
 
-    /// How many did not exceed this time, to the histogram's three digits.
+    /// Number of times that are at most `nanos`, within the precision of the histogram.
     #[must_use]
     pub fn within(&self, nanos: u64) -> u64 {
         self.0
@@ -88,7 +88,7 @@ impl Times {
         if self.0.is_empty() { 0 } else { self.0.max() }
     }
 
-    /// As bytes that every HDR tool reads: V2, deflated.
+    /// The histogram in HdrHistogram's V2 encoding, deflated.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -97,10 +97,10 @@ impl Times {
         bytes
     }
 
-    /// From such bytes.
+    /// Reads a histogram in HdrHistogram's V2 encoding, deflated.
     ///
     /// # Errors
-    /// In words.
+    /// Why the bytes are not such a histogram, in words.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let read: Histogram<u64> = Deserializer::new()
             .deserialize(&mut Cursor::new(bytes))

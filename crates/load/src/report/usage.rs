@@ -1,27 +1,27 @@
-//! What the generator itself needs: processor time and memory of this process, as the kernel counts them.
+//! Resources of the generator: processor time and memory of this process, as counted by the kernel.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Linux shows times of processes in hundredths of a second to every program (`USER_HZ`).
+/// Unit of process times in `/proc`: a hundredth of a second (`USER_HZ`).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor time and memory of a process since it began.
+/// Processor time and memory of a process since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Time in the program.
+    /// Processor time in user mode.
     pub user: Duration,
-    /// Time in the kernel on the program's behalf.
+    /// Processor time in the kernel.
     pub system: Duration,
-    /// Most memory it ever had resident, bytes.
+    /// Peak resident memory, bytes.
     pub memory: u64,
-    /// In how much time, if that is known.
+    /// Elapsed time in which it was used, if known; else 0.
     pub wall: Duration,
 }
 
 impl Usage {
-    /// This process's, now; nothing where /proc cannot be read.
+    /// The usage of this process now; zeros if /proc cannot be read.
     #[must_use]
     pub fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -42,7 +42,7 @@ impl Usage {
         Self { user: ticks(11), system: ticks(12), memory: kilobytes * 1024, wall: Duration::ZERO }
     }
 
-    /// What was used since `before`; memory is the peak.
+    /// The usage since `before`; memory is the peak.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -55,14 +55,14 @@ impl Usage {
 }
 
 impl Usage {
-    /// The same, used in so much time.
+    /// The same usage with the elapsed time `wall`.
     #[must_use]
     pub fn within(self, wall: Duration) -> Self {
         Self { wall, ..self }
     }
 }
 
-/// The generator's own needs in a report.
+/// Resources of the generator in a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Generator {
@@ -70,9 +70,9 @@ pub struct Generator {
     pub cpu_user_seconds: f64,
     /// Processor time in the kernel, seconds.
     pub cpu_system_seconds: f64,
-    /// Processor time for each answer, nanoseconds.
+    /// Processor time per answer, nanoseconds.
     pub cpu_ns_per_answer: u64,
-    /// How long that was, connections and the wait at the end included, seconds; 0 if it was not told.
+    /// Elapsed time, seconds, including opening connections and the wait at the end; 0 if not known.
     #[serde(default)]
     pub seconds: f64,
     /// Most resident memory, bytes.

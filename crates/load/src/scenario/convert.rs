@@ -1,4 +1,4 @@
-//! From what is written to a plan; every mistake with its place.
+//! Conversion of a scenario file into a plan; errors have their line and column.
 
 use std::path::Path;
 use std::time::Duration;

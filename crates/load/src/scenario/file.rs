@@ -1,4 +1,4 @@
-//! The shape of a scenario file, as it is written. Texts that mean something keep their place, for messages.
+//! The structure of a scenario file. Texts that are parsed further keep their position for error messages.
 
 use std::collections::BTreeMap;
 

@@ -1,28 +1,28 @@
-//! What the command line says in the place of a scenario's figures: how long, how many connections, how fast.
+//! Command-line options that replace a scenario's figures: duration, connections, rate.
 //!
-//! The shape of the scenario stays: phases, pools and their weights keep their proportions to each other.
+//! Phases, pools and weights keep their proportions.
 
 use std::time::Duration;
 
 use crate::http::{BadPlan, Pace, Plan};
 use crate::units::{show_count, show_frequency, show_nanos};
 
-/// Figures in the place of the scenario's.
+/// Figures that replace the scenario's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Instead {
-    /// How long the measured phases last together; of all phases, if none is measured.
+    /// Length of all measured phases together, or of all phases if none is measured.
     pub duration: Option<Duration>,
-    /// Connections of all pools together.
+    /// Connections over all pools.
     pub connections: Option<u64>,
-    /// Requests a second of all open loops together.
+    /// Requests per second over all open loops.
     pub rate: Option<f64>,
 }
 
 impl Instead {
-    /// Changes the plan. What was changed, in words, with what the scenario had: `duration 3 s (10 s)`.
+    /// Changes the plan. Returns the changes in words, with the scenario's own figures: `duration 3 s (10 s)`.
     ///
     /// # Errors
-    /// In one line, what cannot be changed, and why.
+    /// What cannot be changed and why, in one line.
     pub fn apply(self, plan: &mut Plan) -> Result<Vec<String>, BadPlan> {
         let mut said = Vec::new();
         if let Some(duration) = self.duration {
@@ -48,7 +48,7 @@ impl Instead {
     }
 }
 
-/// Stretches phases; how long they were.
+/// Scales the length of phases; returns their length before.
 fn last(plan: &mut Plan, duration: Duration) -> Duration {
     let any = plan.phases.iter().any(|p| p.measured);
     let stretched = |p: &crate::http::Phase| p.measured || !any;
@@ -64,7 +64,7 @@ fn last(plan: &mut Plan, duration: Duration) -> Duration {
     had
 }
 
-/// Shares connections among the pools as they were shared, at least one for each.
+/// Divides connections among the pools in the same proportions, at least one for each.
 fn connect(plan: &mut Plan, connections: u64) -> Result<(), BadPlan> {
     let pools = plan.pools.len() as u64;
     if connections < pools {
@@ -85,7 +85,7 @@ fn connect(plan: &mut Plan, connections: u64) -> Result<(), BadPlan> {
     Ok(())
 }
 
-/// Shares a rate among the open loops; what they had together. A closed loop that is alone becomes an open one.
+/// Divides a rate among the open loops and returns their sum before. A single closed loop becomes an open one.
 fn send(plan: &mut Plan, rate: f64) -> Result<Option<f64>, BadPlan> {
     let of = |pace: Pace| if let Pace::Rate { per_second, .. } = pace { per_second } else { 0.0 };
     let had: f64 = plan.pools.iter().map(|p| of(p.pace)).sum();

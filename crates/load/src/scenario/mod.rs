@@ -1,4 +1,4 @@
-//! Scenario files: pools of clients, what they ask and when, and the phases of a run, in TOML (docs/scenarios.md).
+//! Scenario files in TOML: pools of clients with their requests and rates, and the phases of a run (docs/scenarios.md).
 //!
 //! ```
 //! use flowlane_load::scenario::Scenario;
@@ -21,7 +21,7 @@
 //! assert!(Scenario::parse("name = 3").unwrap_err().to_string().starts_with("line 1, column 8: "));
 //! ```
 //!
-//! A mistake is said with its line and column. Values with units are strings, as on the command line: `"10k"`, `"200ms"`.
+//! Errors have line and column. Values with units are strings, as on the command line: `"10k"`, `"200ms"`.
 
 mod convert;
 mod file;
@@ -34,18 +34,18 @@ use crate::http::{Plan, Url};
 
 pub use instead::Instead;
 
-/// What a scenario file says, checked.
+/// A checked scenario.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub about: String,
     file: file::File,
     text: String,
 }
 
-/// What is wrong with a scenario file, and where.
+/// An error in a scenario file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct BadScenario {
@@ -70,7 +70,7 @@ impl BadScenario {
 }
 
 impl Scenario {
-    /// Reads a scenario's text.
+    /// Parses the text of a scenario.
     ///
     /// # Errors
     /// What is wrong, by line and column.
@@ -92,8 +92,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Makes the plan: names are resolved, and files with bodies read, from `directory` if their paths are relative.
-    /// `urls`, if there are any, stand in the place of all targets.
+    /// Makes the plan: resolves names and reads files with bodies; relative paths are relative to `directory`. `urls`, if not empty,
+    /// replace all targets.
     ///
     /// # Errors
     /// A name that cannot be resolved or a file that cannot be read, by line and column.

@@ -1,7 +1,6 @@
-//! One connection of a run, from its SYN to its end: connects, does its work, and says what became of it.
+//! One connection of a run, from its SYN to its end: it connects, does its work, and records how it ended.
 //!
-//! A future written by hand: it is moved where it will stay when its task is made, so it holds the connection and not what
-//! the connection is made from, and nothing twice.
+//! The future is written by hand to keep it small: it has only the current state of the connection, not what is needed to open it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,8 +34,8 @@ enum Stage {
 }
 
 impl Connection {
-    /// One that was to be begun at `due`; `taken` bytes went with the SYN. It loses patience when the handshake, or all of it if it comes and goes, takes
-    /// longer than the timeout.
+    /// One that was to be begun at `due`; `taken` bytes went with the SYN. It loses patience when the handshake, or all of it if it comes
+    /// and goes, takes longer than the timeout.
     pub(super) fn new(lane: Arc<Lane>, stream: TcpStream, taken: usize, due: u64, task: Task) -> Self {
         let over = Some(flowlane::sleep(lane.common.config.timeout));
         Self { lane, seat: None, due, stage: Stage::Opening(stream, taken, task), over }

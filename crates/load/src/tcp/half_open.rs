@@ -1,8 +1,8 @@
-//! SYNs alone, at moments fixed beforehand: [`Mode::Syn`](super::Mode::Syn) and [`Mode::HalfOpen`](super::Mode::HalfOpen).
+//! SYNs without connections, at times fixed in advance: [`Mode::Syn`](super::Mode::Syn) and [`Mode::HalfOpen`](super::Mode::HalfOpen).
 //!
-//! No connection stands behind them, so a million half-open handshakes cost us nothing: a ring remembers the youngest SYNs,
-//! each sequence number names its place there, and the first answer to each counts. What comes again is counted as
-//! `repeats`, what belongs to nothing we remember as `strays`.
+//! A SYN has no connection on our side, so a million half-open handshakes need little memory: a ring keeps the newest SYNs, the sequence
+//! number of each gives its place in the ring, and the first answer to each counts. Further answers count as `repeats`, answers to SYNs
+//! that are no longer in the ring as `strays`.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,7 +19,7 @@ use crate::lane::clock;
 use crate::outcome::LaneOutcome;
 use crate::report::Sample;
 
-/// SYNs that are remembered, at least and at most.
+/// Least and largest size of the ring, SYNs.
 const REMEMBERED: (u64, u64) = (1 << 10, 1 << 20);
 
 /// A SYN that is remembered.

@@ -1,8 +1,7 @@
-//! What the connections of one lane have in common: when the run begins and ends, what was counted, and who is still
-//! there.
+//! State shared by the connections of one lane: start and end of the run, counts, and the connections that are still there.
 //!
-//! All of it is used by tasks of one lane, which never run at the same time, so the lock is never contended; it is
-//! there because tasks may move to another thread with their lane.
+//! Only tasks of one lane use it, and these never run at the same time, so the lock is never contended. It is needed since tasks may move
+//! to another thread with their lane.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,31 +18,31 @@ use crate::timeline;
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) common: Arc<Common>,
-    /// When connections begin to be made, nanoseconds.
+    /// When the first connections are opened, nanoseconds.
     pub(super) start: u64,
-    /// When all of them are to stand, and messages begin.
+    /// When all connections should be established and messages start, nanoseconds.
     pub(super) standing: u64,
-    /// When nothing new is begun any more.
+    /// When nothing new is started any more, nanoseconds.
     pub(super) end: u64,
-    /// Whoever is still there gives up.
+    /// Whether remaining connections must give up.
     over: AtomicBool,
     inner: Mutex<Inner>,
 }
 
-/// What is counted, and who is there.
+/// Counts and connections.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) counts: TcpCounts,
     pub(super) recorder: Recorder,
-    /// Until a connection's first message was answered.
+    /// Times until a connection's first message was answered.
     first_byte: Times,
-    /// What is measured, from and to.
+    /// Start and end of the measured part.
     measured: (u64, u64),
-    /// Connections, each with how to wake it.
+    /// The wakers of the connections.
     seats: Vec<Option<Waker>>,
     free: Vec<u32>,
     pub(super) live: usize,
-    /// The lane's main task, when it waits for one to leave.
+    /// Waker of the lane's main task while it waits for a connection to end.
     main: Option<Waker>,
 }
 
@@ -75,7 +74,7 @@ impl Lane {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing new is begun any more.
+    /// Whether nothing new is started any more.
     #[inline]
     pub(super) fn ending(&self, now: u64) -> bool {
         now >= self.end || self.common.gate.stopped()
@@ -87,7 +86,7 @@ impl Lane {
         self.wake_all();
     }
 
-    /// Has every connection look at the clock.
+    /// Wakes every connection to check the clock.
     pub(super) fn wake_all(&self) {
         for waker in self.inner().seats.iter().flatten() {
             waker.wake_by_ref();
@@ -99,13 +98,13 @@ impl Lane {
         self.inner().main = Some(waker.clone());
     }
 
-    /// Nothing that is still there may go on.
+    /// Whether remaining connections must give up.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Takes a seat, with how to wake who sits there; a task's waker never changes.
+    /// Registers a connection's waker and returns its seat; a task's waker never changes.
     pub(super) fn sit(&self, waker: &Waker) -> u32 {
         let mut inner = self.inner();
         let seat = inner.free.pop().unwrap_or_else(|| {
@@ -116,7 +115,7 @@ impl Lane {
         seat
     }
 
-    /// A connection is over.
+    /// A connection has ended.
     pub(super) fn leave(&self, seat: u32, ended: Result<(), Trouble>) {
         let mut inner = self.inner();
         inner.seats[seat as usize] = None;

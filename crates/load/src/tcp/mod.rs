@@ -5,12 +5,12 @@
 //! | [`Mode::Write`] | writes, as fast as it can or at a rate, and ends the stream | reads to the end |
 //! | [`Mode::Read`] | reads, as fast as it can or at a rate | writes |
 //! | [`Mode::Echo`] | writes, and compares what comes back byte by byte | sends back |
-//! | [`Mode::Connect`] | is opened, asks once, is answered and closed; another follows | sends back |
-//! | [`Mode::Hold`] | stays, and asks now and then | sends back |
-//! | [`Mode::Syn`], [`Mode::HalfOpen`] | is a SYN and no more | listens |
+//! | [`Mode::Connect`] | is opened, sends one message, reads the echo and is closed; another follows | sends back |
+//! | [`Mode::Hold`] | stays open, and sends messages at intervals | sends back |
+//! | [`Mode::Syn`], [`Mode::HalfOpen`] | is one SYN | listens |
 //!
-//! Rates are open loop: the moments are fixed beforehand and times count from them, so a far side that stalls cannot
-//! hide it. Bytes come from a pattern in which a place decides what stands there ([`pattern`]).
+//! Rates are open loop: send times are fixed in advance and latencies count from them, so a stall of the far side shows. The bytes come
+//! from a pattern that depends on the position in the stream only ([`pattern`]).
 //!
 //! [`TcpLoad`] is a run as [`crate::Load`] is one: a main function for the lanes of a host, progress, and an outcome.
 
@@ -51,99 +51,100 @@ pub enum Mode {
     Read,
     /// Write, and compare what comes back.
     Echo,
-    /// Be opened, ask once, be closed.
+    /// Connect, send one message, read the echo, close.
     Connect,
-    /// Stay, and ask now and then.
+    /// Stay open, and send messages at intervals.
     Hold,
-    /// A SYN at each moment of a rate; its answer is reset, as the answer to any stranger. Links of ours only.
+    /// Send SYNs at a rate; each SYN-ACK is answered with a reset. Links of ours only.
     Syn,
-    /// The same, and its answer gets nothing back: the far side's handshakes stay half open. Links of ours only.
+    /// Send SYNs at a rate; SYN-ACKs are not answered, so the far side's handshakes stay half open. Links of ours only.
     HalfOpen,
 }
 
 impl Mode {
-    /// Whether connections stay until the end, rather than come and go.
+    /// Whether connections stay open until the end.
     #[must_use]
     pub fn stays(self) -> bool {
         !matches!(self, Self::Connect | Self::Syn | Self::HalfOpen)
     }
 
-    /// Whether there are SYNs alone.
+    /// Whether only SYNs are sent.
     #[must_use]
     pub fn is_half_open(self) -> bool {
         matches!(self, Self::Syn | Self::HalfOpen)
     }
 
-    /// Whether the far side is to send everything back.
+    /// Whether the far side must echo.
     #[must_use]
     pub fn needs_echo(self) -> bool {
         matches!(self, Self::Echo | Self::Connect | Self::Hold)
     }
 }
 
-/// What to run.
+/// Configuration of a run.
 #[derive(Debug, Clone)]
 pub struct TcpLoadConfig {
-    /// Where to.
+    /// The target.
     pub target: Endpoint,
     /// What connections do.
     pub mode: Mode,
-    /// Where they come from. From [`Sources::Flows`] one connection each in the modes in which they stay, else in turn.
+    /// The sources. Each of [`Sources::Flows`] has one connection in modes in which connections stay; in other modes flows are used in
+    /// turn.
     pub sources: Sources,
-    /// Connections open at once; in the modes in which they stay, one for each flow if there are [`Sources::Flows`].
+    /// Concurrent connections; in modes in which they stay, one for each flow if there are [`Sources::Flows`].
     pub connections: usize,
-    /// Connections ([`Mode::Connect`]) or messages (else) a second, all lanes together; as fast as possible without.
+    /// Connections ([`Mode::Connect`]) or messages (other modes) per second over all lanes; `None` for as fast as possible.
     pub rate: Option<u64>,
-    /// Connections at independent moments instead of evenly ([`Mode::Connect`] with a rate).
+    /// Poisson arrivals of connections ([`Mode::Connect`] with a rate).
     pub poisson: bool,
-    /// Bytes of a message.
+    /// Size of a message, bytes.
     pub size: usize,
-    /// Bytes of a connection, for [`Mode::Write`], [`Mode::Read`] and [`Mode::Echo`].
+    /// Bytes to transfer on each connection, for [`Mode::Write`], [`Mode::Read`] and [`Mode::Echo`]; `None` for no limit.
     pub total: Option<u64>,
-    /// Connections that stay: begun a second until all stand.
+    /// Connections to open per second until all are established, in modes in which they stay.
     pub opening: u64,
-    /// What follows once they stand, see [`timeline::usual`]; shares of the rate that are not 1 are for [`Mode::Connect`].
+    /// The phases after that, see [`timeline::usual`]; shares other than 1 are for [`Mode::Connect`] only.
     pub phases: Vec<Phase>,
-    /// How long connecting, an answer, and what is left at the end may take.
+    /// Limit for connecting, for an answer, and for what is outstanding at the end.
     pub timeout: Duration,
-    /// Small segments are sent at once.
+    /// Whether Nagle's algorithm is off (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// Compare what is only read with the pattern.
+    /// Whether bytes are compared with the pattern in [`Mode::Read`].
     pub verify: bool,
-    /// Connections end with a reset.
+    /// Whether connections end with a reset.
     pub reset: bool,
-    /// The request goes with the SYN to a far side that takes it (Fast Open, RFC 7413): [`Mode::Connect`], links of ours. A
-    /// lane asks for a cookie with its first connection from each address, and keeps as many as
-    /// [`TcpConfig::fast_open_peers`](flowlane::TcpConfig::fast_open_peers) says: beyond that many addresses none is there when it
-    /// is wanted.
+    /// TCP Fast Open (RFC 7413): send the request with the SYN; [`Mode::Connect`] on links of ours. A lane requests a cookie with its first
+    /// connection from each address, and keeps at most
+    /// [`TcpConfig::fast_open_peers`](flowlane::TcpConfig::fast_open_peers) cookies; with more addresses than that, cookies are evicted
+    /// before they are used.
     pub fast_open: bool,
-    /// Workers stay awake for a moment before something is due: more exact, at the price of some processor time.
+    /// Workers poll shortly before a send time: more exact, more processor time.
     pub exact: bool,
-    /// For Poisson schedules.
+    /// Seed of Poisson schedules.
     pub seed: u64,
-    /// Where snapshots go while it runs.
+    /// Channel for snapshots during the run.
     pub snapshots: Option<SyncSender<Snapshot>>,
 }
 
-/// A run cannot be.
+/// Why a run cannot be prepared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TcpLoadError {
-    /// Nobody has flows.
+    /// No lane has a flow.
     #[error("no lane has any flow")]
     NoFlows,
-    /// SYNs alone are sent at a rate.
+    /// SYN modes need a rate.
     #[error("SYNs alone need a rate, and flows of a link of ours")]
     NeedsRate,
-    /// Only connections that ask at once have something to send with the SYN.
+    /// Fast Open is for [`Mode::Connect`] only.
     #[error("Fast Open is for connections that come and go")]
     FastOpen,
-    /// Nothing would ever be done.
+    /// A number that must not be 0.
     #[error("{0} must be at least 1")]
     Nothing(&'static str),
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpProgress {
     /// Answers.
@@ -245,18 +246,18 @@ impl TcpLoad {
                 }
                 let outcome = run::lane(common.clone(), bucket).await;
                 let to = common.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                // Nobody waits any more: nobody minds.
+                // An error means that the receiver has stopped waiting.
                 let _ = to.send(outcome);
             })
         }
     }
 
-    /// Ends the run as soon as its lanes see it; what is on its way is still waited for.
+    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
     pub fn stop(&self) {
         self.common.gate.stop();
     }
 
-    /// How far it is, at most a twentieth of a second ago.
+    /// Progress, at most 50 ms old.
     #[must_use]
     pub fn progress(&self) -> TcpProgress {
         let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
@@ -265,7 +266,7 @@ impl TcpLoad {
         TcpProgress { answers: sum(|p| &p.answers), written: sum(|p| &p.written) }
     }
 
-    /// The parts of the run, the opening of connections that stay included.
+    /// The phases of the run, including the opening of connections that stay.
     #[must_use]
     pub fn phases(&self) -> &[Phase] {
         &self.common.phases
@@ -274,7 +275,7 @@ impl TcpLoad {
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
     pub fn wait(&self, every: Duration, mut tick: impl FnMut(TcpProgress) -> bool) -> TcpOutcome {
         let (gate, phases) = (&self.common.gate, &self.common.phases);
-        // The run, what is left at its end, and as much again for a machine that has other things to do.
+        // The run, what is outstanding at its end, and as much again for a busy machine.
         let patience = timeline::duration(phases) + self.common.config.timeout * 2 + Duration::from_secs(20);
         let (lanes, interrupted) = gather(&self.outcomes, gate, patience, every, || tick(self.progress()));
         let missing = gate.active - lanes.len();

@@ -1,4 +1,4 @@
-//! What became of every connection of a run over TCP.
+//! How each connection of a TCP run ended.
 
 use flowlane::{ConnectError, Failure, SocketError};
 use serde::Serialize;
@@ -10,7 +10,7 @@ macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// Counts of a lane, or of a run.
         ///
-        /// Every connection that was begun ends in exactly one way: completed, unfinished, or one of the failures.
+        /// Every connection ends in exactly one way: completed, unfinished, or one of the failures.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
         #[serde(rename_all = "kebab-case")]
         pub struct TcpCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
@@ -28,54 +28,54 @@ counts! {
     begun,
     /// Of them, established.
     connected,
-    /// Of them, those that did all they were to do.
+    /// Of them, those that did all their work.
     completed,
-    /// Connections that stood when the time was over.
+    /// Connections established when the run ended.
     standing,
     /// Refused by the far side.
     refused,
     /// Reset by the far side.
     reset,
-    /// Given up for want of an answer, when connecting or later.
+    /// Timed out in TCP, when connecting or later.
     timed_out,
-    /// The network says that the far side cannot be reached.
+    /// Ended by an ICMP error: the far side cannot be reached.
     unreachable,
-    /// Connected, and the answer did not come in time.
+    /// Connected, but without an answer within the timeout.
     no_answer,
-    /// No port was free whose replies come to the lane, or another local reason.
+    /// Not opened: no free port whose replies arrive in the lane, or another local reason.
     not_begun,
-    /// The far side ended the stream before its time.
+    /// The far side closed the stream too early.
     closed_early,
-    /// Bytes came back that are not those that were sent.
+    /// Received bytes differ from those sent.
     corrupt,
     /// Neither completed nor failed when the run was over.
     unfinished,
     /// Messages written: requests, or pieces of a stream.
     messages,
-    /// Messages that came back whole; when writing, those that the socket took, when reading, those that came.
+    /// Messages echoed completely; when writing, those that the socket accepted; when reading, those received.
     answers,
     /// Answers, of those counted, that took longer than the timeout.
     late,
-    /// What was due and not begun, because the generator did not keep up or was stopped.
+    /// Messages or connections due and not started, since the generator did not keep up or was stopped.
     unsent,
-    /// Times a connection waited because as many as allowed were open.
+    /// Times that a connection waited because the most allowed were open.
     held_up,
     /// Bytes written to sockets.
     bytes_written,
     /// Bytes read from sockets.
     bytes_read,
-    /// Segments sent again.
+    /// Segments retransmitted.
     retransmits,
-    /// Connections whose data the far side took with the SYN.
+    /// Connections whose SYN data the far side accepted (Fast Open).
     syn_data,
-    /// Connections that sent data with the SYN and had to send it again.
+    /// Connections that sent data with the SYN and had to retransmit it.
     syn_data_resent,
 }
 
-/// How a connection ended badly.
+/// How a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// Before it stood.
+    /// While connecting.
     Connect(SocketError),
     Socket(SocketError),
     NoAnswer,
@@ -126,7 +126,7 @@ impl From<SocketError> for Trouble {
 }
 
 impl TcpCounts {
-    /// Connections that ended badly.
+    /// Connections that failed.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.refused
@@ -160,7 +160,7 @@ impl TcpCounts {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 pub type TcpOutcome = Outcome<TcpCounts>;
 
 #[cfg(test)]

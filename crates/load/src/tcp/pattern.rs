@@ -1,8 +1,8 @@
-//! The bytes that connections carry: each is known from its place in the stream alone.
+//! The bytes that connections carry: each byte depends on its position in the stream only.
 //!
-//! The pattern repeats after a prime number of bytes, so that no segment, buffer or page size hides a piece that came
-//! twice, was left out or is another connection's: connections begin at different places in it. What is written is a
-//! slice of it and what is read is compared with one, so nothing is made or kept for a connection.
+//! The pattern repeats after a prime number of bytes, so a piece that is duplicated or missing is detected whatever its length (segment,
+//! buffer, page). Connections begin at different positions, so a piece of another connection is detected as well. Written bytes are a slice
+//! of the pattern and read bytes are compared with one, so a connection needs no memory for them.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use flowlane_stack::rng::Rng;
 
 /// Longest slice, bytes.
 pub const LONGEST: usize = 1 << 16;
-/// After so many bytes it repeats.
+/// Period of the pattern, bytes.
 pub const PERIOD: usize = 65_521;
 
 fn all() -> &'static [u8] {
@@ -22,7 +22,7 @@ fn all() -> &'static [u8] {
     })
 }
 
-/// `len` bytes, at most [`LONGEST`], from place `at` on.
+/// `len` bytes, at most [`LONGEST`], from position `at` on.
 #[inline]
 #[must_use]
 pub fn slice(at: u64, len: usize) -> &'static [u8] {
@@ -30,7 +30,7 @@ pub fn slice(at: u64, len: usize) -> &'static [u8] {
     &all()[from..from + len.min(LONGEST)]
 }
 
-/// Whether `bytes` are those from place `at` on.
+/// Whether `bytes` are those from position `at` on.
 #[inline]
 #[must_use]
 pub fn matches(at: u64, bytes: &[u8]) -> bool {

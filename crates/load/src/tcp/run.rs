@@ -1,8 +1,7 @@
-//! A run in one lane: opens connections at their moments, lets each of them do its work in a task of its own, and
-//! accounts for what became of them.
+//! A run in one lane: opens connections by the schedule, runs each in its own task, and records how each ends.
 //!
 //! ```text
-//!   start line ▸ ramp ▸ measured for the duration ▸ nothing new is begun ▸ what is on its way ▸ report
+//!   common start ▸ opening ▸ measured for the duration ▸ nothing new is started ▸ outstanding answers ▸ report
 //! ```
 
 use std::future::{Future, poll_fn};
@@ -28,18 +27,18 @@ use crate::http::moments::Moments;
 use crate::lane::clock;
 use crate::outcome::LaneOutcome;
 
-/// Time between two looks at what is slow: progress, the end.
+/// Interval of slow work: progress, the end of the run.
 pub(super) const TICK: u64 = 50_000_000;
-/// Connections begun before the worker does its other work.
+/// Most connections opened before the worker does its other work.
 pub(super) const BATCH: usize = 32;
-/// So near to a moment the worker stays awake: the kernel wakes a sleeper up to this late.
+/// The kernel wakes a sleeping thread up to this late, nanoseconds: this close to a send time the worker stays awake.
 pub(super) const NEAR: u64 = 80_000;
-/// How long a generator that is behind goes on after the end of the schedule.
+/// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
 pub(super) const GRACE: u64 = 1_000_000_000;
-/// A lane that cannot begin a connection tries again after this.
+/// Pause of a lane that cannot open a connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What lanes of a run have in common.
+/// State shared by the lanes of a run.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) config: TcpLoadConfig,
@@ -48,7 +47,7 @@ pub(super) struct Common {
     pub(super) takes_part: Vec<bool>,
     /// Connections of each lane, by bucket: in all, or at once.
     pub(super) connections: Vec<u64>,
-    /// The parts of the run, the opening of connections that stay included.
+    /// The phases of the run, including the opening of connections that stay.
     pub(super) phases: Vec<Phase>,
     pub(super) timeout: u64,
     pub(super) progress: Vec<LaneProgress>,

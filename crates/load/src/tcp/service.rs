@@ -1,7 +1,7 @@
-//! The far sides that load needs, for one connection each: an echo, a sink and a source.
+//! Servers for the TCP load, for one connection each: echo, discard and source.
 //!
-//! All connections of a thread read into one buffer, and hold none of their own but for what the peer has no room for: idle
-//! connections are many, and short ones not worth an allocation.
+//! All connections of a thread read into one buffer. A connection has a buffer of its own only for bytes that the peer has no room for, so
+//! idle and short connections need no allocation.
 
 use std::cell::RefCell;
 use std::net::Shutdown;
@@ -19,18 +19,18 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
 }
 
-/// Sends every byte back, and ends when the peer does.
+/// Sends every byte back until the peer closes.
 ///
 /// # Errors
-/// When the connection ends badly.
+/// The connection failed.
 pub async fn echo(stream: &TcpStream) -> Result<(), SocketError> {
     each(stream, true).await
 }
 
-/// Reads to the end.
+/// Reads until the peer closes, and discards the bytes.
 ///
 /// # Errors
-/// When the connection ends badly.
+/// The connection failed.
 pub async fn discard(stream: &TcpStream) -> Result<(), SocketError> {
     each(stream, false).await
 }
@@ -57,11 +57,11 @@ fn pass(stream: &TcpStream, scratch: &mut [u8], back: bool) -> Result<Option<(us
     Ok(Some((n, scratch[written..n].to_vec())))
 }
 
-/// Writes the [`pattern`] in pieces of `size` bytes, `total` bytes in all or for ever, ends the stream, and waits for
-/// the peer to end its own. What the peer sends is not read.
+/// Writes the [`pattern`] in pieces of `size` bytes, `total` bytes in all or without end, then closes its side and waits for the peer to
+/// close. It reads nothing.
 ///
 /// # Errors
-/// When the connection ends badly, as it does when the peer has had enough.
+/// The connection failed, for instance since the peer reset it.
 pub async fn source(stream: &TcpStream, size: usize, total: Option<u64>) -> Result<(), SocketError> {
     let total = total.unwrap_or(u64::MAX);
     let mut at = 0;

@@ -1,8 +1,8 @@
-//! What goes over one connection: messages out, messages back, compared byte by byte.
+//! The messages of one connection: written, read back, and compared byte by byte.
 //!
-//! One future for every kind of load, written by hand, so that a connection that waits holds no buffer and no second
-//! task: it writes what is due, reads what came, and when neither is possible waits for room, bytes or the next moment,
-//! whichever comes first. The end of the run wakes it from outside.
+//! One future, written by hand, serves every mode, so that a waiting connection has no buffer and no second task. It writes what is due and
+//! reads what has arrived; if neither is possible, it waits for room, bytes or the next send time, whichever is first. The end of the run
+//! wakes it from outside.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,9 +21,9 @@ use crate::lane::clock;
 
 /// Rounds of writing and reading before the worker does its other work.
 const ROUNDS: usize = 16;
-/// Bytes that are copied in no time worth a look at the clock.
+/// A copy of at most this many bytes takes too little time to read the clock again.
 const SHORT: usize = 4096;
-/// From so many bytes on they are given away, to be sent from where they are.
+/// Messages from this size on, bytes, are passed to the socket without a copy.
 pub(super) const GIVEN: usize = 16 << 10;
 /// Messages of one connection that may wait for their answers.
 const OUTSTANDING: usize = 1024;

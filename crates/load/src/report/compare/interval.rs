@@ -1,9 +1,9 @@
 //! The interval of a ratio of runs.
 //!
-//! The interval comes from a bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993): runs are drawn
-//! with replacement ten thousand times. For few runs the plain percentile interval is too narrow, and the logarithms of
-//! ratios are near enough to normal. So the bootstrap is of Student's t (ibid., chapter 12.5), and never narrower than the
-//! table of t. The seed is fixed: the same files give the same answer.
+//! The interval is computed by a bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993): runs are drawn with
+//! replacement ten thousand times. For few runs the plain percentile interval is too narrow, and logarithms of ratios are close to
+//! normal. So Student's t is bootstrapped (ibid., chapter 12.5), and the interval is never narrower than that of the t table. The seed is
+//! fixed: the same files give the same result.
 
 use flowlane_stack::rng::Rng;
 

@@ -1,7 +1,6 @@
-//! The report as one page that opens anywhere: no network, no script, plots as pictures in the page itself.
+//! The report as one self-contained HTML page: no external files, no scripts, plots as inline SVG.
 //!
-//! The page is well-formed as XML too. Everything that came from outside (targets, names, errors) goes through
-//! [`svg::escape`].
+//! The page is also well-formed XML. All text from outside (targets, names, errors) is escaped by [`svg::escape`].
 
 mod plots;
 pub mod svg;
@@ -16,7 +15,7 @@ use svg::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// Writes the whole page.
 ///
 /// # Errors
 /// Those of writing.

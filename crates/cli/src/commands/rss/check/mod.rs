@@ -1,15 +1,15 @@
 //! `flowlane rss check`: whether packets take the way that card and kernel are set to, and where they do not, why.
 //!
-//! Read-only. For a while a share of the packets that an interface receives is sampled ([`flowlane_sys::packet::sample`]), and each sample is held
-//! against what the settings say:
+//! Read-only. For a while a share of the packets that an interface receives is sampled ([`flowlane_sys::packet::sample`]), and each
+//! sample is held against what the settings say:
 //!
 //! ```text
 //!   expected   slot ─▶ queue ─▶ interrupt's CPU ─▶ the same CPU ─▶ a thread there        judge.rs
 //!   seen               queue     /proc/interrupts   CPU of the stack  threads of the socket   take.rs, sockets.rs, counters.rs
 //! ```
 //!
-//! What differs gets a cause ([`judge`]) with examples and the command that mends it. Frames that an XDP program takes, as AF_XDP's does, are
-//! not seen so: a run of Flowlane on the interface is asked for its own counters instead ([`ours`]).
+//! What differs gets a cause ([`judge`]) with examples and the command that mends it. Frames that an XDP program takes, as AF_XDP's does,
+//! are not seen so: a run of Flowlane on the interface is asked for its own counters instead ([`ours`]).
 
 mod counters;
 mod json;
