@@ -1,7 +1,7 @@
 //! The value of a `Host` field: `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2, §3.2.3).
 //!
-//! A server that accepts anything there hands it on to whoever builds links, caches or logs from it. What may stand in it is
-//! looked at byte by byte; whether the name exists is another question, and nobody's here.
+//! A server that accepts any value passes it on to links, caches and logs. Every byte is checked for being allowed; whether the name exists
+//! is not checked.
 
 /// Whether this may be the value of a `Host` field. Empty is allowed: a target may have no authority.
 #[must_use]

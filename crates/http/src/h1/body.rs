@@ -1,4 +1,4 @@
-//! Where a body ends, and the chunked coding (RFC 9112 §6, §7.1), incrementally and without copying.
+//! Decoder of bodies: by length, chunked or until the end of the stream (RFC 9112 §6, §7.1), incrementally and without copying.
 
 use super::{Fault, Limits};
 
@@ -7,7 +7,7 @@ use super::{Fault, Limits};
 pub enum Framing {
     /// No body.
     None,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     /// Chunks, each with its size.
     Chunked,
@@ -15,14 +15,14 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What was found in a body's bytes.
+/// A piece of a decoded body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Bytes of the body, never none.
+    /// Bytes of the body, never empty.
     Data(&'a [u8]),
     /// The body ended; what follows belongs to the next message.
     End,
-    /// Everything was used, and more is needed.
+    /// All input was used, and more is needed.
     More,
 }
 
@@ -50,7 +50,7 @@ enum State {
     Done,
 }
 
-/// Reads one body.
+/// Decodes one body.
 #[derive(Debug, Clone)]
 pub struct BodyDecoder {
     state: State,
@@ -63,7 +63,7 @@ pub struct BodyDecoder {
 const TOO_LARGE: u64 = 1 << 58;
 
 impl BodyDecoder {
-    /// A decoder for a body that is framed so.
+    /// A decoder for a body with this framing.
     #[must_use]
     pub fn new(framing: Framing, limits: &Limits) -> Self {
         let state = match framing {
@@ -88,10 +88,10 @@ impl BodyDecoder {
         matches!(self.state, State::UntilClose | State::Done)
     }
 
-    /// Reads from `input`: how many bytes were used, and what they were.
+    /// Decodes the front of `input`. Returns the number of bytes used and the piece.
     ///
     /// # Errors
-    /// What is wrong with the coding. The decoder is of no use afterwards.
+    /// What is wrong with the coding. The decoder must not be used afterwards.
     #[inline]
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Piece<'a>), Fault> {
         match self.state {

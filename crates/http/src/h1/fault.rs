@@ -1,8 +1,8 @@
-//! What can be wrong with a message, one by one, so that both sides can count it by name.
+//! Faults of a message: a list with names, so that both sides can count them.
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident, $machine:literal, $text:literal, $status:literal;)+) => {
-        /// Why a message cannot be understood. The connection cannot go on after any of them.
+        /// Why a message cannot be parsed. The connection cannot continue after a fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
         #[non_exhaustive]
         pub enum Fault {
@@ -55,7 +55,7 @@ faults! {
     BadLength, "bad-length", "Content-Length is not a number", 400;
     /// Several lengths that differ (RFC 9112 §6.3).
     ConflictingLengths, "conflicting-lengths", "Content-Length is given twice and differs", 400;
-    /// A request with a length and a transfer coding (RFC 9112 §6.1): what smuggling is made of.
+    /// A request with a length and a transfer coding (RFC 9112 §6.1), which allows request smuggling.
     LengthAndCoding, "length-and-coding", "both Content-Length and Transfer-Encoding are given", 400;
     /// A transfer coding other than `chunked` (RFC 9112 §6.1).
     UnknownCoding, "unknown-coding", "the transfer coding is not 'chunked'", 501;

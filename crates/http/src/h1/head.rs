@@ -1,6 +1,6 @@
-//! Heads of messages: the first line, and of the header fields what frames the message and keeps the connection.
+//! Heads of messages: the first line, and the header fields that frame the message and keep the connection open.
 //!
-//! The other fields are left where they lie; [`Fields`] walks over them for whoever wants them.
+//! The other fields are not copied; [`Fields`] iterates over them in place.
 
 use std::mem::MaybeUninit;
 use std::str;
@@ -23,7 +23,7 @@ pub enum Version {
 pub struct Request<'a> {
     /// `GET` and others; case matters.
     pub method: &'a str,
-    /// What is asked for, as it came: usually a path and a query.
+    /// The request target as received: usually a path and a query.
     pub target: &'a str,
     /// Version of the sender.
     pub version: Version,
@@ -95,7 +95,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Reads the head of a request from the beginning of `bytes`: it and its length, or `None` if it is not there whole.
+/// Parses the head of a request at the beginning of `bytes`. Returns the head and its length in bytes, or `None` if it is incomplete.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -122,7 +122,7 @@ pub fn request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'
     Ok(Some((head, len)))
 }
 
-/// Reads the head of a response from the beginning of `bytes`: it and its length, or `None` if it is not there whole.
+/// Parses the head of a response at the beginning of `bytes`. Returns the head and its length in bytes, or `None` if it is incomplete.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -161,7 +161,7 @@ fn length(status: httparse::Result<usize>, bytes: &[u8], limits: &Limits) -> Res
     }
 }
 
-/// What of the header fields concerns framing and the connection.
+/// The header fields that concern framing and the connection.
 #[derive(Debug, Default)]
 struct Seen<'a> {
     length: Option<u64>,

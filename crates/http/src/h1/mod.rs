@@ -1,8 +1,8 @@
 //! HTTP/1 messages as bytes, for both sides of a connection: bytes in, events out, no I/O.
 //!
-//! A [`Reader`] is given whatever arrived and says what it found: a head, pieces of the body where they lie in the input,
-//! the end of the message. Heads are read by `httparse`, and what frames a message (RFC 9112 §6) and keeps a connection
-//! (§9.3) is read from them here. How the bytes were cut on their way changes nothing but where pieces of a body begin.
+//! A [`Reader`] takes received bytes and returns events: a head, pieces of the body as slices of the input, the end of the message.
+//! `httparse` parses heads; framing (RFC 9112 §6) and persistence (§9.3) are derived from them here. How the bytes were segmented affects
+//! only where pieces of a body begin.
 //!
 //! ```
 //! use flowlane_http::h1::{Event, Limits, RequestReader};
@@ -22,12 +22,12 @@
 //! assert_eq!(asked, ["/a", "/b"]);
 //! ```
 //!
-//! What always holds: memory is bounded by [`Limits::head`], and is none between messages and inside bodies; a byte is
-//! looked at a bounded number of times however it is cut; whatever cannot be understood ends in a named [`Fault`], after
-//! which the reader stays ended. Stricter than it must be where leniency has let requests be smuggled: a request with
-//! both lengths, an unknown transfer coding, a bare line feed in a chunked body, a space before a colon.
+//! Invariants: memory is bounded by [`Limits::head`], and none is held between messages and inside bodies. A byte is examined a bounded
+//! number of times, however the input is segmented. A malformed message ends in a named [`Fault`], after which the reader stays ended. The
+//! reader is stricter than required where leniency has allowed request smuggling: it refuses both lengths in a request, an unknown transfer
+//! coding, a bare line feed in a chunked body, a space before a colon.
 //!
-//! Not done: decoding of content (gzip stays gzip), upgrades, trailers (checked, counted against the limit, left out).
+//! Not supported: decoding of content (gzip stays gzip), upgrades, trailers (checked and counted against the limit, but not returned).
 
 mod authority;
 mod body;
@@ -41,15 +41,15 @@ pub use fault::Fault;
 pub use head::{Fields, Request, Response, Version, request, response};
 pub use reader::{Event, Found, Kind, Reader, Requests, Responses};
 
-/// Reads what a server hears.
+/// Reader of a server.
 pub type RequestReader = Reader<Requests>;
-/// Reads what a client hears.
+/// Reader of a client.
 pub type ResponseReader = Reader<Responses>;
 
 /// Most header fields that a head may have, whatever [`Limits`] say.
 pub const MAX_FIELDS: usize = 128;
 
-/// What a peer may make us hold and look at.
+/// Limits of a message's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a head; also of a body's trailers, and of all its chunk extensions together.

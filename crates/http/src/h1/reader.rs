@@ -1,15 +1,15 @@
-//! A connection's messages, one after the other, from bytes that were cut anywhere.
+//! Reader of a connection's messages, one after the other, from input segmented at any byte.
 
 use std::fmt::Debug;
 
 use super::{BodyDecoder, Fault, Framing, Limits, Piece, Request, Response, request, response};
 
-/// What a [`Reader`] found.
+/// An event of a [`Reader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a, H> {
-    /// A head. What follows is the body's pieces, if any, and the end.
+    /// A head; the pieces of the body, if any, and the end follow.
     Head(H),
-    /// A response before the response (status 1xx); nothing belongs to it.
+    /// An interim response (status 1xx), which has no body.
     Interim(H),
     /// A piece of the body, never empty.
     Data(&'a [u8]),
@@ -20,14 +20,14 @@ pub enum Event<'a, H> {
 /// Bytes used and an event, if there is one.
 pub type Found<'a, H> = Result<(usize, Option<Event<'a, H>>), Fault>;
 
-/// Which messages are read: [`Requests`] or [`Responses`].
+/// The kind of messages: [`Requests`] or [`Responses`].
 pub trait Kind: private::Kind {}
 
-/// What a server reads.
+/// Messages that a server reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Requests;
 
-/// What a client reads.
+/// Messages that a client reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Responses;
 
@@ -40,7 +40,7 @@ pub(crate) mod private {
     pub trait Kind {
         type Head<'a>: Copy + Debug;
         fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Self::Head<'a>, usize)>, Fault>;
-        /// What is wrong already with the beginning of a first line, of which more is to come.
+        /// The fault of an incomplete first line that cannot become valid.
         fn hopeless(_begin: &[u8]) -> Option<Fault> {
             None
         }
@@ -71,8 +71,8 @@ impl private::Kind for Responses {
         response(bytes, limits)
     }
 
-    /// Another protocol may wait for us to say something, or never end its first line: its first bytes tell. The fault is
-    /// the one that the whole line would have.
+    /// Detects another protocol by its first bytes, since it may wait for us to send or never end its first line. The fault is that of the
+    /// whole line.
     fn hopeless(begin: &[u8]) -> Option<Fault> {
         const NAME: &[u8] = b"HTTP/";
         let same = begin.len().min(NAME.len());
@@ -99,22 +99,22 @@ enum State {
 
 /// Reads the messages of one direction of one connection.
 ///
-/// Give what arrived to [`Reader::next`] until it says `None`, then give it what arrives next. Between messages and in
-/// bodies it holds no memory.
+/// Pass received bytes to [`Reader::next`] until it returns `None`, then pass the bytes received next. Between messages and in bodies it
+/// holds no memory.
 #[derive(Debug)]
 pub struct Reader<K> {
     limits: Limits,
     state: State,
-    /// The beginning of a head that has not come whole.
+    /// The beginning of an incomplete head.
     held: Vec<u8>,
-    /// The head in `held` was given out; there since only because that borrows from it.
+    /// Whether the head in `held` was returned; it stays because the returned head borrows from it.
     spent: bool,
     to_head: bool,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Reader<K> {
-    /// At the beginning of a connection.
+    /// A reader for the beginning of a connection.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -127,12 +127,12 @@ impl<K: Kind> Reader<K> {
         }
     }
 
-    /// Says that the next response answers a `HEAD` request, so that it has no body. Holds for one message.
+    /// Announces that the next response answers a `HEAD` request, so it has no body. Applies to one message.
     pub fn expect_no_body(&mut self) {
         self.to_head = true;
     }
 
-    /// Whether nothing of a message has come yet: the peer may end the stream here.
+    /// Whether no byte of the next message has been read: the peer may end the stream here.
     #[must_use]
     #[inline]
     pub fn is_between_messages(&self) -> bool {
@@ -146,19 +146,19 @@ impl<K: Kind> Reader<K> {
         matches!(self.state, State::Body(_))
     }
 
-    /// Whether everything of a message came and only [`Event::End`] is left, for which no more bytes are needed.
+    /// Whether the message is complete and only [`Event::End`] is left, which needs no more bytes.
     #[must_use]
     #[inline]
     pub fn is_at_end(&self) -> bool {
         matches!(&self.state, State::Body(decoder) if decoder.is_done())
     }
 
-    /// The next event in `input`, and how many bytes of it were used; no event: all were used, and more are needed.
+    /// Returns the number of bytes of `input` used, and the next event. Without an event all bytes were used, and more are needed.
     ///
-    /// An event may use no bytes (the end of a message without a body), so ask until there is none.
+    /// An event may use no bytes (the end of a message without a body), so call it until there is no event.
     ///
     /// # Errors
-    /// What is wrong with the message; from then on always the same.
+    /// What is wrong with the message; all later calls return the same.
     #[inline]
     pub fn next<'a>(&'a mut self, input: &'a [u8]) -> Found<'a, K::Head<'a>> {
         if self.spent {
@@ -184,7 +184,7 @@ impl<K: Kind> Reader<K> {
         }
     }
 
-    /// A head, of which nothing was held back.
+    /// Reads a head of which nothing is held.
     #[inline]
     fn head<'a>(&'a mut self, input: &'a [u8]) -> Found<'a, K::Head<'a>> {
         if !self.held.is_empty() {
@@ -208,7 +208,7 @@ impl<K: Kind> Reader<K> {
         }
     }
 
-    /// A head, the beginning of which is held.
+    /// Reads a head whose beginning is held.
     fn rest_of_head<'a>(&'a mut self, input: &[u8]) -> Found<'a, K::Head<'a>> {
         let before = self.held.len();
         let room = self.limits.head_bytes().saturating_sub(before);
@@ -227,7 +227,7 @@ impl<K: Kind> Reader<K> {
         }
     }
 
-    /// What the end of the stream means: the end of the message, of nothing, or a message that was cut off.
+    /// Handles the end of the stream: the end of the message, `None` between messages, or a fault if a message is incomplete.
     ///
     /// # Errors
     /// [`Fault::EndInHead`] and [`Fault::EndInBody`], or what was wrong before.
@@ -255,10 +255,10 @@ struct Parsed<H> {
     framing: Option<Framing>,
 }
 
-/// Reads a head of which the first `before` bytes were looked at already.
+/// Parses a head whose first `before` bytes were examined already.
 ///
-/// Whole lines only, and only when there is a new one, so that nobody makes us read a head again for every byte. What came
-/// first is tried as it is, since most often the head ends somewhere in it, and its last line may belong to a body.
+/// It parses whole lines, and only when there is a new one, so that a peer cannot make us parse a head again for every byte. The first
+/// input is parsed as it is, since it usually contains the whole head, and its last line may belong to a body.
 #[inline]
 fn parse<'a, K: Kind>(
     bytes: &'a [u8],
@@ -270,7 +270,7 @@ fn parse<'a, K: Kind>(
     let bytes = &bytes[..bytes.len().min(limit)];
     let first = (before == 0).then(|| K::parse(bytes, limits));
     let found = match first {
-        // What is wrong may be a line of which more is to come, and that is judged when it is whole.
+        // The fault may be in an incomplete line, which is checked when it is complete.
         None | Some(Err(_)) => whole_lines::<K>(bytes, before, limits)?,
         Some(found) => found?,
     };
@@ -279,7 +279,7 @@ fn parse<'a, K: Kind>(
     Ok(Some(Parsed { head, len, framing }))
 }
 
-/// Reads a head, without its last line if that is not whole; only if there are new lines behind the first `before` bytes.
+/// Parses a head without its last line if that is incomplete, and only if there are new lines behind the first `before` bytes.
 fn whole_lines<'a, K: Kind>(
     bytes: &'a [u8],
     before: usize,

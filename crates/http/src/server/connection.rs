@@ -1,8 +1,8 @@
-//! One HTTP/1 connection: when it reads, writes, waits and ends.
+//! One HTTP/1 connection: reading, writing, timeouts and its end.
 //!
-//! A future written by hand. It reads and answers in the buffers that the worker's connections share, and keeps only
-//! what its peer would not take; while it keeps something it reads nothing. Its one timer is set anew only when it rings
-//! or a deadline is nearer, so that a request costs no timer.
+//! The future is written by hand. It reads and answers in the buffers that the worker's connections share, and keeps only bytes that its
+//! peer has no room for; while it keeps any, it reads nothing. Its one timer is set again only when it expires or a deadline is earlier, so
+//! a request needs no timer.
 
 use std::future::Future;
 use std::io;
@@ -19,35 +19,34 @@ use super::scratch::{self, OUTPUT, Scratch};
 use super::{LINGER_BYTES, Lane, PREFACE, Phase};
 use crate::tls::Stream;
 
-/// Rounds of one turn; then others are let in.
+/// Most rounds in one turn; then other tasks run.
 const ROUNDS: u32 = 16;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is over.
+    /// It has ended.
     Closed,
     /// The peer speaks HTTP/2.
     Http2,
 }
 
-/// What a connection waits for, which says how long it may.
+/// What a connection waits for; each has its own timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// The next request; with the number of requests before it. Empty lines may come before it (RFC 9112 §2.2), and are
-    /// no part of it.
+    /// The next request, with the number of requests before it. Empty lines before a request (RFC 9112 §2.2) are not part of it.
     Idle(u64),
-    /// More of a head; with the number of requests before it.
+    /// The rest of a head, with the number of requests before it.
     Head(u64),
     Body,
     Write,
-    /// The peer's end of a connection of which ours is over.
+    /// The peer's FIN, after ours.
     Linger,
 }
 
 impl Wait {
-    /// Whether bytes that came or went give the peer more time. They do in bodies, of which no peer can say how slow its
-    /// network is; not where a few bytes, sent one by one, would keep a connection for ever.
+    /// Whether progress extends the timeout. It does in bodies, since a peer's network may be slow; it does not where single bytes could
+    /// keep a connection open for ever.
     fn is_prolonged_by_progress(self) -> bool {
         matches!(self, Self::Body | Self::Write)
     }
@@ -58,21 +57,21 @@ pub(crate) struct Connection {
     lane: Lane,
     stream: Stream<TcpStream>,
     exchange: Exchange,
-    /// What the peer would not take yet; the first `sent` bytes are gone.
+    /// Bytes that the peer has no room for yet; the first `sent` of them have been sent.
     kept: Vec<u8>,
     sent: usize,
-    /// What came and could not be looked at yet.
+    /// Received bytes that are not processed yet.
     unread: Vec<u8>,
-    /// Counts both in the lane.
+    /// Accounts for both in the lane's memory.
     held: Held,
-    /// TLS holds bytes back.
+    /// Whether TLS holds bytes back.
     flushing: bool,
     lingering: bool,
     lingered: u64,
-    /// What it waits for, if it has waited.
+    /// What it waits for, if it waits.
     wait: Option<Wait>,
     deadline: Time,
-    /// Bytes went either way since the deadline was set.
+    /// Whether bytes were received or sent since the deadline was set.
     progress: bool,
     timer: Sleep,
     rings: Time,
@@ -99,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// The stream, and what was read from it.
+    /// The stream, and the bytes read from it.
     pub(crate) fn into_parts(mut self) -> (Stream<TcpStream>, Vec<u8>) {
         self.held.set(0);
         (self.stream, self.unread)
@@ -113,7 +112,7 @@ impl Connection {
 
     /// Does what can be done.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        // Outside a lane nothing can be done, and nobody polls.
+        // Never polled outside a lane.
         let Ok(now) = flowlane::now() else { return Poll::Ready(Outcome::Closed) };
         let polled = scratch::with(now, |scratch| self.rounds(cx, now, scratch));
         self.count();
@@ -165,7 +164,7 @@ impl Connection {
                 self.unread.drain(..used);
             }
         } else {
-            // What cannot be answered yet is kept, and we may keep so much.
+            // Input that cannot be answered yet is kept, up to the allowance.
             let most = self.lane.memory().allowance().min(scratch.input.len());
             let mut into = ReadBuf::new(&mut scratch.input[..most]);
             match Pin::new(&mut self.stream).poll_read(cx, &mut into)? {
@@ -197,7 +196,7 @@ impl Connection {
         Ok(Step::Again)
     }
 
-    /// Looks at what was read, unless it must wait or is HTTP/2.
+    /// Processes the bytes read, unless they must wait or are HTTP/2.
     #[inline]
     fn arrived(&mut self, now: Time, len: usize, scratch: &mut Scratch) -> Option<Step> {
         let Scratch { input, output, prepared } = scratch;
@@ -208,7 +207,7 @@ impl Connection {
             && self.lane.options().http2
         {
             let same = len.min(PREFACE.len());
-            // No method that is answered begins with these three letters.
+            // No supported method begins with these three letters.
             if input[..same] == PREFACE[..same] && same >= 3 {
                 self.unread = input.to_vec();
                 return Some(Step::End(Outcome::Http2));
@@ -227,7 +226,7 @@ impl Connection {
         None
     }
 
-    /// Does what stands before the next request.
+    /// Does the work that precedes the next request.
     fn work(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Step {
         let Scratch { output, prepared, .. } = scratch;
         match self.exchange.job() {
@@ -251,7 +250,7 @@ impl Connection {
                 Ok(true) => *self.exchange.job() = Job::None,
                 Ok(false) => {}
                 Err(_) => {
-                    // The peer sees by the length, or the chunk that is missing, that it has not got everything.
+                    // The missing bytes or the missing last chunk tell the peer that the answer is incomplete.
                     self.lane.cells().add(Counter::FileFailed, 1);
                     return Step::End(Outcome::Closed);
                 }
@@ -260,7 +259,7 @@ impl Connection {
         Step::Again
     }
 
-    /// Sends what was made, and keeps what the peer does not take.
+    /// Sends the output, and keeps the bytes that the peer has no room for.
     #[inline]
     fn send(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<()> {
         let output = &mut scratch.output;
@@ -303,15 +302,15 @@ impl Connection {
         Ok(if self.flushing { Poll::Pending } else { Poll::Ready(()) })
     }
 
-    /// Ends our side; if the peer may still be sending, reads on for a while, since a connection that is closed with
-    /// bytes unread is reset, and the peer might never read our answer (RFC 9112 §9.6).
+    /// Closes our side. If the peer may still be sending, it continues to read for a time: closing a connection with unread bytes resets
+    /// it, and the peer might not receive our answer (RFC 9112 §9.6).
     fn close(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
         if !self.lingering {
             if Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
                 return self.wait(cx, now, Wait::Write, scratch);
             }
             self.lingering = true;
-            // A peer that does not know yet that we stop may be asking more.
+            // A peer that does not know yet that we stop may send more requests.
             let clean = !self.exchange.is_unclean() && self.unread.is_empty();
             if clean && !self.lane.is_stopping() {
                 return Ok(Step::End(Outcome::Closed));
@@ -324,13 +323,13 @@ impl Connection {
                 Poll::Ready(Ok(())) if !into.filled().is_empty() && self.lingered < LINGER_BYTES => {
                     self.lingered += into.filled().len() as u64;
                 }
-                // Nobody minds how a connection ends that is over.
+                // An error does not matter: the connection has ended.
                 Poll::Ready(_) => return Ok(Step::End(Outcome::Closed)),
             }
         }
     }
 
-    /// Waits, and sees to it that the peer's time is limited.
+    /// Waits, and enforces the timeouts.
     #[inline]
     fn wait(
         &mut self,
@@ -380,12 +379,12 @@ impl Connection {
                 Ok(Step::Again)
             }
             Wait::Write => {
-                // What it did not read in all this time it shall not read later.
+                // The peer has not read for the whole timeout: drop the bytes that are left.
                 let _ = self.stream.get_ref().abort();
                 Ok(Step::End(Outcome::Closed))
             }
             Wait::Idle(_) | Wait::Linger => {
-                // TLS says goodbye if it can.
+                // Send close_notify if possible.
                 let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
                 Ok(Step::End(Outcome::Closed))
             }

@@ -1,6 +1,6 @@
-//! What a lane's server counted.
+//! Counters of the server in each lane.
 //!
-//! Each lane has cells of its own that only it writes, with plain loads and stores; others may read them at any time.
+//! Each lane has its own cells, which only it writes, with plain loads and stores; other threads may read them at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ use crate::h1::Fault;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident, $machine:literal, $text:literal;)+) => {
-        /// What is counted, faults of HTTP/1 messages aside.
+        /// Counters, except those of HTTP/1 faults.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Counter {
             $($(#[$doc])* $name,)+
@@ -201,14 +201,14 @@ impl Counts {
         counters.chain(Fault::ALL.iter().map(|f| (f.name(), self.fault(*f))))
     }
 
-    /// These and those.
+    /// The sum of both.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a += b);
         self
     }
 
-    /// What came since `before`.
+    /// The difference to `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.0.iter_mut().zip(&before.0).for_each(|(a, b)| *a = a.saturating_sub(*b));

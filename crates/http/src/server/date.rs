@@ -1,7 +1,6 @@
 //! Dates as HTTP writes them (RFC 9110 §5.6.7), from and to seconds since 1970.
 //!
-//! Read is the one form that senders may use; the two obsolete ones count as no date, which costs their users a
-//! transfer and no more.
+//! Only the form that senders must use is parsed. The two obsolete forms count as no date, so their users get the whole file again.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =

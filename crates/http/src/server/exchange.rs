@@ -1,4 +1,4 @@
-//! Requests and answers of one HTTP/1 connection, apart from the reading and writing: bytes in, bytes out.
+//! Requests and answers of one HTTP/1 connection, without I/O: bytes in, bytes out.
 
 use flowlane::Sleep;
 
@@ -10,7 +10,7 @@ use super::route::{self, Asked};
 use super::scratch::{OUTPUT, Prepared};
 use crate::h1::{Event, Fault, Framing, Request, RequestReader, Version, is_host};
 
-/// What must be done before the next request is looked at.
+/// Work that must be done before the next request.
 #[derive(Debug)]
 pub(crate) enum Job {
     None,
@@ -22,12 +22,12 @@ pub(crate) enum Job {
     Send(Box<Sending>),
 }
 
-/// What happens to a body that comes in.
+/// What to do with the body of a request.
 #[derive(Debug)]
 enum Incoming {
-    /// None comes.
+    /// There is none.
     None,
-    /// Read to its end, then answer this; `None` if that was done already.
+    /// Read to its end, then send this answer; `None` if it was sent already.
     Discard(Option<Box<(Reply, Manner)>>),
     /// Sent back.
     Echo { chunked: bool, then_close: bool },
@@ -47,9 +47,9 @@ struct Rest {
     incoming: Incoming,
     received: u64,
     requests: u64,
-    /// Nothing is read any more; the connection ends when everything is sent.
+    /// Whether to read no more; the connection ends when everything is sent.
     closing: bool,
-    /// Bytes may come that nobody reads.
+    /// Whether unread bytes may arrive.
     unclean: bool,
 }
 
@@ -80,7 +80,7 @@ impl Exchange {
         self.rest.closing
     }
 
-    /// Nothing more is asked: ends when everything is sent.
+    /// Takes no more requests; the connection ends when everything is sent.
     pub(crate) fn close(&mut self) {
         self.rest.closing = true;
     }
@@ -103,7 +103,7 @@ impl Exchange {
         self.reader.is_in_body()
     }
 
-    /// Looks at what came until something must be done first, or there is enough to send; how much was used.
+    /// Processes input until other work must be done first or there is enough to send. Returns the number of bytes used.
     #[inline]
     pub(crate) fn input(&mut self, lane: &Lane, input: &[u8], out: &mut Vec<u8>, page: &Prepared) -> usize {
         let mut at = 0;
@@ -138,7 +138,7 @@ impl Exchange {
         }
     }
 
-    /// The answer for which there was a delay.
+    /// Sends the answer after its delay.
     pub(crate) fn answer_now(
         &mut self,
         lane: &Lane,
@@ -192,7 +192,7 @@ impl Rest {
         }
         if request.expects_continue {
             if reply.status >= 400 {
-                // It need not send the body at all (RFC 9110 §10.1.1), and may not.
+                // The peer need not send the body (RFC 9110 §10.1.1), and must not now.
                 return self.answer(lane, reply, Manner { keep_alive: false, ..manner }, out, page);
             }
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -205,7 +205,7 @@ impl Rest {
         }
     }
 
-    /// Writes an answer, or as much of it as is there, or waits first.
+    /// Writes an answer or its first part, or waits first.
     #[inline]
     fn answer(
         &mut self,

@@ -1,11 +1,11 @@
 //! A directory of files.
 //!
-//! Nothing outside the directory is served: names with `..` are refused, and the kernel resolves the rest beneath the
-//! open directory (`openat2` with `RESOLVE_BENEATH`), so that a link which leads outside leads nowhere, whoever moves
-//! what while we look. Only plain files are served, `index.html` for a directory. Conditional requests (RFC 9110 §13)
-//! and single ranges (§14) are answered; several ranges at once get the whole file, as they may.
+//! Nothing outside the directory is served: names with `..` are refused, and the kernel resolves paths beneath the open directory
+//! (`openat2` with `RESOLVE_BENEATH`), so a symbolic link that leads outside fails, even if files are moved during the lookup. Only regular
+//! files are served, and `index.html` for a directory. Conditional requests (RFC 9110 §13) and single ranges (§14) are supported; a request
+//! with several ranges gets the whole file, as the RFC allows.
 //!
-//! Files are read in pieces as the peer takes them. What is not in the page cache is waited for by the whole lane.
+//! Files are read in pieces as the peer receives them. A read that misses the page cache blocks the whole lane.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -28,14 +28,14 @@ impl Dir {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(path, flags, Mode::empty())?;
-        // Says at the start what would otherwise be said to everybody who asks.
+        // An error at the start, rather than in every answer.
         open_beneath(&dir, Path::new("."), OFlags::PATH)?;
         Ok(Self(Arc::new(dir)))
     }
 
     /// Opens a file, or the index of a directory.
     fn file(&self, path: &Path) -> io::Result<(File, Metadata, PathBuf)> {
-        // Not blocked by a pipe that nobody writes to.
+        // Opening a pipe without a writer must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let open = |path: &Path| -> io::Result<(File, Metadata)> {
             let file = File::from(open_beneath(&self.0, path, flags)?);

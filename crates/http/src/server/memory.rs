@@ -1,12 +1,11 @@
-//! Memory that peers can make a lane keep, and what one connection may have of it.
+//! Memory that a lane keeps for peers that do not read, and the limit of each connection.
 //!
-//! A peer that asks and does not read makes its server keep answers. What a lane keeps of them for all its connections is
-//! counted here, byte by byte, and is meant to stay below a share of [`super::Options::memory`].
+//! A peer that sends requests and does not read makes the server keep answers. The bytes that a lane keeps for all its connections are
+//! counted here, and should stay below its share of [`super::Options::memory`].
 //!
-//! Nobody is refused: a connection may keep a quarter of what is free, at most [`MOST`] and at least [`LEAST`] bytes, so
-//! the more is taken the less each further one gets, and whoever reads always goes on. The bound of a lane is therefore
-//! its share, and [`LEAST`] bytes for each connection beyond. (The rule is that of switches with a shared buffer: dynamic
-//! thresholds, A. Choudhury and E. Hahne 1998.)
+//! No connection is refused: each may keep a quarter of the free bytes, at least [`LEAST`] and at most [`MOST`]. So the allowance shrinks
+//! as memory fills, and a peer that reads always makes progress. The bound of a lane is its share plus [`LEAST`] bytes for each further
+//! connection. (The rule is that of switches with a shared buffer: dynamic thresholds, A. Choudhury and E. Hahne 1998.)
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,10 +13,10 @@ use super::Lane;
 
 /// Bytes that a connection may always keep.
 pub(crate) const LEAST: usize = 4 << 10;
-/// Bytes that a connection may keep when nobody else keeps any.
+/// Most bytes that a connection may keep.
 pub(crate) const MOST: usize = 256 << 10;
 
-/// What a lane keeps. Only the worker that holds the lane writes.
+/// The bytes that a lane keeps. Only the worker that holds the lane writes.
 #[derive(Debug)]
 pub(crate) struct Memory {
     used: AtomicU64,
@@ -25,7 +24,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With so many bytes for the lane.
+    /// A lane's memory with this share, bytes.
     pub(crate) fn new(share: u64) -> Self {
         Self { used: AtomicU64::new(0), share }
     }
@@ -53,7 +52,7 @@ impl Memory {
     }
 }
 
-/// What one holder keeps of a lane's memory; given back when it ends, however it ends.
+/// The bytes that one holder keeps of a lane's memory; released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     lane: Lane,
@@ -65,7 +64,7 @@ impl Held {
         Self { lane, bytes: 0 }
     }
 
-    /// So much it is now.
+    /// Sets the current number of bytes.
     #[inline]
     pub(crate) fn set(&mut self, bytes: usize) {
         if bytes != self.bytes {

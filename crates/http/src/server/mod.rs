@@ -16,20 +16,18 @@
 //! # let _ = main;
 //! ```
 //!
-//! HTTP/1 is answered by the code in this module and in [`crate::h1`]: a connection reads into a buffer that all
-//! connections of a worker share, answers every request that came, and sends all the answers with one write. What does
-//! not fit waits in the connection, which meanwhile reads nothing; so a connection that waits for a request holds no
-//! buffer at all, and one that waits for its peer holds a bounded one. HTTP/2 is framed by the crate `h2`, on the same
-//! streams. What answers hold in memory is bounded for each connection and lane (`memory.rs`).
+//! HTTP/1 is implemented in this module and in [`crate::h1`]: a connection reads into a buffer that all connections of a worker share,
+//! answers every request in it, and sends all answers with one write. Bytes that do not fit wait in the connection, which reads nothing
+//! meanwhile. So a connection that waits for a request holds no buffer, and one that waits for its peer holds a bounded one. HTTP/2 frames
+//! are handled by the crate `h2`, on the same streams. The memory of answers is bounded for each connection and lane (`memory.rs`).
 //!
 //! ```text
 //! accept ▸ TLS ▸ ALPN or preface ─ h2 ──▶ http2 ─────▶ route ▸ reply ▸ http2
 //!                               └─ http/1 ▶ connection ▶ route ▸ reply ▸ respond ▸ write
 //! ```
 //!
-//! Read RFC 9110 and 9112. Always: whatever a peer sends is answered or ends its connection, under a name in
-//! [`Counts`]; whoever is slow is waited for as long as [`Timeouts`] say. Not done: upgrades, several ranges at once,
-//! compression, directory listings.
+//! Read RFC 9110 and 9112. Invariants: every request is answered or ends its connection, with a counter in [`Counts`]; [`Timeouts`] limit
+//! how long a slow peer may take. Not supported: upgrades, several ranges in one request, compression, directory listings.
 
 mod connection;
 mod counters;
@@ -65,7 +63,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub use counters::{Counter, Counts};
 pub use options::{Options, Stall, Timeouts};
 
-/// The server could not be set up.
+/// Why a server could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetUpError {
@@ -94,13 +92,13 @@ struct Inner {
     memory: Vec<Memory>,
 }
 
-/// What is served.
+/// The content to serve.
 #[derive(Debug)]
 pub(crate) struct Site {
     dir: Option<Dir>,
 }
 
-/// What a connection needs to know of its server and lane.
+/// The part of server and lane that a connection needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
     server: Arc<Inner>,
@@ -135,7 +133,7 @@ impl Lane {
         self.at.phase()
     }
 
-    /// No further requests are taken.
+    /// Whether the server is stopping: no further requests are taken.
     #[inline]
     fn is_stopping(&self) -> bool {
         self.phase() != Phase::Serving
@@ -161,22 +159,22 @@ impl Server {
         Ok(Self { inner, service: Service::new(count) })
     }
 
-    /// How to listen for it: answers are sent at once, since they are written whole.
+    /// Options for the server's listeners: without Nagle's algorithm, since answers are written whole.
     #[must_use]
     pub fn listen_options() -> ListenOptions {
         let socket = SocketOptions { nodelay: true, ..SocketOptions::default() };
         ListenOptions { socket, ..ListenOptions::default() }
     }
 
-    /// Serves what the listener hears until the server is stopped; to be called in every lane with a listener of its own.
+    /// Serves the connections of a listener until the server is stopped. Call it in every lane, each with its own listener.
     ///
     /// # Errors
-    /// When the listener cannot accept.
+    /// The listener cannot accept.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), SocketError> {
         self.serve_each(listener, |_| {}).await
     }
 
-    /// As [`Server::serve`], and tells of each connection before it is served.
+    /// As [`Server::serve`], with a call for each connection before it is served.
     ///
     /// # Errors
     /// As [`Server::serve`].
@@ -219,12 +217,12 @@ impl Server {
         Ok(())
     }
 
-    /// Stops in order: listeners close, requests that have come are answered, and everybody is told that no more will be: by
-    /// `Connection: close`, GOAWAY, TLS's goodbye and the end of the stream. Waits until all connections have ended; those that
-    /// have not after `grace` are reset. Returns how many those were, listeners included.
+    /// Stops in order: listeners close, received requests are answered, and peers are told that the server stops, by `Connection: close`,
+    /// GOAWAY, TLS's close_notify and FIN. Waits until all connections have ended; those that have not after `grace` are reset. Returns the
+    /// number of those, listeners included.
     ///
-    /// To be called from outside the lanes, which have to go on meanwhile. The runtime is to be stopped afterwards, with
-    /// [`Runtime::stop_within`](flowlane::Runtime::stop_within) and what is left of the time, so that the ends arrive.
+    /// Call it from outside the lanes, which must keep running meanwhile. Then stop the runtime with
+    /// [`Runtime::stop_within`](flowlane::Runtime::stop_within) and the rest of the time, so that the FINs arrive.
     pub fn stop_within(&self, grace: Duration) -> usize {
         self.service.stop_within(grace)
     }
@@ -235,13 +233,13 @@ impl Server {
         self.inner.memory.iter().map(Memory::used).sum()
     }
 
-    /// What each lane counted so far.
+    /// The counters of each lane.
     #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
         self.inner.lanes.iter().map(Cells::read).collect()
     }
 
-    /// What all lanes counted so far.
+    /// The sum of the counters of all lanes.
     #[must_use]
     pub fn total(&self) -> Counts {
         self.counts().iter().fold(Counts::default(), Counts::plus)
@@ -288,13 +286,13 @@ async fn plain(lane: &Lane, stream: Stream<TcpStream>) {
     }
 }
 
-/// How HTTP/2 begins when both sides know (RFC 9113 §3.4).
+/// The client's connection preface of HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes that are read from a peer whose connection is over, so that it can read our last answer.
 const LINGER_BYTES: u64 = 1 << 20;
 
-/// Ends our side, and reads what still comes for a while: a connection that is let go with bytes unread is reset, and the
-/// peer might never read our last word.
+/// Closes our side, and reads for a time: dropping a connection with unread bytes resets it, and the peer might not receive our last
+/// bytes.
 async fn finish<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, timeouts: &Timeouts) {
     let (mut shut, mut lingered) = (false, 0);
     let ended = poll_fn(|cx| {
@@ -319,7 +317,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, timeouts: &Tim
     within(timeouts.body, ended).await;
 }
 
-/// What the future gives, if it does so in time.
+/// The result of the future, or `None` if it takes longer than `time`.
 async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
     poll_fn(|cx| match future.as_mut().poll(cx) {

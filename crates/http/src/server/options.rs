@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! Options of a server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use flowlane::Time;
 use crate::h1::Limits;
 use crate::tls::ServerTls;
 
-/// How a server is set up; the default serves the endpoints over cleartext, HTTP/1 and HTTP/2.
+/// Options of a server. The default serves the endpoints over cleartext, HTTP/1 and HTTP/2.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What a head may hold.
+    /// Limits of a request's head.
     pub limits: Limits,
-    /// How long a peer may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Most bytes of a request's body.
+    /// Largest body of a request, bytes.
     pub max_body: u64,
-    /// Requests that one connection may make; then it is closed. HTTP/1 only.
+    /// Most requests on one connection before it is closed; HTTP/1 only.
     pub requests_per_connection: u64,
-    /// Connections that one lane holds at once; further ones are closed at once and counted.
+    /// Most open connections in one lane; further ones are closed and counted.
     pub connections_per_lane: u64,
-    /// Bytes that the server keeps for peers that do not read, an equal part in each lane. A connection beyond may
-    /// still keep 4 KiB, so that whoever reads goes on.
+    /// Bytes that the server keeps for peers that do not read, divided equally among the lanes. Beyond that a connection may still keep
+    /// 4 KiB, so that a peer that reads makes progress.
     pub memory: u64,
-    /// Stop answering now and then.
+    /// Periodic stalls, to test load generators.
     pub stall: Option<Stall>,
     /// Serve the files below this directory.
     pub dir: Option<PathBuf>,
-    /// Serve inside TLS.
+    /// Serve over TLS.
     pub tls: Option<ServerTls>,
-    /// Speak HTTP/2 to whoever begins with its preface on cleartext.
+    /// Speak HTTP/2 on cleartext connections that begin with its preface.
     pub http2: bool,
 }
 
@@ -51,17 +51,17 @@ impl Default for Options {
     }
 }
 
-/// How long a peer may take until it is taken for one that only wants to occupy us.
+/// Timeouts of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a TLS handshake, HTTP/2's preface and each of its frames, and for a head from its first byte to its last,
-    /// however they drip in.
+    /// For a TLS handshake, the HTTP/2 preface and each HTTP/2 frame, and for a head from its first to its last byte, however slowly the
+    /// bytes arrive.
     pub head: Duration,
     /// Between requests.
     pub idle: Duration,
-    /// Without any byte of a body that it is sending.
+    /// Without any byte of a request's body.
     pub body: Duration,
-    /// Without taking any byte of what we send; over HTTP/2 also without room for any byte of one answer.
+    /// Without the peer taking any byte that we send; with HTTP/2 also without room for any byte of one answer.
     pub write: Duration,
 }
 
@@ -72,11 +72,10 @@ impl Default for Timeouts {
     }
 }
 
-/// A known fault for measuring instruments to find: for `length` at the end of every `every` nothing is answered.
+/// A known stall to test measuring instruments with: for `length` at the end of every `every` nothing is answered.
 ///
-/// Requests that come meanwhile are answered when it is over. All lanes stall together, by the runtime's clock: a
-/// request that comes at a random moment waits with probability `length / every`, and then a time that is evenly
-/// spread from zero to `length`.
+/// Requests that arrive meanwhile are answered after it. All lanes stall together, by the runtime's clock: a request at a random time waits
+/// with probability `length / every`, and then for a time uniformly distributed from zero to `length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
     /// The period.
@@ -86,7 +85,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Until when nothing is answered, if that is so at `now`.
+    /// The end of the stall at `now`, if there is one.
     #[must_use]
     pub fn until(&self, now: Time) -> Option<Time> {
         let every = u64::try_from(self.every.as_nanos()).ok().filter(|every| *every > 0)?;

@@ -1,4 +1,4 @@
-//! From what is asked to what is answered, the same for both versions of HTTP.
+//! Routing of requests to answers, for both versions of HTTP.
 
 use std::time::Duration;
 

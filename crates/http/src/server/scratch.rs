@@ -1,7 +1,6 @@
-//! What the connections of a worker share while one of them runs: buffers, and the part of an answer that changes once a
-//! second.
+//! State shared by the connections of a worker, used by one at a time: buffers, and the part of an answer that changes once a second.
 //!
-//! It belongs to the thread and is borrowed for one poll of one task, so lanes may move as they like.
+//! It belongs to the thread and is borrowed for one poll of one task, so lanes may move between workers.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +12,7 @@ use super::date;
 
 /// Bytes read at once.
 pub(crate) const INPUT: usize = 64 << 10;
-/// Answers are sent when there are so many bytes of them.
+/// Answers are sent when there are this many bytes of them.
 pub(crate) const OUTPUT: usize = 64 << 10;
 
 /// Buffers of one thread.
@@ -23,7 +22,7 @@ pub(crate) struct Scratch {
     pub(crate) prepared: Prepared,
 }
 
-/// Parts of answers that are the same for a second.
+/// Parts of answers that change once a second.
 pub(crate) struct Prepared {
     /// `Server` and `Date`, whole lines.
     pub(crate) common: Vec<u8>,
@@ -38,7 +37,7 @@ thread_local! {
     static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
 }
 
-/// Lends this thread's buffers. Not to be called again inside.
+/// Calls `f` with this thread's buffers. Must not be nested.
 pub(crate) fn with<R>(now: Time, f: impl FnOnce(&mut Scratch) -> R) -> R {
     SCRATCH.with_borrow_mut(|scratch| {
         let scratch = scratch.get_or_insert_with(|| Scratch {

@@ -1,4 +1,4 @@
-//! The client's side: whom to trust, the name to ask for, sessions that are taken up again.
+//! TLS of clients: trusted certificates, server names, session resumption.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use tokio_rustls::TlsConnector;
 use super::server::chain;
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 
-/// Whose word is enough.
+/// Trusted certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// The authorities that this machine trusts.
+    /// The certificate authorities of this machine.
     #[default]
     Native,
-    /// The certificates of a PEM file: what they vouch for, and each of them itself.
+    /// The certificates of a PEM file, and those they have signed.
     File(PathBuf),
-    /// Anybody's: the server is not checked.
+    /// Any certificate: the server is not checked.
     Anybody,
 }
 
-/// How a client is set up.
+/// Options of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClientOptions {
-    /// Whom to trust.
+    /// Trusted certificates.
     pub trust: Trust,
-    /// What to speak.
+    /// Versions of HTTP to offer.
     pub alpn: Alpn,
-    /// Make every handshake a full one, as of a client that was never here.
+    /// Never resume sessions: every handshake is a full one.
     pub no_resumption: bool,
 }
 
@@ -45,10 +45,10 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Reads what is to be trusted.
+    /// Loads the trusted certificates.
     ///
     /// # Errors
-    /// A file that cannot be read, a machine without authorities.
+    /// A file cannot be read, or the machine has no certificate authorities.
     pub fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         let provider = provider();
         let builder =
@@ -73,20 +73,20 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// A name or address as TLS wants it, to be kept for all connections to it.
+    /// A name or address in the form of TLS, for all connections to it.
     ///
     /// # Errors
-    /// When it cannot stand in a certificate.
+    /// The name cannot be in a certificate.
     pub fn name(host: &str) -> Result<ServerName<'static>, HandshakeError> {
         // A URL has IPv6 addresses in brackets.
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         ServerName::try_from(bare.to_owned()).map_err(|_| HandshakeError::Name(host.to_owned()))
     }
 
-    /// Does the handshake of a connection that was made, with the server of this name.
+    /// Makes the TLS handshake with the server of this name over an established connection.
     ///
     /// # Errors
-    /// What the server did wrong, that it is not trusted, or that it went away.
+    /// The server violated the protocol, is not trusted, or closed the connection.
     pub async fn connect<S>(&self, stream: S, name: ServerName<'static>) -> Result<Stream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -109,7 +109,7 @@ fn checked(
 fn native_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some machines carry certificates that nothing can read; the others are enough.
+    // Some machines have certificates that cannot be parsed; these are skipped.
     let _ = roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let why = found.errors.first().map_or_else(|| "none installed".to_owned(), ToString::to_string);
@@ -118,9 +118,9 @@ fn native_roots() -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Lets pass what is vouched for, and a server that has one of the named certificates itself. What people make for
-/// themselves says of itself that it is an authority, and authorities are refused as servers (RFC 5280 §4.2.1.9); but who
-/// names just this certificate means it. Its names are looked at, if it has any; that the peer has its key is seen to.
+/// Accepts certificates signed by the given ones, and a server that presents one of the given certificates itself. Self-signed certificates
+/// usually declare themselves an authority, which is refused for servers (RFC 5280 §4.2.1.9), but a certificate given explicitly is meant.
+/// Its names are checked if it has any, and the peer must prove that it has the key.
 #[derive(Debug)]
 struct Named {
     named: Vec<CertificateDer<'static>>,
@@ -172,7 +172,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Lets any certificate pass; that the peer has its key is still seen to.
+/// Accepts any certificate; the peer must still prove that it has the key.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 

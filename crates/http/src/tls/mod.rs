@@ -1,11 +1,10 @@
 //! TLS for servers and clients: rustls with ring, set up once, and a stream that is plain or encrypted.
 //!
-//! A [`ServerTls`] and a [`ClientTls`] are cheap to clone and shared by all lanes; what they share is looked at in
-//! handshakes only, never for data. [`Stream`] is what the rest is written against: the same code serves `http` and
-//! `https`, without a virtual call.
+//! A [`ServerTls`] and a [`ClientTls`] are cheap to clone and shared by all lanes; their shared state is used in handshakes only, never for
+//! data. The rest of the code uses [`Stream`], so the same code serves `http` and `https` without virtual calls.
 //!
 //! The protocol is agreed in the handshake (ALPN, RFC 7301), and sessions are resumed with tickets (RFC 8446 §2.2,
-//! RFC 5077). Not done: client certificates, early data.
+//! RFC 5077). Not supported: client certificates, early data.
 
 mod client;
 mod server;
@@ -21,7 +20,7 @@ pub use rustls::pki_types::ServerName;
 pub use server::{Identity, ServerTls};
 pub use stream::{Handshake, Stream};
 
-/// Which HTTP is spoken over a connection, or may be.
+/// Versions of HTTP to offer by ALPN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Alpn {
     /// HTTP/1.1 only.
@@ -47,7 +46,7 @@ impl Alpn {
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// TLS could not be set up.
+/// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -56,12 +55,12 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What it ought to hold.
+        /// What it should contain.
         wanted: &'static str,
         /// What went wrong.
         why: String,
     },
-    /// The certificate and the key do not go together, or cannot be used.
+    /// The certificate does not match the key, or cannot be used.
     #[error("the certificate cannot be used with this key: {0}")]
     Identity(rustls::Error),
     /// This machine has no list of certificate authorities.
@@ -69,7 +68,7 @@ pub enum TlsError {
         "no certificate authorities found on this machine ({0}); name a file of them, or do without checking"
     )]
     NoRoots(String),
-    /// No certificate could be made.
+    /// A self-signed certificate could not be made.
     #[error("making a certificate: {0}")]
     Making(#[from] rcgen::Error),
     /// Set-up of the library failed.
@@ -77,14 +76,14 @@ pub enum TlsError {
     Library(#[from] rustls::Error),
 }
 
-/// Why a handshake failed, in the words of the counters.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The name cannot stand in a certificate.
+    /// The name cannot be in a certificate.
     #[error("'{0}' is no name that TLS can check")]
     Name(String),
-    /// The peer does not speak TLS as we do, is not trusted, or went away.
+    /// The handshake failed: no common version or cipher, an untrusted peer, or a closed connection.
     #[error("TLS handshake: {0}")]
     Failed(#[from] std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! The server's side: a certificate from files, or one made for the occasion.
+//! TLS of servers: a certificate from files, or a self-signed one made at start.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 
-/// Bytes that a connection holds for a peer that does not read: two records (RFC 8446 §5.1).
+/// Most bytes that a connection holds for a peer that does not read: two records (RFC 8446 §5.1).
 const BUFFER: usize = 32 << 10;
 
-/// What a server proves itself with.
+/// The certificate and key of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// PEM files: the certificate and those that vouch for it; its key.
+    /// PEM files with the certificate chain and the key.
     Files {
         /// The chain, the server's own first.
         certificates: PathBuf,
         /// The key.
         key: PathBuf,
     },
-    /// A certificate made now, that nobody vouches for, for these names and addresses.
+    /// A new self-signed certificate for these names and addresses.
     SelfSigned(Vec<String>),
 }
 
@@ -41,7 +41,7 @@ impl ServerTls {
     /// Reads or makes the certificate.
     ///
     /// # Errors
-    /// Files that cannot be read or do not go together.
+    /// Files cannot be read, or certificate and key do not match.
     pub fn new(identity: &Identity, alpn: Alpn) -> Result<Self, TlsError> {
         let (chain, key) = match identity {
             Identity::Files { certificates, key } => (chain(certificates)?, private_key(key)?),
@@ -62,7 +62,7 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config), certificate })
     }
 
-    /// The server's certificate as PEM, for clients that are to trust it.
+    /// The server's certificate in PEM, for clients to trust.
     #[must_use]
     pub fn certificate_pem(&self) -> String {
         let base64 = base64::engine::general_purpose::STANDARD.encode(&self.certificate);
@@ -71,10 +71,10 @@ impl ServerTls {
         format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
     }
 
-    /// Does the handshake of a connection that was accepted.
+    /// Makes the TLS handshake on an accepted connection.
     ///
     /// # Errors
-    /// What the peer did wrong, or that it went away.
+    /// The peer violated the protocol or closed the connection.
     pub async fn accept<S>(&self, stream: S) -> Result<Stream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -82,7 +82,7 @@ impl ServerTls {
         self.accept_or_return(stream).await.map_err(|(error, _)| error)
     }
 
-    /// As [`ServerTls::accept`], and gives the stream back if it fails, so that the alert can arrive before it is closed.
+    /// As [`ServerTls::accept`], but returns the stream on an error, so that the alert can be sent before it is closed.
     pub(crate) async fn accept_or_return<S>(&self, stream: S) -> Result<Stream<S>, (HandshakeError, S)>
     where
         S: AsyncRead + AsyncWrite + Unpin,

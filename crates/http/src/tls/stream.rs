@@ -10,25 +10,25 @@ use tokio_rustls::TlsStream;
 
 use super::{HTTP1, HTTP2};
 
-/// A stream of bytes over `S`: as it is, or inside TLS.
+/// A byte stream over `S`, plain or encrypted by TLS.
 ///
-/// What is written inside TLS may wait for [`AsyncWrite::poll_flush`]; over a lane's own stream flushing costs nothing.
+/// Bytes written to TLS may wait for [`AsyncWrite::poll_flush`]; for a plain stream of a lane flushing costs nothing.
 #[derive(Debug)]
 pub enum Stream<S> {
-    /// As it is.
+    /// Plain.
     Plain(S),
-    /// Inside TLS. Its state is a kilobyte, which plain streams need not carry.
+    /// Encrypted by TLS. Boxed, so that plain streams do not have its kilobyte of state.
     Tls(Box<TlsStream<S>>),
 }
 
-/// What a handshake agreed on.
+/// Result of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// HTTP/2 was chosen (ALPN).
+    /// Whether HTTP/2 was chosen (ALPN).
     pub http2: bool,
-    /// HTTP/1.1 was chosen; `false` together with `http2` when the peer knows nothing of ALPN.
+    /// Whether HTTP/1.1 was chosen; both this and `http2` are `false` if the peer does not use ALPN.
     pub http1: bool,
-    /// The session was taken up again.
+    /// Whether a session was resumed.
     pub resumed: bool,
 }
 
@@ -41,7 +41,7 @@ impl<S> Stream<S> {
         }
     }
 
-    /// What the handshake agreed on; `None` for a plain stream.
+    /// The result of the handshake; `None` for a plain stream.
     pub fn handshake(&self) -> Option<Handshake> {
         let Self::Tls(stream) = self else { return None };
         let (_, session) = stream.get_ref();

@@ -1,4 +1,4 @@
-//! Pieces of answers on their way, and the memory that they hold until they are sent.
+//! Pieces of answers that wait to be sent, and the memory that they hold.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use bytes::Buf;
 
 use super::conn::Conn;
 
-/// Bytes of one piece at most: those of a frame that every peer takes (RFC 9113 §4.2).
+/// Most bytes of one piece: the frame size that every peer accepts (RFC 9113 §4.2).
 pub(super) const PIECE: usize = 16 << 10;
 
-/// A piece of a body. What it holds is counted as long as it lives.
+/// A piece of a body. Its bytes are counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct Piece {
     bytes: Bytes,

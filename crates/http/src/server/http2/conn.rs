@@ -1,8 +1,7 @@
-//! What the parts of one HTTP/2 connection know of each other: since when what is being waited for, how much memory its
-//! answers hold, and how many frames that carry nothing it may still send.
+//! State shared by the parts of one HTTP/2 connection: since when it waits for what, the memory of its answers, and how many frames without
+//! content the peer may still send.
 //!
-//! The stream of bytes is inside the library, the streams of requests are tasks of their own; all of them run in one lane,
-//! so nobody waits for these cells.
+//! The byte stream is inside the library, and the streams of requests are tasks; all run in one lane, so these cells are never contended.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -15,31 +14,31 @@ use crate::server::Lane;
 use crate::server::memory::LEAST;
 use crate::server::options::Timeouts;
 
-/// Frames that carry nothing, of which a connection may send so many at once.
+/// Frames without content that a connection may send in a burst.
 const CREDIT: u64 = 10_000;
-/// And so many a second for ever.
+/// Frames without content that a connection may send per second in the long run.
 const CREDIT_PER_SECOND: u64 = 100;
-/// How long we read what comes after our last word, so that it arrives: RFC 9112 §9.6 in HTTP/2's words.
+/// Time for which we read after our last frame, so that it arrives (RFC 9112 §9.6, for HTTP/2).
 const LINGER: Duration = Duration::from_secs(5);
 
 const NEVER: u64 = u64::MAX;
 
-/// Since when something is waited for.
+/// Since when the connection waits for what, nanoseconds.
 #[derive(Debug)]
 pub(super) struct Moments {
-    /// Nothing is being asked or answered.
+    /// Idle: no request is being answered.
     idle: AtomicU64,
-    /// A frame, or a block of header fields, is not whole.
+    /// A frame or a header block is incomplete.
     partial: AtomicU64,
-    /// The peer takes nothing of what we send.
+    /// The peer takes no bytes that we send.
     blocked: AtomicU64,
-    /// Our side is ended.
+    /// Our side is closed.
     closing: AtomicU64,
     /// Requests that are being answered.
     open: AtomicU32,
 }
 
-/// What is over, if anything is.
+/// Which timeout has expired, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Idle,
@@ -60,7 +59,7 @@ impl Moments {
         }
     }
 
-    /// When the first of the peer's times is over, and which that is. `leaving`: since when we have been saying goodbye.
+    /// The earliest timeout and its kind. `leaving`: since when the connection is being shut down (GOAWAY sent).
     pub(super) fn due(&self, timeouts: &Timeouts, leaving: Option<Time>) -> (Time, Due) {
         let end = |since: u64, time: Duration| match since {
             NEVER => Time::MAX,
@@ -70,7 +69,7 @@ impl Moments {
         let idle = match leaving {
             _ if open => (Time::MAX, Due::Idle),
             None => (end(self.idle.load(Relaxed), timeouts.idle), Due::Idle),
-            // It answers our goodbye, or it does not.
+            // The time for the peer to answer our GOAWAY.
             Some(since) => (end(since.as_nanos(), timeouts.head), Due::Leaving),
         };
         let all = [
@@ -82,7 +81,7 @@ impl Moments {
         all.into_iter().min_by_key(|(time, _)| *time).unwrap_or(idle)
     }
 
-    /// A request came.
+    /// A request has arrived.
     pub(super) fn begin(&self) {
         self.open.store(self.open.load(Relaxed) + 1, Relaxed);
     }
@@ -93,7 +92,7 @@ impl Moments {
         self.idle.store(now.as_nanos(), Relaxed);
     }
 
-    /// Something is unfinished, or not; `anew`: what was unfinished before is not it.
+    /// Whether a frame is incomplete now; `anew`: a different one than before.
     pub(super) fn partial(&self, partial: bool, anew: bool, now: Time) {
         let since = match self.partial.load(Relaxed) {
             _ if !partial => NEVER,
@@ -113,7 +112,7 @@ impl Moments {
         }
     }
 
-    /// We have said all.
+    /// Our side has sent everything.
     pub(super) fn closing(&self, now: Time) {
         if self.closing.load(Relaxed) == NEVER {
             self.closing.store(now.as_nanos(), Relaxed);
@@ -127,12 +126,12 @@ impl Moments {
 pub(super) struct Conn {
     pub(super) lane: Lane,
     pub(super) moments: Moments,
-    /// Frames that carry nothing that may still come, and since when that was counted.
+    /// Frames without content that may still arrive, and since when they are counted.
     credit: AtomicU64,
     credited: AtomicU64,
-    /// More of them came.
+    /// Whether more of them arrived.
     flooded: AtomicBool,
-    /// End with a reset.
+    /// Whether to end with a reset.
     abort: AtomicBool,
     /// Bytes that wait to be sent.
     held: AtomicUsize,
@@ -154,12 +153,12 @@ impl Conn {
         }
     }
 
-    /// We sent something for which the peer may answer with so many frames.
+    /// Allows `frames` more frames, since we sent something that the peer answers with so many.
     pub(super) fn credit(&self, frames: u64) {
         self.credit.store((self.credit.load(Relaxed) + frames).min(CREDIT), Relaxed);
     }
 
-    /// So many frames came that carry nothing.
+    /// Counts received frames without content.
     pub(super) fn charge(&self, frames: u64, now: Time) {
         let before = self.credited.load(Relaxed);
         let seconds = now.as_nanos().saturating_sub(before) / 1_000_000_000;
@@ -187,11 +186,11 @@ impl Conn {
         self.abort.load(Relaxed)
     }
 
-    /// Room for bytes that are to be sent, at most so many and at least one; or waits until some were sent.
+    /// Returns room for bytes to send, at least one and at most `want`, or waits until bytes were sent.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>, want: usize) -> Poll<usize> {
         let held = self.held.load(Relaxed);
         let room = self.lane.memory().allowance().saturating_sub(held);
-        // Pieces of a few bytes cost more than they hold.
+        // Pieces of a few bytes have more overhead than content.
         if room >= want.min(LEAST) {
             return Poll::Ready(room.min(want));
         }

@@ -1,8 +1,7 @@
-//! The request's body, sent back as it comes.
+//! Echo: the request's body is sent back as it arrives.
 //!
-//! What came waits in one piece for the peer's window, however small the frames were in which it came. It is no more than
-//! the window we gave, which opens again only as we send. When the lane is out of memory, whoever lets more wait than
-//! everybody may is reset, and counted.
+//! Received bytes wait in one buffer for the peer's window, however small their frames were. They are at most the window we gave, which
+//! opens again only as we send. When the lane is out of memory, a stream with more waiting bytes than its allowance is reset and counted.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

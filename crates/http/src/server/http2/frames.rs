@@ -1,8 +1,8 @@
-//! Frames as they come in, looked at from outside (RFC 9113 §4.1).
+//! Incoming frames, observed below the HTTP/2 library (RFC 9113 §4.1).
 //!
-//! The library below answers frames and keeps the rules of the protocol. It says nothing of two things on which a server's
-//! patience depends, so the headers of the frames, nine bytes each, are read here as well: whether a frame or a block of
-//! header fields has begun and is not whole yet, and how many frames came that cost us work and carry nothing.
+//! The library answers frames and enforces the protocol. It does not report two things that timeouts and limits need, so the nine-byte
+//! frame headers are parsed here as well: whether a frame or a header block has begun and is incomplete, and how many frames without
+//! content arrived, which cost work.
 
 /// Bytes before a frame's payload.
 const HEADER: usize = 9;
@@ -13,12 +13,12 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What was seen in some bytes.
+/// Observations on some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Seen {
     /// Frames that carry neither a request nor a body.
     pub(super) idle: u64,
-    /// At some moment nothing was unfinished.
+    /// Whether at some point no frame was incomplete.
     pub(super) whole: bool,
 }
 
@@ -26,18 +26,18 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     header: [u8; HEADER],
-    /// Bytes of `header` that came.
+    /// Bytes of `header` received.
     have: usize,
-    /// Bytes of the payload that are still to come.
+    /// Bytes of the payload not received yet.
     left: usize,
-    /// The frame that is coming has data of a body, for which there is a timeout of its own.
+    /// Whether the current frame is DATA, which has its own timeout.
     data: bool,
-    /// A block of header fields is not at its end.
+    /// Whether a header block is incomplete.
     block: bool,
 }
 
 impl Frames {
-    /// Looks at what came.
+    /// Observes received bytes.
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Seen {
         let mut seen = Seen::default();
         while !bytes.is_empty() {
@@ -61,7 +61,7 @@ impl Frames {
         seen
     }
 
-    /// A header is whole. `true` if its frame carries nothing.
+    /// A frame header is complete. Returns `true` for a frame without content.
     fn frame(&mut self) -> bool {
         let [a, b, c, kind, flags, ..] = self.header;
         self.left = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
@@ -76,12 +76,12 @@ impl Frames {
                 self.block = flags & END_HEADERS == 0;
                 true
             }
-            // PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, and what nobody knows.
+            // PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, and unknown types.
             _ => true,
         }
     }
 
-    /// Whether something began that must come whole in its time: a frame, data aside, or a block of header fields.
+    /// Whether a frame (except DATA) or a header block has begun and must be completed within the timeout.
     pub(super) fn is_partial(&self) -> bool {
         self.have > 0 || self.block || self.left > 0 && !self.data
     }

@@ -1,19 +1,18 @@
-//! HTTP/2: frames are the crate `h2`'s; requests, answers, patience and memory are ours.
+//! HTTP/2: the crate `h2` handles frames; requests, answers, timeouts and memory limits are ours.
 //!
 //! ```text
-//!   Wire   the bytes: counted, looked at, ended in order          one for each connection
-//!   Driver asks h2 for requests; knows whose time is over         ”
+//!   Wire   the byte stream: counts, observes, closes in order     one for each connection
+//!   Driver takes requests from h2; enforces timeouts              ”
 //!   stream a request and its answer: at once, or as a task        one for each request
 //! ```
 //!
-//! A peer may open [`STREAMS`] streams at once on each of very many connections, and may then read nothing. So nothing is
-//! prepared for a stream before the peer has room for it: bodies are read in the sizes that its windows allow, and what was
-//! read and is not sent is counted for each connection and lane ([`super::memory`]).
+//! A peer may open [`STREAMS`] streams on each of very many connections and then read nothing. So nothing is prepared for a stream before
+//! the peer has room for it: bodies are read in the sizes that its windows allow, and bytes read and not sent are counted for each
+//! connection and lane ([`super::memory`]).
 //!
-//! Always: the peer's time is limited for the preface and every frame (`head`), between requests (`idle`), in bodies
-//! (`body`), and for taking what we send (`write`), stream by stream and for the whole connection; frames that carry
-//! nothing are bounded ([`conn`]); an end that we choose is said by GOAWAY, and arrives ([`wire`]). Read RFC 9113 §5.2, §6.8,
-//! §10.5. Not done: push, priorities, extended CONNECT.
+//! Invariants: there are timeouts for the preface and every frame (`head`), between requests (`idle`), in bodies (`body`), and for a peer
+//! that does not read (`write`), by stream and for the whole connection; frames without content are limited ([`conn`]); when we end a
+//! connection, the peer receives GOAWAY ([`wire`]). Read RFC 9113 §5.2, §6.8, §10.5. Not supported: push, priorities, extended CONNECT.
 
 mod body;
 mod conn;
@@ -40,16 +39,16 @@ use body::Piece;
 use conn::{Conn, Due};
 use wire::Wire;
 
-/// Requests of one connection that are answered at once.
+/// Most concurrent streams of one connection.
 const STREAMS: u32 = 256;
-/// Bytes that a peer may send on a connection, or a stream, before we have looked at them.
+/// Receive window of a connection and of a stream, bytes.
 const WINDOW: u32 = 256 << 10;
-/// Bytes of one answer that wait for the network.
+/// Most bytes of one answer that wait to be sent.
 const STREAM_BUFFER: usize = 64 << 10;
-/// Requests that are looked at in one turn; then others are let in.
+/// Most requests taken in one turn; then other tasks run.
 const TURN: u32 = 64;
 
-/// Serves a connection, of which some bytes were read already.
+/// Serves a connection of which the bytes `begun` were read already.
 pub(super) async fn serve(lane: &Lane, mut stream: Stream<TcpStream>, mut begun: Vec<u8>) {
     let (cells, timeouts) = (lane.cells(), lane.options().timeouts);
     cells.add(Counter::Http2, 1);
@@ -85,7 +84,7 @@ pub(super) async fn serve(lane: &Lane, mut stream: Stream<TcpStream>, mut begun:
     }
 }
 
-/// Reads until the preface is there, or something else is: whether it is.
+/// Reads the preface; `false` if something else arrived.
 fn poll_preface(
     lane: &Lane,
     stream: &mut Stream<TcpStream>,
@@ -115,9 +114,9 @@ fn poll_preface(
 struct Driver {
     connection: Connection<Wire, Piece>,
     conn: Arc<Conn>,
-    /// Since when we say goodbye, and wait for what was begun.
+    /// Since when the connection is being shut down, while streams in progress are finished.
     leaving: Option<Time>,
-    /// We are to end it, whatever was begun.
+    /// Whether to end it with streams in progress.
     ending: bool,
     timer: Sleep,
     rings: Time,
@@ -131,7 +130,7 @@ impl Driver {
 
     /// Does what can be done; ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Outside a lane nothing can be done, and nobody polls.
+        // Never polled outside a lane.
         let Ok(now) = flowlane::now() else { return Poll::Ready(()) };
         match self.conn.lane.phase() {
             Phase::Serving => {}
@@ -173,7 +172,7 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Sees to it that the peer's time is limited; `None` if something is to be done now.
+    /// Enforces the timeouts; `None` if there is something to do now.
     fn poll_time(&mut self, cx: &mut Context<'_>, now: Time) -> Option<Poll<()>> {
         let timeouts = self.conn.lane.options().timeouts;
         let (mut due, what) = self.conn.moments.due(&timeouts, self.leaving);
@@ -195,7 +194,7 @@ impl Driver {
                     return None;
                 }
                 Due::Blocked => {
-                    // What it did not read in all this time it shall not read later.
+                    // The peer has not read for the whole timeout: drop the bytes that are left.
                     self.count(Counter::WriteTimeout);
                     self.conn.abort();
                     return Some(Poll::Ready(()));
@@ -203,7 +202,7 @@ impl Driver {
                 Due::Partial | Due::Leaving | Due::Closing => return Some(Poll::Ready(())),
             }
         }
-        // While something is answered nothing tells us of its end, so we look again.
+        // Nothing signals the end of an answer, so check again.
         due = due.min(now + timeouts.idle);
         if self.rings > due || now >= self.rings {
             self.timer = sleep_until(due);

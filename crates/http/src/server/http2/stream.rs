@@ -1,8 +1,8 @@
 //! One request over HTTP/2, from its head to the last byte of its answer.
 //!
-//! What can be answered at once is: no task, no timer, no copy. Everything else is a task of the lane that waits for one
-//! thing at a time, each of them with a limit: the request's body, a delay, room in the peer's windows, memory. A body is
-//! read only when there is room for it, and no more of it than that, so an answer that waits holds nothing.
+//! A request that can be answered at once needs no task, timer or copy. Any other has a task of the lane, which waits for one thing at a
+//! time, each with a timeout: the request's body, a delay, room in the peer's windows, memory. A body is read only as far as there is room
+//! for it, so an answer that waits holds no memory.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -89,7 +89,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Everything that comes before the answer; `None` if the peer wants none any more.
+    /// Does everything before the answer; `None` if the peer has cancelled it.
     async fn prepare(&mut self, mut reply: Reply, mut body: RecvStream) -> Option<(Reply, RecvStream)> {
         if !matches!(reply.body, Body::Echo) || self.to_head {
             match discard(&self.open.0, &mut body).await {
@@ -110,7 +110,7 @@ impl Exchange {
         Some((reply, body))
     }
 
-    /// Sends the head, and the body as well if it is short; what is left to send otherwise.
+    /// Sends the head, and the body if it is short; else returns the rest to send.
     fn answer(mut self, reply: Reply, body: RecvStream) -> Option<Sending> {
         let conn = &self.open.0;
         conn.lane.cells().answer(reply.status);
@@ -207,7 +207,7 @@ struct Sending {
     open: Open,
 }
 
-/// Why an answer ends before its time. The peer knows from us, or we from it.
+/// An answer has ended early, by either side.
 pub(super) struct Over;
 
 impl Sending {

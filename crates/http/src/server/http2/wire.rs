@@ -1,10 +1,9 @@
-//! The stream of bytes below HTTP/2: counts, looks at what comes, knows since when the peer takes nothing, and ends in
-//! order.
+//! The byte stream below HTTP/2: counts bytes, observes incoming frames, knows since when the peer takes nothing, and closes in order.
 //!
-//! **Ending.** The library sends its last frame (GOAWAY) and shuts the stream down. To let go of it then would be wrong: if
-//! the peer has sent something that nobody read, TCP says so with a reset, and a reset makes the peer forget what it has
-//! not read, the last frame first of all. So after our end we read what comes, throw it away, and let go when the peer has
-//! ended its side as well, has sent [`LINGER_BYTES`], or its time is over ([`super::conn`]).
+//! **Closing.** The library sends its last frame (GOAWAY) and shuts the stream down. Dropping the stream then would be wrong: if there are
+//! unread bytes of the peer, TCP sends a reset, and a reset makes the peer discard what it has not read, the last frame included. So after
+//! closing our side we read and discard, and drop the stream when the peer has closed its side as well, has sent [`LINGER_BYTES`], or its
+//! timeout has expired ([`super::conn`]).
 
 use std::io;
 use std::pin::Pin;
@@ -81,7 +80,7 @@ impl Wire {
             let mut into = ReadBuf::new(&mut buffer);
             match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut into)) {
                 Ok(()) if !into.filled().is_empty() => self.lingered += into.filled().len() as u64,
-                // Nobody minds how a connection ends that is over.
+                // An error does not matter: the connection has ended.
                 _ => self.ended = true,
             }
         }
@@ -89,7 +88,7 @@ impl Wire {
     }
 }
 
-/// The lane's clock; nobody polls outside a lane.
+/// The lane's clock; never called outside a lane.
 fn now() -> Time {
     flowlane::now().unwrap_or(Time::ZERO)
 }
@@ -110,7 +109,7 @@ impl AsyncRead for Wire {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.conn.is_flooded() {
-            // Nothing more of it is looked at; whoever serves the connection is about to end it.
+            // No more frames are observed; the connection is about to be ended.
             return Poll::Pending;
         }
         if let Some(rest) = this.begun.get(this.at..).filter(|rest| !rest.is_empty()) {
