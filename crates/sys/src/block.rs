@@ -8,13 +8,13 @@
 //!       ▲ frames refer to parts of it ([`Frame::share`])
 //! ```
 //!
-//! A packet whose payload lies in a block need not hold a copy of it: its frames refer to the block and keep it alive, on
-//! whatever thread they end. What has been written is not changed as long as anybody refers to it, which is what makes
-//! reading it safe; only a block that nobody refers to can be emptied and filled anew.
+//! A packet whose payload is in a block has no copy of it: its frames refer to the block and keep it alive, whichever thread drops them.
+//! Written bytes do not change while a frame refers to them, which makes reading them safe; only a block without references can be emptied
+//! and filled again.
 //!
-//! What somebody gave away is dropped when nobody refers to it any more, and that runs code which is not ours, perhaps in the
-//! middle of handling an acknowledgement. A thread that handles packets puts such owners aside instead
-//! ([`keep_owners`]) and drops them where a panic harms nobody ([`drop_owners`]).
+//! A block may also consist of bytes that an application gave away. Their owner is dropped with the last reference, and its `Drop` is
+//! application code, possibly in the middle of handling an acknowledgement. A thread that handles packets therefore sets such owners aside
+//! ([`keep_owners`]) and drops them where a panic does no harm ([`drop_owners`]).
 //!
 //! [`Frame::share`]: crate::frame::Frame::share
 
@@ -32,7 +32,7 @@ type Memory = [UnsafeCell<MaybeUninit<u8>>];
 pub(crate) enum Hold {
     /// A block's own memory.
     Block(Arc<Memory>),
-    /// What somebody gave away to be sent.
+    /// Bytes that an application gave away to be sent.
     Owner(#[expect(dead_code, reason = "kept, not read: it keeps the bytes alive")] Owner),
 }
 
@@ -43,7 +43,7 @@ thread_local! {
     static LATER: RefCell<Option<Vec<Shared>>> = const { RefCell::new(None) };
 }
 
-/// A part in what somebody gave away. Always there but while it is dropped.
+/// A reference to bytes that an application gave away; `None` only while it is dropped.
 #[derive(Clone)]
 pub(crate) struct Owner(Option<Shared>);
 
@@ -63,7 +63,7 @@ impl Drop for Owner {
     }
 }
 
-/// From now on this thread drops no owner of bytes that the stack lets go of, but keeps them for [`drop_owners`].
+/// From now on this thread does not drop owners of released bytes, but keeps them for [`drop_owners`].
 pub fn keep_owners() {
     LATER.with_borrow_mut(|later| {
         later.get_or_insert_default();
@@ -80,7 +80,7 @@ pub fn drop_owners() -> Vec<Box<dyn Any + Send>> {
     owners.into_iter().filter_map(|owner| drop_one(owner).err()).collect()
 }
 
-/// Ends what [`keep_owners`] began, and drops what is left.
+/// Ends the effect of [`keep_owners`], and drops the owners kept.
 pub fn stop_keeping_owners() -> Vec<Box<dyn Any + Send>> {
     let panics = drop_owners();
     LATER.set(None);
@@ -184,7 +184,7 @@ impl Block {
         Self { memory: Hold::Block(memory), start, filled: 0, capacity, shared: false }
     }
 
-    /// A full block of bytes that are somebody's; the first 4 GiB of them.
+    /// A full block of an application's bytes; the first 4 GiB of them.
     #[must_use]
     pub fn owned(bytes: OwnedBytes) -> Self {
         let len = u32::try_from(bytes.len).unwrap_or(u32::MAX);
@@ -198,7 +198,7 @@ impl Block {
         }
     }
 
-    /// Whether its bytes are somebody's, and not memory to be filled anew.
+    /// Whether its bytes are an application's, and not memory that can be filled again.
     #[inline]
     #[must_use]
     pub fn is_owned(&self) -> bool {
@@ -245,7 +245,7 @@ impl Block {
         n
     }
 
-    /// What has been written.
+    /// The written bytes.
     #[inline]
     #[must_use]
     pub fn data(&self) -> &[u8] {
@@ -253,7 +253,7 @@ impl Block {
         unsafe { std::slice::from_raw_parts(self.start, self.filled as usize) }
     }
 
-    /// Empties it, to be filled anew; `false`, and no change, while frames refer to it, and of somebody's bytes.
+    /// Empties it for reuse. `false`, without a change, while frames refer to it, and for an application's bytes.
     pub fn clear(&mut self) -> bool {
         let Hold::Block(memory) = &self.memory else { return false };
         if self.shared {

@@ -1,7 +1,7 @@
-//! A future whose panics end nobody but itself: when it is polled, when it is dropped, and when its result is dropped.
+//! A future whose panics are contained: in polling, in dropping it, and in dropping its result.
 //!
-//! Whoever runs other people's futures has to contain all three. `async-task` ends the process when a future's destructor
-//! panics, and a wrapper in safe code would hold the future twice; hence it is here, where pinning by hand is allowed.
+//! An executor of application futures has to contain all three. `async-task` aborts the process when a future's destructor panics, and a
+//! wrapper in safe code would need room for the future twice; so it is in this crate, where manual pinning is allowed.
 
 use std::any::Any;
 use std::future::Future;
@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a panic said.
+/// Message of a panic.
 pub type Payload = Box<dyn Any + Send>;
 
-/// A future whose panics are its result. Each is told to a function when it happens.
+/// A future that returns a panic as its result. A function is called for each panic when it happens.
 #[derive(Debug)]
 pub struct Caught<F> {
     inner: ManuallyDrop<F>,

@@ -1,4 +1,4 @@
-//! The sum of the Internet checksum over long data, with vectors where the processor has them.
+//! The sum of the Internet checksum over long data, with vector instructions where the processor has them.
 //!
 //! RFC 1071, §2(B) and §2(C): the sum may be computed in any word size and in the machine's byte order. Words of 32 bits are
 //! added in lanes of 64, so no carry is lost and none has to be brought round before the end.

@@ -1,6 +1,6 @@
-//! How a worker sleeps without missing work, and how others wake it.
+//! Sleep and wake-up of a worker without lost wake-ups.
 //!
-//! Three states, as FreeBSD's epair came to after losing wake-ups with fewer:
+//! There are three states, as in FreeBSD's epair, which lost wake-ups with fewer:
 //!
 //! ```text
 //!             ring: "wake it"                  woke / cancel_sleep

@@ -1,7 +1,6 @@
-//! What can go wrong when a device, a program or a privilege is set up, each on one line that says what is wrong and
-//! how to mend it.
+//! Errors of setting up a device, a program or a privilege: each is one line that says what is wrong and how to fix it.
 //!
-//! Only set-up fails with these. Once a queue is open, what goes wrong with one packet is counted, not returned.
+//! Only set-up returns these. Once a queue is open, errors of single packets are counted, not returned.
 
 use crate::privilege;
 use std::io;
@@ -30,21 +29,21 @@ pub enum Error {
         /// Bytes of the frame memory.
         bytes: u64,
     },
-    /// The running kernel does not know a feature.
+    /// The running kernel lacks a feature.
     KernelTooOld {
         /// The feature.
         feature: &'static str,
         /// First kernel that has it.
         needs: &'static str,
     },
-    /// A queue already belongs to somebody else.
+    /// Another program already uses a queue.
     QueueBusy {
         /// The interface.
         interface: String,
         /// The queue.
         queue: u32,
     },
-    /// The interface as a whole already belongs to somebody else.
+    /// Another program already uses the whole interface.
     DeviceBusy {
         /// The interface.
         interface: String,
@@ -60,7 +59,7 @@ pub enum Error {
         /// The number of the program's process, as far as the kernel tells.
         owner: Option<u32>,
     },
-    /// The interface or its driver cannot do what was asked.
+    /// The interface or its driver does not support an option.
     Unsupported {
         /// The interface.
         interface: String,

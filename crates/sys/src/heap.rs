@@ -1,8 +1,7 @@
 //! The heap: how much of it is in use, and giving back what is not.
 //!
-//! An allocator keeps what a program has freed, in case it is wanted again: after a burst that may be most of what the process
-//! holds. [`trim`] gives it back to the system. [`Counting`] is for tests that measure what something holds instead of believing
-//! its own books.
+//! An allocator keeps freed memory for reuse; after a burst that may be most of the process's memory. [`trim`] returns it to the system.
+//! [`Counting`] is for tests that measure memory use instead of relying on the code's own counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,21 +1,21 @@
-//! Every unsafe line of Flowlane, behind a safe interface.
+//! All system calls and processor intrinsics of Flowlane, with their unsafe code, behind a safe interface.
 //!
-//! The rooms, in the order a packet meets them:
+//! Modules, in the order of a packet's path:
 //!
-//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP; [`queue`]: what they have in common.
-//! * [`kernel`]: the kernel's own sockets, where there is no link.
+//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP; [`queue`]: their common trait.
+//! * [`kernel`]: kernel sockets, used without a link.
 //! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
-//! * [`frame`]: the memory packets live in, one [`Pool`](frame::Pool) a worker, and the owned [`Frame`](frame::Frame).
+//! * [`frame`]: packet memory, a [`Pool`](frame::Pool) for each worker, and the owned [`Frame`](frame::Frame).
 //! * [`block`]: memory of senders, written once and referred to by frames.
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
-//! * [`doorbell`]: how a worker goes to sleep without missing work, and how others wake it; [`poll`]: the sleep itself.
+//! * [`doorbell`]: sleep and wake-up of a worker without lost wake-ups; [`poll`]: the sleep itself.
 //! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
-//! * [`prefetch`]: memory asked for before it is needed; [`heap`]: memory given back, and counted.
+//! * [`prefetch`]: prefetching memory; [`heap`]: returning free memory to the system, and counting it.
 //!
 //! Set-up: [`netdev`] (interfaces), [`netns`], [`affinity`], [`privilege`], and [`error`] for what can go wrong.
 //!
-//! Nothing here knows a protocol beyond what the programs of [`bpf`] look at; `flowlane-stack` does. Everything
-//! above this crate forbids `unsafe`. What C calls is in `flowlane-c`.
+//! No protocol is implemented here, apart from the headers that the programs of [`bpf`] parse; that is for `flowlane-stack`. The crates
+//! above forbid `unsafe`. Functions for C are in `flowlane-c`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod affinity;

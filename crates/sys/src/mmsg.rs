@@ -1,7 +1,7 @@
-//! Batches of datagrams on the kernel's own sockets: `recvmmsg` and `sendmmsg`.
+//! Batches of datagrams on kernel sockets: `recvmmsg` and `sendmmsg`.
 //!
-//! The fair peer of every figure: what a person would write by hand to get the most out of kernel UDP. One batch owns
-//! its buffers; a receive fills it, a send sends what it holds to where each datagram's address says.
+//! The baseline of benchmarks: hand-written code for the best performance of kernel UDP. A batch owns its buffers; a receive fills it, a
+//! send sends each datagram to its address.
 
 use std::io;
 use std::net::UdpSocket;

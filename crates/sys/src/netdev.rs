@@ -1,7 +1,6 @@
 //! Network interfaces by name: index, address, MTU, queues, checksum offload, by the `ioctl`s of old.
 //!
-//! Everything is of the network namespace that the calling thread is in. Reading needs no privilege; changing needs
-//! `CAP_NET_ADMIN` there.
+//! All functions work in the network namespace of the calling thread. Reading needs no privilege; changing needs `CAP_NET_ADMIN` there.
 
 pub mod card;
 pub mod settings;

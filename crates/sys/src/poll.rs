@@ -1,4 +1,4 @@
-//! Waiting: `ppoll(2)` over a few descriptors, and the descriptor by which others end the wait.
+//! Waiting: `ppoll(2)` over a few descriptors, and the descriptor by which other threads end the wait.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,7 +1,7 @@
-//! Asking for memory before it is needed.
+//! Prefetching memory.
 //!
-//! A lane with a million connections finds each one cold. Whoever knows early what will be looked at asks for it here
-//! and goes on; the waits for several then run side by side.
+//! In a lane with a million connections each one is in no cache. Code that knows the next connections in advance prefetches them here, so
+//! that several memory accesses overlap.
 
 /// Asks for the cache lines of `value`; a wish, without effect on anything but time.
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! Giving up privileges once everything is open.
 //!
-//! Packet sockets, TAP queues and AF_XDP rings keep working without any capability; only opening them needs some. So
-//! a program opens its links, calls [`drop_all`], and handles packets from strangers as nobody in particular.
-//! Capabilities belong to threads: call it before the workers start, and they inherit the loss.
+//! Packet sockets, TAP queues and AF_XDP rings keep working without capabilities; only opening them needs some. So a program opens its
+//! links, calls [`drop_all`], and handles packets without privileges. Capabilities belong to threads: call it before the workers start,
+//! so that they inherit the reduced set.
 
 use std::io;
 

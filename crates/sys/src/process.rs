@@ -1,4 +1,4 @@
-//! Other processes: which processor last handled a packet for one of their sockets.
+//! Sockets of other processes: the processor that last handled a packet for one.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

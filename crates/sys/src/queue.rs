@@ -1,4 +1,4 @@
-//! A queue pair of a link, whatever the link is: the one interface between links and those who use them.
+//! A queue pair of a link: the common trait of all links.
 
 use crate::frame::{Frame, Pool};
 use crate::packet::OffloadSocket;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 /// One queue pair of a link: packets in and out.
 ///
-/// A queue never blocks. What it cannot take stays with the caller; what it had to drop is counted in [`QueueStats`].
+/// A queue never blocks. Packets that it has no room for stay with the caller; dropped packets are counted in [`QueueStats`].
 pub trait Queue: Send {
     /// Appends up to `max` received packets to `into` and returns how many. Each is a frame of `pool`'s memory, or a
     /// chain of them, that starts at the Ethernet header; `meta().queue` is set, the hash if the link has one.
@@ -42,7 +42,7 @@ pub trait Queue: Send {
         false
     }
 
-    /// Counters since opening; asks the kernel for its own.
+    /// Counters since opening, including the kernel's.
     fn stats(&self) -> QueueStats;
 
     /// How often each fault that the link makes on purpose happened, in the link's own order; `None` for links that make none.

@@ -1,8 +1,8 @@
-//! Who takes which packets from an interface: two programs that take the same ones break one another.
+//! Claims on an interface's addresses: two programs that take the same packets disturb each other.
 //!
-//! The kernel stops nobody: any number of packet sockets get a copy each, a TAP interface for several queues gives the next
-//! program the next queue, and XDP takes packets before a packet socket sees them. So each link binds a Unix socket to an
-//! abstract name for each prefix it claims, and looks for names that overlap with its own.
+//! The kernel does not prevent it: any number of packet sockets get a copy each, a multi-queue TAP interface gives the next program the
+//! next queue, and XDP takes packets before packet sockets. So each link binds a Unix socket to an abstract name for each prefix it
+//! claims, and looks for names that overlap with its own.
 //!
 //! ```text
 //!   flowlane/1/link/3/any/10.11.2.2/32        interface 3, with any tag or none, one address
@@ -14,8 +14,8 @@
 //! needs no privilege. The kernel frees the names when the process ends, however it ends. Two that start at once each bind before
 //! they look, so at least one of them sees the other.
 //!
-//! It keeps well-meaning programs apart and is no protection: whoever may use the network namespace can take a name. Programs of other
-//! kinds take none.
+//! It prevents accidents and is no protection: any program in the network namespace can bind a name, and other programs than Flowlane bind
+//! none.
 
 use crate::bpf::claim::Tags;
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ pub(crate) struct Hold {
 /// Which side of an interface is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// What comes to the interface, as its kernel sees it.
+    /// Packets that the interface's kernel receives.
     Link,
     /// What the kernel sends to it: the process behind a TAP interface.
     Tap,
@@ -117,7 +117,7 @@ impl Hold {
     }
 }
 
-/// What somebody else has claimed before us.
+/// A claim of another program.
 #[derive(Debug)]
 struct Busy {
     ours: Name,
@@ -224,7 +224,7 @@ impl Name {
             && differ.checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
     }
 
-    /// What is claimed, for people.
+    /// The claim in words.
     fn words(&self) -> String {
         let (address, len) = self.prefix;
         let vlan = match self.tags {

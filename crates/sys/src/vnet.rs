@@ -1,5 +1,5 @@
-//! The virtio-net header in front of a packet of a TAP queue or a packet socket: what is left to do about checksum and
-//! segmentation. And the checksum done here, for packets that go where no such header does.
+//! The virtio-net header in front of a packet of a TAP queue or a packet socket, with the checksum and segmentation offload of the
+//! packet. And software checksums for packets to links without such a header.
 //!
 //! ```text
 //!    0       1          2          4          6            8              10
@@ -23,7 +23,7 @@ const GSO_TCP_V6: u8 = 4;
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Puts what the header says into `meta`. `false` for a kind of segmentation that was not agreed upon.
+/// Copies the fields of the header to `meta`. `false` for a kind of segmentation that was not negotiated.
 pub(crate) fn read(header: [u8; LEN], meta: &mut Meta) -> bool {
     meta.checksum = if header[0] & NEEDS_CHECKSUM != 0 {
         Checksum::Partial
@@ -43,7 +43,7 @@ pub(crate) fn read(header: [u8; LEN], meta: &mut Meta) -> bool {
     true
 }
 
-/// The header for `frame`; `None` if it asks for what its headers do not allow.
+/// The header for `frame`; `None` if the requested offload does not fit its headers.
 pub(crate) fn write(frame: &Frame) -> Option<[u8; LEN]> {
     let mut header = [0; LEN];
     let meta = frame.meta();

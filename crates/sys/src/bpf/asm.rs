@@ -1,9 +1,8 @@
 //! A small assembler for eBPF: registers, labels, and instructions as the kernel wants them.
 //!
-//! Flowlane's programs are short and their parameters live in maps, so they are written here, instruction by
-//! instruction, and nobody needs a compiler for BPF to build the project or to change it. The instruction set is
-//! that of RFC 9669. Nothing here is unsafe: a wrong program is refused by the kernel's verifier, whose log the
-//! caller sees.
+//! Flowlane's programs are short and their parameters are in maps, so they are written instruction by instruction, and building or
+//! changing the project needs no BPF compiler. The instruction set is that of RFC 9669. Nothing here is unsafe: the kernel's verifier
+//! refuses a wrong program, and the caller gets its log.
 //!
 //! Jumps name a [`Label`]; `finish` turns them into distances.
 

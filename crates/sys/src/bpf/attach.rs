@@ -1,4 +1,4 @@
-//! Attaching programs to interfaces, and asking who else has.
+//! Attaching programs to interfaces, and finding attached ones.
 
 use super::map::as_fd_number;
 use super::{Command, Program, call, call_fd};
@@ -68,7 +68,7 @@ fn create(program: &Program, target: u32, attach_type: u32, flags: u32) -> std::
     unsafe { call_fd(Command::LinkCreate, &mut attributes) }.map(|fd| Link { fd })
 }
 
-/// Attaches an XDP program (Linux 5.9). Returns the attachment and the mode it came to.
+/// Attaches an XDP program (Linux 5.9). Returns the attachment and its mode.
 ///
 /// # Errors
 /// [`Error::DeviceBusy`] when the interface has an XDP program already, with its name where it can be found;

@@ -1,16 +1,16 @@
-//! Taking the packets that are ours and no others.
+//! Programs that take the packets for our addresses and no others.
 //!
-//! One decision, in three programs: `xdp_claim` takes packets to AF_XDP and passes the rest to the kernel, so that ssh
-//! on the same interface keeps working; `filter_claim` keeps others' packets out of an AF_PACKET socket; `tcx_claim`
-//! drops ours before the kernel's own stack looks at the copy that an AF_PACKET socket has already taken.
+//! One decision in three programs: `xdp_claim` redirects our packets to AF_XDP and passes the rest to the kernel, so that ssh on the same
+//! interface keeps working; `filter_claim` keeps other packets out of an AF_PACKET socket; `tcx_claim` drops our packets before the
+//! kernel's own stack, which would otherwise process them beside the copy for the AF_PACKET socket.
 //!
-//! Ours is: an IP packet whose destination is in a claimed prefix (multicast groups and broadcast addresses are
-//! claimed like any other); ARP whose target address is; an IPv6 neighbour solicitation or advertisement whose target is,
-//! whatever group it was sent to: who has a claimed address already says so to all nodes. Fragments count like whole
-//! packets. Everything else is the kernel's.
+//! Our packets are: IP packets whose destination is in a claimed prefix (multicast groups and broadcast addresses are claimed like any
+//! other); ARP packets whose target address is; IPv6 neighbour solicitations and advertisements whose target is, whatever group they were
+//! sent to, since a host that already has a claimed address advertises it to all nodes. Fragments count like whole packets. Everything else
+//! is the kernel's.
 //!
-//! Of tags there may be one, of 802.1Q, and [`Tags`] says which. A frame with two of them, or with one of 802.1ad, is the kernel's:
-//! no interface of ours is on such a network. The kernel keeps the outermost tag beside a socket buffer, not in it.
+//! A frame may have one 802.1Q tag; [`Tags`] says which. Frames with two tags or with an 802.1ad tag are the kernel's, since no interface
+//! of ours is on such a network. The kernel keeps the outermost tag beside a socket buffer, not in it.
 
 use super::asm::{Assembler, If, Label, Op, Reg::*, Size, helper};
 use super::parse::{ARP, ARP_LEN, IPV4, IPV4_LEN, IPV6, IPV6_LEN, Source, VLAN, network};

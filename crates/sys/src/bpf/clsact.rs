@@ -1,4 +1,4 @@
-//! Attaching a program to an interface's traffic control, as it was done before tcx (Linux 4.5 to 6.5, and still).
+//! Attaching a program to an interface's traffic control by `clsact`, for kernels without tcx (from Linux 4.5 on).
 //!
 //! A `clsact` queueing discipline gives the interface two hooks, and a `bpf` filter on one of them runs the program, whose value is
 //! the verdict (`direct-action`). Both are asked for by rtnetlink(7), and stay until the interface goes.

@@ -1,4 +1,4 @@
-//! BPF maps: the memory that programs and we share.
+//! BPF maps: memory shared by a program and this process.
 
 use super::{Command, address, call, call_fd, kernel_name};
 use crate::error::{Error, Result};

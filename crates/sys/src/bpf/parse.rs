@@ -1,4 +1,4 @@
-//! What every program has in common: finding the network header behind Ethernet and VLAN tags.
+//! Code common to all programs: finding the network header behind Ethernet and VLAN tags.
 //!
 //! Two kinds of packet are read. A socket buffer is read through a helper, which copies a header to the program's
 //! stack and works wherever the bytes lie: a packet sent from an AF_PACKET ring, for one, has only its Ethernet header
@@ -7,8 +7,7 @@
 //! Registers, by convention of all programs: `R6` the context, `R7` the end of the packet (XDP) or free, `R8` where the
 //! network header starts (an address for XDP, else an offset from the Ethernet header), `R9` the EtherType.
 //!
-//! Numbers in packets are compared without turning them round: the constants are turned instead, when the program is
-//! written.
+//! Numbers in packets are compared in network byte order: the constants are converted when the program is written.
 
 use super::asm::{Assembler, If, Label, Op, Reg, Reg::*, Size, helper};
 

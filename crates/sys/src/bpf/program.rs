@@ -1,4 +1,4 @@
-//! BPF programs: loading them, with the verifier's words when it refuses, and running them on test data.
+//! BPF programs: loading them, with the verifier's log if it refuses, and running them on test data.
 
 use super::asm::{AssembleError, Assembler};
 use super::attach::info;

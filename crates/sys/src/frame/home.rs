@@ -1,11 +1,11 @@
-//! Where frames go back to when somebody else than their worker frees them: a stack that everybody may push to.
+//! The stack to which other threads return a worker's frames.
 //!
 //! A Treiber stack of what is linked through itself. Others push one node or a whole list with one compare-and-swap, the
 //! owner takes everything with one swap, so there is no ABA problem.
 //!
-//! What always holds: a push touches neither the stack nor a node after its compare-and-swap succeeded, because whoever takes
-//! the nodes may then free both. That is why [`ReturnStack::push`] is given a pointer: an argument that is a reference
-//! promises that what it refers to lives until the function returns.
+//! Invariant: a push accesses neither the stack nor a node after its compare-and-swap has succeeded, because the thread that takes the
+//! nodes may then free both. Therefore [`ReturnStack::push`] takes a pointer: a reference as an argument would promise that its target
+//! lives until the function returns.
 
 use std::ptr::{NonNull, null_mut};
 

@@ -1,8 +1,8 @@
 //! The memory of all frames of a runtime: one mapping, its slots, and the homes that freed frames return to.
 //!
-//! Each home is a stack that everybody may push to (see `home`). A push touches nothing of the region after the slot is
-//! visible to others; that is what lets the last look for missing frames free the mapping safely. The region itself is
-//! always reached through the one pointer that was made when it was leaked from its box, by which it is freed again.
+//! Each home is a stack to which every thread may push (see `home`). A push accesses nothing of the region after the slot is visible to
+//! others, so the mapping can be freed safely once all frames are back. The region is always accessed through the one pointer that was
+//! created when its box was leaked, and is freed by it.
 
 use super::home::{Linked, ReturnStack};
 use super::meta::Meta;
@@ -105,7 +105,7 @@ impl Default for MemoryConfig {
     }
 }
 
-/// What came out of the wishes in [`MemoryConfig`].
+/// The memory actually obtained for a [`MemoryConfig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryReport {
     /// The memory is in huge pages of the pool reserved by the administrator.
@@ -285,7 +285,7 @@ unsafe impl Send for Orphan {}
 
 static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
 
-/// Frees the regions that nobody owns and whose frames are all back.
+/// Frees the regions without an owner whose frames are all back.
 fn reap() {
     let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
     orphans.retain_mut(|orphan| {

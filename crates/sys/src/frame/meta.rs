@@ -1,4 +1,4 @@
-//! What is known about a packet beside its bytes.
+//! Metadata of a packet.
 
 /// Metadata of one frame. A link fills it on receive, the stack on send. Plain values: copying it costs nothing.
 ///
@@ -12,15 +12,15 @@ pub struct Meta {
     pub hash: u32,
     /// Which fields went into `hash`, by number; 0 is "no hash".
     pub hash_type: u8,
-    /// Interface of the host, by its index: the one it came in on, or leaves by.
+    /// Index of the host's interface that received the packet or sends it.
     pub interface: u8,
-    /// Receive queue the packet came in on.
+    /// Receive queue of the packet.
     pub queue: u16,
     /// 802.1Q tag (PCP, DEI, VID) held outside the data, host byte order; `None` when untagged.
     pub vlan: Option<u16>,
-    /// What is known or wanted of the transport checksum.
+    /// State of the transport checksum: received, or to be computed.
     pub checksum: Checksum,
-    /// How the packet is to be cut into segments, or was merged from them.
+    /// Segmentation: how the packet is to be segmented, or how it was merged.
     pub segmentation: Segmentation,
     /// Payload bytes a segment when `segmentation` is not `None`.
     pub segment_size: u16,

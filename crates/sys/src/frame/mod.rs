@@ -19,11 +19,11 @@
 //! ([`Meta`]) sits beside the buffers, one cache line a frame, not in them: buffers are a power of two apart and
 //! their first lines would fall into the same few cache sets.
 //!
-//! Frames form chains ([`Frame::append`]): jumbo packets, segments to be cut by the link, reassembled datagrams. The payload
-//! of segments to be cut stays where the sender wrote it: such frames refer to a [`Block`](crate::block::Block).
+//! Frames form chains ([`Frame::append`]) for jumbo packets, segmentation offload and reassembled datagrams. With segmentation offload the
+//! payload stays where the sender wrote it: such frames refer to a [`Block`](crate::block::Block).
 //!
-//! What always holds: a buffer is in exactly one place — a free list, a `Frame`, or the kernel's hands (AF_XDP) —
-//! and goes back to the home it started from. The memory is unmapped only when every frame is back.
+//! Invariants: a buffer is in exactly one place (a free list, a `Frame`, or a ring of AF_XDP) and returns to the home it came from. The
+//! memory is unmapped only when every frame is back.
 
 mod home;
 mod memory;
@@ -129,14 +129,14 @@ impl Frame {
         unsafe { std::slice::from_raw_parts_mut(slot.buffer.add(slot.offset as usize), slot.len as usize) }
     }
 
-    /// What is known about the packet.
+    /// The packet's metadata.
     #[inline]
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.slot().meta
     }
 
-    /// What is known about the packet, to change.
+    /// The packet's metadata, mutable.
     #[inline]
     #[must_use]
     pub fn meta_mut(&mut self) -> &mut Meta {

@@ -1,8 +1,8 @@
-//! A worker's pool: its own free frames, and parcels of foreign ones on their way home.
+//! A worker's pool: its own free frames, and batches of foreign frames to return.
 //!
-//! The pool belongs to the thread that attached it. Dropping a frame anywhere on that thread finds the pool through
-//! a thread-local pointer and is a list push; a foreign frame is put into the parcel of its home, and a parcel of
-//! [`PARCEL`] frames goes home with one atomic operation. On a thread without a pool a frame goes home alone.
+//! The pool belongs to the thread that attached it. Dropping a frame on that thread finds the pool by a thread-local pointer and pushes
+//! the frame to a list. Foreign frames are collected by home, and [`PARCEL`] of them are returned with one atomic operation. On a thread
+//! without a pool each frame is returned singly.
 
 use super::home::ReturnStack;
 use super::memory::{FrameMemory, Region, SHARED, Slot};
@@ -48,7 +48,7 @@ pub struct PoolStats {
     pub exhausted: u64,
     /// Frames of other homes sent back to them.
     pub sent_home: u64,
-    /// Frames that came back from other threads.
+    /// Frames returned by other threads.
     pub came_home: u64,
     /// Free frames now.
     pub free: u64,

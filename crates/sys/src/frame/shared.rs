@@ -1,8 +1,7 @@
-//! Frames whose data lie in a sender's block, not in their own buffer.
+//! Frames whose data are in a sender's block instead of their own buffer.
 //!
-//! Such a frame is read like any other, and lives and dies like any other: it is a slot of the pool, and its own buffer,
-//! which is free meanwhile, holds the handle that keeps the block alive. Whoever wants to change its data gets a copy in the
-//! frame's own buffer first, so nobody above this crate needs to know.
+//! Such a frame is used like any other: it is a slot of the pool, and its own buffer, otherwise unused, has the handle that keeps the block
+//! alive. Writing to its data first copies them to the frame's own buffer, so code above this crate need not distinguish such frames.
 
 use super::Frame;
 use super::memory::{SHARED, Slot};

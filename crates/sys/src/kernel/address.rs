@@ -73,7 +73,7 @@ impl Address {
         self.len = len;
     }
 
-    /// What it says; an IPv4 address in IPv6 clothes as the IPv4 address that it is. Unspecified if it is of no family known here.
+    /// The address; an IPv4-mapped IPv6 address is returned as IPv4. Unspecified for other address families.
     pub(super) fn get(&self) -> SocketAddr {
         // SAFETY: every bit pattern is valid for the union's members, all of which were initialised.
         let family = i32::from(unsafe { self.bytes.family });

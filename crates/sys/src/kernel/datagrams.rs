@@ -1,5 +1,4 @@
-//! Datagrams in batches, received into frames and sent from them: `recvmmsg(2)`, `sendmmsg(2)`, and with each datagram
-//! the address of ours that it came to or is to come from.
+//! Datagrams in batches, received into frames and sent from them: `recvmmsg(2)` and `sendmmsg(2)`, with the local address of each datagram.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -20,12 +19,12 @@ const PARTS: usize = 64;
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
 
-/// What a received datagram says beside its payload.
+/// Addresses and sizes of a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// Sender.
     pub source: SocketAddr,
-    /// The address of ours that it came to, if the socket tells.
+    /// The local address to which it was sent, if the socket reports it.
     pub destination: Option<IpAddr>,
     /// Bytes that did not fit its frame: see [`Batch::spilled`].
     pub spilled: usize,

@@ -1,4 +1,4 @@
-//! Readiness by `epoll(7)`, edge-triggered: a socket is registered once with everything it may ever want.
+//! Readiness by `epoll(7)`, edge-triggered: a socket is registered once for all events.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -50,7 +50,7 @@ impl Event {
         self.bits & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
 
-    /// There is an error to be asked for.
+    /// The socket has a pending error.
     #[inline]
     #[must_use]
     pub fn failed(self) -> bool {
@@ -126,7 +126,7 @@ impl Epoll {
         }
     }
 
-    /// Registers a socket for everything, edge-triggered. What is ready now is reported by the next wait.
+    /// Registers a socket for all events, edge-triggered. Events that are pending now are reported by the next wait.
     ///
     /// # Errors
     /// The kernel's: no memory, too many registrations (`/proc/sys/fs/epoll/max_user_watches`).
@@ -135,7 +135,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, all as u32, token)
     }
 
-    /// Registers a descriptor that makes itself heard for as long as it can be read.
+    /// Registers a descriptor, level-triggered: it is reported for as long as it is readable.
     ///
     /// # Errors
     /// As [`Epoll::add`].

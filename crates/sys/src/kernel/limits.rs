@@ -1,4 +1,4 @@
-//! What the kernel allows this process, raised as far as it goes.
+//! Limits of this process in the kernel, and raising them as far as allowed.
 
 use std::io;
 

@@ -57,13 +57,13 @@ numbers! {
     TOS = IPPROTO_IP, IP_TOS;
     /// Traffic class of IPv6.
     TRAFFIC_CLASS = IPPROTO_IPV6, IPV6_TCLASS;
-    /// Time to live of what is sent over IPv4; -1 for the host's.
+    /// Time to live of sent IPv4 packets; -1 for the host's default.
     TTL = IPPROTO_IP, IP_TTL;
-    /// Hop limit of what is sent over IPv6; -1 for the host's.
+    /// Hop limit of sent IPv6 packets; -1 for the host's default.
     HOP_LIMIT = IPPROTO_IPV6, IPV6_UNICAST_HOPS;
-    /// The address a datagram came to is told, IPv4.
+    /// Report the local address of received datagrams, IPv4.
     PACKET_INFO = IPPROTO_IP, IP_PKTINFO;
-    /// The address a datagram came to is told, IPv6.
+    /// Report the local address of received datagrams, IPv6.
     PACKET_INFO_6 = IPPROTO_IPV6, IPV6_RECVPKTINFO;
 }
 
@@ -144,7 +144,7 @@ fn raw_get(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::R
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
 }
 
-/// A connection as the kernel sees it (`TCP_INFO`). Times are in microseconds; what an old kernel does not tell is zero.
+/// State of a connection in the kernel (`TCP_INFO`). Times are microseconds; fields that an old kernel does not report are zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// State, by the kernel's number: 1 is ESTABLISHED.
@@ -183,7 +183,7 @@ pub struct TcpInfo {
     pub cwnd: u32,
     /// Receive buffer as it tuned itself, bytes.
     pub rcv_space: u32,
-    /// Segments sent again since the beginning.
+    /// Segments retransmitted since the connection began.
     pub total_retrans: u32,
     /// Bytes written and not sent.
     pub not_sent: u32,

@@ -1,4 +1,4 @@
-//! Sockets that never block: one function for each system call.
+//! Non-blocking sockets: one function for each system call.
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};

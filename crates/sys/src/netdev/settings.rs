@@ -1,11 +1,10 @@
-//! What a driver forgets when an XDP program comes or goes, recorded before and set again after: RSS and offloads.
+//! Settings that a driver loses when an XDP program is attached or detached, recorded before and restored after: RSS and offloads.
 //!
-//! * An XDP program in generic mode switches merging (LRO, `rx-gro-hw`) off, and nobody switches it on again.
-//! * virtio-net switches its RSS off, silently: `ethtool -x` still shows the key and the table. To set the key again, as it is,
-//!   switches it on.
+//! * An XDP program in generic mode switches merging (LRO, `rx-gro-hw`) off; the kernel does not switch it on again.
+//! * virtio-net switches its RSS off silently: `ethtool -x` still shows the key and the table. Setting the same key again switches it on.
 //!
-//! The pieces are those of [`card`](super::card): its spreading and its offloads. What is as recorded already is left alone, since some
-//! drivers interrupt their work for it. Setting needs `CAP_NET_ADMIN`.
+//! RSS and offloads are read and set by [`card`](super::card). Settings that are still as recorded are not set, since some drivers
+//! interrupt traffic for it. Setting needs `CAP_NET_ADMIN`.
 
 use super::Interface;
 use super::card::ethtool::Ethtool;
@@ -33,7 +32,7 @@ impl CardSettings {
     /// alone for ever.
     ///
     /// # Errors
-    /// No socket is to be had.
+    /// A socket cannot be opened.
     pub fn record(interface: &Interface) -> Result<Self> {
         let ethtool = Ethtool::open(interface)?;
         let rss = ethtool.rss().ok();
@@ -51,7 +50,7 @@ impl CardSettings {
         self.forgets || (self.ethtool.call(&mut flags).is_ok() && flags[1] & LARGE_RECEIVE != 0)
     }
 
-    /// Records RSS anew: somebody may have changed it since.
+    /// Records RSS again, since it may have been changed meanwhile.
     pub fn refresh_rss(&mut self) {
         self.rss = self.ethtool.rss().ok();
     }
@@ -88,7 +87,7 @@ impl CardSettings {
         Ok(())
     }
 
-    /// Once the program is gone: switches on what was on when this was recorded, and sets RSS again.
+    /// After the program is detached: switches on the offloads that were on when recorded, and sets RSS again.
     ///
     /// # Errors
     /// As [`CardSettings::restore_rss`].

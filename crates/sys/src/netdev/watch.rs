@@ -1,7 +1,7 @@
-//! News of one interface: it went down, lost its carrier, came back, has another MTU, is gone.
+//! Notifications about one interface: down, carrier lost, up, a new MTU, removed.
 //!
-//! The kernel tells everybody who asks, without privilege, on a netlink socket (rtnetlink(7), group `RTMGRP_LINK`). Of each message
-//! the first 32 bytes are looked at, `nlmsghdr` and `ifinfomsg`, and of the attributes behind them `IFLA_MTU`.
+//! The kernel sends them on a netlink socket (rtnetlink(7), group `RTMGRP_LINK`), which needs no privilege. The first 32 bytes of each
+//! message are parsed, `nlmsghdr` and `ifinfomsg`, and of the attributes behind them `IFLA_MTU`.
 //!
 //! ```text
 //!    0        4      6       8     12    16          20        24      28
@@ -20,11 +20,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub enum LinkState {
     /// Packets pass.
     Up,
-    /// Somebody took it down (`ip link set ... down`): nothing passes until it is set up again.
+    /// Set down (`ip link set ... down`): no packet passes until it is set up again.
     Down,
     /// It is up, but nothing is at the other end: no cable, or the far end of a veth is down.
     NoCarrier,
-    /// Packets may have up to so many bytes from now on, their IP header included.
+    /// The MTU has changed to this number of bytes, IP header included.
     Mtu(u32),
     /// It was removed, or moved to another network namespace. That is final: another interface of the same name is
     /// another interface.
@@ -50,7 +50,7 @@ pub struct LinkWatch {
     index: u32,
     state: LinkState,
     mtu: Option<u32>,
-    /// News that came together with other news.
+    /// Notifications that were received together with others.
     next: Option<LinkState>,
 }
 
@@ -59,7 +59,7 @@ impl LinkWatch {
     /// not, that is the first news.
     ///
     /// # Errors
-    /// No socket is to be had.
+    /// A socket cannot be opened.
     pub fn new(interface: &Interface) -> Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
@@ -110,7 +110,7 @@ impl LinkWatch {
         None
     }
 
-    /// Asks for the state as it is: news may have been lost, or have come before we listened.
+    /// Requests the current state: notifications may have been lost, or sent before we listened.
     fn ask(&self) {
         const LEN: usize = 32;
         let mut request = [0; LEN];
@@ -152,7 +152,7 @@ struct Said {
     mtu: Option<u32>,
 }
 
-/// What a batch of messages says last of an interface.
+/// The last state of an interface in a batch of messages.
 fn said(mut batch: &[u8], index: u32) -> Said {
     let mut said = Said::default();
     while let Some(header) = batch.first_chunk::<16>() {

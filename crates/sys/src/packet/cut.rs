@@ -1,8 +1,8 @@
-//! Datagrams that travelled as one packet, put asunder.
+//! Splitting a packet that carries several UDP datagrams (UDP segmentation offload).
 //!
-//! A sender that hands many datagrams of one size to the kernel at once (`UDP_SEGMENT`, as QUIC does) has them cut by the card. Where
-//! there is no card on the way, on a veth, or where the receiving kernel merges datagrams, the whole comes here as one packet. Unlike
-//! the bytes of TCP, datagrams must not be joined, so they are cut here as the card would have.
+//! A sender may pass many datagrams of one size to the kernel at once (`UDP_SEGMENT`, used by QUIC), and the card splits them. Without a
+//! card on the way, as on a veth, or if the receiving kernel merges datagrams (GRO), they arrive here as one packet. Unlike bytes of TCP,
+//! datagrams must stay separate, so they are split here as a card would.
 
 use super::long::{Frames, Missed};
 use crate::frame::{Checksum, Chunks, Frame, Meta, Pool, Segmentation};
@@ -51,7 +51,7 @@ pub(super) fn cut(packet: &Frame, pool: &Pool, into: &mut Vec<Frame>) -> Result<
     result
 }
 
-/// What is left of the packet's bytes.
+/// The rest of the packet's bytes.
 struct Rest<'a> {
     here: &'a [u8],
     chunks: Chunks<'a>,

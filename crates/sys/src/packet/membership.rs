@@ -1,13 +1,12 @@
-//! What a card is asked to let through: its filters know the addresses and VLANs of the kernel, not ours.
+//! Opening a card's filters for our addresses: the card's filters have the kernel's addresses and VLANs, not ours.
 //!
-//! A packet socket may ask for groups, and for everything (packet(7), `PACKET_ADD_MEMBERSHIP`). The card keeps to it as long as the
-//! socket is open, and the kernel takes it back when the socket closes, however the process ends. No privilege is needed once the socket
-//! is open, so groups can be asked for later.
+//! A packet socket may join groups or promiscuous mode (packet(7), `PACKET_ADD_MEMBERSHIP`). The kernel undoes it when the socket is
+//! closed, however the process ends. No privilege is needed once the socket is open, so groups can be joined later.
 //!
-//! Asked for are: the group of all IPv6 nodes and that of all IPv4 hosts; for each claimed IPv6 address its solicited-node group (RFC
-//! 4291 section 2.7.1), without which nobody finds out where it is; claimed multicast groups. A wide claimed prefix has more
-//! solicited-node groups than a card can filter: then every group is asked for. A card that filters VLANs has no such question: it learns a
-//! VLAN from a VLAN interface of the kernel. Where there is none, the card is made promiscuous.
+//! Joined groups are: all IPv6 nodes and all IPv4 hosts; the solicited-node group of each claimed IPv6 address (RFC 4291 section 2.7.1),
+//! without which neighbours cannot resolve it; claimed multicast groups. A wide claimed prefix has more solicited-node groups than a card
+//! can filter; then all multicast is received. There is no such request for VLAN filters: a card learns a VLAN from a VLAN interface of
+//! the kernel. Without one, the card is made promiscuous.
 
 use super::{set_option, socket};
 use crate::bpf::claim::Tags;
@@ -17,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Addresses of a prefix whose solicited-node groups are asked for one by one.
+/// Most addresses of a prefix whose solicited-node groups are joined one by one.
 const FEW: u32 = 64;
 
 /// Groups that a card lets through for a link, for as long as this lives.
@@ -93,7 +92,7 @@ impl Memberships {
         self.everybody.iter().copied()
     }
 
-    /// Whether the card was made promiscuous, for want of another way to open its VLAN filter.
+    /// Whether the card was made promiscuous, the only way to open its VLAN filter.
     pub(crate) fn is_promiscuous(&self) -> bool {
         self.promiscuous
     }

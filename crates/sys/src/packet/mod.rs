@@ -5,15 +5,14 @@
 //! and we copy it into a frame, since the ring's slots cannot be lent out; sending is the same the other way. Nothing
 //! costs a system call per packet: receiving needs none, sending one a batch.
 //!
-//! Packets that were merged on their way (by the kernel's GRO, by the card, by a sender on the same machine who leaves the cutting
-//! to a card that is none) come as one of up to 64 KiB. They are longer than a slot of the ring and are read from the
-//! socket, whole, into a chain of frames. A virtio-net header says how they were merged and what their checksum is worth. Datagrams that
-//! travelled as one are cut again.
+//! Merged packets (by the kernel's GRO, by the card, or by a sender on the same machine that relies on segmentation offload) arrive as one
+//! packet of up to 64 KiB. They are longer than a slot of the ring and are read from the socket into a chain of frames. A virtio-net header
+//! has the segment size and the state of the checksum. Merged UDP datagrams are split again.
 //!
-//! A packet socket sees copies. `filter_claim` leaves others' packets out, and `tcx_claim`, where the kernel has tcx,
-//! keeps the kernel's own stack from looking at ours (and from answering them).
+//! A packet socket receives copies. `filter_claim` keeps out packets for other addresses, and `tcx_claim`, if the kernel has tcx, keeps our
+//! packets from the kernel's own stack, which would answer them.
 //!
-//! Sending goes past the queueing disciplines of the interface, straight to the driver.
+//! Sending bypasses the queueing disciplines of the interface.
 
 mod cut;
 mod long;
@@ -63,7 +62,7 @@ pub struct PacketOptions {
     pub steering: Option<SteeringRules>,
     /// Slots of each ring, 32 to 65536, rounded up to a power of two.
     pub ring_size: u32,
-    /// Keep the kernel's stack from seeing what is ours, where the kernel is able to (Linux 6.6).
+    /// Keep our packets from the kernel's stack, if the kernel supports it (Linux 6.6).
     pub exclusive: bool,
     /// Send past the interface's queueing discipline.
     pub bypass_qdisc: bool,
@@ -113,13 +112,13 @@ impl Shared {
         self.steering.as_ref()
     }
 
-    /// Whether the kernel's stack is kept from what is ours.
+    /// Whether our packets are kept from the kernel's stack.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         self.exclusive.is_some()
     }
 
-    /// Whether the card was made promiscuous, because it filters VLANs and knows nothing of ours.
+    /// Whether the card was made promiscuous, because it filters VLANs and does not have ours.
     #[must_use]
     pub fn is_promiscuous(&self) -> bool {
         self.memberships.is_promiscuous()
@@ -226,7 +225,7 @@ fn socket() -> Result<OwnedFd> {
     }
 }
 
-/// Options that come before the rings.
+/// Options that must be set before the rings.
 fn prepare(socket: BorrowedFd<'_>, options: &PacketOptions) -> io::Result<()> {
     const TPACKET_V2: i32 = 1;
     set_option(socket, libc::PACKET_VERSION, &TPACKET_V2)?;

@@ -1,4 +1,4 @@
-//! Packets that are to be cut and summed on their way, past the rings: a packet socket that takes a virtio-net header.
+//! Sending with segmentation and checksum offload, beside the rings: a packet socket with a virtio-net header.
 //!
 //! The rings of AF_XDP in copy mode and of AF_PACKET cost an allocation, a copy and a walk through the far end for every
 //! packet. One packet of 64 KiB with a header that says how to cut it costs one of each; the card cuts it, or the kernel
@@ -13,7 +13,7 @@ use crate::vnet;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A socket of one queue for what its rings do not take. It receives nothing.
+/// A socket of one queue for packets that its rings do not take. It only sends.
 #[derive(Debug)]
 pub(crate) struct OffloadSocket(OwnedFd);
 

@@ -1,16 +1,16 @@
 //! Samples of the packets that an interface receives: headers, receive queue, hash and the processor that takes them.
 //!
-//! A packet socket whose filter, `filter_sample`, keeps no packet. Of a share of all packets, chosen by chance, it writes down what is asked
-//! here into a queue in the kernel, and we take that out at leisure:
+//! It is a packet socket whose filter, `filter_sample`, keeps no packet. For a random share of all packets the filter writes a sample to a
+//! queue in the kernel, from which we read:
 //!
 //! ```text
 //!   packet ─▶ chance below the share? ─no─▶ nothing               a few instructions for each packet, nothing is copied
 //!                       └─yes─▶ time, queue, hash, processor, 192 bytes ─▶ queue of 4096 ─▶ Sampler::next
 //! ```
 //!
-//! The processor is the one on which the kernel's stack takes the packet: that of the interrupt, or another one behind RPS and RFS. The
-//! hash is what the packet carries, of the card or of the kernel, and 0 where nobody has computed any. What a sender on this machine
-//! sends by the interface is not looked at. Frames that an XDP program takes away are not seen. Needs `CAP_NET_RAW` and `CAP_BPF`.
+//! The processor is the one on which the kernel's stack receives the packet: that of the interrupt, or another one after RPS and RFS. The
+//! hash is that of the card or of the kernel, and 0 if none has been computed. Packets sent by this machine over the interface are not
+//! sampled. Frames that an XDP program redirects are not seen. Needs `CAP_NET_RAW` and `CAP_BPF`.
 
 use super::{bind, filter, set_option, socket};
 use crate::bpf::asm::{Assembler, If, Op, Reg::*, Size, helper};
@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of each packet that are kept.
 pub const KEPT: usize = 192;
-/// Samples that wait for us at most; what comes beyond is not written down.
+/// Capacity of the queue, samples; further samples are lost.
 const WAITING: usize = 4096;
 
 /// Offsets in a sample, which the program writes: time, length, queue, hash, processor, VLAN tag, kept bytes, and these.

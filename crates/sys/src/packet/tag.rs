@@ -1,4 +1,4 @@
-//! Putting an 802.1Q tag into a packet whose link has no other place for it.
+//! Inserting an 802.1Q tag into a packet, for links without another place for it.
 
 use crate::frame::Frame;
 

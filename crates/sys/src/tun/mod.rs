@@ -1,12 +1,11 @@
 //! TAP: an Ethernet interface of the kernel whose other side is this process.
 //!
-//! What the kernel sends to the interface is read here, what is written here the kernel receives. Several descriptors
-//! on one interface are its queues; `filter_rss` decides which queue the kernel sends a packet to, so TAP behaves like a
-//! card with RSS. A virtio-net header travels with each packet, so that neither side computes checksums for the
-//! other (nobody checks them on the way), and TCP may cross in pieces of up to 64 KiB.
+//! Packets that the kernel sends to the interface are read here, and packets written here are received by the kernel. Several descriptors
+//! on one interface are its queues; `filter_rss` chooses the queue of each packet, so TAP behaves like a card with RSS. Each packet has a
+//! virtio-net header, so that neither side computes checksums for the other, and TCP segments may have up to 64 KiB.
 //!
-//! It costs one system call a packet each way: TAP is for reach, not for speed. It works without privileges on an
-//! interface that an administrator has made for the user; else it needs `CAP_NET_ADMIN`.
+//! It costs one system call per packet in each direction: TAP is for connectivity, not for speed. It works without privileges on an
+//! interface that an administrator has created for the user; otherwise it needs `CAP_NET_ADMIN`.
 
 mod queue;
 
@@ -118,8 +117,8 @@ impl Tap {
 /// Where the kernel refuses the steering wished for, as without `CAP_BPF`, it is left out: see [`Tap::unsteered`].
 ///
 /// # Errors
-/// [`Error::MissingCapability`], [`Error::AddressBusy`] (another program), [`Error::DeviceBusy`] (all its queues are taken), [`Error::Unsupported`] (an interface
-/// of another kind or with other flags), [`Error::Invalid`] (options).
+/// [`Error::MissingCapability`], [`Error::AddressBusy`] (another program), [`Error::DeviceBusy`] (all its queues are taken),
+/// [`Error::Unsupported`] (an interface of another kind or with other flags), [`Error::Invalid`] (options).
 pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
     open_all(options, memory).map_err(|e| e.of_what_needs(&[privilege::CAP_NET_ADMIN]))
 }

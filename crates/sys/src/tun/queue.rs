@@ -9,7 +9,7 @@ use std::io::{ErrorKind, IoSliceMut, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
-/// Packets that [`room`](Queue::room) promises: there is no ring to ask.
+/// The value of [`room`](Queue::room), since there is no ring with a fill level.
 const ROOM: usize = 256;
 
 /// One descriptor of a TAP interface.
@@ -137,7 +137,7 @@ impl Queue for TapQueue {
         count
     }
 
-    /// How many packets [`TapQueue::transmit`] would take now: it asks nobody.
+    /// Number of packets that [`TapQueue::transmit`] takes at most: a constant.
     fn room(&mut self) -> usize {
         ROOM
     }
@@ -178,7 +178,7 @@ impl Queue for TapQueue {
         Some(self.file.as_fd())
     }
 
-    /// An error means that the interface is gone; that does not pass.
+    /// An error means that the interface has been removed, and is permanent.
     fn clear_error(&mut self) -> bool {
         false
     }

@@ -1,9 +1,8 @@
-//! Which frames the kernel holds.
+//! The set of frames that the kernel holds.
 //!
-//! A frame given to the kernel has no [`Frame`] any more; one bit here stands for it. The bit is what makes the rings
-//! safe to believe: an address that comes back turns into a `Frame` only if its bit is set, and clears it, so no fault
-//! of the kernel or of a driver can give one buffer two owners. When the socket is closed the bits that are left say
-//! which frames to take back.
+//! A frame passed to the kernel has no [`Frame`] any more; one bit represents it. An address returned by the kernel becomes a `Frame`
+//! only if its bit is set, which clears the bit, so a fault of the kernel or a driver cannot give one buffer two owners. When the socket
+//! is closed, the remaining bits name the frames to take back.
 
 use super::Device;
 use crate::frame::{Frame, FrameMemory};

@@ -10,20 +10,17 @@
 //!   └───────────────────────────────────────┘
 //! ```
 //!
-//! [`open`] makes the sockets, binds each to its queue and attaches the program: what can be refused is refused before the
-//! card is touched. The socket of the nth queue is given frames of home n, if no worker has attached it yet. A frame's buffer is
-//! one chunk of the
-//! kernel's, and the kernel puts packets where [`HEADROOM`](crate::frame::HEADROOM) ends, so a received frame is like
-//! one from the pool. In copy mode the kernel copies each packet once each way; in zero-copy mode the card reads and
-//! writes the frames itself.
+//! [`open`] creates the sockets, binds each to its queue and attaches the program; everything that can be checked is checked before the
+//! card is changed. The socket of the nth queue gets frames of home n, if no worker has attached it yet. A frame's buffer is one chunk of
+//! the kernel's, and the kernel puts packets behind [`HEADROOM`](crate::frame::HEADROOM), so a received frame is like one from the pool.
+//! In copy mode the kernel copies each packet once in each direction; in zero-copy mode the card reads and writes the frames itself.
 //!
-//! What always holds: a frame is the kernel's or ours (`held.rs`); the program is gone when the last queue is, however
-//! the process ends; a queue without socket leaves its packets to the kernel; RSS is as it was before, also where the driver
-//! forgets it when a program comes ([`settings`]), and when it goes, if the thread that closes the
-//! last queue has `CAP_NET_ADMIN`.
+//! Invariants: a frame is the kernel's or ours (`held.rs`); the program is detached when the last queue is closed, however the process
+//! ends; packets of a queue without a socket go to the kernel. RSS stays as it was, even if the driver loses it when a program is
+//! attached ([`settings`]), and when it is detached, if the thread that closes the last queue has `CAP_NET_ADMIN`.
 //!
-//! Traps. In copy mode nothing leaves without a system call ([`Queue::flush`](crate::queue::Queue::flush) makes it), and one call may send 32
-//! packets only. Two programs cannot share an interface. See `docs/links.md` for those of particular drivers.
+//! Pitfalls: in copy mode nothing is sent without a system call ([`Queue::flush`](crate::queue::Queue::flush) makes it), and one call may
+//! send only 32 packets. Two programs cannot share an interface. For particular drivers see `docs/links.md`.
 
 mod held;
 mod queue;
@@ -53,7 +50,7 @@ use std::time::{Duration, Instant};
 /// Frames of one packet at most: what the kernel takes for sending (`MAX_SKB_FRAGS`, and one).
 const MAX_PIECES: usize = 18;
 
-/// Who moves the bytes between card and frames.
+/// Whether the card or the kernel copies packets between card and frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CopyMode {
     /// The card if it can, else the kernel.
@@ -176,7 +173,7 @@ impl Device {
         self.zero_copy
     }
 
-    /// Whether the card was made promiscuous, because it filters VLANs and knows nothing of ours.
+    /// Whether the card was made promiscuous, because it filters VLANs and does not have ours.
     #[must_use]
     pub fn is_promiscuous(&self) -> bool {
         self.memberships.is_promiscuous()
@@ -436,7 +433,7 @@ fn register(socket: BorrowedFd<'_>, memory: &FrameMemory) -> Result<()> {
     })
 }
 
-/// Settings that some kernels do not know and nobody depends on.
+/// Optional settings that some kernels lack.
 fn tune(socket: BorrowedFd<'_>, options: &XdpOptions) {
     const MAX_TX_BUDGET: i32 = 9;
     let _ =

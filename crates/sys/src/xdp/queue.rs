@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Kicks of one [`flush`](Queue::flush) at most: each sends at least 32 packets.
 const MAX_KICKS: u32 = 64;
-/// `XDP_PKT_CONTD`: the packet goes on in the next descriptor.
+/// `XDP_PKT_CONTD`: the packet continues in the next descriptor.
 const CONTINUED: u32 = libc::XDP_PKT_CONTD;
 
 /// One AF_XDP socket with its rings. Closing it gives every frame back.
@@ -28,16 +28,16 @@ pub struct XdpQueue {
     /// Frames to keep in the kernel's hands for receiving, and how many are there.
     fill_target: u32,
     filled: u32,
-    /// The head of a packet whose last buffer has not come yet.
+    /// The first part of a packet whose last buffer has not arrived yet.
     partial: Option<Frame>,
     stats: QueueStats,
-    /// For packets that are to be cut on their way.
+    /// For packets with segmentation offload.
     offload: Option<OffloadSocket>,
     settings: Settings,
     device: Arc<Device>,
 }
 
-/// What `open` found out or was told about the socket.
+/// Properties of the socket, from `open`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     /// Number of the queue of the interface.

@@ -1,5 +1,5 @@
-//! Changes of a card's spreading: one command for key, function and table together, one for the fields of each kind of flow, and a look at
-//! what the driver took of it.
+//! Changing a card's RSS: one command for key, function and table together, one for the fields of each kind of flow, and reading back what
+//! the driver accepted.
 
 use super::Told;
 use super::ethtool::Ethtool;
@@ -18,14 +18,14 @@ pub enum Table {
     Slots(Vec<u32>),
 }
 
-/// What is to become different. `None` and empty: nothing.
+/// The settings to change. `None` and empty: no change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Change {
     /// The key.
     pub key: Option<HashKey>,
     /// How the hash is made.
     pub function: Option<Function>,
-    /// What is done to the fields before.
+    /// Transform of the fields before hashing.
     pub transform: Option<Transform>,
     /// The table.
     pub table: Option<Table>,
@@ -104,7 +104,7 @@ impl Control {
     /// For an interface of the calling thread's network namespace.
     ///
     /// # Errors
-    /// No socket is to be had.
+    /// A socket cannot be opened.
     pub fn open(interface: &Interface) -> Result<Self> {
         Ok(Self { ethtool: Ethtool::open(interface)? })
     }
@@ -117,7 +117,7 @@ impl Control {
         self.ethtool.rss()
     }
 
-    /// Makes a change, and reads back what came of it.
+    /// Makes a change, and reads back the result.
     ///
     /// Key, function, transform and table are one command, and are set even where they are as they were: a driver that forgot
     /// them ([`forgets_after_xdp`](super::forgets_after_xdp)) learns them again. Fields that are as they should be are left alone.

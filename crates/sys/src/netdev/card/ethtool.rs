@@ -41,12 +41,12 @@ const OFFLOADS: [(&str, &str); 7] = [
     ("rx-vlan-filter", "rx-vlan-filter"),
 ];
 
-/// Who drives a card.
+/// Driver of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
     /// Its name, as `virtio_net`.
     pub name: String,
-    /// Where the card is, as `0000:00:03.0`; empty for what is nowhere.
+    /// Bus address of the card, as `0000:00:03.0`; empty without one.
     pub bus: String,
 }
 
@@ -130,7 +130,7 @@ impl Ethtool {
     /// For an interface of the calling thread's network namespace.
     ///
     /// # Errors
-    /// No socket is to be had.
+    /// A socket cannot be opened.
     pub fn open(interface: &Interface) -> Result<Self> {
         Ok(Self { interface: interface.clone(), socket: control(libc::AF_INET)? })
     }
@@ -153,7 +153,7 @@ impl Ethtool {
         }
     }
 
-    /// Who drives the card, and where it is.
+    /// Driver and bus address of the card.
     ///
     /// # Errors
     /// The driver does not tell.

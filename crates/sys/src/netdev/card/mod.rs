@@ -1,14 +1,14 @@
-//! How a card spreads what it receives: read whole, changed in one message, checked by reading back.
+//! A card's RSS: read as a whole, changed in one message, checked by reading back.
 //!
 //! ```text
-//!   Card::read(interface)     everything that the driver tells, without privileges
+//!   Card::read(interface)     everything that the driver reports, without privileges
 //!   Control::set(change)      key, function, table, fields: CAP_NET_ADMIN
 //! ```
 //!
 //! There are two ways to read RSS: ethtool's netlink family (Linux 6.3; extra contexts since 6.12, fields since 6.17), and the older
-//! command of `SIOCETHTOOL`. Both give the same [`Rss`]. [`Card::read`] takes netlink where the kernel answers there, and the command
-//! else. Everything but RSS is read by commands, and everything is set by commands: every kernel has them, and one command sets key,
-//! function and table together. What a driver does not tell is an [`Untold`], never a guess.
+//! command of `SIOCETHTOOL`. Both give the same [`Rss`]. [`Card::read`] uses netlink if the kernel supports it, and the command otherwise.
+//! Everything but RSS is read by commands, and everything is set by commands: every kernel has them, and one command sets key,
+//! function and table together. A value that the driver does not report is an [`Untold`], never a guess.
 //!
 //! | | |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! | [`rules`] | n-tuple rules, which override the table |
 //! | [`control`] | changes |
 //!
-//! A driver's table says what the driver believes. virtio's forgets that its card has RSS switched off ([`forgets_after_xdp`]), and
-//! some cards ignore their table: only packets tell.
+//! A driver reports its own state, which may be wrong: virtio's does not report that its card has switched RSS off
+//! ([`forgets_after_xdp`]), and some cards ignore their table. Only received packets show what the card does.
 
 pub mod control;
 pub mod ethtool;
@@ -88,7 +88,7 @@ pub enum Way {
 pub struct Card {
     /// The interface.
     pub interface: Interface,
-    /// Who drives it, and where it is.
+    /// Driver and bus address.
     pub driver: Told<Driver>,
     /// The address that the card was made with.
     pub permanent_mac: Told<[u8; 6]>,
@@ -100,7 +100,7 @@ pub struct Card {
     pub rss: Told<Rss>,
     /// Further spreadings, to which rules send packets.
     pub contexts: Told<Vec<Context>>,
-    /// Rules that come before the table.
+    /// Rules that override the table.
     pub rules: Told<Rules>,
     /// Offloads that have to do with receiving.
     pub offloads: Told<Offloads>,
@@ -112,7 +112,7 @@ impl Card {
     /// Reads how `interface`, of the calling thread's network namespace, is set up. Needs no privileges on usual kernels.
     ///
     /// # Errors
-    /// No socket is to be had. What the driver does not tell is an [`Untold`] in its place.
+    /// A socket cannot be opened. A value that the driver does not report is an [`Untold`] instead.
     pub fn read(interface: &Interface) -> Result<Self> {
         let ethtool = Ethtool::open(interface)?;
         let mut netlink = netlink::Ethnl::open(interface).ok();

@@ -7,7 +7,7 @@
 //!                                                                     the next one at a multiple of four
 //! ```
 //!
-//! A kernel that lacks the command, and a driver without RSS, refuse in the same words; the commands of `SIOCETHTOOL` are asked then.
+//! A kernel without the command and a driver without RSS return the same error; then the commands of `SIOCETHTOOL` are used.
 
 use super::super::Interface;
 use super::ethtool::{Ethtool, words};
@@ -85,7 +85,7 @@ impl Ethnl {
         Ok(ethnl)
     }
 
-    /// The card's own spreading. What this kernel does not tell this way is asked for by `ethtool`.
+    /// The card's RSS. Values that this kernel does not report by netlink are read by `ethtool`.
     pub(super) fn rss(&mut self, ethtool: &Ethtool) -> Told<Rss> {
         let mut found = None;
         let header = self.header();
@@ -177,7 +177,7 @@ fn answers(mut batch: &[u8], sequence: u32, each: &mut impl FnMut(&[u8])) -> Opt
     None
 }
 
-/// What the attributes of an answer say of a spreading. Fields stay empty where this kernel does not tell them this way.
+/// Parses the attributes of an answer. Fields stay empty if this kernel does not report them by netlink.
 fn rss(body: &[u8]) -> Rss {
     let small = |kind| find(body, kind).and_then(number).unwrap_or(0) as u8;
     let table = find(body, TABLE).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Key, function and table of a card, and the command that sets them in one go.
+//! Key, function and table of a card, and the command that sets them together.
 //!
 //! ```text
 //!   RSS (0x46 get, 0x47 set)   command, context, slots, key bytes, function and transform and 2 bytes, 0, slots words, key
@@ -75,7 +75,7 @@ impl std::fmt::Display for Function {
     }
 }
 
-/// What is done to the fields before they are hashed (`input_xfrm`, Linux 6.8). Older kernels do not tell, and have none.
+/// Transform of the fields before hashing (`input_xfrm`, Linux 6.8). Older kernels have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transform {
     /// Nothing.
@@ -123,7 +123,7 @@ impl std::fmt::Display for Transform {
     }
 }
 
-/// The key of a hash. Debug output does not show it: who knows it can aim at a queue.
+/// The key of a hash. Debug output does not show it: anyone who knows it can aim packets at a queue.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct HashKey(pub Vec<u8>);
 
@@ -148,7 +148,7 @@ impl std::fmt::Display for HashKey {
 pub struct Rss {
     /// How the hash is made.
     pub function: Function,
-    /// What is done to the fields before.
+    /// Transform of the fields before hashing.
     pub transform: Transform,
     /// The key; empty where the driver shows none.
     pub key: HashKey,

@@ -1,4 +1,4 @@
-//! N-tuple rules (`ethtool -N`): packets that they describe go where they say, whatever hash and table say.
+//! N-tuple rules (`ethtool -N`): matching packets go to the rule's queue, whatever hash and table say.
 //!
 //! Blocks are `struct ethtool_rxnfc` (linux/ethtool.h), whose offsets are those of the structures below.
 
@@ -52,7 +52,7 @@ const _: () = assert!(super::fields::CONTEXT_AT == COUNT_AT && RXNFC_WORDS >= WO
 pub enum Action {
     /// To this queue.
     Queue(u32),
-    /// To the queue that this context's table says.
+    /// To a queue by the table of this context.
     Context(u32),
     /// To a virtual function.
     VirtualFunction {
@@ -94,7 +94,7 @@ pub struct Rule {
     pub matches: Matches,
 }
 
-/// What a rule asks of a packet: values and masks as the driver tells them.
+/// The match of a rule: values and masks as the driver reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Matches {
     kind: u32,
@@ -111,8 +111,9 @@ impl Matches {
 }
 
 impl Rule {
-    /// Whether the rule takes a packet of this protocol from `source` to `destination`. `None` where that hangs on what these do not tell: a
-    /// VLAN, Ethernet addresses, the type of service, the driver's own conditions. A packet of a protocol without ports has ports 0.
+    /// Whether the rule takes a packet of this protocol from `source` to `destination`. `None` where that hangs on what these do not
+    /// tell: a VLAN, Ethernet addresses, the type of service, the driver's own conditions. A packet of a protocol without ports has ports
+    /// 0.
     #[must_use]
     pub fn takes(&self, protocol: u8, source: SocketAddr, destination: SocketAddr) -> Option<bool> {
         const UDP: u8 = 17;
@@ -180,7 +181,7 @@ impl Ethtool {
     /// The rules.
     ///
     /// # Errors
-    /// The driver does not tell: most that do not have any say so.
+    /// The driver does not report rules, which most drivers without rules do.
     pub fn rules(&self) -> Told<Rules> {
         let mut block = [0; RXNFC_WORDS];
         block[0] = COUNT;
@@ -240,7 +241,7 @@ fn rule(block: &[u32; RXNFC_WORDS], location: u32) -> Rule {
 /// A field of a header: its name, where it is, its bytes, and how it is written.
 type Field = (&'static str, usize, usize, fn(&[u8]) -> String);
 
-/// Which packets, in words: the kind of flow, then each field that the mask asks for.
+/// The match in words: the kind of flow, then each field in the mask.
 fn words(kind: u32, header: &[u8], mask: &[u8], more: &[u8], mask_more: &[u8]) -> String {
     const V4: [Field; 2] = [("from", 0, 4, ip4), ("to", 4, 4, ip4)];
     const V6: [Field; 2] = [("from", 0, 16, ip6), ("to", 16, 16, ip6)];
