@@ -1,7 +1,7 @@
-//! C names of Flowlane: what programs in other languages load or link.
+//! Functions of Flowlane with C names, for programs in other languages.
 //!
-//! Pointers, lengths and `errno` of C become safe calls of a trait here, and every panic ends here. The stack behind a trait is elsewhere and
-//! has no unsafe line: this crate and `flowlane-sys`, which calls the kernel, are the only ones that have some.
+//! Pointers, lengths and `errno` of C are translated to safe calls of a trait, and panics are caught. The stack behind a trait is in
+//! another crate without unsafe code; only this crate and `flowlane-sys`, which calls the kernel, have any.
 //!
 //! * [`packetdrill`]: a stack as a shared object for packetdrill.
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -1,9 +1,9 @@
 //! Any hash that is affine over GF(2): the exclusive or of a constant and of a column for each set bit.
 //!
-//! Toeplitz under any key is one, and so are Toeplitz with another start value, order of bytes or fields, folded halves,
-//! CRC32 and the exclusive or of words. Where the columns are those of a Toeplitz key, [`Affine::toeplitz_key`] says so,
-//! and the fast forms of [`Toeplitz`](crate::Toeplitz) do the same work. What is affine only in pieces has its bits
-//! arranged first: see [`Arrangement`](crate::Arrangement).
+//! Toeplitz under any key is affine, and so are Toeplitz with another start value or order of bytes or fields, folded halves, CRC32 and the
+//! exclusive or of words. If the columns are those of a Toeplitz key, [`Affine::toeplitz_key`] returns the key, and the fast forms of
+//! [`Toeplitz`](crate::Toeplitz) compute the same. For hashes that are affine only in pieces the fields are rearranged first: see
+//! [`Arrangement`](crate::Arrangement).
 //!
 //! Evaluation looks up each byte in a table of 256 sums for its place, as the table form of Toeplitz does, in
 //! tables of 1 KiB for each byte of data.

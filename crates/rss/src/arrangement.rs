@@ -1,8 +1,7 @@
-//! What some cards do to addresses and ports before they hash them.
+//! Transforms that some cards apply to addresses and ports before hashing.
 //!
-//! Sorting a pair, or taking the *or* of its two ends, is not affine; behind it the hash is. So a hash that is affine in
-//! pieces is an arrangement followed by an affine map. Exclusive or of the two ends (`symmetric-xor`) is linear and needs
-//! no arrangement: it is an affine map of its own.
+//! Sorting the two ends, or taking their *or*, is not affine, but the hash after it is. So a hash that is affine in pieces is an
+//! arrangement followed by an affine map. Exclusive or of the two ends (`symmetric-xor`) is linear and needs no arrangement.
 
 use crate::packet::Tuple;
 

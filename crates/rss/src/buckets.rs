@@ -1,9 +1,8 @@
 //! Buckets and their workers.
 //!
-//! Buckets are the unit that can be moved between cores, so there should be more of them than workers. The count is a
-//! power of two; the default follows FreeBSD, at least two for each worker up to 128. One worker has two as well, where
-//! FreeBSD has one: a lane can then be moved to a worker that is added later, and tests with one worker meet the same
-//! code. Bucket `i` starts at worker `i % workers`.
+//! Lanes are moved between cores by bucket, so there should be more buckets than workers. The number is a power of two; the default follows
+//! FreeBSD, at least two for each worker, at most 128. One worker has two buckets as well, where FreeBSD has one, so that tests with one
+//! worker run the same code. Bucket `i` starts on worker `i % workers`.
 
 use core::fmt;
 

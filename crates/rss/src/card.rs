@@ -1,4 +1,4 @@
-//! A card's own steering: its table names queues, of any number and in any order, and buckets are made to fit it.
+//! A card's own steering: its table names queues, of any number and in any order, and buckets are derived from it.
 //!
 //! All slots of a bucket name one queue, so that a bucket's packets arrive at one worker. A queue with more slots gets more buckets.
 //!
@@ -7,8 +7,8 @@
 //!            └──▶ queue ─────┘               the card's choice; queue q is served by worker q % workers
 //! ```
 //!
-//! With fewer queues than workers the buckets of a queue are dealt out to all workers that share it: packets of the others are handed
-//! over to them.
+//! With fewer queues than workers the buckets of a queue are divided among the workers that share it; the worker of the queue hands over
+//! the packets of the others.
 
 use core::fmt;
 
@@ -61,8 +61,8 @@ impl core::error::Error for CardTableError {}
 impl Rss {
     /// The steering of a card for `workers` workers. `slots` is the card's table, which names queues 0 to `queues` - 1.
     ///
-    /// There are [`default_buckets`] buckets, or more if the table names more queues, and fewer if it has fewer slots. Buckets that no slot is
-    /// left for get no packets.
+    /// There are [`default_buckets`] buckets, or more if the table names more queues, and fewer if it has fewer slots. Buckets that no
+    /// slot is left for get no packets.
     ///
     /// # Errors
     /// See [`CardTableError`].

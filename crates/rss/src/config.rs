@@ -1,8 +1,8 @@
-//! Which fields go into the hash, and when a card's hash may be believed.
+//! Which fields go into the hash, and when a card's hash may be used.
 //!
-//! Cards and stacks must agree on this or flows split: UDP is hashed on addresses alone by default, because fragments
-//! have no ports and must land with their datagram's other fragments and with its unfragmented kin; TCP, which avoids
-//! fragments, is hashed with ports. FreeBSD and most drivers have the same default.
+//! Card and stack must agree on the fields, or flows are split. By default UDP is hashed over addresses alone, because fragments have no
+//! ports and must reach the lane of the other fragments and of the flow's whole datagrams. TCP, which avoids fragments, is hashed with
+//! ports. FreeBSD and most drivers have the same default.
 
 use core::net::IpAddr;
 

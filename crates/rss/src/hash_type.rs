@@ -1,8 +1,7 @@
 //! Which fields a hash covers.
 //!
-//! The numbers are those of FreeBSD's `M_HASHTYPE_*`, so that captures and tools agree; bit 0x80 says that equal
-//! flows have equal hashes. A card's hash is worth something only together with its type: see
-//! [`HashConfig::accepts`](crate::HashConfig::accepts).
+//! The numbers are those of FreeBSD's `M_HASHTYPE_*`, so that captures and tools agree; bit 0x80 means that equal flows have equal
+//! hashes. A card's hash is usable only together with its type: see [`HashConfig::accepts`](crate::HashConfig::accepts).
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! The hash of a configuration: Toeplitz under a key, or the general rule of a card that does otherwise.
+//! The hash of a configuration: Toeplitz under a key, or the general rule of a card with another hash.
 
 use core::net::IpAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The indirection table: from a hash to a bucket.
 //!
-//! A card takes a few low bits of the hash as an index into a table of, say, 128 slots and finds a queue there; ours
-//! finds a [`Bucket`]. Slots are more than buckets so that load can be shifted in small steps.
+//! A card uses the low bits of the hash as the index into a table of, say, 128 slots, each of which names a queue; slots of our table
+//! name a [`Bucket`]. There are more slots than buckets so that load can be shifted in small steps.
 //!
 //! Any size from 2 to 2048 is accepted. The slot of a hash is its low bits where the size is a power of two, and the
 //! remainder of division by the size otherwise, as the few cards with such tables do.

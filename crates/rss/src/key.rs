@@ -1,9 +1,8 @@
 //! The key of the hash: 16 to 52 bytes, 40 on most cards.
 //!
-//! An IPv6 tuple with ports is 36 bytes and uses 40 bytes of key; longer keys exist for cards that hash more, shorter
-//! ones for IPv4 alone. Past its end a key counts as zeros. The published key is what every card ships with, so whoever
-//! knows it can aim a flood at one bucket: the default of the stack is a fresh random key. Randomness comes from the
-//! caller.
+//! An IPv6 tuple with ports has 36 bytes and uses 40 bytes of key; longer keys exist for cards that hash more, shorter ones for IPv4 alone.
+//! Behind its end a key counts as zeros. Anyone who knows the key can aim a flood at one bucket, and many drivers use the published key, so
+//! the stack uses a new random key by default. Randomness comes from the caller.
 
 use core::fmt;
 use core::str::FromStr;
@@ -187,7 +186,7 @@ impl fmt::Display for Key {
 }
 
 impl fmt::Debug for Key {
-    /// Not the key itself: who reads it in a log can aim at a bucket.
+    /// Without the key itself, since anyone who reads it in a log can aim packets at a bucket.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({} bytes)", self.len)
     }

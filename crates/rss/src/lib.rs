@@ -1,20 +1,20 @@
 //! The mathematics of steering: which core a packet belongs to, and which packets belong to a core.
 //!
 //! A network card with Receive Side Scaling hashes a packet's addresses and ports with a key ([`Toeplitz`], [`Key`]),
-//! takes the slot of its [`Indirection`] table that the hash names, and finds there a [`Bucket`]; a bucket belongs to
-//! a worker ([`BucketMap`]). [`Rss`] holds these together and answers for any [`Flow`] what a card would do with it:
+//! selects a slot of its [`Indirection`] table by the hash, and finds a [`Bucket`] there; a bucket belongs to
+//! a worker ([`BucketMap`]). [`Rss`] combines these and computes for any [`Flow`] what a card would do with it:
 //!
 //! ```text
 //!   Flow ── HashConfig: which fields ──▶ HashType
 //!     └──── Toeplitz under a Key ──────▶ hash ── Indirection ──▶ slot ▶ bucket ── BucketMap ──▶ worker
 //! ```
 //!
-//! The way back is [`HomePorts`]: the source ports of an outgoing connection whose replies land in given slots, solved
-//! for because the hash is linear, not tried one after the other.
+//! [`HomePorts`] solves the inverse problem: the source ports of an outgoing connection whose replies hit given slots. Since the hash is
+//! linear, they are computed and not searched.
 //!
 //! Addresses and ports are `core::net` types and host-order integers at the surface and network order in raw tuples;
-//! nothing depends on the processor's byte order. Nothing here does I/O or draws random numbers. Making things
-//! allocates; asking them does not.
+//! nothing depends on the processor's byte order. Nothing here does I/O or draws random numbers. Constructors
+//! allocate; queries do not.
 //!
 //! ```
 //! use flowlane_rss::{Flow, Key, Rss, Protocol};
@@ -25,8 +25,8 @@
 //! # Ok::<(), core::net::AddrParseError>(())
 //! ```
 //!
-//! Semantics follow FreeBSD's RSS; `docs/rss.md` says where they depart and why. A learner of unknown cards'
-//! configurations will stand beside [`Rss`].
+//! Semantics follow FreeBSD's RSS; `docs/rss.md` lists the differences and their reasons. [`learn`] finds the rule of a card from the
+//! hashes or queues of probe packets.
 #![forbid(unsafe_code)]
 
 mod affine;

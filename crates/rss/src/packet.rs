@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Flow, Protocol};
 
-/// What a card tells apart before it hashes.
+/// Kinds of packets that a card may hash differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PacketKind {

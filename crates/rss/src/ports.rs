@@ -1,4 +1,4 @@
-//! Home ports: source ports whose replies come home.
+//! Home ports: source ports whose replies arrive in the connection's own lane.
 //!
 //! A client that opens a connection wants the replies on its own core. The hash of a reply is linear in its
 //! destination port, our source port `x`:

@@ -1,16 +1,15 @@
-//! Whether a key is any good.
+//! Quality of a key.
 //!
-//! The hash is linear: each bit of a field adds its window of the key. So what a field can do to the slot is a matrix
-//! over GF(2), and its rank says everything: a field of 16 bits whose matrix has rank r for the bits that choose the
-//! slot reaches exactly 2^r slots, each as often as the others. A key of zeros, or one too short for the tuple, has
-//! rank 0 there; random keys rarely lack more than one. The rank is for tables whose size is a power of two; the spread
-//! over buckets is counted for any.
+//! The hash is linear: each set bit of a field adds its window of the key. So the effect of a field on the slot is a matrix over GF(2),
+//! and its rank determines the spread: a field of 16 bits whose matrix has rank r for the bits that select the slot reaches exactly 2^r
+//! slots, each equally often. A key of zeros, or one too short for the tuple, has rank 0; random keys rarely lack more than one. The rank
+//! applies to tables whose size is a power of two; for other tables the spread over buckets is counted.
 //!
-//! Fields are judged by their last 16 bits: ports, and the part in which a network's addresses differ.
+//! Fields are rated by their last 16 bits: ports, and the part in which the addresses of a network differ.
 
 use crate::{Bucket, HashConfig, Indirection, Key, KeyError};
 
-/// What a key does with 16 bits of one field.
+/// Effect of 16 bits of one field on the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldQuality {
     /// The field, as in `source port`.
@@ -32,7 +31,7 @@ pub struct FieldQuality {
 /// destination port.
 pub type FamilyQuality = [FieldQuality; 4];
 
-/// What a key is worth with a given table.
+/// Quality of a key with a given table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quality {
     /// Fields of IPv4.
@@ -87,7 +86,7 @@ impl Key {
 impl Quality {
     /// Refuses a key with which some bucket cannot be reached by changing one field alone.
     ///
-    /// Only families and fields that `config` hashes are asked for.
+    /// Only families and fields that `config` hashes are rated.
     ///
     /// # Errors
     /// Names the first such field, or the family.

@@ -1,7 +1,6 @@
-//! A generator of numbers that look random, from a seed: for emulated cards, for the learner's probes, and for tests.
+//! A pseudo-random number generator with a seed: for emulated cards, for the learner's probes, and for tests. Not for secrets.
 //!
-//! The same seed gives the same numbers everywhere, so whoever names the seed can have the run again. Nobody's secret
-//! depends on it. Hand-rolled, since the crate has no dependencies for it.
+//! The same seed gives the same numbers on every machine, so a run can be repeated by its seed. It is written here to avoid a dependency.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use super::{Address, Answer, Errno};
 
-/// What a C caller handed over as an address.
+/// An address passed by a C caller.
 ///
 /// # Safety
 /// `at` is null or points to `len` readable bytes.

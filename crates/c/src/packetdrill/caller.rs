@@ -1,4 +1,4 @@
-//! The table driven from Rust, as packetdrill drives it from C: for tests of what is behind it.
+//! The table called from Rust as packetdrill calls it from C, for tests of the object behind it.
 
 use std::ffi::CString;
 use std::io::IoSliceMut;

@@ -1,9 +1,8 @@
-//! Calls that packetdrill makes to the C library instead of to the table, led to the object.
+//! Redirecting calls that packetdrill makes to the C library, instead of to the table, to the object.
 //!
-//! Code blocks (`%{ }%`) ask `getsockopt` about sockets, scripts call `sendfile`, and run commands. All of these go through the program's table of
-//! addresses of foreign functions, which the loader fills in and which is written to here: entries of those names get the
-//! addresses of functions that answer for the object's descriptors and pass all others on. So a script needs no `LD_PRELOAD`.
-//! On machines whose tables are unknown nothing is changed.
+//! Code blocks (`%{ }%`) call `getsockopt`, and scripts call `sendfile` and run commands. These calls go through the program's global
+//! offset table, whose entries for these names are overwritten here with functions that handle the object's descriptors and pass all
+//! others on. So a script needs no `LD_PRELOAD`. On machines with unknown table formats nothing is changed.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! What a stack must do to be driven by packetdrill, without any C.
+//! The trait of a stack that packetdrill can drive, without any C.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// What a call gives back.
+/// Result of a call.
 pub type Answer<T> = Result<T, Errno>;
 
 /// An address handed to `bind`, `connect` or `sendto`.
@@ -31,12 +31,12 @@ pub struct ControlMessage {
     pub data: Vec<u8>,
 }
 
-/// What a receiving call got.
+/// Result of a receiving call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes.
     pub len: usize,
-    /// Who sent them; datagrams only.
+    /// Sender; datagrams only.
     pub source: Option<SocketAddr>,
     /// `msg_flags`.
     pub flags: i32,
@@ -44,7 +44,7 @@ pub struct Received {
     pub control: Vec<ControlMessage>,
 }
 
-/// What a sending call was given.
+/// Arguments of a sending call.
 #[derive(Debug)]
 pub struct SendCall<'a> {
     /// The bytes.
@@ -62,9 +62,9 @@ pub struct SendCall<'a> {
 pub struct PollEntry {
     /// The descriptor; a negative one is passed over.
     pub fd: i32,
-    /// What is waited for.
+    /// Events to wait for.
     pub events: i16,
-    /// What has happened.
+    /// Events that have occurred.
     pub found: i16,
 }
 
@@ -77,7 +77,7 @@ pub struct Interest {
     pub data: u64,
 }
 
-/// Makes an object from the text of `--so_flags`, or says on one line what is wrong with it.
+/// Creates an object from the text of `--so_flags`, or returns what is wrong with it, in one line.
 pub type Make = fn(Option<&str>) -> Result<Arc<dyn SharedObject>, String>;
 
 /// A stack behind packetdrill's table. Called by two threads; a call that has to wait sleeps.

@@ -1,8 +1,8 @@
-//! Descriptors that stand for the object's sockets.
+//! Kernel descriptors that represent the object's sockets.
 //!
-//! packetdrill closes what a script left open by `close(2)`, behind the object's back, so every descriptor must be one of the
-//! kernel. A TCP socket that is never used is chosen because questions about it (`TCP_INFO` in code blocks) then get an
-//! answer from the kernel, if a useless one, instead of ending the run.
+//! packetdrill closes descriptors that a script left open by `close(2)` without calling the object, so every descriptor must be one of the
+//! kernel's. An unused TCP socket serves, because `getsockopt` of `TCP_INFO` in code blocks then gets an answer from the kernel, although a
+//! meaningless one, instead of ending the run.
 
 use super::{Answer, Errno};
 

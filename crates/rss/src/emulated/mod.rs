@@ -1,10 +1,10 @@
-//! Cards in software, by name: what a card of that make would do with a packet.
+//! Emulated cards, by name: the queue and hash that such a card gives a packet.
 //!
-//! Each is a hash function, an indirection table, and maybe a fault, all seen on real or virtual cards. They are what the
-//! [learner](crate::learn) is tested on, and what the pair link puts in the place of a card. Their hashes are computed by
-//! the definitions, not by the general rule that the learner fits to them.
+//! Each has a hash function, an indirection table, and possibly a fault, as seen on real or virtual cards. The [learner](crate::learn) is
+//! tested on them, and the pair link can use them in place of a card. Their hashes are computed by definition, not by the general rule that
+//! the learner finds.
 //!
-//! A card gets packets one by one and says on which queue each comes, and with which hash.
+//! A card takes packets one by one and returns the queue and the hash of each.
 
 mod hashes;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use crate::{
 };
 use hashes::Function;
 
-/// The cards there are, and what is special about each.
+/// The names of all cards, with their properties.
 pub const CARDS: [(&str, &str); 18] = [
     ("microsoft", "Toeplitz under the published key"),
     ("random", "Toeplitz under a random key"),
@@ -101,14 +101,14 @@ impl fmt::Display for CardError {
 
 impl core::error::Error for CardError {}
 
-/// How a packet comes out of a card.
+/// Queue and hash that a card gives a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The hash that the card reports; 0 without one.
     pub hash: u32,
     /// The fields it covers; [`HashType::None`] if the card did not hash the packet.
     pub hash_type: HashType,
-    /// The queue it comes on.
+    /// The queue.
     pub queue: u16,
 }
 
