@@ -1,7 +1,7 @@
-//! Waiting for a future on a thread that is no worker: a program's `main`, a test, another library's thread.
+//! Blocking on a future on a thread that is not a worker: a program's `main`, a test, another library's thread.
 //!
-//! A lane's own timers need the lane, so while [`block_on`] waits it has timers of its own: [`sleep`](crate::sleep) and
-//! [`timeout`](crate::timeout) work in it.
+//! A lane's timers need the lane, so [`block_on`] has timers of its own: [`sleep`](crate::sleep) and [`timeout`](crate::timeout) work in
+//! it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a runtime tells `tracing`: each event that it has is a function here.
+//! Events of a runtime for `tracing`: each event is a function here.
 //!
 //! | target | level: events |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `flowlane::socket` | debug: listening |
 //! | `flowlane::card` | warn: its table was changed by others, it was set again, it refuses a change, it does not what it shows |
 //!
-//! All of them are seldom. Nothing on a packet's path is told: counters are for that ([`stats`](crate::stats)). Without a subscriber an
-//! event costs the load of one number.
+//! All of them are rare. There are no events for packets, which are counted ([`stats`](crate::stats)). Without a subscriber an event costs
+//! the load of one number.
 
 use std::net::IpAddr;
 use std::time::Duration;

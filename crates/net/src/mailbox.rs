@@ -1,4 +1,4 @@
-//! Typed mailboxes, one in each lane of a host: how lanes tell one another something, or are told from outside.
+//! Typed mailboxes, one in each lane of a host: messages between lanes, and to lanes from outside.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
@@ -23,8 +23,8 @@
 //! # builder.start().unwrap().join().unwrap();
 //! ```
 //!
-//! Messages of one sender arrive in order, wherever the lanes are and while they move. A mailbox is bounded: who sends to a full one waits, or is
-//! told. The channel is tokio's ([`tokio::sync::mpsc`]), which needs nothing of a tokio runtime.
+//! Messages of one sender arrive in order, wherever the lanes are and while they move. A mailbox is bounded: sending to a full one waits or
+//! returns an error. The channel is tokio's ([`tokio::sync::mpsc`]), which does not need a tokio runtime.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +34,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::current;
 
-/// Why a message was not put into a mailbox; it comes back.
+/// Why a message was not put into a mailbox; the error returns the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MailError<T> {

@@ -1,11 +1,11 @@
-//! One lane that its caller drives: no workers, no tasks, no threads. For callers that have a loop of their own, as libraries for C do.
+//! A lane driven by its caller, without workers, tasks or threads: for callers with their own event loop, such as C libraries.
 //!
 //! ```text
 //!   loop {  turn: receive ▸ lane ▸ timers ▸ output ▸ flush        sockets, by handle: `lane`
 //!           wait: until a packet comes, a timer is due, or the caller's time is over  }
 //! ```
 //!
-//! All flows are the one lane's, so nothing is steered. Sockets are those of [`Lane`], by handle; who waits for one looks at its readiness
+//! All flows belong to this lane, so there is no steering. Sockets are those of [`Lane`], by handle; the caller checks their readiness
 //! after each turn.
 
 use std::io;

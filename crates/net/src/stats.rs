@@ -1,5 +1,5 @@
-//! What a runtime counted, as it is shown: collected on request by messages to the workers, each of which copies its
-//! own plain counters. Reading costs the workers nothing between requests.
+//! Counters of a runtime, collected on request by messages to the workers, each of which copies its own plain counters. Between requests
+//! there is no cost for the workers.
 
 use std::collections::BTreeMap;
 
@@ -254,7 +254,7 @@ pub fn counter_groups(stats: &LaneStats) -> BTreeMap<&'static str, CounterMap> {
     groups
 }
 
-/// What a runtime counted, from all workers.
+/// Counters of a runtime, from all workers.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Every worker that answered.

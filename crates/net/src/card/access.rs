@@ -1,4 +1,4 @@
-//! What a runtime may do to a card's RSS while it runs.
+//! Access of a running runtime to a card's RSS.
 
 use super::{CardRss, Held};
 

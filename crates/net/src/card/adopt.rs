@@ -1,4 +1,4 @@
-//! A card's RSS as a host's steering: taken over as it is, or made for the host and given to the card.
+//! A card's RSS as a host's steering: adopted as it is, or made for the host and written to the card.
 
 use std::fmt;
 
@@ -65,8 +65,8 @@ fn served(card: &Card, chosen: Option<Served>) -> Result<(u32, usize), NotAdopte
     Ok((first, count as usize))
 }
 
-/// The steering of a host behind this card for `workers` workers: the card's key, fields and table, whole. `chosen`: queues that are served,
-/// if not all.
+/// The steering of a host behind this card for `workers` workers: the card's key, fields and table, whole. `chosen`: queues that are
+/// served, if not all.
 ///
 /// # Errors
 /// See [`NotAdopted`].
@@ -83,8 +83,8 @@ pub fn adopt(card: &Card, chosen: Option<Served>, workers: usize) -> Result<Rss,
 }
 
 /// Steering for `workers` workers with a key and fields of ours on a card, and what is to be changed on the card for that
-/// ([`Held::set`](super::Held::set)). The table is as long as the card's, and gives each worker an equal share of the queues that are served:
-/// all, or those `chosen`.
+/// ([`Held::set`](super::Held::set)). The table is as long as the card's, and gives each worker an equal share of the queues that are
+/// served: all, or those `chosen`.
 ///
 /// # Errors
 /// See [`NotAdopted`]; the driver has to show key and table.

@@ -1,4 +1,4 @@
-//! Settings of ours on a card, put back in any case.
+//! Settings that we change on a card, restored in every case.
 //!
 //! ```text
 //!   Held::set     note how the card is (state file), then change it
@@ -7,8 +7,8 @@
 //!   put_back(Stale)                      the next start, or `flowlane rss restore`, when all of them were killed
 //! ```
 //!
-//! All of these do the same thing with the same file, under a lock: they put back what the run changed, if it is still as the run set it, and
-//! remove the file. What somebody else has changed since is left alone and named.
+//! All of these do the same with the same file, under a lock: they restore what the run changed, if it is still as the run set it, and
+//! remove the file. Settings that another program has changed since are left alone and reported.
 
 use super::place::{Place, StateError};
 use super::state::{Owner, Plan, State};
@@ -29,7 +29,7 @@ pub enum Why {
     EndOf(u32),
 }
 
-/// What came of it.
+/// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {

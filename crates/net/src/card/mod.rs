@@ -1,4 +1,4 @@
-//! The card under a link: what its driver tells, and the same in the words of our own steering.
+//! The card under a link: its settings as its driver reports them, and as our own steering.
 //!
 //! ```no_run
 //! use flowlane::card::{self, Card};
@@ -11,18 +11,18 @@
 //! # Ok::<(), flowlane_sys::error::Error>(())
 //! ```
 //!
-//! * [`Card`] is the card as the driver tells it ([`flowlane_sys::netdev::card`]), each part or the reason why it is not known.
-//! * [`steering`] says it as [`Key`], [`HashConfig`] and a queue for each slot, or why that cannot be said: other functions than Toeplitz,
-//!   transforms of the fields, sets of fields that no [`HashConfig`] has.
+//! * [`Card`] has the settings as the driver reports them ([`flowlane_sys::netdev::card`]), each or the reason why it is not known.
+//! * [`steering`] converts them to [`Key`], [`HashConfig`] and a queue for each slot, or says why that is impossible: other functions than
+//!   Toeplitz, transforms of the fields, sets of fields that no [`HashConfig`] has.
 //! * [`Control`] changes a card: key, function, table and fields in one [`Change`], single slots with [`Control::set_slots`].
 //!
-//! * [`Held`] changes a card for as long as a run lasts: how the card was is in a state file until it is put back ([`put_back`]), by us or
-//!   by whoever comes after a crash.
+//! * [`Held`] changes a card for the length of a run: its former settings are in a state file until they are restored ([`put_back`]), by this
+//!   run or, after a crash, by the next.
 //!
-//! * [`Surroundings`] is what the kernel does with the packets of each queue: interrupts and their processors, RPS, RFS, XPS, NUMA node.
+//! * [`Surroundings`] has the kernel's settings for the packets of each queue: interrupts and their processors, RPS, RFS, XPS, NUMA node.
 //!
-//! What a driver tells need not be what the card does. virtio's forgets after an XDP program came or went
-//! ([`forgets_after_xdp`]); other cards ignore their table. Whoever steers by this compares it with the packets that come.
+//! A card may behave differently from what its driver reports. virtio's loses its RSS after an XDP program is attached or detached
+//! ([`forgets_after_xdp`]); other cards ignore their table. A program that relies on this should compare it with received packets.
 
 mod access;
 mod adopt;
@@ -100,8 +100,8 @@ pub enum NotOurs {
     Function(Function),
     /// The fields are changed before they are hashed.
     Transform(Transform),
-    /// Fields of a kind of flow that no [`HashConfig`] has: neither none, nor the addresses, nor addresses and ports, or others than those of
-    /// all packets of the family.
+    /// Fields of a kind of flow that no [`HashConfig`] has: neither none, nor the addresses, nor addresses and ports, or others than
+    /// those of all packets of the family.
     Fields(FlowKind, Fields),
 }
 

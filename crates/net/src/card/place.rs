@@ -1,4 +1,4 @@
-//! Where state files are: one for each interface that a run changes, which nobody but its user can write to.
+//! Location of state files: one for each interface that a run changes, writable by its user only.
 
 use super::state::State;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -23,8 +23,8 @@
 //!   set-table-before 0,1,2,3   the run has moved slots: the table before its last change is the run's, too
 //! ```
 //!
-//! The file is believed only if it and its directory belong to one user and nobody else can write to them. What is in it is checked
-//! all the same: a line that makes no sense makes the file unreadable, and nothing is set.
+//! The file is used only if it and its directory belong to one user and no other user can write to them. Its content is checked as well: a
+//! malformed line makes the file invalid, and nothing is set.
 
 mod lines;
 

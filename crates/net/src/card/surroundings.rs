@@ -1,4 +1,4 @@
-//! What the kernel does with a card's packets after the card chose their queue: interrupts and their CPUs, RPS, RFS, XPS, NUMA.
+//! The kernel's settings for a card's packets after the card has chosen their queue: interrupts and their CPUs, RPS, RFS, XPS, NUMA.
 //!
 //! Everything is read from files, below a root that tests put elsewhere:
 //!
@@ -9,8 +9,8 @@
 //!   /proc/sys/net/core/rps_sock_flow_entries, /sys/devices/system/cpu/online, /proc/PID/comm (irqbalance)
 //! ```
 //!
-//! An interrupt's queue is told by its name, for the kernel has no other link between them: `virtio0-input.3`, `eth0-TxRx-3`,
-//! `mlx5_comp3@pci:...`. Where a name says nothing, the interrupt has no queue here.
+//! The queue of an interrupt is derived from its name, since the kernel has no other connection between them: `virtio0-input.3`,
+//! `eth0-TxRx-3`, `mlx5_comp3@pci:...`. An interrupt with another name has no queue here.
 
 use std::fmt;
 use std::fs::{self, File};

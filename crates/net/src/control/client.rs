@@ -23,7 +23,7 @@ const LARGEST: usize = 256 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is nobody.
+    /// No instance answers.
     #[error("{}: no instance answers there ({source})", .path.display())]
     Connect {
         /// The socket.

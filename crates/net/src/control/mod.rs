@@ -1,8 +1,7 @@
-//! The control socket: what a running instance counted, as JSON over HTTP/1.1 on a Unix socket.
+//! The control socket: counters of a running instance, as JSON over HTTP/1.1 on a Unix socket.
 //!
-//! Nothing listens unless it is asked for. The socket is a file of mode 0600 in a directory of mode 0700, so the
-//! instance answers its own user and root and nobody else. It serves a few documents, each with a `version`. All are for `GET`, but
-//! `/v1/move`, which is for `POST`:
+//! It is opened on request only. The socket is a file of mode 0600 in a directory of mode 0700, so only the instance's user and root can
+//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move`, which is for `POST`:
 //!
 //! | path | document |
 //! |---|---|
@@ -14,12 +13,11 @@
 //! | `/v1/workers` | workers, their queues and lanes |
 //! | `/v1/move` | moves a lane to another worker ([`MoveRequest`]), and answers when it is there ([`MoveView`]) |
 //!
-//! `docs/schema/control-v1.json` is their schema. A document is collected when it is asked for, by messages to the
-//! workers ([`Handle::report`]); between requests the workers pay nothing. The server has a thread of its own with a
-//! small tokio runtime, since workers must not wait. What a client can make it do is bounded: so many connections, so
-//! large a request, so much time.
+//! `docs/schema/control-v1.json` is their schema. A document is collected on request, by messages to the workers ([`Handle::report`]);
+//! between requests there is no cost for the workers. The server has its own thread with a small tokio runtime, since workers must not
+//! block. Connections, request size and time are limited.
 //!
-//! [`serve`] starts it, [`get`] is the client, [`instances`] finds who is running.
+//! [`serve`] starts it, [`get`] is the client, [`instances`] finds running instances.
 
 mod client;
 mod collect;

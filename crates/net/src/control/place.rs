@@ -1,8 +1,8 @@
-//! Where control sockets are: one directory for each user, one file for each process.
+//! Location of control sockets: one directory for each user, one file for each process.
 //!
-//! `$XDG_RUNTIME_DIR/flowlane/PID.sock`, or `/run/user/UID/flowlane`, or `/tmp/flowlane-UID`, whichever can be had
-//! first. The last lies in a directory that everybody may write to, so it is used only if it is ours, not a link, and
-//! closed to others. A file whose process is dead refuses connections; it is removed by whoever finds it.
+//! `$XDG_RUNTIME_DIR/flowlane/PID.sock`, or `/run/user/UID/flowlane`, or `/tmp/flowlane-UID`, the first that is available. The last is in a
+//! directory that all users can write to, so it is used only if it belongs to us, is not a symbolic link, and is closed to others. A file
+//! whose process has ended refuses connections; the next process that finds it removes it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;

@@ -1,7 +1,6 @@
-//! The documents, as both sides of the control socket know them. Counters keep the names of `netstat`'s own machine
-//! output where it has them.
+//! The documents of the control socket, for both sides. Counters have the names of `netstat`'s machine output where it has them.
 //!
-//! A field is never renamed or given another meaning within a version; new ones may be added.
+//! Within a version a field is never renamed or given another meaning; new fields may be added.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

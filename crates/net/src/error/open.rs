@@ -1,4 +1,4 @@
-//! Why a link could not be opened: one line that says what is wrong and how to mend it.
+//! Errors of opening a link: one line that says what is wrong and how to fix it.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can go wrong before the first thread runs.
+//! Errors before the first thread runs.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The kernel's errors in the words of the sockets.
+//! The kernel's errors, translated to those of the sockets.
 
 use std::io;
 

@@ -1,17 +1,15 @@
-//! The kernel's own sockets behind the socket types of a lane.
+//! Kernel sockets behind the socket types of a lane.
 //!
-//! A host made by [`Host::kernel`](crate::Host::kernel) has no interfaces and no stack of ours: its lanes hold sockets
-//! of the kernel. Everything else is as ever: one lane for each bucket, its tasks, timers and statistics, lanes that
-//! move.
+//! A host made by [`Host::kernel`](crate::Host::kernel) has no interfaces and no stack of ours: its lanes have kernel sockets. Everything
+//! else is the same: one lane for each bucket, with its tasks, timers and statistics, and lanes that move.
 //!
 //! ```text
 //!   worker ── poller: one epoll ─ events ─▶ lane ─ slab of sockets: readable? writable? ─▶ wake the task
 //!   task ── TcpStream ─▶ lane ─▶ send, recv: only when the last event said that it will not be in vain
 //! ```
 //!
-//! * A socket is registered once, edge-triggered, with all it may ever want; what is ready is remembered in the slab.
-//!   Reading less than was asked for, or writing less than was given, means that the next event has to be waited for, so
-//!   nothing is tried in vain: a request costs one send and one receive.
+//! * A socket is registered once, edge-triggered, for all events; readiness is kept in the slab. A read or write that transfers less than
+//!   requested means that the next event must be awaited, so no system call is made in vain: a request costs one send and one receive.
 //! * A listener of a lane is a socket with `SO_REUSEPORT`: the kernel spreads connections over the lanes by a hash of
 //!   addresses and ports, as a card does, and a connection stays in the lane that accepted it.
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.

@@ -1,4 +1,4 @@
-//! A worker's part: the epoll instance, looked at between turns and slept on.
+//! The epoll instance of a worker, polled between turns and used for sleeping.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sockets of a lane by number. One that is closed leaves its place to another, under a new generation.
+//! Sockets of a lane by number. The place of a closed socket is reused with a new generation.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::Waker;

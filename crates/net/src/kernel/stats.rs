@@ -1,4 +1,4 @@
-//! What a lane of kernel sockets counts.
+//! Counters of a lane on kernel sockets.
 
 use flowlane_stack::stats::{Counter, Counters, LaneStats};
 use serde::Serialize;

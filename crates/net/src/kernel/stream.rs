@@ -1,4 +1,4 @@
-//! Connections: beginning, reading, writing, ending.
+//! Connections: opening, reading, writing, closing.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, SocketAddr};

@@ -1,8 +1,8 @@
-//! Records of flows that have ended, from all lanes of a host to whoever exports them.
+//! Records of ended flows, from all lanes of a host to an exporter.
 //!
-//! Each lane keeps its records in a small ring of its own; after a turn in which it did something its worker moves them to the queue
-//! that all lanes share. While that is full they stay in the lane, and what does not fit there either is counted. Nobody is woken: an
-//! exporter looks as often as it likes.
+//! Each lane has a small ring of records. After a turn in which a lane did something, its worker moves its records to the queue that all
+//! lanes share. While that is full they stay in the lane, and records that do not fit there either are lost and counted. The exporter
+//! polls the queue; it is not woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

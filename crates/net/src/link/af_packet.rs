@@ -80,7 +80,7 @@ pub fn open(options: &AfPacketOptions, workers: usize) -> Result<(LinkInfo, Vec<
     Ok((info, boxed(queues)))
 }
 
-/// What the user should know.
+/// Notes for the user.
 fn notes(shared: &packet::Shared, options: &AfPacketOptions) -> Vec<String> {
     let mut notes = Vec::new();
     if options.exclusive && !shared.is_exclusive() {

@@ -1,10 +1,10 @@
-//! `af-xdp:NAME`: the queues of a card, past the kernel's stack.
+//! `af-xdp:NAME`: the queues of a card, bypassing the kernel's stack.
 //!
-//! One AF_XDP socket a queue, on the frame memory of the runtime, and a program that takes what the lanes claim and
-//! leaves the rest to the kernel. The work is done in [`flowlane_sys::xdp`]; `docs/links.md` says how to set up a card.
+//! There is one AF_XDP socket for each queue, on the frame memory of the runtime, and a program that takes packets for our addresses and
+//! leaves the rest to the kernel. The implementation is in [`flowlane_sys::xdp`]; `docs/links.md` describes how to set up a card.
 //!
-//! The steering is the card's own: its key and indirection table decide which queue a packet comes to. Every queue has a socket, however
-//! many workers there are: a worker serves several queues, or uses that of another.
+//! The card's own key and indirection table choose the queue of a packet. Every queue has a socket, however many workers there are: a
+//! worker serves several queues, or sends through the queue of another worker.
 
 use super::{Claim, Groups, Life, LinkInfo, OpenError, Queue, af_packet, boxed};
 use flowlane_stack::wire::MacAddr;

@@ -1,4 +1,4 @@
-//! What a link takes from an interface that it shares with the kernel.
+//! Claims: the packets that a link takes from an interface shared with the kernel.
 
 use std::net::IpAddr;
 

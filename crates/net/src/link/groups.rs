@@ -1,4 +1,4 @@
-//! Multicast groups that sockets join while a link is open: the card and the programs that choose packets have to know.
+//! Multicast groups that sockets join while a link is open, for the card's filters and the programs that select packets.
 
 use std::net::IpAddr;
 use std::sync::Arc;

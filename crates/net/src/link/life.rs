@@ -1,4 +1,4 @@
-//! The interface under a real link, and news of it while the link is open.
+//! The interface under a real link, and its changes while the link is open.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -1,10 +1,10 @@
 //! Links: sources and sinks of Ethernet frames with several queue pairs.
 //!
-//! A link is opened once and falls apart into its queues; each goes to one worker and is used by it alone. What a
-//! link can do is in [`LinkInfo`]; how each driver is set up, and its traps, in `docs/links.md`.
+//! A link is opened once and divided into its queues, each of which one worker uses alone. [`LinkInfo`] has the properties of a link;
+//! `docs/links.md` describes set-up and pitfalls of each kind.
 //!
-//! A queue never blocks and never drops silently: what it cannot take stays with the caller, what it had to drop is
-//! counted in [`QueueStats`] under a name.
+//! A queue never blocks and never drops silently: packets it has no room for stay with the caller, and dropped packets are counted in
+//! [`QueueStats`] by reason.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -30,7 +30,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use flowlane_stack::wire::MacAddr;
 
-/// What a link is and can do. Constant after opening.
+/// Properties of a link. Constant after opening.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkInfo {
     /// Name as the user gave it, for messages: `af-xdp:eth0`.
@@ -47,7 +47,7 @@ pub struct LinkInfo {
     pub checksum_offload: bool,
     /// The link cuts TCP packets of up to this many bytes into segments; 0 if it does not.
     pub segmentation: usize,
-    /// Received frames come with a flow hash and its type.
+    /// Whether received frames have a flow hash and its type.
     pub delivers_hash: bool,
     /// How packets come and go, for people: `native, copied`. Empty where there is one way only.
     pub mode: &'static str,

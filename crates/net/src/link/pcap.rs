@@ -5,9 +5,9 @@
 //! all queues. Files written are classic pcap with nanosecond time stamps (magic `a1b23c4d`), Ethernet; read is either
 //! resolution and byte order.
 //!
-//! Recording costs a lock and a buffered write per packet: it is meant for looking, not for speed. A link that is not
-//! recorded pays nothing, since [`Mirror`] wraps its queues only when asked for. A file that cannot be written any more
-//! (disk full) stops growing and is counted, and the packets go on.
+//! Recording costs a lock and a buffered write per packet: it is for debugging, not for speed. A link without recording has no cost, since
+//! [`Mirror`] wraps its queues only on request. If the file cannot be written any more (disk full), recording stops and is
+//! counted, and traffic continues.
 
 use super::{LinkInfo, OpenError, Queue, QueueStats};
 use flowlane_stack::wire::MacAddr;

@@ -1,5 +1,5 @@
-//! Links by name: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`, `pcap:IN,OUT`, and `kernel` for
-//! no link but the kernel's own sockets.
+//! Links by name: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`, `pcap:IN,OUT`, and `kernel` for kernel
+//! sockets without a link.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -17,11 +17,11 @@
 //! # }
 //! ```
 //!
-//! A text becomes a [`LinkSpec`] at once, so a mistake in it is known before anything is opened. The link itself is opened when the
-//! runtime starts, since only then frame memory and the number of workers are known.
+//! Parsing a text to a [`LinkSpec`] finds mistakes before anything is opened. The link is opened when the runtime starts, since frame
+//! memory and the number of workers are known only then.
 //!
-//! TAP and AF_PACKET have no card that steers; they are given the host's own key and table, so that packets come to the worker
-//! that owns their bucket. With AF_XDP the card decides, and what it puts on another queue is handed over.
+//! TAP and AF_PACKET have no card that steers; they use the host's key and table, so that packets arrive at the worker that owns their
+//! bucket. With AF_XDP the card steers, and frames that arrive on another queue are handed over.
 
 use std::fmt;
 use std::path::PathBuf;

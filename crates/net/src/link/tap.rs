@@ -1,6 +1,6 @@
-//! `tap:NAME`: an interface of the kernel whose other side we are.
+//! `tap:NAME`: an interface of the kernel whose other side is this process.
 //!
-//! One descriptor a worker, packets steered to them as RSS with our key and table would. The work is done in
+//! There is one descriptor for each worker; packets are steered to them by RSS with our key and table. The implementation is in
 //! [`flowlane_sys::tun`].
 
 use super::{Life, LinkInfo, OpenError, Queue, boxed};

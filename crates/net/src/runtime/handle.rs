@@ -1,4 +1,4 @@
-//! A running runtime, and what can be asked of it from outside.
+//! A running runtime, and its interface for code outside the lanes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -48,7 +48,7 @@ pub struct Handle {
     hosts: Arc<[HostInfo]>,
 }
 
-/// What is known of a host from outside.
+/// Description of a host for code outside its lanes.
 #[derive(Debug, Clone)]
 pub struct HostInfo {
     /// Its name.
@@ -91,14 +91,14 @@ impl Handle {
         (usize::from(bucket.0) < info.rss.buckets.len()).then(|| info.first_lane + u32::from(bucket.0))
     }
 
-    /// Asks every worker what it counted, and for a list of its sockets and connections. Workers that do not answer are left out.
+    /// Collects the counters of every worker, and lists of its sockets and connections. Workers that do not answer are left out.
     #[must_use]
     pub fn report(&self) -> Report {
         self.ask(true)
     }
 
-    /// As [`report`](Self::report), but without the lists of sockets and connections: for readings that are taken often. A worker copies its
-    /// counters and looks at no socket of TCP.
+    /// As [`report`](Self::report), but without the lists of sockets and connections: for readings that are taken often. A worker copies
+    /// its counters and looks at no socket of TCP.
     #[must_use]
     pub fn counters(&self) -> Report {
         self.ask(false)
@@ -274,7 +274,8 @@ impl Runtime {
         Err(JoinFailure { host, bucket: Bucket(bucket), failed: failed.clone(), report })
     }
 
-    /// Stops all workers and returns what they counted; how lanes failed is in [`Report::failures`]. Connections are abandoned: see [`Runtime::stop_within`].
+    /// Stops all workers and returns what they counted; how lanes failed is in [`Report::failures`]. Connections are abandoned: see
+    /// [`Runtime::stop_within`].
     #[must_use]
     pub fn stop(mut self) -> Report {
         self.end(Duration::ZERO)

@@ -1,4 +1,4 @@
-//! A host as the application describes it: addresses, steering, links, and what runs in each lane.
+//! A host as the application describes it: addresses, steering, links, and the first task of each lane.
 
 use std::convert::Infallible;
 use std::fmt;

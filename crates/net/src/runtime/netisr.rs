@@ -1,9 +1,8 @@
 //! netisr: frames that arrived on the wrong worker, handed to the right one.
 //!
-//! One bounded ring for each pair of workers and direction. A full ring drops the newest frame, as FreeBSD's netisr
-//! does, and counts it; what a lane's move sends through a ring is never dropped but waits, and then everything
-//! behind it waits too, so that nothing is overtaken. A worker takes from each ring only what was there when it began,
-//! so that one busy neighbour cannot keep it from the others.
+//! There is one bounded ring for each pair of workers and direction. A full ring drops the newest frame, as FreeBSD's netisr does, and
+//! counts it. Messages of a lane's move are never dropped: they wait, and everything behind them waits too, so that the order is kept. A
+//! worker takes from each ring only what was there when it started, so that one busy worker cannot keep it from the other rings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

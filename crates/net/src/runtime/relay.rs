@@ -1,10 +1,9 @@
 //! Output of a worker that has no queue of a link, sent by one that has.
 //!
-//! A link may have fewer queues than there are workers, and a queue belongs to one worker. To the others a [`RelayQueue`] stands for the
-//! link: it puts what is to be sent into a ring to the worker of a queue, which sends it before the output of its own lanes.
+//! A link may have fewer queues than there are workers, and a queue belongs to one worker. The other workers have a [`RelayQueue`] for
+//! the link, which puts their output into a ring to the worker of a queue; that worker sends it before the output of its own lanes.
 //!
-//! A frame counts as handed over when the link has taken it and not before, so that a lane that moves waits for it
-//! ([`Queue::flush`]).
+//! A frame counts as handed over only when the link has taken it, so that a lane that moves waits for it ([`Queue::flush`]).
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What every server needs around its protocol: a listener in each lane, a task for each connection, and an orderly end of all of them.
+//! The frame of a TCP server: a listener in each lane, a task for each connection, and an orderly end of all of them.
 //!
 //! ```
 //! # use std::{sync::Arc, time::Duration};
@@ -28,8 +28,9 @@
 //! runtime.stop();
 //! ```
 //!
-//! The end has three phases ([`Phase`]): connections that have come are served, those that wait for a request are told, and those that take
-//! too long are reset. A protocol that keeps connections looks at the phase where it would wait for a request ([`InLane::stopping`]).
+//! The end has three phases ([`Phase`]): waiting connections are accepted and served, connections that wait for a request are notified,
+//! and those that take too long are reset. A protocol with persistent connections checks the phase where it would wait for a request
+//! ([`InLane::stopping`]).
 
 mod stop;
 

@@ -1,4 +1,4 @@
-//! The phases of a service's end, and who is told of them.
+//! The phases of a service's end, and their notification.
 //!
 //! ```text
 //!   Serving ── stop ──▶ Stopping ── the grace is over ──▶ Resetting
@@ -7,8 +7,8 @@
 //!              HTTP/2: GOAWAY, then the streams that were begun (RFC 9113 §6.8)
 //! ```
 //!
-//! A connection that waits does not look at anything, so each has its waker here. It puts it in when it begins and takes it out
-//! when it ends; while requests are answered nothing here is touched but one word that is read.
+//! Each connection registers its waker here when it begins and removes it when it ends, so that waiting connections can be notified. While
+//! requests are answered only one word here is read.
 
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

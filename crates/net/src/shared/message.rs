@@ -1,6 +1,6 @@
-//! What workers are told: by each other, by tasks on other threads, and by the runtime's handle.
+//! Messages to workers: from each other, from tasks on other threads, and from the runtime's handle.
 //!
-//! Messages are rare and go through a queue that allocates. Frames do not: those go through netisr.
+//! Messages are rare and pass through a queue that allocates. Frames pass through netisr, which does not.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The end of a runtime, for those outside who wait for something in it: they are told, and do not wait for ever.
+//! Notification of the end of a runtime, for waiters outside it, so that they do not wait for ever.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;

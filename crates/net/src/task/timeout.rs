@@ -1,4 +1,4 @@
-//! A limit to how long something is waited for.
+//! Timeouts of futures.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::sleep;
 
-/// What was waited for has not come in time.
+/// The error of a future that was not ready in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it took too long")]
 pub struct TimedOut;
@@ -20,7 +20,7 @@ impl From<TimedOut> for io::Error {
 }
 
 /// Waits for a future, but no longer than this, counted from when it is first awaited. A future that is ready is never late.
-/// The future is dropped with what it has done so far when its time is over.
+/// When the time is over the future is dropped, and its progress is lost.
 ///
 /// # Errors
 /// [`TimedOut`].

@@ -1,4 +1,4 @@
-//! SYNs that no connection stands behind, for generators of half-open clients: see [`flowlane_stack::tcp::SynAnswer`].
+//! SYNs without connections, for generators of half-open clients: see [`flowlane_stack::tcp::SynAnswer`].
 
 use std::task::{Context, Poll};
 

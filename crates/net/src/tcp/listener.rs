@@ -1,4 +1,4 @@
-//! Listeners: what the flow hash, or the kernel's, sends to their lane.
+//! Listeners: they accept the connections that the flow hash, or the kernel's, assigns to their lane.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

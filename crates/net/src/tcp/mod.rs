@@ -1,10 +1,11 @@
-//! TCP of a lane, as tasks use it.
+//! TCP of a lane, for tasks.
 //!
-//! A listener hears what the flow hash sends to its lane: listen in every lane to hear all, or in chosen ones to hear
-//! the connections of chosen buckets ([`TcpListener::bind_in`]). A connection lives in the lane that accepted or began it and works only there; it moves with its lane. Used on another lane it returns
-//! [`SocketError::WrongLane`](crate::SocketError::WrongLane). Dropping closes, wherever that happens.
+//! A listener accepts the connections that the flow hash assigns to its lane: listen in every lane to accept all, or in some lanes to
+//! accept the connections of their buckets ([`TcpListener::bind_in`]). A connection belongs to the lane that accepted or opened it and
+//! works only there; it moves with its lane. Used on another lane it returns [`SocketError::WrongLane`](crate::SocketError::WrongLane).
+//! Dropping it closes it, on any lane or thread.
 //!
-//! In the lanes of a host made by [`Host::kernel`](crate::Host::kernel) the same types stand for sockets of the kernel.
+//! In the lanes of a host made by [`Host::kernel`](crate::Host::kernel) the same types are kernel sockets.
 
 mod ends;
 mod half_open;

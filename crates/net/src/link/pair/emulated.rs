@@ -1,8 +1,8 @@
-//! An emulated card in the place of one that steers as the host behind it says.
+//! An emulated card at an end of a pair link, in place of one with the steering of its host.
 //!
-//! The card chooses the queue and reports its hash. The hash has its type only if the host computes the same for such packets, as when
-//! it was given the card's rule; otherwise it is a hash of unknown fields, which no host takes for its own, and steering goes on in
-//! software. A card that forgets is disturbed after some frames.
+//! The card chooses the queue and reports its hash. The hash has a type only if the host computes the same hash for such packets, as when
+//! it has the card's rule; otherwise its type is unknown, so no host uses it, and steering is done in software. A card that loses its RSS
+//! does so after some frames.
 
 use flowlane_rss::emulated::Card;
 use flowlane_rss::{Flow, HashType, Rss};

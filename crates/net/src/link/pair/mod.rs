@@ -1,4 +1,4 @@
-//! A wire in memory: two ends, any number of queues each way, and a card with exact RSS at either end.
+//! The pair link, in memory: two ends, any number of queues in each direction, and a card with exact RSS at either end.
 //!
 //! ```text
 //!   end A, worker 0 ──transmit──▶ hash by B's key ▸ B's table ──▶ ring of B's queue 0 ──▶ worker 0
@@ -7,14 +7,14 @@
 //!
 //! The sending side does what the receiving card would: it computes the hash with the receiver's key, looks the queue
 //! up in the receiver's table and delivers hash and type with the frame. Each receive queue is one ring with one
-//! order for all senders, so two frames that were sent one after the other arrive so, also when they were sent by two
-//! workers: that is what lets a lane move without its frames overtaking one another.
+//! order for all senders, so frames arrive in the order in which they were sent, even if two workers sent them. Therefore a lane can
+//! move without reordering its frames.
 //!
-//! With offloads on, what the sender left undone about checksum and segmentation stays undone and travels as metadata: the
-//! receiver takes the packet as it is, as between a virtual machine and its host.
+//! With offloads on, checksums are not computed and packets not segmented; the metadata says so, and the receiver takes the packet as it
+//! is, as between a virtual machine and its host.
 //!
-//! Frames change hands, bytes are not copied. While a ring is full its senders keep what they have, as with a real card;
-//! where several of them fill the last of its room at once the newest frames are dropped and counted at the sender.
+//! Frames are passed without copying. While a ring is full its senders keep their frames, as with a real card. If several senders fill
+//! the last room at once, the newest frames are dropped and counted at the sender.
 
 mod emulated;
 mod programmed;

@@ -1,8 +1,7 @@
-//! A change of an emulated card's table during a run, as a driver makes it: when it returns no frame goes by the old one.
+//! Changing an emulated card's table during a run, as a driver does: when the call returns, no frame is steered by the old table.
 //!
-//! Each sender has a copy of the card, and looks at a number before each frame whether there is another table. So that a change is over
-//! when it says so, a sender marks itself busy from its first frame to its flush, and a change waits for those that are busy and have not
-//! seen it.
+//! Each sender has a copy of the card, and compares a version number before each frame to notice a new table. A sender marks itself busy
+//! from its first frame to its flush, and a change waits for the busy senders that have not seen the new version.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

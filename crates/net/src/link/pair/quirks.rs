@@ -1,5 +1,5 @@
-//! Faults of a wire and its card, for tests: each happens to one frame in so many, from a seed, and is counted, so that
-//! a test can demand that the counter which names the fault elsewhere says the same.
+//! Faults of a pair link and its card, for tests: each happens to one frame in N, from a seed, and is counted, so that a test can compare
+//! the count with the counter of the code that detects the fault.
 
 use flowlane_stack::rng::Rng;
 use flowlane_sys::frame::Frame;

@@ -1,4 +1,4 @@
-//! What each worker starts with: its lanes, queues, rings and its own view of the hosts.
+//! The initial state of each worker: its lanes, queues, rings and its view of the hosts.
 
 use std::sync::Arc;
 

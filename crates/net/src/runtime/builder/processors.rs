@@ -1,11 +1,11 @@
-//! Which processors workers are bound to.
+//! The processors to which workers are bound.
 //!
-//! Binding pays where a worker has a queue of a link: the card's interrupt, the frames and the lanes then share caches. It
-//! harms where two programs bind to the same processor, because the scheduler can no longer move one of them away. So workers
-//! are bound to processors that no other instance has bound a worker to, and if there are too few of those they are not bound
-//! at all. Of the free ones a worker gets the processor that handles the interrupt of its first queue, else one of the card's NUMA node,
-//! else any. Other instances are known by the names of their threads (`flowlane-N`) in `/proc`. Instances of another PID namespace
-//! are not seen, and two that start at the same moment may choose the same.
+//! Binding helps if a worker has a queue of a link: the card's interrupt, the frames and the lanes then share caches. It harms if two
+//! programs bind to the same processor, because the scheduler can no longer move one of them away. So workers are bound to processors to
+//! which no other instance has bound a worker; if there are too few of those, workers are not bound. Of the free processors a worker gets
+//! the one that handles the interrupt of its first queue, else one of the card's NUMA node, else any. Other instances are found by the
+//! names of their threads (`flowlane-N`) in `/proc`. Instances in another PID namespace are not seen, and two that start at the same time
+//! may choose the same.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! The threads of the workers: all begin, or none.
+//! The threads of the workers: all start, or none.
 //!
-//! They begin in two steps, after each of which everyone waits for the word of the thread that starts them: a worker has its
-//! processor and memory; every lane's first task has run to its first wait. If either failed anywhere, all of them end, and
-//! the start is an error. So it is if a thread cannot be had: those that began before it are told to end.
+//! They start in two steps, and wait after each for the thread that starts them: first a worker gets its processor and memory; then every
+//! lane's first task runs to its first wait. If either fails anywhere, all of them end and the start returns an error. The same happens
+//! if a thread cannot be created.
 
 use std::any::Any;
 use std::io;

@@ -1,17 +1,17 @@
-//! The cards under a running runtime: a thread of its own has their tables follow the lanes, and lanes follow their tables.
+//! The cards of a running runtime: a separate thread changes their tables when lanes move, and moves lanes when tables are changed.
 //!
 //! ```text
 //!   worker: a lane has come ──────── Follow ──▶ thread ── slots of its bucket ──▶ card
 //!   all workers  ◀── Requeued: the bucket's packets come on another queue now ──┘
 //!
-//!   worker: 64 frames went astray ── Strayed ─▶ thread ── what does the driver show?
-//!                                                 ├ another table: somebody set it. Lanes move to the workers of their queues
-//!                                                 ├ another key, or fields: somebody set them. Said; workers hand frames over
-//!                                                 └ what it should: the card has forgotten it. It is set again, once
+//!   worker: 64 misdirected frames ── Strayed ─▶ thread ── what does the driver report?
+//!                                                 ├ another table: another program set it. Lanes move to the workers of their queues
+//!                                                 ├ another key, or fields: another program set them. Logged; workers hand frames over
+//!                                                 └ the right settings: the card has lost them. They are set again, once
 //! ```
 //!
-//! A call of the driver takes from microseconds to milliseconds, and may take privileges that no worker has: so it is not made by workers.
-//! Moves that wait are one change of the table.
+//! A call of the driver takes microseconds to milliseconds, and may need privileges that workers do not have, so workers do not make it.
+//! Waiting moves are combined to one change of the table.
 
 mod requests;
 mod steered;

@@ -1,4 +1,4 @@
-//! A card's table as the runtime knows it: the queue and the bucket of each slot.
+//! The runtime's copy of a card's table: the queue and the bucket of each slot.
 
 use flowlane_rss::{Bucket, Rss, worker_of_queue};
 

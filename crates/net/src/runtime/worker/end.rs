@@ -1,8 +1,8 @@
-//! The end of a worker: what its lanes' connections are told before it goes.
+//! The end of a worker: closing the connections of its lanes.
 //!
-//! With a grace, lanes take no new connections and end those they have: what was written is sent, then FIN. Tasks run on, so
-//! that they can read what still comes. Who has not come to an end when the grace is over is reset, and the worker leaves when
-//! that is out. Without one it leaves at once, and peers learn of it when they ask.
+//! With a grace period, lanes accept no new connections and close those they have: written data is sent, then FIN. Tasks continue, so
+//! that they can read. Connections that have not ended after the grace period are reset, and the worker ends when the resets are sent.
+//! Without a grace period it ends at once, and peers notice with their next segment.
 
 use std::sync::mpsc::Sender;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! The end of a turn: output, redirects, news and deadlines of the lanes that did something, and what links are given to send.
+//! The end of a turn: output, redirects, messages and deadlines of the lanes that did something, and transmission on the links.
 //!
-//! A lane is asked for what is for links that have room. If it has more, it waits (`Worker::waiting`) and is not asked again
-//! before one of the links that it found full has room, so that waiting costs no turns. What is for other links goes on
-//! meanwhile. When a link is asked again that took nothing, and when it is given up, says [`stall`](super::stall).
+//! A lane is polled for output to links with room. If it has more, it waits (`Worker::waiting`) and is not polled again before one of the
+//! full links has room, so that waiting costs no turns; output to other links continues meanwhile. [`stall`](super::stall) decides when a
+//! link that took nothing is tried again, and when it is given up.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What comes in: from each queue a burst, from each other worker what it handed over. All of it is given to lanes here.
+//! Receiving: a burst from each queue, and the frames handed over by each other worker. All are passed to lanes here.
 
 use flowlane_stack::Class;
 use flowlane_stack::steering::{HashSource, steer};

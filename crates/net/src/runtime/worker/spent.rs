@@ -1,8 +1,8 @@
 //! Time spent on each lane.
 //!
-//! A worker reads the clock once a turn. The time of a turn is shared out among the lanes that did something in it, by their frames and
-//! task runs; one that only had a timer or output counts as one piece of work. So a lane's time is exact where it had a worker to itself, and
-//! an estimate where lanes took turns within a turn.
+//! A worker reads the clock once a turn. The time of a turn is divided among the lanes that did something in it, by their frames and task
+//! runs; a lane with only a timer or output counts as one unit. So a lane's time is exact in turns in which it was alone, and an estimate
+//! in others.
 
 use flowlane_stack::time::Time;
 

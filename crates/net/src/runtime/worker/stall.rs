@@ -1,12 +1,12 @@
-//! A link that has no room, or did not hand everything over: when it is asked again, and when it is given up.
+//! Links without room: when to try them again, and when to give them up.
 //!
-//! Nothing tells that a link can take more: a ring of AF_XDP looks half empty while the card's queue behind it is full, and
-//! the other end of a wire in memory rings no bell when it has taken something. So the worker asks again, first soon, then
-//! after twice as long each time, until something has moved. It waits no longer than the link has already stood still, and
-//! a dead link costs [`MOST`] wake-ups' worth of work, not a core.
+//! There is no notification when a link has room again: a ring of AF_XDP looks half empty while the card's queue behind it is full, and
+//! the other end of a pair link does not signal that it has taken frames. So the worker tries again, first soon and then after doubled
+//! intervals, until a frame has been sent. It waits no longer than the link has already been stalled, and a dead link costs at most
+//! [`MOST`] wake-ups.
 //!
-//! A link that has not moved for [`DEAD`] and has no room is dead: what is for it is dropped and counted (`tx_failed`), as on a
-//! cable that was pulled out, so that nobody waits for it. It is asked on, and lives again when something moves.
+//! A link that has sent nothing for [`DEAD`] and has no room is dead: its output is dropped and counted (`tx_failed`), as with an unplugged
+//! cable, so that no lane waits for it. The worker continues to try, and the link is alive again when a frame is sent.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Whether the hash that a card delivers is believed.
+//! When the hash that a card delivers is used.
 //!
-//! A hash of the right type is believed, but each of the first [`FIRST`] and one of [`EVERY`] later ones is computed as well, and so is
-//! every one that names another queue than the frame came on. One that differs is enough: from then on hashes are computed. The lanes of
-//! flows do not change by that, since a lane is defined by the computed hash.
+//! A hash of the right type is used. For checking, the hash is also computed for the first [`FIRST`] frames, for one in [`EVERY`] later
+//! ones, and for every frame whose hash names another queue than it arrived on. After one difference all hashes are computed. Flows keep
+//! their lanes, since a lane is defined by the computed hash.
 
 /// Hashes checked at first, one after the other.
 const FIRST: u32 = 64;

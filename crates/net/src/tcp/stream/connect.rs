@@ -1,4 +1,4 @@
-//! Beginning a connection, with or without waiting, and with data in the SYN.
+//! Opening a connection, with or without waiting, and with data in the SYN.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Connections: what they are, their ends, options and end; [`connect`], [`read`] and [`write`] in files of their own.
+//! Connections: their endpoints, options and closing; [`connect`], [`read`] and [`write`] are separate files.
 
 mod connect;
 mod read;

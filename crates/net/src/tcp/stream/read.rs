@@ -1,4 +1,4 @@
-//! Reading, and waiting for something to read.
+//! Reading, and waiting for data to read.
 
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
@@ -48,8 +48,8 @@ impl TcpStream {
     /// only. How many bytes they hold: 0 is the end of the stream, `None` that nothing is there. On a kernel socket the bytes are copied
     /// into free frames of the worker.
     ///
-    /// A frame that is kept is missing in its worker's pool ([`Builder::frames`](crate::Builder::frames)); where it is dropped it goes home,
-    /// on whatever thread. `None` also says that no frame is free where one is needed.
+    /// A frame that is kept is missing in its worker's pool ([`Builder::frames`](crate::Builder::frames)); where it is dropped it goes
+    /// home, on whatever thread. `None` also says that no frame is free where one is needed.
     ///
     /// # Errors
     /// As [`TcpStream::try_read`].

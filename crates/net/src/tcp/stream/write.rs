@@ -1,4 +1,4 @@
-//! Writing: copied, given away, and from several places.
+//! Writing: copying, giving buffers away, and vectored writes.
 
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;

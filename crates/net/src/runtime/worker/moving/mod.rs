@@ -15,15 +15,14 @@
 //!     │◀─── done ── when all markers are in
 //! ```
 //!
-//! Until A has sent the lane the move can be given up, and A goes on with it as if nothing had been asked ([`Order`]).
+//! Until A has sent the lane the move can be cancelled, and the lane stays at A ([`Order`]).
 //!
-//! So no frame of a flow overtakes another: those that went by A reach B in the order of the ring from A, and those
-//! that C sends directly wait until C's marker, which follows C's last frame by A, has come the same way. What the
-//! lane sent at A has left A's links before B may send for it. Frames keep arriving on A's queue, which the card
-//! chose, and are handed over by netisr. Where the card's table can be changed, that follows ([`requeue`]), and the move is done after it.
+//! So no frame of a flow overtakes another: frames through A reach B in the order of the ring from A, and frames that C sends directly
+//! wait for C's marker, which follows C's last frame through A on the same way. Output of the lane at A has left A's links before B sends
+//! for it. Frames still arrive on A's queue, chosen by the card, and are handed over by netisr. If the card's table can be changed, that
+//! is the next step ([`requeue`]), and the move is done after it.
 //!
-//! Sockets of the kernel are taken out of the old worker's epoll instance and put into the new one's, which reports
-//! afresh what is ready.
+//! Kernel sockets are removed from the old worker's epoll instance and added to the new one's, which reports their readiness anew.
 
 mod held;
 mod requeue;

@@ -1,4 +1,4 @@
-//! The last part of a move: packets of the lane come on a queue of its new worker.
+//! The last part of a move: the card sends the lane's packets to a queue of its new worker.
 //!
 //! ```text
 //!   card's thread     new worker (B)                      worker of the old queue (A)
@@ -10,8 +10,8 @@
 //!     │                what is held is let in: the move is done
 //! ```
 //!
-//! So no frame that comes by the new queue overtakes one that came by the old. What is still in the card or its driver when the queue is
-//! found empty is not seen: a frame from there may be overtaken.
+//! So no frame on the new queue overtakes one on the old queue, except a frame that is still in the card or its driver when the old queue
+//! is found empty.
 
 use std::time::Duration;
 
