@@ -254,7 +254,7 @@ fn progress_while_connecting() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line)
         .unwrap();
-    assert!(line.starts_with("connecting: 0 of 3 established after 1."), "{line}");
+    assert!(line.starts_with("connecting: 0 of 3 open after 1."), "{line}");
     child.kill().unwrap();
     child.wait().unwrap();
 }

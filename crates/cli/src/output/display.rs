@@ -301,11 +301,11 @@ mod tests {
     fn it_shows_how_far_connecting_is() {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         for (share, filled) in [(0.0, 0), (0.5, 15), (7.0, 31)] {
-            let stage = Stage::Connecting(share, "connecting: 5 of 10 established after 1.5 s".into());
+            let stage = Stage::Connecting(share, "connecting: 5 of 10 open after 1.5 s".into());
             terminal.draw(|f| draw(f, &Frame::default(), &stage, &[])).unwrap();
             let text = terminal.backend().to_string();
             let head = text.lines().next().unwrap();
-            assert!(head.contains("connecting: 5 of 10 established after 1.5 s, q ends it"), "{text}");
+            assert!(head.contains("connecting: 5 of 10 open after 1.5 s, q ends it"), "{text}");
             assert!(!text.contains(" of 10 s,"), "{text}");
             let buffer = terminal.backend().buffer();
             let cyan = (0..80).filter(|&x| buffer[(x, 0)].fg == Color::Cyan).count();

@@ -95,7 +95,7 @@ impl Watch {
     /// As [`Watch::tick`], while connections are opened: `standing` of `of` are established.
     pub(crate) fn connecting(&mut self, elapsed: Duration, standing: u64, of: u64) -> bool {
         let words = format!(
-            "connecting: {} of {} established after {:.1} s",
+            "connecting: {} of {} open after {:.1} s",
             show_count(standing),
             show_count(of),
             elapsed.as_secs_f64()

@@ -49,7 +49,7 @@ pub(super) struct Options {
     /// Idle connections while the memory of a connection with its socket and task is measured, and how soon one of them answers.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
     idle: u32,
-    /// Parts to measure, separated by commas [default: all].
+    /// Parts to measure, separated by commas [default: all parts].
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
 }

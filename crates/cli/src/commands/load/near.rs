@@ -36,8 +36,8 @@ pub(super) struct Near {
     /// Default router, one for each address family.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
-    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]... with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan
-    /// or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
+    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN and optionally ,vni=N ,key=N ,mtu=N with KIND ipip, 6in4, 4in6, 6in6, gre,
+    /// gretap, vxlan or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
     /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N

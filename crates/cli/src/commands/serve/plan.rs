@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     /// 802.1Q VLAN, 1 to 4094 [default: untagged].
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
-    /// Tunnel that ends here: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]... with KIND ipip, 6in4, 4in6, 6in6, gre,
-    /// gretap, vxlan or geneve (docs/tunnels.md). May be repeated.
+    /// Tunnel that ends here: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN and optionally ,vni=N ,key=N ,mtu=N with KIND ipip, 6in4, 4in6,
+    /// 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md). May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
     /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N

@@ -67,8 +67,8 @@ pub(super) struct Place {
     /// Default router, one for each address family.
     #[arg(long, value_delimiter = ',')]
     gateway: Vec<IpAddr>,
-    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN[,vni=N][,key=N][,mtu=N]... with KIND ipip, 6in4, 4in6, 6in6, gre, gretap, vxlan
-    /// or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
+    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN and optionally ,vni=N ,key=N ,mtu=N with KIND ipip, 6in4, 4in6, 6in6, gre,
+    /// gretap, vxlan or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
     /// Client addresses, the sources of connections: 10.64.0.0/10, fd00:1::/64, 10.11.2.20-10.11.2.90 [default: our addresses].
