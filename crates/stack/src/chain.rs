@@ -1,7 +1,7 @@
-//! Packets in several frames: what is done over all of a chain.
+//! Chains of frames: operations on packets in several frames.
 //!
 //! Reassembled datagrams, and datagrams too long for one frame, are chains ([`Frame::append`]). Headers are always
-//! whole in the first frame; only payload goes on in the others.
+//! whole in the first frame; the others have payload only.
 
 use flowlane_sys::frame::{Frame, HEADROOM, Pool};
 

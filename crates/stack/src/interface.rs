@@ -1,4 +1,4 @@
-//! Interfaces: a link as the stack sees it, with its addresses.
+//! Interfaces: the addresses of a host on a link.
 //!
 //! The configuration is the same in every lane of a host and does not change while packets flow. Which multicast
 //! groups are joined does, and each lane keeps its own list.
@@ -36,7 +36,7 @@ impl InterfaceConfig {
     }
 }
 
-/// What an address is to us.
+/// Kind of an address, relative to our interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// Ours alone.
@@ -47,7 +47,7 @@ pub enum Destination {
     Multicast,
     /// A multicast group we are not in.
     OtherGroup,
-    /// Somebody else's.
+    /// The address of another host.
     Other,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Interface {
     pub(crate) ethernet: bool,
     local: AddressSet,
     broadcasts: Vec<Ipv4Addr>,
-    /// What no packet that comes in can have as its source: our own addresses, and broadcast addresses of all our networks.
+    /// Addresses that no received packet may have as its source: our own, and the broadcast addresses of our networks.
     not_sources: AddressSet,
     /// Addresses of ours that are being probed: not yet ours for good.
     pub(crate) optimistic: Vec<IpAddr>,

@@ -1,16 +1,16 @@
 //! One lane of the Flowlane network stack, without I/O, without a clock and without randomness of its own.
 //!
-//! The rooms, in the order a packet meets them:
+//! Modules, in the order of a packet's path:
 //!
-//! * [`wire`]: what headers say; bytes to meaning and back.
-//! * [`Lane`]: one bucket's share of a host: frames in, frames out, sockets by handle.
+//! * [`wire`]: parsing and writing of headers.
+//! * [`Lane`]: the part of a host that belongs to one bucket: frames in, frames out, sockets by handle.
 //! * `ip`: Ethernet, ARP and neighbour discovery, IPv4, IPv6, ICMP; `neighbour`, `route`, `interface`, [`address`].
 //! * [`tunnel`]: interfaces whose link is the lane's own IP output.
-//! * [`reassembly`]: fragments waiting for one another; `chain`: packets in several frames.
+//! * [`reassembly`]: reassembly of fragments; `chain`: packets in several frames.
 //! * `fastpath`: the fast path of plain UDP and TCP over IPv4, with the same result as the slow path.
 //! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
-//! * [`packet`]: what passes between IP and the transports; `path_mtu`: paths narrower than their link; [`stats`]: what was counted on the way.
-//! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all handed in.
+//! * [`packet`]: packets between IP and the transports; `path_mtu`: path MTUs; [`stats`]: counters.
+//! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all passed in by the caller.
 #![forbid(unsafe_code)]
 
 pub mod address;

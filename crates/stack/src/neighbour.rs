@@ -1,18 +1,18 @@
-//! Neighbours: which Ethernet address has a next hop, for ARP and neighbour discovery alike.
+//! The neighbour table: Ethernet addresses of next hops, for both ARP and neighbour discovery.
 //!
-//! Each lane keeps its own table; what one lane learns it tells the others through its worker. An entry goes through
-//! the states of RFC 4861 section 7.3.2, which serve IPv4 as well:
+//! Each lane has its own table; a lane that learns an address sends it to the other lanes through its worker. An entry has the states of
+//! RFC 4861 section 7.3.2, for IPv4 as well:
 //!
 //! ```text
 //!   Incomplete ──answer──▶ Reachable ──30 s──▶ (stale) ──used──▶ Probe ──answer──▶ Reachable
 //!       └── 3 tries ──▶ removed                                    └── 3 tries ──▶ removed
 //! ```
 //!
-//! While it is probed the old address is used, so traffic does not stop for a refresh. All waits are one second, so
-//! the entries that wait stand in one queue, oldest first, and need no timer of their own.
+//! While an entry is probed its old address is used, so traffic continues. All waits are one second, so waiting entries are in one queue,
+//! oldest first, and need no timers of their own.
 //!
-//! The table is bounded. A full table gives up the least recently used of a few entries chosen at random, so nobody
-//! on the link can grow it or foresee what he pushes out.
+//! The table is bounded. A full table evicts the least recently used of a few entries chosen at random, so a host on the link can neither
+//! grow it nor choose the entry to evict.
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::IpAddr;

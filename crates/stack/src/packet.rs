@@ -1,8 +1,7 @@
-//! What passes between the IP layer and the transports of a lane.
+//! Packets between the IP layer and the transports of a lane.
 //!
-//! On its way up a packet keeps its IP header in the frame's headroom, so that an ICMP error can quote it. On its way
-//! down a transport fills a frame from its own header on and says where it should go; IP and Ethernet headers are put
-//! in front by the lane.
+//! On input a packet keeps its IP header in the frame's headroom, so that an ICMP error can quote it. On output a transport fills a frame
+//! from its own header on and names the destination; the lane prepends IP and Ethernet headers.
 
 use core::net::IpAddr;
 use flowlane_sys::frame::{Frame, Pool};

@@ -1,13 +1,13 @@
-//! What a lane knows of paths narrower than the link they begin on (RFC 1191, RFC 8201).
+//! Path MTUs that are smaller than the link's (RFC 1191, RFC 8201).
 //!
-//! A router that cannot pass a packet on says how long one may be. The lane keeps that here, by destination, in one store
-//! for all its transports: datagrams and what tunnels send are cut at the source, and a new TCP connection begins with
-//! segments that fit. The lane owns the store and lends it with [`Cx`](crate::packet::Cx); what it learns it also tells
-//! the host's other lanes, any of which may send there.
+//! A router that cannot forward a packet reports the MTU of the next link. The lane keeps it here by destination, in one store for all
+//! transports: datagrams and tunnel packets are fragmented at the source, and a new TCP connection begins with segments that fit. The
+//! lane owns the store and lends it with [`Cx`](crate::packet::Cx). It sends each new entry to the host's other lanes, since any of them
+//! may send to that destination.
 //!
-//! Only an error that quotes a socket, a tunnel, or data of a connection that is in flight is believed, and none below the
-//! least MTU of its family, since anybody may send one. An entry is forgotten after ten minutes (RFC 8201 section 5.3), and
-//! the whole is small: whoever fills it makes others' entries go, and costs them one packet each.
+//! Since any host may send such an error, it is accepted only if it quotes a packet of a socket, of a tunnel, or data in flight of a
+//! connection, and never below the least MTU of its family. An entry expires after ten minutes (RFC 8201 section 5.3). The store is
+//! small: filling it evicts other entries, each of which costs its flow one lost packet.
 
 use core::net::IpAddr;
 use core::time::Duration;

@@ -1,8 +1,7 @@
-//! Routes: which interface, and which neighbour on it, leads to a destination.
+//! Routes: the interface and next hop of a destination.
 //!
-//! Networks of the interfaces' own addresses are on the link; everything else goes to the gateway of the longest
-//! matching route. Routes are few and written by people, so they are searched in order of length; packets to
-//! neighbours, which are nearly all, find the first.
+//! Networks of the interfaces' own addresses are on-link; other destinations use the gateway of the longest matching route. Routes are
+//! few and configured by people, so they are searched linearly in order of prefix length; most packets match the first.
 
 use core::net::{IpAddr, Ipv4Addr};
 

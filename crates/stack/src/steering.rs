@@ -1,8 +1,8 @@
-//! From a frame to its bucket: the first thing that happens to it.
+//! From a frame to its bucket: the first step for a received frame.
 //!
-//! A hash that came with the frame is used only if it is of exactly the type that the configuration would compute for
-//! this packet; otherwise the hash is computed in software and put into the frame's metadata. Frames without a flow
-//! (ARP, and whatever is not IP) belong to bucket 0.
+//! A delivered hash is used only if its type is exactly the one that the configuration would compute for this packet; otherwise the hash
+//! is computed in software and stored in the frame's metadata. Frames without a flow (ARP and other frames that are not IP) belong to
+//! bucket 0.
 
 use flowlane_rss::{Bucket, Flow, HashType, Protocol, Rss};
 use flowlane_sys::frame::{Frame, Meta};

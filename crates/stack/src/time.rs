@@ -1,8 +1,7 @@
-//! Time as the lane knows it: nanoseconds on a monotonic clock that somebody else reads.
+//! Time in a lane: nanoseconds on a monotonic clock that the caller reads.
 //!
-//! Nothing in this crate asks what time it is. Every entry into the lane carries a [`Time`], so a test can run a day
-//! of protocol in a millisecond and get the same answer twice. The zero of the clock means nothing by itself; 64 bits
-//! of nanoseconds last 584 years, and arithmetic stops at the ends instead of wrapping.
+//! Nothing in this crate reads a clock. Every call of the lane has a [`Time`] argument, so a test can simulate a day in a millisecond,
+//! and repeat it exactly. The zero of the clock is arbitrary; 64 bits of nanoseconds last 584 years, and arithmetic saturates.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -1,8 +1,8 @@
-//! The fast path: what nearly every packet is takes a shorter way to the same result.
+//! The fast path: shorter code with the same result for nearly all packets.
 //!
-//! It is header prediction (Jacobson, 1990) for all of the lane. One look at the headers says whether a frame is plain. If anything
-//! at all is different, the frame takes the slow path unchanged: nothing is dropped, counted or answered here that the slow path
-//! would treat otherwise, and the counters come out the same. Kept apart so that the slow path stays readable.
+//! It is header prediction (Jacobson, 1990) for the whole lane. One check of the headers finds whether a frame is plain. Any other frame
+//! takes the slow path unchanged. Drops, counters and answers are the same on both paths. The code is separate so that the slow path
+//! stays readable.
 
 mod tcp;
 mod udp;

@@ -1,8 +1,8 @@
-//! The fast path through IP for what nearly every segment is: TCP in an untagged, unfragmented IPv4 packet without options,
-//! whole in one frame, between us and a neighbour whose Ethernet address was used a moment ago.
+//! The fast path through IP for nearly all segments: TCP in an untagged, unfragmented IPv4 packet without options, in one frame, from or to
+//! the neighbour whose Ethernet address was used last.
 //!
-//! As for datagrams ([`udp`](super::udp)): one look at the headers says whether a frame is of that kind, anything else
-//! takes the slow path unchanged, and results and counters are the same either way.
+//! As for datagrams ([`udp`](super::udp)), one check of the headers finds whether a frame is of that kind; any other takes the slow path
+//! unchanged, and results and counters are the same on both.
 
 use core::net::IpAddr;
 

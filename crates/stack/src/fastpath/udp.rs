@@ -1,10 +1,8 @@
-//! The fast path through the lane for what nearly every packet is: an untagged, unfragmented UDP datagram over IPv4
-//! without options, whole in one frame, for an address and a socket of ours, with its checksums right.
+//! The fast path through the lane for nearly all datagrams: an untagged, unfragmented UDP datagram over IPv4 without options, in one frame,
+//! for an address and a socket of ours, with correct checksums.
 //!
-//! One look at the first 42 bytes says whether a frame is of that kind. If anything at all is different, the frame
-//! takes the slow path unchanged: nothing is dropped, counted or answered here that the slow path would treat otherwise,
-//! and the counters come out the same. On the way out the three headers are written at once when the next hop is the
-//! one that was used a moment ago.
+//! One check of the first 42 bytes finds whether a frame is of that kind. Any other frame takes the slow path unchanged. Drops, counters
+//! and answers are the same on both paths. On output the three headers are written at once if the next hop is the one used last.
 
 use core::net::{IpAddr, Ipv4Addr};
 

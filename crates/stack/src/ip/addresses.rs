@@ -1,19 +1,19 @@
-//! Our own addresses on a link that others are on: probed, announced, defended (RFC 4862 section 5.4, RFC 4429, RFC 5227).
+//! Duplicate address detection: probing, announcing and defending our addresses (RFC 4862 section 5.4, RFC 4429, RFC 5227).
 //!
-//! Serving begins at once. While an address is being probed it is optimistic (RFC 4429): packets to it are taken and questions
-//! for it answered, but answers do not override what others know. Neighbours are solicited as usual, which departs from RFC 4429
-//! section 3.2. Whoever has the address says so within the second that follows the last probe; then it is ours no longer, and every lane and the
-//! runtime are told. Otherwise it is announced twice, so that caches which remember another place forget it.
+//! Service starts at once. While an address is being probed it is optimistic (RFC 4429): packets to it are accepted and requests for it
+//! are answered, but without the override flag, so other hosts' entries stay. Neighbours are solicited as usual, which departs from RFC
+//! 4429 section
+//! 3.2. A host that has the address objects within a second after the last probe; then we stop using it, and every lane and the runtime are
+//! notified. Otherwise it is announced twice, to update the caches of other hosts.
 //!
 //! ```text
 //!   link up ──▶ probe (0 to 1 s later) ──1 s──▶ ... ──1 s──▶ announce ──1 s──▶ announce ──▶ ours
 //!                  └────── somebody has it, or probes it, too ──▶ not used
 //! ```
 //!
-//! IPv4 addresses are probed in the same way, by ARP from `0.0.0.0`. Probes and announcements are sent by the lane of bucket 0;
-//! every lane knows which addresses are optimistic, since an objection may come to any of them. Of claimed networks nothing
-//! is probed or announced: they can be of any size. Somebody who claims an address later is answered by an announcement, at
-//! most one in [`DEFEND`] a lane.
+//! IPv4 addresses are probed in the same way, by ARP from `0.0.0.0`. The lane of bucket 0 sends probes and announcements; every lane
+//! keeps the list of optimistic addresses, since an objection may arrive in any lane. Claimed networks are not probed or announced, since
+//! they can be of any size. A host that claims an address later is answered by an announcement, at most one per [`DEFEND`] in each lane.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -49,7 +49,7 @@ struct Coming {
     at: Time,
 }
 
-/// What a lane does about the host's own addresses.
+/// State of duplicate address detection in a lane.
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
     coming: Vec<Coming>,

@@ -1,9 +1,9 @@
 //! ARP input and output (RFC 826).
 //!
-//! Every address of ours is answered for, claimed networks included, whoever asks: a router without an address on our
-//! networks asks from another. What others say of themselves is believed when they are on our networks: existing entries
-//! follow it, and whoever asks for us gets an entry, since he is about to send. Nothing else makes an entry, so strangers
-//! cannot fill the table. Answers are limited.
+//! Requests for all our addresses are answered, claimed networks included, whatever the sender's address, since a router may have no
+//! address on our networks. The sender's own address is used if it is on our networks: an existing entry is updated, and a host that
+//! requests our address gets an entry, since it is about to send. No other packet creates an entry, so other hosts cannot fill the table.
+//! Answers are rate-limited.
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -1,9 +1,9 @@
-//! Packets in several frames for protocols that read one: put into one frame if they fit there.
+//! Packets in several frames for protocols that need one frame: copied into one frame if they fit.
 //!
-//! UDP takes chains as they are, and so does TCP when the link merged segments or did not cut them. TCP segments and ICMP
-//! messages that were fragmented on the way are nearly always short enough for one frame and are copied into it; longer
-//! segments go on as they are, their headers being in the first frame or else too short. A longer echo request, as of
-//! `ping -s 60000`, is answered in its own frames. Anything else of that size is dropped: no peer sends it in good faith.
+//! UDP accepts chains, and so does TCP when the link merged segments or did not segment them. TCP segments and ICMP messages that were
+//! fragmented on the way usually fit one frame and are copied into it; longer segments are passed on as chains, which are dropped if the
+//! first frame is too short for their headers. A longer echo request, as of `ping -s 60000`, is answered in its own frames. Any other
+//! packet of that size is dropped: no legitimate peer sends it.
 
 use flowlane_sys::frame::{Checksum, Frame, Segmentation};
 

@@ -1,7 +1,7 @@
-//! What a lane's IP layer is told at start.
+//! Configuration of a lane's IP layer.
 //!
-//! Limits are each lane's own, so a host answers up to as many times more as it has lanes. Nothing is shared between lanes
-//! while packets flow, which is what makes that the price. A limit of zero means: never.
+//! Limits apply to each lane, so the limit of a host is the limit times the number of lanes, since lanes share nothing while packets
+//! flow. A limit of zero means never.
 
 /// Limits and habits of the IP layer, the same in every lane of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Ethernet: the first and the last header.
+//! Ethernet: the first header of input and the last of output.
 
 use core::net::IpAddr;
 

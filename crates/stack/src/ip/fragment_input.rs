@@ -1,5 +1,4 @@
-//! Fragments on their way in: what must be right about one before it is kept, and what becomes of those that are not
-//! completed in time.
+//! Input of fragments: checks before a fragment is kept, and the end of datagrams that are not completed in time.
 //!
 //! | | IPv4 | IPv6 |
 //! |---|---|---|

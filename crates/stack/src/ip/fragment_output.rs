@@ -1,4 +1,4 @@
-//! Fragments on their way out: cutting what is longer than the MTU (RFC 791 section 3.2, RFC 8200 section 4.5).
+//! Output of fragments: fragmenting packets longer than the MTU (RFC 791 section 3.2, RFC 8200 section 4.5).
 //!
 //! Every protocol but TCP, which cuts its own segments, may hand down packets longer than the MTU. They are cut here, at
 //! the source: over IPv4 without DF, over IPv6 with a fragment header in each piece. Either all fragments go or none.
@@ -11,11 +11,10 @@
 //! Where the frames of the chain have the length of the fragments, each becomes a fragment as it stands: a datagram
 //! that came in fragments and is sent back is not copied. Otherwise the bytes are copied into frames that do.
 //!
-//! **Identification** (RFC 7739 section 5.3): a keyed hash of source and destination, plus a counter kept for the
-//! destination's slot of a small table. Whoever does not see the packets cannot tell the next one; whoever asks for
-//! packets to himself learns nothing of those to others. Each lane has keys of its own, so two lanes that send to one
-//! destination take numbers independently: for IPv6 a collision takes 2^32 luck, for IPv4 the checksum decides, as it
-//! must anyway (RFC 4963).
+//! **Identification** (RFC 7739 section 5.3): a keyed hash of source and destination, plus a counter of the destination's slot in a small
+//! table. An off-path attacker cannot predict the next number, and packets to the attacker reveal nothing about those to other hosts.
+//! Each lane has its own keys, so two lanes that send to one destination choose numbers independently. For IPv6 a collision has a chance
+//! of 2^-32; for IPv4 the checksum detects wrong reassembly, as it must anyway (RFC 4963).
 
 use core::net::IpAddr;
 
@@ -34,7 +33,7 @@ use crate::wire::{IpProtocol, Ipv4Header, Ipv4Options, Ipv6Fragment, Ipv6Header,
 
 /// Counters of identifications.
 const COUNTERS: usize = 1024;
-/// Longest payload of a packet, bytes: what the length fields can say.
+/// Longest payload of a packet, bytes, by the size of the length fields.
 const LONGEST: usize = 65_535;
 /// Where the checksum stands in a UDP header.
 const UDP_CHECKSUM_AT: usize = 6;

@@ -1,4 +1,4 @@
-//! What ICMP has in common across families: echo, and the rules for sending errors.
+//! ICMP, common to both families: echo, and the rules for sending errors.
 
 use core::net::IpAddr;
 

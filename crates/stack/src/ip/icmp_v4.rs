@@ -80,7 +80,7 @@ impl Ip {
         Inbound::Error(error, packet)
     }
 
-    /// Tells the sender that nobody has the port.
+    /// Sends Port Unreachable.
     pub(crate) fn port_unreachable(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         if packet.ip.src.is_ipv4() {
             self.error_v4(cx, packet, Icmpv4Message::Unreachable { code: unreachable::PORT, mtu: 0 });

@@ -1,4 +1,4 @@
-//! A limit on events a second, as a bucket of tokens.
+//! A limit on events per second, by a token bucket.
 
 use core::time::Duration;
 

@@ -1,17 +1,17 @@
-//! Which multicast groups a host is in, and when that has to be said: the timers of IGMP (RFC 3376, RFC 2236) and of
-//! listener discovery (RFC 3810, RFC 2710), which are the same for both families.
+//! Membership of multicast groups, and the timers of reports: IGMP (RFC 3376, RFC 2236) and multicast listener discovery (RFC 3810, RFC
+//! 2710), which are the same for both families.
 //!
-//! One lane of a host speaks for all of them: that of bucket 0. The others tell it what their sockets joined, and hand over the
-//! queries that come to them. A change is said at once and again within a second, as often as the querier's robustness wants.
-//! A query is answered after a random part of the time that it grants. Of several queries the answer that is due first stands
-//! for all, so that queries do not add up. After a query of an older version answers are in that version, until the time of
-//! RFC 3376 section 7.2.1 and RFC 3810 section 8.2 is over.
+//! The lane of bucket 0 reports for all lanes of a host. The other lanes send it the groups that their sockets join, and the queries that
+//! they receive. A change is reported at once and repeated within a second, as often as the querier's robustness variable requires. A
+//! query is answered after a random part of its maximum response time. Of several queries the answer that is due first serves for all, so
+//! that queries do not add up. After a query of an older version reports are in that version, for the time of RFC 3376 section 7.2.1 and
+//! RFC 3810 section 8.2.
 //!
 //! Every group is joined for all sources, so a query for some sources of a group is answered as one for the group. Reports of
 //! other hosts do not suppress ours: a switch that snoops does not show them, and version 3 wants none suppressed.
 //!
-//! A link that leaves multicast to the kernel never sees a query. Where none was heard for [`UNHEARD`], everything is reported
-//! every [`REFRESH`] without being asked, so that a switch with a querier does not forget us.
+//! A link that leaves multicast to the kernel never receives a query. If none was received for [`UNHEARD`], all groups are reported every
+//! [`REFRESH`] without a query, so that a snooping switch keeps our entries.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;

@@ -5,8 +5,7 @@
 //!   out:  transport ▸ route ▸ header ▸ neighbour ▸ ethernet ▸ output queue
 //! ```
 //!
-//! Everything that goes out of a lane passes [`Ip::send`] and stands in a bounded queue of its interface until the worker
-//! pulls it.
+//! All output of a lane passes [`Ip::send`] and waits in a bounded queue of its interface until the worker pulls it.
 
 mod addresses;
 mod arp;
@@ -68,7 +67,7 @@ const ROUTER_MESSAGES: u32 = 20;
 /// Neighbours' answers passed on to the other lanes, a second and lane.
 const ANSWERS: u32 = 1000;
 
-/// Something a lane learnt that the host's other lanes should know.
+/// A message from a lane to the host's other lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LaneEvent {
@@ -131,7 +130,7 @@ pub enum LaneEvent {
     },
 }
 
-/// What is left of a frame after Ethernet and IP.
+/// The rest of a frame after Ethernet and IP.
 #[derive(Debug)]
 pub(crate) enum Inbound {
     /// Answered, delivered or dropped.

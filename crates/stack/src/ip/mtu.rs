@@ -1,4 +1,4 @@
-//! How long a packet may be: by its interface, and by what is known of its path ([`PathMtus`]).
+//! The MTU of packets: by their interface, and by the known path MTU ([`PathMtus`]).
 
 use core::net::IpAddr;
 

@@ -1,9 +1,8 @@
-//! Group membership on the wire: telling routers and snooping switches which groups we listen to.
+//! Messages of group membership, for routers and snooping switches.
 //!
-//! IGMP version 3 (RFC 3376) and MLD version 2 (RFC 3810), always with "everybody" as source filter, and their predecessors
-//! where a querier of that version is heard. What is said when is decided in [`membership`](super::membership), by the lane
-//! of bucket 0 alone; queries come to whatever lane their addresses lead to and are handed over. Queries and reports that
-//! answer them are limited.
+//! IGMP version 3 (RFC 3376) and MLD version 2 (RFC 3810), always with all sources, and their predecessors if there is a querier of that
+//! version. [`membership`](super::membership) decides what is sent and when, in the lane of bucket 0 only; queries arrive in any lane and
+//! are handed over. Queries and the reports that answer them are rate-limited.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,7 +1,7 @@
 //! Neighbour discovery (RFC 4861): solicitations and advertisements.
 //!
-//! What routers say is in [`routers`](super::routers). How our own addresses are probed and
-//! announced is in [`addresses`](super::addresses).
+//! Router discovery is in [`routers`](super::routers), duplicate address detection in
+//! [`addresses`](super::addresses).
 
 use core::net::{IpAddr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! The next hop that was used last: for the fast path out, which then asks no table.
+//! The next hop used last, with which output on the fast path needs no table lookup.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -7,7 +7,7 @@ use crate::route::Hop;
 use crate::time::Time;
 use crate::wire::MacAddr;
 
-/// How long a next hop is taken for granted before the neighbour table is asked again.
+/// Time after which the neighbour table is consulted again.
 const GRANTED: Duration = Duration::from_millis(500);
 
 /// The next hop used last.

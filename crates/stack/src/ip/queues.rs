@@ -1,10 +1,10 @@
-//! What waits to be sent: one queue for each interface, tunnels included.
+//! Output queues: one for each interface, tunnels included.
 //!
-//! A queue for each, because interfaces have room at different times: what waits for a link that is full or down stands in
-//! nobody's way. Within a queue frames keep their order. Among the interfaces that have room the queues take turns.
+//! Each interface has its own queue, because links have room at different times: frames for a link that is full or down do not block
+//! others. Within a queue frames keep their order. The queues of interfaces with room are served in turn.
 //!
-//! Each queue has its own bound ([`OUTPUT`](super::OUTPUT) and [`RESERVE`](super::RESERVE)), so a link that takes nothing
-//! fills no more than its own.
+//! Each queue has its own bound ([`OUTPUT`](super::OUTPUT) and [`RESERVE`](super::RESERVE)), so a link that takes nothing fills only its
+//! own queue.
 
 use std::collections::VecDeque;
 

@@ -1,13 +1,12 @@
-//! What routers say of themselves and of better ways (RFC 4861 sections 6.3 and 8).
+//! Router discovery and redirects (RFC 4861 sections 6.3 and 8).
 //!
-//! A host on a link that others are on asks for routers and believes their advertisements: default routes, prefixes that are on
-//! the link, and an MTU that is smaller than the link's. Configured routes come first; an advertised router is used for what
-//! they do not lead to. Addresses are never made from prefixes. A redirect is believed when it comes from the router that its
-//! destination's packets go to.
+//! A host on a shared link solicits routers and uses their advertisements: default routes, on-link prefixes, and an MTU that is smaller
+//! than the link's. Configured routes take precedence; an advertised router is used for other destinations. No addresses are made from
+//! prefixes. A redirect is accepted from the current router of its destination only.
 //!
-//! Whichever lane a message comes to checks it and tells the others, so every lane knows the same and lets it expire by itself.
-//! All of it is bounded and limited: who is on the link may claim anything, and is no worse a router than he can make himself
-//! by ARP, but costs neither memory nor time.
+//! The lane that receives a message checks it and forwards it to the other lanes, so all lanes have the same state and expire it
+//! themselves. Memory is bounded and messages are rate-limited. A host on the link can claim to be a router, as it can by ARP, but it
+//! cannot exhaust memory or time.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;

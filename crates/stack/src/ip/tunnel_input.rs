@@ -1,7 +1,7 @@
 //! Decapsulation: from an outer packet for us to the inner one, in the same frame.
 //!
-//! Everything is checked before anything is taken off: who sent it, what it says it is, and that what is inside is what
-//! the tunnel carries. What the inner packet itself says is nobody's business here: it goes through the whole of IP again.
+//! All checks come before headers are removed: the sender, the tunnel's header, and that the type of the inner packet is one that the
+//! tunnel carries. The inner packet is not checked here, since it passes through all of IP again.
 
 use flowlane_sys::frame::{Checksum, Frame};
 

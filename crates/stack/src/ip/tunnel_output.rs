@@ -1,14 +1,14 @@
 //! Encapsulation: from a frame for an inner interface to an outer packet in the same frame.
 //!
-//! It happens when the frame is pulled: an inner frame stands in the lane's output queue as any other does, and its turn
-//! is that of the outer packet it becomes. The outer headers go into the frame's headroom.
+//! It is done when the frame is pulled: an inner frame waits in the lane's output queue like any other, and its turn is that of the outer
+//! packet. The outer headers are written to the frame's headroom.
 //!
 //! * **Source port** of VXLAN and Geneve: made from the inner packet's flow hash, so that all of a flow goes one way, and
 //!   flows are spread over the receiver's queues (RFC 7348 section 5). Fragments carry the hash of their whole packet.
-//! * **MTU**: what is longer than the way to the far side allows leaves in outer fragments, cut here; never because of the
-//!   MTU that the tunnel has by default.
+//! * **MTU**: packets longer than the path to the far side allows are sent in outer fragments, made here; with the default MTU of the tunnel
+//!   this never happens.
 //! * **ECN** is copied out (RFC 6040 section 4.1), the rest of the traffic class is not: outer packets are of class 0.
-//! * **DF** is set on outer IPv4 packets, and what ICMP says of the way is remembered (`path_mtu.rs`).
+//! * **DF** is set on outer IPv4 packets, and the path MTU from ICMP errors is kept (`path_mtu.rs`).
 
 use flowlane_rss::{HashType, Rss};
 use flowlane_sys::frame::{Checksum, Frame, Segmentation};

@@ -1,8 +1,7 @@
 //! One lane: everything of the stack that belongs to one bucket of one host.
 //!
-//! A lane is a plain value. It is given frames, the time and a pool; it gives back frames to be sent, frames that
-//! belong to another lane, and news for its siblings. It owns all it touches and can be sent to another thread
-//! between any two calls.
+//! A lane is a plain value. Its caller passes in frames, the time and a pool; it returns frames to send, frames that belong to another
+//! lane, and messages for the host's other lanes. It owns everything it accesses and can be sent to another thread between any two calls.
 //!
 //! ```text
 //!   input ──▶ ethernet ▸ ip ┬▸ udp ▸ socket queue ──▶ wakes a task
@@ -14,7 +13,7 @@
 //!   poll_at, on_timer: requests to neighbours that did not answer, fragments that wait, connections
 //! ```
 //!
-//! Calls may come in any order; none blocks, none panics on any bytes from the network.
+//! Calls may be made in any order; none blocks, and none panics on any bytes from the network.
 
 mod flows;
 mod output;
@@ -52,7 +51,7 @@ use crate::wire::{IpProtocol, MacAddr};
 /// Frames waiting to be handed to another lane.
 const REDIRECTS: usize = 1024;
 
-/// What a lane is made from.
+/// Configuration of a lane.
 #[derive(Debug, Clone)]
 pub struct LaneConfig {
     /// The bucket it is the lane of.

@@ -1,5 +1,4 @@
-//! What a lane sends: frames that IP has queued and segments that TCP makes when asked, in turn, those for tunnels put into
-//! their outer packets.
+//! Output of a lane: frames that IP has queued and segments that TCP builds on demand, in turn; frames for tunnels are encapsulated.
 
 use flowlane_sys::frame::{Frame, Pool};
 

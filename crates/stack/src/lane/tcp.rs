@@ -1,7 +1,7 @@
-//! The lane's TCP as the outside uses it: listeners and connections by handle.
+//! The lane's interface to TCP: listeners and connections by handle.
 //!
-//! A handle works in the lane that gave it, and is an error once its connection or listener has been closed. What an
-//! operation wants to send waits until [`Lane::poll_output`] asks for it.
+//! A handle works in the lane that returned it, and is invalid once its connection or listener has been closed. Segments that an operation
+//! sends are built when [`Lane::poll_output`] is called.
 
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};

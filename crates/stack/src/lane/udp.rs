@@ -1,4 +1,4 @@
-//! The lane's UDP sockets as the outside uses them.
+//! The lane's interface to UDP sockets.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -28,8 +28,9 @@ impl Lane {
     /// Makes a UDP socket in this lane.
     ///
     /// A connected socket without port gets one whose answers come to this lane. When no port can do that, because UDP is steered by
-    /// addresses alone and they belong to another bucket, it gets any; as with a port given by the caller, its datagrams are then handed over by the
-    /// lane that they come to, if the lanes of the host share what they have ([`Lane::share_udp`]). If not, the error names that bucket.
+    /// addresses alone and they belong to another bucket, it gets any; as with a port given by the caller, its datagrams are then handed
+    /// over by the lane that they come to, if the lanes of the host share what they have ([`Lane::share_udp`]). If not, the error names
+    /// that bucket.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -170,11 +171,12 @@ impl Lane {
         self.rss().transmit_hash(&flow(IpProtocol::UDP, local, remote))
     }
 
-    /// Sends `payload` from a socket, in fragments if it is longer than the MTU allows. `destination` defaults to the socket's peer, `source` to what the socket is
-    /// bound to and the routes prefer; a source given must be an address of ours.
+    /// Sends `payload` from a socket, in fragments if it is longer than the MTU allows. `destination` defaults to the socket's peer,
+    /// `source` to what the socket is bound to and the routes prefer; a source given must be an address of ours.
     ///
     /// # Errors
-    /// See [`SendError`]; `TooLong` for more than 65507 bytes over IPv4, 65527 over IPv6. After `Full` and `NoFrame` trying again later may succeed.
+    /// See [`SendError`]; `TooLong` for more than 65507 bytes over IPv4, 65527 over IPv6. After `Full` and `NoFrame` trying again later
+    /// may succeed.
     pub fn udp_send(
         &mut self,
         now: Time,

@@ -1,11 +1,11 @@
-//! How many datagrams of strangers are taken in while there is no room.
+//! Limit of new datagrams from unproven networks while there is no room.
 //!
-//! Each costs another stranger's its place, so in a flood all of that work is for nothing; but among the strangers may be
-//! somebody honest who sends his first datagram. So many are taken in each millisecond, and no more.
+//! Each of them evicts another unproven one, so in a flood all of that work is wasted; but among them may be the first datagram of a
+//! legitimate sender. So a fixed number is accepted in each millisecond.
 
 use crate::time::Time;
 
-/// What is left of this millisecond.
+/// The rest of this millisecond's budget.
 #[derive(Debug)]
 pub(super) struct Budget {
     each: u32,

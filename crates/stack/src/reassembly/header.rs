@@ -1,4 +1,4 @@
-//! The header of a finished datagram, made from that of its first fragment.
+//! The header of a reassembled datagram, made from that of its first fragment.
 //!
 //! The header stands in the headroom of the first frame, as it came. IPv4 loses its offset and gets its length (RFC 791
 //! section 3.2). IPv6 loses its fragment header: what stood before it moves up, and the field that named it names what

@@ -1,4 +1,4 @@
-//! What names a datagram while its fragments arrive, and who sent it.
+//! The key of a datagram while its fragments arrive, and its sender's network.
 //!
 //! IPv4: source, destination, protocol and 16-bit identification (RFC 791 section 3.2). IPv6: source, destination and
 //! 32-bit identification, no protocol (RFC 8200 section 4.5). Both are five words, so that comparing two keys is the

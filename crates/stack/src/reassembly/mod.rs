@@ -1,4 +1,4 @@
-//! Putting fragments together: IPv4 (RFC 791, RFC 815, RFC 1122 section 3.3.2) and IPv6 (RFC 8200 section 4.5).
+//! Reassembly of fragments: IPv4 (RFC 791, RFC 815, RFC 1122 section 3.3.2) and IPv6 (RFC 8200 section 4.5).
 //!
 //! All fragments of a datagram come to one lane, because they are steered by their addresses alone. There they wait:
 //!
@@ -9,25 +9,24 @@
 //!                a family and trust
 //! ```
 //!
-//! **Cost.** A fragment costs one look into a table under a secret seed and a few words in slabs: the same with ten
-//! datagrams pending and with a hundred thousand. Nothing is copied: a piece is the frame it came in, and the finished
-//! datagram is the chain of them. Datagrams of one family wait equally long, so the next to expire stands first.
+//! **Cost.** A fragment costs one lookup in a table with a secret seed and a few words in slabs: the same with ten pending datagrams and with a
+//! hundred thousand. Nothing is copied: a piece is the frame it arrived in, and the reassembled datagram is the chain of them. Datagrams
+//! of one family have equal timeouts, so the next to expire is first in the list.
 //!
-//! **What is believed.** Fragments that overlap are an attack or a fault: the datagram is given up, with what is still
-//! to come of it (RFC 5722 section 4, RFC 8200 section 4.5), for IPv4 as for IPv6, and nobody is told. A fragment that
-//! repeats one that is held, byte for byte, is dropped alone. One that lies past the end of its datagram or moves the
-//! end is dropped alone too.
+//! **Overlaps.** Overlapping fragments are an attack or a fault: the datagram is discarded, with its later fragments (RFC 5722 section 4, RFC
+//! 8200 section 4.5), for both families, and no error is sent. A fragment that repeats a held one byte for byte is dropped alone, and so
+//! is one that lies behind the end of its datagram or moves the end.
 //!
-//! **Room.** Datagrams, fragments and bytes are bounded, in all and for each source network ([`ReassemblyConfig`]). A
-//! network beyond its share loses its own oldest datagram. When the lane is full, the oldest goes of whichever side has
-//! more than half: networks that have finished a datagram lately, or all others. So senders of nothing but beginnings,
-//! from however many invented addresses, push out one another.
+//! **Room.** Datagrams, fragments and bytes are bounded, in total and for each source network ([`ReassemblyConfig`]). A network beyond its
+//! share loses its own oldest datagram. When the lane is full, the oldest datagram is evicted of the class that has more than half:
+//! networks that have completed a datagram lately (proven), or all others. So senders of first fragments only, from any number of
+//! invented addresses, evict one another.
 //!
-//! **Work.** Pushing one another out is work, too. While there is no room, new datagrams of networks that are not proven are
-//! taken in at a bounded rate, and the rest goes at a glance ([`ReassemblyConfig::strangers`]).
+//! **Work.** Eviction costs work. While there is no room, new datagrams of unproven networks are accepted at a bounded rate, and the rest is
+//! dropped early ([`ReassemblyConfig::strangers`]).
 //!
-//! What always holds: the totals are what is in the slabs; a datagram's pieces do not overlap and lie before its end;
-//! no path from here sends anything.
+//! Invariants: the totals equal the contents of the slabs; a datagram's pieces do not overlap and lie before its end; nothing here sends a
+//! packet.
 
 mod budget;
 mod header;

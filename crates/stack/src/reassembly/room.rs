@@ -1,7 +1,7 @@
-//! Room for fragments: who comes in, who has to go, and what is over.
+//! Room for fragments: admission, eviction and expiry.
 //!
-//! Every datagram stands in one list of its age and in one of its source. Both are in order of arrival, so the one that
-//! has waited longest is always the first, whether it goes for want of room or because its time is over.
+//! Every datagram is in a list by age and in a list of its source. Both are in order of arrival, so the oldest is always the first, for
+//! eviction as for expiry.
 
 use super::list::{Link, List};
 use super::{Entry, Expired, Key, Pieces, Reassembly, State, family};

@@ -1,11 +1,11 @@
-//! Who the fragments come from: fair shares, and trust that is earned.
+//! Sources of fragments: fair shares, and proven networks.
 //!
-//! Senders are counted by network, /24 or /64: less can be had by anybody for the asking. A network may hold only its
-//! share of the room; what goes beyond pushes out its own oldest datagram and nobody else's.
+//! Senders are counted by network, /24 or /64, since any sender can obtain several addresses of a smaller one. A network may use only its
+//! share of the room; beyond that it evicts its own oldest datagram.
 //!
-//! A flood from invented addresses has one network a fragment, so shares alone do not stop it. But an inventor of
-//! addresses leaves datagrams unfinished. A network that has lately finished one is *proven*: its datagrams live apart
-//! from those of the others, which push out one another (see the parent module). Proof lasts [`PROVEN`].
+//! A flood from invented addresses has a different network in each fragment, so shares alone do not stop it. But such a sender does not
+//! complete datagrams. A network that has completed one lately is *proven*: its datagrams are separate from those of unproven networks,
+//! which evict one another (see the parent module). A proof lasts for [`PROVEN`].
 //!
 //! A record exists while a network has datagrams pending, and afterwards while it is proven: then it is idle, and the
 //! longest idle is forgotten when there are more than [`IDLE`].

@@ -1,4 +1,4 @@
-//! Why a packet was dropped: every way out of the stack that is not delivery has a name here.
+//! Drop reasons: every way to drop a packet in the stack has a name here.
 
 use super::{Counter, Counters};
 use crate::wire::Malformed;

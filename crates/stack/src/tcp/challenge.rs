@@ -1,11 +1,11 @@
-//! Limits on answers to segments that ought not to come.
+//! Limits on answers to unacceptable segments.
 //!
 //! RFC 5961 §7 limits challenge ACKs. A fixed limit shared by all connections can be used to find out whether a
 //! connection exists, so the budget of each second is drawn at random around the configured number; and every connection
 //! answers at most one unacceptable segment without data per interval, so that two ends cannot keep each other busy.
 //!
-//! Resets to strangers have a budget of the same kind: whoever counts its own resets while it guesses at the ends of others'
-//! connections would learn from a fixed number which guesses used none.
+//! Resets to unknown peers have a budget of the same kind: with a fixed number, an attacker that guesses the endpoints of connections
+//! could count its own resets and learn which guesses were right.
 
 use crate::packet::Cx;
 use crate::tcp::connection::Connection;

@@ -1,7 +1,7 @@
-//! Joining segments of one flow that came in one burst, as receive offloads of cards and kernels do (LRO, GRO).
+//! Coalescing segments of one flow in a burst, as receive offloads of cards and kernels do (LRO, GRO).
 //!
-//! A link hands over bursts, and in a burst the segments of a bulk transfer follow one another. They are joined before input
-//! processing, so that one pass through its steps, one acknowledgement and one wake-up serve all of them.
+//! A link delivers bursts, and in a burst the segments of a bulk transfer follow one another. They are joined before input processing, so
+//! that one pass through its steps, one acknowledgement and one wake-up serve all of them.
 //!
 //! ```text
 //!   parse, checksum ──▶ next of a run? ── yes ──▶ joined ──┐ the run ends: PSH, FIN, 64 KiB, end of the burst,
@@ -10,15 +10,15 @@
 //!                            └─ neither ──▶ input ◀────────┘
 //! ```
 //!
-//! **What is joined.** Payload that is exactly what its connection waits for next, nothing out of order before or behind it,
-//! inside the window; with the same acknowledgement, window, timestamps and ECN marks and no flag but ACK. PSH and FIN may
-//! stand on the last one. All else goes its way alone, so duplicate acknowledgements (`answers`), SACK, resets, challenges and
-//! window probes are what they would be without this. Checksums have been verified for each segment before.
+//! **Conditions.** The payload is exactly what its connection expects next, with nothing out of order, inside the window; acknowledgement, window,
+//! timestamps and ECN marks are equal, and ACK is the only flag. The last segment may have PSH and FIN. All other segments are processed
+//! alone, so duplicate acknowledgements (`answers`), SACK, resets, challenges and window probes are the same as without coalescing.
+//! Checksums have been verified for each segment before.
 //!
-//! **Acknowledgements.** RFC 9293 §3.8.6.3 and RFC 5681 §4.2 want one for at least every second full segment. A joined run is
-//! acknowledged once, as Linux does after GRO: what came in one burst would be answered in one burst too, each answer overtaken
-//! by the next before the sender has seen the first. Senders that count bytes (RFC 3465, ours and Linux's) grow as before. A run
-//! is at most [`MAX_BYTES`] long, so that an acknowledgement is at most so far away.
+//! **Acknowledgements.** RFC 9293 §3.8.6.3 and RFC 5681 §4.2 require one for at least every second full segment. A joined run is acknowledged
+//! once, as Linux does after GRO: separate acknowledgements would leave in one burst anyway, each superseded by the next before the
+//! sender has received the first. Senders that count bytes (RFC 3465, ours and Linux's) grow their window as before. A run has at most
+//! [`MAX_BYTES`], which bounds the distance between acknowledgements.
 //!
 //! **Bounds.** At most [`MAX_RUNS`] flows at once, each of the segments of one burst; nothing outlives [`Tcp::end_burst`].
 

@@ -1,4 +1,4 @@
-//! Explicit Congestion Notification (RFC 3168): all of it that TCP does.
+//! Explicit Congestion Notification (RFC 3168): the whole of TCP's part.
 //!
 //! | when | what | RFC 3168 |
 //! |---|---|---|

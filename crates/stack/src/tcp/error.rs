@@ -1,4 +1,4 @@
-//! What can go wrong, one small list for each operation.
+//! Errors: one enum for each operation.
 
 use flowlane_rss::Bucket;
 use std::io;

@@ -1,4 +1,4 @@
-//! The beginning of a connection: what both openers have in common.
+//! Handshake code common to active and passive openers.
 
 use crate::packet::Cx;
 use crate::tcp::config::{SocketOptions, TcpConfig};

@@ -1,4 +1,4 @@
-//! What a connection tells about itself, as `TCP_INFO` does.
+//! Information about a connection, as in `TCP_INFO`.
 
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::Phase;

@@ -1,8 +1,8 @@
 //! A segment for a listener: RFC 9293 §3.10.7.2, with backlogs.
 //!
-//! A listener is found by address and port, an exact address before the wildcard. It bounds handshakes under way
-//! (`syn_backlog`) and connections waiting to be accepted (`backlog`). When the former is full, cookies take over
-//! (`syn_cookies`); when the latter is, the last step of the handshake is ignored and the peer will repeat it.
+//! A listener is found by address and port, an exact address before the wildcard. It limits handshakes in progress (`syn_backlog`) and
+//! connections waiting to be accepted (`backlog`). When the former is full, SYN cookies are used (`syn_cookies`); when the latter is
+//! full, the last segment of the handshake is ignored, and the peer retransmits it.
 
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;

@@ -1,9 +1,8 @@
-//! Asking for a connection's memory before its segment is handled.
+//! Prefetching a connection's memory before its segment is handled.
 //!
-//! Among very many connections the next one is cold: its line of the table, then the connection itself. Whoever holds a
-//! burst of segments goes over it twice before handling any: first every table line is asked for, then every
-//! connection, so that the waits of a whole burst run side by side. Nothing is changed and nothing is decided here; a
-//! wrong guess costs time only.
+//! Among very many connections the next one is in no cache: neither its line of the table nor the connection itself. For a burst of
+//! segments the worker makes two passes before handling any: it prefetches every table line, then every connection, so that the memory
+//! accesses of a whole burst overlap. Nothing is changed or decided here; a wrong guess costs time only.
 
 use crate::tcp::Tcp;
 use crate::tcp::connection::PLAIN;

@@ -1,4 +1,4 @@
-//! A received segment: what its header says, and its payload.
+//! A received segment: its header fields and its payload.
 
 use crate::packet::IpInput;
 use crate::stats::tcp::DropReason;

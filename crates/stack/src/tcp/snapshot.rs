@@ -1,4 +1,4 @@
-//! The table of a lane's listeners and connections, for showing, at a bounded cost.
+//! Lists of a lane's listeners and connections for display, at a bounded cost.
 
 use crate::tcp::Tcp;
 use crate::tcp::connection::State;
@@ -27,7 +27,7 @@ pub struct TcpRow {
     pub hash_type: u8,
 }
 
-/// A snapshot of a lane's listeners and connections that costs no more than it is told to.
+/// A snapshot of a lane's listeners and connections, at a bounded cost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcpSnapshot {

@@ -1,6 +1,6 @@
-//! SYN cookies (RFC 4987 §3.6, Bernstein 1996): a handshake that is remembered by the peer.
+//! SYN cookies (RFC 4987 §3.6, Bernstein 1996): handshakes without state on our side.
 //!
-//! The initial sequence number of the SYN-ACK is the memory:
+//! The initial sequence number of the SYN-ACK encodes the state:
 //!
 //! ```text
 //!   31    27 26  24 23                      0

@@ -1,4 +1,4 @@
-//! Where connections live, and what they are called.
+//! The slab of connections, and their names.
 //!
 //! A slab gives every connection a small number; growing adds a page and never moves a connection, beyond the first page, which
 //! starts small. Later pages are large, so that the kernel may back them with huge pages.

@@ -1,6 +1,6 @@
-//! Timers. A connection has three deadlines and one entry on the lane's wheel, armed for the earliest of them. A deadline
-//! that moves back leaves the entry where it is: it fires early, finds nothing due, and is armed again. So the
-//! retransmission timer costs a store for each acknowledgement.
+//! Timers. A connection has three deadlines and one entry on the lane's wheel, armed for the earliest of them. A deadline that becomes
+//! later leaves the entry unchanged: it fires early, finds nothing due, and is armed again. So the retransmission timer costs one store
+//! per acknowledgement.
 //!
 //! RFC 6298 (retransmission), RFC 9293 §3.8.3 (giving up), §3.8.4 (keep-alive), §3.8.6.1 (closed window), RFC 5482 (user
 //! timeout).

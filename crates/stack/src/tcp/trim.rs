@@ -1,9 +1,9 @@
-//! Giving memory back after a burst.
+//! Freeing memory after a burst.
 //!
-//! A lane that has had a hundred thousand connections holds pages of connections, tables and lists for as many, and the allocator
-//! holds all that buffers took. While a lane has, or has had lately, [`WORTH`] bytes or more, its timer looks each [`QUIET`] whether it
-//! needs less than half of its largest memory. Then the rest is given back, at a cost that follows what is given back. Nothing of it is
-//! on the path of packets.
+//! A lane that has had a hundred thousand connections still has pages of connections, tables and lists for as many, and the allocator
+//! keeps the memory of the buffers. While a lane uses, or has used lately, [`WORTH`] bytes or more, its timer checks every [`QUIET`]
+//! whether it needs less than half of its peak. Then the rest is freed, at a cost proportional to it. None of this is on the path of
+//! packets.
 
 use crate::tcp::Tcp;
 use crate::tcp::connection::deadlines::NEVER;

@@ -1,8 +1,8 @@
-//! How a segment finds its connection: from a four-tuple to a slot.
+//! The connection table: from a four-tuple to a slot.
 //!
-//! The table is made of cache lines of seven keys, so that finding a connection among a million costs one miss of the
-//! cache, not one for a tag and one for an entry. A key that finds its line full goes to the next, and every line counts
-//! the keys that went past it: a search ends at the first line that none did.
+//! The table consists of cache lines with seven keys each, so that finding a connection among a million costs one cache miss, not one for
+//! a tag and one for an entry. A key whose line is full goes to the next line, and every line counts the keys that went past it: a search
+//! ends at the first line that no key went past.
 //!
 //! ```text
 //!   hash ──▶ line  ┌ hash × 7 │ went past │ slot × 7 ┐ ──▶ next line, if any went past

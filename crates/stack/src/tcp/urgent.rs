@@ -1,10 +1,10 @@
 //! The urgent mark (RFC 9293 §3.8.5, RFC 6093): how far the peer's urgent data reaches.
 //!
-//! Urgent data stays in line. The application is told when a mark comes where none was pending and when it moves on (MUST-32),
-//! and can ask how much is to be read before it (MUST-33). The mark is RFC 9293's: the number behind the last urgent byte, however
-//! far back urgent data began (MUST-31). It is forgotten when the application has read beyond it.
+//! Urgent data stays in the stream. The application is notified when a mark arrives while none is pending and when the mark advances
+//! (MUST-32), and can query how much is to be read before it (MUST-33). The mark is RFC 9293's: the number behind the last urgent byte,
+//! wherever urgent data began (MUST-31). It is cleared when the application has read beyond it.
 //!
-//! We never send urgent data.
+//! Sending urgent data is not supported.
 
 use crate::tcp::connection::{Connection, Flags, State};
 use crate::tcp::error::StaleError;

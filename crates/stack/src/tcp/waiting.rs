@@ -1,8 +1,8 @@
-//! Connections that wait for a link: in a host of several links, those whose next segment is for one without room.
+//! Connections that wait for a link: in a host with several links, those whose next segment is for a link without room.
 //!
-//! They stand apart, one list for each link, so that who is asked for a segment never goes over those that may not send:
-//! each moves from the ready list to its link's once, and from there it is asked when the link has room. In a host with one
-//! link nobody is here.
+//! They are in a separate list for each link, so that a search for a segment to send never passes over connections that may not send.
+//! Each moves from the ready list to its link's list once, and is served from there when the link has room. In a host with one link these
+//! lists are empty.
 
 use crate::tcp::Tcp;
 use crate::tcp::connection::Flags;

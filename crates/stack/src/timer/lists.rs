@@ -1,4 +1,4 @@
-//! In which slot a timer hangs, and how it is hung there and taken out.
+//! The slots of the wheel: inserting and removing timers.
 
 use super::{NIL, RATIO_BITS, SLOT_BITS, SLOTS, Wheel, shift, slot_of, time_of};
 

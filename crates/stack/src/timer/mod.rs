@@ -9,10 +9,10 @@
 //! the wider the slot. When the clock comes to a wide slot, its timers move to narrower ones (a textbook hierarchical
 //! wheel, Varghese and Lauck 1987, scheme 7).
 //!
-//! **What is different.** In the textbook a slot is emptied all at once when its time comes; with 500,000 connections closing
-//! each second, that is two million TIME-WAIT timers every four seconds. Here each level has room for *two* turns of the
-//! level below, 128 slots, so the next wide slot can be emptied while the one before it is still running: a few timers
-//! at each tick, in proportion to what is left. Only what is still there when its time comes is moved at once.
+//! **Difference.** In the textbook a slot is emptied all at once when its time comes; with 500,000 connections closing each second, these are two
+//! million TIME-WAIT timers every four seconds. Here each level has 128 slots, room for *two* slots of the level above, so the next wide
+//! slot can be emptied while the one before it is still current: a few timers at each tick, in proportion to the rest. Only the timers
+//! still there when its time comes are moved at once.
 //!
 //! ```text
 //!   level 1        now: slot 5          slot 6 (draining)     slot 7 ...
@@ -25,7 +25,7 @@
 //! **Pushing back is cheaper still.** A retransmission timer is pushed back with nearly every acknowledgment. A timer that gets a
 //! later deadline stays where it hangs and only its node is written; it moves when its old time comes.
 //!
-//! **What always holds.** Let `n(l, t) = t >> 6l` be the number of the slot of tick `t` on level `l`. A timer hangs in a slot
+//! **Invariants.** Let `n(l, t) = t >> 6l` be the number of the slot of tick `t` on level `l`. A timer hangs in a slot
 //! whose number is `n(l, t)` for some `t` not after its deadline. `n(l + 1, t)` is the current or the next slot of the level
 //! above, so that 128 slots never confuse two numbers. A slot is empty by the time it is no longer the current one; on
 //! the levels above the lowest, already when it becomes current.

@@ -1,4 +1,4 @@
-//! The clock goes on: which slots become current, and which timers move to narrower ones, and when.
+//! Advancing the clock: the slots that become current, and moving timers to narrower slots.
 
 use super::{LEVELS, PORTION, SLOTS, Wheel, shift, slot_of, time_of};
 use crate::time::Time;

@@ -1,4 +1,4 @@
-//! Congestion marks across a tunnel (RFC 6040), and the fields they stand in.
+//! Congestion marks across a tunnel (RFC 6040), and the header fields that hold them.
 
 use flowlane_sys::frame::Frame;
 

@@ -5,13 +5,13 @@
 //!   out:  ... ip ▸ inner interface ▸ output queue ▸ pulled: encapsulate ▸ outer ip ▸ link
 //! ```
 //!
-//! A tunnel leads from one of our addresses to one other host. Its far side is configured, and packets of anybody else
-//! are not taken. Inside there are addresses of our own, as on any interface: with Ethernet inside (VXLAN, Geneve, GRE if
-//! asked) also an Ethernet address, ARP and neighbour discovery; with IP inside nobody needs to be asked for.
+//! A tunnel leads from one of our addresses to one other host. Its far side is configured, and packets of other senders are not accepted.
+//! Inside, we have addresses as on any interface: with Ethernet inside (VXLAN, Geneve, optionally GRE) also an Ethernet address, ARP and
+//! neighbour discovery; with IP inside there is no address resolution.
 //!
-//! The inner packet stands in the frame of the outer one: headers are taken off its front, and put into its headroom.
-//! What the card hashed was the outer packet, so the inner one is hashed again, always, and goes to the lane of that hash
-//! (`Class::InnerEthernet`, `Class::InnerIp`).
+//! The inner packet stays in the frame of the outer one: headers are removed from its front, and written to its headroom. The card hashed
+//! the outer packet, so the inner one is always hashed again, and is passed to the lane of that hash (`Class::InnerEthernet`,
+//! `Class::InnerIp`).
 //!
 //! **Nesting.** A tunnel has a level: one more than that of the interface which the route to its far side uses; links have
 //! level 0. Outer packets of a tunnel come in, and go out, by interfaces of a lower level only. There are no more than

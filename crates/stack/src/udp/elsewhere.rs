@@ -1,19 +1,19 @@
-//! Connected sockets in another lane than the one that their answers come to.
+//! Connected sockets in another lane than the one that receives their answers.
 //!
-//! The flow hash sends the answers of a peer to one lane, their *home*. A connected socket in another lane is made known there: home then
-//! hands its datagrams, and the ICMP errors about them, over to the lane that has the socket, as any packet for another lane.
+//! The flow hash sends the answers of a peer to one lane, their *home*. A connected socket in another lane is registered there: the home
+//! lane hands its datagrams, and the ICMP errors about them, over to the lane of the socket, as any packet for another lane.
 //!
 //! ```text
 //!   lane 2: connect ─▶ claim ─▶ exchange of lane 0 ─▶ lane 0: looked at before the next datagram
 //!   lane 0: datagram ▸ own connected socket? ▸ a socket elsewhere? ─▶ poll_redirect ─▶ lane 2: socket
 //! ```
 //!
-//! The exchange of a lane has a lock, which is taken when a connected socket is made and closed, and by home once after that; a datagram
-//! costs a load of a number that is written only then. So a socket is known at home before its first datagram leaves. What is
-//! not told yet is bounded, since a socket that is closed before home was told of it is forgotten: at most [`SOCKETS`] stand elsewhere for
-//! each home.
+//! The exchange of a lane has a lock, taken when a connected socket is created and closed, and once by the home lane after that; a
+//! datagram costs the load of a version number that is written only then. So a socket is registered before its first datagram is sent.
+//! Pending registrations are bounded, since a socket closed before the home lane has seen it is removed: at most [`SOCKETS`] sockets are
+//! elsewhere for each home.
 //!
-//! No two sockets of a host have the same ends: home's own connected sockets are claimed, too, by a hash of their ends.
+//! No two sockets of a host have the same ends: connected sockets of the home lane are registered as well, by a hash of their ends.
 
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU64, Ordering};

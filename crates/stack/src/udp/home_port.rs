@@ -1,7 +1,7 @@
-//! The local port of a connected socket: one whose answers come to this lane.
+//! The local port of a connected socket: one whose answers arrive in this lane.
 //!
-//! A search that finds nothing has looked at every port whose answers come here, thousands of them. So it is known afterwards that this
-//! destination has none left, until one of its sockets is closed; the ports of those that are closed are handed out without a search.
+//! A search that finds nothing has tried every port whose answers arrive here, thousands. So its result is kept until a socket of this
+//! destination is closed; the ports of closed sockets are used without a search.
 
 use core::cell::Cell;
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What a socket is bound to, and how specific that is.
+//! Bindings of sockets, and their order from specific to general.
 
 use core::net::IpAddr;
 

@@ -5,9 +5,9 @@
 //!   send  ▸ header, checksum ▸ ip
 //! ```
 //!
-//! A datagram stays in the frame it came in, from the link to the application; an answer can leave in the same frame.
-//! Sockets belong to their lane: the same port may be bound once in every lane, and what a lane's socket receives is
-//! what the flow hash sent to that lane. A connected socket gets its datagrams in any lane of its host: the lane that they come to hands them over.
+//! A datagram stays in its frame from the link to the application, and an answer can be sent in the same frame. Sockets belong to their
+//! lane: the same port may be bound once in every lane, and a lane's socket receives the datagrams that the flow hash sends to that lane.
+//! A connected socket receives its datagrams in any lane of its host: the lane in which they arrive hands them over.
 
 mod elsewhere;
 mod home_port;

@@ -1,7 +1,7 @@
-//! Which socket takes a datagram.
+//! Lookup of the socket of a datagram.
 //!
-//! One hash table, keyed with the lane's secret seed, holds every socket under what it is bound to. A datagram is
-//! looked up from the most to the least specific binding; bindings of a kind that nobody uses are not looked up.
+//! One hash table, keyed with the lane's secret seed, has every socket by its binding. A datagram is looked up from the most to the least
+//! specific binding; kinds of bindings that no socket has are skipped.
 
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, Ipv4Addr};

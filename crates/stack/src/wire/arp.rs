@@ -2,7 +2,7 @@
 //!
 //! RFC 826 (the packet and the algorithm), RFC 5227 (probes and announcements).
 //!
-//! Only IPv4 over Ethernet, only request and reply. Whether a packet is believed is not decided here.
+//! Only IPv4 over Ethernet, only request and reply. Whether a packet is used is decided elsewhere.
 
 use core::net::Ipv4Addr;
 use core::ops::Range;

@@ -1,6 +1,6 @@
-//! Headers as one line of text each, in the words of `tcpdump`: for logs, tests and whoever looks at a packet.
+//! Headers as one line of text each, in the style of `tcpdump`: for logs, tests and debugging.
 //!
-//! What stands at its ordinary value (no VLAN, no options, no fragment) is left out.
+//! Fields with their usual value (no VLAN, no options, no fragment) are left out.
 
 use core::fmt::{Display, Formatter, Result};
 

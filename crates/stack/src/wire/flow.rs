@@ -1,13 +1,11 @@
 //! Which flow does this frame belong to?
 //!
-//! Before a frame has a lane it has only bytes. This file takes from them what Receive Side Scaling looks at: the two
-//! addresses, the protocol, the ports if they can be trusted to be ports, and whether the packet is a fragment. It
-//! runs on the worker that received the frame, for every frame whose hash the card did not supply, so it is written
-//! for speed: a plain IPv4 packet with UDP or TCP behind a plain Ethernet header takes one bounds check.
+//! This file extracts the fields that Receive Side Scaling uses: the two addresses, the protocol, the ports if the packet has them, and
+//! whether the packet is a fragment. It runs on the worker that received the frame, for every frame without a hash from the card, so it
+//! is written for speed: a plain IPv4 packet with UDP or TCP behind a plain Ethernet header needs one bounds check.
 //!
-//! Nothing is verified beyond what keeps the reads inside the frame: a packet with a wrong checksum or length still
-//! has a flow, goes to that flow's lane, and is dropped there under the right name. The meaning follows FreeBSD's
-//! software hash:
+//! Only what keeps reads inside the frame is verified: a packet with a wrong checksum or length still has a flow, goes to that flow's
+//! lane, and is dropped there with the right reason. The rules follow FreeBSD's software hash:
 //!
 //! * An IPv4 packet is a fragment if more fragments follow or its offset is not zero. The ports of a fragment are not
 //!   looked at, even in the first one, because the others do not have them.

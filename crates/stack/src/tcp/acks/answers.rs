@@ -1,13 +1,13 @@
-//! Acknowledgements of their own: one for each segment that is out of order, was received before, or fills a hole.
+//! Separate acknowledgements: one for each segment that is out of order, a duplicate, or fills a hole.
 //!
-//! RFC 5681 §4.2 wants each of them answered at once: senders without SACK count duplicates, and those with SACK learn most from
-//! the blocks of each (RFC 2018 §4, RFC 2883 §4). Output is pulled behind a burst of input, so what a segment is to be told is
-//! noted when it comes. The last of these acknowledgements is an ordinary one that is due ([`Flags::ACK_NOW`]) and marked
-//! [`Lists::ALONE`]. When another segment comes before it has gone out, it becomes an [`Answer`] with the number and the blocks
-//! as they stand before that segment. Segments in order are acknowledged together, as ever.
+//! RFC 5681 §4.2 requires an immediate acknowledgement of each: senders without SACK count duplicates, and senders with SACK need the
+//! blocks of each (RFC 2018 §4, RFC 2883 §4). Output is pulled after a burst of input, so the content of each acknowledgement is saved
+//! when its segment arrives. The last of them is an ordinary acknowledgement that is due ([`Flags::ACK_NOW`]) and marked
+//! [`Lists::ALONE`]. When another segment arrives before it has been sent, it becomes an [`Answer`] with the number and the blocks before
+//! that segment. Segments in order are acknowledged together.
 //!
-//! **Bounds.** A connection owes at most [`MOST`] of them, as many as a link hands over at once; of more the last one tells. The
-//! list is there from a burst to the output behind it, and is counted with the receive side's memory.
+//! **Bounds.** A connection keeps at most [`MOST`] of them, as many as a link delivers in a burst; beyond that only the last is sent. The list
+//! exists from a burst to the output after it, and counts as memory of the receive side.
 
 use crate::tcp::Seq;
 use crate::tcp::connection::ack_policy::{Answer, MOST};

@@ -1,8 +1,8 @@
-//! When what came is acknowledged (RFC 9293 §3.8.6.3, RFC 1122 §4.2.3.2, RFC 5681 §4.2).
+//! When received data is acknowledged (RFC 9293 §3.8.6.3, RFC 1122 §4.2.3.2, RFC 5681 §4.2).
 //!
-//! Data in order is acknowledged together: at once when more than a full segment is owed, else after a delay, so that data of ours
-//! takes the acknowledgement along. At the start of a connection, while the peer's window is small, each segment is answered at
-//! once. What comes out of order is answered segment by segment: see `answers`.
+//! Data in order is acknowledged together: at once for more than a full segment, else after a delay, so that the acknowledgement can go
+//! with our data. At the start of a connection, while the peer's window is small, each segment is acknowledged at once. Segments out of
+//! order are acknowledged one by one: see `answers`.
 
 mod answers;
 

@@ -1,4 +1,4 @@
-//! Listening, and taking the connections of others (passive OPEN, RFC 9293 §3.10.1).
+//! Listening, and accepting connections (passive OPEN, RFC 9293 §3.10.1).
 
 use crate::packet::Cx;
 use crate::tcp::Tcp;

@@ -1,7 +1,7 @@
-//! What applications may do with connections, in files by what a caller does.
+//! The interface of connections for applications, with a file for each kind of operation.
 //!
-//! Every call names its connection or listener by a handle; one that outlives what it names is an error, and so is one that was
-//! given up by `close` or `abort`.
+//! Every call names its connection or listener by a handle. A handle whose connection has ended is an error, and so is one that was
+//! released by `close` or `abort`.
 
 mod accept;
 mod close;

@@ -1,4 +1,4 @@
-//! Beginning a connection (active OPEN, RFC 9293 §3.10.1).
+//! Opening a connection (active OPEN, RFC 9293 §3.10.1).
 
 use crate::packet::Cx;
 use crate::tcp::config::SocketOptions;

@@ -1,11 +1,11 @@
-//! Where the search for a local port begins (RFC 6056 §3.3.4, "double-hash port selection").
+//! Start of the search for a local port (RFC 6056 §3.3.4, "double-hash port selection").
 //!
-//! A port that was given up a moment ago is the last to be taken again: the peer that closed first keeps the old
-//! connection in TIME-WAIT, and knows the new one only by a later timestamp, of a millisecond, or a higher sequence number.
-//! Where the search begins for one destination says nothing about another: it is a keyed hash of the addresses.
+//! The port released last is reused last: a peer that closed first keeps the old connection in TIME-WAIT, and recognises a new one only
+//! by a later timestamp (in milliseconds) or a higher sequence number. The start for one destination reveals nothing about another: it is
+//! a keyed hash of the addresses.
 //!
-//! A search that finds nothing has looked at every port, tens of thousands of them. So for a second it is known that this destination
-//! has none left, or only some in TIME-WAIT, and ports that its connections give up meanwhile are handed out without a search.
+//! A search that finds nothing has tried every port, tens of thousands. So for a second its result is kept: the destination has no free
+//! port, or only some in TIME-WAIT. Ports that its connections release meanwhile are used without a search.
 
 use crate::tcp::Tcp;
 use crate::tcp::lane::scarce_ports::Scarcity;

@@ -1,4 +1,4 @@
-//! Looking at a connection (STATUS, RFC 9293 §3.10.6), and waiting for it.
+//! State of a connection (STATUS, RFC 9293 §3.10.6), and waiting for readiness.
 
 use crate::tcp::Tcp;
 use crate::tcp::connection::{Connection, Flags, Lists, State};

@@ -1,4 +1,4 @@
-//! RECEIVE (RFC 9293 §3.10.3), and what reading does to the window and to the receive buffer.
+//! RECEIVE (RFC 9293 §3.10.3), and the effect of reading on the window and the receive buffer.
 
 use crate::packet::Cx;
 use crate::tcp::Tcp;

@@ -1,4 +1,4 @@
-//! What a lane's TCP is told at start, and what a socket may be told later.
+//! Configuration of a lane's TCP, and socket options.
 
 mod fast_open;
 
@@ -52,7 +52,7 @@ pub struct BufferSize {
     pub max: u32,
 }
 
-/// What a lane's TCP is told at start.
+/// Configuration of a lane's TCP.
 #[derive(Debug, Clone)]
 pub struct TcpConfig {
     /// Offer and accept timestamps (RFC 7323).

@@ -1,4 +1,4 @@
-//! What is true of a connection, a bit each.
+//! Boolean state of a connection, one bit each.
 
 use crate::tcp::connection::Connection;
 

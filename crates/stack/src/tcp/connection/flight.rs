@@ -1,4 +1,4 @@
-//! What a connection needs while it has data of its own on the way: buffer, scoreboard, recovery.
+//! State of a connection while it has data in flight: send buffer, scoreboard, recovery.
 //!
 //! Boxed; a lane keeps some spare ones, so that short exchanges do not allocate.
 

@@ -1,4 +1,4 @@
-//! Which flow a connection is, how it was opened, and how it ended. No other module writes these.
+//! The flow of a connection, how it was opened, and how it ended. No other module writes these.
 
 use crate::tcp::connection::Connection;
 use crate::tcp::error::Failure;

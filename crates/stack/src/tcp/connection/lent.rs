@@ -1,7 +1,7 @@
-//! A piece that only a busy connection has: the lane lends its box, and takes it back when the connection is idle.
+//! A piece of state that only a busy connection has: the lane lends its box, and gets it back when the connection is idle.
 //!
-//! An idle connection has none, and costs a pointer. A step that needs the piece and the rest of the connection at once takes
-//! the box out and puts it back.
+//! An idle connection has only a null pointer. A step that needs the piece and the rest of the connection at once takes the box out and
+//! puts it back.
 
 /// A boxed piece, or none.
 #[derive(Debug)]

@@ -4,10 +4,9 @@
 //! nothing of the connection or the lane. Only `flags`, `identity`, `rare`, `state` and what `fast_open` says of the state are
 //! methods of the connection itself. Everything that takes the lane, too, is a step and stands outside of this directory.
 //!
-//! Fields are in three groups by how often they are used. What every segment touches comes first and is small. What only a
-//! connection with data on its way needs (`Flight`, `Inflow`) is boxed and handed back to the lane when it is idle, and
-//! what few connections ever need (`SocketOptions` other than the listener's defaults) is boxed too. So an idle
-//! connection costs less than half a kilobyte.
+//! Fields are in three groups by use. Those that every segment needs come first and are small. Those that only a connection with data in
+//! flight needs (`Flight`, `Inflow`) are boxed and returned to the lane when it is idle. Those that few connections need (`SocketOptions`
+//! other than the listener's defaults) are boxed too. So an idle connection costs less than half a kilobyte.
 
 use crate::tcp::Seq;
 use crate::tcp::config::{Keepalive, SocketOptions};

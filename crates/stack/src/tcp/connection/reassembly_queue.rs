@@ -1,9 +1,8 @@
-//! Segments that came before their turn.
+//! Segments received out of order.
 //!
-//! Frames in order of sequence number, none overlapping, and beside them the list of contiguous ranges with the time of
-//! their last change: that is what a SACK option says (RFC 2018 §4: the range just received first, then the most
-//! recently reported ones). What is already here wins over what comes later, except that a range inside a new frame
-//! gives way to it, so that no frame ever needs to be cut in two.
+//! Frames in order of sequence number, without overlaps, and the list of contiguous ranges with the time of their last change, from which
+//! SACK options are made (RFC 2018 §4: the range just received first, then the most recently reported ones). Bytes received first are
+//! kept, except that a range inside a new frame is replaced by it, so that no frame needs to be split.
 
 use crate::tcp::Seq;
 use flowlane_sys::frame::Frame;

@@ -1,12 +1,12 @@
-//! What has arrived and the application has not read.
+//! Received data that the application has not read.
 //!
-//! Frames in order, as they came: nothing is copied until the application asks, and an application that takes frames
-//! never copies. Two bounds hold: payload bytes by the advertised window, and buffer memory by a multiple of it, so
-//! that tiny segments cannot tie up whole frames. Tiny segments are moved into the frame before them instead.
+//! Frames in order, as received: nothing is copied until the application reads, and an application that takes frames never copies. There
+//! are two bounds: payload bytes by the advertised window, and buffer memory by a multiple of it, so that tiny segments cannot occupy
+//! whole frames. Tiny segments are copied into the frame before them instead.
 //!
-//! Frames are few and belong to everybody: a worker without a free one is deaf and dumb. So the lane keeps only so many
-//! ([`TcpConfig::max_held`](super::TcpConfig)); beyond that payload is copied behind what is there, and its frame goes
-//! home. Applications that keep up with their peers never see that.
+//! Frames are few and shared by all lanes of a worker, which without a free frame can neither receive nor send. So a lane keeps only a
+//! limited number ([`TcpConfig::max_held`](super::TcpConfig)); beyond that payload is copied to memory and its frame is freed. This does
+//! not happen to applications that keep up with their peers.
 
 use crate::tcp::Seq;
 use crate::tcp::connection::ack_policy::Answer;

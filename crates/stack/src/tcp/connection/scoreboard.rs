@@ -1,11 +1,11 @@
-//! The scoreboard: what was sent, when, and what became of it.
+//! The scoreboard: sent segments with their time and state.
 //!
-//! One record a transmitted segment (or batch of segments for the link to cut), in order of sequence number. From it
-//! come the number of bytes in flight (RFC 6675's pipe, kept by addition and subtraction), round-trip samples (Karn),
-//! and everything RACK (RFC 8985) wants to know. Records are split when the peer reports a part of one.
+//! It has one record for each transmitted segment (or batch of segments for segmentation offload), in order of sequence number. It
+//! provides the number of bytes in flight (RFC 6675's pipe, kept by addition and subtraction), round-trip samples (Karn), and the state
+//! that RACK (RFC 8985) needs. A record is split when the peer reports a part of it.
 //!
-//! What always holds: records touch each other and span `SND.UNA..SND.NXT`; `sacked`, `lost` and `retrans` are the
-//! sums over the records so marked; a record is never both sacked and lost.
+//! Invariants: records are adjacent and span `SND.UNA..SND.NXT`; `sacked`, `lost` and `retrans` are the sums over the records so marked;
+//! a record is never both sacked and lost.
 
 use crate::tcp::Seq;
 use crate::tcp::connection::sequence::ts_clock;

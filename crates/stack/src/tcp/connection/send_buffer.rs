@@ -8,9 +8,9 @@
 //!      └──────────────┴──────────────┴─────────┘
 //! ```
 //!
-//! Bytes are copied in once, or given away by the application and not copied at all. A segment for the link to cut refers to them where they are; any other has a copy in its frame,
-//! since most links want a packet in one piece. The lane hands out the block last given back first, so what is written next
-//! goes where the caches are warm, and nothing is copied or cleared because a buffer grows.
+//! Bytes are copied in once, or given away by the application and not copied at all. A segment for segmentation offload refers to them in
+//! place; any other has a copy in its frame, since most links need a packet in one piece. The lane reuses the block returned last, which
+//! is in the caches, and nothing is copied or cleared when a buffer grows.
 
 use flowlane_sys::block::{Block, OwnedBytes};
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Received bytes that were copied out of their frames.
 //!
-//! A queue of bytes in blocks. Memory comes and goes block by block: it follows what is in the queue, and a reader that
-//! takes half of it frees half of it.
+//! A queue of bytes in blocks. Memory is allocated and freed block by block, so it follows the content: a reader that takes half of it
+//! frees half of it.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The states of a connection, and the one way from one to another.
+//! The states of a connection, and the one function that changes them.
 
 use crate::tcp::connection::Connection;
 

@@ -1,4 +1,4 @@
-//! Where the application's writes and records end in what is not sent yet.
+//! The ends of the application's writes and records in unsent data.
 
 use crate::tcp::Seq;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Input: a segment for a connection, step by step as in RFC 9293 §3.10.7.
 //!
-//! One file for each group of steps, one function for each step, in the RFC's order. A step either lets the segment
-//! go on, ends its processing, or drops it for a named reason.
+//! There is a file for each group of steps and a function for each step, in the RFC's order. A step passes the segment on, ends its
+//! processing, or drops it for a named reason.
 
 mod ack;
 mod data;

@@ -1,10 +1,10 @@
-//! The memory of a lane: who may have some, who waits for it, and who is told when there is some again.
+//! The memory of a lane's TCP: limits, shares, and waiting for memory.
 //!
-//! **What counts.** Buffers count with all the memory that they hold, however few bytes are in them: a received frame with its whole
-//! buffer, a copy with its blocks. So do the boxes and lists that keep them in order, and each connection and TIME-WAIT record.
+//! **Accounting.** Buffers count with all the memory that they hold, however few bytes are in them: a received frame with its whole buffer, a
+//! copy with its blocks. The boxes and lists that organise them count as well, and each connection and TIME-WAIT record.
 //!
-//! **The levels.** One bound, `max_memory`, holds for all of it. Connections and records take at most half of it; beyond that no
-//! stranger gets a connection any more. What they leave is for buffers:
+//! **Levels.** One bound, `max_memory`, applies to all of it. Connections and records may use at most half; beyond that no new connection is
+//! accepted. The rest is for buffers:
 //!
 //! ```text
 //!   0              easy = 1/2             tight = 7/8     full
@@ -14,17 +14,17 @@
 //!   │                │ out of its frame      │ is none     │
 //! ```
 //!
-//! A fair share is a quarter of the buffers' memory by the number of connections, so all shares together end below `tight`, and
-//! a connection whose reader keeps up goes on while others hold all they may. The windows that are advertised follow the same
-//! levels. A window that was promised before and cannot be kept is closed: the data is dropped under its name and answered with a
-//! window of zero, as Linux does, and an announcement follows when there is memory again.
+//! A fair share is a quarter of the buffers' memory divided by the number of connections, so all shares together stay below `tight`, and
+//! a connection whose reader keeps up makes progress while others use all they may. Advertised windows follow the same levels. A window
+//! that was advertised before and cannot be kept is closed: the data is dropped with its own counter and answered with a window of zero,
+//! as Linux does, and a window update follows when there is memory again.
 //!
-//! Two lanes that are full of what they have to say to one another would wait for ever, each for the other's acknowledgements. So
-//! one segment more is taken by a lane that has no memory left, for one connection at a time that holds nothing ([`Spare`]): what
-//! it acknowledges frees memory at the other end. Its bytes are the only ones beyond the bound.
+//! Two lanes that are full of unsent data for each other would wait for ever for each other's acknowledgements. So a lane without memory
+//! accepts one more segment, for one connection at a time that holds nothing ([`Spare`]); its acknowledgement frees memory at the other
+//! end. Its bytes are the only ones beyond the bound.
 //!
-//! Frames have a bound of their own beside it, since a worker without frames cannot receive anything at all. A write that
-//! finds no memory waits for the event that frees some, in turn; it is not tried again before.
+//! Frames have a separate bound, since a worker without frames cannot receive anything. A write that finds no memory waits in a queue for
+//! the event that frees some; it is not tried again before.
 
 use crate::packet::Cx;
 use crate::tcp::connection::recv_buffer::{INFLOW, Inflow};

@@ -1,7 +1,7 @@
-//! What we know of the peers we use Fast Open with (RFC 7413 §4.1.3): cookie, segment size, and whether the path takes it.
+//! The peers that we use Fast Open with (RFC 7413 §4.1.3): cookie, segment size, and whether the path passes data in SYNs.
 //!
-//! A server makes its cookie from the client's address, so one that it gave to one of our addresses is refused from another: all
-//! is kept for a pair of addresses, ours and the peer's. Ports are not part of it.
+//! A server derives its cookie from the client's address, so a cookie for one of our addresses is invalid for another. Entries are
+//! therefore kept by the pair of our address and the peer's, without ports.
 
 use crate::tcp::config::FastOpen;
 use crate::tcp::table::Tuple;

@@ -1,8 +1,7 @@
 //! Output: which segment a connection sends next.
 //!
-//! Transmit is pulled. Each call builds one segment (or one batch for the link to cut): what was lost first, then a
-//! probe, then new data, then our FIN, then a bare acknowledgement. Whether new data may go is decided in `segmenter`, and
-//! how a segment is built in `build`.
+//! Transmit is pulled. Each call builds one segment (or one batch for segmentation offload): first retransmissions, then a probe, then
+//! new data, then our FIN, then a pure acknowledgement. `segmenter` decides whether new data may be sent, and `build` builds the segment.
 
 mod build;
 mod payload;

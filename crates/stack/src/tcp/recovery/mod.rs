@@ -1,4 +1,4 @@
-//! Loss recovery and what it does to the congestion window.
+//! Loss recovery and its effect on the congestion window.
 //!
 //! With SACK, RACK decides what is lost (RFC 8985, `rack_tlp`); it contains the three-duplicates rule of RFC 6675. Without
 //! SACK, duplicate acknowledgements are counted (RFC 5681 §3.2, RFC 6582). Either way the losses are marked on the

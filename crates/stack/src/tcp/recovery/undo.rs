@@ -1,11 +1,11 @@
-//! A reduction that was made for nothing is taken back.
+//! Undoing a spurious reduction of the window.
 //!
-//! Segments that were only late look lost. Three things show it: an acknowledgement that echoes a timestamp from before the
-//! first retransmission answers an original (Eifel, RFC 3522 and RFC 4015), D-SACKs for everything that was sent again say that
-//! all of it had arrived (RFC 3708), and after a timeout originals still arrive (F-RTO, RFC 5682). Then the congestion window and
-//! the threshold are what they were before, as in Linux, and what was deemed lost is on its way.
+//! Segments that were only late look lost. Three signs show it: an acknowledgement echoes a timestamp from before the first
+//! retransmission, so it answers an original (Eifel, RFC 3522 and RFC 4015); D-SACKs for everything retransmitted show that all of it had
+//! arrived (RFC 3708); after a timeout originals still arrive (F-RTO, RFC 5682). Then congestion window and threshold are restored, as in
+//! Linux, and the segments marked lost count as in flight again.
 //!
-//! A D-SACK that comes when nothing is outstanding any more counts, too: at the end of an answer it mostly does.
+//! A D-SACK that arrives when nothing is outstanding counts as well, which is usual at the end of an answer.
 
 use crate::tcp::Seq;
 use crate::tcp::connection::Connection;

@@ -1,4 +1,4 @@
-//! `HyStart++` (RFC 9406): leaving slow start when delay rises, before loss says so.
+//! `HyStart++` (RFC 9406): leaving slow start when delay rises, before there is loss.
 //!
 //! Round by round the least round-trip time is compared with the round before. A rise ends unchecked doubling: for up to
 //! five rounds the window grows a sixteenth as fast (Conservative Slow Start); if the delay falls back, doubling resumes.

@@ -1,4 +1,4 @@
-//! Congestion control: how much may be in the network.
+//! Congestion control: the limit of data in flight.
 //!
 //! RFC 5681 (slow start, congestion avoidance), RFC 6928 (initial window), RFC 9438 (CUBIC), RFC 9406 (HyStart++).
 //! Loss recovery itself is in `recovery`; it asks here for the new threshold. Bytes throughout.

@@ -1,4 +1,4 @@
-//! Proportional rate reduction (RFC 6937): how much goes out while the window is being reduced.
+//! Proportional rate reduction (RFC 6937): how much is sent while the window is being reduced.
 
 /// Of one episode.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,4 +1,4 @@
-//! The two sequence spaces of a connection (RFC 9293 §3.3.1), by the RFC's names, and what is counted in their numbers.
+//! The two sequence spaces of a connection (RFC 9293 §3.3.1), with the RFC's names, and values in sequence numbers.
 
 mod recv;
 mod send;

@@ -1,4 +1,4 @@
-//! The receive sequence space (RFC 9293 §3.3.1, figure 4), and how its window follows the reader.
+//! The receive sequence space (RFC 9293 §3.3.1, figure 4), and the tuning of its window to the reader.
 
 use crate::tcp::Seq;
 
