@@ -229,7 +229,7 @@ fn workers_on_named_processors() {
     for (more, word) in [
         ("--cpus 5000", "5000"),
         (&format!("--cpus {first} --workers 2"), "1 processor for 2 workers"),
-        ("--cpus 3-1", "no list of processors"),
+        ("--cpus 3-1", "not a list of processors"),
         (&format!("--cpus {first},{first}"), "twice"),
         (&format!("--cpus {first} --no-pin"), "--no-pin"),
     ] {

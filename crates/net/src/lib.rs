@@ -25,7 +25,7 @@
 //! let client = runtime.host(Host::new("client", rss, move || {
 //!     let answered = answered.clone();
 //!     async move {
-//!         // One lane of the client is where this server's answers come to; the others are told so.
+//!         // The server's answers arrive in one lane of the client; in the others connecting fails.
 //!         let Ok(socket) = UdpSocket::connect("10.0.0.1:7".parse().unwrap()) else { return };
 //!         socket.send(b"hello").await.unwrap();
 //!         answered.send(socket.recv().await.unwrap().payload().to_vec()).unwrap();
@@ -39,16 +39,16 @@
 //! assert_eq!(report.total(server).drops.total(), 0);
 //! ```
 //!
-//! Into a lane from outside: [`Handle::spawn_on`], with [`block_on`] or any executor for its result.
+//! To run a task in a lane from outside, use [`Handle::spawn_on`], with [`block_on`] or any executor for its result.
 //!
 //! **With tokio.** Lanes run futures themselves. `tokio::sync`, `select!` and everything on the traits of `tokio::io` works in them;
 //! `tokio::time`, `tokio::net` and `tokio::spawn` panic ("there is no reactor running"), unless workers carry a tokio runtime
 //! ([`Builder::in_workers`]). Lanes have [`sleep`], [`timeout`] and [`spawn`] of their own.
 //!
-//! **Events.** What happens seldom is told to `tracing`, under the targets `flowlane::link`, `flowlane::worker`, `flowlane::lane` and
-//! `flowlane::socket`; nothing is told of packets, which are counted.
+//! **Events.** Rare events are reported by `tracing`, under the targets `flowlane::link`, `flowlane::worker`, `flowlane::lane`,
+//! `flowlane::socket` and `flowlane::card`. There are no events for packets, which are counted.
 //!
-//! **Features.** `control`, on by default, is the control socket ([`control`]), and all that needs HTTP.
+//! **Features.** `control`, on by default: the control socket ([`control`]), and everything that needs HTTP.
 //!
 //! **Inside.** Modules in layers, from the top; each uses those below it, and none above:
 //!

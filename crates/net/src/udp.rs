@@ -1,8 +1,8 @@
 //! UDP sockets of a lane, as tasks use them.
 //!
-//! A socket belongs to the lane whose task made it and works only there; it moves with its lane. Used on another lane
-//! it returns [`SocketError::WrongLane`], never another lane's data. Everything is done in batches where a batch is
-//! there: one wake-up, one look into the lane, many datagrams.
+//! A socket belongs to the lane whose task created it and works only there; it moves with its lane. Used on another lane it returns
+//! [`SocketError::WrongLane`], never another lane's data. Datagrams are handled in batches: one wake-up and one access to the lane for many
+//! datagrams.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +57,8 @@ impl UdpSocket {
     /// ([`UdpSocket::bind`]), the lane that they come to hands them over: another worker's, perhaps, which costs more for each.
     ///
     /// # Errors
-    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`](crate::BindError::TooManyElsewhere): 4096 sockets have their answers come to that lane and stand in others.
+    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`](crate::BindError::TooManyElsewhere): 4096 sockets have their answers come
+    /// to that lane and stand in others.
     pub fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
         Self::bind(Bind { remote: Some(remote.into()), ..Bind::default() })
     }

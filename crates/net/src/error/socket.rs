@@ -8,7 +8,7 @@ use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::tcp::{ConnectError, Failure, ListenError, StaleError};
 use flowlane_stack::udp::BindError;
 
-/// Why a socket could not do what it was asked to.
+/// Why an operation of a socket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {

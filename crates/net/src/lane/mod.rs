@@ -1,4 +1,4 @@
-//! A lane with what the runtime keeps beside it. This is what moves between workers: whole, in one box.
+//! A lane with the runtime's state for it. It moves between workers as a whole, in one box.
 //!
 //! Everything here is a value and knows nothing of the worker that holds it.
 

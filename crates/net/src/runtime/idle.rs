@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// About what going to sleep and being woken costs: who looks again for longer than that had better slept.
+/// Approximate cost of sleeping and waking, nanoseconds: polling longer than this costs more than sleeping.
 const PAYS: Duration = Duration::from_micros(10);
 /// How sure one can be.
 const SURE: i8 = 8;
 /// Of so many waits in which a worker would sleep at once, it looks again in one, to see whether it has begun to pay.
 const TRY: u32 = 8;
 
-/// What a worker does when there is nothing to do.
+/// What an idle worker does.
 ///
 /// A worker that serves kernel sockets and no link sleeps at once unless told to spin: there is nothing to look at
 /// without a system call, and the call that looks can as well wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
-    /// Looks again at once, for ever: the shortest latency, at the price of the core.
+    /// Polls without pause: the shortest latency, uses the whole core.
     Spin,
     /// Looks again for this long at most, then sleeps until something happens. Where looking has not paid lately, since
     /// what came took longer than going to sleep costs, it sleeps at once.

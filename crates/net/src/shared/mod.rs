@@ -1,5 +1,4 @@
-//! What all threads of a runtime share: inboxes, doorbells, and who holds which lane. Nothing here is written per
-//! packet.
+//! State shared by all threads of a runtime: inboxes, doorbells, and the worker of each lane. None of it is written per packet.
 //!
 //! [`message`] is what workers are told, [`order`] the state of one move of a lane, [`outside`] those who wait on other threads.
 

@@ -6,8 +6,8 @@
 //!     └───────────┴──────────┴▶ GivenUp└────▶ Lost        who asked; the end of the runtime
 //! ```
 //!
-//! Each step is one compare-and-swap, so a move is either given up or goes on, whoever is faster: until `Sent` the lane stays where it
-//! is, and from then on it arrives.
+//! Each step is one compare-and-swap, so a move is either cancelled or continues, whichever is first. A move cancelled before `Sent` leaves
+//! the lane where it is; after `Sent` the lane arrives.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

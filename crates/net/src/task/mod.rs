@@ -1,11 +1,11 @@
 //! Tasks: futures that belong to a lane and run on whichever worker holds it.
 //!
-//! A task is woken by pushing it into its worker's queue: a plain queue when the waker runs on that worker, which is
-//! the rule, and the worker's inbox otherwise. Tasks move with their lane, so they must be `Send`; they never run on
-//! two workers at once, so what only they touch needs no lock.
+//! A task is woken by pushing it to its worker's queue: a plain queue if the waker is called on that worker, as is usual, and the
+//! worker's inbox otherwise. Tasks move with their lane, so they must be `Send`; they never run on two workers at once, so their own data
+//! need no lock.
 //!
-//! A task that panics ends alone, whether it is polled or dropped: who awaits it gets a [`JoinError`], the lane counts it and
-//! goes on. Of a lane's first task the runtime says so in a line, and its report does ([`LaneReport::failure`]).
+//! A panic ends only its task, in polling or in dropping: awaiting the task returns a [`JoinError`], and the lane counts it and
+//! continues. If a lane's first task panics, the runtime prints a line and reports it ([`LaneReport::failure`]).
 //!
 //! [`LaneReport::failure`]: crate::stats::LaneReport::failure
 

@@ -1,12 +1,12 @@
-//! Half-open clients: SYNs that no connection stands behind, and what comes back to them.
+//! Half-open clients: SYNs without connections, and the answers to them.
 //!
-//! A generator of half-open clients needs to send a SYN and then *not* to behave as TCP does: an ordinary lane would
-//! complete the handshake, or reset what it does not know. Such a lane remembers nothing of its SYNs; whoever sent
-//! them chose the sequence number and tells the answers by it. What is heard waits in a queue of bounded length, and a
-//! quiet lane sends nothing back: no acknowledgement and no reset. Everything else the lane does stays as it is.
+//! A generator of half-open clients sends SYNs and must *not* behave as TCP does: an ordinary lane would complete the handshake or reset
+//! an unknown segment. Such a lane keeps no state of its SYNs; the generator chose the sequence numbers and recognises the answers by
+//! them. Answers wait in a bounded queue, and a quiet lane sends nothing back, neither an acknowledgement nor a reset. Otherwise the lane
+//! behaves as usual.
 //!
-//! Only segments of no connection that acknowledge something and have SYN or RST count as heard (RFC 9293 §3.10.7.3 is
-//! where an ordinary client would take them).
+//! Only segments that belong to no connection, acknowledge something and have SYN or RST count as answers (an ordinary client handles
+//! them by RFC 9293 §3.10.7.3).
 
 use crate::tcp::lane::half_open::{HalfOpen, SynAnswer};
 use crate::tcp::lane::replies::ReplyMeta;

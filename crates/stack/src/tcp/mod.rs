@@ -1,7 +1,7 @@
 //! TCP for one lane.
 //!
-//! A value that is told of segments, of time passing and of what applications want, and is asked for segments to send.
-//! It has no sockets, clock, threads or randomness of its own; see [`Cx`] for what it borrows.
+//! It is a plain value: its caller passes in segments, time and calls of applications, and polls it for segments to send. It has no
+//! sockets, clock, threads or randomness of its own; see [`Cx`] for what it borrows.
 //!
 //! ```text
 //!   input ──▶ coalesce ─▶ segment ─▶ table ─┬▶ connection: input/{sequence, ack, data} ─▶ recovery/, acks/
@@ -31,10 +31,10 @@
 //! later row returns what is to be done instead, as `time_wait` does by its `Verdict`. A test (`circles` in the crate `mutants`)
 //! keeps modules that stand side by side from importing one another in a circle.
 //!
-//! RFC 9293 is the frame; `docs/conformance/tcp.md` lists each requirement with its place here and its test.
+//! RFC 9293 is the base; `docs/conformance/tcp.md` lists each requirement with its place here and its test.
 //!
-//! What always holds: the cost of a segment does not depend on the number of connections; every drop has a name; a
-//! connection that is idle holds no buffers; a handle that outlives its connection is an error.
+//! Invariants: the cost of a segment does not depend on the number of connections; every drop has a name; an idle connection holds no
+//! buffers; a handle whose connection has ended is an error.
 
 mod acks;
 mod api;

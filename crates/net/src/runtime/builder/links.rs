@@ -1,7 +1,7 @@
-//! The links of a runtime, how they are opened, and which interfaces are on them.
+//! The links of a runtime, opening them, and the interfaces on them.
 //!
-//! A link is not an interface. Several interfaces, of one host or of several, may be on one link, each on a VLAN of its own; and what is
-//! opened at once may be several links: both ends of a wire, all ports of a switch.
+//! A link is not an interface. Several interfaces, of one or several hosts, may be on one link, each on its own VLAN; and one open may
+//! yield several links, such as both ends of a pair.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -125,9 +125,9 @@ impl Builder {
         self.attach(link, host, interface);
     }
 
-    /// Gives the runtime access to the card under a link. Where the host on it is steered by the card's own table ([`Rss::of_card`](crate::Rss::of_card)), that
-    /// follows lanes that move; lanes follow a table that somebody else has changed; and settings that the card has forgotten are set again.
-    /// What was done is in [`Report::cards`](crate::stats::Report::cards).
+    /// Gives the runtime access to the card under a link. Where the host on it is steered by the card's own table
+    /// ([`Rss::of_card`](crate::Rss::of_card)), that follows lanes that move; lanes follow a table that somebody else has changed; and
+    /// settings that the card has forgotten are set again. What was done is in [`Report::cards`](crate::stats::Report::cards).
     pub fn steer_card(&mut self, link: LinkId, access: Box<dyn Access>) {
         self.cards.push((link.0, access));
     }

@@ -1,7 +1,7 @@
-//! From a description to running workers. Everything that can fail fails here, before the first thread runs.
+//! Builds running workers from a description. All errors are found here, before the first thread runs.
 //!
-//! The description and the order of things are here; [`links`] opens the links, [`named`] is what those by name want; [`plan`] shares lanes and queues out, [`threads`] makes
-//! workers of that.
+//! The description and the order of things are here; [`links`] opens the links, [`named`] is what those by name want; [`plan`] shares
+//! lanes and queues out, [`threads`] makes workers of that.
 
 mod links;
 mod named;
@@ -110,8 +110,8 @@ impl Builder {
 
     /// Whether workers with a queue of a link are bound to processors; they are by default.
     ///
-    /// Each worker gets a processor that no other instance has bound a worker to, near the card if there is one ([`Builder::near_card`]). With fewer of those than workers, and for
-    /// kernel sockets alone, nothing is bound.
+    /// Each worker gets a processor that no other instance has bound a worker to, near the card if there is one ([`Builder::near_card`]).
+    /// With fewer of those than workers, and for kernel sockets alone, nothing is bound.
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;

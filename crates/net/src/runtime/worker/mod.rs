@@ -1,15 +1,15 @@
-//! A worker: one thread, one core, its queues of each link, any number of lanes. This page is the centre of Flowlane.
+//! A worker: one thread on one core, with its queues of each link and any number of lanes. This is the main loop of Flowlane.
 //!
 //! ```text
 //!   turn:  receive ▸ netisr ▸ inbox ▸ tasks ▸ timers ▸ output ▸ flush        nothing to do? ▸ sleep
 //! ```
 //!
-//! What it owns and its loop are here, the steps of a turn in [`receive`] (links and netisr), [`inbox`], [`tasks`] and [`output`], what it does
-//! between turns in [`sleep`], and lanes that come and go in [`moving`].
+//! What it owns and its loop are here, the steps of a turn in [`receive`] (links and netisr), [`inbox`], [`tasks`] and [`output`], what
+//! it does between turns in [`sleep`], and lanes that come and go in [`moving`].
 //!
-//! A worker owns all it touches. It never waits for another worker: what it sends finds room or is counted as
-//! dropped, what it receives lies in rings and an inbox. Lanes whose state changed in a turn are noted, and only those
-//! are asked for output, news and deadlines at its end, so that a turn costs nothing for lanes that had nothing to do.
+//! A worker owns everything it accesses. It never waits for another worker: frames it sends find room or are dropped and counted, and it
+//! receives from rings and an inbox. Lanes whose state changed in a turn are noted, and only these are polled for output, messages and
+//! deadlines at its end, so idle lanes cost nothing.
 
 mod begin;
 mod doors;

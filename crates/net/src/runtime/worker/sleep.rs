@@ -1,4 +1,4 @@
-//! Going to sleep without missing anything.
+//! Going to sleep without lost wake-ups.
 //!
 //! The order is what counts: say that you sleep, fence, look once more at everything that can bring work, and only
 //! then wait (see `flowlane_sys::doorbell`). What is waited on: the worker's own descriptor, which others signal, and

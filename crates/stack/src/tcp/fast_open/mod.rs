@@ -1,4 +1,4 @@
-//! Fast Open (RFC 7413): data in the SYN, for peers that have shown before that their address is theirs.
+//! Fast Open (RFC 7413): data in the SYN, for peers that have proven their address before.
 //!
 //! `passive`: a listener's part, cookies and early connections. `active`: ours when we connect. The cookies that peers gave each of
 //! our addresses are in `lane/peers.rs`, what a connection knows in `connection/fast_open.rs`, and what the peer's answer leads to

@@ -1,13 +1,13 @@
-//! One record for each connection that leaves the lane's table: which flow it was, how it ended, and what passed.
+//! One record for each connection that leaves the lane's table: its flow, how it ended, and its totals.
 //!
 //! For an exporter of flows (RFC 7011). Off unless somebody asks (`Tcp::watch_flows`): then each segment costs a look at a
 //! pointer. While it is on, totals stand in a list of their own beside the connections, by slot, so that these stay as small as they
 //! are. A record is made where a connection leaves the table, and waits in a ring of fixed size until it is taken: nothing is
 //! allocated, nobody is called, and what does not fit is counted (`flow_records_lost`).
 //!
-//! **What is counted.** Bytes are those of the stream: sent for the first time, and received in order. Segments are those of the
-//! wire, as far as the lane saw them: one that the link cut or merged counts as what it was cut into or merged from. What answers old
-//! duplicates for a connection in TIME-WAIT, and what comes for it, belongs to no record.
+//! **Counting.** Bytes are those of the stream: sent for the first time, and received in order. Segments are those on the wire as far as the lane
+//! knows: one that the link segmented or merged counts as the number it was split into or merged from. Segments of a connection in
+//! TIME-WAIT, received and sent, belong to no record.
 //!
 //! UDP has no such records: a socket keeps nothing about each of its peers.
 

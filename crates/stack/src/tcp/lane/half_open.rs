@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Answers that wait to be taken; what comes on top of that is counted and lost.
+/// Capacity of the queue, answers; further answers are lost and counted.
 const WAITING: usize = 1 << 14;
 
 /// What came back to a SYN.
@@ -23,7 +23,7 @@ pub struct SynAnswer {
     pub refused: bool,
 }
 
-/// What a lane with half-open clients keeps.
+/// State of a lane with half-open clients.
 #[derive(Debug)]
 pub(crate) struct HalfOpen {
     quiet: bool,
