@@ -178,7 +178,7 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
 /// Uses the card's steering as a file describes it. The card is not changed, also not when lanes move.
 fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss> {
     if wish.key.is_some() {
-        bail!("--key: not together with --rss FILE, which has the card's own rule");
+        bail!("--key: with --rss FILE the card's own rule is used, and no key");
     }
     if wish.udp_4tuple {
         bail!("--udp-4tuple: with --rss FILE fields are as the file says");
