@@ -56,7 +56,7 @@ pub enum NoMailbox {
     /// This is no task of a lane, or of one with a higher number.
     #[error("not in a lane that has a mailbox")]
     NotInLane,
-    /// Somebody in this lane has it already.
+    /// The mailbox of this lane is already in use.
     #[error("the lane's mailbox was taken already")]
     Taken,
 }
@@ -78,7 +78,7 @@ impl<T> Clone for Mailboxes<T> {
 }
 
 impl<T: Send> Mailboxes<T> {
-    /// For a host with so many lanes: buckets of its steering. Each holds `capacity` messages, at least one.
+    /// Mailboxes for a host with `lanes` lanes (the buckets of its steering). Each holds `capacity` messages, at least one.
     #[must_use]
     pub fn new(lanes: usize, capacity: usize) -> Self {
         let place = |_| {

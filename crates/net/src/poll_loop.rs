@@ -34,7 +34,7 @@ const BURST: usize = 64;
 /// How long until a link that took nothing is asked again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What a lane of a loop's own is made of.
+/// Configuration of the lane of a poll loop.
 #[derive(Debug, Clone, Default)]
 pub struct PollConfig {
     /// Its addresses.
@@ -120,13 +120,13 @@ impl PollLoop {
         Ok(poll_loop)
     }
 
-    /// The lane, with what its functions want beside their own: the time of the last turn, and frames. What is begun here goes out with the
+    /// The lane, with further arguments of its functions: the time of the last turn, and frames. Output of these calls is sent in the
     /// next turn.
     pub fn lane(&mut self) -> (&mut Lane, Time, &Pool) {
         (&mut self.lane, self.now, &self.frames)
     }
 
-    /// Does all there is to do now, without waiting. `true` if a packet came or went, or a timer fired.
+    /// Does all pending work, without waiting. `true` if a packet was received or sent, or a timer fired.
     pub fn turn(&mut self) -> bool {
         self.now = Time::from_nanos(self.epoch.elapsed().as_nanos() as u64 + 1);
         let mut busy = self.receive();
@@ -181,7 +181,8 @@ impl PollLoop {
         [timer, waits.then_some(RETRY)].into_iter().flatten().min()
     }
 
-    /// What becomes readable when a packet comes, for loops that wait for other things as well. Links in memory have none.
+    /// Descriptors that become readable when a packet arrives, for loops that wait for other descriptors as well. Links in memory have
+    /// none.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.queues.iter().filter_map(|queue| queue.fd())
     }

@@ -22,7 +22,7 @@ pub struct NetisrStats {
     pub sent: u64,
     /// Frames for other workers that found the ring full.
     pub dropped: u64,
-    /// Frames that came from other workers.
+    /// Frames handed over by other workers.
     pub queued: u64,
     /// Most frames that waited in one ring at once.
     pub watermark: u64,
@@ -42,7 +42,7 @@ pub struct SteeringStats {
     pub aligned: u64,
     /// Of them, handed to another worker.
     pub redirected: u64,
-    /// Of them, that came on another queue than their hash names: the delivered one, or with a card's own table any that is right.
+    /// Of them, those on another queue than their hash names: the delivered hash, or with a card's own table any correct hash.
     pub misdirected: u64,
     /// Of them, whose delivered hash was not that of the key and fields. It was computed then, and so are all later ones.
     pub foreign_hash: u64,
@@ -74,7 +74,7 @@ impl SteeringStats {
     }
 }
 
-/// One frame whose delivered hash named another queue than the one it came on.
+/// A frame whose delivered hash named another queue than the one it arrived on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Misdirected {
@@ -101,7 +101,7 @@ pub struct LaneReport {
     pub stats: LaneStats,
     /// Counters of the kernel sockets, in a lane that uses them.
     pub kernel: Option<KernelStats>,
-    /// Frames that came in on a queue of the lane's own worker.
+    /// Frames that arrived on a queue of the lane's own worker.
     pub aligned: u64,
     /// Frames that another worker handed over.
     pub redirected: u64,
@@ -109,7 +109,7 @@ pub struct LaneReport {
     pub task_runs: u64,
     /// Tasks that panicked.
     pub panics: u64,
-    /// How the lane's first task failed: the lane does nothing any more of what it was to do.
+    /// How the lane's first task failed, if it did: the lane no longer serves.
     pub failure: Option<Failed>,
     /// Times the lane moved.
     pub moves: u64,
@@ -149,7 +149,7 @@ pub const SOCKETS_SHOWN: usize = 1024;
 /// Places in which the TCP connections that a report lists are searched for: a lane with very many does not stop for longer.
 pub const CONNECTIONS_LOOKED_AT: usize = 16_384;
 
-/// What was done to a card by whose table a host is steered, and that can be changed.
+/// Changes of a card whose table steers a host and can be changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CardReport {
@@ -159,9 +159,9 @@ pub struct CardReport {
     pub slots_moved: u64,
     /// Changes that the card, or its driver, did not take.
     pub refused: u64,
-    /// Times somebody else had changed its table, and lanes were moved to the workers of their queues.
+    /// Times that another program had changed its table, and lanes were moved to the workers of their queues.
     pub followed: u64,
-    /// Times its settings were set again because packets came elsewhere than they say.
+    /// Times that its settings were set again because packets arrived on other queues.
     pub set_again: u64,
 }
 
@@ -172,7 +172,7 @@ pub struct QueueReport {
     pub host: usize,
     /// Interface of the host.
     pub interface: u8,
-    /// Number of the queue within the link. `None` at a worker that has no queue of it, for what it dropped because the link is dead.
+    /// Number of the queue within the link. `None` at a worker without a queue of it, for drops because the link is dead.
     pub queue: Option<u16>,
     /// The queue's counters.
     pub stats: QueueStats,
@@ -193,7 +193,7 @@ pub struct WorkerReport {
     pub netisr: NetisrStats,
     /// How frames of each host arrived.
     pub steering: Vec<SteeringStats>,
-    /// The first few frames that came on a wrong queue.
+    /// The first few frames that arrived on a wrong queue.
     pub misdirected: Vec<Misdirected>,
     /// Turns of its loop.
     pub turns: u64,

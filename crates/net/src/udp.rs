@@ -53,12 +53,12 @@ impl UdpSocket {
         Self::bind(Bind::port(port))
     }
 
-    /// A connected socket, from a port whose answers come to this lane if there is one. Otherwise, as with a port of the caller's choice
-    /// ([`UdpSocket::bind`]), the lane that they come to hands them over: another worker's, perhaps, which costs more for each.
+    /// A connected socket, from a port whose answers arrive in this lane if there is one. Otherwise, as with a port chosen by the caller
+    /// ([`UdpSocket::bind`]), the lane in which they arrive hands them over, possibly from another worker, at a higher cost for each.
     ///
     /// # Errors
-    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`](crate::BindError::TooManyElsewhere): 4096 sockets have their answers come
-    /// to that lane and stand in others.
+    /// As [`UdpSocket::bind`]. [`BindError::TooManyElsewhere`](crate::BindError::TooManyElsewhere): 4096 sockets of other lanes have
+    /// answers that arrive in that lane.
     pub fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
         Self::bind(Bind { remote: Some(remote.into()), ..Bind::default() })
     }
@@ -141,7 +141,7 @@ impl UdpSocket {
         }
     }
 
-    /// Waits for one datagram and copies its payload, as far as it fits, to `buffer`; returns the length and who sent it.
+    /// Waits for one datagram and copies its payload, as far as it fits, to `buffer`; returns the length and the sender.
     ///
     /// # Errors
     /// As [`UdpSocket::try_recv_batch`].
@@ -214,8 +214,8 @@ impl UdpSocket {
         Poll::Pending
     }
 
-    /// Sends every datagram of `batch`, its payload as it stands now, back to whoever sent it, in its own frame and in
-    /// order, waiting for room. Those that cannot be sent are dropped and counted by the lane; returns how many went.
+    /// Sends every datagram of `batch`, with its current payload, back to its sender, in its own frame and in order, waiting for room.
+    /// Datagrams that cannot be sent are dropped and counted by the lane. Returns the number sent.
     ///
     /// # Errors
     /// On another lane.
@@ -270,10 +270,10 @@ impl UdpSocket {
         end.map(|()| sent)
     }
 
-    /// Which bucket answers to a datagram from `local` to `remote` come to.
+    /// The bucket in which answers to a datagram from `local` to `remote` arrive.
     ///
     /// # Errors
-    /// On another lane; for kernel sockets, whose answers come to whichever lane the kernel chooses.
+    /// On another lane; for kernel sockets, where the kernel chooses the lane.
     pub fn reply_bucket(
         &self,
         local: Endpoint,
@@ -286,7 +286,7 @@ impl UdpSocket {
     /// Joins a multicast group on an interface of the host.
     ///
     /// # Errors
-    /// On another lane; for kernel sockets; when the link cannot be told of the group.
+    /// On another lane; for kernel sockets; if the link cannot join the group.
     pub fn join(&self, interface: u8, group: IpAddr) -> Result<bool, SocketError> {
         self.handle("join multicast groups")?;
         self.lane.with(|slot, now, frames| slot.join(now, frames, interface, group))?

@@ -82,9 +82,9 @@ pub fn adopt(card: &Card, chosen: Option<Served>, workers: usize) -> Result<Rss,
     Rss::of_card(theirs.hasher(), theirs.config, &slots, queues, workers).map_err(NotAdopted::Table)
 }
 
-/// Steering for `workers` workers with a key and fields of ours on a card, and what is to be changed on the card for that
-/// ([`Held::set`](super::Held::set)). The table is as long as the card's, and gives each worker an equal share of the queues that are
-/// served: all, or those `chosen`.
+/// Steering for `workers` workers with our key and fields on a card, and the change of the card that it needs
+/// ([`Held::set`](super::Held::set)). The table has the length of the card's, and gives each worker an equal share of the served queues:
+/// all, or those `chosen`.
 ///
 /// # Errors
 /// See [`NotAdopted`]; the driver has to show key and table.

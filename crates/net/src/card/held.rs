@@ -45,7 +45,7 @@ pub enum Outcome {
     Gone,
     /// It is another card now; with `Force` the file is removed.
     AnotherCard,
-    /// Somebody changed these parts since the run of this process: nothing was done.
+    /// These parts were changed by another program since the run of this process: nothing was restored.
     Changed(u32, Vec<String>),
 }
 
@@ -83,9 +83,9 @@ pub enum HoldError {
     State(String, StateError),
     /// The driver does not do it.
     Set(SetError),
-    /// What an earlier run left is in the way.
+    /// Settings left by an earlier run could not be restored first.
     InTheWay(String, Outcome),
-    /// Somebody else changed the table of this interface during the run.
+    /// Another program changed the table of this interface during the run.
     Changed(String),
 }
 
@@ -114,7 +114,8 @@ impl From<Error> for HoldError {
     }
 }
 
-/// A card that we have changed. It is put back when this is dropped, if the thread may do that; else the state file stays for who may.
+/// A card that we have changed. Its settings are restored on drop if the thread has the privilege; otherwise the state file stays for a
+/// process that has it.
 #[derive(Debug)]
 pub struct Held {
     place: Place,
@@ -128,12 +129,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Makes a change for the run of `owner`, having noted in `place` how the card is.
+    /// Makes a change for the run of `owner`, after saving the card's settings in `place`.
     ///
-    /// What an earlier run left is put back before; [`Held::found`] says so.
+    /// Settings left by an earlier run are restored first; [`Held::found`] returns the result.
     ///
     /// # Errors
-    /// [`HoldError`]; the card is as it was then.
+    /// [`HoldError`]; then the card is unchanged.
     pub fn set(place: &Place, interface: &str, change: &Change, owner: Owner) -> Result<Self, HoldError> {
         let found = Interface::find(interface)?;
         let state = |e| HoldError::State(interface.to_owned(), e);
@@ -184,7 +185,7 @@ impl Held {
         Ok(held)
     }
 
-    /// What an earlier run had left on this card, and what came of it.
+    /// Settings that an earlier run had left on this card, and the result of restoring them.
     #[must_use]
     pub fn found(&self) -> &Outcome {
         &self.found

@@ -52,7 +52,7 @@ use flowlane_sys::netdev::Interface;
 /// Reads the card called `interface`, of the calling thread's network namespace. Needs no privileges on usual kernels.
 ///
 /// # Errors
-/// There is no such interface, or no socket is to be had. What the driver does not tell is an [`Untold`] in its place.
+/// There is no such interface, or a socket cannot be opened. A value that the driver does not report is an [`Untold`] instead.
 pub fn read(interface: &str) -> Result<Card, Error> {
     Card::read(&Interface::find(interface)?)
 }
@@ -77,7 +77,7 @@ impl Steering {
         Toeplitz::new(&self.key)
     }
 
-    /// The queue that a packet with this hash comes to.
+    /// The queue of a packet with this hash.
     #[must_use]
     pub fn queue_of(&self, hash: u32) -> u32 {
         self.table[hash as usize % self.table.len()]

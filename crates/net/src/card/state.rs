@@ -33,7 +33,7 @@ use lines::{Lines, bytes, fields, hex, list, number, numbers, two};
 use std::fmt::Write as _;
 use std::{fs, io};
 
-/// A process, told from a later one of the same number.
+/// A process, by its number and start time, so that a later process of the same number differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// Its number.
@@ -61,7 +61,7 @@ impl Owner {
         Ok(Self { pid, started })
     }
 
-    /// Whether it still runs. One that has ended and that nobody has waited for does not.
+    /// Whether it is still running. A zombie process is not.
     #[must_use]
     pub fn is_alive(self) -> bool {
         process(self.pid)

@@ -109,8 +109,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Where it is handled, as far as is known. An interrupt that was allowed elsewhere moves when it comes the next time, and its files
-    /// say until then that it is handled where it may not be: so what is allowed counts then.
+    /// The processors that handle it, as far as is known. An interrupt whose affinity was changed moves when it next occurs; until then the
+    /// kernel's files show the old processor, and this returns the new affinity.
     #[must_use]
     pub fn cpus(&self) -> Option<&Cpus> {
         let in_force = |cpus: &&Cpus| {
@@ -189,8 +189,8 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Reads what there is about an interface of the calling thread's network namespace, below `root` (`/`). What cannot be read is in
-    /// [`Surroundings::unseen`].
+    /// Reads the settings around an interface of the calling thread's network namespace, below `root` (`/`). [`Surroundings::unseen`] lists
+    /// those that cannot be read.
     #[must_use]
     pub fn read(root: &Path, interface: &str) -> Self {
         let mut files = Files { root: root.to_owned(), unseen: Vec::new() };

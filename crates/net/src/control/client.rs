@@ -37,7 +37,7 @@ pub enum ClientError {
     /// The instance says why not.
     #[error("{0}")]
     Refused(String),
-    /// What it answered cannot be understood.
+    /// Its answer cannot be parsed.
     #[error("the instance's answer cannot be understood: {0}")]
     Answer(String),
     /// It does not answer.

@@ -49,7 +49,7 @@ pub enum ControlError {
     /// Something that is no socket is there.
     #[error("control socket {}: a file that is no socket is in the way", .0.display())]
     NotASocket(PathBuf),
-    /// The directory belongs to somebody else, or others may write to it.
+    /// The directory belongs to another user, or others may write to it.
     #[error("control socket directory {}: {why}", .path.display())]
     Directory {
         /// The directory.

@@ -142,7 +142,7 @@ document! {
         hybrid_dispatched: u64,
         /// Frames for other workers that found the ring full.
         queue_drops: u64,
-        /// Frames that came from other workers.
+        /// Frames handed over by other workers.
         queued: u64,
         /// Frames handled in all.
         handled: u64,
@@ -275,9 +275,9 @@ document! {
         slots_moved: u64,
         /// Changes that it did not take.
         refused: u64,
-        /// Times somebody else had changed its table, and lanes were moved to the workers of their queues.
+        /// Times that another program had changed its table, and lanes were moved to the workers of their queues.
         followed: u64,
-        /// Times its settings were set again because packets came elsewhere than they say.
+        /// Times that its settings were set again because packets arrived on other queues.
         set_again: u64,
     }
 }

@@ -40,7 +40,7 @@ pub enum StartError {
     /// A host's interface has no link or too many, or a host on kernel sockets has one.
     #[error("host '{0}': as many links as interfaces are needed, and none on kernel sockets")]
     Links(String),
-    /// More lanes than kernel sockets can be told apart in.
+    /// More lanes than a host on kernel sockets can have.
     #[error("{0} buckets in all: with kernel sockets at most 65536")]
     Lanes(usize),
     /// A tunnel that cannot work.
@@ -58,7 +58,7 @@ pub enum StartError {
     /// A link that was opened without any queue.
     #[error("{0} has no queue")]
     NoQueue(String),
-    /// A link that no interface is on, so nobody would get what comes.
+    /// A link without an interface, whose packets no host would receive.
     #[error("{0}: no interface is on it")]
     NoInterface(String),
     /// Two interfaces on one link that are on the same VLAN.

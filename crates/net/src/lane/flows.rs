@@ -30,7 +30,7 @@ impl FlowRecords {
         Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default() }
     }
 
-    /// The next record; `None` if there is none now. May be called on any thread. Records of one lane come in the order in which
+    /// The next record; `None` if there is none now. May be called on any thread. Records of one lane are in the order in which
     /// its flows ended.
     #[must_use]
     pub fn try_next(&self) -> Option<FlowRecord> {

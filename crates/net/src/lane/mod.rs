@@ -49,7 +49,7 @@ pub(crate) enum SocketHandle {
 /// Counters that only the runtime can keep. They stay with the lane when it moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LaneCounters {
-    /// Frames that came in on a queue of the lane's own worker.
+    /// Frames that arrived on a queue of the lane's own worker.
     pub(crate) aligned: u64,
     /// Frames that another worker handed over.
     pub(crate) redirected: u64,

@@ -20,12 +20,12 @@ pub struct AfPacketOptions {
     pub claim: Claim,
     /// The RSS to emulate: the table names queues, one for each worker. `None`: the kernel's own hash.
     pub steering: Option<SteeringRules>,
-    /// Keep the kernel's stack from what is ours, where the kernel can.
+    /// Keep our packets from the kernel's stack, if the kernel supports it.
     pub exclusive: bool,
     /// Slots of each ring.
     pub ring_size: u32,
-    /// Leave checksum and segmentation of TCP to the interface or, where it has neither, to the kernel. Not for a virtual
-    /// interface that hands packets on without their sums, unless the far end does not mind.
+    /// Leave checksum and segmentation of TCP to the interface or, if it has neither, to the kernel. Not for a virtual interface that
+    /// passes on packets without checksums, unless the far end accepts them.
     pub offload: bool,
 }
 

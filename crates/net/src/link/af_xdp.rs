@@ -33,8 +33,8 @@ pub struct AfXdpOptions {
     pub busy_poll: Option<u32>,
     /// Ask the driver for its flow hash.
     pub hash: bool,
-    /// Leave checksum and segmentation of TCP to the interface or, where it has neither, to the kernel. Not for a virtual
-    /// interface that hands packets on without their sums, unless the far end does not mind.
+    /// Leave checksum and segmentation of TCP to the interface or, if it has neither, to the kernel. Not for a virtual interface that
+    /// passes on packets without checksums, unless the far end accepts them.
     pub offload: bool,
 }
 

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use flowlane_sys::bpf::claim::Tags;
 
-/// A set of prefixes. Packets to an address in one of them are the link's, and so are the questions (ARP, neighbour
-/// solicitation) for such an address; everything else stays with the kernel.
+/// A set of prefixes. Packets to an address in one of them go to the link, and so do requests (ARP, neighbour solicitation) for such an
+/// address; all others stay with the kernel.
 ///
-/// Broadcast addresses and multicast groups are claimed like other addresses: they are nobody's by default.
+/// Broadcast addresses and multicast groups must be claimed like other addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claim {
     tags: Tags,

@@ -33,8 +33,7 @@ impl Life {
         Self { interface, open, mtu: Arc::new(AtomicU16::new(short(mtu).min(most))), most }
     }
 
-    /// Longest IP packet that is sent, bytes. It follows the interface's MTU, as far as the queues allow, while somebody listens to the
-    /// [`News`].
+    /// Longest IP packet that is sent, bytes. It follows the interface's MTU, as far as the queues allow, while [`News`] is being read.
     #[inline]
     #[must_use]
     pub fn mtu(&self) -> u16 {
@@ -77,8 +76,8 @@ impl News {
         self.life.mtu()
     }
 
-    /// Waits for the next change. `None` when there will be none: the interface is gone, which was told before, or
-    /// went when the link was closed, as a TAP interface does that was made for it.
+    /// Waits for the next change. `None` when there will be none: the interface has been removed, which was reported before, or was
+    /// removed with the link, as a TAP interface created for it.
     pub fn wait(&mut self) -> Option<LinkState> {
         let state = self.watch.wait(None)?;
         if let LinkState::Mtu(bytes) = state {

@@ -55,13 +55,13 @@ pub struct LinkInfo {
     pub life: Option<Life>,
     /// How to have packets to a multicast group let through; `None` where they all are.
     pub groups: Option<Groups>,
-    /// What whoever started it should know, each a line: what the kernel or the card cannot do, and what was done about it.
+    /// Notes for the user, one line each: what the kernel or the card does not support, and what was done instead.
     pub notes: Vec<String>,
 }
 
 impl LinkInfo {
-    /// A link with `queues` queue pairs that sends packets of up to `mtu` bytes. It has no card under it, no offloads, and delivers no hash;
-    /// the setters say otherwise.
+    /// A link with `queues` queue pairs that sends packets of up to `mtu` bytes. It has no card under it, no offloads, and delivers no
+    /// hash; the setters say otherwise.
     #[must_use]
     pub fn new(name: impl Into<String>, mac: MacAddr, mtu: u16, queues: usize) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl LinkInfo {
         Self { delivers_hash: delivers, ..self }
     }
 
-    /// What whoever starts the link should know, each a line.
+    /// Notes for the user, one line each.
     #[must_use]
     pub fn notes(self, notes: Vec<String>) -> Self {
         Self { notes, ..self }
@@ -104,11 +104,11 @@ impl LinkInfo {
         Self { life: Some(life), groups, ..self }
     }
 
-    /// Lets through what IPv6 routers say of themselves: packets to all nodes (`ff02::1`) and to the link's own link-local address, by
-    /// which some routers answer who asks for them. Over AF_PACKET the kernel gets them as before; over AF_XDP it gets none of them
-    /// until the link is closed, so it learns of no router there. Other links hear all of it without being asked.
+    /// Receives the advertisements of IPv6 routers: packets to all nodes (`ff02::1`) and to the link's own link-local address, to which
+    /// some routers send their answers to solicitations. Over AF_PACKET the kernel receives them as before; over AF_XDP it receives none
+    /// of them until the link is closed, so it learns no routers there. Other links receive them without this call.
     ///
-    /// Whether what is heard is followed says [`IpConfig::follow_routers`](crate::IpConfig::follow_routers).
+    /// [`IpConfig::follow_routers`](crate::IpConfig::follow_routers) decides whether advertisements are used.
     ///
     /// # Errors
     /// [`OpenError::Device`].

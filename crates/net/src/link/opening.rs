@@ -9,14 +9,14 @@ use super::{LinkInfo, Queue};
 use crate::error::StartError;
 use crate::wake::Wake;
 
-/// A link, opened: what it is, and its queues by number. Queue `q` goes to worker `q % workers`
+/// An open link: its properties, and its queues by number. Queue `q` goes to worker `q % workers`
 /// ([`worker_of_queue`](crate::worker_of_queue)).
 pub type Opened = (LinkInfo, Vec<Box<dyn Queue>>);
 
 /// Opens a link when the runtime starts, once frame memory and the number of workers are known.
 pub type OpenLink = Box<dyn FnOnce(&FrameMemory, usize) -> Result<Opened, StartError> + Send>;
 
-/// Opens several links at once when the runtime starts: those that belong together, as the ends of a wire do.
+/// Opens several links at once when the runtime starts, such as both ends of a pair.
 pub type OpenWire = Box<dyn FnOnce(&Opening<'_>) -> Result<Vec<Opened>, StartError> + Send>;
 
 /// What links are opened with.
@@ -68,8 +68,8 @@ impl<'a> Opening<'a> {
 pub struct Doorbell(Arc<Wake>);
 
 impl Doorbell {
-    /// To be called after a frame was put where the worker will look for it. Costs a memory fence; a system call only if the worker
-    /// sleeps and nobody else has woken it yet.
+    /// Call it after putting a frame where the worker polls. Costs a memory fence, and a system call only if the worker sleeps and has
+    /// not been woken yet.
     #[inline]
     pub fn ring(&self) {
         self.0.ring();

@@ -30,18 +30,17 @@ const SNAP_LEN: u32 = 262_144;
 pub struct PcapOptions {
     /// File to receive from; `None`: nothing is received.
     pub input: Option<PathBuf>,
-    /// File to send to; `None`: what is sent is thrown away.
+    /// File for sent packets; `None` to discard them.
     pub output: Option<PathBuf>,
     /// The link's Ethernet address.
     pub mac: MacAddr,
     /// The link's MTU, bytes.
     pub mtu: u16,
-    /// Where the time of packets sent comes from: nanoseconds since 1970.
+    /// Clock for the time stamps of sent packets: nanoseconds since 1970.
     pub clock: fn() -> u64,
 }
 
-/// Opens the link with a queue for each worker. The end of the input is told by [`Queue::ready`] only: it is then
-/// `false` for ever.
+/// Opens the link with a queue for each worker. Only [`Queue::ready`] shows the end of the input: it then returns `false` for ever.
 ///
 /// # Errors
 /// [`OpenError::Capture`]; [`OpenError::Option`] when the input is not of Ethernet.

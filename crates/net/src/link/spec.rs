@@ -166,8 +166,8 @@ impl LinkSpec {
         *self == Self::Kernel
     }
 
-    /// Makes what [`Builder::link`](crate::Builder::link) takes. `ours` are the addresses to take packets for, `vlan` is where they come from, and `rss` steers
-    /// where there is no card that does.
+    /// The argument for [`Builder::link`](crate::Builder::link). `ours` are the addresses whose packets are taken, on `vlan`; `rss` is the
+    /// steering if no card steers.
     #[must_use]
     pub fn open(self, ours: &[Prefix], vlan: Option<u16>, rss: &Rss) -> OpenLink {
         let none = Claim::none().on_vlan(vlan);

@@ -17,7 +17,7 @@ pub struct TapOptions {
     pub interface: String,
     /// The RSS to emulate: the table names queues, one for each worker. `None`: the kernel chooses.
     pub steering: Option<SteeringRules>,
-    /// Leave checksums to whoever is behind: nobody on the way needs them.
+    /// Compute no checksums: the kernel on the other side needs none.
     pub checksum_offload: bool,
     /// Let TCP cross in pieces of up to 64 KiB. Needs `checksum_offload`.
     pub segmentation: bool,

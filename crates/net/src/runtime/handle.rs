@@ -115,8 +115,8 @@ impl Handle {
         report
     }
 
-    /// The link of an interface is back after it was down: the host announces its addresses there, probes them once more and
-    /// reports its groups, since whoever listens may be another. Without effect on links in memory.
+    /// Call it when the link of an interface is up again: the host probes and announces its addresses and reports its groups anew, since
+    /// the network may be another one. Without effect on links in memory.
     pub fn link_up(&self, host: usize, interface: u8) {
         for worker in 0..self.workers() {
             self.shared.send(worker, Message::LinkUp { host, interface });
@@ -162,11 +162,11 @@ impl Handle {
             .unwrap_or_else(|_| if lane.give_up() { Err(MoveError::NoAnswer) } else { Err(MoveError::Late) })
     }
 
-    /// Begins to move the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. Frames on
-    /// their way reach it, none lost and none overtaken, as long as the rings between workers do not overflow. The [`Move`] is ready
-    /// when that is so, and can be given up before. Frames keep arriving on the old worker's queue and are handed over, unless the card's
-    /// table can be changed ([`Builder::steer_card`](crate::Builder::steer_card)): then the lane's slots name a queue of its new worker before the move is ready. Any
-    /// number of lanes may move at once.
+    /// Starts to move the lane of a bucket to another worker, with its sockets, timers and tasks, while packets flow. No frame is lost or
+    /// overtaken, as long as the rings between workers do not overflow. The [`Move`] is ready when the lane has arrived, and can be
+    /// cancelled before. Frames still arrive on the old worker's queue and are handed over, unless the card's table can be changed
+    /// ([`Builder::steer_card`](crate::Builder::steer_card)): then the lane's slots name a queue of its new worker before the move is
+    /// ready. Any number of lanes may move at once.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -241,7 +241,7 @@ impl Runtime {
         self
     }
 
-    /// What others talk to the runtime with.
+    /// A handle to the runtime, for other threads.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()

@@ -18,7 +18,7 @@ use flowlane_stack::udp::UdpConfig;
 
 use crate::lane::FlowRecords;
 
-/// What the first task of a lane may end with: nothing, or a `Result`, whose error the runtime says in a line and reports
+/// The result of a lane's first task: nothing, or a `Result`, whose error the runtime prints in a line and reports
 /// ([`Report::failures`](crate::stats::Report::failures), [`Runtime::join`](crate::Runtime::join)).
 pub trait Outcome {
     /// What went wrong, in words.
@@ -173,8 +173,8 @@ impl Host {
         self
     }
 
-    /// Adds a tunnel: an interface of its own inside, numbered after those that are joined to links. What cannot work is
-    /// refused at the start ([`StartError::Tunnel`](crate::StartError::Tunnel)).
+    /// Adds a tunnel: an interface, numbered after those on links. An invalid one is refused at the start
+    /// ([`StartError::Tunnel`](crate::StartError::Tunnel)).
     #[must_use]
     pub fn tunnel(mut self, tunnel: TunnelConfig) -> Self {
         self.tunnels.push(tunnel);

@@ -11,14 +11,13 @@ const TRY: u32 = 8;
 
 /// What an idle worker does.
 ///
-/// A worker that serves kernel sockets and no link sleeps at once unless told to spin: there is nothing to look at
-/// without a system call, and the call that looks can as well wait.
+/// A worker with kernel sockets and no link sleeps at once unless `Spin` is set: polling needs a system call, which can as well wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     /// Polls without pause: the shortest latency, uses the whole core.
     Spin,
-    /// Looks again for this long at most, then sleeps until something happens. Where looking has not paid lately, since
-    /// what came took longer than going to sleep costs, it sleeps at once.
+    /// Polls for at most this time, then sleeps until something happens. If polling has not been worthwhile lately, since work took
+    /// longer to arrive than sleeping costs, it sleeps at once.
     Adaptive(Duration),
 }
 

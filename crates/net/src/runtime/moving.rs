@@ -35,8 +35,8 @@ pub enum MoveError {
     Stopped,
 }
 
-/// A lane on its way from one worker to another: see [`Handle::begin_move`](crate::Handle::begin_move). Awaited, in a lane, on another
-/// executor or by [`block_on`](crate::block_on), it is ready when the lane has arrived. Dropped, the move goes on.
+/// A move of a lane in progress: see [`Handle::begin_move`](crate::Handle::begin_move). As a future, in a lane, on another executor or by
+/// [`block_on`](crate::block_on), it is ready when the lane has arrived. Dropping it does not stop the move.
 #[derive(Debug)]
 pub struct Move {
     shared: Arc<Shared>,

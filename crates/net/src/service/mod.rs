@@ -51,7 +51,7 @@ use crate::{SocketError, TcpListener, TcpStream, current, keep, spawn};
 pub struct Service(Arc<Stop>);
 
 impl Service {
-    /// For a host with so many lanes: buckets of its steering.
+    /// A service for a host with `lanes` lanes (the buckets of its steering).
     #[must_use]
     pub fn new(lanes: usize) -> Self {
         Self(Arc::new(Stop::new(lanes.max(1))))
@@ -68,11 +68,11 @@ impl Service {
         Ok(InLane { stop: self.0.clone(), index })
     }
 
-    /// Serves what the listener hears, each connection in a task of its own, until the service is stopped. To be called in every lane with
-    /// a listener of its own.
+    /// Serves the connections of a listener, each in its own task, until the service is stopped. Call it in every lane, each with its own
+    /// listener.
     ///
     /// # Errors
-    /// When the listener cannot accept; when this is called outside a lane.
+    /// The listener cannot accept, or the call is outside a lane.
     pub async fn serve<S>(
         &self,
         listener: TcpListener,
@@ -103,11 +103,11 @@ impl Service {
         self.0.phase()
     }
 
-    /// Stops in order: listeners take what waits to be accepted, and close; connections are told, and waited for. Those that have not ended
-    /// after `grace` are reset. Returns how many those were, listeners included.
+    /// Stops in order: listeners accept waiting connections and close; connections are notified and awaited. Those that have not ended
+    /// after `grace` are reset. Returns the number of these, listeners included.
     ///
-    /// To be called from outside the lanes, which have to go on meanwhile. The runtime is to be stopped afterwards, with
-    /// [`Runtime::stop_within`](crate::Runtime::stop_within) and what is left of the time, so that the ends arrive.
+    /// Call it from outside the lanes, which must keep running meanwhile. Then stop the runtime with
+    /// [`Runtime::stop_within`](crate::Runtime::stop_within) and the rest of the time, so that the FINs arrive.
     pub fn stop_within(&self, grace: Duration) -> usize {
         self.0.stop_within(grace)
     }
@@ -137,7 +137,7 @@ impl InLane {
         self.stop.phase()
     }
 
-    /// No further requests are to be taken.
+    /// Whether the service is stopping: take no further requests.
     #[must_use]
     #[inline]
     pub fn is_stopping(&self) -> bool {
@@ -151,7 +151,7 @@ impl InLane {
         self.index
     }
 
-    /// Waits until no further requests are to be taken.
+    /// Waits until the service is stopping.
     pub async fn stopping(&self) {
         let mut place = Place::none(self);
         poll_fn(|cx| {
@@ -161,8 +161,8 @@ impl InLane {
         .await;
     }
 
-    /// Runs what serves a connection, which is told of the phases by being polled; `None` if it was let go because the service resets what
-    /// is left.
+    /// Runs the future that serves a connection; it is polled when the phase changes. `None` if it was dropped because the service resets
+    /// the remaining connections.
     pub async fn until_reset<T>(&self, serving: impl Future<Output = T>) -> Option<T> {
         let mut place = Place::none(self);
         // What it owns is gone before it counts as ended.
@@ -192,10 +192,10 @@ pub struct Accepting {
 }
 
 impl Accepting {
-    /// The next connection; `None` when the service is stopped and nobody waits to be accepted any more.
+    /// The next connection; `None` when the service is stopped and no connection waits to be accepted.
     ///
     /// # Errors
-    /// When the listener cannot accept.
+    /// The listener cannot accept.
     pub async fn next(&mut self) -> Result<Option<TcpStream>, SocketError> {
         let mut accepting = pin!(self.listener.accept());
         let place = &mut self.place;

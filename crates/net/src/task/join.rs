@@ -16,7 +16,7 @@ use crate::shared::Shared;
 /// What a task leaves behind.
 pub(super) type Outcome<T> = Result<Contained<T>, Payload>;
 
-/// Waits for a task's result, or learns that there is none: [`JoinError`]. Dropping it lets the task go on by itself.
+/// Waits for a task's result, or [`JoinError`] if there is none. Dropping it detaches the task, which continues.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     task: Option<FallibleTask<Outcome<T>, LaneId>>,
@@ -52,7 +52,7 @@ impl JoinError {
         Self { panic: Some((Mutex::new(payload), words)) }
     }
 
-    /// Whether the task panicked. Only the task ends by that: its lane goes on.
+    /// Whether the task panicked. A panic ends only the task; its lane continues.
     #[must_use]
     pub fn is_panic(&self) -> bool {
         self.panic.is_some()
@@ -64,7 +64,7 @@ impl JoinError {
         self.panic.is_none()
     }
 
-    /// What the panic said, for [`std::panic::resume_unwind`].
+    /// The payload of the panic, for [`std::panic::resume_unwind`].
     ///
     /// # Errors
     /// The error itself if the task did not panic.

@@ -11,11 +11,11 @@ use crate::block::{self, TimerId};
 use crate::context::{self, NotHere};
 use crate::lane::{LaneId, SleepId};
 
-/// Waits for `duration`, to the nanosecond but for what the worker does meanwhile. In [`block_on`](crate::block_on) the kernel says how
-/// exact it is.
+/// Waits for `duration`, exact to the nanosecond except for the worker's other work. In [`block_on`](crate::block_on) the kernel determines
+/// the precision.
 ///
 /// # Panics
-/// When it is awaited elsewhere: without a lane nobody would ever wake it.
+/// If it is awaited outside a lane and outside `block_on`, where it would never be woken.
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep { state: State::For(duration) }
 }

@@ -40,8 +40,8 @@ impl TcpHalfOpen {
         self.lane.with(|slot, now, frames| Ok(slot.lane.tcp_send_syn(now, frames, local, remote, seq)))?
     }
 
-    /// Appends what came back to `into`, or has the task woken when something does. Returns how many answers were lost
-    /// because nobody took them.
+    /// Appends received answers to `into`, or registers the task to be woken by the next one. Returns the number of answers lost because
+    /// they were not taken in time.
     ///
     /// # Errors
     /// On another lane.

@@ -25,8 +25,7 @@ pub struct TcpListener {
 impl TcpListener {
     /// Listens in the lane of the calling task on a port, of one address of ours or of all.
     ///
-    /// On kernel sockets port 0 takes a free one, which [`TcpListener::local_addr`] tells; the other lanes can then
-    /// listen on that.
+    /// On kernel sockets port 0 chooses a free port, returned by [`TcpListener::local_addr`]; the other lanes can then listen on it.
     ///
     /// # Errors
     /// [`SocketError::Listen`], or [`SocketError::WrongLane`] outside a lane.
@@ -43,10 +42,10 @@ impl TcpListener {
     /// Listens in the lane of the calling task if its bucket is one of `buckets`; `None` if it is not. Called in every
     /// lane of a host, this is a listener bound to chosen buckets.
     ///
-    /// A connection belongs to the bucket that its flow hash names, whoever listens: a SYN whose hash names another
-    /// bucket meets a lane in which nobody listens and is answered with a reset, like one to a closed port, and counted
-    /// as `no-connection`. It is not handed to a lane that does listen; peers are to be chosen, or the table steered, so
-    /// that they come to the right ones. On kernel sockets the kernel spreads all connections over the lanes that listen.
+    /// The flow hash of a connection selects its bucket, whichever lanes listen. A SYN whose hash selects a bucket without a listener is
+    /// answered with a reset, as for a closed port, and counted as `no-connection`. It is not handed to a lane that listens: choose the
+    /// peers, or change the table, so that connections reach the right buckets. On kernel sockets the kernel spreads all connections over
+    /// the lanes that listen.
     ///
     /// # Errors
     /// As [`TcpListener::bind`]; [`SocketError::NoSuchBucket`] if the host has no such bucket.

@@ -50,7 +50,7 @@ pub struct PairConfig {
     pub mtu: u16,
     /// Transport checksums are left out and taken on trust, as between a virtual machine and its host.
     pub checksum_offload: bool,
-    /// TCP crosses in packets of up to 64 KiB, cut by nobody, whatever the MTU. Needs `checksum_offload`.
+    /// TCP passes in packets of up to 64 KiB without segmentation, whatever the MTU. Needs `checksum_offload`.
     pub segmentation_offload: bool,
     /// Faults of the wire towards the second end.
     pub quirks: Quirks,
@@ -79,7 +79,7 @@ struct Far {
     bell: Doorbell,
 }
 
-/// What [`Builder::wire`](crate::Builder::wire) opens both ends with. Each card steers as the host behind it says.
+/// Opens both ends, for [`Builder::wire`](crate::Builder::wire). Each card has the steering of its host.
 #[must_use]
 pub fn opener(config: PairConfig) -> OpenWire {
     opener_with_access(config).0

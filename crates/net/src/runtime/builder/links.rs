@@ -125,9 +125,9 @@ impl Builder {
         self.attach(link, host, interface);
     }
 
-    /// Gives the runtime access to the card under a link. Where the host on it is steered by the card's own table
-    /// ([`Rss::of_card`](crate::Rss::of_card)), that follows lanes that move; lanes follow a table that somebody else has changed; and
-    /// settings that the card has forgotten are set again. What was done is in [`Report::cards`](crate::stats::Report::cards).
+    /// Gives the runtime access to the card under a link. If the host on it is steered by the card's own table
+    /// ([`Rss::of_card`](crate::Rss::of_card)), the table is changed when lanes move, lanes move when another program changes the table,
+    /// and settings that the card has lost are set again. [`Report::cards`](crate::stats::Report::cards) counts these.
     pub fn steer_card(&mut self, link: LinkId, access: Box<dyn Access>) {
         self.cards.push((link.0, access));
     }

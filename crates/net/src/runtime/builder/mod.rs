@@ -125,10 +125,9 @@ impl Builder {
         self
     }
 
-    /// Has workers bound near a card, if they are bound and nobody says to which processors: each to the processor that handles the
-    /// interrupt of its first queue, or to one of the card's NUMA node, as far as those are free. Frames are from memory of that node.
-    /// To be called before the start for the interface that the link is to be opened on, and the first of its queues that is served; where
-    /// there are several interfaces the first counts.
+    /// Binds workers near a card, if workers are bound and no processors are listed: each to the processor that handles the interrupt of
+    /// its first queue, or else to one of the card's NUMA node, as far as these are free. Frames are from memory of that node. Call it
+    /// before the start, with the interface of the link and the first of its served queues; of several interfaces the first counts.
     pub fn near_card(&mut self, interface: &str, first_queue: u32) {
         if self.near.is_none() {
             let around = Surroundings::read(Path::new("/"), interface);
@@ -137,7 +136,7 @@ impl Builder {
         }
     }
 
-    /// What workers do when there is nothing to do.
+    /// What idle workers do.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.idle = idle;
@@ -202,10 +201,10 @@ impl Builder {
         self.before_start = Some(Box::new(f));
     }
 
-    /// Calls `f` on the thread of each worker, with its number, before its lanes begin, and keeps what it returns until the thread ends:
-    /// for libraries that look for something on the thread they run on.
+    /// Calls `f` on the thread of each worker, with its number, before its lanes start, and keeps the result until the thread ends: for
+    /// libraries that need a context on their thread.
     ///
-    /// With a tokio runtime beside this one, what needs tokio's timers and reactor works in lanes:
+    /// With a tokio runtime beside this one, tokio's timers and I/O work in lanes:
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};

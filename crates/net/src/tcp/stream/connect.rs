@@ -17,15 +17,15 @@ use crate::tcp::Id;
 use crate::tcp::ends::Ends;
 
 impl TcpStream {
-    /// Connects to a peer from a port whose replies come to the lane of the calling task.
+    /// Connects to a peer from a port whose replies arrive in the lane of the calling task.
     ///
     /// # Errors
-    /// [`SocketError::Connect`] when it cannot begin, [`SocketError::Connection`] when it fails.
+    /// [`SocketError::Connect`] if it cannot start, [`SocketError::Connection`] if it fails.
     pub async fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
         Self::connect_with(Connect::to(remote.into()), None).await
     }
 
-    /// Connects as told, and gives up after `timeout`, if given, with [`Failure::TimedOut`].
+    /// Connects with these options, and fails after `timeout`, if given, with [`Failure::TimedOut`].
     ///
     /// # Errors
     /// As [`TcpStream::connect`].
@@ -71,9 +71,9 @@ impl TcpStream {
         Self::begin_with_data(connect, &[]).map(|(stream, _)| stream)
     }
 
-    /// As [`TcpStream::begin`], with data as in [`TcpStream::connect_with_data`]; how many bytes of it were taken to go with the
-    /// SYN. The rest is the caller's to write as soon as the connection stands; whether what was taken arrived with the SYN,
-    /// [`info`](TcpStream::info) says then (`syn_data`), and if not it is sent again by itself.
+    /// As [`TcpStream::begin`], with data as in [`TcpStream::connect_with_data`]. Returns the number of bytes sent with the SYN; the caller
+    /// writes the rest when the connection is established. Then [`info`](TcpStream::info) shows whether the peer accepted the SYN's data
+    /// (`syn_data`); if not, it is retransmitted automatically.
     ///
     /// # Errors
     /// As [`TcpStream::begin`].
@@ -97,10 +97,10 @@ impl TcpStream {
         Ok((Self { lane, id, ends }, taken))
     }
 
-    /// Whether the connection stands, or why it never will.
+    /// Ready when the connection is established.
     ///
     /// # Errors
-    /// [`SocketError::Connection`] when it failed.
+    /// [`SocketError::Connection`] if it has failed.
     pub fn poll_connected(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
         let polled = self.with(
             |lane, id, _, _| {

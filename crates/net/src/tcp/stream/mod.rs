@@ -51,7 +51,7 @@ impl TcpStream {
         self.ends.remote()
     }
 
-    /// Ends one direction or both. What was written is still sent.
+    /// Closes one direction or both. Written data is still sent.
     ///
     /// # Errors
     /// On another lane.
@@ -84,8 +84,8 @@ impl TcpStream {
         .await
     }
 
-    /// How many bytes are to be read before the peer's urgent mark (RFC 9293 §3.8.5): 0 when the next byte is the first behind
-    /// urgent data, `None` when no urgent data is announced that has not been read. Urgent data itself is in line.
+    /// Number of bytes to read before the peer's urgent mark (RFC 9293 §3.8.5): 0 if the next byte is the first behind urgent data,
+    /// `None` if there is no unread urgent data. Urgent data itself is in the stream.
     ///
     /// # Errors
     /// On another lane; [`SocketError::Unsupported`] on kernel sockets.
@@ -93,9 +93,8 @@ impl TcpStream {
         self.with(|lane, id, _, _| Ok(lane.tcp_urgent_mark(id)?), |_, _| Err(NO_MARK))
     }
 
-    /// Waits until the peer announces urgent data where none was pending, or announces more of it, from now on, or until nothing
-    /// more comes from it; what was announced before is told by [`TcpStream::urgent_mark`]. A future that is polled without having
-    /// been woken may end early.
+    /// Waits until the peer announces urgent data while none is pending, or more of it, from now on, or until the stream ends.
+    /// [`TcpStream::urgent_mark`] has what was announced before. If polled without a wake-up, the future may be ready early.
     ///
     /// # Errors
     /// As [`TcpStream::urgent_mark`].
@@ -140,7 +139,7 @@ impl TcpStream {
         )
     }
 
-    /// Sends small segments at once, or lets them wait for company.
+    /// Switches Nagle's algorithm off (`true`: small segments are sent at once) or on.
     ///
     /// # Errors
     /// On another lane.

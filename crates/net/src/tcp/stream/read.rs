@@ -11,10 +11,10 @@ use crate::error::SocketError;
 use crate::tcp::Id;
 
 impl TcpStream {
-    /// Reads what is there, at most as much as `into` holds; 0 is the end of the stream, `None` that nothing is there.
+    /// Reads available bytes, at most as many as fit `into`. `Some(0)` is the end of the stream, `None` means that nothing is available.
     ///
     /// # Errors
-    /// On another lane, or when the connection ended badly.
+    /// On another lane, or if the connection has failed.
     #[inline]
     pub fn try_read(&self, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
         self.lane.with(|slot, now, frames| match self.id {
@@ -44,12 +44,12 @@ impl TcpStream {
         Poll::Pending
     }
 
-    /// Reads what is there as the frames that it came in, at most `most` of them, without copying it; they are appended to `into`, payload
-    /// only. How many bytes they hold: 0 is the end of the stream, `None` that nothing is there. On a kernel socket the bytes are copied
-    /// into free frames of the worker.
+    /// Reads available data as the frames in which it was received, at most `most` of them, without copying; they are appended to `into`
+    /// with their payload only. Returns the number of bytes: `Some(0)` is the end of the stream, `None` means that nothing is available.
+    /// On a kernel socket the bytes are copied into free frames of the worker.
     ///
-    /// A frame that is kept is missing in its worker's pool ([`Builder::frames`](crate::Builder::frames)); where it is dropped it goes
-    /// home, on whatever thread. `None` also says that no frame is free where one is needed.
+    /// A kept frame is missing in its worker's pool ([`Builder::frames`](crate::Builder::frames)); dropping it on any thread returns it.
+    /// `None` is also returned if a free frame is needed and there is none.
     ///
     /// # Errors
     /// As [`TcpStream::try_read`].
