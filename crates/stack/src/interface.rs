@@ -24,7 +24,7 @@ pub struct InterfaceConfig {
     pub claimed: Vec<Prefix>,
     /// 802.1Q VLAN of all traffic on this interface; `None` for untagged.
     pub vlan: Option<u16>,
-    /// What the link does for outgoing packets.
+    /// Offloads of the link for outgoing packets.
     pub offload: Offload,
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Resolution {
     Known(MacAddr),
     /// Its address as it was; ask it (by unicast) whether that still holds.
     Probe(MacAddr),
-    /// Nothing: hand the packet to [`Neighbours::wait`], and ask if `ask` says so.
+    /// Unknown: pass the packet to [`Neighbours::wait`], and send a request if `ask` is set.
     Unknown {
         /// Nobody has asked yet.
         ask: bool,

@@ -10,7 +10,7 @@ use crate::path_mtu::PathMtus;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// What a transport may use while it handles something: lent by the lane, which got it from its worker.
+/// Resources that the lane lends to a transport during a call.
 #[derive(Debug)]
 pub struct Cx<'a> {
     /// Now, on the worker's clock.
@@ -19,13 +19,13 @@ pub struct Cx<'a> {
     pub frames: &'a Pool,
     /// The lane's randomness, seeded from outside.
     pub rng: &'a mut Rng,
-    /// What the lane knows of paths narrower than their link.
+    /// The lane's path MTUs.
     pub paths: &'a mut PathMtus,
-    /// What the link will do for outgoing packets.
+    /// Offloads of the link for outgoing packets.
     pub offload: Offload,
 }
 
-/// What a link does for outgoing packets.
+/// Offloads of a link for outgoing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
     /// Transport checksums may be left to the link (`Checksum::Partial`).
@@ -51,7 +51,7 @@ pub struct IpInput {
     pub ip: IpMeta,
 }
 
-/// What the IP header of a received packet said.
+/// Fields of the IP header of a received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpMeta {
     /// Who sent it.
@@ -66,7 +66,7 @@ pub struct IpMeta {
     pub traffic_class: u8,
     /// Bytes from the start of the IP header to the transport header.
     pub header_len: u16,
-    /// Interface of the host it came in on.
+    /// Interface of the host that received it.
     pub interface: u8,
     /// MTU of that interface, bytes of IP packet.
     pub mtu: u16,
@@ -77,8 +77,8 @@ pub struct IpMeta {
 /// A packet from a transport. The frame's data starts at the transport header.
 #[derive(Debug)]
 pub struct IpOutput {
-    /// Transport header and payload, with room in front for IP and Ethernet. `meta().checksum` and
-    /// `meta().segmentation` say what is left to the link.
+    /// Transport header and payload, with room in front for IP and Ethernet. `meta().checksum` and `meta().segmentation` are the offloads
+    /// left to the link.
     pub frame: Frame,
     /// One of our addresses.
     pub src: IpAddr,

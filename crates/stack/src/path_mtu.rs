@@ -120,7 +120,7 @@ impl PathMtus {
         self.ages.front().map(|(at, _)| *at)
     }
 
-    /// Forgets what is too old. The owner calls it as time passes.
+    /// Removes expired entries. The owner calls it periodically.
     pub fn expire(&mut self, now: Time) {
         while self.ages.front().is_some_and(|(at, _)| *at <= now) {
             self.forget_oldest();

@@ -82,8 +82,8 @@ impl Keyed {
         state.finish(u64::from_le_bytes(last))
     }
 
-    /// Hash of as many bytes as `words` are and the low `rest_len` bytes of `rest`, at most seven, the first byte being the
-    /// lowest of the first word: as [`hash`](Self::hash) of the same bytes, for what is at hand as numbers.
+    /// Hash of the bytes of `words` and the low `rest_len` bytes of `rest` (at most seven), in little-endian order: the same as
+    /// [`hash`](Self::hash) of these bytes, for data available as numbers.
     #[inline]
     #[must_use]
     pub fn hash_words<const N: usize>(&self, words: [u64; N], rest: u64, rest_len: u8) -> u64 {

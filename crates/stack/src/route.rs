@@ -13,7 +13,7 @@ use crate::interface::InterfaceConfig;
 pub struct Route {
     /// Destinations.
     pub prefix: Prefix,
-    /// Who takes the packets; `None` when the destination itself is on the link.
+    /// The next hop; `None` if the destination itself is on the link.
     pub gateway: Option<IpAddr>,
     /// Index of the interface.
     pub interface: u8,

@@ -16,7 +16,7 @@ pub const NO_FLOW: Bucket = Bucket(0);
 /// How a frame's bucket was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashSource {
-    /// By the hash that came with the frame.
+    /// By the hash delivered with the frame.
     Delivered,
     /// By a hash computed in software.
     Computed,

@@ -10,9 +10,8 @@ pub struct IpConfig {
     pub icmp_errors_per_second: u32,
     /// Answers to echo requests a second.
     pub echo_replies_per_second: u32,
-    /// Questions for the Ethernet addresses of neighbours that are not known, a second. Routers are asked for in any case:
-    /// they are few and configured. RFC 4861 leaves the number to us; a flood from made-up neighbours would otherwise become
-    /// a flood of broadcasts.
+    /// Limit of requests for unknown neighbours, per second. Requests for routers are not limited: they are few and configured. RFC 4861
+    /// leaves the number to implementations; without a limit a flood from invented neighbours would become a flood of broadcasts.
     pub neighbour_requests_per_second: u32,
     /// Answers to ARP requests and neighbour solicitations a second.
     pub neighbour_replies_per_second: u32,
@@ -22,7 +21,7 @@ pub struct IpConfig {
     /// How often an address is probed before it is ours for good (`DupAddrDetectTransmits`, RFC 4862 section 5.1); 0 probes
     /// none. It is used meanwhile (RFC 4429).
     pub dad_transmits: u8,
-    /// Routers are asked for on links that others are on, and their advertisements and redirects followed, beside configured routes.
+    /// Whether routers are solicited on shared links, and their advertisements and redirects used, in addition to configured routes.
     pub follow_routers: bool,
 }
 

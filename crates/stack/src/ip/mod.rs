@@ -94,14 +94,14 @@ pub enum LaneEvent {
         /// Joined; left otherwise.
         joined: bool,
     },
-    /// An address of ours has been probed, and nobody else has it.
+    /// An address of ours has been probed, and no other host has it.
     AddressReady {
         /// Interface of the host.
         interface: u8,
         /// The address.
         address: IpAddr,
     },
-    /// An address of ours is somebody else's: it is not used any more.
+    /// Another host has an address of ours: it is no longer used.
     AddressDuplicate {
         /// Interface of the host.
         interface: u8,
@@ -139,8 +139,8 @@ pub(crate) enum Inbound {
     Transport(IpInput),
     /// A reassembled packet, its data from the IP header on: to be steered again, and then taken in as it is.
     Whole(Frame),
-    /// What a tunnel carried, its data from the inner Ethernet header on if `ethernet`, else from the inner IP header: to be
-    /// steered by itself.
+    /// The inner packet of a tunnel, from the inner Ethernet header on if `ethernet`, else from the inner IP header: to be steered by its
+    /// own flow.
     Inner { frame: Frame, ethernet: bool },
     /// For the lane that speaks for the host.
     Speaker(IpInput),

@@ -38,7 +38,7 @@ const SOLICITATIONS: u8 = 3;
 const INTERVAL: Duration = Duration::from_secs(4);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
-/// What of an advertisement the lanes of a host are told.
+/// The content of a router advertisement, for all lanes of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouterNews {
     /// Interface of the host.
@@ -49,7 +49,7 @@ pub struct RouterNews {
     pub lifetime: u16,
     /// The link's MTU, if it says so.
     pub mtu: Option<u16>,
-    /// Prefixes on the link, with the seconds for which they are; all ones for ever.
+    /// On-link prefixes, with their lifetime in seconds; all ones means infinite.
     pub prefixes: [Option<(Prefix, u32)>; MAX_PREFIXES],
 }
 

@@ -5,11 +5,11 @@ use crate::tcp::FlowRecord;
 use crate::time::Time;
 
 impl Lane {
-    /// From now on a record is made of each TCP connection that leaves the lane's table. At most `most` of them wait to be taken
-    /// ([`poll_flow`](Self::poll_flow)), what is beyond is counted (`flow-records-lost`); 0 turns it off. Connections that stand are
-    /// counted from now on. The records move with the lane.
+    /// From now on a record is made of each TCP connection that leaves the lane's table. At most `most` records wait to be taken
+    /// ([`poll_flow`](Self::poll_flow)), further ones are lost and counted (`flow-records-lost`); 0 turns records off. Totals of existing
+    /// connections start now. The records move with the lane.
     ///
-    /// Datagrams have none: a UDP socket keeps nothing about each of its peers.
+    /// There are none for UDP: a socket has no state for each peer.
     pub fn watch_flows(&mut self, now: Time, most: usize) {
         self.tcp.watch_flows(now, most);
     }
@@ -21,7 +21,8 @@ impl Lane {
         Some(self.placed(record))
     }
 
-    /// The lane ends: what waits, and a record of each connection that stands. No record is made after that.
+    /// Ends the records with the lane: passes the waiting records and one of each existing connection to `take`. No record is made after
+    /// that.
     pub fn end_flows(&mut self, now: Time, mut take: impl FnMut(FlowRecord)) {
         let mut last = Vec::new();
         self.tcp.end_flows(now, |record| last.push(record));

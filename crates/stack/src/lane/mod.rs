@@ -241,8 +241,8 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::input`], for a frame of a burst whose end [`Lane::end_burst`] will tell: until then TCP may hold segments, to
-    /// join those of one flow. In between the lane is to be given frames only.
+    /// As [`Lane::input`], for a frame of a burst, which [`Lane::end_burst`] ends. Until then TCP may hold segments, to join those of one
+    /// flow. In between no other calls than for frames are allowed.
     #[inline]
     pub fn input_in_burst(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         self.in_burst = true;
@@ -392,7 +392,7 @@ impl Lane {
         self.redirects.pop_front()
     }
 
-    /// The next thing the host's other lanes should be told.
+    /// The next message for the host's other lanes.
     #[inline]
     pub fn poll_event(&mut self) -> Option<LaneEvent> {
         let path = |(to, mtu)| LaneEvent::PathMtu { to, mtu };
@@ -429,15 +429,15 @@ impl Lane {
         LaneStats { tcp: *self.tcp.stats(), ..self.ip.stats.clone() }
     }
 
-    /// An interface's link is up, for the first time or again, and others are on it. The host's addresses are probed for
-    /// duplicates and announced, and groups reported: by the lane of bucket 0, but every lane has to be told. Without this a
-    /// lane answers only, as is right for links in memory.
+    /// The shared link of an interface is up, for the first time or again. The lane of bucket 0 probes the host's addresses for
+    /// duplicates, announces them and reports groups, but this must be called in every lane. Without this call a lane only answers, as
+    /// for links in memory.
     pub fn link_up(&mut self, now: Time, frames: &Pool, interface: u8) {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.link_up(&mut cx, interface);
     }
 
-    /// Joins a multicast group on an interface and tells the network so. `false` if the lane had joined it already.
+    /// Joins a multicast group on an interface and reports it to the network. `false` if the lane had joined it already.
     pub fn join(&mut self, now: Time, frames: &Pool, interface: u8, group: IpAddr) -> bool {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.join(&mut cx, interface, group)
@@ -449,8 +449,8 @@ impl Lane {
         self.ip.leave(&mut cx, interface, group)
     }
 
-    /// The longest IP packet that a link takes has become `mtu` bytes: packets leave as long as that from now on, those of connections
-    /// that stand included, and their segments in flight that were longer are sent again. Connections do not grow.
+    /// Sets the MTU of a link, bytes of IP packet. Packets have at most this length from now on, those of existing connections included,
+    /// whose longer segments in flight are sent again. Segments of existing connections do not become longer.
     pub fn set_mtu(&mut self, now: Time, frames: &Pool, interface: u8, mtu: u16) {
         if self.ip.set_mtu(interface, mtu) {
             let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
@@ -477,7 +477,7 @@ impl Lane {
         Ok(usize::from(mtu).saturating_sub(if destination.is_ipv4() { 28 } else { 48 }))
     }
 
-    /// Which bucket the answers to a UDP datagram from `local` to `remote` come to.
+    /// The bucket in which answers to a UDP datagram from `local` to `remote` arrive.
     #[inline]
     #[must_use]
     pub fn reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {

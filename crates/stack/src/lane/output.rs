@@ -6,15 +6,15 @@ use crate::lane::Lane;
 use crate::time::Time;
 
 impl Lane {
-    /// The next frame to be sent, its data starting at the Ethernet header; `meta().interface` says by which interface. What IP has
-    /// queued and what TCP has to say take turns.
+    /// The next frame to send, from the Ethernet header on; `meta().interface` is the interface. Frames queued by IP and segments of TCP
+    /// alternate.
     #[inline]
     pub fn poll_output(&mut self, now: Time, frames: &Pool) -> Option<Frame> {
         self.poll_output_of(now, frames, None)
     }
 
-    /// As [`Lane::poll_output`], for a host of several links: the next frame of those that have room. `room` says how much
-    /// each has, by interface; what is for a link that has none waits, and holds up nothing that is for another.
+    /// As [`Lane::poll_output`], for a host with several links: the next frame for a link with room. `room` is the room of each in
+    /// frames, by interface; frames for a link without room wait, and do not block others.
     #[inline]
     pub fn poll_output_to(&mut self, now: Time, frames: &Pool, room: &[usize]) -> Option<Frame> {
         self.poll_output_of(now, frames, Some(room))
@@ -65,8 +65,7 @@ impl Lane {
         frame
     }
 
-    /// Moves up to `max` frames that are to be sent to `into`, as [`Lane::poll_output`] would one by one; for hosts with
-    /// one link, where it does not matter which link each is for.
+    /// Appends up to `max` frames to send to `into`, as repeated [`Lane::poll_output`]; for hosts with one link.
     #[inline]
     pub fn drain_output(&mut self, now: Time, frames: &Pool, max: usize, into: &mut Vec<Frame>) -> usize {
         if !self.ip.tunnels.is_empty() {

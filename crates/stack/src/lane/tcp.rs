@@ -29,7 +29,7 @@ use crate::wire::{IpProtocol, classify};
 pub struct Connect {
     /// Our address; `None` for what the routes prefer.
     pub local_ip: Option<IpAddr>,
-    /// Our port; 0 for one whose replies come to this lane.
+    /// Our port; 0 for one whose replies arrive in this lane.
     pub local_port: u16,
     /// The peer.
     pub remote: Endpoint,
@@ -76,7 +76,7 @@ impl Lane {
         None
     }
 
-    /// Whether the lane has so many connections that it pays to expect segments before they are handled.
+    /// Whether the lane has so many connections that prefetching for a burst is worthwhile.
     #[inline]
     #[must_use]
     pub fn tcp_is_crowded(&self) -> bool {
@@ -106,11 +106,11 @@ impl Lane {
         f(&mut self.tcp, &mut cx)
     }
 
-    /// Listens in this lane on a port, of one address of ours or of all. Connections whose flow hash names this lane's
-    /// bucket come here: for all of them listen in every lane.
+    /// Listens in this lane on a port, of one of our addresses or of all. The listener gets the connections whose flow hash selects this
+    /// lane's bucket; to accept all, listen in every lane.
     ///
     /// # Errors
-    /// If somebody does already, or the address is not ours.
+    /// There is such a listener already, or the address is not ours.
     pub fn tcp_listen(
         &mut self,
         local: Option<IpAddr>,
@@ -123,7 +123,7 @@ impl Lane {
         self.tcp.listen(local, port, options)
     }
 
-    /// Stops listening; connections that nobody accepted are reset.
+    /// Stops listening; connections that were not accepted are reset.
     ///
     /// # Errors
     /// If there is no such listener.
@@ -200,11 +200,10 @@ impl Lane {
         self.tcp.backlog(id)
     }
 
-    /// Begins a connection; wait for [`Interest::Write`] to know that it stands.
+    /// Starts to open a connection; [`Interest::Write`] is ready when it is established.
     ///
     /// # Errors
-    /// See [`ConnectError`]; [`ConnectError::OtherLane`] when a port was given, or the only ports there are, bring the
-    /// replies to another lane.
+    /// See [`ConnectError`]; [`ConnectError::OtherLane`] if replies to the given port, or to all available ports, arrive in another lane.
     pub fn tcp_connect(
         &mut self,
         now: Time,
@@ -214,8 +213,8 @@ impl Lane {
         self.tcp_connect_with(now, frames, connect, FirstData::default()).map(|(id, _)| id)
     }
 
-    /// As [`Lane::tcp_connect`], with data for the SYN if [`SocketOptions::fast_open`] is on and the peer is known to take it; how
-    /// many bytes go with it. What is in a SYN may be delivered twice: for requests that may be.
+    /// As [`Lane::tcp_connect`], with data in the SYN if [`SocketOptions::fast_open`] is on and the peer is known to accept it. Returns
+    /// the number of bytes in the SYN. They may be delivered twice, so use it for idempotent requests only.
     ///
     /// # Errors
     /// As for [`Lane::tcp_connect`].
@@ -255,7 +254,7 @@ impl Lane {
         self.tcp.half_open(quiet);
     }
 
-    /// Sends a SYN that no connection stands behind; `false` when there is no room now, or no route.
+    /// Sends a SYN without a connection; `false` if there is no room now, or no route.
     pub fn tcp_send_syn(
         &mut self,
         now: Time,
@@ -273,12 +272,12 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.send_syn(cx, local.into(), remote.into(), seq, mss))
     }
 
-    /// Appends what came back to such SYNs; returns how many answers were lost because nobody took them.
+    /// Appends the answers to such SYNs to `into`; returns the number of answers lost because they were not taken in time.
     pub fn tcp_syn_answers(&mut self, into: &mut Vec<SynAnswer>) -> u64 {
         self.tcp.syn_answers(into)
     }
 
-    /// Wakes `waker` when something comes back. A later one replaces it.
+    /// Wakes `waker` when an answer arrives. A later waker replaces it.
     pub fn tcp_wake_on_syn_answer(&mut self, waker: &Waker) {
         self.tcp.wake_on_syn_answer(waker);
     }
@@ -321,7 +320,7 @@ impl Lane {
         Ok(port)
     }
 
-    /// Which bucket the replies of a connection from `local` to `remote` come to.
+    /// The bucket in which replies of a connection from `local` to `remote` arrive.
     #[must_use]
     pub fn tcp_reply_bucket(&self, local: Endpoint, remote: Endpoint) -> Bucket {
         self.rss().steer(&flow(IpProtocol::TCP, remote, local)).bucket
@@ -348,7 +347,7 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.send(cx, id, bytes))
     }
 
-    /// As [`Lane::tcp_send`], without copying: segments are made of the bytes where they are. What was taken is taken off `bytes`.
+    /// As [`Lane::tcp_send`], without copying: segments refer to the bytes in place. Accepted bytes are removed from `bytes`.
     ///
     /// # Errors
     /// As for [`Lane::tcp_send`].
@@ -376,8 +375,8 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.send_with(cx, id, bytes, true))
     }
 
-    /// Ends a record (`MSG_EOR`): what is written from now on shares no segment with what was written before. At most 4096
-    /// ends of a connection are remembered.
+    /// Ends a record (`MSG_EOR`): bytes written after this share no segment with bytes written before. At most 4096 ends are kept for a
+    /// connection.
     ///
     /// # Errors
     /// If there is no such connection.
@@ -408,7 +407,7 @@ impl Lane {
         self.tcp.peek(id, into)
     }
 
-    /// Takes the next payload in the frame it came in; `None` at the end of the stream.
+    /// Takes the next payload in the frame in which it was received; `None` at the end of the stream.
     ///
     /// # Errors
     /// As for [`Lane::tcp_recv`].
@@ -421,7 +420,7 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.recv_frame(cx, id))
     }
 
-    /// How many bytes are to be read before the urgent mark; see [`Tcp::urgent_mark`].
+    /// Number of bytes to read before the urgent mark; see [`Tcp::urgent_mark`].
     ///
     /// # Errors
     /// If there is no such connection.
@@ -429,7 +428,7 @@ impl Lane {
         self.tcp.urgent_mark(id)
     }
 
-    /// What can be done with a connection now.
+    /// Readiness of a connection now.
     ///
     /// # Errors
     /// If there is no such connection.
@@ -437,7 +436,7 @@ impl Lane {
         self.tcp.readiness(id)
     }
 
-    /// Wakes `waker` once when what is waited for may have come; at once if it has.
+    /// Wakes `waker` once when the connection may be ready; immediately if it is.
     ///
     /// # Errors
     /// If there is no such connection.
@@ -482,7 +481,7 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.end_all(cx, at_once));
     }
 
-    /// Connections that have not come to their end.
+    /// Number of connections that have not ended.
     #[must_use]
     pub fn tcp_unfinished(&self) -> usize {
         self.tcp.unfinished()
@@ -496,7 +495,7 @@ impl Lane {
         self.tcp.options(id)
     }
 
-    /// Acknowledgements go out at once, or wait for data that takes them along.
+    /// Sends acknowledgements at once (`on`), or delays them so that they can go with data.
     ///
     /// # Errors
     /// If there is no such connection.
@@ -535,7 +534,7 @@ impl Lane {
         self.tcp.ends(id)
     }
 
-    /// How a connection ended, if badly; told once.
+    /// How a connection failed, if it did; returned once.
     ///
     /// # Errors
     /// If there is no such connection.
@@ -548,8 +547,8 @@ impl Lane {
         self.tcp.list()
     }
 
-    /// Changes what the lane's TCP was told at start. Connections keep what they have agreed on; timeouts, limits and
-    /// what new connections offer follow.
+    /// Changes the configuration of the lane's TCP. Connections keep negotiated values; timeouts, limits and the offers of new connections
+    /// follow.
     pub fn tcp_configure(&mut self, config: TcpConfig) {
         self.tcp.configure(config);
     }

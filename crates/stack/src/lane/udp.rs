@@ -20,16 +20,16 @@ use crate::wire::IpProtocol;
 pub struct Unsent<T> {
     /// Why.
     pub error: SendError,
-    /// What was to be sent, when it can be sent later; `None` when it is gone.
+    /// The data, if it can be sent later; `None` if it was dropped.
     pub returned: Option<T>,
 }
 
 impl Lane {
     /// Makes a UDP socket in this lane.
     ///
-    /// A connected socket without port gets one whose answers come to this lane. When no port can do that, because UDP is steered by
-    /// addresses alone and they belong to another bucket, it gets any; as with a port given by the caller, its datagrams are then handed
-    /// over by the lane that they come to, if the lanes of the host share what they have ([`Lane::share_udp`]). If not, the error names
+    /// A connected socket without a port gets one whose answers arrive in this lane. If there is none, because UDP is steered by
+    /// addresses alone and these belong to another bucket, it gets any port. Then, as with a port given by the caller, the lane in which
+    /// its datagrams arrive hands them over, if the lanes of the host share their sockets ([`Lane::share_udp`]). If not, the error names
     /// that bucket.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Lane {
         self.udp_emit(now, frames, handle, frame, source, destination)
     }
 
-    /// Sends a payload that stands in a frame already, without copying it.
+    /// Sends a payload that is in a frame already, without copying it.
     ///
     /// # Errors
     /// As [`Lane::udp_send`]; after `Full` the frame is given back unchanged.
@@ -218,7 +218,7 @@ impl Lane {
             .map_err(|error| Unsent { error, returned: None })
     }
 
-    /// Sends a received datagram's payload, as it stands now, back to whoever sent it, in the frame it came in.
+    /// Sends a received datagram's payload, in its current state, back to its sender, in its frame.
     ///
     /// # Errors
     /// As [`Lane::udp_send`]; after `Full` the datagram is given back unchanged.

@@ -68,7 +68,7 @@ pub struct ReassemblyConfig {
     pub timeout_v4: Duration,
     /// The same for IPv6 (RFC 8200 section 4.5: 60 seconds).
     pub timeout_v6: Duration,
-    /// While there is no room: new datagrams a second of networks that are not proven. What goes beyond is dropped at a glance.
+    /// While there is no room: limit of new datagrams per second of unproven networks. Further ones are dropped early.
     pub strangers: u32,
 }
 
@@ -139,7 +139,7 @@ enum State {
     Free,
     /// Pieces are missing.
     Pending,
-    /// Given up: whatever still comes of it is dropped until its time is over.
+    /// Discarded: later fragments of it are dropped until it expires.
     GivenUp,
 }
 
@@ -354,7 +354,7 @@ impl Reassembly {
         self.held[0].bytes + self.held[1].bytes
     }
 
-    /// Bytes of bookkeeping, frames not counted: grows to the most that was pending at once and stays there.
+    /// Bytes of bookkeeping without frames; it grows to the peak number of pending datagrams and does not shrink.
     #[must_use]
     pub fn footprint(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()

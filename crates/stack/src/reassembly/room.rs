@@ -214,8 +214,8 @@ impl Reassembly {
         entry.opened + if entry.key.is_v6() { self.config.timeout_v6 } else { self.config.timeout_v4 }
     }
 
-    /// Drops a datagram whose time is over, and gives back what the sender should be told of; `None` when nothing is
-    /// due. Those that were given up go silently.
+    /// Drops an expired datagram, and returns what the ICMP error to the sender needs; `None` if nothing has expired. Discarded datagrams
+    /// expire silently.
     pub fn expire(&mut self, now: Time, stats: &mut LaneStats) -> Option<Expired> {
         let due = self.ages.iter().filter_map(List::first).find(|&at| self.deadline(at) <= now)?;
         let mut pieces = self.release(due);

@@ -31,7 +31,7 @@ pub struct Counter {
     pub kind: Kind,
 }
 
-/// What kind of number a counter is, and so what may be done with it.
+/// Whether a number is a counter or a gauge, which decides how it may be added and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Events since the beginning. It never falls; numbers of several lanes are added, and two readings give a rate.

@@ -373,7 +373,7 @@ reasons! {
     LaneMemory = "lane_memory",
     /// Data out of order, when the lane holds as many frames as it may.
     FewFrames = "few_frames",
-    /// Data for an application that is gone.
+    /// Data after the application has closed.
     AfterClose = "after_close",
     /// Data behind the peer's FIN.
     AfterFin = "after_fin",

@@ -119,8 +119,8 @@ impl Connection {
 }
 
 impl Tcp {
-    /// Takes a packet of a burst, whose end is told by [`Tcp::end_burst`]. Until then it may be held to be joined with what
-    /// follows; nothing else may be done with this TCP in between.
+    /// Takes a packet of a burst, which [`Tcp::end_burst`] ends. Until then it may be held, to be joined with the following packets; no
+    /// other calls are allowed in between.
     pub fn input_in_burst(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         if !self.core.config.coalesce {
             return self.input(cx, packet);

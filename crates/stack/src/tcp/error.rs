@@ -73,7 +73,7 @@ pub enum RecvError {
 pub enum ConnectError {
     /// These addresses and ports are in use by a connection, or were a moment ago.
     InUse,
-    /// An address or port that nobody can have, or addresses of different families.
+    /// An invalid address or port, or addresses of different families.
     BadAddress,
     /// The lane has as many connections as it may.
     TooMany,
@@ -81,9 +81,9 @@ pub enum ConnectError {
     NoRoute,
     /// The source address is not ours.
     NotOurAddress,
-    /// Every port whose replies come to this lane is in use.
+    /// Every port whose replies arrive in this lane is in use.
     NoPort,
-    /// The replies to these addresses and ports come to the lane of this bucket.
+    /// The replies to these addresses and ports arrive in the lane of this bucket.
     OtherLane(Bucket),
 }
 

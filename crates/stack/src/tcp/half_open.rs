@@ -61,12 +61,12 @@ impl Tcp {
         self.core.replies.len() > before
     }
 
-    /// Appends what was heard to `into`; returns how many answers came in vain since the last time, for want of room.
+    /// Appends received answers to `into`; returns the number of answers lost for lack of room since the last call.
     pub fn syn_answers(&mut self, into: &mut Vec<SynAnswer>) -> u64 {
         self.core.half_open.as_mut().map_or(0, |half_open| half_open.take(into))
     }
 
-    /// Wakes `waker` when something is heard. A later one replaces it.
+    /// Wakes `waker` when an answer arrives. A later waker replaces it.
     pub fn wake_on_syn_answer(&mut self, waker: &Waker) {
         if let Some(half_open) = &mut self.core.half_open {
             half_open.wake(waker);

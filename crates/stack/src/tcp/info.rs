@@ -6,7 +6,7 @@ use crate::tcp::connection::{Connection, Flags, State, scoreboard};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// What a sender is doing about losses.
+/// State of loss recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossState {
@@ -22,7 +22,7 @@ pub enum LossState {
     Loss,
 }
 
-/// Segments on their way, by what is known of them.
+/// Numbers of segments in flight, by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SegmentCounts {
     /// Not cumulatively acknowledged.
@@ -73,7 +73,7 @@ pub struct TcpInfo {
     pub lost: u32,
     /// The same in segments.
     pub segments: SegmentCounts,
-    /// What the sender is doing about losses.
+    /// State of loss recovery.
     pub loss_state: LossState,
     /// Probes of a closed window or a silent peer that were not answered.
     pub probes: u8,

@@ -142,7 +142,7 @@ impl Tcp {
         }
     }
 
-    /// Changes what it was told at start; what connections have agreed on stays.
+    /// Changes the configuration; connections keep negotiated values.
     pub fn configure(&mut self, config: TcpConfig) {
         self.core.config = config;
         self.core.set_levels();
@@ -280,8 +280,8 @@ impl Tcp {
         self.core.count_connections(self.connections.len());
     }
 
-    /// The next packet to send, if any. Connections take turns with one another, and all of them with what is answered to
-    /// strangers: a flood of these holds nobody up.
+    /// The next packet to send, if any. Connections are served in turn, and alternate with answers to unknown peers, so a flood of these
+    /// does not block connections.
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn {

@@ -15,19 +15,19 @@ use core::net::SocketAddr;
 /// push one another out of the nearest cache again.
 pub const AHEAD: usize = 16;
 
-/// A segment whose place in the table was asked for.
+/// A segment whose table line has been prefetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefetched(u32);
 
 impl Tcp {
-    /// Whether there are so many connections that it pays to expect segments.
+    /// Whether there are so many connections that prefetching is worthwhile.
     #[inline]
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.connections.len() >= CROWDED
     }
 
-    /// First: asks for the place in the table of a received segment's flow. `local` is our end.
+    /// First pass: prefetches the table line of a received segment's flow. `local` is our end.
     #[inline]
     #[must_use]
     pub fn prefetch(&self, local: SocketAddr, remote: SocketAddr) -> Prefetched {
@@ -42,7 +42,7 @@ impl Tcp {
         Prefetched(hash)
     }
 
-    /// Second: asks for the connection, if there is one.
+    /// Second pass: prefetches the connection, if there is one.
     #[inline]
     pub fn prefetch_connection(&self, expected: Prefetched) {
         if let Some(Found::Connection(slot)) = self.core.table.find(expected.0, |_| true) {

@@ -13,8 +13,8 @@ use crate::tcp::table::ConnId;
 use crate::tcp::{Seq, Tcp};
 
 impl Tcp {
-    /// How many bytes are to be read before the urgent mark: 0 when the next byte is the first behind urgent data, `None` when no
-    /// urgent data is announced that has not been read.
+    /// Number of bytes to read before the urgent mark: 0 if the next byte is the first behind urgent data, `None` if there is no unread
+    /// urgent data.
     ///
     /// # Errors
     /// If there is no such connection.

@@ -58,7 +58,7 @@ const PORTION: u64 = 256;
 const SLOT_BITS: u32 = 10;
 const _: () = assert!(LEVELS * SLOTS == 1 << SLOT_BITS);
 
-/// Names a timer that was armed. It stays unique when the timer is gone, so a late [`cancel`](Wheel::cancel) is harmless.
+/// Handle of an armed timer. It is never reused, so a late [`cancel`](Wheel::cancel) is harmless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerId {
     index: u32,
@@ -131,7 +131,7 @@ impl<T> fmt::Debug for Wheel<T> {
 }
 
 impl<T: Copy> Wheel<T> {
-    /// An empty wheel whose clock stands at `now`.
+    /// An empty wheel whose clock is at `now`.
     #[must_use]
     pub fn new(now: Time) -> Wheel<T> {
         Wheel::with_capacity(now, 0)

@@ -198,7 +198,7 @@ pub(crate) fn gre(key: Option<u32>, checksum: bool, protocol: EtherType) -> GreH
     GreHeader { protocol, checksum, key, sequence: None }
 }
 
-/// What is wrong with a tunnel among the interfaces and tunnels of its host.
+/// Why a tunnel conflicts with the interfaces and tunnels of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TunnelError {

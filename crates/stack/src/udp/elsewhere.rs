@@ -32,7 +32,7 @@ use crate::address::Endpoint;
 /// Sockets elsewhere for each home.
 pub(super) const SOCKETS: usize = 4096;
 
-/// What the lanes of one host tell one another about their connected UDP sockets: one for each host, given to each of its lanes.
+/// Exchange of the connected UDP sockets between the lanes of a host: one for each host, shared by its lanes.
 #[derive(Debug)]
 pub struct UdpElsewhere {
     exchanges: Box<[Arc<Exchange>]>,

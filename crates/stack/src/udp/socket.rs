@@ -13,7 +13,7 @@ use crate::address::Endpoint;
 use crate::chain;
 use crate::packet::IcmpErrorKind;
 
-/// Names a socket of one lane. A handle of a closed socket stays invalid for ever, also when its slot is used again.
+/// Handle of a socket of one lane. The handle of a closed socket stays invalid, also when its slot is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UdpHandle {
     pub(super) slot: u32,
@@ -62,9 +62,9 @@ pub enum BindError {
     TooManySockets,
     /// There is no route to the peer.
     NoRoute,
-    /// Answers of that peer come to the lane of this bucket, whatever the port.
+    /// Answers of that peer arrive in the lane of this bucket, whatever the port.
     OtherLane(Bucket),
-    /// Too many sockets have their answers come to the lane of this bucket and stand in others.
+    /// Too many sockets of other lanes have answers that arrive in the lane of this bucket.
     TooManyElsewhere(Bucket),
 }
 
@@ -105,12 +105,12 @@ pub struct Datagram {
     pub destination: Endpoint,
     /// Type of service or traffic class, ECN in the low two bits.
     pub traffic_class: u8,
-    /// Interface of the host it came in on.
+    /// Interface of the host that received it.
     pub interface: u8,
 }
 
 impl Datagram {
-    /// A datagram that came by another way than a lane's UDP: its payload is all of the frame.
+    /// A datagram from another source than a lane's UDP: its payload is the whole frame.
     #[must_use]
     pub fn new(frame: Frame, source: Endpoint, destination: Endpoint) -> Self {
         Self { frame, source, destination, traffic_class: 0, interface: 0 }
@@ -122,15 +122,14 @@ impl Datagram {
         &self.frame
     }
 
-    /// The payload of a datagram that came whole; of one that came in fragments only the first part. Which it is,
-    /// [`is_chained`](Datagram::is_chained) says.
+    /// The payload of a datagram in one frame; of a chain only the first part, see [`is_chained`](Datagram::is_chained).
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.frame.data()
     }
 
-    /// Whether the payload is in several parts, as of a datagram that came in fragments.
+    /// Whether the payload is in several parts, as of a reassembled datagram.
     #[inline]
     #[must_use]
     pub fn is_chained(&self) -> bool {

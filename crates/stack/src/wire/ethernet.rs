@@ -126,7 +126,7 @@ impl FromStr for MacAddr {
     }
 }
 
-/// What a frame carries (IANA "IEEE 802 Numbers").
+/// Protocol of a frame's payload (IANA "IEEE 802 Numbers").
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtherType(pub u16);
 

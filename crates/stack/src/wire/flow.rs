@@ -26,7 +26,7 @@ pub const MAX_EXTENSIONS: usize = 8;
 
 const AUTHENTICATION: IpProtocol = IpProtocol(51);
 
-/// The two addresses of a packet, as they stand on the wire.
+/// The two addresses of a packet, in network byte order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Addresses {
     /// IPv4.
@@ -74,7 +74,7 @@ impl Addresses {
     }
 }
 
-/// What Receive Side Scaling needs to know about a packet.
+/// The fields of a packet that Receive Side Scaling uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Flow {
     /// Source and destination address.
@@ -99,7 +99,7 @@ impl Flow {
     }
 }
 
-/// What a frame is, as far as steering is concerned.
+/// Kind of a frame for steering.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Classified {
     /// An IP packet of this flow.

@@ -107,7 +107,7 @@ impl Icmpv4Message {
         if Sum::EMPTY.add_bytes(message).is_intact() { Ok(parsed) } else { Err(Malformed::IcmpChecksum) }
     }
 
-    /// Reads a message whose checksum somebody else has verified.
+    /// Parses a message whose checksum has been verified already.
     ///
     /// # Errors
     /// [`Malformed::IcmpShort`].

@@ -123,7 +123,7 @@ impl Icmpv6Message {
         }
     }
 
-    /// Reads a message whose checksum somebody else has verified.
+    /// Parses a message whose checksum has been verified already.
     ///
     /// # Errors
     /// [`Malformed::Icmpv6Short`].

@@ -28,7 +28,7 @@ impl Tcp {
     /// Listens on a port of one address, or of all.
     ///
     /// # Errors
-    /// If somebody does already.
+    /// There is such a listener already.
     pub fn listen(
         &mut self,
         local: Option<IpAddr>,
@@ -103,7 +103,7 @@ impl Tcp {
         Ok(None)
     }
 
-    /// Wakes `waker` when a connection waits to be accepted; at once if one does.
+    /// Wakes `waker` when a connection waits to be accepted; immediately if one does.
     ///
     /// # Errors
     /// If there is no such listener.

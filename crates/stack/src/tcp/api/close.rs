@@ -8,8 +8,8 @@ use crate::tcp::lane::flow_records::FlowEnd;
 use crate::tcp::table::ConnId;
 
 impl Tcp {
-    /// Ends one direction or both, keeping the handle. Without data to send, ending the sending direction of a connection that is
-    /// not established gives it up (RFC 9293 §3.10.4, SYN-SENT): whoever reads or writes gets [`Failure::GivenUp`].
+    /// Closes one direction or both, keeping the handle. Closing the sending direction of a connection that is not established and has no
+    /// data to send aborts it (RFC 9293 §3.10.4, SYN-SENT): reads and writes return [`Failure::GivenUp`].
     ///
     /// # Errors
     /// If there is no such connection.

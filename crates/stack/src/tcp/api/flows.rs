@@ -5,8 +5,8 @@ use crate::tcp::lane::flow_records::{FlowRecord, FlowWatch};
 use crate::time::Time;
 
 impl Tcp {
-    /// From now on a record is made of each connection that leaves the table. At most `most` of them wait to be taken; 0 turns it
-    /// off. Totals of connections that stand begin now.
+    /// From now on a record is made of each connection that leaves the table. At most `most` records wait to be taken; 0 turns records off.
+    /// Totals of existing connections start now.
     pub fn watch_flows(&mut self, now: Time, most: usize) {
         self.core.flows =
             if most == 0 { FlowWatch::default() } else { FlowWatch::of_all(&self.connections, now, most) };
@@ -18,8 +18,8 @@ impl Tcp {
         self.core.flows.poll()
     }
 
-    /// The lane ends: what waits, and a record of each connection that stands ([`FlowEnd::LaneEnded`]), however many these are.
-    /// No record is made after that.
+    /// Ends the records with the lane: passes the waiting records and one of each existing connection ([`FlowEnd::LaneEnded`]) to `take`,
+    /// without limit. No record is made after that.
     ///
     /// [`FlowEnd::LaneEnded`]: crate::tcp::FlowEnd::LaneEnded
     pub fn end_flows(&mut self, now: Time, take: impl FnMut(FlowRecord)) {

@@ -13,7 +13,7 @@ use crate::tcp::{Seq, Tcp, handshake};
 use crate::time::Time;
 use core::net::SocketAddr;
 
-/// What a connection attempt needs to know beside the addresses.
+/// Parameters of a connection attempt, besides the addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectOptions {
     /// MTU towards the peer, bytes of IP packet.
@@ -37,16 +37,16 @@ impl Default for ConnectOptions {
 pub struct FirstData<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// What of it does not go with the SYN is written as soon as the handshake is over, so that its acknowledgement may wait
-    /// for that.
+    /// Whether the rest, which does not fit the SYN, will be written right after the handshake, so that its acknowledgement may wait for
+    /// that.
     pub rest_follows: bool,
 }
 
 impl Tcp {
-    /// Begins a connection (RFC 9293 §3.10.1). The caller chose the local port, so that replies come to this lane.
+    /// Starts to open a connection (RFC 9293 §3.10.1). The caller has chosen a local port whose replies arrive in this lane.
     ///
     /// # Errors
-    /// If the four-tuple is in use, cannot be, or there are too many connections.
+    /// The four-tuple is in use or invalid, or there are too many connections.
     pub fn connect(
         &mut self,
         cx: &mut Cx<'_>,
@@ -57,8 +57,8 @@ impl Tcp {
         self.connect_with(cx, local, remote, options, FirstData::default()).map(|(id, _)| id)
     }
 
-    /// As [`connect`](Self::connect), with data to be sent in the SYN as far as `fast_open` of the options and what is known
-    /// of the peer allow; how many bytes were taken. Such data may be delivered twice (RFC 7413 §6.1).
+    /// As [`connect`](Self::connect), with data in the SYN as far as `fast_open` of the options and the peer's cookie allow. Returns the
+    /// number of bytes accepted. Such data may be delivered twice (RFC 7413 §6.1).
     ///
     /// # Errors
     /// As for `connect`.
@@ -110,8 +110,8 @@ impl Tcp {
         Ok((id, taken))
     }
 
-    /// Whether a connection of these ends could be begun without disturbing anybody. `reopen`: also in place of a
-    /// TIME-WAIT record whose peer can tell old from new (RFC 6191).
+    /// Whether a connection with these ends can be opened without a conflict. `reopen`: also in place of a TIME-WAIT record whose peer can
+    /// distinguish old segments from new ones (RFC 6191).
     #[must_use]
     pub fn is_free(&self, now: Time, local: SocketAddr, remote: SocketAddr, reopen: bool) -> bool {
         let tuple = Tuple {

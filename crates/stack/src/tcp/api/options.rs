@@ -23,8 +23,8 @@ impl Tcp {
         Ok(c.options().map_or(plain, |o| SocketOptions { nodelay: plain.nodelay, ..*o }))
     }
 
-    /// Acknowledgements go out at once (`on`), or wait for data of ours that takes them along: until the exchange shows
-    /// otherwise. One that waits goes now.
+    /// Sends acknowledgements at once (`on`), or delays them so that they can go with our data, until the pattern of the exchange changes
+    /// that. A delayed acknowledgement is sent now.
     ///
     /// # Errors
     /// If there is no such connection.

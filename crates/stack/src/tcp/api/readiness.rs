@@ -23,14 +23,14 @@ pub enum Interest {
     Urgent,
 }
 
-/// What can be done with a connection now, in the manner of `poll`.
+/// Readiness of a connection, as in `poll`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readiness {
     /// `recv` has bytes, the end of the stream or an error.
     pub readable: bool,
     /// `send` takes bytes, or has an error.
     pub writable: bool,
-    /// The peer will not send any more, or nobody reads.
+    /// The peer has closed its direction, or reading was shut down.
     pub read_closed: bool,
     /// Nothing can be sent any more.
     pub write_closed: bool,
@@ -41,7 +41,7 @@ pub struct Readiness {
 }
 
 impl Tcp {
-    /// What can be done with a connection now.
+    /// Readiness of a connection now.
     ///
     /// # Errors
     /// If there is no such connection.
@@ -50,8 +50,8 @@ impl Tcp {
         Ok(c.readiness(&self.core))
     }
 
-    /// Wakes `waker` once when what is waited for may have come; at once if it has. One waker for each interest: a later
-    /// one replaces it.
+    /// Wakes `waker` once when the connection may be ready; immediately if it is. There is one waker for each interest: a later one
+    /// replaces it.
     ///
     /// # Errors
     /// If there is no such connection.

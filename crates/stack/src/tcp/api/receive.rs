@@ -43,7 +43,7 @@ impl Tcp {
         }
     }
 
-    /// Takes the next frame as it came, payload only; `None` at the end of the stream.
+    /// Takes the next received frame, payload only; `None` at the end of the stream.
     ///
     /// # Errors
     /// As for `recv`.

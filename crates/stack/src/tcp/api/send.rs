@@ -34,8 +34,8 @@ impl Tcp {
         self.send_from(cx, id, Source::Copied(bytes), more)
     }
 
-    /// As [`send`](Self::send), but the bytes are not copied: segments are made of them where they are, and their owner is kept
-    /// until all is acknowledged. What was taken is taken off `bytes`.
+    /// As [`send`](Self::send), without copying: segments refer to the bytes in place, and their owner is kept until all are acknowledged.
+    /// Accepted bytes are removed from `bytes`.
     ///
     /// # Errors
     /// As for `send`.
@@ -88,7 +88,7 @@ impl Tcp {
         Ok(taken)
     }
 
-    /// Ends a record (`MSG_EOR`): what is written from now on shares no segment with what was written before.
+    /// Ends a record (`MSG_EOR`): bytes written after this share no segment with bytes written before.
     ///
     /// # Errors
     /// If there is no such connection.

@@ -1,21 +1,21 @@
 //! What sockets and listeners are told about Fast Open (RFC 7413).
 
-/// What an attempt to connect does about Fast Open.
+/// Use of Fast Open when connecting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FastOpen {
     /// Nothing: a plain SYN.
     #[default]
     Off,
-    /// Sends the peer's cookie, with data; asks for one if none is known.
+    /// Send the peer's cookie with data; request a cookie if none is known.
     Cookie,
     /// Sends data without a cookie, to peers of which it is known that they want none (as in closed networks).
     NoCookie,
 }
 
-/// The secrets that cookies are made with. A cookie made with the former one is still good, and answered with a new one.
+/// The secret keys of cookies. A cookie of the previous key is still valid, and is answered with a new one.
 ///
-/// All lanes that listen on one address must have the same, since a peer's next connection may come to any of them.
+/// All lanes that listen on one address must have the same keys, since a peer's next connection may arrive in any of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FastOpenKeys {
     primary: [u8; 16],
@@ -61,7 +61,7 @@ pub struct FastOpenListen {
     /// Connections that may be used before their handshake is over (`TCP_FASTOPEN`, `PendingFastOpenRequests` of RFC 7413
     /// §5.1); beyond them a SYN's data is not taken. Resets by peers count for a minute.
     pub pending: u32,
-    /// Data is taken without a cookie, too. Whoever can send can then make us work with a forged address: for closed networks.
+    /// Accept data without a cookie as well. This allows requests from forged addresses: for closed networks only.
     pub no_cookie: bool,
     /// Keys of this listener, if not the lane's.
     pub keys: Option<FastOpenKeys>,

@@ -77,12 +77,11 @@ pub struct TcpConfig {
     pub recv_buffer: BufferSize,
     /// Send buffer.
     pub send_buffer: BufferSize,
-    /// Bytes not yet sent that a send buffer holds at most, where it tunes itself: what is written shortly before it is sent is
-    /// still in the caches then.
+    /// Most unsent bytes in a send buffer without a set size. A small number keeps data in the caches from writing to sending.
     pub max_unsent: u32,
     /// Retransmission timeout before the first measurement (RFC 6298 §2.1).
     pub initial_rto: Duration,
-    /// Least retransmission timeout. RFC 6298 §2.4 asks for a second; everybody uses less.
+    /// Least retransmission timeout. RFC 6298 §2.4 recommends a second; common implementations use less.
     pub min_rto: Duration,
     /// Greatest retransmission timeout (RFC 6298 §2.5: at least a minute).
     pub max_rto: Duration,
@@ -231,7 +230,7 @@ pub struct SocketOptions {
     pub congestion: Option<Algorithm>,
     /// SYNs sent again before a connection attempt is given up, if not as configured for the lane.
     pub syn_retries: Option<u8>,
-    /// What an attempt to connect does about Fast Open (RFC 7413).
+    /// Use of Fast Open when connecting (RFC 7413).
     pub fast_open: FastOpen,
 }
 

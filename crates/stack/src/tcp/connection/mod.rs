@@ -228,7 +228,7 @@ impl Connection {
         self.tx.get().and_then(Flight::waits_since)
     }
 
-    /// What the sender is doing about losses.
+    /// State of loss recovery.
     pub(crate) fn phase(&self) -> Phase {
         self.tx.get().map_or(Phase::Open, |tx| tx.recovery.phase())
     }

@@ -27,7 +27,7 @@ pub enum FlowEnd {
     Closed,
     /// The peer reset it.
     ResetByPeer,
-    /// This side reset it: aborted by the application, or data came that nobody would read.
+    /// This side reset it: aborted by the application, or data arrived after it had closed.
     ResetByUs,
     /// The peer refused our connection attempt.
     Refused,
@@ -39,7 +39,7 @@ pub enum FlowEnd {
     HalfOpen,
     /// This side gave its connection attempt up.
     GivenUp,
-    /// The lane ended while the connection stood.
+    /// The lane ended before the connection.
     LaneEnded,
 }
 

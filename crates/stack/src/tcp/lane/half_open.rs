@@ -17,7 +17,7 @@ pub struct SynAnswer {
     pub local: SocketAddr,
     /// The end that answered.
     pub remote: SocketAddr,
-    /// What it acknowledges: the SYN's sequence number and one.
+    /// Acknowledgement number: the SYN's sequence number plus one.
     pub ack: u32,
     /// It refuses, by a reset; without that it is willing, by a SYN of its own.
     pub refused: bool,

@@ -19,7 +19,7 @@ use crate::tcp::Seq;
 use crate::tcp::connection::scoreboard::Scoreboard;
 use crate::time::Time;
 
-/// What the sender is doing about losses.
+/// State of loss recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Phase {
     /// Nothing is known to be lost.
