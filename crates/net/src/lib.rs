@@ -84,6 +84,7 @@ mod lane;
 pub mod link;
 mod mailbox;
 pub mod poll_loop;
+pub mod rebalance;
 mod runtime;
 pub mod service;
 mod shared;
