@@ -209,6 +209,29 @@ fn the_control_socket_of_a_service() {
     assert!(!std::path::Path::new(&path).exists(), "removed at the end");
 }
 
+/// `--rebalance`: so many buckets that lanes can move, a policy by name, and what it did in the summary.
+#[test]
+fn lanes_may_move_by_themselves() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let serve = format!(
+        "serve udp-discard --link kernel --addr 127.0.0.1 --port {free} --no-pin --workers 2 --rebalance"
+    );
+    for (policy, arguments) in [("even", ""), ("pack", " pack")] {
+        let (service, ready) = Service::start(command(&format!("{serve}{arguments} --json")));
+        assert!(ready.contains("workers 2, buckets 32"), "{ready}");
+        let summary = last_json(&service.interrupt(), "summary");
+        has_the_shape(&summary, "Summary");
+        assert_eq!(summary["rebalance"]["policy"], policy, "{summary}");
+        assert_eq!(summary["rebalance"]["moves"], 0, "{summary}");
+    }
+    let (service, _) = Service::start(command(&format!("{serve} --buckets 4")));
+    let printed = service.interrupt();
+    assert!(printed.contains("rebalance even: 0 moves\n"), "{printed}");
+    let wrong = command(&format!("{serve} odd")).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("[possible values: even, pack]"), "{wrong:?}");
+}
+
 /// Each worker is bound to the processor that is named for it; what cannot be is refused in a line.
 #[test]
 fn workers_on_named_processors() {

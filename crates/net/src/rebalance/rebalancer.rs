@@ -14,7 +14,7 @@ use crate::block::block_on;
 use crate::runtime::handle::Handle;
 use crate::runtime::moving::Move;
 use crate::stats::Report;
-use crate::timeout::timeout;
+use crate::task::timeout;
 
 /// A move that takes longer than this is given up, if it still can be. A worker's turn is microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);

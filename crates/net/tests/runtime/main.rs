@@ -16,6 +16,7 @@ mod outside;
 mod panics;
 mod queues;
 mod quirks;
+mod rebalance;
 mod service;
 #[path = "../common/streams.rs"]
 mod streams;

@@ -22,6 +22,7 @@ use crate::lost;
 use crate::say::say;
 use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control};
+use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
 use flowlane::{Handle, Runtime, SocketError};
 use flows::Flows;
@@ -97,6 +98,9 @@ impl Serve {
     }
 }
 
+/// How often the load of lanes is judged with `--rebalance`.
+const PERIOD: Duration = Duration::from_millis(100);
+
 /// Time for the last packets to be sent after the grace period.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
@@ -134,6 +138,11 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))
         .context("starting a thread")?;
 
+    let rebalancer = plan
+        .rebalance
+        .map(|policy| Rebalancer::start(runtime.handle(), policy.policy(), PERIOD))
+        .transpose()
+        .context("starting a thread")?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
@@ -141,6 +150,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
     drop(control);
+    let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
     // From here on a signal ends the process at once.
     let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
     std::thread::Builder::new()
@@ -158,7 +168,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
-    show.summary(&report, host, began.elapsed())?;
+    show.summary(&report, host, began.elapsed(), moved)?;
     if let Some(http) = &http {
         http.summary()?;
     }

@@ -11,6 +11,7 @@ use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail, ensure};
 use flowlane::link::LinkSpec;
+use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
 use std::net::IpAddr;
@@ -55,6 +56,12 @@ pub(crate) struct Arguments {
     /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
+    /// Move lanes between workers while packets flow, by their load: 'even' keeps all workers equally busy, 'pack' uses as few workers as
+    /// the load needs. There are 16 buckets a worker then, unless --buckets says otherwise.
+    #[arg(
+        long, value_name = "POLICY", value_enum, num_args = 0..=1, default_missing_value = "even", help_heading = "Steering"
+    )]
+    rebalance: Option<PolicyKind>,
     /// What idle workers do: spin polls without pause, adaptive polls for a short time and then sleeps.
     #[arg(long, value_enum, default_value_t = IdleKind::Adaptive)]
     idle: IdleKind,
@@ -104,6 +111,25 @@ pub(crate) struct SourceArguments {
     total: Option<usize>,
 }
 
+/// By what policy lanes move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum PolicyKind {
+    Even,
+    Pack,
+}
+
+impl PolicyKind {
+    pub(super) fn policy(self) -> Box<dyn Policy> {
+        match self {
+            Self::Even => Box::<Even>::default(),
+            Self::Pack => Box::<Pack>::default(),
+        }
+    }
+}
+
+/// Buckets for each worker where lanes move by themselves: so many that a worker can give some away.
+const BUCKETS_TO_MOVE: usize = 16;
+
 /// Values of `--idle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum IdleKind {
@@ -129,6 +155,8 @@ pub(super) struct Plan {
     /// TCP Fast Open, with at most this many unfinished handshakes in each lane.
     pub(super) fast_open: Option<u32>,
     pub(super) workers: usize,
+    /// By what policy lanes move by themselves.
+    pub(super) rebalance: Option<PolicyKind>,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
@@ -190,7 +218,10 @@ impl Plan {
         };
         let rss = match steering::by_card(Some(&link), &wish)? {
             Some(rss) => rss,
-            None => a.steering.build_for(workers, a.buckets, DefaultKey::Random, true)?,
+            None => {
+                let to_move = a.rebalance.map(|_| (workers * BUCKETS_TO_MOVE).next_power_of_two());
+                a.steering.build_for(workers, a.buckets.or(to_move), DefaultKey::Random, true)?
+            }
         };
         Ok(Self {
             service,
@@ -206,6 +237,7 @@ impl Plan {
             rss: Arc::new(rss),
             listen: None,
             fast_open: None,
+            rebalance: a.rebalance,
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
             pinning: a.pinning,
             interval: a.interval,

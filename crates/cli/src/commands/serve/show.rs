@@ -6,6 +6,7 @@
 use super::Service;
 use super::flows::List;
 use crate::{drops, steering};
+use flowlane::rebalance::Counts;
 use flowlane::stats::{LaneReport, Report, SteeringStats, WorkerReport};
 use flowlane_rss::HashType;
 use serde_json::json;
@@ -189,11 +190,29 @@ impl Show {
     }
 
     /// Prints the summary, at the end.
-    pub(super) fn summary(&self, report: &Report, host: usize, took: Duration) -> io::Result<()> {
+    ///
+    /// `moved`: by which policy lanes moved by themselves, and how many did.
+    pub(super) fn summary(
+        &self,
+        report: &Report,
+        host: usize,
+        took: Duration,
+        moved: Option<(&str, Counts)>,
+    ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", self.summary_json(report, host, took))?;
+            let mut summary = self.summary_json(report, host, took);
+            summary["rebalance"] = json!(moved.map(|(policy, counts)| json!({
+                "policy": policy, "rounds": counts.rounds, "unanswered": counts.unanswered,
+                "moves": counts.moves, "failed": counts.failed,
+            })));
+            writeln!(out, "{summary}")?;
         } else {
+            if let Some((policy, counts)) = moved {
+                let Counts { moves, failed, .. } = counts;
+                let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                writeln!(out, "rebalance {policy}: {moves} moves{failed}")?;
+            }
             self.summary_text(&mut out, report, host, took)?;
         }
         out.flush()
