@@ -114,7 +114,7 @@ pub(crate) fn sleep_until(at: Instant, waker: &Waker) -> Option<TimerId> {
     })
 }
 
-/// Nobody is to be woken by this any more.
+/// Removes the entry: it wakes no task any more.
 pub(crate) fn cancel(id: TimerId) {
     TIMERS.with_borrow_mut(|timers| timers.as_mut().and_then(|timers| timers.sleeping.remove(&id)));
 }

@@ -46,7 +46,7 @@ pub(crate) fn link_opened(link: &str, number: usize, mac: MacAddr, mtu: u16, que
     info!(target: LINK, link, number, %mac, mtu, queues, mode, "opened");
 }
 
-/// What whoever started the link should know.
+/// Notes on the link, for the user.
 #[cold]
 pub(crate) fn link_note(link: &str, note: &str) {
     warn!(target: LINK, link, "{note}");

@@ -84,7 +84,7 @@ pub struct Misdirected {
     pub hash: u32,
     /// The queue that the hash selects.
     pub expected_queue: u16,
-    /// The queue that it came on.
+    /// The queue on which it arrived.
     pub queue: u16,
 }
 
@@ -180,7 +180,7 @@ pub struct QueueReport {
     pub quirks: Option<QuirkCounts>,
 }
 
-/// What one worker counted.
+/// Counters of one worker.
 #[derive(Debug, Clone)]
 pub struct WorkerReport {
     /// Number of the worker.

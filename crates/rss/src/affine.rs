@@ -44,14 +44,14 @@ impl Affine {
         Self { columns: columns.to_vec(), constant, sums: sums.collect() }
     }
 
-    /// Toeplitz under `key` for so many bits of data.
+    /// Toeplitz under `key` for `bits` bits of data.
     #[must_use]
     pub fn toeplitz(key: &Key, bits: usize) -> Self {
         let columns: Vec<u32> = (0..bits).map(|bit| key.window(bit)).collect();
         Self::new(&columns, 0)
     }
 
-    /// What each bit of the data adds, first bit first.
+    /// The columns of the map, for each input bit from the first on.
     #[must_use]
     pub fn columns(&self) -> &[u32] {
         &self.columns

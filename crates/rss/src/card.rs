@@ -128,7 +128,7 @@ impl Rss {
         }
     }
 
-    /// Whether this is a card's own steering, whose packets come on the queue that [`queue_of`](Self::queue_of) says.
+    /// Whether this is a card's own steering, in which packets arrive on the queue of [`queue_of`](Self::queue_of).
     #[must_use]
     pub fn is_of_card(&self) -> bool {
         self.queues.is_some()

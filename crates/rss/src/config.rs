@@ -75,8 +75,8 @@ impl HashConfig {
         }
     }
 
-    /// Whether a hash that came with the packet may be used as it is: only if its type is exactly what this
-    /// configuration computes for the packet. Otherwise compute it again in software.
+    /// Whether a delivered hash may be used: only if its type is exactly the one that this configuration computes for the packet.
+    /// Otherwise compute the hash in software.
     #[must_use]
     #[inline]
     pub fn accepts(&self, delivered: HashType, flow: &Flow) -> bool {

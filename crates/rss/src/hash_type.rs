@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-/// What a flow hash was computed from.
+/// The fields that a flow hash covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum HashType {

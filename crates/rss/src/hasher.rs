@@ -49,7 +49,7 @@ impl General {
         Self::new(Arrangement::Plain, PacketKind::ALL.map(map))
     }
 
-    /// What is done to the bits before they are hashed.
+    /// The arrangement of fields before hashing.
     #[must_use]
     pub fn arrangement(&self) -> Arrangement {
         self.arrangement

@@ -27,8 +27,7 @@ pub struct FieldQuality {
     pub fewest: u32,
 }
 
-/// What a key does with the four fields of one family: source address, destination address, source port,
-/// destination port.
+/// Quality of a key for the four fields of one family: source address, destination address, source port, destination port.
 pub type FamilyQuality = [FieldQuality; 4];
 
 /// Quality of a key with a given table.

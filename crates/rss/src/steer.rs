@@ -42,7 +42,7 @@ pub struct Steered {
 }
 
 impl Rss {
-    /// The defaults for so many workers: 128 slots (more if there are more buckets) and [`default_buckets`].
+    /// The defaults for `workers` workers: 128 slots (more if there are more buckets) and [`default_buckets`].
     ///
     /// Zero workers count as one.
     ///
@@ -75,8 +75,8 @@ impl Rss {
         Self { hasher: Arc::new(hasher.into()), config, table, buckets, queues: None, delivered: true }
     }
 
-    /// The same for a card whose delivered hashes are not those that are computed here: a rule that was learned from queues alone names the same
-    /// queues by other hashes. No delivered hash is believed then.
+    /// The same for a card whose delivered hashes are not those that are computed here: a rule that was learned from queues alone names
+    /// the same queues by other hashes. No delivered hash is believed then.
     #[must_use]
     pub fn without_delivered_hashes(mut self) -> Self {
         self.delivered = false;
@@ -90,7 +90,7 @@ impl Rss {
         self.delivered
     }
 
-    /// Whether a hash that came with the packet may be used as it is: [`HashConfig::accepts`], where delivered hashes may be ours.
+    /// Whether a delivered hash may be used: [`HashConfig::accepts`], if delivered hashes can be ours.
     #[must_use]
     #[inline]
     pub fn accepts(&self, delivered: HashType, flow: &Flow) -> bool {

@@ -61,7 +61,7 @@ pub(crate) struct Interface {
     primary_v4: Option<Ipv4Addr>,
     /// The same as a number, if traffic on this interface is untagged: what the fast path compares with.
     pub(crate) fast: Option<u32>,
-    /// Packets have an Ethernet header here. Otherwise there is one other host, and nobody to ask for its address.
+    /// Whether packets have an Ethernet header. Without one there is a single other host and no address resolution.
     pub(crate) ethernet: bool,
     local: AddressSet,
     broadcasts: Vec<Ipv4Addr>,

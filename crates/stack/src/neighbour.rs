@@ -53,7 +53,7 @@ pub(crate) enum Resolution {
     Probe(MacAddr),
     /// Unknown: pass the packet to [`Neighbours::wait`], and send a request if `ask` is set.
     Unknown {
-        /// Nobody has asked yet.
+        /// Whether no request has been sent yet.
         ask: bool,
     },
 }

@@ -15,7 +15,7 @@ use crate::time::Time;
 pub struct Cx<'a> {
     /// Now, on the worker's clock.
     pub now: Time,
-    /// Where frames come from.
+    /// The pool of frames.
     pub frames: &'a Pool,
     /// The lane's randomness, seeded from outside.
     pub rng: &'a mut Rng,
@@ -47,7 +47,7 @@ pub(crate) struct Room<'a> {
 pub struct IpInput {
     /// Transport header and payload; the IP header lies in the headroom, `ip.header_len` bytes before the data.
     pub frame: Frame,
-    /// What the IP header said.
+    /// Fields of the IP header.
     pub ip: IpMeta,
 }
 
@@ -105,7 +105,7 @@ pub struct IcmpError {
     pub protocol: u8,
     /// First 8 bytes of the quoted transport header.
     pub quoted: [u8; 8],
-    /// What went wrong.
+    /// Kind of the error.
     pub kind: IcmpErrorKind,
 }
 
@@ -113,13 +113,13 @@ pub struct IcmpError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IcmpErrorKind {
-    /// Nobody listens on that port.
+    /// No listener or socket on that port.
     PortUnreachable,
     /// The host does not take that protocol.
     ProtocolUnreachable,
     /// The host or its network cannot be reached; perhaps only now.
     HostUnreachable,
-    /// Somebody on the way forbids it.
+    /// Administratively prohibited by a router.
     Prohibited,
     /// The packet was too big for a link with this MTU (bytes of IP packet; 0 when an old router did not say).
     PacketTooBig(u16),

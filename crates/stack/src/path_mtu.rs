@@ -23,7 +23,8 @@ use crate::wire::ipv6;
 const CAPACITY: usize = 1024;
 /// For how long.
 const LIFETIME: Duration = Duration::from_secs(600);
-/// Over IPv4: what every network can pass, with headers (RFC 1191 section 3 lets it be 68; nobody honest says so).
+/// Least path MTU over IPv4, bytes with headers, below which no report is accepted (RFC 1191 section 3 allows 68, which no real network
+/// has).
 const LEAST_V4: u16 = 576;
 /// Entries that wait to be told to the host's other lanes.
 const NEWS: usize = 64;

@@ -70,7 +70,7 @@ pub fn keep_owners() {
     });
 }
 
-/// Drops the owners put aside by this thread, each by itself; what those said that panicked.
+/// Drops the owners that this thread has kept, one by one. Returns the payloads of those that panicked.
 pub fn drop_owners() -> Vec<Box<dyn Any + Send>> {
     let owners = LATER.with_borrow_mut(|later| match later {
         Some(later) if !later.is_empty() => std::mem::take(later),
@@ -95,8 +95,8 @@ unsafe impl Send for Hold {}
 // SAFETY: as above; a shared reference allows nothing but cloning and reading.
 unsafe impl Sync for Hold {}
 
-/// Bytes that a program gives away to be sent from where they are. Cheap to clone and to take apart: the bytes are shared, and
-/// their owner is dropped when nobody needs them any more.
+/// Bytes that an application gives away, to be sent in place. Cheap to clone and to split: the bytes are shared, and their owner is dropped
+/// with the last reference.
 #[derive(Clone)]
 pub struct OwnedBytes {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,

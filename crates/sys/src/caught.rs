@@ -21,7 +21,7 @@ pub struct Caught<F> {
 }
 
 impl<F> Caught<F> {
-    /// Contains `inner`; `told` is called after each panic.
+    /// Wraps `inner`; `told` is called after each panic.
     pub fn new(inner: F, told: fn()) -> Self {
         Self { inner: ManuallyDrop::new(inner), told }
     }
@@ -58,7 +58,7 @@ impl<F> Drop for Caught<F> {
     }
 }
 
-/// A result that nobody may want, and whose destructor may panic.
+/// A result that may be dropped unused, and whose destructor may panic.
 #[derive(Debug)]
 pub struct Contained<T> {
     value: ManuallyDrop<T>,
@@ -84,7 +84,7 @@ impl<T> Drop for Contained<T> {
     }
 }
 
-/// What a panic said, if it said it in words, as nearly all do.
+/// The message of a panic, if its payload is text, as is usual.
 #[must_use]
 pub fn words(payload: &(dyn Any + Send)) -> &str {
     let words = payload.downcast_ref::<&'static str>().copied();

@@ -6,8 +6,8 @@
 /// Bytes of a block.
 pub const BLOCK: usize = 64;
 
-/// The sum over as many whole blocks as `bytes` has, of 32-bit words as the machine stores them, and what is behind them.
-/// `None` if the processor has no vectors that help. For up to 16 GiB.
+/// The sum over the whole blocks of `bytes`, as 32-bit words in machine byte order, and the bytes behind them. `None` if the processor
+/// has no suitable vector instructions. For up to 16 GiB.
 #[inline]
 #[must_use]
 pub fn sum_blocks(bytes: &[u8]) -> Option<(u64, &[u8])> {

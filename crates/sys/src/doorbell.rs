@@ -20,7 +20,7 @@ const RUNNING: u32 = 0;
 const SLEEPING: u32 = 1;
 const WAKING: u32 = 2;
 
-/// The state of one worker, shared with everyone who may wake it.
+/// The state of one worker, shared with all threads that may wake it.
 #[derive(Debug)]
 pub struct Doorbell {
     state: AtomicU32,

@@ -6,8 +6,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Gives memory that nobody uses back to the system. Whether any was; `false` also where the allocator has no such call. Costs about a
-/// millisecond for each few thousand pieces that are free, and other threads that allocate may wait for it.
+/// Returns unused memory to the system. `true` if there was any; `false` also if the allocator has no such call. Costs about a
+/// millisecond for each few thousand free pieces, and other threads that allocate may wait for it.
 pub fn trim() -> bool {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -20,8 +20,7 @@ pub fn trim() -> bool {
     }
 }
 
-/// The system's allocator, counting the bytes that are allocated, as they were asked for. As `#[global_allocator]` of a test; one a
-/// program.
+/// The system's allocator, counting the requested bytes that are allocated. For use as `#[global_allocator]` of a test; one per program.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counting;
 

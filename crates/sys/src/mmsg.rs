@@ -65,7 +65,7 @@ impl Batch {
         self.filled = self.headers.len();
     }
 
-    /// Receives what is there, waiting for the first datagram if the socket blocks. Returns how many came.
+    /// Receives available datagrams; a blocking socket waits for the first. Returns their number.
     ///
     /// # Errors
     /// The kernel's.

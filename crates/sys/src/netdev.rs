@@ -19,7 +19,7 @@ pub struct Interface {
     index: u32,
 }
 
-/// Numbers of queues of an interface, as its driver tells.
+/// Numbers of queues of an interface, as reported by its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channels {
     /// Queues that receive.
@@ -283,8 +283,7 @@ impl Interface {
         Ok(words[1] != 0)
     }
 
-    /// Whether the card lets only those VLANs through that the kernel has told it of (`rx-vlan-filter`); `false` where the driver
-    /// does not tell.
+    /// Whether the card filters VLANs (`rx-vlan-filter`) and passes only those of the kernel; `false` if the driver does not report it.
     #[must_use]
     pub fn filters_vlans(&self) -> bool {
         card::ethtool::Ethtool::open(self).is_ok_and(|e| e.offload("rx-vlan-filter").unwrap_or(false))

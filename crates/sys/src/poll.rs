@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Waits until one of `fds` can be read (or has failed), or `timeout_ns` nanoseconds are over; `None` waits for ever.
-/// Returns how many are ready; `0` is a timeout. A signal counts as a timeout, so that callers look around.
+/// Waits until one of `fds` is readable (or has failed), or until `timeout_ns` nanoseconds are over; `None` waits without limit. Returns
+/// the number of ready descriptors; `0` is a timeout. A signal counts as a timeout, so that callers can check their state.
 ///
 /// # Errors
 /// The system's; none is expected of valid descriptors.

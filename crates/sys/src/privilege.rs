@@ -6,14 +6,14 @@
 
 use std::io;
 
-/// What became of the privileges.
+/// Result of dropping privileges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// Capabilities in effect before, one bit each.
     pub before: u64,
     /// Capabilities in effect afterwards: none, or the one that was to be kept.
     pub after: u64,
-    /// Neither this process nor what it executes can gain privileges any more.
+    /// Whether neither this process nor programs that it executes can gain privileges (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
 }
 

@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// packet came yet, and for a UDP socket without a peer, which does not note it. The socket itself is not touched.
 ///
 /// # Errors
-/// The process or its descriptor has gone, it is no socket, we may not look into that process (it takes the right to trace it), or the
-/// kernel is older than Linux 5.6.
+/// The process or its descriptor does not exist any more, it is not a socket, access to the process is denied (it needs the permission to
+/// trace it), or the kernel is older than Linux 5.6.
 pub fn incoming_cpu(pid: u32, fd: i32) -> io::Result<Option<u32>> {
     let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.

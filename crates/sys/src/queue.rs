@@ -76,7 +76,7 @@ queue_stats! {
     /// Times that there was no free frame for a packet. AF_XDP has lost it then; in AF_PACKET's ring and in a TAP
     /// interface it waits, and is lost only if they fill.
     rx_no_frame: "rx-no-frame";
-    /// Packets that found the receive ring full, as far as the link tells: a TAP interface does not.
+    /// Packets lost because the receive ring was full, as far as the link reports it; a TAP interface does not.
     rx_ring_full: "rx-ring-full";
     /// Packets that could not be delivered: too long for a slot or frame, cut short, or senseless.
     rx_bad: "rx-bad";

@@ -42,7 +42,7 @@ pub(crate) struct Hold {
 pub(crate) enum Side {
     /// Packets that the interface's kernel receives.
     Link,
-    /// What the kernel sends to it: the process behind a TAP interface.
+    /// Packets that the kernel sends to it, for the process behind a TAP interface.
     Tap,
 }
 

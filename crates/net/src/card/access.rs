@@ -16,7 +16,7 @@ pub trait Access: Send {
     /// Lets slots of the table, each by number, name other queues. When this returns the card sends packets there.
     ///
     /// # Errors
-    /// The driver does not take it, the right is missing, or somebody else changed the table. It is as it was.
+    /// The driver refuses it, permission is missing, or another program has changed the table. The card is unchanged.
     fn set_slots(&mut self, slots: &[(usize, u32)]) -> Result<(), String>;
 
     /// Sets the card again as it was last set, or found, whatever the driver shows.

@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 /// Who asks for a card to be put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Its run is over, whoever it was.
+    /// The run that changed it has ended, whichever it was.
     Stale,
     /// As `Stale`, and whatever was changed since goes.
     Force,

@@ -97,7 +97,7 @@ impl Place {
         (ours, others)
     }
 
-    /// Makes the directory if need be, and sees that nobody else can write to it.
+    /// Creates the directory if needed, and checks that no other user can write to it.
     pub(super) fn make(&self) -> Result<(), StateError> {
         match DirBuilder::new().mode(0o700).create(&self.0) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(self.wrong(e.to_string())),
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// The user to whom the directory belongs, and to nobody else.
+    /// The user who owns the directory.
     fn check(&self) -> Result<u32, StateError> {
         let meta = fs::symlink_metadata(&self.0).map_err(|e| self.wrong(e.to_string()))?;
         if !meta.is_dir() {

@@ -165,7 +165,7 @@ pub struct Unseen {
     pub why: String,
 }
 
-/// What the kernel does around a card.
+/// The kernel's settings around a card.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Surroundings {
     /// Processors that are there.
@@ -184,7 +184,7 @@ pub struct Surroundings {
     pub flow_entries: Option<u32>,
     /// A daemon that moves interrupts about runs.
     pub irqbalance: bool,
-    /// What could not be seen.
+    /// Settings that could not be read.
     pub unseen: Vec<Unseen>,
 }
 

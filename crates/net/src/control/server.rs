@@ -139,7 +139,7 @@ async fn answer(request: Request<Incoming>, served: Served) -> Result<Response<F
     })
 }
 
-/// Moves a lane. Whoever may connect may also stop the process.
+/// Moves a lane. No further permission is checked, since a user who may connect may also stop the process.
 async fn move_lane(request: Request<Incoming>, served: Served) -> Response<Full<Bytes>> {
     let body = Limited::new(request.into_body(), BODY).collect().await.ok().map(Collected::to_bytes);
     let asked = body.and_then(|body| serde_json::from_slice::<MoveRequest>(&body).ok());

@@ -19,7 +19,7 @@ pub enum SpawnError {
 pub struct Failed {
     /// It panicked; otherwise it ended with an error.
     pub panicked: bool,
-    /// What the panic or the error said.
+    /// The message of the panic or error.
     pub words: String,
 }
 

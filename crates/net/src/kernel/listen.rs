@@ -210,7 +210,7 @@ impl KernelLane {
         Ok(refused)
     }
 
-    /// A descriptor is free again: whoever went without looks again.
+    /// A descriptor is free again: listeners that found none try again.
     #[cold]
     pub(super) fn fed(&mut self) {
         self.starved = false;

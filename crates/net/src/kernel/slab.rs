@@ -33,9 +33,9 @@ impl Flags {
     pub(super) const WRITE_SHUT: Self = Self(64);
     /// Listens.
     pub(super) const LISTENER: Self = Self(128);
-    /// Somebody waits to read, or to accept.
+    /// A task waits to read, or to accept.
     pub(super) const READER: Self = Self(256);
-    /// Somebody waits to write.
+    /// A task waits to write.
     pub(super) const WRITER: Self = Self(512);
     /// An IPv4 socket.
     pub(super) const V4: Self = Self(1024);

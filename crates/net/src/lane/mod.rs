@@ -81,7 +81,7 @@ pub(crate) struct LaneSlot {
     pub(crate) host: usize,
     /// The stack. In a lane of kernel sockets it has no interfaces, and nothing to do.
     pub(crate) lane: Lane,
-    /// Where records of its flows go, if somebody wants them.
+    /// Queue for records of its flows, if enabled.
     pub(crate) flows: Option<FlowRecords>,
     /// The kernel's sockets, in a host that uses them.
     pub(crate) kernel: Option<Box<KernelLane>>,
@@ -167,7 +167,7 @@ impl LaneSlot {
         }
     }
 
-    /// Moves records of flows that have ended to whoever wants them, as far as there is room.
+    /// Moves records of ended flows to the host's queue, as far as there is room.
     #[inline]
     pub(crate) fn hand_over_flows(&mut self) {
         if let Some(records) = &self.flows {

@@ -62,7 +62,7 @@ impl Sleepers {
         }
     }
 
-    /// Nobody is to be woken by this any more.
+    /// Removes the entry: it wakes no task any more.
     pub(crate) fn remove(&mut self, id: SleepId) {
         let Some(sleeper) = self.get(id) else { return };
         sleeper.generation = sleeper.generation.wrapping_add(1);
@@ -83,7 +83,7 @@ impl Sleepers {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Wakes whoever is due.
+    /// Wakes the tasks that are due.
     pub(crate) fn wake_due(&mut self, now: Time) {
         while let Some(Reverse((at, slot, generation))) = self.heap.peek().copied() {
             if at > now {

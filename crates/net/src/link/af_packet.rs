@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub struct AfPacketOptions {
     /// The interface.
     pub interface: String,
-    /// What to take from it.
+    /// The packets to take from it.
     pub claim: Claim,
     /// The RSS to emulate: the table names queues, one for each worker. `None`: the kernel's own hash.
     pub steering: Option<SteeringRules>,

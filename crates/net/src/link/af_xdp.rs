@@ -19,7 +19,7 @@ use flowlane_sys::xdp::{self, CopyMode, Device, XdpOptions, XdpQueue};
 pub struct AfXdpOptions {
     /// The interface.
     pub interface: String,
-    /// What to take from it.
+    /// The packets to take from it.
     pub claim: Claim,
     /// First queue and number of queues; `None`: all. Packets of the others stay with the kernel.
     pub queues: Option<(u32, u32)>,

@@ -19,7 +19,7 @@ pub type OpenLink = Box<dyn FnOnce(&FrameMemory, usize) -> Result<Opened, StartE
 /// Opens several links at once when the runtime starts, such as both ends of a pair.
 pub type OpenWire = Box<dyn FnOnce(&Opening<'_>) -> Result<Vec<Opened>, StartError> + Send>;
 
-/// What links are opened with.
+/// Parameters for opening links.
 #[derive(Debug)]
 pub struct Opening<'a> {
     memory: &'a FrameMemory,

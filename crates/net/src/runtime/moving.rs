@@ -1,4 +1,4 @@
-//! A move of a lane, as whoever asks for it sees it. How workers carry it out is in `worker/moving`.
+//! A move of a lane, for its caller. `worker/moving` has the workers' part.
 
 use std::future::Future;
 use std::pin::Pin;

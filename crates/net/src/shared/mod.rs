@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     moves: Mutex<HashMap<u32, Arc<Order>>>,
     /// Who waits from outside for something in here.
     pub(crate) outside: Outside,
-    /// Workers are gone: nobody takes what is put into inboxes.
+    /// Whether the workers have ended, so that inboxes are not read any more.
     closed: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! The state of one move of a lane, which whoever asked for it and the workers that carry it out share.
+//! The state of one move of a lane, shared by its caller and the workers that carry it out.
 //!
 //! ```text
 //!   Asked ──▶ Expected ──▶ Given ──▶ Sent ──▶ Done        the worker that gets the lane, the one that has it, the same again,
@@ -17,7 +17,7 @@ use std::task::Waker;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// Nobody has heard of it.
+    /// No worker has started it.
     Asked,
     /// The worker that gets the lane expects it.
     Expected,
@@ -27,7 +27,7 @@ pub(crate) enum Stage {
     Sent,
     /// It is there, and nothing of its is held any more.
     Done,
-    /// Who asked for it does not want it any more; the lane stays.
+    /// Cancelled by the caller; the lane stays.
     GivenUp,
     /// The runtime ended first.
     Lost,

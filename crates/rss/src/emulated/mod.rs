@@ -53,10 +53,10 @@ pub const CARDS: [(&str, &str); 18] = [
 /// Frames of a card that misdirects for each one that it misdirects.
 const MISDIRECTED_ONE_IN: usize = 16;
 
-/// What is chosen about an emulated card besides its name.
+/// Options of an emulated card, besides its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardOptions {
-    /// Random keys and tables come from it.
+    /// Seed of random keys and tables.
     pub seed: u64,
     /// Slots of the table, 2 to 2048.
     pub slots: usize,
@@ -196,7 +196,7 @@ impl Card {
         self
     }
 
-    /// An XDP program came or went, or the channels changed: a card that forgets switches RSS off.
+    /// Simulates that an XDP program is attached or detached or the channels change: a card that loses its RSS then switches it off.
     pub fn disturb(&mut self) {
         self.on = self.fault != Fault::Forgets;
     }

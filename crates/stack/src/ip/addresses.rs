@@ -194,7 +194,7 @@ impl Ip {
         }
     }
 
-    /// Somebody else says that an address of ours is his, or wants it to be.
+    /// Another host claims or probes an address of ours.
     pub(super) fn conflict(
         &mut self,
         cx: &mut Cx<'_>,

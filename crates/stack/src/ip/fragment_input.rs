@@ -199,7 +199,7 @@ impl Ip {
 
 /// What can be wrong with the headers of a first fragment.
 enum First {
-    /// They go on in the next fragment.
+    /// They continue in the next fragment.
     Incomplete,
     /// There is another fragment header among them.
     Nested,

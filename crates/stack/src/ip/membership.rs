@@ -32,7 +32,7 @@ const REPEAT: u32 = 1000;
 const REPEAT_OLD: u32 = 10_000;
 /// Without a query for so long, none is expected any more: two intervals and the longest usual answer.
 const UNHEARD: Duration = Duration::from_secs(260);
-/// Between two reports that nobody asked for.
+/// Interval between two unsolicited reports.
 const REFRESH: Duration = Duration::from_secs(125);
 
 /// What a query says, of either family.

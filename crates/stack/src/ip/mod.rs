@@ -79,8 +79,8 @@ pub enum LaneEvent {
         address: IpAddr,
         /// Its Ethernet address.
         mac: MacAddr,
-        /// Worth an entry where there is none: the neighbour asked for us. Otherwise it answered somebody's question,
-        /// and only the lane that asked has a use for it.
+        /// Whether to create an entry: the neighbour requested our address. Otherwise it answered a request, and only the lane that sent
+        /// it needs the entry.
         create: bool,
     },
     /// A socket of a lane joined a multicast group, or left it: for the lane that speaks for the host.

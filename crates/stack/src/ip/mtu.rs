@@ -7,7 +7,7 @@ use crate::packet::Cx;
 use crate::path_mtu::PathMtus;
 
 impl Ip {
-    /// Somebody has changed the MTU of an interface; tunnels over it follow. `false` if it is as it was.
+    /// Sets the MTU of an interface; tunnels over it follow. `false` if it is unchanged.
     pub(crate) fn set_mtu(&mut self, interface: u8, mtu: u16) -> bool {
         let known = self.interfaces.get_mut(usize::from(interface)).filter(|known| known.config.mtu != mtu);
         let Some(known) = known else { return false };

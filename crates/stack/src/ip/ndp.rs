@@ -13,7 +13,7 @@ use crate::wire::ipv6::solicited_node;
 use crate::wire::ndp::{NdpMessage, NdpOptions};
 use crate::wire::{IpProtocol, MacAddr};
 
-/// Discovery stays on the link: nobody can have decremented this (RFC 4861 section 3.1).
+/// Hop limit of neighbour discovery: a message that was not forwarded has this value (RFC 4861 section 3.1).
 const HOP_LIMIT: u8 = 255;
 
 impl Ip {

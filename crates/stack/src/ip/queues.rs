@@ -141,7 +141,7 @@ impl<'a> Ways<'a> {
         Self { room, routes, routers, tunnels }
     }
 
-    /// Whether a link has room. One that nobody spoke of has.
+    /// Whether a link has room; `true` for a link that is not listed.
     #[inline]
     pub(crate) fn is_open(&self, link: u8) -> bool {
         self.room.get(usize::from(link)).is_none_or(|room| *room > 0)

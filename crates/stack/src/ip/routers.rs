@@ -47,7 +47,7 @@ pub struct RouterNews {
     pub router: Ipv6Addr,
     /// Seconds for which it is a default router; 0 if it is none.
     pub lifetime: u16,
-    /// The link's MTU, if it says so.
+    /// The link's MTU, if included.
     pub mtu: Option<u16>,
     /// On-link prefixes, with their lifetime in seconds; all ones means infinite.
     pub prefixes: [Option<(Prefix, u32)>; MAX_PREFIXES],

@@ -415,7 +415,7 @@ impl Lane {
         all.into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn on_timer(&mut self, now: Time, frames: &Pool) {
         self.paths.expire(now);
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);

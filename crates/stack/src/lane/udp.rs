@@ -15,7 +15,7 @@ use crate::time::Time;
 use crate::udp::{Bind, BindError, Datagram, FIRST_HOME_PORT, SocketInfo, UdpElsewhere, UdpHandle};
 use crate::wire::IpProtocol;
 
-/// What could not be sent, and why.
+/// Data that could not be sent, and why.
 #[derive(Debug)]
 pub struct Unsent<T> {
     /// Why.

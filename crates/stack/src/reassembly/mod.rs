@@ -111,7 +111,7 @@ pub struct Fragment {
     pub ecn: u8,
 }
 
-/// What became of a fragment.
+/// Result for a fragment.
 #[derive(Debug)]
 pub enum Verdict {
     /// It waits for the others.

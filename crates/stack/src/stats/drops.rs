@@ -43,11 +43,11 @@ reasons! {
     NotOurAddress = "not-our-address", "packets for an address that is not ours";
     /// IP source that no host can have: multicast, broadcast, unspecified, loopback or our own.
     BadSource = "bad-source", "packets from an impossible source address";
-    /// Multicast group that nobody joined.
+    /// Multicast group that no socket has joined.
     NoGroup = "no-group", "packets for a multicast group that nobody joined";
     /// IPv4 source route, refused (RFC 7126).
     SourceRoute = "source-route", "packets with a source route";
-    /// Protocol that nobody handles.
+    /// Protocol that is not supported.
     UnknownProtocol = "unknown-protocol", "packets of an unknown protocol";
     /// A fragment without payload, or of a length that only the last may have.
     FragmentInvalid = "fragment-invalid", "fragments of an impossible length";
@@ -97,7 +97,7 @@ reasons! {
     NdpInvalid = "ndp-invalid", "neighbour discovery messages that break RFC 4861";
     /// Advertisements and redirects of routers beyond what is believed.
     RouterLimited = "router-limited", "router advertisements and redirects beyond the rate limit";
-    /// ICMP message nobody waits for.
+    /// ICMP message of a kind that is not handled.
     IcmpUnhandled = "icmp-unhandled", "ICMP messages of a kind that is not handled";
     /// Wrong ICMP checksum.
     IcmpChecksum = "icmp-checksum", "ICMP messages with a bad checksum";

@@ -27,7 +27,7 @@ pub struct Counter {
     pub text: &'static str,
     /// The number.
     pub value: u64,
-    /// What kind of number it is.
+    /// Counter or gauge.
     pub kind: Kind,
 }
 

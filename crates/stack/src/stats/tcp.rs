@@ -302,7 +302,7 @@ counters! {
     pmtu_lowered,
     /// Flows that ended while flows were watched.
     flow_records,
-    /// Records of them that were lost because nobody took those before.
+    /// Records lost because the ring was full.
     flow_records_lost,
     /// Paths suspected of swallowing big packets.
     black_hole_activations,
@@ -335,9 +335,9 @@ reasons! {
     BadFlags = "bad_flags",
     /// Port 0.
     PortZero = "port_zero",
-    /// Nobody listens and there is no such connection.
+    /// There is neither a listener nor such a connection.
     NoConnection = "no_connection",
-    /// A reset for nobody.
+    /// A reset for no known connection.
     ResetForNobody = "reset_for_nobody",
     /// A listener got something other than a SYN.
     NotSyn = "not_syn",

@@ -45,7 +45,7 @@ pub struct TcpInfo {
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
-    /// Flow hash of what is received.
+    /// Flow hash of received packets.
     pub hash: u32,
     /// Its type.
     pub hash_type: u8,

@@ -268,7 +268,7 @@ impl Tcp {
         }
     }
 
-    /// A connection is over, and nobody holds its handle.
+    /// A connection has ended, and its handle was released.
     #[inline(never)]
     fn forget(&mut self, id: ConnId) {
         if let Some(c) = self.connections.get_mut(id) {

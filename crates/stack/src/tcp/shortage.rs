@@ -15,7 +15,7 @@ const LOOKS: usize = 1024;
 const PASSED_BY: usize = 8;
 
 impl Tcp {
-    /// Opens the windows that had to stay shut, as far as there is memory now: nobody else will, if the peers do not probe.
+    /// Opens the windows that were closed for lack of memory, as far as there is memory now. Nothing else does, unless the peers probe.
     #[cold]
     pub(crate) fn open_windows(&mut self, cx: &Cx<'_>) {
         self.feed_starved();

@@ -21,7 +21,7 @@ pub struct TcpRow {
     pub recv_queue: u32,
     /// Bytes written and not acknowledged; for a listener, how many may wait to be accepted.
     pub send_queue: u32,
-    /// Flow hash of what is received.
+    /// Flow hash of received packets.
     pub hash: u32,
     /// Its type.
     pub hash_type: u8,

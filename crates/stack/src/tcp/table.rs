@@ -99,7 +99,7 @@ impl Hash for Tuple {
     }
 }
 
-/// A value that knows its own name, so that nobody else has to.
+/// A value that stores its own name.
 pub(crate) trait Named {
     fn id(&self) -> ConnId;
 }

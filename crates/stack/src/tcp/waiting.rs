@@ -17,7 +17,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether somebody waits.
+    /// Whether a connection waits.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.links.iter().any(|list| !list.is_empty())

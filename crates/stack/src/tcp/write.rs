@@ -80,7 +80,7 @@ impl Connection {
         self.options().is_some_and(|options| options.send_buffer.is_some())
     }
 
-    /// Wakes whoever waits to write, if there is room.
+    /// Wakes the task that waits to write, if there is room.
     #[inline]
     pub(crate) fn wake_writer_with_room(&mut self, core: &Core) {
         if self.has_room_to_write(core) {

@@ -36,7 +36,7 @@ const NO_LEVEL: u8 = u8::MAX;
 /// Longest inner packet that a tunnel always carries, bytes, in outer fragments if need be (RFC 2473 section 7.1).
 pub const LEAST_MTU: u16 = ipv6::MIN_MTU as u16;
 
-/// What a tunnel's packets look like.
+/// Encapsulation of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TunnelKind {
@@ -103,7 +103,7 @@ impl TunnelKind {
 /// A tunnel of a host. The same in every lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelConfig {
-    /// What its packets look like.
+    /// Its encapsulation.
     pub kind: TunnelKind,
     /// Our address on the outside.
     pub local: IpAddr,

@@ -61,7 +61,7 @@ struct Told {
 }
 
 impl UdpElsewhere {
-    /// For a host with so many lanes.
+    /// An exchange for a host with `lanes` lanes.
     #[must_use]
     pub fn new(lanes: usize) -> Arc<Self> {
         let exchanges = (0..lanes).map(|_| Arc::default()).collect();

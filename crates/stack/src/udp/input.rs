@@ -17,7 +17,7 @@ use crate::wire::{IpProtocol, Malformed, Sum};
 pub(crate) enum Outcome {
     /// Delivered, or dropped and counted.
     Done,
-    /// Nobody has the port: worth an ICMP error about this packet.
+    /// No socket has the port: to be answered by an ICMP error.
     Unreachable(IpInput),
 }
 
@@ -59,7 +59,7 @@ impl Udp {
         socket.queue.len() < socket.limit as usize && self.queued < self.config.lane_queue
     }
 
-    /// Puts a datagram into a socket's queue, which has room, and wakes whoever waits for it.
+    /// Puts a datagram into a socket's queue, which has room, and wakes the task that waits for it.
     #[inline]
     pub(crate) fn deliver(&mut self, slot: u32, datagram: Datagram, stats: &mut LaneStats) {
         let socket = &mut self.sockets[slot as usize];

@@ -20,7 +20,7 @@ pub struct UdpHandle {
     pub(super) generation: u32,
 }
 
-/// What a socket is to receive.
+/// Binding of a socket: the datagrams that it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bind {
     /// Only datagrams to this address; `None` for all of ours.
@@ -234,7 +234,7 @@ pub(super) struct Socket {
     pub(super) queue: VecDeque<Datagram>,
     /// Whom to wake; kept from one wait to the next, since it is nearly always the same task.
     waker: Option<Waker>,
-    /// Somebody waits.
+    /// Whether a task waits.
     armed: bool,
     pub(super) error: Option<IcmpErrorKind>,
     pub(super) received: u64,
@@ -273,7 +273,7 @@ impl Socket {
         self.armed = true;
     }
 
-    /// Wakes whoever waits, for the last time: the socket is closed.
+    /// Wakes the waiting task for the last time: the socket is closed.
     pub(super) fn close(&mut self) {
         self.open = false;
         self.armed = false;
@@ -282,7 +282,7 @@ impl Socket {
         }
     }
 
-    /// Wakes whoever waits.
+    /// Wakes the waiting task.
     #[inline]
     pub(super) fn wake(&mut self) {
         if self.armed {

@@ -22,7 +22,7 @@ pub mod unreachable {
     pub const HOST: u8 = 1;
     /// The host does not speak the protocol.
     pub const PROTOCOL: u8 = 2;
-    /// Nobody listens on the port.
+    /// No listener or socket on the port.
     pub const PORT: u8 = 3;
     /// The packet is too long for the next link and may not be fragmented.
     pub const FRAGMENTATION_NEEDED: u8 = 4;

@@ -24,7 +24,7 @@ pub mod unreachable {
     pub const BEYOND_SCOPE: u8 = 2;
     /// The host does not answer.
     pub const ADDRESS: u8 = 3;
-    /// Nobody listens on the port.
+    /// No listener or socket on the port.
     pub const PORT: u8 = 4;
 }
 

@@ -3,8 +3,8 @@
 //! RFC 2236 (version 2), RFC 3376 (version 3: §4.1 queries, §4.2 reports). The packet around it carries a router alert, a
 //! lifetime of 1 and, for a version 3 report, goes to 224.0.0.22.
 //!
-//! A host that joins a group says so in a report and answers queries. Sources are not selected here: joining a group in
-//! version 3 is "exclude nobody", leaving is "include nobody". Of a query only what an answer depends on is read.
+//! A host that joins a group says so in a report and answers queries. Sources are not selected here: joining a group in version 3 is
+//! EXCLUDE with an empty list, leaving is INCLUDE with an empty list. Of a query only the fields that an answer needs are read.
 
 use core::net::Ipv4Addr;
 use core::ops::Range;

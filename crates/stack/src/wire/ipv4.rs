@@ -59,7 +59,7 @@ pub struct Ipv4Header {
     pub src: Ipv4Addr,
     /// Destination address.
     pub dst: Ipv4Addr,
-    /// What the payload is.
+    /// Protocol of the payload.
     pub protocol: IpProtocol,
     /// Time to live.
     pub ttl: u8,

@@ -42,7 +42,7 @@ pub struct MldQuery {
 }
 
 impl MldQuery {
-    /// Reads a whole ICMPv6 message; `None` if it is a report or "done" of somebody else.
+    /// Parses a whole ICMPv6 message; `None` if it is a report or "done" of another host.
     ///
     /// # Errors
     /// [`Malformed::MldShort`].

@@ -38,13 +38,13 @@ pub const METADATA_LEN: usize = 8;
 /// See [`METADATA_LEN`].
 pub const NO_HASH: u32 = u32::MAX;
 
-/// The VLAN that packets of ours come from.
+/// The VLAN of our packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tags {
     /// Whatever tag there is, or none.
     #[default]
     Any,
-    /// No tag, or one that tells a priority only (VLAN 0).
+    /// No tag, or a priority tag only (VLAN 0).
     Untagged,
     /// A tag with this number, 1 to 4094.
     Vlan(u16),
@@ -131,7 +131,7 @@ impl Claims {
         Ok((map, [u32::from(len).to_ne_bytes().to_vec(), octets].concat()))
     }
 
-    /// What `xdp_claim` has counted on one receive queue.
+    /// Counters of `xdp_claim` on one receive queue.
     #[must_use]
     pub fn counters(&self, queue: u32) -> ClaimCounters {
         let line = queue as usize % COUNTED_QUEUES * COUNTER_LINE;
@@ -205,7 +205,7 @@ impl Claims {
         Program::load(ProgramKind::SocketFilter, "filter_claim", self.skb_code(-1, 0, false))
     }
 
-    /// `tcx_claim`: drops what is ours alone and leaves the rest to the next program. For the receive side.
+    /// `tcx_claim`: drops our packets and leaves the rest to the next program. For the receive side.
     ///
     /// # Errors
     /// As [`Program::load`].

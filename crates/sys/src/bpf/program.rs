@@ -29,7 +29,7 @@ pub struct Program {
     fd: OwnedFd,
 }
 
-/// What a test run of a program gave.
+/// Result of a test run of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestRun {
     /// The program's return value.

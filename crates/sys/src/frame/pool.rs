@@ -154,8 +154,8 @@ impl Pool {
         self.inner().free_len.get() as usize
     }
 
-    /// Takes what other threads have sent home. Taking a frame does so only when none is left here, so whoever judges by
-    /// [`Pool::free`] that there are few asks for these first.
+    /// Takes the frames that other threads have returned. Allocating a frame does so only if none is left, so call this before judging by
+    /// [`Pool::free`] that frames are few.
     pub fn gather(&self) {
         self.inner().collect();
     }

@@ -9,8 +9,8 @@ use crate::block::{Block, Hold};
 use std::ptr::NonNull;
 
 impl Frame {
-    /// Makes `len` bytes of `block`, from byte `from` on, the data of this frame, which has to be empty, without copying
-    /// them. `false`, and no change, if the block has not so many, or they are more than the frame's capacity.
+    /// Makes `len` bytes of `block`, from byte `from` on, the data of this frame, which must be empty, without copying. `false`, without
+    /// a change, if the block has fewer bytes, or they exceed the frame's capacity.
     #[must_use]
     pub fn share(&mut self, block: &mut Block, from: usize, len: usize) -> bool {
         let end = from.checked_add(len);
@@ -39,7 +39,7 @@ impl Frame {
         self.slot().home & SHARED != 0
     }
 
-    /// Copies the data into the frame's own buffer, if they are elsewhere. Changing them does this by itself.
+    /// Copies the data into the frame's own buffer, if they are in a block. Writing to the data does so automatically.
     #[inline]
     pub fn own(&mut self) {
         if self.is_shared() {

@@ -71,8 +71,8 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Receives what is there, one datagram into each of `frames`, which are taken as empty and are filled as far as
-    /// they have room; how many came.
+    /// Receives available datagrams, one into each of `frames`, whose content is overwritten as far as they have room. Returns the number
+    /// of datagrams.
     ///
     /// # Errors
     /// The kernel's; `WouldBlock` if there are none.
@@ -126,7 +126,7 @@ impl Batch {
         count
     }
 
-    /// What datagram `index` of the last receive says, given how many bytes its frame holds.
+    /// Addresses and sizes of datagram `index` of the last receive; `in_frame` is the number of bytes in its frame.
     #[must_use]
     pub fn received(&self, index: usize, in_frame: usize) -> Option<Received> {
         let header = self.headers.get(index).filter(|_| index < self.received)?;

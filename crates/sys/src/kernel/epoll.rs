@@ -11,7 +11,7 @@ pub struct Epoll {
     fd: OwnedFd,
 }
 
-/// What happened to one descriptor.
+/// Events of one descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// The number it was registered with.
@@ -158,8 +158,8 @@ impl Epoll {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Waits for events, no longer than `timeout`, to the nanosecond where the kernel can (Linux 5.11); `None` waits for
-    /// ever. Returns how many came; a signal counts as a timeout.
+    /// Waits for events, at most for `timeout`, exact to the nanosecond if the kernel supports it (Linux 5.11); `None` waits without limit.
+    /// Returns the number of events; a signal counts as a timeout.
     ///
     /// # Errors
     /// None is expected of a valid instance.

@@ -2,9 +2,8 @@
 
 use std::io;
 
-/// Descriptors that may be open at once: the limit is raised to `wanted` if it is lower and may be raised, and else as
-/// far as it goes: to the hard limit, and with `CAP_SYS_RESOURCE` beyond it, to `/proc/sys/fs/nr_open`. Returns the limit
-/// now in force.
+/// Raises the limit of open descriptors to `wanted`, or as far as allowed: to the hard limit, and with `CAP_SYS_RESOURCE` to
+/// `/proc/sys/fs/nr_open`. Returns the limit now in force.
 ///
 /// # Errors
 /// The limit cannot be read.

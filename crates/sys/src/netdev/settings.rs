@@ -28,8 +28,8 @@ pub struct CardSettings {
 }
 
 impl CardSettings {
-    /// Records how `interface`, of the calling thread's network namespace, is set up. What the driver does not tell is left
-    /// alone for ever.
+    /// Records the settings of `interface`, in the calling thread's network namespace. Settings that the driver does not report are never
+    /// changed.
     ///
     /// # Errors
     /// A socket cannot be opened.
@@ -58,7 +58,7 @@ impl CardSettings {
     /// Sets RSS again as it was recorded.
     ///
     /// # Errors
-    /// The kernel's: `CAP_NET_ADMIN` is missing, or the interface is gone.
+    /// The kernel's: `CAP_NET_ADMIN` is missing, or the interface has been removed.
     pub fn restore_rss(&self) -> io::Result<()> {
         let (Some(old), Ok(new)) = (&self.rss, self.ethtool.rss()) else { return Ok(()) };
         // A table that names queues which are not there is not in force: the number of queues was lowered since, and virtio
@@ -100,8 +100,8 @@ impl CardSettings {
         self.restore_rss().and(offloads)
     }
 
-    /// As [`CardSettings::restore`], of what gets lost without anybody having wished it, and nothing else: somebody may have
-    /// changed RSS since it was recorded.
+    /// As [`CardSettings::restore`], but only for settings that a driver loses by itself, since RSS may have been changed on purpose
+    /// after it was recorded.
     ///
     /// # Errors
     /// As [`CardSettings::restore_rss`].
@@ -116,7 +116,7 @@ fn requested(ethtool: &Ethtool) -> io::Result<Vec<u32>> {
     Ok(ethtool.offload_blocks()?.into_iter().map(|[_, requested, ..]| requested).collect())
 }
 
-/// Name of an interface's driver, where it tells.
+/// Name of an interface's driver, if reported.
 #[must_use]
 pub fn driver(interface: &Interface) -> Option<String> {
     Some(Ethtool::open(interface).ok()?.driver().ok()?.name)

@@ -15,7 +15,7 @@ use crate::poll::wait_readable;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What can be said of an interface.
+/// State of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
     /// Packets pass.
@@ -84,8 +84,8 @@ impl LinkWatch {
         Ok(watch)
     }
 
-    /// Waits until the state or the MTU changes, and returns what is new; `None` after `timeout_ns` nanoseconds without change, and
-    /// at once when the interface is gone, which was told before.
+    /// Waits until the state or the MTU changes, and returns the change; `None` after `timeout_ns` nanoseconds without one, and
+    /// immediately after the removal of the interface has been reported.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> Option<LinkState> {
         while self.state != LinkState::Gone {
             if let Some(next) = self.next.take() {

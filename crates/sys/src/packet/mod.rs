@@ -52,7 +52,7 @@ pub struct PacketOptions {
     pub interface: String,
     /// How many queues, 1 to 256.
     pub queues: u32,
-    /// What to take: address and prefix length.
+    /// Prefixes to take: address and length.
     pub claims: Vec<(IpAddr, u8)>,
     /// With which VLAN tag.
     pub tags: Tags,
@@ -89,7 +89,7 @@ impl PacketOptions {
     }
 }
 
-/// What the queues of one interface share.
+/// State shared by the queues of one interface.
 #[derive(Debug)]
 pub struct Shared {
     claims: Claims,

@@ -118,7 +118,7 @@ impl PacketQueue {
         self.rings.longest()
     }
 
-    /// What was opened together with this queue.
+    /// The state shared with the other queues of the interface.
     #[must_use]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared

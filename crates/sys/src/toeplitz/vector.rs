@@ -7,9 +7,8 @@ use super::{Columns4, KEY_BYTES, Level, avx512};
 
 /// The vector forms of the hash under one key.
 ///
-/// Holds what the kernels need of the key, about 1 KiB. Making one asks the processor what it can do; its methods do
-/// not. No method allocates. Tuples are in network byte order: source address, destination address, source port,
-/// destination port.
+/// It has about 1 KiB of constants derived from the key. Construction checks the features of the processor; methods do not. No method
+/// allocates. Tuples are in network byte order: source address, destination address, source port, destination port.
 #[derive(Clone)]
 pub struct Vector {
     words: KeyWords,

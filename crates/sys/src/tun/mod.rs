@@ -60,7 +60,7 @@ impl TapOptions {
     }
 }
 
-/// What the queues of one TAP interface share.
+/// State shared by the queues of one TAP interface.
 #[derive(Debug)]
 pub struct Tap {
     interface: Interface,

@@ -71,7 +71,7 @@ pub struct XdpOptions {
     pub first_queue: u32,
     /// How many queues to open.
     pub queues: u32,
-    /// What to take: address and prefix length. Everything else stays with the kernel.
+    /// Prefixes to take: address and length. Packets to other addresses stay with the kernel.
     pub claims: Vec<(IpAddr, u8)>,
     /// With which VLAN tag.
     pub tags: Tags,
@@ -116,7 +116,7 @@ impl XdpOptions {
     }
 }
 
-/// What the queues of one interface share. The program stays attached while it lives.
+/// State shared by the queues of one interface. The program stays attached while this exists.
 #[derive(Debug)]
 pub struct Device {
     /// First to go: no packet finds a socket any more. There until then.
@@ -149,7 +149,7 @@ impl Device {
         &self.claims
     }
 
-    /// What the program has seen on one queue.
+    /// Counters of the program on one queue.
     #[must_use]
     pub fn counters(&self, queue: u32) -> ClaimCounters {
         self.claims.counters(queue)

@@ -262,7 +262,7 @@ impl XdpQueue {
         self.socket.as_fd()
     }
 
-    /// What was opened together with this queue.
+    /// The state shared with the other queues of the interface.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
         &self.device

@@ -34,7 +34,7 @@ impl<'a> Lines<'a> {
         self.option(name).ok_or_else(|| format!("has no line '{name}'"))
     }
 
-    /// A line that nobody asked for, or that came twice, is wrong.
+    /// An unknown or repeated line is an error.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.0.first() {
             None => Ok(()),

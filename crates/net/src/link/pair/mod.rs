@@ -39,7 +39,7 @@ use super::opening::{Doorbell, OpenWire, Opened, Opening};
 use super::{LinkInfo, Queue, QueueStats};
 use crate::error::StartError;
 
-/// How a pair is to be made.
+/// Options of a pair link.
 #[derive(Debug, Clone)]
 pub struct PairConfig {
     /// Queues of each end; `None`: one for each worker.

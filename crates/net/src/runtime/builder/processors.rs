@@ -84,7 +84,7 @@ fn free(
     chosen.into_iter().flatten().collect()
 }
 
-/// Processors that workers of other processes are bound to. What cannot be read belongs to nobody we know.
+/// Processors to which workers of other processes are bound. Processes that cannot be read are ignored.
 fn bound_by_others(proc: &Path, own: u32) -> BTreeSet<usize> {
     let processes = std::fs::read_dir(proc).into_iter().flatten().flatten();
     let others = processes.filter(|p| {

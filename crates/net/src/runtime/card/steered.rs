@@ -1,4 +1,4 @@
-//! A card that may be changed: its table follows the lanes, and lanes follow a table that somebody else has set.
+//! A card that may be changed: its table is changed when lanes move, and lanes move when another program sets its table.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -176,7 +176,7 @@ impl Steered {
         }
     }
 
-    /// Somebody else has set another table: lanes move to the workers whose queues their packets come on.
+    /// Another program has set another table: moves lanes to the workers whose queues receive their packets.
     fn follow_table(&mut self, slots: Vec<u32>, shared: &Arc<Shared>) {
         if let Some(found) = &mut self.found {
             found.table.clone_from(&slots);

@@ -237,7 +237,7 @@ impl Worker {
         busy | waiting
     }
 
-    /// Tells the lanes here of links whose MTU somebody has changed.
+    /// Notifies the lanes here of links whose MTU has changed.
     fn follow_mtus(&mut self) {
         for p in 0..self.ports.len() {
             let port = &mut self.ports[p];

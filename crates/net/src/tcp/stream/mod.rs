@@ -29,7 +29,7 @@ use crate::lane::SocketHandle;
 pub struct TcpStream {
     pub(super) lane: LaneRef,
     pub(super) id: Id<ConnId>,
-    /// Our end of a kernel socket is asked for when somebody wants to know.
+    /// Our end; of a kernel socket it is queried on demand.
     pub(super) ends: Ends,
 }
 

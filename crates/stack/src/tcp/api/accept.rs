@@ -18,7 +18,7 @@ pub struct Accepted {
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
-    /// Flow hash of what it receives.
+    /// Flow hash of received packets.
     pub hash: u32,
     /// Its type.
     pub hash_type: u8,

@@ -1,4 +1,4 @@
-//! Records of flows, for whoever asks for them.
+//! Records of flows, for exporters.
 
 use crate::tcp::Tcp;
 use crate::tcp::lane::flow_records::{FlowRecord, FlowWatch};

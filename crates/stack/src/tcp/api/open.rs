@@ -32,7 +32,7 @@ impl Default for ConnectOptions {
     }
 }
 
-/// What is to be sent first.
+/// The first data to send.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FirstData<'a> {
     /// The bytes.

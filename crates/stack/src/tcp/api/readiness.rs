@@ -9,7 +9,7 @@ use crate::tcp::table::ConnId;
 use core::net::SocketAddr;
 use core::task::Waker;
 
-/// What somebody waits for.
+/// Kinds of readiness to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interest {

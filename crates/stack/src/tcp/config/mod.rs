@@ -23,7 +23,7 @@ pub enum Algorithm {
 pub enum Ecn {
     /// Never.
     Off,
-    /// When the peer asks for it.
+    /// Use it if the peer requests it.
     #[default]
     Accept,
     /// Asked for in our own SYNs too.
@@ -125,7 +125,7 @@ pub struct TcpConfig {
     pub max_out_of_order: u16,
     /// Control segments without a connection waiting for output (resets, cookies).
     pub max_replies: usize,
-    /// TTL or hop limit of what is sent.
+    /// TTL or hop limit of sent packets.
     pub hop_limit: u8,
     /// Secrets of the cookies that listeners give for Fast Open, the same in all lanes of a host; `None` for one of the
     /// lane's own.
@@ -200,7 +200,7 @@ impl Default for Keepalive {
     }
 }
 
-/// What a socket can be told.
+/// Options of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketOptions {
     /// Send small segments at once (no Nagle, RFC 9293 §3.7.4, MUST-17).
@@ -234,7 +234,7 @@ pub struct SocketOptions {
     pub fast_open: FastOpen,
 }
 
-/// What a listener is told.
+/// Options of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenOptions {
     /// Connections waiting to be accepted.

@@ -92,7 +92,7 @@ impl Connection {
         self.failure
     }
 
-    /// How it ended; `None` if as it should, or without anybody to tell.
+    /// How it ended; `None` if normally, or if no application has its handle.
     #[inline]
     pub(crate) fn fail_with(&mut self, failure: Option<Failure>) {
         self.failure = failure;
@@ -117,7 +117,7 @@ impl Connection {
         &mut self.read_waker
     }
 
-    /// Nobody waits to read any more.
+    /// No task waits to read any more.
     pub(crate) fn forget_reader(&mut self) {
         self.read_waker = None;
     }

@@ -281,7 +281,7 @@ impl Connection {
         self.keep_options((*options != plain).then_some(*options));
     }
 
-    /// Wakes whoever waits to read.
+    /// Wakes the task that waits to read.
     #[inline]
     pub(crate) fn wake_read(&mut self) {
         if let Some(waker) = self.read_waker.take() {
@@ -289,7 +289,7 @@ impl Connection {
         }
     }
 
-    /// Wakes whoever waits to write or for the handshake.
+    /// Wakes the task that waits to write or for the handshake.
     #[inline]
     pub(crate) fn wake_write(&mut self) {
         if let Some(waker) = self.tx.get_mut().and_then(Flight::take_writer) {

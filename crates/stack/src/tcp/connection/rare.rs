@@ -166,7 +166,7 @@ impl Connection {
         &mut self.rare_mut().closed_waker
     }
 
-    /// Nobody waits for memory or for the end any more.
+    /// No task waits for memory or for the end any more.
     pub(crate) fn forget_watchers(&mut self) {
         if let Some(rare) = self.rare_if_any() {
             (rare.write_waker, rare.closed_waker) = (None, None);

@@ -171,7 +171,7 @@ impl SendBuffer {
         debug_assert!(bytes.is_empty(), "blocks too small");
     }
 
-    /// Appends somebody's bytes, less than 4 GiB, without copying them; they count as memory until they are acknowledged.
+    /// Appends an application's bytes, less than 4 GiB, without copying them; they count as memory until they are acknowledged.
     pub(crate) fn push_owned(&mut self, bytes: OwnedBytes) {
         self.len += bytes.len();
         self.capacity += bytes.len();

@@ -99,7 +99,7 @@ impl Connection {
         self.state
     }
 
-    /// Every change of state goes through here, so that whoever watches misses none. The lane counts its connections by state.
+    /// Every change of state goes through this function, so that observers miss none. The lane counts its connections by state.
     #[inline]
     pub(crate) fn enter(&mut self, counts: &mut StateCounts, state: State) {
         counts.moved(self.state, state);

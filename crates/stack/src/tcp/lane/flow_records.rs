@@ -74,7 +74,7 @@ impl FlowEnd {
     }
 }
 
-/// What passed one way.
+/// Totals of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowTotals {
     /// Bytes of the stream, each once.
@@ -105,7 +105,7 @@ pub struct FlowRecord {
     pub began: Time,
     /// When it ended.
     pub ended: Time,
-    /// What we sent.
+    /// Sent.
     pub sent: FlowTotals,
     /// What came.
     pub received: FlowTotals,
@@ -136,7 +136,7 @@ struct Watch {
     most: usize,
 }
 
-/// Watches flows, if somebody asked for it.
+/// The records of flows, if enabled.
 #[derive(Debug, Default)]
 pub(crate) struct FlowWatch(Option<Box<Watch>>);
 

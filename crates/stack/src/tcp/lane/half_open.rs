@@ -10,7 +10,7 @@ use std::task::Waker;
 /// Capacity of the queue, answers; further answers are lost and counted.
 const WAITING: usize = 1 << 14;
 
-/// What came back to a SYN.
+/// The answer to a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SynAnswer {
     /// Our end.

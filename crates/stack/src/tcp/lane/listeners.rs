@@ -23,7 +23,7 @@ pub struct ListenerId(pub(crate) ConnId);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Somebody listens there already.
+    /// There is such a listener already.
     InUse,
     /// Port 0 is not a port to listen on.
     PortZero,

@@ -93,7 +93,7 @@ pub(crate) struct Core {
     /// Of cookies, if neither the listener nor the configuration has any.
     pub(crate) fast_open_keys: FastOpenKeys,
     pub(crate) fast_peers: Peers,
-    /// Records of flows that have ended, if somebody wants them.
+    /// Records of ended flows, if enabled.
     pub(crate) flows: FlowWatch,
 }
 

@@ -109,10 +109,10 @@ impl Control {
         Ok(Self { ethtool: Ethtool::open(interface)? })
     }
 
-    /// The spreading as the driver tells it now.
+    /// The RSS settings as the driver reports them now.
     ///
     /// # Errors
-    /// It does not tell.
+    /// The driver does not report them.
     pub fn rss(&self) -> Told<Rss> {
         self.ethtool.rss()
     }

@@ -71,7 +71,7 @@ impl From<io::Error> for Untold {
     }
 }
 
-/// What the driver tells, or why it is not known.
+/// A value reported by the driver, or why it is not known.
 pub type Told<T> = std::result::Result<T, Untold>;
 
 /// Which way RSS was read.
@@ -83,7 +83,7 @@ pub enum Way {
     Ioctl,
 }
 
-/// How a card is set up, as its driver tells.
+/// Settings of a card, as reported by its driver.
 #[derive(Debug, Clone)]
 pub struct Card {
     /// The interface.
