@@ -193,7 +193,7 @@ impl Card {
         &self.steering
     }
 
-    /// Tells the far kernel that `address` is at the near end, so that it need not ask.
+    /// Adds a neighbour entry for `address` at the near end to the far kernel, so that it sends no requests.
     ///
     /// # Errors
     /// As [`ip`].

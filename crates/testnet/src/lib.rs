@@ -8,9 +8,9 @@
 //!          hash and queue by Toeplitz        checksum offload off: sums are in the packets
 //! ```
 //!
-//! What is made here is removed when its value is dropped, also when a test panics. Names carry the process number,
-//! so that runs side by side do not meet. Everything needs root (or the capabilities named by [`requires`]) and the
-//! `ip` program of iproute2; a test that cannot run says so:
+//! Namespaces and interfaces are removed when their value is dropped, also when a test panics. Names contain the process number, so that
+//! concurrent runs do not collide. All of it needs root (or the capabilities named by [`requires`]) and the `ip` program of iproute2; a
+//! test that cannot run prints so:
 //!
 //! ```no_run
 //! if let Err(why) = flowlane_testnet::requires() {
@@ -83,7 +83,7 @@ pub fn ip(arguments: &str) -> Result<(), Error> {
     Err(Error::Ip { arguments: arguments.to_owned(), said })
 }
 
-/// Says that the calling test does not run here, and why: a line that begins "skipped, because".
+/// Prints that the calling test does not run here, and why: a line that begins "skipped, because".
 ///
 /// libtest keeps to itself what a test that passes prints. This is written past it, so that `cargo test` shows it.
 pub fn skipped(line: impl std::fmt::Display) {

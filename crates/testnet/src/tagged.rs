@@ -1,8 +1,7 @@
-//! A kernel whose packets are on a VLAN, without an interface for it.
+//! A kernel whose packets have a VLAN tag, without a VLAN interface.
 //!
-//! Two programs at an interface put a tag into every packet that the kernel sends and take it off what it receives. A kernel
-//! built without 802.1Q has no VLAN interfaces, and this works there, too. The tag travels beside the socket buffer, as that of a
-//! VLAN interface does.
+//! Two programs on an interface add a tag to every packet that the kernel sends, and remove it from received packets. This also works
+//! with a kernel built without 802.1Q, which has no VLAN interfaces. The tag is kept beside the socket buffer, as with a VLAN interface.
 
 use crate::card::or_filter;
 use crate::{Error, Namespace};
