@@ -24,7 +24,7 @@
 //! | small steps | `arm`, `acks`, `challenge`, `ecn`, `time_wait`, `urgent`, `window`, `write`, `fast_open` | one matter each, of a connection and the lane |
 //! | larger steps | `recovery`, then `path`, `handshake`, `close`, `syn_cookies`, `listen` | put together from small steps |
 //! | events | `input`, `output`, `timers` | what a segment, a look for output and a deadline set off |
-//! | `Tcp` | this file, `api/`, `coalesce`, `half_open`, `prefetch`, `shortage`, `snapshot`, `trim`, `waiting` | all connections of the lane, and what applications may do with them |
+//! | `Tcp` | this file, `api/`, `coalesce`, `half_open`, `info`, `prefetch`, `shortage`, `snapshot`, `trim`, `waiting` | all connections of the lane, and what applications may do with them |
 //!
 //! A step is a method of `Connection` or of `Core` in the module of its matter. It reads and changes the pieces by their methods,
 //! since their fields are private. Steps of one row call one another in one direction only. A step that would have to call one of a

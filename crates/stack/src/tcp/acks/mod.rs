@@ -21,10 +21,9 @@ impl Connection {
         let said = self.has(Flags::INTERACTIVE) || self.acks.was_quick();
         let farewell = fin && seg.len == 0 && said && self.state() == State::Established;
         self.acks.received(seg.len);
-        if self.rcv.owed() > u32::from(self.acks.seen()) || fin && !farewell {
-            self.acks.acked_at_once();
-            self.ack_at_once();
-        } else if self.acks.is_quick() && !self.has(Flags::INTERACTIVE) && !farewell {
+        let due = self.rcv.owed() > u32::from(self.acks.seen()) || fin && !farewell;
+        let quick = self.acks.is_quick() && !self.has(Flags::INTERACTIVE) && !farewell;
+        if due || quick {
             self.acks.acked_at_once();
             self.ack_at_once();
         } else if !self.has(Flags::ACK_NOW) && !self.timers.ack_is_delayed() {

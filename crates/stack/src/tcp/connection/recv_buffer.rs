@@ -5,7 +5,7 @@
 //! whole frames. Tiny segments are copied into the frame before them instead.
 //!
 //! Frames are few and shared by all lanes of a worker, which without a free frame can neither receive nor send. So a lane keeps only a
-//! limited number ([`TcpConfig::max_held`](super::TcpConfig)); beyond that payload is copied to memory and its frame is freed. This does
+//! limited number ([`TcpConfig::max_held`](crate::tcp::TcpConfig)); beyond that payload is copied to memory and its frame is freed. This does
 //! not happen to applications that keep up with their peers.
 
 use crate::tcp::Seq;

@@ -125,7 +125,7 @@ impl Recovery {
     pub(crate) fn enter(&mut self, lost: bool, marked: bool, nxt: Seq) -> Option<(bool, bool)> {
         let loss = lost && matches!(self.phase, Phase::Open | Phase::Cwr);
         let reduce = self.phase == Phase::Open;
-        if !loss && !(marked && reduce) {
+        if !(loss || marked && reduce) {
             return None;
         }
         self.phase = if loss { Phase::Recovery } else { Phase::Cwr };
