@@ -11,7 +11,7 @@
 use super::asker::Asker;
 use super::counterexample::{self, Verdict};
 use super::space::{Bytes, Direction, Image, MAX_DIRECTIONS, Manner, Space, bit, plus};
-use super::{Finding, LearnError, Learned, relations};
+use super::{Finding, LearnError, Learned, dependence, relations};
 use crate::packet::Tuple;
 use crate::{Affine, Arrangement, Bucket, General, Indirection, MAX_SLOTS, PacketKind};
 
@@ -21,6 +21,8 @@ const TWICE: usize = 64;
 const FRESH: usize = 160;
 /// Packets that what is learned of one kind may be wrong about before it is given up.
 const COUNTEREXAMPLES: usize = 24;
+/// A table of so many sums that still grows may be of no affine card: that is asked before more is spent.
+const LARGE: usize = 128;
 /// The chance of believing that nothing new is left when there is.
 const DOUBT: f64 = 1e-6;
 
@@ -115,7 +117,7 @@ fn attempt(asker: &mut Asker<'_>, kinds: &[PacketKind], lead: usize) -> Result<L
 
 /// Whether both directions of flows come on one queue, as they do on any card that arranges.
 fn symmetric(asker: &mut Asker<'_>, kind: PacketKind, lead: usize) -> Result<bool, LearnError> {
-    let there: Vec<Tuple> = (0..48).map(|_| asker.any(kind)).collect();
+    let there: Vec<Tuple> = (0..24).map(|_| asker.any(kind)).collect();
     let back: Vec<Tuple> = there.iter().filter_map(|tuple| Tuple::of(&tuple.flow().reply())).collect();
     let doing = "comparing both directions of flows";
     Ok(asker.queues(&there, lead, doing)? == asker.queues(&back, lead, doing)?)
@@ -280,6 +282,9 @@ fn saturate(asker: &mut Asker<'_>, space: &mut Space, free: &Bytes) -> Result<()
         let direction: Bytes = core::array::from_fn(|i| asker.random.next() as u8 & free[i]);
         match space.images(asker, &[Direction::from(direction)], confirm, "how many slots there are")?[0] {
             Image::New => {
+                if space.table.len() == LARGE && !dependence::is_there(asker, space, free)? {
+                    return Err(LearnError::NotAffineQueues { kind: space.kind, probes: asker.asked });
+                }
                 space.grow(asker, direction)?;
                 (old, doubt) = (0, 1.0);
             }

@@ -18,9 +18,11 @@
 
 mod asker;
 mod counterexample;
+mod dependence;
 mod from_hashes;
 mod from_queues;
 mod relations;
+mod seen;
 mod space;
 mod system;
 mod table;
@@ -31,6 +33,7 @@ use core::fmt;
 
 use crate::{Bucket, Flow, General, Indirection, PacketKind};
 use asker::Asker;
+pub use seen::{Extent, Gaps, Seen, SeenOptions, Span, learn_seen};
 
 /// What a card made of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,24 @@ pub enum Finding {
         /// Of how many.
         of: usize,
     },
+    /// The queues of some slots were not seen.
+    SlotsUnseen {
+        /// How many.
+        unseen: usize,
+        /// Of how many.
+        of: usize,
+        /// They follow a pattern of those that were seen; otherwise they are guesses.
+        pattern: bool,
+    },
+    /// Packets that came by themselves do not determine the rule for all packets of a kind.
+    Undetermined {
+        /// The kind.
+        kind: PacketKind,
+        /// Independent flows.
+        rank: usize,
+        /// What all flows have.
+        of: usize,
+    },
     /// Some reported hashes were not those of the rule.
     WrongHashes {
         /// How many.
@@ -131,6 +152,21 @@ impl fmt::Display for Finding {
             }
             Self::Misdirects { wrong, of } => {
                 write!(f, "misdirects: {wrong} of {of} packets came on another queue than their hash names")
+            }
+            Self::SlotsUnseen { unseen, of, pattern: true } => {
+                write!(
+                    f,
+                    "{unseen} of {of} slots were not seen: their queues continue the pattern of the others"
+                )
+            }
+            Self::SlotsUnseen { unseen, of, pattern: false } => {
+                write!(f, "{unseen} of {of} slots were not seen: their queues are not known")
+            }
+            Self::Undetermined { kind, rank, of } => {
+                write!(
+                    f,
+                    "{kind}: {rank} of {of} dimensions are determined; flows outside of these are not predicted"
+                )
             }
             Self::WrongHashes { wrong, of } => {
                 write!(f, "{wrong} of {of} hashes are not those of the rule that the others follow")
@@ -201,6 +237,13 @@ pub enum LearnError {
         /// Of how many.
         of: usize,
     },
+    /// Packets that came by themselves do not tell.
+    TooFew {
+        /// Different flows among them.
+        flows: usize,
+        /// Why they are too few.
+        why: &'static str,
+    },
     /// More probes are needed.
     Probes {
         /// How many were allowed.
@@ -247,6 +290,7 @@ impl fmt::Display for LearnError {
             Self::Unverified { wrong, of } => {
                 write!(f, "what was learned is wrong for {wrong} of {of} fresh packets: not used")
             }
+            Self::TooFew { flows, why } => write!(f, "{flows} flows are too few: {why}"),
             Self::Probes { limit, doing } => write!(f, "{limit} probes are not enough: needed for {doing}"),
         }
     }

@@ -10,7 +10,7 @@ use crate::packet::Tuple;
 pub(super) type Row = [u64; 5];
 
 /// Place of the constant, behind the bits of the longest data.
-const CONSTANT: usize = 288;
+pub(super) const CONSTANT: usize = 288;
 
 /// One packet and its hash.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,13 @@ pub(super) struct Observed {
 pub(super) struct Fit {
     pub(super) map: Affine,
     /// Independent packets among them; all unknowns are determined if there are as many as bits of data and one.
-    #[allow(dead_code, reason = "tests ask for it")]
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests ask for it"))]
     pub(super) rank: usize,
     /// Packets that the map contradicts.
     pub(super) wrong: usize,
 }
 
-fn row(tuple: &Tuple) -> Row {
+pub(super) fn row(tuple: &Tuple) -> Row {
     let mut row = [0; 5];
     for (i, &byte) in tuple.bytes.iter().enumerate() {
         row[i / 8] |= u64::from(byte) << (56 - 8 * (i % 8));
@@ -74,7 +74,7 @@ pub(super) fn fit(observed: &[Observed]) -> Fit {
     Fit { map, rank, wrong }
 }
 
-fn first_bit(row: &Row) -> Option<usize> {
+pub(super) fn first_bit(row: &Row) -> Option<usize> {
     let word = row.iter().position(|&word| word != 0)?;
     Some(64 * word + row[word].leading_zeros() as usize)
 }

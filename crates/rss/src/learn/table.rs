@@ -1,8 +1,8 @@
 //! The table behind a hash that is known: how many slots, and which queue each names.
 //!
 //! The number of slots is the smallest for which packets of one slot come on one queue. Slots that no packet has hit are asked for
-//! one by one with packets made to hit them. Tables that repeat after a few slots, as most do, are guessed and the guess is checked,
-//! since a table of 2048 slots otherwise takes as many probes.
+//! one by one with packets made to hit them. Tables that repeat after a few slots or consist of long runs, as most do, are guessed and the
+//! guess is checked, since each slot of a table without a pattern takes a probe: 2048 of them cannot be learned by fewer.
 
 use super::asker::Asker;
 use super::{Answer, Finding, LearnError};
@@ -48,8 +48,12 @@ pub(super) fn learn(
             let tuples = any(asker, CONFIRM);
             ask(asker, tuples, "confirming the table", seen)?;
             if points(seen).iter().all(|(hash, queue)| table.bucket_of(*hash) == Bucket(*queue)) {
+                mark_unseen(&points(seen), slots, findings);
                 return Ok(table);
             }
+        } else if let Some(table) = runs(asker, rule, &hashed, slots, seen)? {
+            mark_unseen(&points(seen), slots, findings);
+            return Ok(table);
         }
     }
     // What random packets do not hit is aimed at.
@@ -69,6 +73,79 @@ pub(super) fn learn(
     Indirection::from_slots(table).map_err(|_| LearnError::NoTable { probes: asker.asked })
 }
 
+/// Says that not every slot of a table with a pattern was seen.
+fn mark_unseen(points: &[(u32, u16)], slots: usize, findings: &mut Vec<Finding>) {
+    let unseen = slots - seen_slots(points, slots).iter().flatten().count();
+    if unseen > 0 {
+        findings.push(Finding::SlotsUnseen { unseen, of: slots, pattern: true });
+    }
+}
+
+/// The queue of each slot that some packet hit.
+fn seen_slots(points: &[(u32, u16)], slots: usize) -> Vec<Option<u16>> {
+    let mut queues = vec![None; slots];
+    points.iter().for_each(|(hash, queue)| queues[*hash as usize % slots] = Some(*queue));
+    queues
+}
+
+/// Most places where the queue of a slot differs from that of the next, in a table that is one of runs.
+const MOST_ENDS: usize = 48;
+
+/// A table whose queues lie in long runs, as weights make it: where a run ends is found by halving, and then slots that nobody has seen are
+/// asked for. `None` if there are many runs, or one of these slots is not what its run says.
+fn runs(
+    asker: &mut Asker<'_>,
+    rule: &General,
+    kinds: &[PacketKind],
+    slots: usize,
+    seen: &mut Seen,
+) -> Result<Option<Indirection>, LearnError> {
+    let queues = |seen: &Seen| {
+        let points = seen.iter().filter_map(|(t, answer)| Some((rule.hash(&t.flow())?, answer.queue)));
+        seen_slots(&points.collect::<Vec<_>>(), slots)
+    };
+    let mut known = queues(seen);
+    for _ in 0..2 + slots.ilog2() {
+        let places: Vec<usize> = (0..slots).filter(|&slot| known[slot].is_some()).collect();
+        let ends = || places.windows(2).filter(|pair| known[pair[0]] != known[pair[1]]);
+        // In a table without runs, next to every known slot is such an end.
+        if ends().count() > MOST_ENDS.min(places.len() / 8) {
+            return Ok(None);
+        }
+        let mut wanted: Vec<usize> = ends()
+            .filter(|pair| pair[1] - pair[0] > 1)
+            .map(|pair| usize::midpoint(pair[0], pair[1]))
+            .collect();
+        wanted.extend([0, slots - 1].into_iter().filter(|&slot| known[slot].is_none()));
+        if wanted.is_empty() {
+            break;
+        }
+        let tuples = aimed(asker, rule, kinds, slots, &wanted);
+        ask(asker, tuples, "the ends of the table's runs", seen)?;
+        known = queues(seen);
+    }
+    let mut queue = known[0].unwrap_or(0);
+    let table: Vec<Bucket> = known
+        .iter()
+        .map(|slot| {
+            queue = slot.unwrap_or(queue);
+            Bucket(queue)
+        })
+        .collect();
+    // Every so many of the slots that nobody has seen, so that all parts of the table are asked for.
+    let unseen: Vec<usize> = (0..slots).filter(|&slot| known[slot].is_none()).collect();
+    let step = unseen.len().div_ceil(CONFIRM).max(1);
+    let wanted: Vec<usize> = unseen.into_iter().step_by(step).collect();
+    let tuples = aimed(asker, rule, kinds, slots, &wanted);
+    ask(asker, tuples, "confirming the table", seen)?;
+    let right =
+        queues(seen).iter().zip(&table).all(|(seen, slot)| seen.is_none_or(|seen| Bucket(seen) == *slot));
+    if !right {
+        return Ok(None);
+    }
+    Indirection::from_slots(table).map(Some).map_err(|_| LearnError::NoTable { probes: asker.asked })
+}
+
 fn ask(
     asker: &mut Asker<'_>,
     tuples: Vec<Tuple>,
@@ -80,15 +157,20 @@ fn ask(
     Ok(())
 }
 
-/// The smallest number of slots that explains the queues, and whether it explains all of them.
-fn size(points: &[(u32, u16)]) -> Option<(usize, bool)> {
+/// The smallest number of slots under which no two packets of a slot came on two queues.
+pub(super) fn steady_size(points: &[(u32, u16)]) -> Option<usize> {
     let contradicted = |slots: usize| {
         let mut queues: Vec<Option<u16>> = vec![None; slots];
         let mut agree =
             |(hash, queue): &(u32, u16)| *queues[*hash as usize % slots].get_or_insert(*queue) == *queue;
         !points.iter().all(&mut agree)
     };
-    let steady = (2..=MAX_SLOTS).find(|&slots| !contradicted(slots));
+    (2..=MAX_SLOTS).find(|&slots| !contradicted(slots))
+}
+
+/// The smallest number of slots that explains the queues, and whether it explains all of them.
+pub(super) fn size(points: &[(u32, u16)]) -> Option<(usize, bool)> {
+    let steady = steady_size(points);
     // Where some packets are misdirected, only a table with next to one packet a slot is not contradicted. In a smaller one the
     // share of contradictions falls where the size is right: it is compared with what no table at all leaves.
     let share = |slots: usize| {
@@ -109,7 +191,7 @@ fn size(points: &[(u32, u16)]) -> Option<(usize, bool)> {
 }
 
 /// The queue that most packets of each slot came on, and how many packets came on others. Slots without packets name queue 0.
-fn majority(points: &[(u32, u16)], slots: usize) -> (Vec<Bucket>, usize) {
+pub(super) fn majority(points: &[(u32, u16)], slots: usize) -> (Vec<Bucket>, usize) {
     let mut of_slot: Vec<(usize, u16)> =
         points.iter().map(|(hash, queue)| (*hash as usize % slots, *queue)).collect();
     of_slot.sort_unstable();
@@ -125,7 +207,7 @@ fn majority(points: &[(u32, u16)], slots: usize) -> (Vec<Bucket>, usize) {
 }
 
 /// A table that repeats, or that has few runs, and agrees with all packets.
-fn guess(points: &[(u32, u16)], slots: usize) -> Option<Indirection> {
+pub(super) fn guess(points: &[(u32, u16)], slots: usize) -> Option<Indirection> {
     let mut queues: Vec<Option<u16>> = vec![None; slots];
     points.iter().for_each(|(hash, queue)| queues[*hash as usize % slots] = Some(*queue));
     // A period that is much shorter than what is known of the table.
