@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod address;
+mod capture;
 mod color;
 mod commands;
 mod cpus;

@@ -5,7 +5,7 @@
 //! queue.
 
 use anyhow::{Context, bail, ensure};
-use flowlane_rss::learn::Learned;
+use flowlane_rss::learn::{Finding, Gaps, Learned, Span};
 use flowlane_rss::{
     Affine, Arrangement, Bucket, BucketMap, Flow, General, HashConfig, Indirection, Key, PacketKind, Rss,
     UdpFields,
@@ -59,6 +59,28 @@ struct Document {
     maps: Vec<Map>,
     /// The queue of each slot.
     queues: Vec<u16>,
+    /// Where the rule comes from packets that nobody chose: what they tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_part: Option<InPart>,
+}
+
+/// What a rule is known for, where that is not everything.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct InPart {
+    /// Of kinds whose flows are not all predicted, those that are.
+    flows: Vec<Flows>,
+    /// Slots whose queue nobody has seen.
+    slots_not_seen: Vec<u16>,
+}
+
+/// Flows that are predicted: sums of an odd number of these.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Flows {
+    kind: String,
+    /// For each 74 hexadecimal digits: the arranged bits of a packet, and 80 for one that is itself known.
+    rows: String,
 }
 
 /// The affine map of some kinds of packets.
@@ -82,6 +104,10 @@ pub(crate) struct Rule {
     /// Whether the rule's hashes are those that the card reports.
     pub(crate) hashes: bool,
     kinds: Vec<PacketKind>,
+    /// Of kinds that are known in part, what is known.
+    spans: Vec<Span>,
+    /// Slots whose queue nobody has seen.
+    unseen: Vec<u16>,
 }
 
 impl Rule {
@@ -92,7 +118,17 @@ impl Rule {
             table: learned.table.clone(),
             hashes: learned.hashes,
             kinds: kinds.to_vec(),
+            spans: Vec::new(),
+            unseen: Vec::new(),
         }
+    }
+
+    /// The same, of which only this is known.
+    pub(crate) fn in_part(mut self, gaps: &Gaps) -> Self {
+        let spans = gaps.extents.iter().map(|extent| &extent.span);
+        self.spans = spans.filter(|span| !span.is_whole()).cloned().collect();
+        self.unseen = gaps.unseen.iter().flat_map(|slots| slots.iter().map(|slot| slot as u16)).collect();
+        self
     }
 
     /// Writes the file, or replaces it.
@@ -123,7 +159,15 @@ impl Rule {
             constant: format!("{:08x}", map.constant()),
             columns: map.columns().iter().map(|column| format!("{column:08x}")).collect(),
         };
+        // Slots that continue a pattern are taken for seen.
+        let pattern = |finding: &Finding| matches!(finding, Finding::SlotsUnseen { pattern: true, .. });
+        let unseen = if learned.findings.iter().any(pattern) { &[] } else { self.unseen.as_slice() };
+        let in_part = (!self.spans.is_empty() || !unseen.is_empty()).then(|| InPart {
+            flows: self.spans.iter().map(flows_of).collect(),
+            slots_not_seen: unseen.to_vec(),
+        });
         Document {
+            in_part,
             version: 1,
             what: WHAT.to_owned(),
             learned_from: from.to_owned(),
@@ -173,7 +217,13 @@ impl Rule {
             Indirection::from_slots(document.queues.into_iter().map(Bucket).collect()).context("queues")?;
         let most = table.slots().iter().map(|queue| queue.0).max().unwrap_or(0);
         ensure!(usize::from(most) < flowlane_rss::MAX_BUCKETS, "queues: queue {most}: too large a number");
-        Ok(Self { rule, table, hashes: document.hashes, kinds })
+        let (mut spans, mut unseen) = (Vec::new(), Vec::new());
+        if let Some(in_part) = document.in_part {
+            let read = in_part.flows.iter().map(|flows| span_of(flows, arrangement));
+            spans = read.collect::<anyhow::Result<Vec<_>>>().context("in-part")?;
+            unseen = in_part.slots_not_seen;
+        }
+        Ok(Self { rule, table, hashes: document.hashes, kinds, spans, unseen })
     }
 
     /// The configuration in which a bucket is one of the card's queues, and the worker of its number serves it.
@@ -184,7 +234,7 @@ impl Rule {
     }
 
     /// Refuses packets of a kind that was not learned.
-    pub(crate) fn must_know(&self, flow: &Flow) -> anyhow::Result<()> {
+    pub(crate) fn must_know_kind(&self, flow: &Flow) -> anyhow::Result<()> {
         match PacketKind::of(flow) {
             Some(kind) if !self.kinds.contains(&kind) => {
                 bail!("--rss: the file says nothing of {kind} packets: learn them, too (--kinds)")
@@ -192,6 +242,50 @@ impl Rule {
             _ => Ok(()),
         }
     }
+
+    /// Refuses packets that the file says nothing of.
+    pub(crate) fn must_know(&self, flow: &Flow) -> anyhow::Result<()> {
+        self.must_know_kind(flow)?;
+        let Some(kind) = PacketKind::of(flow) else { return Ok(()) };
+        ensure!(
+            self.spans.iter().all(|span| span.kind() != kind || span.contains(flow)),
+            "--rss: the file does not tell this flow: it was learned from {kind} flows of which this is no combination"
+        );
+        let slot = self.table.slot_of(self.rule.hash(flow).unwrap_or(0));
+        ensure!(
+            !self.unseen.iter().any(|unseen| usize::from(*unseen) == slot),
+            "--rss: the file does not tell the queue of slot {slot}, to which this flow leads: no packet that it was learned from came there"
+        );
+        Ok(())
+    }
+
+    /// Whether it tells what becomes of such a packet.
+    pub(crate) fn knows(&self, flow: &Flow) -> bool {
+        self.must_know(flow).is_ok()
+    }
+}
+
+fn flows_of(span: &Span) -> Flows {
+    let rows = span.to_rows();
+    let digits = rows.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
+    Flows { kind: span.kind().name().to_owned(), rows: digits }
+}
+
+fn span_of(flows: &Flows, arrangement: Arrangement) -> anyhow::Result<Span> {
+    let kind = kind(&flows.kind)?;
+    let digits = flows.rows.as_bytes();
+    ensure!(digits.len().is_multiple_of(74), "rows: not 74 hexadecimal digits each");
+    let mut rows = Vec::with_capacity(digits.len() / 74);
+    for digits in digits.chunks(74) {
+        let mut row = [0; 37];
+        for (byte, two) in row.iter_mut().zip(digits.chunks(2)) {
+            let text = std::str::from_utf8(two).ok().filter(|text| !text.starts_with('+'));
+            *byte =
+                text.and_then(|text| u8::from_str_radix(text, 16).ok()).context("rows: not hexadecimal")?;
+        }
+        rows.push(row);
+    }
+    Ok(Span::from_rows(kind, arrangement, &rows))
 }
 
 /// Lists of numbers on one line.
@@ -205,7 +299,7 @@ fn compact(pretty: &str) -> String {
             inside = !trimmed.starts_with(']');
         } else {
             text.push_str(line);
-            inside = trimmed == "\"queues\": [";
+            inside = trimmed == "\"queues\": [" || trimmed == "\"slots-not-seen\": [";
         }
         if !inside {
             text.push('\n');

@@ -16,6 +16,17 @@ fn at(root: &Value, place: &str, schema: &Value, value: &Value, faults: &mut Vec
         let target = root.pointer(reference.trim_start_matches('#'));
         return at(root, place, target.unwrap_or_else(|| panic!("{reference} is nowhere")), value, faults);
     }
+    if let Some(forms) = schema.get("oneOf").and_then(Value::as_array) {
+        let mut least: Option<Vec<String>> = None;
+        for form in forms {
+            let mut found = Vec::new();
+            at(root, place, form, value, &mut found);
+            if least.as_ref().is_none_or(|least| found.len() < least.len()) {
+                least = Some(found);
+            }
+        }
+        return faults.extend(least.into_iter().flatten());
+    }
     if schema.get("const").is_some_and(|c| c != value) {
         faults.push(format!("{place}: {value} is not {}", schema["const"]));
     }

@@ -78,13 +78,22 @@ impl Memberships {
         }
         if let Tags::Vlan(vid) = tags {
             if filters_vlans.unwrap_or_else(|| interface.filters_vlans()) && !has_vlan(interface, vid) {
-                this.ask(libc::PACKET_MR_PROMISC, None).map_err(|e| {
-                    Error::from_io(e, format!("{}: promiscuous mode", interface.name()), "CAP_NET_RAW")
-                })?;
-                this.promiscuous = true;
+                this.everything(interface)?;
             }
         }
         Ok(this)
+    }
+
+    /// Asks for frames to every address.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn everything(&mut self, interface: &Interface) -> Result<()> {
+        self.ask(libc::PACKET_MR_PROMISC, None).map_err(|e| {
+            Error::from_io(e, format!("{}: promiscuous mode", interface.name()), "CAP_NET_RAW")
+        })?;
+        self.promiscuous = true;
+        Ok(())
     }
 
     /// The groups that every host of the claimed families is in.

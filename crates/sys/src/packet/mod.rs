@@ -19,6 +19,7 @@ mod long;
 mod membership;
 mod offload;
 mod queue;
+mod raw;
 mod ring;
 pub mod sample;
 mod tag;
@@ -26,6 +27,7 @@ mod tag;
 pub(crate) use membership::Memberships;
 pub(crate) use offload::OffloadSocket;
 pub use queue::PacketQueue;
+pub use raw::{Promiscuous, RawSender};
 
 use crate::bpf::asm::Assembler;
 use crate::bpf::claim::{Claims, Tags};

@@ -89,6 +89,15 @@ impl Spread {
         })
     }
 
+    /// The same with a bucket for each queue.
+    pub(super) fn by_queue(&self) -> Result<Rss, flowlane_rss::BucketError> {
+        let queues = self.table.iter().max().map_or(0, |queue| *queue as usize) + 1;
+        let map = BucketMap::new(queues.next_power_of_two().max(2), queues)?;
+        let named = self.table.iter().map(|queue| Bucket(*queue as u16)).collect();
+        let slots = Indirection::from_slots(named).unwrap_or_else(|e| unreachable!("2 to 2048 slots: {e}"));
+        Ok(Rss::from_parts(self.rss.hasher().clone(), self.rss.config, slots, map))
+    }
+
     /// Which fields are hashed.
     pub(super) fn config(&self) -> HashConfig {
         self.rss.config

@@ -15,7 +15,7 @@ mod counters;
 mod json;
 mod judge;
 mod ours;
-mod packet;
+pub(super) mod packet;
 mod queues;
 mod sockets;
 mod take;

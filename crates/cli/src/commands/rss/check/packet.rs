@@ -6,27 +6,27 @@ use flowlane_sys::packet::sample::Sample;
 
 /// A packet that was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(in crate::commands::rss) struct Seen {
     /// Nanoseconds of the monotonic clock.
-    pub(super) at: u64,
-    pub(super) flow: Flow,
+    pub(in crate::commands::rss) at: u64,
+    pub(in crate::commands::rss) flow: Flow,
     /// Of the first fragment of a datagram: the flow of the datagram, with its ports.
-    pub(super) whole: Option<Flow>,
+    pub(in crate::commands::rss) whole: Option<Flow>,
     /// The flow inside a tunnel's packet.
-    pub(super) inner: Option<Flow>,
-    pub(super) queue: Option<u32>,
+    pub(in crate::commands::rss) inner: Option<Flow>,
+    pub(in crate::commands::rss) queue: Option<u32>,
     /// The queue whose RPS and RFS settings the kernel applies: the recorded one, or 0.
-    pub(super) rps_queue: u32,
-    pub(super) hash: u32,
+    pub(in crate::commands::rss) rps_queue: u32,
+    pub(in crate::commands::rss) hash: u32,
     /// The processor on which the stack took it.
-    pub(super) cpu: u32,
+    pub(in crate::commands::rss) cpu: u32,
 }
 
 /// Of a sample; `None` for what is not IP.
 ///
 /// Drivers record the queue by its number and 1. A veth (`from_zero`) leaves in its place the number of the sender's queue, which is
 /// the one received on; the kernel takes it for a recorded one all the same when it looks for RPS.
-pub(super) fn of(sample: &Sample, from_zero: bool) -> Option<Seen> {
+pub(in crate::commands::rss) fn of(sample: &Sample, from_zero: bool) -> Option<Seen> {
     let found = classify(&sample.bytes).flow()?;
     let rest = sample.bytes.get(usize::from(found.l3_offset)..)?;
     let flow = flow(&found);

@@ -4,17 +4,27 @@
 //! card puts into given buckets. For a client (`--replies`): it finds local ports for which replies reach given buckets of ours; these are
 //! solved for ([`HomePorts`]), not searched, as the stack does for every connection that it opens. If ports are not hashed, only addresses
 //! make a difference, and the output says so.
+//!
+//! Two questions more are answered for the flows of a list or a capture ([`flows`]): which key spreads them ([`keys`]), and what another
+//! table would move ([`change`]).
 
-use super::steering::{self, DefaultKey, End, Steering, Which};
+mod change;
+mod flows;
+mod keys;
+mod target;
+
+use super::steering::{self, End, Steering, Which};
 use crate::exit::Missed;
 use crate::rule_file::RuleOption;
 use anyhow::{Context, bail};
 use flowlane::Prefix;
-use flowlane_rss::{Bucket, Flow, HomePorts, Protocol, Rss};
+use flowlane_rss::{Bucket, Flow, HomePorts, Protocol};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use target::Target;
 
 /// Most source addresses that are tried; an IPv6 prefix has too many to try all.
 const LIMIT: usize = 1 << 24;
@@ -23,11 +33,11 @@ const LIMIT: usize = 1 << 24;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
     /// Destination of the packets.
-    #[arg(long, value_name = "DST[:PORT]")]
-    to: End,
+    #[arg(long, value_name = "DST[:PORT]", required_unless_present_any = ["find_key", "change_to"])]
+    to: Option<End>,
     /// Source addresses: one address, ADDRESS/LENGTH or FIRST-LAST.
-    #[arg(long, value_name = "ADDR|RANGE")]
-    from: String,
+    #[arg(long, value_name = "ADDR|RANGE", required_unless_present_any = ["find_key", "change_to"])]
+    from: Option<String>,
     /// Source ports to choose from (with --replies: local ports).
     #[arg(long, value_name = "A-B", default_value = "49152-65535")]
     ports: String,
@@ -40,6 +50,28 @@ pub(crate) struct Plan {
     /// Sources to find for each bucket.
     #[arg(long, value_name = "N", default_value_t = 4)]
     count: usize,
+    /// So many sources in all, as many for each bucket, and one more for the first ones if it does not divide.
+    #[arg(long, value_name = "N", conflicts_with = "count")]
+    streams: Option<usize>,
+    /// The steering is this card's, as its driver tells it now: buckets are its queues.
+    #[arg(long, value_name = "IFACE", help_heading = "Steering")]
+    #[arg(conflicts_with_all = ["rss", "key", "slots", "workers", "udp_4tuple"])]
+    card: Option<String>,
+    /// Search for a key that spreads the flows of --flows as the table does, for 'ethtool -X IFACE hkey'.
+    #[arg(long, conflicts_with_all = ["to", "from", "change_to"], requires = "flows")]
+    find_key: bool,
+    /// What this table would move: 'equal N' or 'weight W0 W1 ...' as for ethtool, queues such as 0,1,2,3, or a file of 'rss learn'.
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["to", "from"])]
+    change_to: Option<String>,
+    /// The flows: a list with 'SRC[:PORT] DST[:PORT] [tcp|udp]' in each line, or a capture.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "from"])]
+    flows: Option<PathBuf>,
+    /// Keys to try.
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "find_key")]
+    tries: usize,
+    /// Seed of the keys to try; random by default.
+    #[arg(long, value_name = "N", requires = "find_key")]
+    seed: Option<u64>,
     /// Find local ports for which replies reach these buckets: the steering is ours, not the target's.
     #[arg(long)]
     replies: bool,
@@ -65,68 +97,99 @@ struct Source {
 
 impl Plan {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let rule = self.rule.read()?;
-        let rss = match &rule {
-            Some(_) if self.of.is_some() => bail!("--of: with --rss buckets are the card's queues"),
-            Some(rule) => rule.steering()?,
-            None => self.steering.build(self.of, DefaultKey::Microsoft, true)?,
-        };
+        if self.find_key {
+            return self.find_key();
+        }
+        if let Some(table) = &self.change_to {
+            return self.change(table);
+        }
+        let (Some(end), Some(from)) = (self.to, &self.from) else { bail!("--to and --from: give both") };
+        let target = Target::of(self.card.as_deref(), &self.rule, &self.steering, self.of, true)?;
+        let rss = &target.rss;
         let mut wanted = steering::buckets("--buckets", &self.buckets, rss.buckets.len())?;
-        if rule.is_some() && self.buckets == "all" {
+        if target.queues && self.buckets == "all" {
             // Queues that a card's table does not name cannot be reached.
             wanted.retain(|queue| !rss.slots_of_bucket(*queue).is_empty());
         }
-        let (first, last) = addresses(&self.from)?;
-        if first.is_ipv4() != self.to.ip.is_ipv4() {
+        let (first, last) = addresses(from)?;
+        if first.is_ipv4() != end.ip.is_ipv4() {
             bail!("--from and --to: addresses of two families");
         }
-        if self.count == 0 {
-            bail!("--count 0: nothing to find");
+        if self.count == 0 || self.streams == Some(0) {
+            bail!("--{} 0: nothing to find", if self.count == 0 { "count" } else { "streams" });
+        }
+        if let Some(streams) = self.streams.filter(|n| *n > LIMIT) {
+            bail!("--streams {streams}: at most {LIMIT}");
         }
         let ports = ports(&self.ports)?;
         let protocol = self.which.protocol(true);
-        let to = SocketAddr::new(self.to.ip, self.to.port.unwrap_or(0));
+        let to = SocketAddr::new(end.ip, end.port.unwrap_or(0));
         let probe = Flow::new(SocketAddr::new(first, 1), to, protocol);
-        if let Some(rule) = &rule {
-            rule.must_know(&probe)?;
-        }
+        target.must_know_kind(&probe)?;
         let with_ports = rss.config.type_of(&probe).has_ports();
-        if with_ports && self.to.port.is_none() {
-            bail!("--to {}: these packets are hashed with ports, so give one", self.to.ip);
+        if with_ports && end.port.is_none() {
+            bail!("--to {}: these packets are hashed with ports, so give one", end.ip);
         }
         let found = match (self.replies, with_ports) {
-            (true, true) => self.replies(&rss, &wanted, (first, last), to, &ports)?,
-            (true, false) => self.by_address(&rss, &wanted, (first, last), to, protocol)?,
-            (false, true) => self.by_port(&rss, &wanted, (first, last), to, &ports),
-            (false, false) => self.by_address(&rss, &wanted, (first, last), to, protocol)?,
+            (true, true) => self.replies(&target, &wanted, (first, last), to, &ports)?,
+            (true, false) => self.by_address(&target, &wanted, (first, last), to, protocol)?,
+            (false, true) => self.by_port(&target, &wanted, (first, last), to, &ports),
+            (false, false) => self.by_address(&target, &wanted, (first, last), to, protocol)?,
         };
-        self.print(&rss, &found, with_ports)?;
+        self.print(&target, &found, with_ports)?;
+        let book = self.book(&wanted);
         let missing: Vec<String> = wanted
             .iter()
-            .filter(|b| !found.iter().any(|s| s.bucket == **b))
+            .filter(|b| {
+                let n = found.iter().filter(|s| s.bucket == **b).count();
+                // Each of so many streams was asked for; of the others some.
+                n == 0 && book.wants(**b) > 0 || self.streams.is_some() && n < book.wants(**b)
+            })
             .map(ToString::to_string)
             .collect();
         if missing.is_empty() {
             return Ok(());
         }
         let what = if with_ports { "address or port" } else { "address (ports are not hashed)" };
-        Err(Missed(format!("no {what} given reaches bucket {}", missing.join(", "))).into())
+        let enough = if self.streams.is_some() {
+            "too few of the addresses and ports given reach".into()
+        } else {
+            format!("no {what} given reaches")
+        };
+        Err(Missed(format!("{enough} {} {}", target.unit(), missing.join(", "))).into())
+    }
+
+    /// How many sources each bucket wants.
+    fn book(&self, wanted: &[Bucket]) -> Book {
+        match self.streams {
+            Some(streams) => {
+                let (each, more) = (streams / wanted.len().max(1), streams % wanted.len().max(1));
+                Book::new(
+                    wanted.iter().enumerate().map(|(i, bucket)| (*bucket, each + usize::from(i < more))),
+                )
+            }
+            None => Book::new(wanted.iter().map(|bucket| (*bucket, self.count))),
+        }
     }
 
     /// Tries the source ports of each address in turn: a hash is cheap, and there are 65535 ports.
     fn by_port(
         &self,
-        rss: &Rss,
+        target: &Target,
         wanted: &[Bucket],
         (first, last): (IpAddr, IpAddr),
         to: SocketAddr,
         ports: &RangeInclusive<u16>,
     ) -> Vec<Source> {
         let protocol = self.which.protocol(true);
-        let mut book = Book::new(wanted, self.count);
+        let mut book = self.book(wanted);
         'all: for ip in sources(first, last, to) {
             for port in ports.clone() {
-                let steered = rss.steer(&Flow::new(SocketAddr::new(ip, port), to, protocol));
+                let flow = Flow::new(SocketAddr::new(ip, port), to, protocol);
+                if !target.knows(&flow) {
+                    continue;
+                }
+                let steered = target.rss.steer(&flow);
                 if book.add(Source { bucket: steered.bucket, ip, port: Some(port), hash: steered.hash }) {
                     break 'all;
                 }
@@ -138,21 +201,25 @@ impl Plan {
     /// Solves for the local ports whose replies reach the buckets.
     fn replies(
         &self,
-        rss: &Rss,
+        target: &Target,
         wanted: &[Bucket],
         (first, last): (IpAddr, IpAddr),
         to: SocketAddr,
         ports: &RangeInclusive<u16>,
     ) -> anyhow::Result<Vec<Source>> {
-        let protocol = self.which.protocol(true);
-        let mut book = Book::new(wanted, self.count);
+        let (rss, protocol) = (&target.rss, self.which.protocol(true));
+        let mut book = self.book(wanted);
         for &bucket in wanted {
             let home = HomePorts::new(rss, &rss.slots_of_bucket(bucket));
             for ip in sources(first, last, to) {
                 let solved = home.to(ip, to, protocol)?;
                 let usable = solved.iter().filter(|port| *port != 0 && ports.contains(port));
                 for port in usable {
-                    let steered = rss.steer(&Flow::new(to, SocketAddr::new(ip, port), protocol));
+                    let flow = Flow::new(to, SocketAddr::new(ip, port), protocol);
+                    if !target.knows(&flow) {
+                        continue;
+                    }
+                    let steered = rss.steer(&flow);
                     book.add(Source { bucket: steered.bucket, ip, port: Some(port), hash: steered.hash });
                     if book.has_enough(bucket) {
                         break;
@@ -169,16 +236,20 @@ impl Plan {
     /// Tries source addresses, for cards that hash addresses only.
     fn by_address(
         &self,
-        rss: &Rss,
+        target: &Target,
         wanted: &[Bucket],
         (first, last): (IpAddr, IpAddr),
         to: SocketAddr,
         protocol: Protocol,
     ) -> anyhow::Result<Vec<Source>> {
-        let mut book = Book::new(wanted, self.count);
+        let mut book = self.book(wanted);
         for ip in sources(first, last, to) {
             let flow = Flow::new(SocketAddr::new(ip, 0), to, protocol);
-            let steered = rss.steer(&if self.replies { flow.reply() } else { flow });
+            let flow = if self.replies { flow.reply() } else { flow };
+            if !target.knows(&flow) {
+                continue;
+            }
+            let steered = target.rss.steer(&flow);
             if book.add(Source { bucket: steered.bucket, ip, port: None, hash: steered.hash }) {
                 break;
             }
@@ -186,7 +257,8 @@ impl Plan {
         Ok(book.sources())
     }
 
-    fn print(&self, rss: &Rss, found: &[Source], with_ports: bool) -> io::Result<()> {
+    fn print(&self, target: &Target, found: &[Source], with_ports: bool) -> io::Result<()> {
+        let rss = &target.rss;
         let mut out = io::stdout().lock();
         if self.json {
             let sources: Vec<_> = found
@@ -199,12 +271,12 @@ impl Plan {
                 })
                 .collect();
             let value = serde_json::json!({
-                "version": 1, "key": self.rule.in_words().unwrap_or_else(|| self.steering.key_in_words()), "direction": if self.replies { "replies" } else { "requests" },
+                "version": 1, "key": target.by, "direction": if self.replies { "replies" } else { "requests" },
                 "ports-hashed": with_ports, "buckets": rss.buckets.len(), "sources": sources,
             });
             return writeln!(out, "{value}");
         }
-        writeln!(out, "# key {}", self.rule.in_words().unwrap_or_else(|| self.steering.key_in_words()))?;
+        writeln!(out, "# key {}", target.by)?;
         if !with_ports {
             writeln!(out, "# ports are not hashed: every port of an address goes the same way")?;
         }
@@ -219,35 +291,43 @@ impl Plan {
     }
 }
 
-/// What was found so far, for each bucket that is wanted.
+/// What was found so far, and how many each bucket wants.
 struct Book {
-    count: usize,
-    found: BTreeMap<Bucket, Vec<Source>>,
+    found: BTreeMap<Bucket, (usize, Vec<Source>)>,
     open: usize,
 }
 
 impl Book {
-    fn new(wanted: &[Bucket], count: usize) -> Self {
-        Self { count, found: wanted.iter().map(|b| (*b, Vec::new())).collect(), open: wanted.len() }
+    fn new(wanted: impl Iterator<Item = (Bucket, usize)>) -> Self {
+        let found: BTreeMap<Bucket, (usize, Vec<Source>)> =
+            wanted.map(|(b, count)| (b, (count, Vec::new()))).collect();
+        let open = found.values().filter(|(count, _)| *count > 0).count();
+        Self { found, open }
     }
 
     /// Adds a source if its bucket still needs one; `true` if no bucket needs more.
     fn add(&mut self, source: Source) -> bool {
-        if let Some(list) = self.found.get_mut(&source.bucket).filter(|list| list.len() < self.count) {
+        if let Some((count, list)) =
+            self.found.get_mut(&source.bucket).filter(|(count, list)| list.len() < *count)
+        {
             list.push(source);
-            if list.len() == self.count {
+            if list.len() == *count {
                 self.open -= 1;
             }
         }
         self.open == 0
     }
 
+    fn wants(&self, bucket: Bucket) -> usize {
+        self.found.get(&bucket).map_or(0, |(count, _)| *count)
+    }
+
     fn has_enough(&self, bucket: Bucket) -> bool {
-        self.found.get(&bucket).is_none_or(|list| list.len() >= self.count)
+        self.found.get(&bucket).is_none_or(|(count, list)| list.len() >= *count)
     }
 
     fn sources(self) -> Vec<Source> {
-        self.found.into_values().flatten().collect()
+        self.found.into_values().flat_map(|(_, list)| list).collect()
     }
 }
 
