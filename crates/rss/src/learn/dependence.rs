@@ -37,7 +37,7 @@ pub(super) fn is_there(asker: &mut Asker<'_>, space: &Space, free: &Bytes) -> Re
             break;
         }
         let sum = known + asker.random.below(all - known);
-        let added = more.iter().enumerate().filter(|(i, _)| sum / known >> i & 1 == 1);
+        let added = more.iter().enumerate().filter(|(i, _)| (sum / known) >> i & 1 == 1);
         let point =
             added.fold(space.point((sum % known) as u32), |point, (_, direction)| plus(point, direction));
         if let Some(tuple) = space.tuple(&point).filter(|_| !sums.contains(&sum)) {

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use super::{Finding, LearnError, Learned};
 use crate::packet::Tuple;
 use crate::random::Random;
-use crate::{Affine, Arrangement, Flow, General, Key, PacketKind, SlotSet};
+use crate::{Arrangement, Flow, General, Key, PacketKind, SlotSet};
 use key::{Equations, Shape};
 pub use span::Span;
 
@@ -105,6 +105,9 @@ struct Known {
     queue: Option<u16>,
 }
 
+/// Hash and queue of a packet.
+type Told = (Option<u32>, Option<u16>);
+
 /// A rule, and the flows that it predicts.
 #[derive(Clone, Debug)]
 struct Ruled {
@@ -140,7 +143,7 @@ fn flows(seen: &[Seen], options: &SeenOptions) -> Result<(Vec<Known>, Option<Fin
     if options.kinds.is_empty() {
         return Err(LearnError::NoKinds);
     }
-    let mut found: BTreeMap<(PacketKind, [u8; 36]), Vec<(Option<u32>, Option<u16>)>> = BTreeMap::new();
+    let mut found: BTreeMap<(PacketKind, [u8; 36]), Vec<Told>> = BTreeMap::new();
     for packet in seen {
         let Some(tuple) = Tuple::of(&packet.flow).filter(|tuple| options.kinds.contains(&tuple.kind)) else {
             continue;
@@ -357,7 +360,7 @@ impl Ruled {
     }
 
     fn only(rule: &General, kinds: impl Fn(PacketKind) -> bool) -> General {
-        let map = |kind: PacketKind| rule.map(kind).filter(|_| kinds(kind)).map(Affine::clone);
+        let map = |kind: PacketKind| rule.map(kind).filter(|_| kinds(kind)).cloned();
         General::new(rule.arrangement(), PacketKind::ALL.map(map))
     }
 }
