@@ -84,6 +84,9 @@ impl Learn {
         if self.time < Duration::from_millis(100) || self.time > Duration::from_secs(3600) {
             bail!("--for: must be 100ms to 1h");
         }
+        if self.probe_from.is_some() && self.interface.is_none() {
+            bail!("--probe-from: name the interface that the probes come to");
+        }
         match (&self.emulated, &self.interface, &self.probe_from) {
             (Some(name), ..) => self.emulated(name, &kinds, steering::seed(self.seed)?),
             (None, Some(interface), Some(from)) => {
