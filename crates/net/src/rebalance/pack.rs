@@ -27,8 +27,6 @@ pub struct Pack {
     awake: usize,
     /// Rounds for which fewer have been enough.
     calm_for: u32,
-    /// Rounds until steps have shown whether those awake are enough.
-    settling: u32,
 }
 
 impl Default for Pack {
@@ -43,7 +41,6 @@ impl Default for Pack {
             history: History::default(),
             awake: 0,
             calm_for: 0,
-            settling: 0,
         }
     }
 }
@@ -64,11 +61,10 @@ impl Pack {
         let needed = ((total / self.target).ceil() as usize).clamp(1, workers);
         // A single lane that fills its worker is not helped by a further one.
         let shared = items.iter().all(|item| item.load < self.busy);
-        self.settling = self.settling.saturating_sub(1);
-        let is_busy = busiest > self.busy && shared && self.settling == 0;
+        let is_busy = busiest > self.busy && shared;
         if needed > self.awake || is_busy && self.awake < workers {
             self.awake = needed.max(self.awake + 1).min(workers);
-            (self.calm_for, self.settling) = (0, self.rest);
+            self.calm_for = 0;
         }
         let fewer = self.awake - 1;
         let is_calm = fewer > 0 && needed <= fewer && total / fewer as f64 <= self.idle;

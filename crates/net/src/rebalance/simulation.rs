@@ -16,13 +16,17 @@ struct Machine {
     noise: f64,
     rng: Rng,
     moves: usize,
+    rounds: usize,
+    /// The round in which each lane moved last.
+    moved: Vec<Option<usize>>,
 }
 
 impl Machine {
     /// Lanes are dealt out in turn.
     fn new(workers: usize, demand: Vec<f64>, seed: u64) -> Self {
         let at = (0..demand.len()).map(|lane| lane % workers).collect();
-        Self { workers, demand, at, noise: 0.1, rng: Rng::new(seed), moves: 0 }
+        let (rng, moved) = (Rng::new(seed), vec![None; demand.len()]);
+        Self { workers, demand, at, noise: 0.1, rng, moves: 0, rounds: 0, moved }
     }
 
     /// What each worker is asked for, beyond one processor as well.
@@ -71,7 +75,10 @@ impl Machine {
         let before = self.moves;
         for _ in 0..rounds {
             let seen = self.see();
+            self.rounds += 1;
             for step in policy.decide(&seen) {
+                let last = self.moved[step.lane].replace(self.rounds);
+                assert!(last.is_none_or(|last| self.rounds - last >= 4), "lane {} does not rest", step.lane);
                 assert_ne!(self.at[step.lane], step.worker, "a lane is sent to where it is");
                 self.at[step.lane] = step.worker;
                 self.moves += 1;
@@ -220,7 +227,9 @@ fn pack_wakes_and_rests_workers() {
         assert_eq!(policy.awake(), 4, "seed {seed}");
         assert!(machine.ratio() < 1.2, "seed {seed}: {:?}", machine.loads());
         machine.demand.fill(0.4 / 64.0);
-        machine.play(&mut policy, 300);
+        machine.play(&mut policy, 15);
+        assert_eq!(policy.awake(), 4, "seed {seed}: a worker sleeps at the first calm");
+        machine.play(&mut policy, 285);
         assert_eq!(policy.awake(), 1, "seed {seed}");
         machine.demand.fill(0.9 / 64.0);
         machine.play(&mut policy, 100);
