@@ -12,7 +12,7 @@
 //! Both workers need a processor to themselves. On a machine with other work: `chrt -f 50` before the command.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use flowlane::rebalance::{Even, Rebalancer};
@@ -30,6 +30,8 @@ const COST: Duration = Duration::from_micros(100);
 /// Of both workers.
 const LOAD: f64 = 0.7;
 const PERIOD: Duration = Duration::from_millis(100);
+/// Time after the end for what is late.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// What is before is not measured.
 const WARM_UP: Duration = Duration::from_secs(2);
 
@@ -81,7 +83,13 @@ async fn ask(seed: u64, skew: f64, lasts: Duration, times: Times) -> Result<(), 
         if due >= end {
             break;
         }
-        if due > precise_now()? {
+        let at = precise_now()?;
+        if at > end + PATIENCE {
+            // What was due and is not asked any more has waited for so long at least.
+            mine.push(at.saturating_duration_since(due).as_nanos() as u64);
+            continue;
+        }
+        if due > at {
             sleep_until(due).await;
         }
         stream.write_all(b"?").await?;
@@ -106,8 +114,9 @@ fn measure(what: &str, skew: f64, moves: bool, lasts: Duration) -> Result<(), Fa
     };
     let times = Times::default();
     let record = times.clone();
+    let (done, ended) = mpsc::channel();
     let client = Host::new("client", rss.clone(), move || {
-        let times = record.clone();
+        let (times, done) = (record.clone(), done.clone());
         async move {
             let lane = u64::from(current()?.bucket.0);
             let tasks: Vec<_> = (0..CONNECTIONS as u64)
@@ -116,6 +125,7 @@ fn measure(what: &str, skew: f64, moves: bool, lasts: Duration) -> Result<(), Fa
             for task in tasks {
                 task?.await??;
             }
+            done.send(())?;
             Ok::<(), Failure>(())
         }
     });
@@ -126,9 +136,10 @@ fn measure(what: &str, skew: f64, moves: bool, lasts: Duration) -> Result<(), Fa
     let runtime = builder.start()?;
     let rebalancer =
         if moves { Some(Rebalancer::start(runtime.handle(), Box::<Even>::default(), PERIOD)?) } else { None };
-    // Lanes of the server never end: those of the client have when they have all said how long it took.
-    let all = Instant::now() + WARM_UP + lasts + Duration::from_secs(2);
-    std::thread::sleep(all.saturating_duration_since(Instant::now()));
+    // The lanes of the server never end.
+    for _ in 0..BUCKETS {
+        ended.recv_timeout(WARM_UP + lasts + Duration::from_secs(60))?;
+    }
     let counts = rebalancer.as_ref().map(Rebalancer::counts).unwrap_or_default();
     drop(rebalancer);
     drop(runtime);
