@@ -79,7 +79,7 @@ async fn ask(seed: u64, skew: f64, lasts: Duration, times: Times) -> Result<(), 
     let (mut due, mut mine) = (begun, Vec::new());
     loop {
         let uniform = (f64::from(rng.next_u32()) + 1.0) / 4_294_967_296.0;
-        due = due + Duration::from_secs_f64(-uniform.ln() / rate);
+        due += Duration::from_secs_f64(-uniform.ln() / rate);
         if due >= end {
             break;
         }
