@@ -206,7 +206,7 @@ impl<R: Read> Blocks<R> {
         }
         let len = word(body, 0, self.big).unwrap_or(0);
         let read = if section { 12 } else { 8 };
-        ensure!(len >= read + 4 && len <= LARGEST && len % 4 == 0, "of {len} bytes: damaged");
+        ensure!(len >= read + 4 && len <= LARGEST && len.is_multiple_of(4), "of {len} bytes: damaged");
         if !fill(&mut self.file, len - read, body)? {
             return Ok(false);
         }

@@ -78,7 +78,7 @@ fn traffic(i: u32) -> Flow {
         [81, (n >> 28) as u8, (n >> 8) as u8, n as u8],
         32_768 + (n >> 17) as u16 % 28_000,
     ));
-    let protocol = if i % 4 == 0 { Protocol::UDP } else { Protocol::TCP };
+    let protocol = if i.is_multiple_of(4) { Protocol::UDP } else { Protocol::TCP };
     Flow::new(from, SocketAddr::from(([192, 0, 2, 9], 443)), protocol)
 }
 
@@ -276,7 +276,7 @@ fn captures_that_tell_nothing() {
 fn can_run() -> bool {
     let why = flowlane_testnet::requires().err();
     if let Some(why) = &why {
-        flowlane_testnet::skipped(&format!("skipped, because {why}"));
+        flowlane_testnet::skipped(format!("skipped, because {why}"));
     }
     why.is_none()
 }

@@ -25,7 +25,7 @@ pub(crate) enum Rss {
     /// Compute where a packet goes, and why: fields, hash, slot, bucket, worker.
     Hash(hash::Hash),
     /// Find source addresses or ports that reach given buckets.
-    Plan(plan::Plan),
+    Plan(Box<plan::Plan>),
     /// Generate a key, or rate one.
     Key(key::KeyCommand),
     /// Show how a card and the kernel spread received packets, and which settings contradict one another.
@@ -37,7 +37,7 @@ pub(crate) enum Rss {
     /// Restore the RSS settings of a card that a killed run left changed.
     Restore(restore::Restore),
     /// Learn the hash and table of a card from where it puts packets.
-    Learn(learn::Learn),
+    Learn(Box<learn::Learn>),
 }
 
 impl Rss {

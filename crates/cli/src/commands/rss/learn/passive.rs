@@ -194,12 +194,12 @@ impl Learn {
 /// Whether all was found as cards usually do it.
 fn clean(learned: &Result<(Learned, Gaps), LearnError>) -> bool {
     learned.as_ref().is_ok_and(|(learned, _)| {
-        let kinds = PacketKind::ALL.into_iter().filter_map(|kind| learned.rule.map(kind));
+        let mut kinds = PacketKind::ALL.into_iter().filter_map(|kind| learned.rule.map(kind));
         // A key's columns overlap; those of a hash whose bytes are in another order do not.
         let overlap = |map: &flowlane_rss::Affine| {
             map.columns().windows(2).all(|pair| pair[1] == 0 || pair[0] << 1 == pair[1] & !1)
         };
-        kinds.map(overlap).all(|overlap| overlap)
+        kinds.all(overlap)
     })
 }
 
