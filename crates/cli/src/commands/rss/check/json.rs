@@ -1,7 +1,8 @@
 //! The same for machines: docs/schema/rss-check-v1.json.
 
 use super::Checked;
-use super::judge::{Cause, Judged};
+use super::causes::Cause;
+use super::judge::Judged;
 use serde_json::{Value, json};
 
 /// The document.

@@ -4,19 +4,20 @@
 //! sample is held against what the settings say:
 //!
 //! ```text
-//!   expected   slot ─▶ queue ─▶ interrupt's CPU ─▶ the same CPU ─▶ a thread there        judge.rs
+//!   expected   slot ─▶ queue ─▶ interrupt's CPU ─▶ the same CPU ─▶ a thread there        judge/
 //!   seen               queue     /proc/interrupts   CPU of the stack  threads of the socket   take.rs, sockets.rs, counters.rs
 //! ```
 //!
 //! What differs gets a cause ([`judge`]) with examples and the command that mends it. Frames that an XDP program takes, as AF_XDP's does,
 //! are not seen so: a run of Flowlane on the interface is asked for its own counters instead ([`ours`]).
 
+mod causes;
 mod counters;
 mod json;
 mod judge;
 mod ours;
 pub(super) mod packet;
-mod queues;
+mod share;
 mod sockets;
 mod take;
 #[cfg(test)]

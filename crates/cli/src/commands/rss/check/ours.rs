@@ -1,14 +1,14 @@
 //! Runs of Flowlane on the interface: their own counters before and after, by their control sockets.
 
 use super::super::why::is_on;
-use super::judge::Cause;
+use super::causes::Cause;
 use flowlane::control::{self, ReportView};
 use std::path::PathBuf;
 
 /// A host of a run that has the interface as a link.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) name: String,
     pub(super) pid: u32,
     pub(super) host: String,
@@ -18,7 +18,37 @@ pub(super) struct Run {
     pub(super) redirected: u64,
     pub(super) misdirected: u64,
     pub(super) foreign: u64,
+    /// Slots of the card's table that followed lanes.
+    pub(super) slots_moved: u64,
+    /// Tables of others that it followed, and changes that the card refused.
+    pub(super) by_others: u64,
     pub(super) examples: Vec<String>,
+}
+
+impl Run {
+    /// One that received so many frames, and handed so many of them over.
+    #[cfg(test)]
+    pub(super) fn for_test(received: u64, redirected: u64) -> Self {
+        Self {
+            path: PathBuf::new(),
+            name: "serve udp-echo".into(),
+            pid: 1,
+            host: "server".into(),
+            received,
+            aligned: received - redirected,
+            redirected,
+            misdirected: 0,
+            foreign: 0,
+            slots_moved: 0,
+            by_others: 0,
+            examples: Vec::new(),
+        }
+    }
+
+    /// Whether it was this run that changed the card's table, and nobody else.
+    pub(super) fn changed_the_table(&self) -> bool {
+        self.slots_moved > 0 && self.by_others == 0
+    }
 }
 
 /// The runs of this user on an interface.
@@ -45,6 +75,8 @@ fn of(path: &std::path::Path, report: &ReportView, wanted: impl Fn(&[String]) ->
             redirected: host.steering.redirected,
             misdirected: host.steering.misdirected,
             foreign: host.steering.foreign_hash,
+            slots_moved: host.card.as_ref().map_or(0, |card| card.slots_moved),
+            by_others: host.card.as_ref().map_or(0, |card| card.followed + card.refused),
             examples: report.workers.workers.iter().flat_map(|w| w.misdirected.clone()).take(3).collect(),
         })
         .collect()
@@ -68,6 +100,8 @@ pub(super) fn again(before: Vec<Run>) -> Vec<Run> {
             redirected: now.redirected.saturating_sub(earlier.redirected),
             misdirected: now.misdirected.saturating_sub(earlier.misdirected),
             foreign: now.foreign.saturating_sub(earlier.foreign),
+            slots_moved: now.slots_moved.saturating_sub(earlier.slots_moved),
+            by_others: now.by_others.saturating_sub(earlier.by_others),
             ..now
         });
     }
@@ -99,7 +133,8 @@ pub(super) fn causes(runs: &[Run], interface: &str) -> Vec<Cause> {
             cause.packets = run.foreign as usize;
             found.push(cause);
         }
-        if run.redirected > run.misdirected {
+        // While lanes move, frames on their way are handed over.
+        if run.redirected > run.misdirected && !run.changed_the_table() {
             let what = format!(
                 "{who}: {} frames belonged to another worker than that of their queue and were handed over: lanes have moved, workers \
                  share queues, or buckets do not fit the card's table",

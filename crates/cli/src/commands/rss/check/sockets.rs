@@ -2,6 +2,9 @@
 //!
 //! From `/proc`: tables of sockets say the inode of a flow's socket, descriptors of processes whose it is, tasks of these processes where they
 //! ran. Which thread of a process reads a socket is not to be seen: all that ran count.
+//!
+//! To read the descriptors of all processes is by far the dearest part of a check, so that is done once. Sockets that are made later are
+//! looked for in the processes found by then, such as a server that accepts connections.
 
 use flowlane_rss::{Flow, Protocol};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -16,6 +19,15 @@ const DESCRIPTORS: usize = 1 << 16;
 const PROCESSES: usize = 1 << 16;
 const OWNERS: usize = 32;
 const THREADS: usize = 256;
+
+/// A thread has read a packet so long after it came, nanoseconds; it may have had to wait for its processor.
+const READ_WITHIN: u64 = 100_000_000;
+
+/// Nanoseconds of the monotonic clock.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// A thread of a process that has a sampled flow's socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,9 +59,14 @@ pub(super) struct Owner {
 pub(super) struct Sockets {
     /// Sockets of a flow, by inode.
     flows: HashMap<Flow, Vec<u64>>,
+    /// Of each socket that was looked for.
     owners: HashMap<u64, Vec<Owner>>,
+    /// The descriptors of all processes were read.
+    all_read: bool,
     /// Threads by process and number.
     pub(super) threads: BTreeMap<u32, BTreeMap<u32, Thread>>,
+    /// When each process was looked at first and last, nanoseconds of the monotonic clock.
+    looked_at: HashMap<u32, (u64, u64)>,
 }
 
 impl Sockets {
@@ -69,17 +86,33 @@ impl Sockets {
         let unknown: HashSet<u64> =
             self.flows.values().flatten().filter(|inode| !self.owners.contains_key(inode)).copied().collect();
         if !unknown.is_empty() {
-            for (inode, owner) in owners(Path::new("/proc"), &unknown) {
-                self.owners.entry(inode).or_default().push(owner);
-            }
+            self.own(Path::new("/proc"), unknown);
         }
         self.look();
     }
 
+    /// Looks up whose these sockets are, each once.
+    fn own(&mut self, proc: &Path, unknown: HashSet<u64>) {
+        let known = self.all_read.then(|| self.pids());
+        for (inode, owner) in owners(proc, &unknown, known.as_ref()) {
+            self.owners.entry(inode).or_default().push(owner);
+        }
+        self.all_read = true;
+        for inode in unknown {
+            self.owners.entry(inode).or_default();
+        }
+    }
+
+    /// The processes found so far.
+    fn pids(&self) -> BTreeSet<u32> {
+        self.owners.values().flatten().map(|owner| owner.pid).collect()
+    }
+
     /// Looks where the threads are.
     pub(super) fn look(&mut self) {
-        let pids: BTreeSet<u32> = self.owners.values().flatten().map(|owner| owner.pid).collect();
-        for pid in pids.into_iter().take(OWNERS) {
+        for pid in self.pids().into_iter().take(OWNERS) {
+            let now = now();
+            self.looked_at.entry(pid).or_insert((now, now)).1 = now;
             let threads = self.threads.entry(pid).or_default();
             let tasks = fs::read_dir(format!("/proc/{pid}/task"));
             for task in tasks.into_iter().flatten().flatten().take(THREADS) {
@@ -114,6 +147,16 @@ impl Sockets {
             [owner] => flowlane_sys::process::incoming_cpu(owner.pid, owner.fd).ok().flatten(),
             _ => None,
         }
+    }
+
+    /// Whether the threads of all processes behind a flow were looked at before a packet came, at this time, and long enough after it: those
+    /// that ran in between are known then.
+    pub(super) fn watched(&self, flow: &Flow, at: u64) -> bool {
+        let watched = |owner: &Owner| {
+            let looked = self.looked_at.get(&owner.pid);
+            looked.is_some_and(|(first, last)| *first <= at && at + READ_WITHIN <= *last)
+        };
+        self.owners_of(flow).iter().all(watched)
     }
 
     /// Where threads behind a flow ran; `None` where that is not known.
@@ -185,7 +228,8 @@ impl Table {
 /// A line of a table: `sl local remote state queues timer retransmits uid timeout inode`.
 fn entry(line: &str) -> Option<Entry> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let inode = words.get(9)?.parse().ok()?;
+    // A socket that only waits for the end of its connection is nobody's any more, and has no inode.
+    let inode = words.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
     Some(Entry { local: end(words.get(1)?)?, remote: end(words.get(2)?)?, inode })
 }
 
@@ -203,11 +247,14 @@ fn end(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Whose these sockets are.
-fn owners(proc: &Path, inodes: &HashSet<u64>) -> Vec<(u64, Owner)> {
+/// Whose these sockets are: of all processes, or of `only` these.
+fn owners(proc: &Path, inodes: &HashSet<u64>, only: Option<&BTreeSet<u32>>) -> Vec<(u64, Owner)> {
     let mut found = Vec::new();
     for process in fs::read_dir(proc).into_iter().flatten().flatten().take(PROCESSES) {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if only.is_some_and(|only| !only.contains(&pid)) {
+            continue;
+        }
         let descriptors = fs::read_dir(process.path().join("fd"));
         for descriptor in descriptors.into_iter().flatten().flatten().take(DESCRIPTORS) {
             let Ok(target) = fs::read_link(descriptor.path()) else { continue };
@@ -255,10 +302,54 @@ mod tests {
             assert!(!sockets.threads[&std::process::id()].is_empty());
             sockets.look();
         }
+        // A packet is judged if the threads were looked at before and after it.
+        let mut sockets = Sockets::default();
+        sockets.find(&HashSet::from([flow]));
+        let (first, last) = sockets.looked_at[&std::process::id()];
+        assert!(first <= now() && !sockets.watched(&flow, last));
+        sockets.looked_at.insert(std::process::id(), (first, first + READ_WITHIN + 5));
+        let watched = [first - 1, first, first + 5, first + 6].map(|at| sockets.watched(&flow, at));
+        assert_eq!(watched, [false, true, true, false]);
         let other = Flow::new("127.0.0.1:10".parse().unwrap(), local, Protocol::UDP);
         let mut sockets = Sockets::default();
         sockets.find(&HashSet::from([other]));
         assert_eq!((sockets.owners_of(&other), sockets.thread_cpus(&other)), (vec![], None));
+    }
+
+    /// The descriptors of all processes are read once; later sockets are looked for, once, in the processes that had others.
+    #[test]
+    fn all_processes_are_read_once() {
+        let proc = std::env::temp_dir().join(format!("flowlane-check-proc-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&proc);
+        let open = |pid: u32, fd: u32, inode: u64| {
+            let descriptors = proc.join(format!("{pid}/fd"));
+            fs::create_dir_all(&descriptors).unwrap();
+            std::os::unix::fs::symlink(format!("socket:[{inode}]"), descriptors.join(fd.to_string()))
+                .unwrap();
+        };
+        open(10, 3, 100);
+        open(11, 3, 101);
+        let mut sockets = Sockets::default();
+        sockets.own(&proc, HashSet::from([100, 102]));
+        open(10, 4, 103);
+        open(11, 4, 104);
+        open(10, 5, 102);
+        let unknown = |sockets: &Sockets, all: &[u64]| -> HashSet<u64> {
+            all.iter().filter(|inode| !sockets.owners.contains_key(inode)).copied().collect()
+        };
+        let later = unknown(&sockets, &[100, 102, 103, 104]);
+        assert_eq!(later, HashSet::from([103, 104]), "102 was nobody's");
+        sockets.own(&proc, later);
+        let of = |inode: u64| sockets.owners[&inode].iter().map(|owner| owner.pid).collect::<Vec<_>>();
+        assert_eq!([of(100), of(102), of(103), of(104)], [vec![10], vec![], vec![10], vec![]]);
+        fs::remove_dir_all(proc).unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_has_no_socket() {
+        let line = |inode: u32| format!(" 0: 0100007F:1F90 0100007F:0050 06 0:0 0:0 0 0 0 {inode} 3 0");
+        assert_eq!(entry(&line(7)).map(|entry| entry.inode), Some(7));
+        assert!(entry(&line(0)).is_none());
     }
 
     #[test]

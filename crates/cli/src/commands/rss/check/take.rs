@@ -2,6 +2,7 @@
 
 use super::counters::{self, Counters};
 use super::packet::{self, Seen};
+use super::share::Share;
 use super::sockets::Sockets;
 use anyhow::Context;
 use flowlane::card::Card;
@@ -40,7 +41,7 @@ pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Tak
     let sampler = Sampler::open(interface)?;
     let mut taken = Taken { before: Counters::read(interface.name()), ..Taken::default() };
     let (begin, own) = (Instant::now(), own_time());
-    let mut share = Share::new(rate, (MOST as f64 / time.as_secs_f64()).min(f64::from(rate)));
+    let mut share = Share::new(f64::from(rate).min(MOST as f64 / time.as_secs_f64()));
     let mut packets = counters::received(interface.name());
     let (mut last, mut looked, mut found) = (begin, begin, 0);
     let mut fresh: HashSet<Flow> = HashSet::new();
@@ -80,47 +81,4 @@ pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Tak
     taken.own_seconds = own_time().saturating_sub(own) as f64 / 1e6;
     taken.after = Counters::read(interface.name());
     Ok(taken)
-}
-
-/// The share of packets that is taken, so that about so many come a second.
-#[derive(Debug)]
-struct Share {
-    wanted: f64,
-    share: f64,
-}
-
-impl Share {
-    fn new(rate: u32, bound: f64) -> Self {
-        Self { wanted: f64::from(rate).min(bound), share: 0.0 }
-    }
-
-    /// The share from now on, where `got` samples of `came` packets were taken in this time.
-    fn next(&mut self, got: u32, came: Option<u64>, time: Duration) -> f64 {
-        let seconds = time.as_secs_f64().max(1e-3);
-        // Drivers count late, if at all: what was sampled says how many came at least.
-        let sampled = if self.share > 0.0 { f64::from(got) / self.share } else { 0.0 };
-        let rate = sampled.max(came.unwrap_or(0) as f64) / seconds;
-        let fits = if rate > 0.0 { (self.wanted / rate).min(1.0) } else { 1.0 };
-        // At once down, step by step up.
-        self.share = if self.share > 0.0 { fits.min(self.share * 2.0) } else { fits };
-        self.share
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_share_follows_the_rate() {
-        let second = Duration::from_secs(1);
-        let mut share = Share::new(1000, f64::MAX);
-        assert_eq!(share.next(0, Some(0), second), 1.0, "a quiet interface: all of it");
-        assert_eq!(share.next(500, Some(500), second), 1.0);
-        assert_eq!(share.next(4096, Some(1_000_000), second), 0.001);
-        assert_eq!(share.next(1000, Some(1_000_000), second), 0.001);
-        // A driver that counts late: what was sampled counts.
-        assert_eq!(share.next(2000, None, second), 0.0005);
-        assert_eq!(share.next(0, Some(0), second), 0.001, "twice as much, not all at once");
-    }
 }

@@ -113,7 +113,14 @@ fn a_card_that_forgot_or_ignores() {
         }),
         ["rss-off"]
     );
+    // What is behind the card may choose a queue for each flow.
+    let any = |seen: &mut Seen| {
+        let queue = u32::from(seen.flow.src_port / 5 % 4);
+        (seen.queue, seen.rps_queue, seen.cpu, seen.hash) = (Some(queue), queue, queue, 0);
+    };
+    assert_eq!(found(&virtio, &virtio, any), ["rss-off"]);
     let card = settings(|_, _| {});
+    assert_eq!(found(&card, &card, any), ["table-or-key"]);
     assert_eq!(found(&card, &card, one), ["table-ignored"]);
     // One packet in eight elsewhere than the others of its flow.
     let mut seen: Vec<Seen> = (0..8).flat_map(|round| packets(&card, round)).collect();
@@ -173,6 +180,10 @@ fn settings_that_change_meanwhile() {
         around.transmit[1].xps_cpus = Some(Cpus(vec![1, 6]));
     });
     assert_eq!(codes(&moved), (vec!["interrupt"], 0));
+    // The settings are the same in the end, and packets that came later do not follow them.
+    let seen = [packets(&card, 0), packets(&settings(|card, _| rss(card).table.reverse()), 1)].concat();
+    let verdict = judged(&checked(card.clone(), card.clone(), seen));
+    assert_eq!(verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["changed"]);
     let fewer = settings(|card, around| {
         card.rings = Ok(2);
         rss(card).table.iter_mut().for_each(|queue| *queue %= 2);
@@ -181,6 +192,32 @@ fn settings_that_change_meanwhile() {
     });
     let (codes, _) = codes(&fewer);
     assert!(codes.starts_with(&["channels"]), "{codes:?}");
+}
+
+/// A run of ours changes the table when its lanes move, and hands frames over meanwhile. That is no fault, unless somebody else changes it too.
+#[test]
+fn lanes_that_move() {
+    let card = settings(|_, _| {});
+    let moved = settings(|card, _| rss(card).table[3] = 0);
+    let codes = |run: ours::Run| {
+        let mut checked = checked(card.clone(), moved.clone(), Vec::new());
+        checked.runs.push(run);
+        judged(&checked).causes.iter().map(|cause| cause.code).collect::<Vec<_>>()
+    };
+    let quiet = ours::Run::for_test(1000, 0);
+    assert_eq!(codes(quiet.clone()), ["changed"]);
+    let moves = ours::Run { slots_moved: 4, redirected: 20, aligned: 980, ..quiet.clone() };
+    assert_eq!(codes(moves.clone()), [""; 0]);
+    assert_eq!(codes(ours::Run { by_others: 1, ..moves }), ["changed", "redirected"]);
+    assert_eq!(codes(ours::Run { redirected: 1, ..quiet }), ["changed", "redirected"]);
+}
+
+/// The table names a queue that is not there: that is to blame for its packets, wherever they come.
+#[test]
+fn a_table_for_more_queues_than_there_are() {
+    let card = settings(|_, _| {});
+    let more = settings(|card, _| rss(card).table.iter_mut().step_by(8).for_each(|queue| *queue = 5));
+    assert_eq!(found(&card, &more, |_| {}), ["channels"]);
 }
 
 #[test]

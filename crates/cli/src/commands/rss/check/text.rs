@@ -2,7 +2,8 @@
 
 use super::super::words::{WIDTH, line, wrapped};
 use super::Checked;
-use super::judge::{Cause, Judged};
+use super::causes::Cause;
+use super::judge::Judged;
 use flowlane::card::Cpus;
 use flowlane_rss::Flow;
 use std::fmt::Write as _;

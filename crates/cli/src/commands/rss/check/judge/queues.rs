@@ -4,10 +4,10 @@
 //! the key or the fields. Where they carry none, the queues of several packets of one slot blame the table if they agree, and the hash if they do
 //! not. Fields are tried: with ports, and without.
 
-use super::super::way::{Hashed, Spread, Way};
-use super::judge::Causes;
-use super::packet::Seen;
-use super::{Checked, Settings};
+use super::super::super::way::{Hashed, Spread, Way};
+use super::super::causes::Causes;
+use super::super::packet::Seen;
+use super::super::{Checked, Settings};
 use flowlane::card::forgets_after_xdp;
 use flowlane_rss::{Flow, HashConfig, PacketKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -95,13 +95,14 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     if odd.is_empty() {
         return;
     }
+    // Such a driver has given the card what it shows, so a card without that hash has forgotten it. Several queues take packets all the same
+    // where what is behind the card chooses them.
+    let forgot = forgets_after_xdp(checked.before.card.driver_name())
+        && told.iter().all(|one| one.seen.hash != one.hashed.why.steered.hash);
     if one_queue_only && flows(told).len() >= FLOWS {
-        let off = forgets_after_xdp(checked.before.card.driver_name())
-            && told.iter().all(|one| one.seen.hash != one.hashed.why.steered.hash);
         for one in odd {
-            hit(causes, one, if off { "rss-off" } else { "table-ignored" }, || {
-                one_queue(checked, off, one.queue)
-            });
+            let code = if forgot { "rss-off" } else { "table-ignored" };
+            hit(causes, one, code, || one_queue(checked, forgot, one.queue));
         }
         return;
     }
@@ -112,6 +113,11 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
                 (what, vec![format!("flowlane rss show {name}")])
             });
         }
+        return;
+    }
+    if forgot && odd.len() * 4 >= told.len() && flows(odd.iter().copied()).len() >= FLOWS {
+        odd.into_iter()
+            .for_each(|one| hit(causes, one, "rss-off", || off(name, "packets do not come by the hash")));
         return;
     }
     let by = verdict(spread, told, &odd, carried);
@@ -144,14 +150,19 @@ fn hit(
     causes.hit((one.number, one.seen), code, make, found);
 }
 
-fn one_queue(checked: &Checked, off: bool, queue: u32) -> (String, Vec<String>) {
+/// RSS is off, which packets show like this.
+fn off(name: &str, shown: &str) -> (String, Vec<String>) {
+    let what = format!(
+        "{shown}: this driver switches RSS off when an XDP program comes or goes or the number of queues changes, and still shows key and \
+         table; setting them again switches it on"
+    );
+    (what, vec![format!("ethtool -X {name} default")])
+}
+
+fn one_queue(checked: &Checked, forgot: bool, queue: u32) -> (String, Vec<String>) {
     let name = checked.before.card.interface.name();
-    if off {
-        let what = format!(
-            "all packets come on queue {queue}: this driver switches RSS off when an XDP program comes or goes or the number of queues \
-             changes, and still shows key and table; setting them again switches it on"
-        );
-        return (what, vec![format!("ethtool -X {name} default")]);
+    if forgot {
+        return off(name, &format!("all packets come on queue {queue}"));
     }
     let what = format!(
         "all packets come on queue {queue}, whatever slot they have: the card ignores its table, or has another one"
