@@ -7,19 +7,23 @@
 //!
 //! A run that changes the card's RSS notes in a state file how it was ([`flowlane::card::Held`]). The second process puts that back, too,
 //! so the file is left only where both were killed: the next start finds it then ([`put_back_what_was_left`]), or `flowlane rss restore`.
-//! While the run lasts it changes the table for us where lanes move, and sets the card again where that has forgotten ([`access`]).
+//! While the run lasts it changes the table for us where lanes move, and sets the card again where that has forgotten ([`access`]). Where
+//! the driver forgets RSS, the file is there from the start, although nothing is changed: whoever finds it sets the card again.
 //!
 //! ```text
 //!   flowlane serve ...                              flowlane restore-card NAME
 //!     start it, wait for its line  ◀──── ready ─────  card noted, privileges given up but one
 //!     open link, give up privileges, work ...         wait
-//!     a lane moved  ──────── slots 3=1 17=1 ────────▶ set them
-//!                   ◀──────── ok, or: error WHY ────
-//!     the card forgot  ────────── again ────────────▶ set all of it
+//!     a lane moved  ─────── 1 slots 3=1 17=1 ───────▶ set them
+//!                   ◀──────── 1 ok, or: 1 error WHY ─
+//!     the card forgot  ────────── 2 again ──────────▶ set all of it
 //!     link closed: end, end of file  ────────────────▶ set the card as it was, end
 //!     killed: end of file  ──────────────────────────▶ wait until we are gone, set the card as it was, end
 //! ```
 
+mod asking;
+
+use self::asking::NoAnswer;
 use crate::say::say;
 use crate::trace;
 use anyhow::Context;
@@ -27,22 +31,30 @@ use flowlane::card::{self, Access, CardRss, Control, Held, Outcome, Owner, Place
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::netdev::settings::CardSettings;
 use flowlane_sys::privilege;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the second process may take for a change.
+/// How long the second process may take for a change before others are made without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A second process and the pipes to it.
 struct Keeper {
     interface: String,
     child: Child,
-    pipes: Arc<Mutex<Option<Pipes>>>,
+    reached: Arc<Mutex<Reached>>,
 }
+
+/// The second process as it can be asked.
+enum Reached {
+    By(Pipes),
+    /// It cannot: why.
+    Not(String),
+}
+
+type Pipes = asking::Pipes<ChildStdin, ChildStdout>;
 
 /// Those who wait for the end, each with its card.
 static KEEPERS: Mutex<Vec<Keeper>> = Mutex::new(Vec::new());
@@ -95,11 +107,11 @@ pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
         .spawn();
     let Ok(mut child) = child else { return };
     let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else { return };
-    let mut pipes = Pipes { to, from: BufReader::new(from) };
-    if matches!(pipes.from.read_line(&mut String::new()), Ok(1..)) {
+    let mut pipes = Pipes::new(to, from);
+    if pipes.is_ready() {
         tracing::debug!(target: trace::CARD, interface, "another process keeps its settings");
-        let pipes = Arc::new(Mutex::new(Some(pipes)));
-        locked(&KEEPERS).push(Keeper { interface: interface.to_owned(), child, pipes });
+        let reached = Arc::new(Mutex::new(Reached::By(pipes)));
+        locked(&KEEPERS).push(Keeper { interface: interface.to_owned(), child, reached });
     }
 }
 
@@ -109,14 +121,14 @@ pub(crate) fn access(interface: &str) -> Option<Box<dyn Access>> {
     let control = Interface::find(interface).and_then(|found| Control::open(&found)).ok()?;
     let keepers = locked(&KEEPERS);
     let keeper = keepers.iter().find(|keeper| keeper.interface == interface);
-    Some(Box::new(ByKeeper { control, pipes: keeper.map(|keeper| keeper.pipes.clone()) }))
+    Some(Box::new(ByKeeper { control, reached: keeper.map(|keeper| keeper.reached.clone()) }))
 }
 
 /// A card that the second process changes for us.
 struct ByKeeper {
     /// To read it, which takes no privileges.
     control: Control,
-    pipes: Option<Arc<Mutex<Option<Pipes>>>>,
+    reached: Option<Arc<Mutex<Reached>>>,
 }
 
 impl Access for ByKeeper {
@@ -136,46 +148,20 @@ impl Access for ByKeeper {
 
 impl ByKeeper {
     fn ask(&mut self, request: &str) -> Result<(), String> {
-        let Some(pipes) = &self.pipes else {
+        let Some(reached) = &self.reached else {
             return Err("changing a card's RSS needs CAP_NET_ADMIN".to_owned());
         };
-        let mut pipes = locked(pipes);
-        let Some(open) = &mut *pipes else { return Err("the run ends".to_owned()) };
-        let answer = open.ask(request);
-        // What comes later would be taken for the answer to something else.
-        answer.unwrap_or_else(|why| {
-            *pipes = None;
-            Err(why)
-        })
-    }
-}
-
-/// The second process as we reach it.
-struct Pipes {
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Pipes {
-    /// Asks for a change. The outer error: it does not answer.
-    fn ask(&mut self, request: &str) -> Result<Result<(), String>, String> {
-        let gone =
-            |e: std::io::Error| format!("the process that changes the card's settings does not answer: {e}");
-        writeln!(self.to, "{request}").map_err(gone)?;
-        let mut fds = [PollFd::new(self.from.get_ref(), PollFlags::IN)];
-        let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-        if poll(&mut fds, Some(&patience)).map_err(|e| gone(e.into()))? == 0 {
-            return Err(format!(
-                "the process that changes the card's settings did not answer within {} s",
-                PATIENCE.as_secs()
-            ));
-        }
-        let mut line = String::new();
-        self.from.read_line(&mut line).map_err(gone)?;
-        match line.trim_end() {
-            "ok" => Ok(Ok(())),
-            "" => Err("the process that changes the card's settings has ended".to_owned()),
-            line => Ok(Err(line.strip_prefix("error ").unwrap_or(line).to_owned())),
+        let mut reached = locked(reached);
+        match &mut *reached {
+            Reached::Not(why) => Err(why.clone()),
+            Reached::By(pipes) => match pipes.ask(request, PATIENCE) {
+                Ok(answer) => answer,
+                Err(NoAnswer::Late(why)) => Err(why),
+                Err(NoAnswer::Gone(why)) => {
+                    *reached = Reached::Not(why.clone());
+                    Err(why)
+                }
+            },
         }
     }
 }
@@ -193,15 +179,23 @@ fn locked<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn links_are_closed() {
     // With privileges this puts them back; without it is for those who have them.
     locked(&HELD).clear();
-    for Keeper { mut child, pipes, .. } in std::mem::take(&mut *locked(&KEEPERS)) {
-        if let Some(Pipes { mut to, .. }) = locked(&pipes).take() {
-            let _ = to.write_all(b"end\n");
+    for Keeper { mut child, reached, interface } in std::mem::take(&mut *locked(&KEEPERS)) {
+        let before = std::mem::replace(&mut *locked(&reached), Reached::Not("the run ends".to_owned()));
+        if let Reached::By(pipes) = before {
+            pipes.end();
         }
         match child.wait() {
             Ok(status) if status.success() => {
-                tracing::info!(target: trace::CARD, "a card's settings are as they were");
+                tracing::info!(target: trace::CARD, interface, "a card's settings are as they were");
             }
-            _ => tracing::warn!(target: trace::CARD, "a card's settings could not be set again"),
+            ended => {
+                tracing::warn!(target: trace::CARD, interface, "a card's settings could not be set again");
+                let how = ended.map_or_else(|e| e.to_string(), |status| status.to_string());
+                say!(
+                    "flowlane: {interface}: the process that keeps its settings has not set them again ({how}): \
+                     'flowlane rss restore {interface}' does"
+                );
+            }
         }
     }
 }
@@ -211,8 +205,12 @@ impl RestoreCard {
         let parent = parent_id();
         let mut settings = CardSettings::record(&Interface::find(&self.interface)?)?;
         privilege::drop_all_but(privilege::CAP_NET_ADMIN).context("giving up privileges")?;
-        writeln!(std::io::stdout(), "ready")?;
         let mut card = Changing { interface: &self.interface, parent, held: None };
+        if settings.forgets() {
+            // Should this process be killed, its file says that the card has forgotten its settings. Without a file the run goes on.
+            let _ = card.held();
+        }
+        writeln!(std::io::stdout(), "ready")?;
         let ended = serve(&mut card)?;
         if !ended {
             // It was killed, and the kernel takes its program off the card as it closes its files: at once, mostly.
@@ -239,11 +237,12 @@ fn serve(card: &mut Changing<'_>) -> anyhow::Result<bool> {
         if line == "end" {
             return Ok(true);
         }
-        let answer = match card.carry_out(&line) {
+        let (number, request) = line.split_once(' ').unwrap_or((&line, ""));
+        let answer = match card.carry_out(request) {
             Ok(()) => "ok".to_owned(),
             Err(why) => format!("error {}", why.replace('\n', " ")),
         };
-        writeln!(std::io::stdout(), "{answer}")?;
+        writeln!(std::io::stdout(), "{number} {answer}")?;
     }
     Ok(false)
 }

@@ -175,7 +175,8 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
     Ok(done.ok())
 }
 
-/// Uses the card's steering as a file describes it. The card is not changed, also not when lanes move.
+/// Uses the card's steering as a file describes it. The card is not changed, but for its table, which follows lanes that move if the driver shows
+/// the table of the file.
 fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss> {
     if wish.key.is_some() {
         bail!("--key: with --rss FILE the card's own rule is used, and no key");
@@ -185,14 +186,32 @@ fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss>
     }
     let rule = Rule::read(path)?;
     let slots: Vec<u16> = rule.table.slots().iter().map(|queue| queue.0).collect();
-    let told = card::read(interface).ok().and_then(|card| card.rings.ok());
+    let card = card::read(interface).ok();
+    let told = card.as_ref().and_then(|card| card.rings.clone().ok());
     let queues = told.map_or_else(
         || Surroundings::read(Path::new("/"), interface).receive.len(),
         |queues| queues as usize,
     );
     let rss = Rss::of_card(rule.rule.clone(), rule.rule.config(), &slots, queues, wish.workers);
     let rss = rss.with_context(|| format!("--rss {}", path.display()))?;
+    match table_of_others(card.as_ref(), &slots) {
+        None => keeper::watch_over(interface, true),
+        Some(why) => link::say_when_open(
+            interface,
+            format!("its table does not follow lanes that move, whose packets are handed over: {why}"),
+        ),
+    }
     Ok(if rule.hashes { rss } else { rss.without_delivered_hashes() })
+}
+
+/// Why a card's table cannot be changed where a file says what it does: it is not the table of the file that the driver shows.
+fn table_of_others(card: Option<&Card>, slots: &[u16]) -> Option<&'static str> {
+    match card.map(|card| &card.rss) {
+        Some(Ok(rss)) if rss.table.is_empty() => Some("its driver shows no table"),
+        Some(Ok(rss)) if rss.table.iter().copied().eq(slots.iter().map(|q| u32::from(*q))) => None,
+        Some(Ok(_)) => Some("its driver shows another one than the file"),
+        _ => Some("its driver shows no table"),
+    }
 }
 
 /// Adopts the card's steering.

@@ -12,7 +12,7 @@
 
 use super::place::{Place, StateError};
 use super::state::{Owner, Plan, State};
-use super::{Card, CardRss, Change, Control, FlowKind, SetError, Table, Told};
+use super::{Card, CardRss, Change, Control, FlowKind, SetError, Table, Told, forgets_after_xdp};
 use flowlane_sys::error::Error;
 use flowlane_sys::netdev::Interface;
 use std::fs;
@@ -141,7 +141,11 @@ impl Held {
         let (namespace, boot) = here().map_err(|e| state(no_proc(&e)))?;
         place.make().map_err(state)?;
         let _lock = place.lock().map_err(state)?;
-        let before = put_back_locked(place, namespace, &boot, interface, Why::Stale)?;
+        let before = match place.read(namespace, interface).map_err(state)? {
+            // The same run has noted the card, and changed nothing yet.
+            Some(noted) if noted.owner == owner && noted.set == Change::default() => Outcome::Nothing,
+            _ => put_back_locked(place, namespace, &boot, interface, Why::Stale)?,
+        };
         if !matches!(before, Outcome::Nothing | Outcome::Restored(_) | Outcome::AsItWas(_)) {
             return Err(HoldError::InTheWay(interface.to_owned(), before));
         }
@@ -357,10 +361,17 @@ fn put_back_locked(
     if bus(&card) != state.bus || mac(&card) != state.mac {
         return forget(Outcome::AnotherCard);
     }
-    match state.plan(rss(&card)?, why == Why::Force) {
+    let now = rss(&card)?;
+    match state.plan(now, why == Why::Force) {
         Plan::Nothing => {
+            // Its driver may show settings that the card has forgotten since the run ended.
+            let forgets = matches!(why, Why::Stale | Why::Force) && forgets_after_xdp(card.driver_name());
+            let again = Change { key: Some(now.key.clone()), ..Change::default() };
+            if forgets && !now.key.0.is_empty() {
+                Control::open(&found)?.set(&again).map_err(HoldError::Set)?;
+            }
             remove()?;
-            Ok(Outcome::AsItWas(pid))
+            Ok(if forgets { Outcome::Restored(pid) } else { Outcome::AsItWas(pid) })
         }
         Plan::Changed(parts) => Ok(Outcome::Changed(pid, parts)),
         Plan::Change(mut change) => {

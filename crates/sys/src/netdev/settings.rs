@@ -50,6 +50,12 @@ impl CardSettings {
         self.forgets || (self.ethtool.call(&mut flags).is_ok() && flags[1] & LARGE_RECEIVE != 0)
     }
 
+    /// Whether the driver forgets its RSS without showing that when an XDP program comes or goes.
+    #[must_use]
+    pub fn forgets(&self) -> bool {
+        self.forgets
+    }
+
     /// Records RSS again, since it may have been changed meanwhile.
     pub fn refresh_rss(&mut self) {
         self.rss = self.ethtool.rss().ok();

@@ -9,14 +9,14 @@ use std::net::{SocketAddr, UdpSocket};
 const TARGETS: [&str; 2] = ["10.9.1.2:7", "[fd00:9:1::2]:7"];
 
 /// The card as a freshly started guest has it, with 4 queues and nothing running.
-fn tidy(guest: &mut Guest) {
+pub(crate) fn tidy(guest: &mut Guest) {
     guest.run("finish flowlane KILL; finish kernel KILL; ip -4 addr flush dev virtio");
     guest.must("ip link set virtio mtu 1500 up; settle virtio");
     guest.must("ethtool -L virtio combined 4 && ethtool -X virtio default");
     peer::program("ip link set virtio mtu 1500");
 }
 
-fn serve(guest: &mut Guest, service: &str, more: &str) -> String {
+pub(crate) fn serve(guest: &mut Guest, service: &str, more: &str) -> String {
     serve_on(guest, "af-xdp:virtio", service, more)
 }
 
@@ -28,14 +28,14 @@ fn serve_on(guest: &mut Guest, link: &str, service: &str, more: &str) -> String 
     done.said
 }
 
-fn traffic() {
+pub(crate) fn traffic() {
     for target in TARGETS {
         peer::datagrams(target.parse::<SocketAddr>().unwrap(), 1000);
     }
 }
 
 /// A number of the summary.
-fn number(said: &str, name: &str) -> f64 {
+pub(crate) fn number(said: &str, name: &str) -> f64 {
     let summary = said
         .lines()
         .rev()
@@ -47,7 +47,7 @@ fn number(said: &str, name: &str) -> f64 {
 }
 
 /// Ends the run: all of its frames were aligned, and none of the hashes foreign.
-fn ends_aligned(guest: &mut Guest, what: &str) {
+pub(crate) fn ends_aligned(guest: &mut Guest, what: &str) {
     let done = guest.finish();
     assert_eq!(done.code, 0, "{what}: {}", done.said);
     let counts = ["alignment", "misdirected", "foreign-hashes"].map(|name| number(&done.said, name));
@@ -55,7 +55,7 @@ fn ends_aligned(guest: &mut Guest, what: &str) {
     assert!(number(&done.said, "received") >= 150.0, "{what}: {}", done.said);
 }
 
-fn settings(guest: &mut Guest) -> String {
+pub(crate) fn settings(guest: &mut Guest) -> String {
     guest.must("card virtio; ethtool -x virtio; ethtool -n virtio rx-flow-hash udp4")
 }
 
@@ -310,5 +310,79 @@ fn some_of_the_queues() {
     let said =
         guest.run("flowlane serve udp-echo --link af-xdp:virtio,queues=3-4 --addr 10.9.1.2/24 --port 7");
     assert_eq!((said.code, said.said.lines().count()), (2, 1), "{}", said.said);
+    tidy(&mut guest);
+}
+
+/// Queues that do not begin at 0. This card hashes IPv6 that is neither TCP nor UDP by addresses, so that neighbours are found there, too; ARP
+/// comes on queue 0 and is the kernel's.
+#[test]
+fn queues_that_do_not_begin_at_0() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    guest.must("ethtool -X virtio weight 0 0 3 1");
+    let before = settings(&mut guest);
+    let target = TARGETS[1].parse::<SocketAddr>().unwrap();
+    for (more, moves) in [("", true), ("--rss set", false), ("--rss set", true)] {
+        let said = serve_on(&mut guest, "af-xdp:virtio,queues=2-3", "udp-echo", &format!("--control {more}"));
+        assert!(said.contains("steered by the card") && said.contains("ARP"), "{said}");
+        peer::datagrams(target, 1000);
+        if moves {
+            let moved: String = (0..4).map(|b| format!("flowlane lanes move {b} {};", (b + 1) % 2)).collect();
+            guest.must(&moved);
+            let table = guest.must("ethtool -x virtio | sed '/hash key/,$d' | grep ': *[0-9]'");
+            assert!(
+                !table.split(':').skip(1).any(|row| row.lines().next().unwrap().contains(['0', '1'])),
+                "{table}"
+            );
+            peer::datagrams(target, 1000);
+        }
+        let done = guest.finish();
+        let counts =
+            ["misdirected", "refused", "dropped", "foreign-hashes"].map(|name| number(&done.said, name));
+        assert_eq!((done.code, counts), (0, [0.0; 4]), "{more}: {}", done.said);
+        assert!(number(&done.said, "alignment") > 0.97, "{more}: {}", done.said);
+        assert_eq!(number(&done.said, "slots-moved") > 0.0, moves, "{more}: {}", done.said);
+        assert_eq!(settings(&mut guest), before, "{more}");
+    }
+    tidy(&mut guest);
+}
+
+/// A file says what the card does. Where it has the table that the driver shows, that follows lanes that move; where it has another one, a
+/// line says that it does not.
+#[test]
+fn a_card_steered_by_a_file() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    guest.must("ethtool -X virtio equal 4");
+    let before = settings(&mut guest);
+    let key = guest.must("ethtool -x virtio | sed -n '/hash key/{n;s/://g;p}'");
+    let queues = vec!["0,1,2,3"; 32].join(",");
+    let rule = format!(
+        "{{\"version\":1,\"what\":\"for a test\",\"learned-from\":\"a test\",\"findings\":[],\"hashes\":true,\"kinds\":[\"ipv4\",\
+         \"tcp-ipv4\",\"udp-ipv4\",\"ipv6\",\"tcp-ipv6\",\"udp-ipv6\"],\"arrangement\":\"plain\",\"key\":\"{}\",\
+         \"udp-ports\":true,\"maps\":[],\"queues\":[{queues}]}}",
+        key.trim()
+    );
+    guest.must(&format!("echo '{rule}' >/run/rule"));
+    let said = serve(&mut guest, "udp-echo", "--control --rss /run/rule");
+    assert!(said.contains("steered by the card") && !said.contains("does not follow"), "{said}");
+    traffic();
+    let moves: String = (0..8).map(|b| format!("flowlane lanes move {b} {};", (b + 1) % 2)).collect();
+    guest.must(&moves);
+    traffic();
+    let done = guest.finish();
+    let counts = ["misdirected", "refused", "dropped", "foreign-hashes"].map(|name| number(&done.said, name));
+    assert_eq!((done.code, counts), (0, [0.0; 4]), "{}", done.said);
+    assert!(number(&done.said, "alignment") > 0.97, "{}", done.said);
+    assert!(number(&done.said, "slots-moved") > 8.0, "{}", done.said);
+    assert_eq!(settings(&mut guest), before);
+    guest.must("ethtool -X virtio weight 5 1 0 3");
+    let said = serve(&mut guest, "udp-echo", "--rss /run/rule");
+    assert!(
+        said.contains("its table does not follow lanes that move")
+            && said.contains("another one than the file"),
+        "{said}"
+    );
+    assert_eq!(guest.finish().code, 0);
     tidy(&mut guest);
 }
