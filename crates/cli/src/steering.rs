@@ -187,7 +187,7 @@ fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss>
     let rule = Rule::read(path)?;
     let slots: Vec<u16> = rule.table.slots().iter().map(|queue| queue.0).collect();
     let card = card::read(interface).ok();
-    let told = card.as_ref().and_then(|card| card.rings.clone().ok());
+    let told = card.as_ref().and_then(|card| card.rings.ok());
     let queues = told.map_or_else(
         || Surroundings::read(Path::new("/"), interface).receive.len(),
         |queues| queues as usize,
