@@ -54,6 +54,10 @@ pub(super) fn learn(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<Learn
                 (learned.probes, learned.lost) = (asker.asked, asker.lost);
                 return Ok(learned);
             }
+            // Looking again whether answers are steady took probes as well.
+            Err(LearnError::NotAffineQueues { kind, .. }) => {
+                return Err(LearnError::NotAffineQueues { kind, probes: asker.asked });
+            }
             Err(error) => return Err(error),
         }
     }
