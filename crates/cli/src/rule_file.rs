@@ -131,6 +131,11 @@ impl Rule {
         self
     }
 
+    /// Whether it tells of some flows only.
+    pub(crate) fn is_in_part(&self) -> bool {
+        !self.spans.is_empty() || !self.unseen.is_empty()
+    }
+
     /// Writes the file, or replaces it.
     pub(crate) fn write(&self, path: &Path, learned: &Learned, from: &str) -> anyhow::Result<()> {
         let document = self.document(learned, from);

@@ -194,6 +194,11 @@ fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss>
     );
     let rss = Rss::of_card(rule.rule.clone(), rule.rule.config(), &slots, queues, wish.workers);
     let rss = rss.with_context(|| format!("--rss {}", path.display()))?;
+    if rule.is_in_part() {
+        let why =
+            "the file of --rss tells the queues of some flows only; packets of others may be handed over";
+        link::say_when_open(interface, why.to_owned());
+    }
     match table_of_others(card.as_ref(), &slots) {
         None => keeper::watch_over(interface, true),
         Some(why) => link::say_when_open(

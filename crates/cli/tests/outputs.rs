@@ -213,7 +213,7 @@ fn the_display_shows_how_far_connecting_is() {
     let at = listener.local_addr().unwrap();
     let _first = std::net::TcpStream::connect(at).unwrap();
     let dir = Dir::new("connecting");
-    for (view, line) in [("--tui", "connecting:"), ("--color=never", "connecting: 0 of 4 stand")] {
+    for (view, line) in [("--tui", "connecting:"), ("--color=never", "connecting: 0 of 4 open")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
         command.args(["load", "http", &format!("http://{at}/"), "-c", "4", "-d", "10m", view]);
         let interrupt = |pid| kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
