@@ -371,7 +371,9 @@ fn put_back_locked(
                 Control::open(&found)?.set(&again).map_err(HoldError::Set)?;
             }
             remove()?;
-            Ok(if forgets { Outcome::Restored(pid) } else { Outcome::AsItWas(pid) })
+            // What a run had changed and is as it was has been put back by somebody; one that changed nothing has left it forgotten.
+            let forgotten = forgets && state.set == Change::default();
+            Ok(if forgotten { Outcome::Restored(pid) } else { Outcome::AsItWas(pid) })
         }
         Plan::Changed(parts) => Ok(Outcome::Changed(pid, parts)),
         Plan::Change(mut change) => {
