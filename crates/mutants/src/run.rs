@@ -123,14 +123,23 @@ fn whole(tests: &[Tests]) -> Result<(), String> {
     for (program, names) in tests.iter().flatten() {
         together.entry(program).or_default().extend(names);
     }
-    for (program, names) in together {
+    let mut missing = Vec::new();
+    for (program, names) in &together {
         let list = Command::new(program).arg("--list").output().map_err(|e| e.to_string())?;
         let list = String::from_utf8_lossy(&list.stdout).into_owned();
-        for name in &names {
-            if !list.lines().any(|line| line.ends_with(": test") && line.contains(*name)) {
-                return Err(format!("{}: there is no test {name}", program.display()));
-            }
-        }
+        let is_there = |name: &str| list.lines().any(|line| line.ends_with(": test") && line.contains(name));
+        let program = program.file_name().unwrap_or_default().to_string_lossy();
+        missing.extend(
+            names
+                .iter()
+                .filter(|name| !is_there(name))
+                .map(|name| format!("{program}: there is no test {name}")),
+        );
+    }
+    if !missing.is_empty() {
+        return Err(missing.join("\n"));
+    }
+    for (program, names) in together {
         let names: Vec<String> = names.into_iter().cloned().collect();
         run(program, &names, 0).map_err(|by| format!("with nothing broken: {by}"))?;
     }

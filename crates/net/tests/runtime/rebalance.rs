@@ -51,9 +51,9 @@ fn hot_lanes_of_one_worker_are_shared_out() {
     assert_eq!(rebalancer.policy(), "even");
     until(&handle, || {
         let at = workers(&handle, &[0, 1]);
-        at[0] != at[1]
+        // A lane is at its new worker before its move is counted.
+        at[0] != at[1] && rebalancer.counts().moves > 0
     });
-    assert!(rebalancer.counts().moves > 0);
     assert_eq!(rebalancer.counts().failed, 0);
     drop(rebalancer);
     drop(runtime);
