@@ -160,6 +160,27 @@ fn captures_are_not_clean() {
     }
 }
 
+/// However few flows there are: a rule that comes out of them has predicted two hashes of others at least.
+#[test]
+fn a_rule_of_few_flows_is_verified() {
+    for name in ["random", "crc32c", "jhash"] {
+        let mut learned = 0;
+        for seed in 0..24 {
+            let mut card = Card::new(name, &CardOptions::default()).unwrap();
+            let mut random = Random::new(seed);
+            let flows: Vec<Seen> = (0..16 + 6 * seed)
+                .map(|_| traffic(&mut random, 3))
+                .map(|flow| seen(&mut card, flow, true))
+                .collect();
+            if let Ok((rule, _)) = learn_seen(&flows, &SeenOptions::new()) {
+                assert!(rule.verified >= 2, "{name}, {} flows: {} verified", flows.len(), rule.verified);
+                learned += 1;
+            }
+        }
+        assert!((learned > 0) == (name != "jhash"), "{name}: {learned}");
+    }
+}
+
 #[test]
 fn what_tells_nothing_is_said() {
     let mut card = Card::new("random", &CardOptions::default()).unwrap();
