@@ -96,8 +96,12 @@ pub mod helper {
     pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
     /// `bpf_sk_select_reuseport(ctx, map, key, flags)`.
     pub const SK_SELECT_REUSEPORT: i32 = 82;
-    /// `bpf_map_push_elem(map, value, flags)`.
-    pub const MAP_PUSH_ELEM: i32 = 87;
+    /// `bpf_ringbuf_reserve(ring, size, 0)`: a record to write, or 0.
+    pub const RINGBUF_RESERVE: i32 = 131;
+    /// `bpf_ringbuf_submit(record, flags)`.
+    pub const RINGBUF_SUBMIT: i32 = 132;
+    /// `bpf_ringbuf_discard(record, flags)`.
+    pub const RINGBUF_DISCARD: i32 = 133;
 }
 
 /// A place in a program that jumps can name. Made by [`Assembler::label`].

@@ -19,8 +19,8 @@ pub enum MapKind {
     XskMap = 17,
     /// Sockets of a `SO_REUSEPORT` group by index.
     ReuseportSockArray = 20,
-    /// Values in the order in which they came, without keys (Linux 4.20).
-    Queue = 22,
+    /// Records without keys, in the order in which they came; its entries are bytes (Linux 5.8). See [`super::RingBuffer`].
+    RingBuffer = 27,
 }
 
 /// A BPF map. Freed with the last descriptor and the last program that uses it.
@@ -118,27 +118,6 @@ impl Map {
         // kind of map here is per processor, which would be more).
         unsafe { call(Command::MapLookup, &mut attributes) }?;
         Ok(value)
-    }
-
-    /// Takes the oldest value out of a map of kind [`MapKind::Queue`]; whether there was one.
-    ///
-    /// # Errors
-    /// The kernel's: the map is of another kind.
-    ///
-    /// # Panics
-    /// When `value` is not of the map's size.
-    pub fn pop(&self, value: &mut [u8]) -> io::Result<bool> {
-        assert_eq!(value.len(), self.value_size, "size of the map's value");
-        let at = value.as_mut_ptr() as u64;
-        let mut attributes =
-            ElementAttributes { map_fd: as_fd_number(self) as u32, zero: 0, key: 0, value: at, flags: 0 };
-        // SAFETY: the layout of BPF_MAP_LOOKUP_AND_DELETE_ELEM; without a key the kernel reads nothing and writes value_size bytes, checked
-        // above (no kind of map here is per processor, which would be more).
-        match unsafe { call(Command::MapLookupAndDelete, &mut attributes) } {
-            Ok(_) => Ok(true),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(e),
-        }
     }
 
     /// Removes `key`.

@@ -23,6 +23,7 @@ mod clsact;
 mod map;
 mod parse;
 mod program;
+mod ringbuf;
 pub mod steer;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use btf::kfunc;
 pub use clsact::attach_clsact;
 pub use map::{Map, MapKind};
 pub use program::{Program, ProgramKind, TestRun};
+pub use ringbuf::{NO_WAKEUP, RingBuffer};
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -50,7 +52,6 @@ enum Command {
     ProgTestRun = 10,
     ProgGetFdById = 13,
     GetInfoByFd = 15,
-    MapLookupAndDelete = 21,
     LinkCreate = 28,
     LinkGetFdById = 30,
     LinkGetNextId = 31,

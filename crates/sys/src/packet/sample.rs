@@ -1,11 +1,11 @@
 //! Samples of the packets that an interface receives: headers, receive queue, hash and the processor that takes them.
 //!
 //! It is a packet socket whose filter, `filter_sample`, keeps no packet. For a random share of all packets the filter writes a sample to a
-//! queue in the kernel, from which we read:
+//! ring buffer that is mapped into this process ([`RingBuffer`]), so that reading a sample takes no system call:
 //!
 //! ```text
 //!   packet ─▶ chance below the share? ─no─▶ nothing               a few instructions for each packet, nothing is copied
-//!                       └─yes─▶ time, queue, hash, processor, 192 bytes ─▶ queue of 4096 ─▶ Sampler::next
+//!                       └─yes─▶ time, queue, hash, processor, 192 bytes ─▶ ring buffer ─▶ Sampler::take
 //! ```
 //!
 //! The processor is the one on which the kernel's stack receives the packet: that of the interrupt, or another one after RPS and RFS. The
@@ -14,7 +14,7 @@
 
 use super::{bind, filter, set_option, socket};
 use crate::bpf::asm::{Assembler, If, Op, Reg::*, Size, helper};
-use crate::bpf::{Map, MapKind, Program, ProgramKind};
+use crate::bpf::{Map, NO_WAKEUP, Program, ProgramKind, RingBuffer};
 use crate::error::{Error, Result};
 use crate::netdev::Interface;
 use crate::privilege;
@@ -23,8 +23,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of each packet that are kept.
 pub const KEPT: usize = 192;
-/// Capacity of the queue, samples; further samples are lost.
-const WAITING: usize = 4096;
 
 /// Offsets in a sample, which the program writes: time, length, queue, hash, processor, VLAN tag, kept bytes, and these.
 const TIME: i16 = 0;
@@ -36,6 +34,8 @@ const TAG: i16 = 24;
 const CAPTURED: i16 = 28;
 const BYTES: i16 = 32;
 const SIZE: usize = BYTES as usize + KEPT;
+/// Bytes of a sample in the ring buffer, with the header.
+const RECORD: usize = SIZE + 8;
 
 /// Offsets in `struct __sk_buff` (linux/bpf.h).
 const SKB_LEN: i16 = 0;
@@ -71,26 +71,28 @@ pub struct Sample {
 pub struct Sampler {
     _socket: OwnedFd,
     share: Map,
-    waiting: Map,
+    waiting: RingBuffer,
 }
 
 impl Sampler {
-    /// A sampler that takes nothing yet: see [`Sampler::set_share`].
+    /// A sampler that takes nothing yet: see [`Sampler::set_share`]. At least so many samples can wait to be read; of more the latest are lost.
     ///
     /// # Errors
     /// [`Error::MissingCapability`], and the kernel's.
-    pub fn open(interface: &Interface) -> Result<Self> {
-        Self::try_open(interface).map_err(|e| e.of_what_needs(&[privilege::CAP_NET_RAW, privilege::CAP_BPF]))
+    pub fn open(interface: &Interface, waiting: usize) -> Result<Self> {
+        Self::try_open(interface, waiting)
+            .map_err(|e| e.of_what_needs(&[privilege::CAP_NET_RAW, privilege::CAP_BPF]))
     }
 
-    fn try_open(interface: &Interface) -> Result<Self> {
+    fn try_open(interface: &Interface, waiting: usize) -> Result<Self> {
         let socket = socket()?;
         // Before the socket is bound: packets that are sent would be copied for us one by one. Linux 4.20.
         set_option(socket.as_fd(), libc::PACKET_IGNORE_OUTGOING, &1i32)
             .map_err(|e| Error::from_io(e, "a packet socket without what is sent", "CAP_NET_RAW"))?;
         let share = Map::block("flowlane_share", 4)?;
-        let waiting = Map::new(MapKind::Queue, "flowlane_sample", 0, SIZE, WAITING)?;
-        let program = Program::load(ProgramKind::SocketFilter, "filter_sample", program(&share, &waiting))?;
+        let waiting = RingBuffer::new("flowlane_sample", waiting.saturating_mul(RECORD))?;
+        let program =
+            Program::load(ProgramKind::SocketFilter, "filter_sample", program(&share, waiting.map()))?;
         filter(socket.as_fd(), &program)?;
         bind(socket.as_fd(), interface, libc::ETH_P_ALL)?;
         Ok(Self { _socket: socket, share, waiting })
@@ -106,73 +108,69 @@ impl Sampler {
     }
 
     /// The next sample; `None` when there is none now.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn next(&self) -> io::Result<Option<Sample>> {
-        let mut value = [0; SIZE];
-        if !self.waiting.pop(&mut value)? {
-            return Ok(None);
-        }
-        let word = |at: i16| {
-            let at = at as usize;
-            u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
-        };
-        let time = TIME as usize;
-        let mut nanoseconds = [0; 8];
-        nanoseconds.copy_from_slice(&value[time..time + 8]);
-        let captured = (word(CAPTURED) as usize).min(KEPT);
-        let tag = word(TAG);
-        Ok(Some(Sample {
-            nanoseconds: u64::from_ne_bytes(nanoseconds),
-            len: word(LENGTH),
-            // The kernel counts recorded queues from 1.
-            queue: (word(QUEUE) as u16).checked_sub(1),
-            hash: word(HASH),
-            cpu: word(CPU),
-            tag: (tag & IS_TAGGED != 0).then_some(tag as u16),
-            bytes: value[BYTES as usize..BYTES as usize + captured].to_vec(),
-        }))
+    pub fn take(&mut self) -> Option<Sample> {
+        self.waiting.read(sample)
+    }
+}
+
+/// A sample, as the program wrote it.
+fn sample(value: &[u8]) -> Sample {
+    let word = |at: i16| {
+        let at = at as usize;
+        u32::from_ne_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]])
+    };
+    let time = TIME as usize;
+    let mut nanoseconds = [0; 8];
+    nanoseconds.copy_from_slice(&value[time..time + 8]);
+    let captured = (word(CAPTURED) as usize).min(KEPT);
+    let tag = word(TAG);
+    Sample {
+        nanoseconds: u64::from_ne_bytes(nanoseconds),
+        len: word(LENGTH),
+        // The kernel counts recorded queues from 1.
+        queue: (word(QUEUE) as u16).checked_sub(1),
+        hash: word(HASH),
+        cpu: word(CPU),
+        tag: (tag & IS_TAGGED != 0).then_some(tag as u16),
+        bytes: value[BYTES as usize..BYTES as usize + captured].to_vec(),
     }
 }
 
 /// `filter_sample`: always lets the socket have nothing.
 fn program(share: &Map, waiting: &Map) -> Assembler {
-    // Where the sample is put together on the program's stack.
-    const AT: i16 = -(SIZE as i16);
     let mut a = Assembler::new();
-    let (out, short, tagged) = (a.label(), a.label(), a.label());
+    let (out, short, tagged, discard) = (a.label(), a.label(), a.label(), a.label());
     a.copy(R6, R1);
     a.call(helper::GET_PRANDOM_U32);
     a.load_map_value(R1, share, 0).load(Size::W, R1, R1, 0);
     a.jump_if_reg(If::GreaterEqual, R0, R1, out);
-    // No byte of the sample is the stack's.
-    for word in 0..SIZE as i16 / 8 {
-        a.store_value(Size::D, R10, AT + word * 8, 0);
-    }
     a.load(Size::W, R7, R6, SKB_LEN);
-    a.store(Size::W, R10, AT + LENGTH, R7);
     a.jump_if(If::LessEqual, R7, KEPT as i32, short);
     a.set(R7, KEPT as i32);
     a.bind(short);
     // An Ethernet header at least.
     a.jump_if(If::Less, R7, 14, out);
-    a.store(Size::W, R10, AT + CAPTURED, R7);
-    a.copy(R1, R6).set(R2, 0).copy(R3, R10).alu(Op::Add, R3, i32::from(AT + BYTES)).copy(R4, R7);
+    // R8: the sample. What was in its place before is another sample; bytes beyond CAPTURED stay as they were.
+    a.load_map(R1, waiting).set(R2, SIZE as i32).set(R3, 0).call(helper::RINGBUF_RESERVE);
+    a.jump_if(If::Equal, R0, 0, out);
+    a.copy(R8, R0);
+    a.store(Size::W, R8, CAPTURED, R7);
+    a.copy(R1, R6).set(R2, 0).copy(R3, R8).alu(Op::Add, R3, i32::from(BYTES)).copy(R4, R7);
     a.call(helper::SKB_LOAD_BYTES);
-    a.jump_if(If::NotEqual, R0, 0, out);
-    for (from, to) in [(SKB_QUEUE, QUEUE), (SKB_HASH, HASH)] {
-        a.load(Size::W, R1, R6, from).store(Size::W, R10, AT + to, R1);
+    a.jump_if(If::NotEqual, R0, 0, discard);
+    for (from, to) in [(SKB_LEN, LENGTH), (SKB_QUEUE, QUEUE), (SKB_HASH, HASH)] {
+        a.load(Size::W, R1, R6, from).store(Size::W, R8, to, R1);
     }
+    a.store_value(Size::W, R8, TAG, 0);
     a.load(Size::W, R1, R6, SKB_TAGGED);
     a.jump_if(If::Equal, R1, 0, tagged);
-    a.load(Size::W, R1, R6, SKB_TAG).alu(Op::Or, R1, IS_TAGGED as i32).store(Size::W, R10, AT + TAG, R1);
+    a.load(Size::W, R1, R6, SKB_TAG).alu(Op::Or, R1, IS_TAGGED as i32).store(Size::W, R8, TAG, R1);
     a.bind(tagged);
-    a.call(helper::GET_SMP_PROCESSOR_ID).store(Size::W, R10, AT + CPU, R0);
-    a.call(helper::KTIME_GET_NS).store(Size::D, R10, AT + TIME, R0);
-    a.load_map(R1, waiting).copy(R2, R10).alu(Op::Add, R2, i32::from(AT)).set(R3, 0);
-    a.call(helper::MAP_PUSH_ELEM);
+    a.call(helper::GET_SMP_PROCESSOR_ID).store(Size::W, R8, CPU, R0);
+    a.call(helper::KTIME_GET_NS).store(Size::D, R8, TIME, R0);
+    a.copy(R1, R8).set(R2, NO_WAKEUP).call(helper::RINGBUF_SUBMIT);
     a.bind(out).exit_with(0);
+    a.bind(discard).copy(R1, R8).set(R2, NO_WAKEUP).call(helper::RINGBUF_DISCARD).exit_with(0);
     a
 }
 
@@ -184,17 +182,27 @@ mod tests {
     /// What is sent to oneself over loopback is received there, once, with its bytes; by chance, none of it or all.
     #[test]
     fn packets_are_written_down() {
+        // On a thread of its own: capabilities are per thread, and other tests need them.
+        let limited = std::thread::spawn(|| {
+            // Who has fewer has no others either.
+            let _ = privilege::keep(1 << privilege::CAP_BPF | 1 << privilege::CAP_NET_RAW);
+            with_no_other_capability();
+        });
+        limited.join().unwrap();
+    }
+
+    fn with_no_other_capability() {
         let interface = Interface::find("lo").unwrap();
-        let sampler = match Sampler::open(&interface) {
+        let mut sampler = match Sampler::open(&interface, 1000) {
             Ok(sampler) => sampler,
             Err(e) => return skipped(&format!("skipped, because packets cannot be sampled here: {e}")),
         };
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
         let ours = |bytes: &[u8]| bytes.get(36..38) == Some(&to.port().to_be_bytes()[..]);
-        let taken = || {
+        let taken = |sampler: &mut Sampler| {
             let mut found = Vec::new();
-            while let Some(sample) = sampler.next().unwrap() {
+            while let Some(sample) = sampler.take() {
                 // Others use loopback, too.
                 if ours(&sample.bytes) {
                     found.push(sample);
@@ -203,7 +211,7 @@ mod tests {
             found
         };
         socket.send_to(&[7; 300], to).unwrap();
-        assert_eq!(taken(), [], "nothing was asked for");
+        assert_eq!(taken(&mut sampler), [], "nothing was asked for");
         sampler.set_share(1.0).unwrap();
         for (length, kept) in [(300, KEPT), (5, 47)] {
             // Loopback delivers while it sends, as a rule; what it puts off is read from the socket first.
@@ -212,7 +220,7 @@ mod tests {
             if length == 5 {
                 socket.recv(&mut [0; 400]).unwrap();
             }
-            let found = taken();
+            let found = taken(&mut sampler);
             let [sample] = found.as_slice() else { panic!("{found:?}") };
             assert_eq!((sample.len as usize, sample.bytes.len()), (42 + length, kept));
             assert_eq!(sample.bytes[12..14], [8, 0]);
@@ -220,6 +228,6 @@ mod tests {
         }
         sampler.set_share(0.0).unwrap();
         socket.send_to(&[7; 300], to).unwrap();
-        assert_eq!(taken(), []);
+        assert_eq!(taken(&mut sampler), []);
     }
 }

@@ -2,6 +2,8 @@
 
 use flowlane::card::Surroundings;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// Counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +36,7 @@ impl Counters {
             interrupts: interrupts(&text("/proc/interrupts")),
             softirqs: softirqs(&text("/proc/softirqs")),
             softnet: softnet(&text("/proc/net/softnet_stat")),
-            received: received(interface).unwrap_or(0),
+            received: Received::of(interface).now().unwrap_or(0),
         }
     }
 
@@ -72,10 +74,21 @@ impl Counters {
     }
 }
 
-/// Packets that an interface received, as its driver counts.
-pub(super) fn received(interface: &str) -> Option<u64> {
-    let path = format!("/sys/class/net/{interface}/statistics/rx_packets");
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+/// Packets that an interface received, as its driver counts. The file stays open, so that a look is one system call.
+#[derive(Debug)]
+pub(super) struct Received(Option<File>);
+
+impl Received {
+    pub(super) fn of(interface: &str) -> Self {
+        Self(File::open(format!("/sys/class/net/{interface}/statistics/rx_packets")).ok())
+    }
+
+    /// Now; `None` where the interface does not tell, or is gone.
+    pub(super) fn now(&self) -> Option<u64> {
+        let mut text = [0; 32];
+        let n = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..n]).ok()?.trim().parse().ok()
+    }
 }
 
 /// The processors of a table's head: `CPU0 CPU2`.
@@ -121,6 +134,21 @@ fn softnet(text: &str) -> BTreeMap<u32, [u64; 4]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_that_come_are_counted_again_and_again() {
+        let received = Received::of("lo");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut last = received.now().unwrap();
+        for _ in 0..3 {
+            socket.send_to(b"one", socket.local_addr().unwrap()).unwrap();
+            socket.recv(&mut [0; 8]).unwrap();
+            let now = received.now().unwrap();
+            assert!(now > last, "{now} after {last}");
+            last = now;
+        }
+        assert_eq!(Received::of("nosuchinterface").now(), None);
+    }
 
     #[test]
     fn the_kernels_tables() {

@@ -75,7 +75,7 @@ impl Sockets {
         let wanted: HashSet<Flow> =
             flows.iter().filter(|flow| !self.flows.contains_key(flow)).copied().collect();
         if !wanted.is_empty() {
-            let table = Table::read(Path::new("/proc/thread-self/net"));
+            let table = Table::read(Path::new("/proc/thread-self/net"), &wanted);
             for flow in wanted {
                 let inodes = table.of(&flow);
                 if !inodes.is_empty() {
@@ -194,9 +194,15 @@ struct Table {
 }
 
 impl Table {
-    fn read(net: &Path) -> Self {
+    /// Those that may have sockets of these flows: each is read whole, however long. One of IPv6 may have IPv4's as well.
+    fn read(net: &Path, flows: &HashSet<Flow>) -> Self {
         let mut table = Self::default();
-        for (file, protocol) in [("tcp", 6), ("tcp6", 6), ("udp", 17), ("udp6", 17)] {
+        for (file, protocol, ipv6) in
+            [("tcp", 6, false), ("tcp6", 6, true), ("udp", 17, false), ("udp6", 17, true)]
+        {
+            if !flows.iter().any(|flow| flow.protocol.0 == protocol && (ipv6 || flow.dst.is_ipv4())) {
+                continue;
+            }
             let Ok(open) = File::open(net.join(file)) else { continue };
             for line in BufReader::new(open.take(TABLE)).lines().map_while(Result::ok).skip(1) {
                 if let Some(entry) = entry(&line) {

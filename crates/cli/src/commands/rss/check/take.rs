@@ -1,8 +1,8 @@
 //! The time of a check: packets are sampled, threads looked at, counters read before and after.
 
-use super::counters::{self, Counters};
+use super::counters::{Counters, Received};
 use super::packet::{self, Seen};
-use super::share::Share;
+use super::share::{self, Share};
 use super::sockets::Sockets;
 use anyhow::Context;
 use flowlane::card::Card;
@@ -12,9 +12,12 @@ use flowlane_sys::process::own_time;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How often samples are taken out, and threads looked at.
-const TURN: Duration = Duration::from_millis(20);
+/// How often samples are taken out: at first, when the rate of packets is not known yet, and later.
+const FIRST_TURN: Duration = Duration::from_millis(20);
+const TURN: Duration = Duration::from_millis(100);
+/// How often threads are looked at: this, or so many times as long as one look takes, of processor time.
 const LOOK: Duration = Duration::from_millis(200);
+const LOOKS: u32 = 400;
 /// Samples that are kept in all.
 const MOST: usize = 200_000;
 /// Flows whose sockets are looked for.
@@ -38,17 +41,20 @@ pub(super) struct Taken {
 pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Taken> {
     let interface = &card.interface;
     let from_zero = card.driver_name() == "veth";
-    let sampler = Sampler::open(interface)?;
+    let wanted = f64::from(rate).min(MOST as f64 / time.as_secs_f64());
+    let mut sampler = Sampler::open(interface, share::waiting(wanted))?;
+    let counter = Received::of(interface.name());
     let mut taken = Taken { before: Counters::read(interface.name()), ..Taken::default() };
     let (begin, own) = (Instant::now(), own_time());
-    let mut share = Share::new(f64::from(rate).min(MOST as f64 / time.as_secs_f64()));
-    let mut packets = counters::received(interface.name());
-    let (mut last, mut looked, mut found) = (begin, begin, 0);
+    let mut share = Share::new(wanted);
+    let mut packets = counter.now();
+    let (mut last, mut looked, mut found, mut look) = (begin, begin, 0, LOOK);
     let mut fresh: HashSet<Flow> = HashSet::new();
     while begin.elapsed() < time {
-        std::thread::sleep(TURN.min(time.saturating_sub(begin.elapsed())));
+        let turn = (begin.elapsed() / 10).clamp(FIRST_TURN, TURN);
+        std::thread::sleep(turn.min(time.saturating_sub(begin.elapsed())));
         let mut got = 0;
-        while let Some(sample) = sampler.next().context("taking samples")? {
+        while let Some(sample) = sampler.take() {
             got += 1;
             match packet::of(&sample, from_zero) {
                 Some(seen) if taken.seen.len() < MOST => {
@@ -61,18 +67,20 @@ pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Tak
                 None => taken.others += 1,
             }
         }
-        let now = counters::received(interface.name());
+        let now = counter.now();
         let came = now.zip(packets).map(|(now, before)| now.saturating_sub(before));
         sampler.set_share(share.next(got, came, last.elapsed())).context("taking samples")?;
         (packets, last) = (now, Instant::now());
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= look {
             looked = Instant::now();
             // Sockets are looked for three times: at the start and after each third.
             if !fresh.is_empty() && found <= begin.elapsed().as_millis() * 3 / time.as_millis().max(1) {
                 found += 1;
                 taken.sockets.find(&fresh);
             } else {
+                let before = own_time();
                 taken.sockets.look();
+                look = LOOK.max(Duration::from_micros(own_time().saturating_sub(before)) * LOOKS);
             }
         }
     }

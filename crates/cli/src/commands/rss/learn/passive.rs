@@ -26,6 +26,8 @@ const EACH: u8 = 4;
 const TURN: Duration = Duration::from_millis(5);
 /// Samples a second that are taken at most.
 const RATE: f64 = 50_000.0;
+/// Samples that can wait.
+const WAITING: usize = 4096;
 
 /// Packets, a few of each flow.
 #[derive(Debug, Default)]
@@ -239,7 +241,7 @@ fn names(files: &[String]) -> String {
 fn listen(interface: &str, time: Duration) -> anyhow::Result<Gathered> {
     let card = flowlane::card::read(interface)?;
     let from_zero = card.driver_name() == "veth";
-    let sampler = Sampler::open(&Interface::find(interface)?)?;
+    let mut sampler = Sampler::open(&Interface::find(interface)?, WAITING)?;
     sampler.set_share(1.0).context("taking samples")?;
     let mut gathered = Gathered::default();
     let begin = Instant::now();
@@ -247,7 +249,7 @@ fn listen(interface: &str, time: Duration) -> anyhow::Result<Gathered> {
     while begin.elapsed() < time && gathered.of_flow.len() < FLOWS {
         std::thread::sleep(TURN.min(time.saturating_sub(begin.elapsed())));
         let mut got = 0;
-        while let Some(sample) = sampler.next().context("taking samples")? {
+        while let Some(sample) = sampler.take() {
             got += 1;
             if let Some(seen) = packet::of(&sample, from_zero) {
                 let queue = seen.queue.and_then(|queue| u16::try_from(queue).ok());

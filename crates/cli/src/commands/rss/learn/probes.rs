@@ -30,8 +30,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Probes under way at once: the sampler's queue holds more.
+/// Probes under way at once.
 const BATCH: usize = 256;
+/// Samples that can wait: the probes, and other packets that come meanwhile.
+const WAITING: usize = 4096;
 /// A probe that has not come when nothing has come for so long is lost.
 const QUIET: Duration = Duration::from_millis(300);
 const TURN: Duration = Duration::from_micros(200);
@@ -120,7 +122,7 @@ impl Cable {
     fn new(interface: &str, from: &str, seed: u64) -> anyhow::Result<Self> {
         let card = flowlane::card::read(interface)?;
         let near = Interface::find(interface)?;
-        let sampler = Sampler::open(&near)?;
+        let sampler = Sampler::open(&near, WAITING)?;
         let promiscuous = Promiscuous::hold(&near)?;
         let sender = sender(from)?;
         let mut rng = Rng::new(seed ^ u64::from(std::process::id()) << 32);
@@ -201,7 +203,7 @@ impl Cable {
         self.sent += flows.len();
         let mut heard = Instant::now();
         while open > 0 && heard.elapsed() < QUIET {
-            let Some(sample) = self.sampler.next()? else {
+            let Some(sample) = self.sampler.take() else {
                 std::thread::sleep(TURN);
                 continue;
             };
