@@ -23,7 +23,7 @@ impl Tcp {
     /// From now on answers to SYNs that belong to no connection are kept for [`Tcp::syn_answers`]. `quiet`: nothing is
     /// sent back to them; otherwise they are reset like any stranger's.
     pub fn half_open(&mut self, quiet: bool) {
-        self.core.half_open = Some(Box::new(HalfOpen::new(quiet)));
+        self.core.keep_syn_answers(HalfOpen::new(quiet));
     }
 
     /// Sends a SYN with that sequence number and segment size; `false` when there is no room now.
@@ -36,8 +36,7 @@ impl Tcp {
         mss: u16,
     ) -> bool {
         let plain = is_plain(local.ip()) && is_plain(remote.ip()) && local.is_ipv4() == remote.is_ipv4();
-        if !plain || self.core.half_open.is_none() || self.core.replies.len() >= self.core.config.max_replies
-        {
+        if !plain || self.core.half_open().is_none() || !self.core.may_reply() {
             return false;
         }
         let tuple = Tuple {
@@ -56,19 +55,17 @@ impl Tcp {
             urgent: 0,
         };
         let options = TcpOptions { mss: Some(mss), ..TcpOptions::default() };
-        let before = self.core.replies.len();
-        self.core.reply(cx, &tuple, &header, &options, ReplyMeta::default());
-        self.core.replies.len() > before
+        self.core.reply(cx, &tuple, &header, &options, ReplyMeta::default())
     }
 
     /// Appends received answers to `into`; returns the number of answers lost for lack of room since the last call.
     pub fn syn_answers(&mut self, into: &mut Vec<SynAnswer>) -> u64 {
-        self.core.half_open.as_mut().map_or(0, |half_open| half_open.take(into))
+        self.core.half_open().map_or(0, |half_open| half_open.take(into))
     }
 
     /// Wakes `waker` when an answer arrives. A later waker replaces it.
     pub fn wake_on_syn_answer(&mut self, waker: &Waker) {
-        if let Some(half_open) = &mut self.core.half_open {
+        if let Some(half_open) = self.core.half_open() {
             half_open.wake(waker);
         }
     }

@@ -148,8 +148,7 @@ impl Connection {
     pub(crate) fn establish(&mut self, core: &mut Core, cx: &Cx<'_>) {
         self.enter(&mut core.states, State::Established);
         self.count_as_established();
-        core.established += 1;
-        core.stats.established += 1;
+        core.count_established();
         core.stats.ecn_handshakes += u64::from(self.uses_ecn());
         let lost = self.retransmits() > 1;
         if !cx.paths.is_empty() {

@@ -27,7 +27,8 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let meta = ReplyMeta { hash: seg.hash, hash_type: seg.hash_type, tos: 0 };
-        let listening = if self.ending { None } else { self.listeners.find(tuple.local, tuple.local_port) };
+        let listening =
+            if self.takes_connections() { self.listeners.find(tuple.local, tuple.local_port) } else { None };
         let Some(slot) = listening else {
             if seg.is(TcpFlags::RST) {
                 self.stats.drop(DropReason::ResetForNobody);
@@ -51,7 +52,7 @@ impl Core {
                 }
                 // The acknowledgement of a cookie may have been lost or overtaken by what came after it. A reset now
                 // would end a connection that the peer's next retransmission of its first segment can still make.
-                if self.listeners.slot_mut(slot).is_some_and(|listener| listener.cookies_until >= cx.now) {
+                if self.listeners.slot_mut(slot).is_some_and(|listener| listener.honours_cookies(cx.now)) {
                     self.stats.drop(DropReason::BadCookie);
                     return None;
                 }
@@ -82,13 +83,12 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let listener = self.listeners.slot_mut(slot)?;
-        if listener.queue.len() >= listener.options.backlog as usize {
+        if listener.is_full() {
             self.stats.listen_overflows += 1;
             self.stats.drop(DropReason::BacklogFull);
             return None;
         }
-        let full =
-            listener.half_open >= listener.options.syn_backlog || connections >= self.config.max_connections;
+        let full = listener.is_syn_backlog_full() || connections >= self.config.max_connections;
         let cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
             SynCookies::WhenFull => full,
@@ -103,14 +103,14 @@ impl Core {
             self.stats.drop(if many { DropReason::TooManyConnections } else { DropReason::SynBacklogFull });
             return None;
         }
-        let options = listener.options.socket;
+        let options = listener.options().socket;
         if !self.may_connect() {
             self.stats.drop(DropReason::LaneMemory);
             return None;
         }
         let welcome = self.fast_open_welcome(cx.now, slot, tuple, seg);
         if let (false, Some(listener)) = (welcome.early, self.listeners.slot_mut(slot)) {
-            listener.half_open += 1;
+            listener.begin_handshake();
         }
         self.stats.syncache_added += 1;
         let secrets = self.secrets(tuple);

@@ -213,7 +213,7 @@ impl Tcp {
 
     /// A segment of no connection.
     fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &mut Segment, after: Option<Seq>) {
-        if self.core.half_open.as_mut().is_some_and(|half_open| half_open.hear(tuple, seg)) {
+        if self.core.half_open().is_some_and(|half_open| half_open.hear(tuple, seg)) {
             return;
         }
         let count = self.connections.len();
@@ -285,9 +285,9 @@ impl Tcp {
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn {
-            self.core.replies.pop_front().or_else(|| self.poll_connections(cx, None))
+            self.core.next_reply().or_else(|| self.poll_connections(cx, None))
         } else {
-            self.poll_connections(cx, None).or_else(|| self.core.replies.pop_front())
+            self.poll_connections(cx, None).or_else(|| self.core.next_reply())
         }
     }
 
@@ -296,20 +296,20 @@ impl Tcp {
     pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: &Room<'_>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn {
-            self.core.replies.pop_front().or_else(|| self.poll_connections(cx, Some(room)))
+            self.core.next_reply().or_else(|| self.poll_connections(cx, Some(room)))
         } else {
-            self.poll_connections(cx, Some(room)).or_else(|| self.core.replies.pop_front())
+            self.poll_connections(cx, Some(room)).or_else(|| self.core.next_reply())
         }
     }
 
     #[inline]
     fn poll_connections(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         while let Some(slot) = match room {
-            None => self.core.ready.pop_front(),
+            None => self.core.next_ready(),
             Some(room) => self.next_ready(room),
         } {
-            if let Some(next) = self.core.ready.front() {
-                self.connections.prefetch(*next, PLAIN);
+            if let Some(next) = self.core.ready_next() {
+                self.connections.prefetch(next, PLAIN);
             }
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
             c.leave_ready_list();
@@ -329,7 +329,7 @@ impl Tcp {
                 Err(output::NoFrame) => {
                     self.core.stats.no_frame += 1;
                     c.wait_for_output();
-                    self.core.ready.push_front(slot);
+                    self.core.ready_first(slot);
                     return None;
                 }
             }
@@ -340,7 +340,7 @@ impl Tcp {
     /// Whether `poll_output` may have something.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        !self.core.ready.is_empty() || !self.core.replies.is_empty() || self.waiting.any()
+        self.core.has_output() || self.waiting.any()
     }
 
     /// When `on_timer` wants to be called next.
@@ -350,7 +350,7 @@ impl Tcp {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let more = self.core.narrowed_at.min(self.trim_at);
+        let more = self.core.looks_again_at().min(self.trim_at);
         if more == NEVER { next } else { Some(next.map_or(more, |next| next.min(more))) }
     }
 
@@ -358,9 +358,9 @@ impl Tcp {
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.core.expire_time_wait(cx.now);
         // What frames alone held is told by nobody when they go.
-        self.core.memory -= self.core.blocks.look_again();
+        self.core.regain_blocks();
         self.perhaps_trim(cx.now);
-        if self.core.narrowed_at <= cx.now {
+        if self.core.looks_again_at() <= cx.now {
             self.open_windows(cx);
         }
         // Several at a time, so that their connections' memory is waited for together. What is done to one connection
@@ -464,7 +464,7 @@ impl Tcp {
 
     /// Bytes that buffers, connections and records hold, and the bound for all of it.
     pub(crate) fn memory_and_bound(&self) -> (usize, usize) {
-        (self.core.memory + self.core.fixed, self.core.config.max_memory)
+        (self.core.buffer_memory() + self.core.fixed_memory(), self.core.config.max_memory)
     }
 
     /// TIME-WAIT records.
@@ -493,13 +493,13 @@ impl Tcp {
     /// Bytes of all send and receive buffers, and of what keeps them in order.
     #[must_use]
     pub fn buffer_memory(&self) -> usize {
-        self.core.memory
+        self.core.buffer_memory()
     }
 
     /// Bytes of connections and TIME-WAIT records, beside their buffers.
     #[must_use]
     pub fn fixed_memory(&self) -> usize {
-        self.core.fixed
+        self.core.fixed_memory()
     }
 
     /// Every connection; for showing, not for packets.
@@ -524,7 +524,7 @@ impl Tcp {
             let rx = c.rx.get().map_or(0, |rx| rx.memory() - rx.holds().frames - rx.copied_memory());
             rx + c.tx.get().map_or(0, connection::flight::Flight::memory)
         };
-        self.core.memory - self.connections.iter().map(boxes).sum::<usize>()
+        self.core.buffer_memory() - self.connections.iter().map(boxes).sum::<usize>()
     }
 
     /// The number of connections in each state, counted one by one.
@@ -535,7 +535,7 @@ impl Tcp {
     }
 
     fn starved_for_test(&self) -> usize {
-        self.core.starved.len()
+        self.core.starved()
     }
 
     /// No connection holds a box.

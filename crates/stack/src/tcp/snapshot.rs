@@ -51,13 +51,14 @@ impl Tcp {
             ..TcpSnapshot::default()
         };
         for l in self.core.listeners.iter().take(rows) {
+            let (local_ip, local_port) = l.listens_on();
             snapshot.rows.push(TcpRow {
                 state: None,
-                local_ip: l.local,
-                local_port: l.port,
+                local_ip,
+                local_port,
                 remote: None,
-                recv_queue: l.queue.len() as u32,
-                send_queue: l.options.backlog,
+                recv_queue: l.waiting() as u32,
+                send_queue: l.options().backlog,
                 hash: 0,
                 hash_type: 0,
             });

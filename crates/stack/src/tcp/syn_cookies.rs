@@ -48,8 +48,8 @@ impl Core {
         let top = period(cx.now) << 3 | index;
         let iss = Seq(top << 24 | self.cookie_hash(tuple, seg.seq, top));
         let Some(listener) = self.listeners.slot_mut(slot) else { return };
-        listener.cookies_until = cx.now + Duration::from_secs(128);
-        let options = listener.options.socket;
+        listener.sends_cookie(cx.now + Duration::from_secs(128));
+        let options = listener.options().socket;
         let with_timestamps = self.config.timestamps && seg.options.timestamps.is_some();
         let scaling = self.config.window_scaling && seg.options.window_scale.is_some() && with_timestamps;
         let sack = self.config.sack && seg.options.sack_permitted && with_timestamps;
@@ -105,11 +105,11 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let listener = self.listeners.slot_mut(slot)?;
-        if listener.cookies_until < cx.now || seg.is(TcpFlags::RST | TcpFlags::SYN) {
+        if !listener.honours_cookies(cx.now) || seg.is(TcpFlags::RST | TcpFlags::SYN) {
             return None;
         }
-        let options = listener.options.socket;
-        let room = listener.queue.len() < listener.options.backlog as usize;
+        let options = listener.options().socket;
+        let room = !listener.is_full();
         let (iss, irs) = (seg.ack - 1, seg.seq - 1);
         let top = iss.0 >> 24;
         let age = period(cx.now).wrapping_sub(top >> 3) & 31;

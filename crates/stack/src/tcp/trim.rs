@@ -24,38 +24,30 @@ impl Tcp {
     /// Gives memory back if it is time.
     #[inline]
     pub(super) fn perhaps_trim(&mut self, now: Time) {
-        let all = self.core.memory + self.core.fixed;
-        self.core.peak = self.core.peak.max(all);
-        if self.core.peak >= WORTH {
-            self.look_at_memory(now, all);
+        let (all, peak) = self.core.note_peak();
+        if peak >= WORTH {
+            self.look_at_memory(now, all, peak);
         }
     }
 
     #[cold]
-    fn look_at_memory(&mut self, now: Time, all: usize) {
+    fn look_at_memory(&mut self, now: Time, all: usize, mut peak: usize) {
         if self.trim_at == NEVER {
             self.trim_at = now + QUIET;
         } else if self.trim_at <= now {
-            let wait = if all == self.core.looked { LONG_QUIET } else { QUIET };
-            self.core.looked = all;
-            if all < self.core.peak / 2 {
+            let wait = if self.core.has_other_memory() { QUIET } else { LONG_QUIET };
+            if all < peak / 2 {
                 self.trim();
-                self.core.peak = all;
+                self.core.forget_peak();
+                peak = all;
             }
-            self.trim_at = if self.core.peak >= WORTH { now + wait } else { NEVER };
+            self.trim_at = if peak >= WORTH { now + wait } else { NEVER };
         }
     }
 
     fn trim(&mut self) {
         self.connections.trim();
-        let core = &mut self.core;
-        core.flows.trim(self.connections.slots());
-        core.time_wait.trim();
-        core.table.trim();
-        core.ready.shrink_to(LIST);
-        core.starved.shrink_to(LIST);
-        core.narrowed.shrink_to(LIST);
-        core.listeners.trim(LIST);
+        self.core.shrink(self.connections.slots(), LIST);
         heap::trim();
     }
 }

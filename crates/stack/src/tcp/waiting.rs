@@ -55,7 +55,7 @@ impl Tcp {
                 }
             }
         }
-        while let Some(slot) = self.core.ready.pop_front() {
+        while let Some(slot) = self.core.next_ready() {
             let Some(c) = self.connections.get_slot(slot) else { continue };
             match (room.closed)(c.tuple().remote) {
                 None => return Some(slot),

@@ -17,7 +17,7 @@ impl Connection {
         }
         let paused = self.unsent() == 0;
         let mut tx = self.tx.take_or(|| core.flight());
-        core.memory -= core.blocks.look_again();
+        core.regain_blocks();
         let before = tx.data.capacity();
         let free = core.may_add(before, tx.data.is_empty(), PORTION);
         let taken = match bytes {
@@ -27,18 +27,17 @@ impl Connection {
                 } else {
                     tx.data.fits(wanted, free)
                 };
-                tx.data.push(&bytes[..n], &mut core.blocks);
+                core.copy_in(&mut tx, &bytes[..n]);
                 n
             }
             Source::Owned(bytes) => {
                 let n = wanted.min(free);
                 if n > 0 {
-                    tx.data.push_owned(bytes.split_to(n));
+                    core.refer_to(&mut tx, bytes.split_to(n));
                 }
                 n
             }
         };
-        core.memory += tx.data.capacity() - before;
         if taken == 0 {
             if tx.data.is_empty() && tx.board.is_empty() {
                 core.give_flight(tx);

@@ -470,8 +470,9 @@ fn bind(
             copy | wakeup | chains
         }
     };
-    // A socket that was just closed may linger: in a child process being started, or in the driver.
-    let deadline = Instant::now() + Duration::from_millis(100);
+    // A socket that was just closed may linger: in a child process being started, in the driver, or until a busy kernel gets to giving
+    // its queue back.
+    let deadline = Instant::now() + Duration::from_secs(1);
     let bound = loop {
         match bind_to(socket, flags, interface.index(), queue, shares_with) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {

@@ -4,7 +4,7 @@ use crate::packet::Cx;
 use crate::tcp::Tcp;
 use crate::tcp::config::{FastOpenListen, ListenOptions, SocketOptions};
 use crate::tcp::error::StaleError;
-use crate::tcp::lane::listeners::{ListenError, ListenerId};
+use crate::tcp::lane::listeners::{ListenError, Listener, ListenerId};
 use crate::tcp::table::ConnId;
 use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;
@@ -44,10 +44,7 @@ impl Tcp {
     /// If there is no such listener.
     pub fn close_listener(&mut self, cx: &mut Cx<'_>, id: ListenerId) -> Result<(), StaleError> {
         let listener = self.core.listeners.remove(id).ok_or(StaleError)?;
-        if let Some(waker) = listener.waker {
-            waker.wake();
-        }
-        for id in listener.queue {
+        for id in listener.end() {
             let _ = self.abort(cx, id);
         }
         Ok(())
@@ -58,7 +55,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such listener.
     pub fn set_listen_options(&mut self, id: ListenerId, socket: SocketOptions) -> Result<(), StaleError> {
-        self.core.listeners.get_mut(id).ok_or(StaleError)?.options.socket = socket;
+        self.core.listeners.get_mut(id).ok_or(StaleError)?.set_socket_options(socket);
         Ok(())
     }
 
@@ -71,7 +68,7 @@ impl Tcp {
         id: ListenerId,
         fast_open: Option<FastOpenListen>,
     ) -> Result<(), StaleError> {
-        self.core.listeners.get_mut(id).ok_or(StaleError)?.options.fast_open = fast_open;
+        self.core.listeners.get_mut(id).ok_or(StaleError)?.set_fast_open(fast_open);
         Ok(())
     }
 
@@ -80,7 +77,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such listener.
     pub fn fast_open_pending(&self, id: ListenerId) -> Result<usize, StaleError> {
-        self.core.listeners.get(id).map(|listener| listener.early.count()).ok_or(StaleError)
+        self.core.listeners.get(id).map(|listener| listener.early().count()).ok_or(StaleError)
     }
 
     /// The next connection of a listener.
@@ -89,7 +86,7 @@ impl Tcp {
     /// If there is no such listener.
     pub fn accept(&mut self, id: ListenerId) -> Result<Option<Accepted>, StaleError> {
         let listener = self.core.listeners.get_mut(id).ok_or(StaleError)?;
-        while let Some(id) = listener.queue.pop_front() {
+        while let Some(id) = listener.dequeue() {
             let Some(c) = self.connections.get_mut(id) else { continue };
             c.set_in_accept_queue(false);
             return Ok(Some(Accepted {
@@ -108,12 +105,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such listener.
     pub fn register_accept(&mut self, id: ListenerId, waker: &Waker) -> Result<(), StaleError> {
-        let listener = self.core.listeners.get_mut(id).ok_or(StaleError)?;
-        if listener.queue.is_empty() {
-            listener.waker = Some(waker.clone());
-        } else {
-            waker.wake_by_ref();
-        }
+        self.core.listeners.get_mut(id).ok_or(StaleError)?.wake_on_arrival(waker);
         Ok(())
     }
 
@@ -122,7 +114,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such listener.
     pub fn listens_on(&self, id: ListenerId) -> Result<(Option<IpAddr>, u16), StaleError> {
-        self.core.listeners.get(id).map(|l| (l.local, l.port)).ok_or(StaleError)
+        self.core.listeners.get(id).map(Listener::listens_on).ok_or(StaleError)
     }
 
     /// How many connections wait to be accepted, and how many handshakes are under way.
@@ -131,6 +123,6 @@ impl Tcp {
     /// If there is no such listener.
     pub fn backlog(&self, id: ListenerId) -> Result<(usize, usize), StaleError> {
         let listener = self.core.listeners.get(id).ok_or(StaleError)?;
-        Ok((listener.queue.len(), listener.half_open as usize))
+        Ok((listener.waiting(), listener.handshakes() as usize))
     }
 }

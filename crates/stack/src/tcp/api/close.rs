@@ -58,7 +58,7 @@ impl Tcp {
 
     /// Takes no new connections, and ends those there are: FIN behind what was written, or a reset if `at_once`. Handles stay.
     pub fn end_all(&mut self, cx: &mut Cx<'_>, at_once: bool) {
-        self.core.ending = true;
+        self.core.take_no_more();
         let slots: Vec<u32> = self.connections.iter().map(|c| c.id().slot).collect();
         for slot in slots {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };

@@ -31,12 +31,12 @@ impl Core {
         let no = Welcome::default();
         let asked = seg.options.fast_open;
         let Some(listener) = self.listeners.slot_mut(slot) else { return no };
-        let Some(told) = listener.options.fast_open.filter(|told| told.pending > 0) else { return no };
+        let Some(told) = listener.options().fast_open.filter(|told| told.pending > 0) else { return no };
         if asked.is_none() && seg.len == 0 {
             return no;
         }
         self.stats.fast_open_cookies_asked += u64::from(asked.is_some_and(|option| option.is_request()));
-        if !listener.early.has_room(now, told.pending) {
+        if !listener.early_mut().has_room(now, told.pending) {
             // RFC 7413 §5.1: beyond the limit Fast Open is as if it were off.
             self.stats.fast_open_overflows += 1;
             return no;
@@ -68,7 +68,7 @@ impl Core {
         if c.fast.has(Marks::PENDING) {
             self.listeners.fast_open_over(c);
             if let Some(listener) = self.listeners.of(c) {
-                listener.early.was_reset(now);
+                listener.early_mut().was_reset(now);
                 self.stats.fast_open_passive_resets += 1;
             }
         }
@@ -85,7 +85,7 @@ impl Core {
             // The SYN is no small segment that Nagle's algorithm would wait for.
             c.snd.none_is_small();
             if let Some(listener) = self.listeners.slot_mut(c.listener()) {
-                listener.early.begin();
+                listener.early_mut().begin();
             }
         }
         if let Some(option) = welcome.answer {

@@ -135,7 +135,7 @@ impl Connection {
             tx.board.acknowledge(seg.ack, &clock, &mut report.delivered);
             // Our FIN takes a number but no byte.
             let bytes = acked.min(tx.data.len() as u32);
-            core.memory -= tx.data.consume(bytes as usize, &mut core.blocks);
+            core.consume(&mut tx, bytes);
             self.snd.acknowledged(seg.ack);
             self.timers.end_backoff();
             if tx.board.is_empty() {
@@ -155,7 +155,7 @@ impl Connection {
             report.twice = seg.options.sack.as_slice().first().filter(|_| dsack).map(|b| (b.left, b.right));
             core.stats.dsacks_received += u64::from(dsack);
             tx.board.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
-            tx.recount(&mut core.memory);
+            core.recount(&mut tx);
         }
         self.tx.put_back(tx);
         self.measure(core, seg, &report, &clock);

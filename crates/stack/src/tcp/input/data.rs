@@ -121,7 +121,7 @@ impl Connection {
         core.stats.in_sequence_packets += u64::from(seg.merged);
         core.stats.in_sequence_bytes += u64::from(seg.len);
         // Without pressure data waits where it came in, which costs nothing but room in the frame that stays empty.
-        let copy = pressed || core.held >= core.config.max_held;
+        let copy = pressed || core.holds_most_frames();
         for_each_frame(seg, |frame| {
             if !discard {
                 rx.push(frame, copy);
@@ -150,7 +150,7 @@ impl Connection {
         if core.is_full(cx) || core.is_pressed() && !core.may_hold_early(rx, seg) {
             return Err(Stop::Drop(DropReason::LaneMemory));
         }
-        if core.held >= core.config.max_held {
+        if core.holds_most_frames() {
             return Err(Stop::Drop(DropReason::FewFrames));
         }
         let mut seq = seg.seq;
@@ -198,7 +198,7 @@ impl Connection {
     pub(super) fn take_kept(&mut self, core: &mut Core) {
         let Some(mut rx) = self.rx.take() else { return };
         let before = rx.holds();
-        let copy = core.held >= core.config.max_held;
+        let copy = core.holds_most_frames();
         self.take_next(&mut rx, copy);
         core.account(before, rx.holds());
         if rx.queued() > 0 {

@@ -28,14 +28,13 @@ impl Core {
             c.detach();
             return Err(Stop::Done);
         };
-        if listener.queue.len() >= listener.options.backlog as usize {
+        if listener.is_full() {
             self.stats.listen_overflows += 1;
             return Err(Stop::Drop(DropReason::BacklogFull));
         }
-        listener.queue.push_back(c.id());
-        listener.half_open = listener.half_open.saturating_sub(u32::from(c.has(Flags::IN_SYN_BACKLOG)));
-        if let Some(waker) = listener.waker.take() {
-            waker.wake();
+        listener.enqueue(c.id());
+        if c.has(Flags::IN_SYN_BACKLOG) {
+            listener.end_handshake();
         }
         c.set_in_syn_backlog(false);
         c.set_in_accept_queue(true);
@@ -106,9 +105,6 @@ impl Connection {
 }
 
 fn enqueue(listener: &mut Listener, c: &mut Connection) {
-    listener.queue.push_back(c.id());
+    listener.enqueue(c.id());
     c.set_in_accept_queue(true);
-    if let Some(waker) = listener.waker.take() {
-        waker.wake();
-    }
 }

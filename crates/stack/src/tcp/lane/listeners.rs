@@ -3,7 +3,7 @@
 //! A listener is found by address and port, an exact address before the wildcard. It bounds handshakes under way
 //! (`syn_backlog`) and connections waiting to be accepted (`backlog`).
 
-use crate::tcp::config::ListenOptions;
+use crate::tcp::config::{FastOpenListen, ListenOptions, SocketOptions};
 use crate::tcp::connection::Connection;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::lane::early::Early;
@@ -58,24 +58,129 @@ impl From<ListenError> for std::io::Error {
 #[derive(Debug)]
 pub(crate) struct Listener {
     id: ConnId,
-    pub(crate) local: Option<IpAddr>,
-    pub(crate) port: u16,
-    pub(crate) options: ListenOptions,
+    local: Option<IpAddr>,
+    port: u16,
+    options: ListenOptions,
     /// Handshakes under way.
-    pub(crate) half_open: u32,
+    half_open: u32,
     /// Early to be accepted.
-    pub(crate) queue: VecDeque<ConnId>,
-    pub(crate) waker: Option<Waker>,
+    queue: VecDeque<ConnId>,
+    waker: Option<Waker>,
     /// Cookies sent until recently are honoured until then.
-    pub(crate) cookies_until: Time,
+    cookies_until: Time,
     /// Those that may be used before their handshake is over.
-    pub(crate) early: Early,
+    early: Early,
 }
 
 impl Named for Listener {
     #[inline]
     fn id(&self) -> ConnId {
         self.id
+    }
+}
+
+impl Listener {
+    /// The address, `None` for all of ours, and the port.
+    pub(crate) const fn listens_on(&self) -> (Option<IpAddr>, u16) {
+        (self.local, self.port)
+    }
+
+    /// What connections get that it makes, and its bounds.
+    pub(crate) const fn options(&self) -> &ListenOptions {
+        &self.options
+    }
+
+    /// Connections made from now on get other options.
+    pub(crate) fn set_socket_options(&mut self, socket: SocketOptions) {
+        self.options.socket = socket;
+    }
+
+    /// Data in SYNs is taken otherwise from now on.
+    pub(crate) fn set_fast_open(&mut self, fast_open: Option<FastOpenListen>) {
+        self.options.fast_open = fast_open;
+    }
+
+    /// As many connections wait to be accepted as may.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() >= self.options.backlog as usize
+    }
+
+    /// Connections that wait to be accepted.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// A connection waits to be accepted.
+    pub(crate) fn enqueue(&mut self, id: ConnId) {
+        self.queue.push_back(id);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes the connection that has waited longest.
+    pub(crate) fn dequeue(&mut self) -> Option<ConnId> {
+        self.queue.pop_front()
+    }
+
+    /// Wakes `waker` when a connection waits to be accepted; immediately if one does.
+    pub(crate) fn wake_on_arrival(&mut self, waker: &Waker) {
+        if self.queue.is_empty() {
+            self.waker = Some(waker.clone());
+        } else {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Nobody listens any more: wakes who waits for a connection. Connections that were not accepted.
+    pub(crate) fn end(self) -> VecDeque<ConnId> {
+        if let Some(waker) = self.waker {
+            waker.wake();
+        }
+        self.queue
+    }
+
+    /// Handshakes under way.
+    pub(crate) const fn handshakes(&self) -> u32 {
+        self.half_open
+    }
+
+    /// As many handshakes are under way as may.
+    #[inline]
+    pub(crate) const fn is_syn_backlog_full(&self) -> bool {
+        self.half_open >= self.options.syn_backlog
+    }
+
+    /// A handshake begins.
+    pub(crate) fn begin_handshake(&mut self) {
+        self.half_open += 1;
+    }
+
+    /// A handshake is over, one way or the other.
+    pub(crate) fn end_handshake(&mut self) {
+        self.half_open = self.half_open.saturating_sub(1);
+    }
+
+    /// A cookie is sent: cookies are honoured until `until`.
+    pub(crate) fn sends_cookie(&mut self, until: Time) {
+        self.cookies_until = until;
+    }
+
+    /// Cookies that are honoured may be on their way.
+    #[inline]
+    pub(crate) fn honours_cookies(&self, now: Time) -> bool {
+        self.cookies_until >= now
+    }
+
+    /// Connections that may be used before their handshake is over.
+    pub(crate) const fn early(&self) -> &Early {
+        &self.early
+    }
+
+    /// As [`early`](Self::early), to count one more or less.
+    pub(crate) fn early_mut(&mut self) -> &mut Early {
+        &mut self.early
     }
 }
 
@@ -177,7 +282,7 @@ impl Listeners {
     /// A handshake is over, one way or the other.
     pub(crate) fn syn_done(&mut self, c: &Connection) {
         if let Some(listener) = self.of(c) {
-            listener.half_open = listener.half_open.saturating_sub(1);
+            listener.end_handshake();
         }
     }
 

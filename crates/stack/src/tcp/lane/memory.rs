@@ -27,8 +27,9 @@
 //! the event that frees some; it is not tried again before.
 
 use crate::packet::Cx;
+use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::recv_buffer::{INFLOW, Inflow};
-use crate::tcp::connection::{Connection, Flags, Lists};
+use crate::tcp::connection::{Connection, Flags};
 use crate::tcp::lane::Core;
 use crate::tcp::lane::flow_records::PER_FLOW;
 use crate::tcp::lane::time_wait::PER_RECORD;
@@ -36,12 +37,10 @@ use crate::tcp::segment::Segment;
 use crate::tcp::table::{ConnId, Slab};
 use crate::time::Time;
 use core::time::Duration;
+use flowlane_sys::block::OwnedBytes;
 
 /// Memory that must be free for one of those who wait: the smallest send buffer, and as much again.
 pub(crate) const PORTION: usize = 4096;
-
-/// How soon windows are looked at again that lack of memory kept shut.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Bytes of a connection: its place in the slab, in the table of tuples, on the wheel and in the lists of a lane, the totals of its
 /// flow, and what few have beside it.
@@ -102,6 +101,93 @@ impl Core {
             rx.set_spare(false);
             self.spare = Spare::default();
         }
+    }
+
+    /// Bytes of all buffers, and of the boxes and lists that keep them in order.
+    #[inline]
+    pub(crate) fn buffer_memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Bytes of connections and TIME-WAIT records.
+    #[inline]
+    pub(crate) fn fixed_memory(&self) -> usize {
+        self.fixed
+    }
+
+    /// Received data waits in as many bytes of frames as it may.
+    #[inline]
+    pub(crate) fn holds_most_frames(&self) -> bool {
+        self.held >= self.config.max_held
+    }
+
+    /// Bytes of frames in which received data waits.
+    #[cfg(test)]
+    pub(crate) fn held_for_test(&self) -> usize {
+        self.held
+    }
+
+    /// Copies bytes into a send buffer.
+    pub(crate) fn copy_in(&mut self, tx: &mut Flight, bytes: &[u8]) {
+        let before = tx.data.capacity();
+        tx.data.push(bytes, &mut self.blocks);
+        self.memory += tx.data.capacity() - before;
+    }
+
+    /// Puts bytes into a send buffer that stay where they are.
+    pub(crate) fn refer_to(&mut self, tx: &mut Flight, bytes: OwnedBytes) {
+        let before = tx.data.capacity();
+        tx.data.push_owned(bytes);
+        self.memory += tx.data.capacity() - before;
+    }
+
+    /// The first `bytes` of a send buffer are acknowledged.
+    #[inline]
+    pub(crate) fn consume(&mut self, tx: &mut Flight, bytes: u32) {
+        self.memory -= tx.data.consume(bytes as usize, &mut self.blocks);
+    }
+
+    /// The scoreboard of a send side has changed.
+    #[inline]
+    pub(crate) fn recount(&mut self, tx: &mut Flight) {
+        tx.recount(&mut self.memory);
+    }
+
+    /// Takes back blocks of send buffers whose last frame is gone meanwhile. Nothing tells when that happens.
+    #[inline]
+    pub(crate) fn regain_blocks(&mut self) {
+        self.memory -= self.blocks.look_again();
+    }
+
+    /// Notes the memory in use if it is the most of late; both.
+    #[inline]
+    pub(crate) fn note_peak(&mut self) -> (usize, usize) {
+        let all = self.memory + self.fixed;
+        self.peak = self.peak.max(all);
+        (all, self.peak)
+    }
+
+    /// From now on the most memory of late is what is in use.
+    pub(crate) fn forget_peak(&mut self) {
+        self.peak = self.memory + self.fixed;
+    }
+
+    /// Whether the memory in use is another than at the last call.
+    pub(crate) fn has_other_memory(&mut self) -> bool {
+        let all = self.memory + self.fixed;
+        core::mem::replace(&mut self.looked, all) != all
+    }
+
+    /// Shrinks tables and lists that were larger than they need to be, but for `least` entries of each list. There are `slots` places for
+    /// connections.
+    pub(crate) fn shrink(&mut self, slots: u32, least: usize) {
+        self.flows.trim(slots);
+        self.time_wait.trim();
+        self.table.trim();
+        self.ready.shrink_to(least);
+        self.starved.shrink_to(least);
+        self.narrowed.shrink_to(least);
+        self.listeners.trim(least);
     }
 
     /// The number of connections has changed.
@@ -239,29 +325,6 @@ impl Core {
     #[inline]
     pub(crate) fn is_scarce(&self, cx: &Cx<'_>) -> bool {
         self.is_pressed() || frames_left(cx, 2)
-    }
-
-    /// The window of a connection could not be opened although its application has read: it is looked at again soon. The
-    /// memory may be other lanes', or frames in other hands, so no event of this lane tells when it is back.
-    #[cold]
-    pub(crate) fn look_again(&mut self, c: &mut Connection, now: Time) {
-        if !c.is_in(Lists::IN_NARROWED) {
-            c.set_in_narrowed(true);
-            self.narrowed.push_back(c.id());
-            self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
-        }
-    }
-
-    /// Waits for memory.
-    pub(crate) fn starve(&mut self, c: &mut Connection, now: Time) {
-        self.stats.memory_waits += 1;
-        // No event tells when the last frame of an acknowledged block goes, nor when others leave it a larger share.
-        self.narrowed_at = self.narrowed_at.min(now + LOOK_AGAIN);
-        c.set_starved(true);
-        if !c.is_in(Lists::IN_STARVED) {
-            c.set_in_starved();
-            self.starved.push_back(c.id());
-        }
     }
 }
 

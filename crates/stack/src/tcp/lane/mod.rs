@@ -11,6 +11,7 @@ pub(crate) mod peers;
 pub(crate) mod replies;
 pub(crate) mod scarce_ports;
 pub(crate) mod time_wait;
+pub(crate) mod waits;
 
 use crate::packet::IpOutput;
 use crate::rng::Keyed;
@@ -48,48 +49,48 @@ pub(crate) struct Core {
     pub(crate) time_wait: TimeWaits,
     pub(crate) wheel: Wheel<u32>,
     /// Slots of connections that may have something to send, in turn.
-    pub(crate) ready: VecDeque<u32>,
+    ready: VecDeque<u32>,
     /// Segments that belong to no connection.
-    pub(crate) replies: VecDeque<IpOutput>,
+    replies: VecDeque<IpOutput>,
     /// Bytes of all buffers, and of the boxes and lists that keep them in order.
-    pub(crate) memory: usize,
+    memory: usize,
     /// Bytes of connections and TIME-WAIT records themselves.
-    pub(crate) fixed: usize,
+    fixed: usize,
     /// How far `memory` may go.
-    pub(crate) levels: Levels,
+    levels: Levels,
     /// Connections, those being closed included.
-    pub(crate) connections: usize,
+    connections: usize,
     /// The most memory of late: see `trim`.
-    pub(crate) peak: usize,
+    peak: usize,
     /// What it was when `trim` last looked.
-    pub(crate) looked: usize,
+    looked: usize,
     /// Bytes of frames in which received data waits.
-    pub(crate) held: usize,
+    held: usize,
     pub(crate) challenge: ChallengeBudget,
     /// Of resets to strangers.
     pub(crate) resets: ChallengeBudget,
     #[allow(clippy::vec_box, reason = "the boxes themselves are what is handed out and taken back")]
     flights: Vec<Box<Flight>>,
     /// Memory of send buffers that none has now.
-    pub(crate) blocks: Blocks,
+    blocks: Blocks,
     #[allow(clippy::vec_box, reason = "as above")]
     inflows: Vec<Box<Inflow>>,
-    pub(crate) established: usize,
+    established: usize,
     /// Connections by state.
     pub(crate) states: StateCounts,
     /// No new connections are taken.
-    pub(crate) ending: bool,
+    ending: bool,
     /// Connections whose writers wait for memory, in turn.
-    pub(crate) starved: VecDeque<ConnId>,
+    starved: VecDeque<ConnId>,
     /// Connections whose windows could not be opened for lack of memory, and when to look again.
-    pub(crate) narrowed: VecDeque<ConnId>,
-    pub(crate) narrowed_at: Time,
+    narrowed: VecDeque<ConnId>,
+    narrowed_at: Time,
     /// What is taken when there is no memory left.
-    pub(crate) spare: Spare,
+    spare: Spare,
     /// Destinations that have hardly a local port left.
     pub(crate) scarce_ports: ScarcePorts,
     /// SYNs without connections are sent, and answers to them kept.
-    pub(crate) half_open: Option<Box<HalfOpen>>,
+    half_open: Option<Box<HalfOpen>>,
     /// Of cookies, if neither the listener nor the configuration has any.
     pub(crate) fast_open_keys: FastOpenKeys,
     pub(crate) fast_peers: Peers,
@@ -199,6 +200,57 @@ impl Core {
         if self.inflows.len() < SPARES {
             self.inflows.push(inflow);
         }
+    }
+
+    /// A connection is established.
+    pub(crate) fn count_established(&mut self) {
+        self.established += 1;
+        self.stats.established += 1;
+    }
+
+    /// No new connections are taken from now on.
+    pub(crate) fn take_no_more(&mut self) {
+        self.ending = true;
+    }
+
+    /// Whether new connections are taken.
+    #[inline]
+    pub(crate) fn takes_connections(&self) -> bool {
+        !self.ending
+    }
+
+    /// Answers to SYNs without connections are kept from now on.
+    pub(crate) fn keep_syn_answers(&mut self, half_open: HalfOpen) {
+        self.half_open = Some(Box::new(half_open));
+    }
+
+    /// What keeps answers to SYNs without connections, if they are kept.
+    #[inline]
+    pub(crate) fn half_open(&mut self) -> Option<&mut HalfOpen> {
+        self.half_open.as_deref_mut()
+    }
+
+    /// Takes the slot of the next connection off the ready list.
+    #[inline]
+    pub(crate) fn next_ready(&mut self) -> Option<u32> {
+        self.ready.pop_front()
+    }
+
+    /// The slot that is taken off the ready list next.
+    #[inline]
+    pub(crate) fn ready_next(&self) -> Option<u32> {
+        self.ready.front().copied()
+    }
+
+    /// Puts a slot in front of the ready list.
+    pub(crate) fn ready_first(&mut self, slot: u32) {
+        self.ready.push_front(slot);
+    }
+
+    /// Whether a connection is on the ready list, or a segment of none waits.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        !self.ready.is_empty() || !self.replies.is_empty()
     }
 
     /// Puts a connection on the ready list.

@@ -13,6 +13,17 @@ use core::net::IpAddr;
 use flowlane_sys::frame::{Checksum, Frame};
 
 impl Core {
+    /// Whether there is room for one more.
+    pub(crate) fn may_reply(&self) -> bool {
+        self.replies.len() < self.config.max_replies
+    }
+
+    /// The next one to go out.
+    #[inline]
+    pub(crate) fn next_reply(&mut self) -> Option<IpOutput> {
+        self.replies.pop_front()
+    }
+
     /// Queues a segment that belongs to no connection; whether there was room.
     pub(crate) fn reply(
         &mut self,
@@ -22,7 +33,7 @@ impl Core {
         options: &TcpOptions,
         meta: ReplyMeta,
     ) -> bool {
-        if self.replies.len() >= self.config.max_replies {
+        if !self.may_reply() {
             self.stats.drop(DropReason::RepliesFull);
             return false;
         }

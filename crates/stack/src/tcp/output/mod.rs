@@ -195,7 +195,7 @@ impl Connection {
             flags |= scoreboard::PUSH;
         }
         tx.board.push(Sent { seq: plan.seq, len, at: now, flags });
-        tx.recount(&mut core.memory);
+        core.recount(&mut tx);
         tx.recovery.sent(len);
         if first {
             tx.waits_from(now);

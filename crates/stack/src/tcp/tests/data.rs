@@ -335,7 +335,7 @@ fn beyond_so_many_frames_data_is_copied() {
     }
     assert_eq!(s.with(|tcp, cx| tcp.recv_frame(cx, id)).unwrap_err(), RecvError::WouldBlock);
     s.heard.clear();
-    assert_eq!((s.tcp.core.held, s.pool.free()), (0, free), "all frames are home");
+    assert_eq!((s.tcp.core.held_for_test(), s.pool.free()), (0, free), "all frames are home");
 }
 
 /// RFC 7323 §4.3, §5.3: timestamps are echoed and protect against old segments.
