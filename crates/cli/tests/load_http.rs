@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -32,6 +33,12 @@ fn refused(arguments: &[&str], word: &str) {
 
 /// A server on the kernel's loopback, a thread for each connection: how many requests it heard.
 fn server() -> (SocketAddr, Arc<AtomicU64>) {
+    server_that_waits(|_| Duration::ZERO)
+}
+
+/// The same: each answer waits as long as `wait` says of the time since the start.
+fn server_that_waits(wait: fn(Duration) -> Duration) -> (SocketAddr, Arc<AtomicU64>) {
+    let begin = Instant::now();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let heard = Arc::new(AtomicU64::new(0));
@@ -39,13 +46,13 @@ fn server() -> (SocketAddr, Arc<AtomicU64>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (count, stream) = (count.clone(), stream.unwrap());
-            std::thread::spawn(move || answer(stream, &count));
+            std::thread::spawn(move || answer(stream, &count, || wait(begin.elapsed())));
         }
     });
     (address, heard)
 }
 
-fn answer(mut stream: TcpStream, heard: &AtomicU64) {
+fn answer(mut stream: TcpStream, heard: &AtomicU64, wait: impl Fn() -> Duration) {
     stream.set_nodelay(true).unwrap();
     let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -57,6 +64,10 @@ fn answer(mut stream: TcpStream, heard: &AtomicU64) {
             let close = String::from_utf8_lossy(&held[..end]).contains("Connection: close");
             held.drain(..end + 4);
             heard.fetch_add(1, Ordering::Relaxed);
+            let pause = wait();
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
             if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() || close {
                 return;
             }
@@ -295,4 +306,25 @@ fn an_interrupt_ends_it_with_the_report_so_far() {
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["ended"], "interrupted");
     assert_eq!(report["total"]["counts"]["sent"], heard.load(Ordering::Relaxed));
+}
+
+/// A server that does nothing in the first six of every 33 milliseconds: the report says so, in words, drawn, and on the page.
+#[test]
+fn a_server_that_pauses_regularly_is_told() {
+    let (address, _) = server_that_waits(|since: Duration| {
+        let phase = Duration::from_nanos((since.as_nanos() % 33_000_000) as u64);
+        Duration::from_millis(6).saturating_sub(phase)
+    });
+    let page = std::env::temp_dir().join(format!("flowlane-period-{}.html", std::process::id()));
+    let url = format!("http://{address}/");
+    let common = [url.as_str(), "-c", "32", "-r", "1000", "-d", "5s", "--no-pin", "--slip-budget", "1s"];
+    let output = load(&[&common[..], &["--json", "--html", page.to_str().unwrap()]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    load_schema::check("load-run", &report);
+    let latency = report["periods"].as_array().unwrap().iter().find(|p| p["of"] == "latency").unwrap();
+    let period = latency["period-ns"].as_u64().unwrap();
+    assert!(period.abs_diff(33_000_000) < 330_000, "{latency}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_file(&page).unwrap();
+    assert!(html.contains("Latency over one period") && html.contains("every 33"), "{latency}");
 }

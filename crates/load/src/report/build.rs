@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::model::{
     Asked, Counts, Ended, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded,
 };
-use super::parts;
 use super::recorder::{LaneRecord, Spectra};
 use super::series::{Slot, points};
 use super::times::Times;
 use super::usage::{Generator, Usage};
+use super::{parts, periods};
 use crate::threshold::Threshold;
 
 /// Description of a pool, besides its counts.
@@ -127,6 +127,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         with_figures(about.phases, records, seconds)
     };
     let answered = total.counts.answered + total.unmeasured.answered;
+    let open_loop = about.setup.open_loop;
     let mut run = Run {
         version: VERSION,
         setup: about.setup,
@@ -143,6 +144,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         drops: about.drops,
         server: about.server,
         slip,
+        periods: periods::find(records, open_loop),
         thresholds: Vec::new(),
         failed: about.failure.into_iter().collect(),
         ok: true,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::periods::Period;
 use super::times::Times;
 use super::usage::Generator;
 
@@ -50,6 +51,9 @@ pub struct Run {
     pub server: BTreeMap<String, u64>,
     /// Whether the generator kept its schedule.
     pub slip: SlipVerdict,
+    /// What repeats in the latency or the slip; none in a report of before there was such a search.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<Period>,
     /// The thresholds, evaluated.
     pub thresholds: Vec<Verdict>,
     /// What was missed: the run's failure, the slip budget, thresholds.

@@ -13,6 +13,7 @@ use std::sync::mpsc::SyncSender;
 
 use super::kinds::ErrorKind;
 use super::parts::{Parts, PhaseSpan};
+use super::periods::fine::Fine;
 use super::series::{Series, Slot};
 use super::tally::Tally;
 use super::times::Times;
@@ -104,6 +105,8 @@ pub struct LaneRecord {
     pub(super) spectra: Spectra,
     pub(super) concurrency_max: u64,
     pub(super) slots: Vec<Slot>,
+    pub(super) fine_latency: Fine,
+    pub(super) fine_slip: Fine,
     pub(super) parts: Parts,
 }
 
@@ -135,6 +138,8 @@ pub struct Recorder {
     concurrency: u64,
     concurrency_max: u64,
     series: Series,
+    fine_latency: Fine,
+    fine_slip: Fine,
     to: Option<SyncSender<Snapshot>>,
     next_snapshot: u64,
     told: u64,
@@ -149,6 +154,8 @@ impl Recorder {
             pool,
             flows,
             series: Series::new(span.start),
+            fine_latency: Fine::new(span.start),
+            fine_slip: Fine::new(span.start),
             next_snapshot: span.start.saturating_add(SNAPSHOT_EVERY),
             gaps: span.gaps(),
             parts: Parts::new(span.phases.clone(), 0),
@@ -238,6 +245,7 @@ impl Recorder {
         tally.bytes_sent += bytes;
         if self.counts(intended) {
             self.spectra.slip.record(slip);
+            self.fine_slip.note(intended, slip);
         }
         if let Some(phase) = self.parts.phase(intended) {
             phase.sent += 1;
@@ -261,6 +269,7 @@ impl Recorder {
         }
         if self.counts(sample.intended) {
             self.spectra.latency.record(latency);
+            self.fine_latency.note(sample.intended, latency);
             self.spectra.service.record(sample.done.saturating_sub(sample.sent));
             self.spectra.first_byte.record(sample.first_byte.saturating_sub(sample.sent));
         }
@@ -436,6 +445,7 @@ impl Recorder {
     #[must_use]
     pub fn finish(mut self, now: u64) -> LaneRecord {
         self.series.slot(now);
+        let whole = self.span.measured.start..self.span.measured.end.min(now);
         LaneRecord {
             bucket: self.bucket,
             pool: self.pool,
@@ -445,6 +455,8 @@ impl Recorder {
             spectra: self.spectra,
             concurrency_max: self.concurrency_max,
             slots: self.series.finish(),
+            fine_latency: self.fine_latency.finish(&whole, &self.gaps),
+            fine_slip: self.fine_slip.finish(&whole, &self.gaps),
             parts: self.parts,
         }
     }

@@ -364,6 +364,10 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
     if run.slip.judged && run.slip.kept {
         wrapped(out, &format!("schedule: kept; {}", run.slip.words()))?;
     }
+    for period in &run.periods {
+        wrapped(out, &format!("period: {}", period.words()))?;
+        writeln!(out, "        |{}|", period.drawn())?;
+    }
     for (name, count) in &run.server {
         wrapped(out, &format!("server: {} {}", plain(name), show_count(*count)))?;
     }

@@ -188,6 +188,11 @@ fn time(run: &Run, out: &mut impl Write) -> io::Result<()> {
     figure(out, "Rate over time", &note, plots::rates(run))?;
     let note = format!("Of the answers of each interval, with the slip of what was sent in it.{shaded}");
     figure(out, "Latency over time", &note, plots::latencies(run))?;
+    for period in &run.periods {
+        let heading = format!("{} over one period", if period.of == "slip" { "Slip" } else { "Latency" });
+        let note = format!("It repeats: {}. The mean of each part of the period.", period.words());
+        figure(out, &heading, &escape(&note), plots::period(period))?;
+    }
     figure(out, "Concurrency", "Connections, or requests on their way.", plots::concurrency(run))?;
     figure(out, "Bytes over time", "Heads included.", plots::bandwidth(run))
 }

@@ -1,6 +1,7 @@
 //! The plots of a report.
 
 use super::super::model::{Lane, Part, Phase, Point, Run};
+use super::super::periods::Period;
 use super::super::text::show_bytes;
 use super::super::times::Times;
 use super::svg::{Axis, Plot};
@@ -188,6 +189,23 @@ pub(super) fn latencies(run: &Run) -> Option<String> {
             format!("{name}: {} at {}", show_nanos(y as u64), seconds(x))
         });
     }
+    Some(plot.finish())
+}
+
+/// Latency or slip over one period.
+pub(super) fn period(period: &Period) -> Option<String> {
+    let steps = period.steps_ns.len() as f64;
+    let points: Vec<(f64, f64)> = (period.steps_ns.iter().enumerate())
+        .filter(|(_, nanos)| **nanos > 0)
+        .map(|(i, nanos)| (period.period_ns as f64 * (i as f64 + 0.5) / steps, *nanos as f64))
+        .collect();
+    if points.is_empty() {
+        return None;
+    }
+    let title = format!("{} over one period", period.of);
+    let mut plot =
+        Plot::new(&title, Axis::exactly(period.period_ns as f64, time), Axis::linear(most(&points), time));
+    plot.curve(&period.of, 0, "", &points, |x, y| format!("{} at {}", show_nanos(y as u64), time(x)));
     Some(plot.finish())
 }
 
