@@ -16,6 +16,7 @@ mod drops;
 mod examples;
 mod exit;
 mod interrupt;
+mod ipfix;
 mod keeper;
 mod link;
 mod lost;

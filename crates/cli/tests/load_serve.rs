@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use flowlane_testnet::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
@@ -446,4 +447,127 @@ fn nginx_over_loopback() {
     nginx.wait().unwrap();
     let heard = std::fs::read_to_string(dir.file("access.log")).unwrap();
     assert_eq!(heard.lines().filter(|l| l.contains("GET /page")).count() as u64, asked);
+}
+
+/// Records of connections as nfdump's collector reads them, against what tcpdump saw on the wire: addresses, packets and octets of both
+/// directions, whoever opened the connection and however it ended.
+#[test]
+fn a_collector_reads_the_records() {
+    let tools = ["nfcapd", "nfdump", "tcpdump"];
+    if let Some(missing) = tools.iter().find(|tool| Command::new(tool).arg("-V").output().is_err()) {
+        return flowlane_testnet::skipped(format!("there is no {missing} (packages nfdump and tcpdump)"));
+    }
+    let Some((near, far)) = wire("ix") else { return };
+    far.ip("link set lo up").unwrap();
+    near.ip("addr add 10.11.2.2/24 dev va").unwrap();
+    let dir = Dir::new("ipfix");
+    let inside = |namespace: &Namespace, words: &[&str]| {
+        let mut ip = Command::new("ip");
+        ip.args(["netns", "exec", namespace.name()]).args(words).stdin(Stdio::null());
+        ip
+    };
+    let directory = dir.file("");
+    let mut collector =
+        Tool::start(inside(&far, &["nfcapd", "-b", "127.0.0.1", "-p", "4739", "-w", &directory]), "Startup");
+    let capture = dir.file("wire.pcap");
+    let watch = inside(
+        &near,
+        &[
+            "tcpdump",
+            "-i",
+            "va",
+            "--immediate-mode",
+            "-s",
+            "128",
+            "-B",
+            "16384",
+            "-U",
+            "-w",
+            &capture,
+            "tcp",
+            "port",
+            "8080",
+        ],
+    );
+    let mut watcher = Tool::start(watch, "listening on");
+
+    let service = Service::start(Some(&far), &format!("http --port 8080 --ipfix 127.0.0.1:4739 {FAR}"));
+    let get = |size: u32| {
+        let url = format!("http://10.11.2.1:8080/size/{size}");
+        let output =
+            inside(&near, &["curl", "-s", "-m", "30", "-o", "/dev/null", "-w", "%{size_download}", &url])
+                .output();
+        assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), size.to_string());
+    };
+    [0, 600, 30_000, 1_000_000].into_iter().for_each(get);
+    // Nobody listens there, and this is no connection: no record.
+    let refused = inside(&near, &["curl", "-s", "-m", "30", "http://10.11.2.1:8081/"]).output().unwrap();
+    assert!(!refused.status.success());
+    let said = service.end();
+    let exported = &last(&said, "summary")["ipfix"];
+    assert_eq!(exported, &serde_json::json!({ "sent": 4, "refused": 0, "lost": 0 }));
+    // The capture is behind: it has all when the last segment of the last connection is in it.
+    let all = |filter: &str| on_the_wire(&capture, filter).0;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.1") < 4
+        || all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.2") < 4
+    {
+        assert!(Instant::now() < deadline, "{} packets", all("tcp"));
+    }
+    watcher.end();
+    collector.end();
+
+    let output = Command::new("nfdump").args(["-R", &directory, "-o", "json"]).output().unwrap();
+    let flows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(flows.len(), 4, "{flows:?}");
+    for flow in flows {
+        assert_eq!(
+            (&flow["src4_addr"], &flow["dst4_addr"]),
+            (&"10.11.2.2".into(), &"10.11.2.1".into()),
+            "{flow}"
+        );
+        assert_eq!((&flow["dst_port"], &flow["proto"]), (&8080.into(), &6.into()), "{flow}");
+        let port = flow["src_port"].as_u64().unwrap();
+        let seen = |direction: &str| on_the_wire(&capture, &format!("tcp {direction} port {port}"));
+        let of =
+            |packets: &str, octets: &str| (flow[packets].as_u64().unwrap(), flow[octets].as_u64().unwrap());
+        assert_eq!(of("in_packets", "in_bytes"), seen("src"), "{flow}");
+        assert_eq!(of("out_packets", "out_bytes"), seen("dst"), "{flow}");
+    }
+}
+
+/// Packets of a capture, and the sum of their lengths by their IP headers.
+fn on_the_wire(capture: &str, filter: &str) -> (u64, u64) {
+    let output = Command::new("tcpdump").args(["-r", capture, "-nn", "-v", filter]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lengths =
+        text.lines().filter_map(|line| line.split_once("proto TCP (6), length ")?.1.split(')').next());
+    let lengths: Vec<u64> = lengths.map(|length| length.parse().unwrap()).collect();
+    (lengths.len() as u64, lengths.iter().sum())
+}
+
+/// A program of somebody else's that says when it is ready, and ends in order by SIGTERM.
+struct Tool(Child);
+
+impl Tool {
+    fn start(mut command: Command, ready: &str) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = said.lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(ready)), "{command:?} ended");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child)
+    }
+
+    fn end(&mut self) {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

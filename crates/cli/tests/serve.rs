@@ -232,6 +232,22 @@ fn lanes_may_move_by_themselves() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("[possible values: even, pack]"), "{wrong:?}");
 }
 
+/// `--ipfix` where there are no connections of ours, or nowhere to send to, is refused; a collector that is not there is said once, and the
+/// service goes on.
+#[test]
+fn a_collector_has_to_make_sense() {
+    let ours = "--link pcap:/nonexistent --addr 10.0.0.1/24";
+    let to = "--ipfix 127.0.0.1:9";
+    assert!(refused(&format!("serve udp-echo {ours} {to}")).contains("udp-echo has no connections"));
+    assert!(refused(&format!("serve http --link kernel {to}")).contains("with kernel sockets"));
+    for nowhere in ["127.0.0.1", "127.0.0.1:0", "0.0.0.0:4739", "[::]:4739", ":9"] {
+        let output = flowlane(&format!("serve tcp-echo {ours} --ipfix {nowhere}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{nowhere}: {said}");
+        assert!(said.contains("--ipfix"), "{nowhere}: {said}");
+    }
+}
+
 /// Each worker is bound to the processor that is named for it; what cannot be is refused in a line.
 #[test]
 fn workers_on_named_processors() {

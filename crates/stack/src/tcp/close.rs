@@ -81,7 +81,7 @@ impl Connection {
         };
         let tuple = self.tuple();
         let sent = core.reply(cx, tuple, &header, &options, self.reply_meta());
-        core.flows.answered(self, sent);
+        core.count_answer(self, sent);
     }
 
     /// RFC 9293 §3.10.5.
@@ -118,7 +118,7 @@ impl Connection {
         self.drop_acks();
         if ack {
             let sent = core.acknowledge_for(cx, &record);
-            core.flows.answered(self, sent);
+            core.count_answer(self, sent);
         }
         if let Some(slot) = slot {
             if !in_place {

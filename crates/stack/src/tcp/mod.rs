@@ -199,7 +199,7 @@ impl Tcp {
     fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &mut Segment) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
         if self.core.flows.is_on() {
-            self.core.flows.received(c, seg.merged);
+            self.core.flows.received(c, seg);
             c.input(&mut self.core, cx, seg);
             self.core.flows.advanced(c);
         } else {
@@ -221,7 +221,7 @@ impl Tcp {
         let from_cookie = c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK);
         let id = self.insert(c, cx.now);
         if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|_| self.core.flows.is_on()) {
-            self.core.flows.received(c, seg.merged);
+            self.core.flows.received(c, seg);
         }
         if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|c| c.is_early()) {
             c.open_early(&mut self.core, cx, seg);

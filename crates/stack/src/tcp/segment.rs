@@ -22,6 +22,8 @@ pub(crate) struct Segment {
     pub(crate) merged: u32,
     /// Payload bytes of the largest of them.
     pub(crate) largest: u32,
+    /// Bytes of its TCP header, options included.
+    pub(crate) header: u8,
     /// ECN field of the IP header.
     pub(crate) ecn: u8,
     /// The urgent pointer (RFC 9293 §3.8.5).
@@ -113,6 +115,7 @@ impl Segment {
             len,
             merged,
             largest,
+            header: data.start as u8,
             ecn: packet.ip.traffic_class & 3,
             urgent: header.urgent,
             frame: Some(packet.frame),

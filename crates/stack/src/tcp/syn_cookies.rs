@@ -145,6 +145,7 @@ impl Core {
             len: 0,
             merged: 1,
             largest: 0,
+            header: 20,
             urgent: 0,
             ecn: 0,
             frame: None,

@@ -17,6 +17,7 @@ mod tcp;
 mod udp;
 
 use crate::exit::Missed;
+use crate::ipfix::{Collector, Exporter, Opened};
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
 use crate::say::say;
@@ -126,6 +127,11 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None if plan.service.is_tcp() => tcp::host(plan, own, more),
         None => udp::host(plan, own, more),
     };
+    let exporter = plan.ipfix.as_ref().map(open_exporter).transpose()?;
+    let host = match &exporter {
+        Some(exporter) => host.flows(exporter.records()),
+        None => host,
+    };
     let host = builder.host(host);
     link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
@@ -141,6 +147,10 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let rebalancer = plan
         .rebalance
         .map(|policy| Rebalancer::start(runtime.handle(), policy.policy(), PERIOD))
+        .transpose()
+        .context("starting a thread")?;
+    let exporter = exporter
+        .map(|exporter| exporter.start(runtime.handle().now()))
         .transpose()
         .context("starting a thread")?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
@@ -168,7 +178,8 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
-    show.summary(&report, host, began.elapsed(), moved)?;
+    let exported = exporter.map(Exporter::end);
+    show.summary(&report, host, began.elapsed(), moved, exported)?;
     if let Some(http) = &http {
         http.summary()?;
     }
@@ -176,6 +187,11 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         show.flows(&flows.list())?;
     }
     all_served(&report)
+}
+
+/// Opens the socket of the exporter.
+fn open_exporter(to: &Collector) -> anyhow::Result<Opened> {
+    Opened::new(to).map_err(|e| anyhow!("--ipfix {to}: {e}"))
 }
 
 /// An error if lanes failed during the run. A failed lane printed a line when it happened, and stopped serving.

@@ -5,6 +5,7 @@ use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
+use crate::ipfix::Collector;
 use crate::reassembly::Limits;
 use crate::steering::{self, RssOption, Wish};
 use crate::tunnel::TunnelSpec;
@@ -76,6 +77,9 @@ pub(crate) struct Arguments {
     /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
+    /// Send a record of each TCP connection that has ended to this collector, as IPFIX over UDP (docs/flows.md).
+    #[arg(long, value_name = "HOST:PORT")]
+    ipfix: Option<Collector>,
     /// Open a control socket for 'flowlane stat' and 'flowlane lanes'.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
@@ -157,6 +161,8 @@ pub(super) struct Plan {
     pub(super) workers: usize,
     /// By what policy lanes move by themselves.
     pub(super) rebalance: Option<PolicyKind>,
+    /// Where records of connections go.
+    pub(super) ipfix: Option<Collector>,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
@@ -195,6 +201,9 @@ impl Plan {
             a.discovery.check(&addresses)?;
             addresses
         };
+        if a.ipfix.is_some() && !service.is_tcp() {
+            bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
+        }
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
         }
@@ -243,6 +252,7 @@ impl Plan {
             interval: a.interval,
             grace: a.grace,
             flows: a.flows,
+            ipfix: a.ipfix,
             control: a.control,
             json: a.json,
         })
@@ -324,6 +334,9 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     }
     if !a.tunnel.is_empty() {
         bail!("--tunnel: with kernel sockets the kernel's tunnels are used (ip link add ... type gre)");
+    }
+    if let Some(collector) = &a.ipfix {
+        bail!("--ipfix {collector}: with kernel sockets connections are the kernel's; use a link of ours");
     }
     a.discovery.check_kernel()
 }

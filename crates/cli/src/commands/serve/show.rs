@@ -5,6 +5,7 @@
 
 use super::Service;
 use super::flows::List;
+use crate::ipfix::Exported;
 use crate::{drops, steering};
 use flowlane::rebalance::Counts;
 use flowlane::stats::{LaneReport, Report, SteeringStats, WorkerReport};
@@ -191,13 +192,14 @@ impl Show {
 
     /// Prints the summary, at the end.
     ///
-    /// `moved`: by which policy lanes moved by themselves, and how many did.
+    /// `moved`: by which policy lanes moved by themselves, and how many did. `exported`: what became of records of connections.
     pub(super) fn summary(
         &self,
         report: &Report,
         host: usize,
         took: Duration,
         moved: Option<(&str, Counts)>,
+        exported: Option<Exported>,
     ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
@@ -206,8 +208,17 @@ impl Show {
                 "policy": policy, "rounds": counts.rounds, "unanswered": counts.unanswered,
                 "moves": counts.moves, "failed": counts.failed,
             })));
+            summary["ipfix"] = json!(exported.map(|exported| json!({
+                "sent": exported.sent, "refused": exported.refused, "lost": exported.lost,
+            })));
             writeln!(out, "{summary}")?;
         } else {
+            if let Some(Exported { sent, refused, lost }) = exported {
+                let more = [(refused, "refused by the system"), (lost, "lost for lack of room")];
+                let more = more.iter().filter(|(count, _)| *count > 0);
+                let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
+                writeln!(out, "ipfix: {sent} records of connections sent{more}")?;
+            }
             if let Some((policy, counts)) = moved {
                 let Counts { moves, failed, .. } = counts;
                 let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };

@@ -49,7 +49,7 @@ impl Connection {
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
             let sent = core.refuse(cx, self.tuple(), seg, self.reply_meta());
-            core.flows.answered(self, sent);
+            core.count_answer(self, sent);
             core.kill(self, cx.now, FlowEnd::ResetByUs, None);
             return Err(Stop::Drop(DropReason::AfterClose));
         }

@@ -23,7 +23,7 @@ impl Core {
         let Some(listener) = self.listeners.of(c) else {
             // Nobody listens any more: as to a segment of no connection (RFC 9293 §3.10.7.1).
             let sent = self.refuse(cx, c.tuple(), seg, c.reply_meta());
-            self.flows.answered(c, sent);
+            self.count_answer(c, sent);
             self.kill(c, cx.now, FlowEnd::HalfOpen, None);
             c.detach();
             return Err(Stop::Done);

@@ -14,6 +14,7 @@
 use crate::packet::IpOutput;
 use crate::tcp::Seq;
 use crate::tcp::connection::{Connection, Flags, Lists, State};
+use crate::tcp::segment::Segment;
 use crate::tcp::table::Slab;
 use crate::time::Time;
 use core::net::SocketAddr;
@@ -81,6 +82,8 @@ pub struct FlowTotals {
     pub bytes: u64,
     /// Segments on the wire, those without data and those sent again included.
     pub segments: u64,
+    /// Bytes of these segments' packets from the IP header on, options and extension headers of IP not counted.
+    pub octets: u64,
 }
 
 /// A flow that has ended.
@@ -206,10 +209,10 @@ impl FlowWatch {
         }
     }
 
-    /// So many segments have come for a connection.
-    pub(crate) fn received(&mut self, c: &Connection, segments: u32) {
+    /// A segment has come for a connection, as it was before anything was trimmed off.
+    pub(crate) fn received(&mut self, c: &Connection, seg: &Segment) {
         if let Some(totals) = self.of(c) {
-            totals.received.segments += u64::from(segments);
+            totals.received.count(c, seg.merged, usize::from(seg.header), seg.len);
         }
     }
 
@@ -220,14 +223,15 @@ impl FlowWatch {
         let cut = u32::from(out.frame.meta().segment_size);
         let header = out.frame.data().get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
         let data = out.frame.chain_len().saturating_sub(header) as u32;
-        totals.sent.segments += if cut > 0 { u64::from(data.div_ceil(cut).max(1)) } else { 1 };
+        let segments = if cut > 0 { data.div_ceil(cut).max(1) } else { 1 };
+        totals.sent.count(c, segments, header, data);
         totals.advance(c);
     }
 
-    /// A segment of a connection was put among the lane's answers.
-    pub(crate) fn answered(&mut self, c: &Connection, sent: bool) {
+    /// A segment of a connection without data, of so many bytes, was put among the lane's answers.
+    pub(crate) fn answered(&mut self, c: &Connection, header: usize) {
         if let Some(totals) = self.of(c) {
-            totals.sent.segments += u64::from(sent);
+            totals.sent.count(c, 1, header, 0);
         }
     }
 
@@ -258,6 +262,15 @@ impl FlowWatch {
     #[inline]
     fn of(&mut self, c: &Connection) -> Option<&mut Totals> {
         self.0.as_mut()?.totals.get_mut(c.id().slot as usize)
+    }
+}
+
+impl FlowTotals {
+    /// Counts segments with TCP headers of so many bytes, and together so many bytes of data.
+    fn count(&mut self, c: &Connection, segments: u32, header: usize, data: u32) {
+        let ip = if c.tuple().local.is_ipv4() { 20 } else { 40 };
+        self.segments += u64::from(segments);
+        self.octets += u64::from(segments) * (ip + header as u64) + u64::from(data);
     }
 }
 

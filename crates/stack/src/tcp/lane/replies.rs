@@ -24,6 +24,13 @@ impl Core {
         self.replies.pop_front()
     }
 
+    /// An answer for a connection was `sent`, as the last there is.
+    pub(crate) fn count_answer(&mut self, c: &Connection, sent: bool) {
+        if let (true, Some(answer)) = (sent, self.replies.back()) {
+            self.flows.answered(c, answer.frame.chain_len());
+        }
+    }
+
     /// Queues a segment that belongs to no connection; whether there was room.
     pub(crate) fn reply(
         &mut self,

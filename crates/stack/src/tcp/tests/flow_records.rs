@@ -14,8 +14,13 @@ fn ends(s: &Scene) -> (FlowEnd, State) {
     (record.end, record.state)
 }
 
-fn totals(bytes: u64, segments: u64) -> FlowTotals {
-    FlowTotals { bytes, segments }
+/// Bytes of the stream, and segments.
+fn totals(bytes: u64, segments: u64) -> (u64, u64) {
+    (bytes, segments)
+}
+
+fn of(totals: FlowTotals) -> (u64, u64) {
+    (totals.bytes, totals.segments)
 }
 
 /// We close first: all of a conversation is in the record, and what TIME-WAIT answers is in none.
@@ -39,7 +44,9 @@ fn both_sides_close() {
         (record.local, record.remote),
         (SocketAddr::new(US, OUR_PORT), SocketAddr::new(PEER, PEER_PORT))
     );
-    assert_eq!((record.sent, record.received), (totals(300, 5), totals(100, 5)));
+    assert_eq!((of(record.sent), of(record.received)), (totals(300, 5), totals(100, 5)));
+    // Five headers of IP and TCP, twelve bytes of options in SYN and SYN-ACK, and the data.
+    assert_eq!((record.sent.octets, record.received.octets), (5 * 40 + 12 + 300, 5 * 40 + 12 + 100));
     assert_eq!((record.began, record.ended), (Time::from_millis(100_000), Time::from_millis(100_040)));
     assert_eq!((record.retransmitted, record.interface, record.vlan), (0, None, None));
     assert_eq!(s.tcp.stats().packets_sent, record.sent.segments);
@@ -64,7 +71,7 @@ fn the_peer_closes_first_after_a_retransmission() {
     send!(s, 910, ". 2:2(0) ack 12");
     let record = only(&s);
     assert_eq!((record.end, record.state), (FlowEnd::Closed, State::LastAck));
-    assert_eq!((record.sent.bytes, record.received), (10, totals(0, 5)));
+    assert_eq!((record.sent.bytes, of(record.received)), (10, totals(0, 5)));
     assert!(record.retransmitted > 0);
     assert_eq!(record.sent.segments, s.tcp.stats().packets_sent);
 }
@@ -107,7 +114,7 @@ fn resets() {
     s.drain();
     recv!(s, 10, "R. 1:1(0) ack 1");
     assert_eq!(ends(&s), (FlowEnd::ResetByUs, State::Established));
-    assert_eq!(only(&s).sent, totals(0, 2), "the reset is one of its segments");
+    assert_eq!(of(only(&s).sent), totals(0, 2), "the reset is one of its segments");
 
     // Data that nobody will read.
     let mut s = Scene::established(Scene::config());
@@ -123,12 +130,12 @@ fn attempts_of_ours_that_fail() {
     send!(s, 10, "R. 0:0(0) ack 1");
     let record = only(&s);
     assert_eq!((record.end, record.state, record.active), (FlowEnd::Refused, State::SynSent, true));
-    assert_eq!((record.sent, record.received), (totals(0, 1), totals(0, 1)));
+    assert_eq!((of(record.sent), of(record.received)), (totals(0, 1), totals(0, 1)));
 
     let mut s = Scene::connecting(TcpConfig { syn_retries: 2, ..Scene::config() });
     s.until(60_000);
     assert_eq!(ends(&s), (FlowEnd::TimedOut, State::SynSent));
-    assert_eq!((only(&s).sent, only(&s).retransmitted), (totals(0, 3), 2));
+    assert_eq!((of(only(&s).sent), only(&s).retransmitted), (totals(0, 3), 2));
 
     let mut s = Scene::connecting(Scene::config());
     s.icmp(0, IcmpErrorKind::PortUnreachable);
@@ -148,7 +155,7 @@ fn handshakes_of_others_that_are_never_finished() {
     send!(s, 0, "S 0:0(0) win 65000 <mss 1000>");
     s.until(60_000);
     assert_eq!(ends(&s), (FlowEnd::HalfOpen, State::SynReceived));
-    assert_eq!((only(&s).sent, only(&s).received), (totals(0, 2), totals(0, 1)));
+    assert_eq!((of(only(&s).sent), of(only(&s).received)), (totals(0, 2), totals(0, 1)));
 
     // The peer takes it back.
     let mut s = Scene::listen(Scene::config());
@@ -164,7 +171,7 @@ fn handshakes_of_others_that_are_never_finished() {
     s.with(|tcp, cx| tcp.close_listener(cx, listener)).unwrap();
     send!(s, 10, ". 1:1(0) ack 1");
     assert_eq!(ends(&s), (FlowEnd::HalfOpen, State::SynReceived));
-    assert_eq!(only(&s).sent, totals(0, 2));
+    assert_eq!(of(only(&s).sent), totals(0, 2));
 
     // Finished, but never accepted.
     let mut s = Scene::listen(Scene::config());
@@ -253,7 +260,7 @@ fn a_late_watch() {
     s.write(50);
     send!(s, 30, "R 101:101(0)");
     let record = s.tcp.poll_flow().unwrap();
-    assert_eq!((record.sent, record.received), (totals(50, 1), totals(100, 2)));
+    assert_eq!((of(record.sent), of(record.received)), (totals(50, 1), totals(100, 2)));
     assert_eq!(record.began, now);
 }
 
@@ -267,6 +274,10 @@ fn segments_of_the_wire() {
     s.heard.clear();
     s.burst(20, &["P. 1:101(100) ack 5001", "P. 101:201(100) ack 5001", "P. 201:301(100) ack 5001"]);
     send!(s, 30, "R 301:301(0)");
-    assert_eq!((only(&s).sent.bytes, only(&s).received), (5000, totals(300, 6)));
-    assert!((6..=7).contains(&only(&s).sent.segments), "{:?}", only(&s));
+    assert_eq!((only(&s).sent.bytes, of(only(&s).received)), (5000, totals(300, 6)));
+    let (sent, received) = (only(&s).sent, only(&s).received);
+    assert!((6..=7).contains(&sent.segments), "{sent:?}");
+    // Headers of each, twelve bytes of options in SYN and SYN-ACK, and the data.
+    assert_eq!(sent.octets, sent.segments * 40 + 12 + 5000);
+    assert_eq!(received.octets, 6 * 40 + 12 + 300);
 }

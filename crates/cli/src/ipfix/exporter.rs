@@ -1,0 +1,199 @@
+//! The thread that sends records to the collector.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::str::FromStr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flowlane::FlowRecords;
+use flowlane_stack::time::Time;
+
+use super::message::{Message, Record};
+use crate::say::say;
+
+/// Records that wait to be exported, at most: about 2.5 MB.
+const WAITING: usize = 1 << 14;
+/// How often the queue is emptied.
+const EVERY: Duration = Duration::from_millis(100);
+/// How often the templates are sent again (RFC 7011 §8.4 leaves it open; collectors forget them after half an hour or so).
+const TEMPLATES_EVERY: Duration = Duration::from_secs(30);
+
+/// Where a collector is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Collector(SocketAddr);
+
+impl FromStr for Collector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = text.to_socket_addrs().map_err(|e| format!("{e} (HOST:PORT, such as 10.0.0.9:4739)"))?;
+        let address = found.into_iter().next().ok_or("no address has that name")?;
+        if address.port() == 0 || address.ip().is_unspecified() {
+            return Err("an address and a port to send to are needed, such as 10.0.0.9:4739".into());
+        }
+        Ok(Self(address))
+    }
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What became of records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Exported {
+    /// Records sent. UDP does not tell whether they arrived.
+    pub(crate) sent: u64,
+    /// Records that the system refused to send.
+    pub(crate) refused: u64,
+    /// Records that found no room in the queue when their lane ended.
+    pub(crate) lost: u64,
+}
+
+/// An exporter that runs.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    records: FlowRecords,
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<Exported>,
+}
+
+/// An exporter that is about to run: its socket is open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    records: FlowRecords,
+    socket: UdpSocket,
+    to: Collector,
+}
+
+impl Opened {
+    /// # Errors
+    /// There is no such socket, or no route.
+    pub(crate) fn new(to: &Collector) -> io::Result<Self> {
+        let any: SocketAddr = match to.0 {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(to.0)?;
+        Ok(Self { records: FlowRecords::new(WAITING), socket, to: to.clone() })
+    }
+
+    /// Where lanes put their records.
+    pub(crate) fn records(&self) -> &FlowRecords {
+        &self.records
+    }
+
+    /// Starts the thread; `now`: the lanes' clock.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(self, now: Time) -> io::Result<Exporter> {
+        let (stop, stopped) = mpsc::channel();
+        let Self { records, socket, to } = self;
+        let epoch = SystemTime::now() - Duration::from_nanos(now.as_nanos());
+        let mut sender = Sender {
+            records: records.clone(),
+            socket,
+            to,
+            epoch,
+            sequence: 0,
+            templates_due: Instant::now(),
+            complained: false,
+            done: Exported::default(),
+        };
+        let run = move || {
+            while matches!(stopped.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
+                sender.send_all();
+            }
+            sender.send_all();
+            sender.done
+        };
+        let thread = thread::Builder::new().name("flowlane-ipfix".into()).spawn(run)?;
+        Ok(Exporter { records, stop, thread })
+    }
+}
+
+impl Exporter {
+    /// Sends what is left, after the runtime has stopped.
+    pub(crate) fn end(self) -> Exported {
+        let _ = self.stop.send(());
+        let done = self.thread.join().unwrap_or_default();
+        Exported { lost: self.records.lost(), ..done }
+    }
+}
+
+struct Sender {
+    records: FlowRecords,
+    socket: UdpSocket,
+    to: Collector,
+    /// When the lanes' clock was zero.
+    epoch: SystemTime,
+    /// Data records sent so far, modulo 2^32.
+    sequence: u32,
+    templates_due: Instant,
+    complained: bool,
+    done: Exported,
+}
+
+impl Sender {
+    fn send_all(&mut self) {
+        let mut next = self.next();
+        while next.is_some() {
+            let with_templates = Instant::now() >= self.templates_due;
+            let mut message = Message::new(with_templates);
+            while next.is_some_and(|record| message.push(&record)) {
+                next = self.next();
+            }
+            self.send(message, with_templates);
+        }
+    }
+
+    fn next(&self) -> Option<Record> {
+        let record = self.records.try_next()?;
+        let of = |time: Time| {
+            let at = self.epoch + Duration::from_nanos(time.as_nanos());
+            at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+        };
+        Some(Record::new(&record, of(record.began), of(record.ended)))
+    }
+
+    fn send(&mut self, message: Message, with_templates: bool) {
+        let records = message.records();
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
+        let bytes = message.finish(self.sequence, seconds);
+        // An ICMP error to an earlier message is told by this call, which then sends nothing.
+        let sent = match self.socket.send(&bytes) {
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                self.complain(&e);
+                self.socket.send(&bytes)
+            }
+            other => other,
+        };
+        match sent {
+            Ok(_) => {
+                self.sequence = self.sequence.wrapping_add(records);
+                self.done.sent += u64::from(records);
+                if with_templates {
+                    self.templates_due = Instant::now() + TEMPLATES_EVERY;
+                }
+            }
+            Err(e) => {
+                self.complain(&e);
+                self.done.refused += u64::from(records);
+            }
+        }
+    }
+
+    /// Says once that the collector cannot be reached.
+    fn complain(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.complained, true) {
+            say!("flowlane: --ipfix {}: {error}: records may be lost", self.to);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! IPFIX messages: templates, and records of TCP connections.
+//!
+//! A message is a header and sets (RFC 7011 §3). A template set says which information elements a data set of its number has, in which
+//! order and how long; a collector cannot read a data set before it has seen its template, and UDP loses messages, so templates are sent
+//! again (§8.1). Everything is in network byte order.
+//!
+//! A record is of both directions (RFC 5103): the *source* is the end that opened the connection. `octetDeltaCount` and `packetDeltaCount`
+//! count IP packets with their headers, from the source; the reverse elements those to it. `initiatorOctets` and `responderOctets` are
+//! bytes of the two streams, each once (IANA, IPFIX Information Elements).
+
+use std::net::{IpAddr, SocketAddr};
+
+use flowlane::{FlowEnd, FlowRecord, FlowTotals};
+
+/// Bytes of a message at most, where the path's MTU is not known (RFC 7011 §10.3.3).
+pub(super) const LARGEST: usize = 512;
+
+const VERSION: u16 = 10;
+const HEADER: usize = 16;
+const SET_HEADER: usize = 4;
+const TEMPLATE_SET: u16 = 2;
+/// Templates of records with IPv4 and with IPv6 addresses.
+const TEMPLATES: [u16; 2] = [256, 257];
+
+/// Information elements of a record and their lengths in bytes, by template.
+const FIELDS: [[(u16, u16); 16]; 2] = [fields(8, 12, 4), fields(27, 28, 16)];
+
+/// Elements of the reverse direction have the number of the forward one and this bit, for an enterprise number follows.
+const REVERSE: u16 = 1 << 15;
+/// The enterprise number of reverse elements (RFC 5103 §6.1).
+const REVERSE_NUMBER: u32 = 29305;
+
+const fn fields(source: u16, destination: u16, address: u16) -> [(u16, u16); 16] {
+    [
+        (152, 8),               // flowStartMilliseconds
+        (153, 8),               // flowEndMilliseconds
+        (source, address),      // source(IPv4|IPv6)Address
+        (destination, address), // destination(IPv4|IPv6)Address
+        (7, 2),                 // sourceTransportPort
+        (11, 2),                // destinationTransportPort
+        (4, 1),                 // protocolIdentifier
+        (136, 1),               // flowEndReason
+        (58, 2),                // vlanId
+        (1, 8),                 // octetDeltaCount
+        (REVERSE | 1, 8),       // reverseOctetDeltaCount
+        (2, 8),                 // packetDeltaCount
+        (REVERSE | 2, 8),       // reversePacketDeltaCount
+        (231, 8),               // initiatorOctets
+        (232, 8),               // responderOctets
+        (239, 1),               // biflowDirection
+    ]
+}
+
+/// Protocol number of TCP.
+const TCP: u8 = 6;
+/// biflowDirection: the source is the initiator (RFC 5103 §6.3).
+const INITIATOR: u8 = 1;
+
+/// What a record says of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record {
+    /// The end that opened it.
+    source: SocketAddr,
+    destination: SocketAddr,
+    /// Milliseconds since 1970.
+    began: u64,
+    ended: u64,
+    /// flowEndReason.
+    reason: u8,
+    /// 0 for none.
+    vlan: u16,
+    initiator: FlowTotals,
+    responder: FlowTotals,
+}
+
+impl Record {
+    /// `began`, `ended`: milliseconds since 1970.
+    pub(super) fn new(record: &FlowRecord, began: u64, ended: u64) -> Self {
+        let (source, destination) = initiator_first(record.active, record.local, record.remote);
+        let (initiator, responder) = initiator_first(record.active, record.sent, record.received);
+        let (reason, vlan) = (reason(record.end), record.vlan.unwrap_or(0));
+        Self { source, destination, began, ended, reason, vlan, initiator, responder }
+    }
+}
+
+/// `active`: we opened the connection.
+fn initiator_first<T>(active: bool, ours: T, peers: T) -> (T, T) {
+    if active { (ours, peers) } else { (peers, ours) }
+}
+
+/// A message under construction.
+#[derive(Debug)]
+pub(super) struct Message {
+    bytes: Vec<u8>,
+    /// Where the open data set begins, and its template.
+    open: Option<(usize, u16)>,
+    records: u32,
+}
+
+impl Message {
+    /// An empty message; `with_templates`: it begins with the templates.
+    pub(super) fn new(with_templates: bool) -> Self {
+        let mut message = Self { bytes: vec![0; HEADER], open: None, records: 0 };
+        if with_templates {
+            message.put_templates();
+        }
+        message
+    }
+
+    fn put_templates(&mut self) {
+        let begin = self.begin_set(TEMPLATE_SET);
+        for (template, fields) in TEMPLATES.iter().zip(&FIELDS) {
+            self.put16(*template);
+            self.put16(fields.len() as u16);
+            for (element, length) in fields {
+                self.put16(*element);
+                self.put16(*length);
+                if element & REVERSE != 0 {
+                    self.bytes.extend(REVERSE_NUMBER.to_be_bytes());
+                }
+            }
+        }
+        self.end_set(begin);
+    }
+
+    /// Data records in it.
+    pub(super) fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// Adds a record; `false`, and nothing changes, if there is no room.
+    pub(super) fn push(&mut self, record: &Record) -> bool {
+        let v6 = usize::from(record.source.is_ipv6());
+        let template = TEMPLATES[v6];
+        let length: usize = FIELDS[v6].iter().map(|(_, length)| usize::from(*length)).sum();
+        let set = if self.open.is_some_and(|(_, open)| open == template) { 0 } else { SET_HEADER };
+        if self.bytes.len() + set + length > LARGEST {
+            return false;
+        }
+        if set > 0 {
+            self.close();
+            self.open = Some((self.begin_set(template), template));
+        }
+        self.put_record(record);
+        self.records += 1;
+        true
+    }
+
+    fn put_record(&mut self, record: &Record) {
+        self.bytes.extend(record.began.to_be_bytes());
+        self.bytes.extend(record.ended.to_be_bytes());
+        self.put_address(record.source.ip());
+        self.put_address(record.destination.ip());
+        self.put16(record.source.port());
+        self.put16(record.destination.port());
+        self.bytes.extend([TCP, record.reason]);
+        self.put16(record.vlan);
+        let (initiator, responder) = (record.initiator, record.responder);
+        let each: [fn(&FlowTotals) -> u64; 3] = [|t| t.octets, |t| t.segments, |t| t.bytes];
+        for count in each {
+            self.bytes.extend(count(&initiator).to_be_bytes());
+            self.bytes.extend(count(&responder).to_be_bytes());
+        }
+        self.bytes.push(INITIATOR);
+    }
+
+    /// The message. `sequence`: data records sent before it; `seconds`: since 1970, now.
+    pub(super) fn finish(mut self, sequence: u32, seconds: u32) -> Vec<u8> {
+        self.close();
+        let length = self.bytes.len() as u16;
+        self.bytes[0..2].copy_from_slice(&VERSION.to_be_bytes());
+        self.bytes[2..4].copy_from_slice(&length.to_be_bytes());
+        self.bytes[4..8].copy_from_slice(&seconds.to_be_bytes());
+        self.bytes[8..12].copy_from_slice(&sequence.to_be_bytes());
+        // One observation domain: 0, all of the exporting process.
+        self.bytes
+    }
+
+    fn close(&mut self) {
+        if let Some((begin, _)) = self.open.take() {
+            self.end_set(begin);
+        }
+    }
+
+    fn begin_set(&mut self, id: u16) -> usize {
+        let begin = self.bytes.len();
+        self.put16(id);
+        self.put16(0);
+        begin
+    }
+
+    fn end_set(&mut self, begin: usize) {
+        let length = (self.bytes.len() - begin) as u16;
+        self.bytes[begin + 2..begin + 4].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn put16(&mut self, value: u16) {
+        self.bytes.extend(value.to_be_bytes());
+    }
+
+    fn put_address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.bytes.extend(address.octets()),
+            IpAddr::V6(address) => self.bytes.extend(address.octets()),
+        }
+    }
+}
+
+/// flowEndReason: 1 idle timeout, 3 end of flow detected, 4 forced end (RFC 5102 §5.11.3).
+fn reason(end: FlowEnd) -> u8 {
+    match end {
+        FlowEnd::TimedOut | FlowEnd::Unreachable | FlowEnd::HalfOpen => 1,
+        FlowEnd::GivenUp | FlowEnd::LaneEnded => 4,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(v6: bool) -> Record {
+        let (source, destination) =
+            if v6 { ("[fd00::1]:4000", "[fd00::2]:80") } else { ("10.0.0.1:4000", "10.0.0.2:80") };
+        Record {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            began: 5,
+            ended: 6,
+            reason: 3,
+            vlan: 7,
+            initiator: FlowTotals { bytes: 100, segments: 4, octets: 260 },
+            responder: FlowTotals { bytes: 2000, segments: 5, octets: 2200 },
+        }
+    }
+
+    fn u16_at(bytes: &[u8], at: usize) -> u16 {
+        u16::from_be_bytes([bytes[at], bytes[at + 1]])
+    }
+
+    /// A message is as long as it says, its sets follow one another to its end, and nothing is in it twice.
+    #[test]
+    fn sets_and_lengths_fit() {
+        for with_templates in [false, true] {
+            let mut message = Message::new(with_templates);
+            let mut pushed = 0;
+            while message.push(&record(pushed % 3 == 2)) {
+                pushed += 1;
+            }
+            assert!(pushed >= 2, "{pushed}");
+            assert_eq!(message.records(), pushed);
+            let bytes = message.finish(77, 1_700_000_000);
+            assert!(bytes.len() <= LARGEST);
+            assert_eq!((u16_at(&bytes, 0), usize::from(u16_at(&bytes, 2))), (10, bytes.len()));
+            assert_eq!(bytes[8..12], 77u32.to_be_bytes());
+            let (mut at, mut records) = (HEADER, 0);
+            while at < bytes.len() {
+                let (id, length) = (u16_at(&bytes, at), usize::from(u16_at(&bytes, at + 2)));
+                assert!(length > SET_HEADER && at + length <= bytes.len());
+                assert_eq!(id == TEMPLATE_SET, with_templates && at == HEADER);
+                if let Some(v6) = TEMPLATES.iter().position(|template| *template == id) {
+                    let each: usize = FIELDS[v6].iter().map(|(_, length)| usize::from(*length)).sum();
+                    assert_eq!((length - SET_HEADER) % each, 0);
+                    records += (length - SET_HEADER) / each;
+                }
+                at += length;
+            }
+            assert_eq!((at, records), (bytes.len(), pushed as usize));
+        }
+    }
+
+    /// Each element where the template says.
+    #[test]
+    fn elements_are_in_order() {
+        let mut message = Message::new(false);
+        assert!(message.push(&record(false)));
+        let bytes = message.finish(0, 0);
+        let mut at = HEADER + SET_HEADER;
+        let mut value = |length: u16| {
+            let all =
+                bytes[at..at + usize::from(length)].iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            at += usize::from(length);
+            all
+        };
+        let values: Vec<u64> = FIELDS[0].iter().map(|(_, length)| value(*length)).collect();
+        assert_eq!(
+            values,
+            [5, 6, 0x0a00_0001, 0x0a00_0002, 4000, 80, 6, 3, 7, 260, 2200, 4, 5, 100, 2000, 1]
+        );
+        assert_eq!(at, bytes.len());
+        assert_eq!(initiator_first(true, 'o', 'p'), ('o', 'p'));
+        assert_eq!(initiator_first(false, 'o', 'p'), ('p', 'o'));
+    }
+}
