@@ -5,8 +5,9 @@
 #
 # Prints a line for each run: rate, program, processor time for each request, and the latency from the moment a request was to
 # be sent (of oha by --latency-correction), whose median is mostly lateness, since the server is on this machine and answers in
-# tens of microseconds. `flowlane` sends each request at its moment, `flowlane-1ms` may send several at once up to a millisecond
-# late (--slack 1ms), which is what oha's timers do. oha: cargo install oha --locked. OHA, RATES and
+# tens of microseconds. `flowlane` sends each request at its moment; `flowlane-1ms` and `flowlane-2ms` may send several at once up to a
+# millisecond or two late (--slack). oha's figure is by its own schedule, which asks for a millisecond's requests at once: on_the_wire.py
+# says how late they are. oha: cargo install oha --locked. OHA, RATES and
 # FLOWLANE (a command that is built already) may be set in the environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -64,6 +65,7 @@ for round in $(seq "$rounds"); do
         common=(load http "$url" -c 100 -r "$rate" -d "${seconds}s" --no-pin --json -q)
         run "$rate" flowlane "$flowlane" "${common[@]}"
         run "$rate" flowlane-1ms "$flowlane" "${common[@]}" --slack 1ms
+        run "$rate" flowlane-2ms "$flowlane" "${common[@]}" --slack 2ms
         run "$rate" oha "$oha" --no-tui --output-format json --latency-correction \
             -c 100 -q "$rate" -z "${seconds}s" "$url"
     done
