@@ -1,7 +1,7 @@
 //! Periods: what comes again every so many milliseconds, as a timer of the server's or a card's interrupt moderation does.
 //!
 //! Figures of seconds do not show it, and percentiles show only that some requests are slow. So a recorder also notes latency and slip in
-//! bins of a millisecond ([`fine`]), and the report is searched for lines in their spectrum ([`search`]). What is found is said in words and
+//! bins of a millisecond (`fine.rs`), and the report is searched for lines in their spectrum (`search.rs`). What is found is said in words and
 //! drawn: the latency over one period.
 //!
 //! Logarithms of times are noted, not times: one request of a second would hide a thousand that wait 200 microseconds instead of 100.
