@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What every crate with guards gets at the end of its `lib.rs`.
+/// What every crate with guards gets at the end of its `lib.rs`, or of its `main.rs` if it has none.
 const SWITCH: &str = r#"
 /// Whether this guard is to be broken.
 #[doc(hidden)]
@@ -55,6 +55,11 @@ fn versioned(manifest: &str, lock: &str) -> Option<(String, String)> {
     Some((manifest, packages.collect::<Vec<_>>().join("[[package]]")))
 }
 
+/// Whether a crate is a library; else it is a program.
+pub(crate) fn is_library(root: &Path, package: &str) -> bool {
+    root.join(package).join("src/lib.rs").exists()
+}
+
 /// The files that are not as they were: with their guards, and `lib.rs` with the switch.
 fn changed(root: &Path, guards: &[Guard]) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut changed = BTreeMap::new();
@@ -74,12 +79,13 @@ fn changed(root: &Path, guards: &[Guard]) -> Result<BTreeMap<PathBuf, String>, S
         changed.insert(PathBuf::from(file), breakable(&text, spans));
     }
     for package in guards.iter().map(Guard::package).collect::<BTreeSet<_>>() {
-        let library = PathBuf::from(package).join("src/lib.rs");
-        let text = match changed.remove(&library) {
+        let root_file =
+            PathBuf::from(package).join(if is_library(root, package) { "src/lib.rs" } else { "src/main.rs" });
+        let text = match changed.remove(&root_file) {
             Some(text) => text,
-            None => read(&library)?,
+            None => read(&root_file)?,
         };
-        changed.insert(library, text + SWITCH);
+        changed.insert(root_file, text + SWITCH);
     }
     if wrong.is_empty() { Ok(changed) } else { Err(wrong.join("\n")) }
 }

@@ -1,5 +1,6 @@
 //! Builds the copy's tests and runs them, whole and with one guard broken.
 
+use super::copy::is_library;
 use super::list::Guard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -58,29 +59,41 @@ pub(crate) fn all(copy: &Path, guards: &[&Guard], show: bool) -> Result<bool, St
     Ok(missed.is_empty())
 }
 
-/// The name of a crate's library, as its test program begins.
-fn library(copy: &Path, package: &str) -> Result<(String, String), String> {
+/// What a program's test program is called here: a library may have the same name.
+fn of_program(name: &str) -> String {
+    format!("{name} (program)")
+}
+
+/// The name of a crate, and that of its library's or its program's test program.
+fn own(copy: &Path, package: &str) -> Result<(String, String), String> {
     let manifest =
         fs::read_to_string(copy.join(package).join("Cargo.toml")).map_err(|e| format!("{package}: {e}"))?;
-    let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-    let name = name.ok_or_else(|| format!("{package}: no name"))?;
-    Ok((name.to_owned(), name.replace('-', "_")))
+    let name_in = |text: &str| {
+        Some(text.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))?.to_owned())
+    };
+    let name = name_in(&manifest).ok_or_else(|| format!("{package}: no name"))?;
+    if is_library(copy, package) {
+        let library = name.replace('-', "_");
+        return Ok((name, library));
+    }
+    let program = manifest.split_once("[[bin]]").and_then(|(_, rest)| name_in(rest));
+    let program = of_program(&program.unwrap_or_else(|| name.replace('-', "_")));
+    Ok((name, program))
 }
 
 /// Builds all test programs that are named; where they are, by name.
 fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(copy).args([
-        "test",
-        "--no-run",
-        "--locked",
-        "--quiet",
-        "--message-format=json",
-        "--lib",
-    ]);
+    cargo.current_dir(copy).args(["test", "--no-run", "--locked", "--quiet", "--message-format=json"]);
     let packages: BTreeSet<&str> = guards.iter().map(|guard| guard.package()).collect();
+    if packages.iter().any(|package| is_library(copy, package)) {
+        cargo.arg("--lib");
+    }
+    if packages.iter().any(|package| !is_library(copy, package)) {
+        cargo.arg("--bins");
+    }
     for package in packages {
-        cargo.args(["-p", &library(copy, package)?.0]);
+        cargo.args(["-p", &own(copy, package)?.0]);
     }
     let named: BTreeSet<&str> =
         guards.iter().flat_map(|guard| &guard.tests).map(|(program, _)| program.as_str()).collect();
@@ -99,6 +112,7 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, St
     let programs = text.lines().filter_map(|line| {
         let path = line.split_once("\"executable\":\"")?.1.split('"').next()?;
         let name = Path::new(path).file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
+        let name = if line.contains("\"kind\":[\"bin\"]") { of_program(&name) } else { name };
         Some((name, PathBuf::from(path)))
     });
     Ok(programs.collect())
@@ -106,7 +120,7 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, St
 
 /// A guard's tests, for each program.
 fn of_guard(copy: &Path, guard: &Guard, programs: &BTreeMap<String, PathBuf>) -> Result<Tests, String> {
-    let own = library(copy, guard.package())?.1;
+    let own = own(copy, guard.package())?.1;
     let mut tests = Tests::new();
     for (program, test) in &guard.tests {
         let name = if program.is_empty() { &own } else { program };

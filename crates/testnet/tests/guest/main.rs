@@ -10,6 +10,7 @@
 mod alignment;
 mod card;
 mod cases;
+mod check;
 mod guest;
 mod older;
 mod peer;

@@ -23,7 +23,8 @@ pub(crate) fn ping(address: IpAddr) {
     program(&format!("busybox ping {family} -c 1 -W 10 {address}"));
 }
 
-fn connected(address: SocketAddr) -> UdpSocket {
+/// A UDP socket for this address only.
+pub(crate) fn connected(address: SocketAddr) -> UdpSocket {
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).unwrap();
     socket.connect(address).unwrap();

@@ -29,6 +29,12 @@ pub(super) struct OfCpu {
 }
 
 impl Counters {
+    /// An interrupt that came so often, on one processor.
+    #[cfg(test)]
+    pub(super) fn for_test(interrupt: u32, cpu: u32, count: u64) -> Self {
+        Self { interrupts: BTreeMap::from([(interrupt, BTreeMap::from([(cpu, count)]))]), ..Self::default() }
+    }
+
     /// Reads them.
     pub(super) fn read(interface: &str) -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

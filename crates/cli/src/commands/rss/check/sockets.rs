@@ -35,9 +35,9 @@ pub(super) struct Thread {
     pub(super) name: String,
     /// Where it was seen.
     pub(super) cpus: BTreeSet<u32>,
-    /// Times it was given a processor, at the first look and now.
-    first: Option<u64>,
-    now: Option<u64>,
+    /// How long and how often it has had a processor, at the first look and now.
+    first: Option<[u64; 2]>,
+    now: Option<[u64; 2]>,
 }
 
 impl Thread {
@@ -70,6 +70,24 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
+    /// One socket for these flows, of a process that no machine has: its only thread was seen on these processors, and looked at until then.
+    #[cfg(test)]
+    pub(super) fn for_test(flows: impl Iterator<Item = Flow>, cpus: &[u32], ran: bool, until: u64) -> Self {
+        let thread = Thread {
+            name: "a thread".to_owned(),
+            cpus: cpus.iter().copied().collect(),
+            first: Some([1, 1]),
+            now: Some(if ran { [2, 1] } else { [1, 1] }),
+        };
+        Self {
+            flows: flows.map(|flow| (flow, vec![1])).collect(),
+            owners: HashMap::from([(1, vec![Owner { pid: u32::MAX, fd: -1 }])]),
+            all_read: true,
+            threads: BTreeMap::from([(u32::MAX, BTreeMap::from([(1, thread)]))]),
+            looked_at: HashMap::from([(u32::MAX, (0, until))]),
+        }
+    }
+
     /// Looks up the sockets of these flows, as packets that are received have them, and whose they are.
     pub(super) fn find(&mut self, flows: &HashSet<Flow>) {
         let wanted: HashSet<Flow> =
@@ -122,8 +140,7 @@ impl Sockets {
                 let text = |file: &str| fs::read_to_string(task.path().join(file)).ok();
                 let Some((name, cpu)) = text("stat").as_deref().and_then(stat) else { continue };
                 let thread = threads.entry(tid).or_default();
-                // Times it was given a processor: the third number.
-                thread.now = text("schedstat").and_then(|text| text.split_whitespace().nth(2)?.parse().ok());
+                thread.now = text("schedstat").as_deref().and_then(runs);
                 thread.first = thread.first.or(thread.now);
                 thread.name = name;
                 thread.cpus.insert(cpu);
@@ -176,6 +193,13 @@ fn stat(text: &str) -> Option<(String, u32)> {
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let cpu = text.get(close + 1..)?.split_whitespace().nth(36)?.parse().ok()?;
     Some((text.get(open + 1..close)?.to_owned(), cpu))
+}
+
+/// Nanoseconds of processor time of a thread, and how often it was scheduled in, from its `schedstat`. The count alone does not change while a
+/// thread runs without interruption; the time alone may not change over a short run where the kernel's clock is coarse.
+fn runs(text: &str) -> Option<[u64; 2]> {
+    let mut words = text.split_whitespace();
+    Some([words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?])
 }
 
 /// A socket in a table.
@@ -287,8 +311,11 @@ mod tests {
             format!("7 (a ) b) S {} 5 0", (1..36).map(|n| n.to_string()).collect::<Vec<_>>().join(" "));
         assert_eq!(stat(&text), Some(("a ) b".to_owned(), 5)));
         assert_eq!(stat("nonsense"), None);
+        assert_eq!((runs("1200 30 4\n"), runs("1200 30")), (Some([1200, 4]), None));
         let ran = |first, now| Thread { first, now, ..Thread::default() }.ran();
-        assert!(ran(None, None) && ran(Some(1), Some(2)) && !ran(Some(2), Some(2)));
+        assert!(ran(None, None) && !ran(Some([1, 2]), Some([1, 2])));
+        // It runs on and on; it ran for a moment.
+        assert!(ran(Some([1, 2]), Some([9, 2])) && ran(Some([1, 2]), Some([1, 3])));
     }
 
     /// A socket of this process is found by its flow, with and without a peer, and so is this thread.
@@ -349,6 +376,35 @@ mod tests {
         let of = |inode: u64| sockets.owners[&inode].iter().map(|owner| owner.pid).collect::<Vec<_>>();
         assert_eq!([of(100), of(102), of(103), of(104)], [vec![10], vec![], vec![10], vec![]]);
         fs::remove_dir_all(proc).unwrap();
+    }
+
+    /// Only the tables in which a flow's socket may be are read.
+    #[test]
+    fn tables_of_other_protocols_are_not_read() {
+        let net = std::env::temp_dir().join(format!("flowlane-check-net-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&net);
+        fs::create_dir_all(&net).unwrap();
+        for (number, file) in ["tcp", "tcp6", "udp", "udp6"].iter().enumerate() {
+            let any = if file.ends_with('6') { "0".repeat(32) } else { "0".repeat(8) };
+            let line = format!("head\n 0: {any}:0007 {any}:0000 07 0:0 0:0 0 0 0 {} 3 0\n", number + 1);
+            fs::write(net.join(file), line).unwrap();
+        }
+        let flow =
+            |from: &str, to: &str, protocol| Flow::new(from.parse().unwrap(), to.parse().unwrap(), protocol);
+        let v4 = |protocol| flow("192.0.2.1:9", "192.0.2.2:7", protocol);
+        let v6 = |protocol| flow("[2001:db8::1]:9", "[2001:db8::2]:7", protocol);
+        let read = |flows: &[Flow]| {
+            let table = Table::read(&net, &flows.iter().copied().collect());
+            let mut inodes: Vec<u64> = table.entries.values().flatten().map(|entry| entry.inode).collect();
+            inodes.sort_unstable();
+            inodes
+        };
+        assert_eq!(read(&[v4(Protocol::TCP)]), [1, 2]);
+        assert_eq!(read(&[v6(Protocol::TCP)]), [2]);
+        assert_eq!(read(&[v4(Protocol::UDP)]), [3, 4]);
+        assert_eq!(read(&[v6(Protocol::UDP), v6(Protocol::TCP)]), [2, 4]);
+        assert_eq!(read(&[v4(Protocol(1))]), [0; 0]);
+        fs::remove_dir_all(net).unwrap();
     }
 
     #[test]

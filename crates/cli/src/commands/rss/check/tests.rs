@@ -119,6 +119,24 @@ fn a_card_that_forgot_or_ignores() {
         (seen.queue, seen.rps_queue, seen.cpu, seen.hash) = (Some(queue), queue, queue, 0);
     };
     assert_eq!(found(&virtio, &virtio, any), ["rss-off"]);
+    // RPS has the kernel compute a hash, so that one says nothing of the card.
+    let rps = settings(|card, around| {
+        card.driver.as_mut().unwrap().name = "virtio_net".into();
+        around.receive[3].rps = Some(Cpus(vec![3, 7]));
+    });
+    let hashed = |seen: &mut Seen| {
+        any(seen);
+        seen.hash = 12_345;
+    };
+    assert_eq!(found(&virtio, &rps, hashed), ["rss-off", "rps"]);
+    // A hash of the card: it has not forgotten to hash. Slots that keep together: nor its table.
+    let other_key = settings(|card, _| rss(card).key.0.reverse());
+    assert_eq!(found(&other_key, &virtio, |_| {}), ["key"]);
+    let other_table = settings(|card, _| rss(card).table.iter_mut().for_each(|queue| *queue = 3 - *queue));
+    let mut many = packets_of(&other_table, 0, 512);
+    many.iter_mut().for_each(|seen| seen.hash = 0);
+    let verdict = judged(&checked(virtio.clone(), virtio.clone(), many));
+    assert_eq!(verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["table"]);
     let card = settings(|_, _| {});
     assert_eq!(found(&card, &card, any), ["table-or-key"]);
     assert_eq!(found(&card, &card, one), ["table-ignored"]);
@@ -161,6 +179,120 @@ fn interrupts_and_the_kernel() {
     assert_eq!(found(&xps, &xps, |_| {}), ["xps"]);
 }
 
+/// A packet that is off in two ways counts once, for the step that comes first.
+#[test]
+fn a_packet_is_off_once() {
+    let card = settings(|_, _| {});
+    let other = settings(|card, _| rss(card).table.iter_mut().for_each(|queue| *queue = 3 - *queue));
+    let mut seen = packets(&other, 0);
+    seen.iter_mut().for_each(|seen| seen.cpu += 4);
+    let verdict = judged(&checked(card.clone(), card, seen));
+    let causes: Vec<_> = verdict.causes.iter().map(|cause| (cause.code, cause.packets)).collect();
+    assert_eq!((causes, verdict.aligned), (vec![("table", 64)], 0));
+}
+
+/// Packets may come where their interrupt is set to at the start or at the end. An interrupt that fires elsewhere is off by itself.
+#[test]
+fn interrupts_that_are_moved() {
+    let card = settings(|_, _| {});
+    let moved = settings(|_, around| {
+        let interrupt = &mut around.receive[1].interrupts[0];
+        (interrupt.allowed, interrupt.effective) = (Some(Cpus(vec![6])), Some(Cpus(vec![6])));
+    });
+    let number = card.around.receive[1].interrupts[0].number;
+    let verdict = |after: &Settings, cpu: u32, fired: u32| {
+        let mut checked = checked(card.clone(), after.clone(), packets(&card, 0));
+        for seen in checked.taken.seen.iter_mut().filter(|seen| seen.queue == Some(1)) {
+            seen.cpu = cpu;
+        }
+        checked.taken.after = counters::Counters::for_test(number, fired, 100);
+        checked.before.around.transmit.clear();
+        judged(&checked)
+    };
+    let said = |verdict: &Judged| -> Vec<(&str, usize, String)> {
+        verdict.causes.iter().map(|cause| (cause.code, cause.packets, cause.mend.join(";"))).collect()
+    };
+    let back = format!("echo 1 > /proc/irq/{number}/smp_affinity_list");
+    let off = packets(&card, 0).iter().filter(|seen| seen.queue == Some(1)).count();
+    assert!(off > 0);
+    assert_eq!(said(&verdict(&card, 1, 1)), []);
+    // It was there and came back: only its packets tell, or its count.
+    assert_eq!(said(&verdict(&card, 6, 1)), [("interrupt", off, back.clone())]);
+    let elsewhere = verdict(&card, 1, 6);
+    assert_eq!(said(&elsewhere), [("interrupt", 0, back.clone())]);
+    assert!(elsewhere.causes[0].what.contains("came on CPUs 6, and is set to others"));
+    // It is elsewhere at the end: neither place is wrong for packets, and a third one is.
+    for (cpu, packets) in [(1, 0), (6, 0), (7, off)] {
+        let verdict = verdict(&moved, cpu, 6);
+        assert_eq!(said(&verdict), [("interrupt", packets, back.clone())], "CPU {cpu}");
+    }
+    assert!(verdict(&moved, 6, 6).causes[0].what.contains("from CPU 1 to CPU 6"));
+    let mut balanced = moved.clone();
+    balanced.around.irqbalance = true;
+    assert_eq!(said(&verdict(&balanced, 1, 1)), [("interrupt", 0, "systemctl stop irqbalance".to_owned())]);
+}
+
+/// RFS moves packets where it is on for the machine and for the queue; on a queue without an interrupt it is all that there is.
+#[test]
+fn rfs_is_named_where_it_is_on() {
+    let card = settings(|_, _| {});
+    let elsewhere = |seen: &mut Seen| seen.cpu += 4;
+    let with = |machine: Option<u32>, queue: Option<u32>, interrupts: bool| {
+        settings(|_, around| {
+            around.flow_entries = machine;
+            around.transmit.clear();
+            for receive in &mut around.receive {
+                receive.rps_flows = queue;
+                if !interrupts {
+                    receive.interrupts.clear();
+                }
+            }
+        })
+    };
+    assert_eq!(found(&card, &with(Some(4096), Some(1024), true), elsewhere), ["rfs"]);
+    assert_eq!(found(&card, &with(Some(4096), Some(1024), false), elsewhere), ["rfs"]);
+    for (machine, queue) in
+        [(None, Some(1024)), (Some(0), Some(1024)), (Some(4096), Some(0)), (Some(4096), None)]
+    {
+        let codes = found(&card, &with(machine, queue, true), elsewhere);
+        assert!(codes.contains(&"interrupt"), "{machine:?} {queue:?}: {codes:?}");
+        let codes = found(&card, &with(machine, queue, false), elsewhere);
+        assert!(!codes.contains(&"interrupt"), "{machine:?} {queue:?}: {codes:?}");
+    }
+}
+
+/// A thread is off where packets are taken on another processor than any on which it ran, and nothing before that was off.
+#[test]
+fn threads_elsewhere() {
+    let card = settings(|_, _| {});
+    let seen = packets(&card, 0);
+    let on = |cpus: &[u32], ran: bool, until: u64| {
+        let mut checked = checked(card.clone(), card.clone(), seen.clone());
+        checked.taken.sockets =
+            sockets::Sockets::for_test(seen.iter().map(|seen| seen.flow), cpus, ran, until);
+        let judged = judged(&checked);
+        let causes: Vec<_> = judged.causes.iter().map(|cause| (cause.code, cause.packets)).collect();
+        (causes, judged.known[2])
+    };
+    let late = u64::MAX;
+    assert_eq!(on(&[0, 1, 2, 3], true, late), (vec![], seen.len()));
+    let off = seen.iter().filter(|seen| seen.cpu != 2).count();
+    assert_eq!(on(&[2], true, late), (vec![("thread", off)], seen.len()));
+    // Threads that did not run, or were not looked at any more, say nothing.
+    assert_eq!(on(&[2], false, late), (vec![], 0));
+    assert_eq!(on(&[2], true, 10), (vec![], 0));
+    // What is off before is not off again.
+    let mut elsewhere = checked(card.clone(), card.clone(), seen.clone());
+    elsewhere.taken.seen.iter_mut().for_each(|seen| seen.queue = seen.queue.map(|queue| 3 - queue));
+    elsewhere
+        .taken
+        .seen
+        .iter_mut()
+        .for_each(|seen| (seen.rps_queue, seen.cpu) = (seen.queue.unwrap(), seen.queue.unwrap()));
+    elsewhere.taken.sockets = sockets::Sockets::for_test(seen.iter().map(|seen| seen.flow), &[7], true, late);
+    assert_eq!(judged(&elsewhere).causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["table"]);
+}
+
 #[test]
 fn settings_that_change_meanwhile() {
     let card = settings(|_, _| {});
@@ -180,6 +312,27 @@ fn settings_that_change_meanwhile() {
         around.transmit[1].xps_cpus = Some(Cpus(vec![1, 6]));
     });
     assert_eq!(codes(&moved), (vec!["interrupt"], 0));
+    // What of the settings is named.
+    let parts = |change: &dyn Fn(&mut Card)| {
+        let judged = judged(&checked(card.clone(), settings(|card, _| change(card)), Vec::new()));
+        let [cause] = judged.causes.as_slice() else { panic!("{:?}", judged.causes) };
+        assert_eq!(cause.code, "changed");
+        let part = cause.what.split_once("the card's ").unwrap().1.split_once(" changed").unwrap().0;
+        part.to_owned()
+    };
+    assert_eq!(parts(&|card| rss(card).key.0.reverse()), "key");
+    assert_eq!(parts(&|card| rss(card).transform = Transform::SymmetricXor), "function");
+    assert_eq!(parts(&|card| rss(card).table.reverse()), "table");
+    assert_eq!(parts(&|card| rss(card).fields[0].1 = Ok(Fields::ADDRESSES)), "fields");
+    let rule = |card: &mut Card| card.rules = Ok(Rules { count: 1, list: Vec::new() });
+    assert_eq!(parts(&rule), "rules");
+    assert_eq!(
+        parts(&|card| {
+            rule(card);
+            rss(card).table.reverse();
+        }),
+        "table, rules"
+    );
     // The settings are the same in the end, and packets that came later do not follow them.
     let seen = [packets(&card, 0), packets(&settings(|card, _| rss(card).table.reverse()), 1)].concat();
     let verdict = judged(&checked(card.clone(), card.clone(), seen));

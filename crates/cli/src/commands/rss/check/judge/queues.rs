@@ -8,7 +8,8 @@ use super::super::super::way::{Hashed, Spread, Way};
 use super::super::causes::Causes;
 use super::super::packet::Seen;
 use super::super::{Checked, Settings};
-use flowlane::card::forgets_after_xdp;
+use super::processors::on;
+use flowlane::card::{ReceiveQueue, forgets_after_xdp};
 use flowlane_rss::{Flow, HashConfig, PacketKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -95,10 +96,11 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     if odd.is_empty() {
         return;
     }
-    // Such a driver has given the card what it shows, so a card without that hash has forgotten it. Several queues take packets all the same
-    // where what is behind the card chooses them.
+    // Such a driver has given the card what it shows, so packets without a hash of the card show that it has forgotten that. Several queues
+    // take packets all the same where what is behind the card chooses them.
+    let foreign = |one: &Told<'_>| one.seen.hash != 0 && !by_kernel(checked);
     let forgot = forgets_after_xdp(checked.before.card.driver_name())
-        && told.iter().all(|one| one.seen.hash != one.hashed.why.steered.hash);
+        && !told.iter().any(|one| foreign(one) || one.seen.hash == one.hashed.why.steered.hash);
     if one_queue_only && flows(told).len() >= FLOWS {
         for one in odd {
             let code = if forgot { "rss-off" } else { "table-ignored" };
@@ -115,12 +117,14 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
         }
         return;
     }
-    if forgot && odd.len() * 4 >= told.len() && flows(odd.iter().copied()).len() >= FLOWS {
+    let by = verdict(spread, told, &odd, carried);
+    // Slots that keep together have a table.
+    let scattered = by != Some("table") && odd.len() * 4 >= told.len();
+    if forgot && scattered && flows(odd.iter().copied()).len() >= FLOWS {
         odd.into_iter()
             .for_each(|one| hit(causes, one, "rss-off", || off(name, "packets do not come by the hash")));
         return;
     }
-    let by = verdict(spread, told, &odd, carried);
     for one in odd {
         let code = match by {
             Some(code) => code,
@@ -148,6 +152,15 @@ fn hit(
         format!("queue {}{hash}", one.queue),
     );
     causes.hit((one.number, one.seen), code, make, found);
+}
+
+/// Whether the kernel computes a hash of its own for packets without one: RPS or RFS is on for some queue.
+fn by_kernel(checked: &Checked) -> bool {
+    let around = &checked.before.around;
+    let rfs = around.flow_entries.is_some_and(|entries| entries > 0);
+    let of =
+        |queue: &ReceiveQueue| on(&queue.rps).is_some() || (rfs && queue.rps_flows.is_some_and(|n| n > 0));
+    around.receive.iter().any(of)
 }
 
 /// RSS is off, which packets show like this.
