@@ -1,24 +1,25 @@
-//! Leaves a card as it was found, although the run has given up its privileges by then.
+//! A second process that restores a card's settings after the run has given up its privileges.
 //!
-//! When an XDP program goes virtio's driver forgets its RSS, and merging that generic mode switched off stays off
-//! ([`CardSettings`]). To set it again takes `CAP_NET_ADMIN`, which no thread that sees packets is to have. So where something is at
-//! stake a second process of this program is started before the link is opened: it notes how the card is, keeps that one capability,
-//! reads nothing but a pipe from us, and sets the card again when we close the link, or die.
+//! When an XDP program is removed, virtio's driver forgets its RSS, and merging that generic mode switched off stays off ([`CardSettings`]).
+//! Restoring these takes `CAP_NET_ADMIN`, which no thread that sees packets may have. So if settings could be lost, the run starts a second
+//! process of this program before it opens the link. This process notes the card's settings, keeps that one capability, and reads nothing but
+//! a pipe from the first process. It restores the settings when the first process closes the link or dies.
 //!
-//! A run that changes the card's RSS notes in a state file how it was ([`flowlane::card::Held`]). The second process puts that back, too,
-//! so the file is left only where both were killed: the next start finds it then ([`put_back_what_was_left`]), or `flowlane rss restore`.
-//! While the run lasts it changes the table for us where lanes move, and sets the card again where that has forgotten ([`access`]). Where
-//! the driver forgets RSS, the file is there from the start, although nothing is changed: whoever finds it sets the card again.
+//! A run that changes the card's RSS notes the previous settings in a state file ([`flowlane::card::Held`]). The second process restores them,
+//! too. So the file is left over only if both processes were killed. The next start finds it then ([`put_back_what_was_left`]), or
+//! `flowlane rss restore` does. During the run the second process changes the table when lanes move, and sets the card again when it has
+//! forgotten its settings ([`access`]). If the driver forgets RSS, the file exists from the start, although nothing is changed: whoever finds it
+//! sets the card again.
 //!
 //! ```text
 //!   flowlane serve ...                              flowlane restore-card NAME
-//!     start it, wait for its line  ◀──── ready ─────  card noted, privileges given up but one
+//!     start it, wait for its line  ◀──── ready ─────  note the card, give up all privileges but one
 //!     open link, give up privileges, work ...         wait
 //!     a lane moved  ─────── 1 slots 3=1 17=1 ───────▶ set them
 //!                   ◀──────── 1 ok, or: 1 error WHY ─
 //!     the card forgot  ────────── 2 again ──────────▶ set all of it
 //!     link closed: end, end of file  ────────────────▶ set the card as it was, end
-//!     killed: end of file  ──────────────────────────▶ wait until we are gone, set the card as it was, end
+//!     killed: end of file  ──────────────────────────▶ wait until it is gone, set the card as it was, end
 //! ```
 
 mod asking;
@@ -37,38 +38,38 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the second process may take for a change before others are made without it.
+/// How long the run waits for a change by the second process before it counts it as refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A second process and the pipes to it.
+/// A second process, its card, and the pipes to it.
 struct Keeper {
     interface: String,
     child: Child,
     reached: Arc<Mutex<Reached>>,
 }
 
-/// The second process as it can be asked.
+/// Whether the second process can be asked.
 enum Reached {
     By(Pipes),
-    /// It cannot: why.
+    /// It cannot, for this reason.
     Not(String),
 }
 
 type Pipes = asking::Pipes<ChildStdin, ChildStdout>;
 
-/// Those who wait for the end, each with its card.
+/// The second processes, one for each card.
 static KEEPERS: Mutex<Vec<Keeper>> = Mutex::new(Vec::new());
-/// Cards that we have changed.
+/// Cards that this process has changed.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 
-/// The second process; not for people.
+/// Arguments of the second process. It is not meant for users.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreCard {
     /// The interface.
     interface: String,
 }
 
-/// Puts back what a run that was killed has left on a card, and says so; once, however often it is asked.
+/// Restores a card that a killed run has left changed, and reports that on standard error. Later calls for the same interface do nothing.
 pub(crate) fn put_back_what_was_left(interface: &str) {
     static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut seen = locked(&SEEN);
@@ -78,15 +79,15 @@ pub(crate) fn put_back_what_was_left(interface: &str) {
     seen.push(interface.to_owned());
     let Ok(place) = Place::usual() else { return };
     match card::put_back(&place, interface, Why::Stale) {
-        // Whether another run's settings matter shows when the card is to be changed.
+        // A run that still uses the card is in the way only if this one changes the card, too.
         Ok(Outcome::Nothing | Outcome::InUse(_)) => {}
         Ok(outcome) => say!("flowlane: {interface}: {outcome}"),
         Err(e) => say!("flowlane: {e}"),
     }
 }
 
-/// Has a card set again when the run ends, if anything is at stake: what XDP makes it forget, or RSS that the run is going to change.
-/// Before its link is opened.
+/// Starts the second process of a card, if settings could be lost: the card forgets some after XDP, or the run is going to change RSS. To be
+/// called before the link is opened.
 pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     if locked(&KEEPERS).iter().any(|keeper| keeper.interface == interface) {
         return;
@@ -97,7 +98,7 @@ pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     {
         return;
     }
-    // Of a group of its own, so that ^C is for us alone.
+    // In a process group of its own, so that ^C reaches only the first process.
     let child = Command::new("/proc/self/exe")
         .args(["restore-card", interface])
         .stdin(Stdio::piped())
@@ -115,8 +116,8 @@ pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
     }
 }
 
-/// Access to a card by the second process, for as long as the run lasts. Without one, since the right is missing, the card can be read and
-/// not changed. `None` if there is no such interface.
+/// Access to a card through the second process, during the run. Without a second process, because the privilege is missing, the card can be read
+/// but not changed. `None` if there is no such interface.
 pub(crate) fn access(interface: &str) -> Option<Box<dyn Access>> {
     let control = Interface::find(interface).and_then(|found| Control::open(&found)).ok()?;
     let keepers = locked(&KEEPERS);
@@ -124,9 +125,9 @@ pub(crate) fn access(interface: &str) -> Option<Box<dyn Access>> {
     Some(Box::new(ByKeeper { control, reached: keeper.map(|keeper| keeper.reached.clone()) }))
 }
 
-/// A card that the second process changes for us.
+/// A card that is read directly and changed by the second process.
 struct ByKeeper {
-    /// To read it, which takes no privileges.
+    /// For reading, which takes no privileges.
     control: Control,
     reached: Option<Arc<Mutex<Reached>>>,
 }
@@ -166,7 +167,7 @@ impl ByKeeper {
     }
 }
 
-/// Keeps a card as it was changed until the links are closed.
+/// Keeps the changes of a card until the links are closed.
 pub(crate) fn hold(held: Held) {
     locked(&HELD).push(held);
 }
@@ -175,9 +176,9 @@ fn locked<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Links are closed: has their cards set again and waits for that.
+/// To be called when the links are closed: has their cards restored, and waits for that.
 pub(crate) fn links_are_closed() {
-    // With privileges this puts them back; without it is for those who have them.
+    // With privileges this restores the cards; without them the second processes do.
     locked(&HELD).clear();
     for Keeper { mut child, reached, interface } in std::mem::take(&mut *locked(&KEEPERS)) {
         let before = std::mem::replace(&mut *locked(&reached), Reached::Not("the run ends".to_owned()));
@@ -207,13 +208,13 @@ impl RestoreCard {
         privilege::drop_all_but(privilege::CAP_NET_ADMIN).context("giving up privileges")?;
         let mut card = Changing { interface: &self.interface, parent, held: None };
         if settings.forgets() {
-            // Should this process be killed, its file says that the card has forgotten its settings. Without a file the run goes on.
+            // If this process is killed, the file tells that the card has forgotten its settings. If the file cannot be written, the run goes on.
             let _ = card.held();
         }
         writeln!(std::io::stdout(), "ready")?;
         let ended = serve(&mut card)?;
         if !ended {
-            // It was killed, and the kernel takes its program off the card as it closes its files: at once, mostly.
+            // The first process was killed. The kernel removes its XDP program when it closes its files, usually at once.
             for _ in 0..500 {
                 if parent_id() != parent {
                     break;
@@ -230,7 +231,7 @@ impl RestoreCard {
     }
 }
 
-/// Does what the first process asks for. `true` if it said that it ends.
+/// Serves the requests of the first process. Returns `true` if that announced its end.
 fn serve(card: &mut Changing<'_>) -> anyhow::Result<bool> {
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -247,11 +248,11 @@ fn serve(card: &mut Changing<'_>) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// A card in the hands of the second process.
+/// A card that the second process changes.
 struct Changing<'a> {
     interface: &'a str,
     parent: u32,
-    /// Noted when it is changed first, if the first process has not done so.
+    /// Its previous settings, noted before the first change unless the first process has done so.
     held: Option<Held>,
 }
 

@@ -1,7 +1,7 @@
 //! Requests to the second process, and its answers.
 //!
-//! Both are lines. A request has a number, which its answer repeats: an answer that comes after nobody waits for it any more is not taken for
-//! that of a later request. While one request is unanswered no other is made.
+//! A request is a line, and so is its answer. The answer repeats the number of the request, so that a late answer is not taken for that of a later
+//! request. While a request is unanswered, no other is sent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The two ends of pipes by which the second process is reached.
+/// This process's ends of the pipes to and from the second process.
 #[derive(Debug)]
 pub(super) struct Pipes<W, R> {
     to: W,
     from: BufReader<R>,
     /// The number of the last request.
     number: u64,
-    /// It has not been answered yet.
+    /// Whether it is still unanswered.
     waiting: bool,
 }
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoAnswer {
-    /// Not in time; it may come later.
+    /// It did not come in time, and may come later.
     Late(String),
-    /// There is nobody any more who could.
+    /// The second process has ended.
     Gone(String),
 }
 
@@ -34,17 +34,17 @@ impl<W: Write, R: Read + AsFd> Pipes<W, R> {
         Self { to, from: BufReader::new(from), number: 0, waiting: false }
     }
 
-    /// Waits for the line with which the other process begins.
+    /// Waits for the first line of the second process. `false` if it ends without one.
     pub(super) fn is_ready(&mut self) -> bool {
         matches!(self.from.read_line(&mut String::new()), Ok(1..))
     }
 
-    /// Tells it that the run ends.
+    /// Announces the end of the run.
     pub(super) fn end(mut self) {
         let _ = self.to.write_all(b"end\n");
     }
 
-    /// Asks for a change. The outer error: there is no answer within `patience`.
+    /// Asks for a change. The outer error means that there was no answer within `patience`, the inner one that the change was refused.
     pub(super) fn ask(&mut self, request: &str, patience: Duration) -> Result<Result<(), String>, NoAnswer> {
         if self.waiting && self.answer(Duration::ZERO)?.is_none() {
             let why = "the process that changes the card's settings is still busy with an earlier change";
@@ -62,7 +62,7 @@ impl<W: Write, R: Read + AsFd> Pipes<W, R> {
         })
     }
 
-    /// The answer to the last request; `None` if it does not come in time.
+    /// The answer to the last request; `None` if there is none within `patience`.
     fn answer(&mut self, patience: Duration) -> Result<Option<Result<(), String>>, NoAnswer> {
         let patience = Timespec {
             tv_sec: patience.as_secs().try_into().unwrap_or(i64::MAX),
@@ -98,7 +98,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Our ends of the pipes, and the other process's.
+    /// This process's ends of the pipes, and those of the second process.
     fn both() -> (Pipes<PipeWriter, PipeReader>, BufReader<PipeReader>, PipeWriter) {
         let ((requests, to), (from, answers)) = (pipe().unwrap(), pipe().unwrap());
         (Pipes::new(to, from), BufReader::new(requests), answers)
@@ -123,13 +123,13 @@ mod tests {
         assert_eq!([next(&mut requests), next(&mut requests)], ["2 again", "end"]);
     }
 
-    /// An answer that comes too late is nobody's, and the next request is made and answered as ever.
+    /// A late answer is dropped, and the next request gets its own.
     #[test]
     fn who_answers_late_is_asked_again() {
         let (mut pipes, mut requests, mut answers) = both();
         let late = |asked| matches!(asked, Err(NoAnswer::Late(_)));
         assert!(late(pipes.ask("slots 3=1", Duration::ZERO)));
-        // As long as it is silent nothing more is asked of it, and nobody waits.
+        // While it is unanswered no other request is sent, and the caller does not wait.
         assert!(late(pipes.ask("slots 4=1", Duration::ZERO)));
         answers.write_all(b"1 ok\n").unwrap();
         answers.write_all(b"2 error not this one\n").unwrap();

@@ -1,4 +1,4 @@
-//! Puts questions to a card, counts them, and sees to it that lost and doubtful answers are asked for again.
+//! Sends probes to a card, counts them, and repeats those whose answers are lost or doubtful.
 
 use super::{Answer, LearnError, Oracle};
 use crate::packet::Tuple;
@@ -7,7 +7,7 @@ use crate::{Flow, PacketKind};
 
 /// How often a packet is sent before its answer counts as lost.
 const TRIES: usize = 4;
-/// Most answers that one doubtful packet is worth.
+/// Most answers that are asked for about one doubtful packet.
 const OPINIONS: usize = 15;
 
 pub(super) struct Asker<'a> {
@@ -15,9 +15,9 @@ pub(super) struct Asker<'a> {
     pub(super) random: Random,
     pub(super) asked: usize,
     limit: usize,
-    /// Answers that never came.
+    /// Packets that were never answered.
     pub(super) lost: usize,
-    /// The first packets that were answered, to ask again whether the card still says the same.
+    /// The first packets that were answered. They show later whether the card still answers the same.
     first: Vec<(Tuple, Answer)>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Asker<'a> {
         Self { oracle, random: Random::new(seed), asked: 0, limit, lost: 0, first: Vec::new() }
     }
 
-    /// Probes that may still be sent.
+    /// How many probes may still be sent.
     pub(super) fn left(&self) -> usize {
         self.limit.saturating_sub(self.asked)
     }
@@ -42,7 +42,7 @@ impl<'a> Asker<'a> {
         Ok(answers)
     }
 
-    /// Asks about all of these. What is lost is asked again, a few times.
+    /// Sends all of these. A packet without an answer is sent again, a few times.
     pub(super) fn ask(
         &mut self,
         tuples: &[Tuple],
@@ -68,7 +68,7 @@ impl<'a> Asker<'a> {
         Ok(answers)
     }
 
-    /// The queues of these packets: each is asked about until one queue has so many answers more than any other.
+    /// The queues of these packets. Each packet is sent until one queue has so many answers more than any other.
     pub(super) fn queues(
         &mut self,
         tuples: &[Tuple],
@@ -92,7 +92,7 @@ impl<'a> Asker<'a> {
         Ok(votes.iter().map(|votes| leader(votes).0).collect())
     }
 
-    /// Which of these packets come on another queue than predicted. Where one answer is not enough, what contradicts is asked again until a
+    /// The packets among these that arrive on another queue than predicted. If one answer is not enough, what contradicts is asked again until a
     /// queue leads by more.
     pub(super) fn contradicting(
         &mut self,
@@ -112,18 +112,18 @@ impl<'a> Asker<'a> {
         if lead == 1 || first.is_empty() { Ok(first) } else { wrong(self, &first, lead + 2) }
     }
 
-    /// Whether the first packets are answered as they were: if not, the card is not what it was.
+    /// Whether the first packets are answered as before. If not, the card has changed.
     pub(super) fn still_the_same(&mut self) -> Result<bool, LearnError> {
         let first = self.first.clone();
         let tuples: Vec<Tuple> = first.iter().map(|(tuple, _)| *tuple).collect();
-        // These few are beyond the budget: they say what became of it.
+        // These few probes exceed the limit; they show why it did not suffice.
         self.limit += TRIES * tuples.len();
         let now = self.ask(&tuples, "seeing whether the card still says the same")?;
         let same = first.iter().zip(&now).filter(|((_, before), now)| Some(*before) == **now).count();
         Ok(2 * same >= first.len())
     }
 
-    /// Any packet of that kind.
+    /// A random packet of this kind.
     pub(super) fn any(&mut self, kind: PacketKind) -> Tuple {
         let mut bytes = self.random.bytes::<36>();
         let used = if kind.has_ports() { kind.bits() / 8 } else { kind.bits() / 8 - 4 };
@@ -132,7 +132,7 @@ impl<'a> Asker<'a> {
     }
 }
 
-/// The queue with the most votes, and how many it has more than the next.
+/// The queue with the most answers, and by how many it leads.
 fn leader(votes: &[u16]) -> (u16, usize) {
     let mut sorted = votes.to_vec();
     sorted.sort_unstable();

@@ -1,9 +1,9 @@
-//! Packets that what was learned is wrong about, and what they teach.
+//! Packets whose queue is predicted wrongly, and what follows from them.
 //!
-//! Random directions miss what matters at few packets, such as the lowest bit of a table whose queues lie in long runs. A packet with
-//! another queue than predicted shows it. On the way from the base to that packet, one bit at a time, there is a step before which the
-//! prediction is right and after which it is wrong; it is found by halving. Either that bit has another image, or the step's start
-//! differs from the packet of the table that it is taken for.
+//! Random directions miss effects that few packets show, such as the lowest bit of a table whose queues lie in long runs. A packet that
+//! arrives on another queue than predicted shows such an effect. On the way from the base to that packet, one bit at a time, there is a step
+//! before which the prediction is right and after which it is wrong. Bisection finds it. Then either the image of that bit is wrong, or the
+//! packet before the step differs from the tabulated packet with which it is identified.
 
 use super::LearnError;
 use super::asker::Asker;
@@ -11,19 +11,19 @@ use super::space::{Bytes, Direction, Image, Space, bit, plus};
 use crate::Affine;
 use crate::packet::Tuple;
 
-/// Answers that a direction's image agrees with before it is believed here.
+/// Answers that must agree with the image of a direction.
 const CONFIRM: usize = 6;
 
 pub(super) enum Verdict {
     /// No packet was predicted wrong.
     Holds,
-    /// This direction is none that the space has.
+    /// This direction is not a sum of the space's directions.
     New(Bytes),
-    /// Some image is wrong; look at all again, closer.
+    /// Some image is wrong. All have to be determined again, with more answers.
     Doubt,
 }
 
-/// Looks for a packet that is predicted wrong. Images that one proves wrong are corrected.
+/// Searches for a packet that is predicted wrongly. An image that it proves wrong is corrected.
 pub(super) fn find(
     asker: &mut Asker<'_>,
     space: &Space,
@@ -44,7 +44,7 @@ pub(super) fn find(
         match wrong {
             None => left -= n,
             Some(point) => match learn_from(asker, space, columns, point)? {
-                // Corrected: go on looking.
+                // The image is corrected; the search goes on.
                 Verdict::Holds => left = left.saturating_sub(1),
                 other => return Ok(other),
             },
@@ -53,12 +53,12 @@ pub(super) fn find(
     Ok(Verdict::Holds)
 }
 
-/// Where a point is in the table, as far as is known.
+/// The index of a point in the table, by the images known so far.
 fn place(space: &Space, columns: &[u32], point: &Bytes) -> u32 {
     Affine::new(columns, 0).hash(&plus(*point, &space.base))
 }
 
-/// The first of these points that is predicted wrong.
+/// The first of these points that is predicted wrongly.
 fn wrong(
     asker: &mut Asker<'_>,
     space: &Space,
@@ -89,7 +89,7 @@ fn learn_from(
     let changes = plus(point, &space.base);
     let bits: Vec<usize> = (0..columns.len()).filter(|i| changes[i / 8] & 0x80 >> (i % 8) != 0).collect();
     let after = |steps: usize| bits[..steps].iter().fold(space.base, |point, &i| plus(point, &bit(i)));
-    // Right after `right` steps, wrong after `past`.
+    // The prediction is right after `right` steps and wrong after `past`.
     let (mut right, mut past) = (0, bits.len());
     while past - right > 1 {
         let middle = usize::midpoint(right, past);
@@ -109,7 +109,7 @@ fn learn_from(
     let queues = asker.queues(&[tabulated, behind], lead, doing)?;
     let image = columns[step];
     if queues[0] != space.table[(at ^ image) as usize] {
-        // The bit does something else to the packet of the table, too.
+        // The bit has another effect on the tabulated packet, too.
         let direction = Direction { evidence: Some((at, queues[0])), ..bit(step).into() };
         return Ok(match space.images(asker, &[direction], CONFIRM, doing)?[0] {
             Image::New => Verdict::New(bit(step)),
@@ -119,7 +119,7 @@ fn learn_from(
             }
         });
     }
-    // From the packet of the table to the one that was taken for it.
+    // The difference between the tabulated packet and the one that was identified with it.
     let apart = plus(before, &space.point(at));
     let direction = Direction { evidence: Some((at ^ image, queues[1])), ..apart.into() };
     Ok(match space.images(asker, &[direction], CONFIRM, doing)?[0] {

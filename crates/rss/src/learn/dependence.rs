@@ -1,27 +1,26 @@
-//! Whether queues can be those of an affine card at all, asked before its whole table is.
+//! Whether the queues can be those of an affine card. This is tested before the whole table is learned.
 //!
-//! Behind a table of at most 2048 slots are eleven bits, so of any twelve directions some sum changes none of them: whatever the
-//! packet, its queue is the same with that sum and without. A few hundred points of the space that twelve directions span make some tens
-//! of pairs for each of its 4095 sums. If each sum has pairs on different queues, no eleven bits are behind it, and neither is an affine
-//! rule.
+//! The slot of an affine card is at most eleven bits, since tables have at most 2048 slots. So of any twelve directions some sum changes none
+//! of these bits: every packet arrives on the same queue with that sum and without it. A few hundred points of the space that twelve directions
+//! span contain some tens of pairs for each of its 4095 sums. If each sum has pairs on different queues, no eleven affine bits determine
+//! the queue.
 //!
 //! ```text
 //!   points x of base + span(d1 ... d12)     for each sum s: pairs x, x + s     all on equal queues for some s?
 //! ```
 //!
-//! Where queues are few and most packets come on one of them, a sum may look like that by chance: then the answer is "perhaps", and the
-//! table tells later.
+//! If there are few queues and most packets arrive on one of them, a sum may look so by chance. The answer is then "perhaps", and learning goes on.
 
 use super::LearnError;
 use super::asker::Asker;
 use super::space::{Bytes, MAX_DIRECTIONS, Space, plus};
 
-/// Points that are asked for beside those of the table.
+/// Points that are probed in addition to those of the table.
 const POINTS: usize = 400;
-/// Pairs that a sum has at least, to be judged.
+/// Pairs of a sum that are needed to judge it.
 const PAIRS: usize = 6;
 
-/// Whether some sum of the space's directions and a few more may change no queue.
+/// Whether some sum of the space's directions and a few more possibly changes no queue.
 pub(super) fn is_there(asker: &mut Asker<'_>, space: &Space, free: &Bytes) -> Result<bool, LearnError> {
     let known = space.table.len();
     let more: Vec<Bytes> = (known.ilog2() as usize..=MAX_DIRECTIONS)
@@ -47,16 +46,16 @@ pub(super) fn is_there(asker: &mut Asker<'_>, space: &Space, free: &Bytes) -> Re
     }
     let told = asker.queues(&tuples, space.manner.lead, "whether any affine rule fits")?;
     sums.iter().zip(told).for_each(|(&sum, queue)| queues[sum] = Some(queue));
-    // One pair in sixteen may be of a wrong answer; where answers are doubtful, one in eight.
+    // One pair in sixteen may contain a wrong answer; if answers are doubtful, one in eight.
     let allowed = if space.manner.lead > 1 { 8 } else { 16 };
-    // Sums of the space's own directions do something: otherwise they would not be its directions.
+    // Sums of the space's own directions change queues, otherwise they would not be in the space.
     Ok((known..all).any(|sum| {
         let (pairs, differ) = pairs(&queues, sum);
         pairs < PAIRS || allowed * differ <= pairs
     }))
 }
 
-/// Pairs of known points that are this sum apart, and those of them that are on different queues.
+/// The pairs of known points that differ by this sum, and how many of them are on different queues.
 fn pairs(queues: &[Option<u16>], sum: usize) -> (usize, usize) {
     let (mut pairs, mut differ) = (0, 0);
     for (at, queue) in queues.iter().enumerate().filter(|(at, _)| at & 1 << sum.ilog2() == 0) {
@@ -77,7 +76,7 @@ mod tests {
     use crate::random::Random;
     use crate::{Arrangement, Flow, PacketKind, UdpFields};
 
-    /// What is said of a card when the table of its space has 128 sums, and the probes that were sent for it.
+    /// The answer for a card when the table of its space has 128 sums, and how many probes it took.
     fn asked(name: &str, slots: usize, queues: u16, seed: u64) -> (bool, usize) {
         let mut card = Card::new(name, &CardOptions { seed, slots, queues, udp: UdpFields::Four }).unwrap();
         let mut oracle = |flows: &[Flow]| {
@@ -99,7 +98,7 @@ mod tests {
         (is_there(&mut asker, &space, &free).unwrap(), asker.asked - before)
     }
 
-    /// Eleven bits are behind the largest table: a twelfth direction is refused.
+    /// The largest table takes eleven bits, so a twelfth direction is refused.
     #[test]
     fn the_largest_space() {
         let mut card = Card::new("jhash", &CardOptions::default()).unwrap();
@@ -120,7 +119,7 @@ mod tests {
         assert!(matches!(error, LearnError::NotAffineQueues { .. }), "{error}");
     }
 
-    /// No affine card is taken for one that is not, with the largest table of any content.
+    /// An affine card is never taken for one that is not, even with the largest table of any content.
     #[test]
     fn affine_cards_are_taken_for_affine() {
         for seed in 1..8 {

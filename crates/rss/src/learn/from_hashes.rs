@@ -1,8 +1,8 @@
-//! Learning from reported hashes: a system of linear equations for each kind of packet that does not follow from another.
+//! Learning from reported hashes: a system of linear equations for each kind of packet whose rule does not follow from that of another kind.
 //!
-//! As many random packets as there are unknowns, and a few more, determine map and constant; the few more contradict a map that is
-//! none. Each arrangement is tried on the same packets. One wrong answer among those that determine the map spoils it, so where
-//! something is contradicted the packets are sent again, and only those count that have the same hash twice.
+//! Map and constant are determined by as many random packets as there are unknowns. A few more packets contradict the map if the hash is not
+//! affine. Each arrangement is tried on the same packets. One wrong answer among the packets that determine the map spoils it. So if there are
+//! contradictions, the packets are sent again, and only those count whose hash is the same both times.
 
 use super::asker::Asker;
 use super::system::{Observed, fit};
@@ -10,11 +10,11 @@ use super::{Answer, Finding, LearnError, Learned, relations, table};
 use crate::packet::Tuple;
 use crate::{Affine, Arrangement, General, PacketKind};
 
-/// Packets beyond the unknowns: a map that is none agrees with all by chance of 2 to the power of -32 each.
+/// Packets in excess of the unknowns. A wrong map agrees with each of them with a probability of 2 to the power of -32.
 const SPARE: usize = 24;
-/// Packets of each kind that show whether it follows from another.
+/// Packets of each kind that show whether its rule follows from that of another.
 const CHECKS: usize = 16;
-/// Fresh packets that confirm what was learned.
+/// Fresh packets that confirm the result.
 const FRESH: usize = 96;
 
 type Seen = Vec<(Tuple, Answer)>;
@@ -56,7 +56,7 @@ pub(super) fn learn(
     Ok(learned)
 }
 
-/// Asks for packets of a kind until so many have been seen with a hash.
+/// Sends packets of a kind until so many have been answered with a hash.
 fn more(
     asker: &mut Asker<'_>,
     kind: PacketKind,
@@ -71,7 +71,7 @@ fn more(
     let mut rounds = 0;
     while have.len() < wanted {
         if rounds == 8 {
-            // Hashes that came at first come no more.
+            // The card reported hashes at first and does so no longer.
             return Err(LearnError::Changed { probes: asker.asked });
         }
         rounds += 1;
@@ -108,7 +108,7 @@ fn solve(
         }
         least = least.min(found.wrong);
     }
-    // Contradictions: are answers wrong, or is there no such map? A packet that has the same hash twice has that hash.
+    // Contradictions: either answers are wrong, or there is no such map. A hash that is reported twice is right.
     let of = observed.len();
     let sure = sure(asker, kind, observed, all)?;
     if let Some(sure) = sure {
@@ -124,7 +124,7 @@ fn solve(
     Err(LearnError::NotAffine { kind, probes: asker.asked, wrong: least, of })
 }
 
-/// As many packets, each with the hash that it had twice; `None` if none had two. Answers that were wrong are taken out of `all`.
+/// As many packets, each with a hash that was reported twice; `None` if all hashes were repeated. Wrong answers are removed from `all`.
 fn sure(
     asker: &mut Asker<'_>,
     kind: PacketKind,
@@ -162,7 +162,7 @@ fn sure(
     Ok(Some(sure))
 }
 
-/// The map of a kind that may follow from one that is known.
+/// The map of a kind, derived from that of another kind if possible.
 fn another(
     asker: &mut Asker<'_>,
     kind: PacketKind,
@@ -176,7 +176,7 @@ fn another(
         let linear = Affine::new(&columns, 0);
         let mut constants: Vec<u32> = observed.iter().map(|p| p.hash ^ linear.hash(p.tuple.data())).collect();
         constants.sort_unstable();
-        // The constant that most packets ask for; a map that is none has no two alike.
+        // The constant of most packets. With wrong columns hardly any two packets have the same.
         let most = constants.chunk_by(|a, b| a == b).max_by_key(|run| run.len()).unwrap_or(&[]);
         if few_of_checks(observed.len() - most.len()) {
             return Ok(Affine::new(&columns, most.first().copied().unwrap_or(0)));

@@ -1,12 +1,12 @@
 //! Learning from queues alone.
 //!
-//! One kind of packet is learned from nothing: a [`Space`] grows until random directions do nothing new, then the image of each bit
-//! is found. The rule's numbers are those images: slots of the card under other names. The other kinds mostly follow from it with
-//! another constant.
+//! The first kind of packet is learned without a model: a [`Space`] grows until random directions add nothing new, then the image of each bit is
+//! determined. The numbers that the rule computes are these images: the card's slots under other names. The other kinds mostly follow from
+//! the first one with another constant.
 //!
-//! Sorting is affine where it has nothing to do: the first space starts at a packet whose lower ends are its sources, and keeps
-//! to directions that leave it so. Which order the card sorts in, if it does, shows in packets that it would sort. *Or* is affine
-//! in the arranged bits, so a second space is made of those if the first finds no rule.
+//! Sorting is affine among packets whose ends are in order already. So the first space starts at a packet whose lower end is its source, and
+//! uses only directions that keep this order. Which order the card sorts in, if it does, shows in packets that it would sort. *Or* is affine
+//! in the arranged bits, so a second space is made of these if the first gives no rule.
 
 use super::asker::Asker;
 use super::counterexample::{self, Verdict};
@@ -15,22 +15,22 @@ use super::{Finding, LearnError, Learned, dependence, relations};
 use crate::packet::Tuple;
 use crate::{Affine, Arrangement, Bucket, General, Indirection, MAX_SLOTS, PacketKind};
 
-/// Packets that are sent twice to see whether answers are steady.
+/// Packets that are sent twice to test whether answers are steady.
 const TWICE: usize = 64;
-/// Fresh packets that confirm what was learned.
+/// Fresh packets that confirm the result.
 const FRESH: usize = 160;
-/// Packets that what is learned of one kind may be wrong about before it is given up.
+/// Wrong predictions for one kind after which its rule is given up.
 const COUNTEREXAMPLES: usize = 24;
-/// A table of so many sums that still grows may be of no affine card: that is asked before more is spent.
+/// If a table of so many sums still grows, the card may not be affine. That is tested before more probes are spent.
 const LARGE: usize = 128;
-/// The chance of believing that nothing new is left when there is.
+/// Probability of missing a direction that would be new.
 const DOUBT: f64 = 1e-6;
 
 /// Rule and table of one kind of packet.
 struct Part {
     kind: PacketKind,
     map: Affine,
-    /// Which of the tables.
+    /// Index of its table.
     table: usize,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn learn(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<Learn
     let start = asker.asked;
     loop {
         match attempt(asker, kinds, lead) {
-            // Wrong answers that the first look did not show spoil what is built on them.
+            // There are wrong answers, which the first test did not show. They spoil what is derived from them.
             Err(LearnError::Unsteady { .. }) if lead == 1 => lead = 2,
             Err(LearnError::NotAffineQueues { .. } | LearnError::Unverified { .. })
                 if lead == 1 && asker.asked - start < asker.left() && unsteady_after_all(asker, kinds)? =>
@@ -54,7 +54,7 @@ pub(super) fn learn(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<Learn
                 (learned.probes, learned.lost) = (asker.asked, asker.lost);
                 return Ok(learned);
             }
-            // Looking again whether answers are steady took probes as well.
+            // Testing again whether answers are steady took probes, too.
             Err(LearnError::NotAffineQueues { kind, .. }) => {
                 return Err(LearnError::NotAffineQueues { kind, probes: asker.asked });
             }
@@ -67,7 +67,7 @@ fn unsteady_after_all(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<boo
     Ok((0..3).map(|_| steadiness(asker, kinds)).collect::<Result<Vec<_>, _>>()?.iter().any(|(n, _)| *n > 0))
 }
 
-/// Of packets sent twice, how many came on two queues.
+/// How many of the packets that were sent twice arrived on two queues, and how many were sent.
 fn steadiness(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<(usize, usize), LearnError> {
     let tuples: Vec<Tuple> = (0..TWICE).map(|i| asker.any(kinds[i % kinds.len()])).collect();
     let doing = "seeing whether the same packet comes on the same queue";
@@ -111,7 +111,7 @@ fn attempt(asker: &mut Asker<'_>, kinds: &[PacketKind], lead: usize) -> Result<L
     let of = tuples.len();
     let predict = |tuple: &Tuple| learned.predict(&tuple.flow()).1;
     let wrong = asker.contradicting(&tuples, lead, "fresh packets to confirm it", predict)?.len();
-    // Where answers are doubtful, so is this one.
+    // If answers are doubtful, so are these.
     if wrong > if lead > 1 { of / 50 } else { 0 } {
         return Err(LearnError::Unverified { wrong, of });
     }
@@ -119,7 +119,7 @@ fn attempt(asker: &mut Asker<'_>, kinds: &[PacketKind], lead: usize) -> Result<L
     Ok(learned)
 }
 
-/// Whether both directions of flows come on one queue, as they do on any card that arranges.
+/// Whether both directions of a flow arrive on one queue, as on any card that arranges.
 fn symmetric(asker: &mut Asker<'_>, kind: PacketKind, lead: usize) -> Result<bool, LearnError> {
     let there: Vec<Tuple> = (0..24).map(|_| asker.any(kind)).collect();
     let back: Vec<Tuple> = there.iter().filter_map(|tuple| Tuple::of(&tuple.flow().reply())).collect();
@@ -127,7 +127,7 @@ fn symmetric(asker: &mut Asker<'_>, kind: PacketKind, lead: usize) -> Result<boo
     Ok(asker.queues(&there, lead, doing)? == asker.queues(&back, lead, doing)?)
 }
 
-/// The first kind: rule, table, and the arrangement that fits.
+/// Rule and table of the first kind, and the arrangement that fits.
 fn master(
     asker: &mut Asker<'_>,
     kind: PacketKind,
@@ -154,7 +154,7 @@ fn master(
     Err(LearnError::NotAffineQueues { kind, probes: asker.asked })
 }
 
-/// Map and table of one kind, from nothing, in the bits that `arrangement` makes.
+/// Map and table of one kind without a model, over the bits that `arrangement` gives.
 fn alone(
     asker: &mut Asker<'_>,
     kind: PacketKind,
@@ -167,7 +167,7 @@ fn alone(
     saturate(asker, &mut space, &free)?;
     for _ in 0..COUNTEREXAMPLES {
         let mut columns = vec![0; kind.bits()];
-        // A bit that does something new was missed by the random directions: with it, all are looked at again.
+        // The random directions missed a bit with a new effect. With it, all bits are determined again.
         if let Some(new) = units(asker, &space, &mut columns, confirm)? {
             space.grow(asker, bit(new))?;
             continue;
@@ -186,7 +186,7 @@ fn alone(
     Err(LearnError::NotAffineQueues { kind, probes: asker.asked })
 }
 
-/// The image of every bit into `columns`, or a bit that does something new.
+/// Writes the image of every bit to `columns`, or returns a bit with a new effect.
 fn units(
     asker: &mut Asker<'_>,
     space: &Space,
@@ -197,7 +197,7 @@ fn units(
     let bits = if kind.has_ports() { kind.bits() } else { kind.bits() - 32 };
     let or = |i: usize| or_bit(kind, i).filter(|_| space.manner.arrangement == Arrangement::OrXor);
     let mut new = None;
-    // Bits of an or can be cleared only where those of the exclusive or are, so the latter come first.
+    // Bits of an *or* can be cleared only where those of the exclusive or are cleared, so the latter come first.
     for later in [false, true] {
         let places: Vec<usize> = (0..bits).filter(|&i| or(i).is_some() == later).collect();
         let directions: Vec<Direction> = places
@@ -215,7 +215,7 @@ fn units(
     Ok(new)
 }
 
-/// Where the exclusive or of a pair of bits is, if its or is at `i`.
+/// The position of the exclusive or of a pair of bits whose *or* is at `i`.
 fn or_bit(kind: PacketKind, i: usize) -> Option<usize> {
     let n = 8 * kind.address();
     match i {
@@ -256,7 +256,7 @@ fn start(asker: &mut Asker<'_>, kind: PacketKind, arrangement: Arrangement) -> (
         free[src..src + len].fill(0xff);
         free[dst..dst + len].fill(0xff);
         if arrangement == Arrangement::OrXor {
-            // With all bits of the or set, any exclusive or is one of some packet; with none of the exclusive or, any or.
+            // With all bits of the *or* set, any exclusive or belongs to some packet. With no bit of the exclusive or set, any *or* does.
             base[src..src + len].fill(0xff);
             base[dst..dst + len].fill(0);
             free[src..src + len].fill(0);
@@ -271,7 +271,7 @@ fn start(asker: &mut Asker<'_>, kind: PacketKind, arrangement: Arrangement) -> (
     (base, free)
 }
 
-/// Lets the space grow until random directions have nothing new.
+/// Grows the space until random directions add nothing new.
 fn saturate(asker: &mut Asker<'_>, space: &mut Space, free: &Bytes) -> Result<(), LearnError> {
     let mut old = 0;
     // Before there is a table the chance of agreement is not known: that of a table with one slot in ten on another queue.
@@ -303,10 +303,10 @@ fn saturate(asker: &mut Asker<'_>, space: &mut Space, free: &Bytes) -> Result<()
     }
 }
 
-/// A rule that a kind may have: columns, constant, and which table.
+/// A possible rule of a kind: columns, constant, and the index of its table.
 type Hypothesis = (Affine, usize);
 
-/// The rule of a kind, if it follows from a known one with some constant.
+/// The rule of a kind, if it follows from a known rule with some constant.
 fn follows(
     asker: &mut Asker<'_>,
     kind: PacketKind,
@@ -316,11 +316,11 @@ fn follows(
     lead: usize,
 ) -> Result<Option<Part>, LearnError> {
     let agree: f64 = tables.iter().map(|table| agreement(table)).fold(0.0, f64::max);
-    // So many that no constant fits by chance.
+    // Enough packets that no constant fits by chance.
     let n = (((MAX_DIRECTIONS as f64) * 2_f64.ln() + 16.0) / -agree.min(0.98).ln()).ceil() as usize;
     let tuples: Vec<Tuple> = (0..n.min(240)).map(|_| asker.any(kind)).collect();
     let doing = "comparing kinds of packets";
-    // Few packets have to be right, so where answers are doubtful they are asked for often.
+    // These few packets must be right, so if answers are doubtful they are sent often.
     let lead = if lead > 1 { lead + 2 } else { 1 };
     let queues = asker.queues(&tuples, lead, doing)?;
     let queue_of = |(map, table): &Hypothesis, tuple: &Tuple| {
@@ -329,7 +329,7 @@ fn follows(
         tables[*table][map.hash(arranged.data()) as usize]
     };
     let mut left = hypotheses(kind, arrangement, parts, tables, &tuples, &queues);
-    // Constants whose packets mostly go the same way are told apart by packets that do not.
+    // Constants that predict mostly the same queues are distinguished by packets for which they do not.
     while left.len() > 1 {
         let differ = |asker: &mut Asker<'_>| {
             let mut any = (0..4000).map(|_| asker.any(kind));
@@ -385,7 +385,7 @@ fn agreement(table: &[u16]) -> f64 {
     sorted.chunk_by(|a, b| a == b).map(|run| (run.len() as f64 / table.len() as f64).powi(2)).sum()
 }
 
-/// One rule and one table: where kinds have tables of their own, the upper bits of the number choose among them.
+/// Joins rules and tables into one. If kinds have tables of their own, the upper bits of the number select one.
 fn join(
     arrangement: Arrangement,
     parts: Vec<Part>,

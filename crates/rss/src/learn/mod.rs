@@ -1,20 +1,20 @@
-//! Learning how a card steers, from the packets that it is given: hash, arrangement, fields and table.
+//! Learning how a card steers from the packets that it receives: hash, arrangement, fields and table.
 //!
-//! Every hash that cards are known to compute is affine over GF(2), most after source and destination were put in some order
-//! (`Arrangement`). So a few hundred packets and their hashes are a system of linear equations whose solution is the card's rule, key
-//! or no key (`from_hashes`). Where the card reports no hash, the queue alone tells: it is a function of at most eleven such bits,
-//! which are found by looking for the directions in which a packet's bits can be changed without the queue following
-//! (`from_queues`). Any renaming of slots predicts the same queues, so what is learned then is the card's rule up to that.
+//! Every hash that cards are known to compute is affine over GF(2), most after source and destination are put in some order (`Arrangement`).
+//! So a few hundred packets and their hashes are a system of linear equations whose solution is the card's rule, whether it has a key or not
+//! (`from_hashes`). If the card reports no hash, the queue has to do: it is a function of at most eleven such bits. They are found by searching
+//! for the directions in which a packet's bits can change without an effect on the queue (`from_queues`). Any renaming of slots
+//! predicts the same queues, so what is learned then is the card's rule up to renaming.
 //!
 //! ```text
 //!   probe ──▶ card ──▶ hash, queue       learn:  hash = A·arranged(probe) + c       table: slot ▶ queue
 //! ```
 //!
-//! Nothing here does I/O: whoever asks for learning brings an oracle, a function that sends packets and says what the card made of
-//! them. Answers may be lost and a few may be wrong. What was learned is checked with packets that were not used to learn it
-//! ([`Learned::verified`]), and a card that follows no such rule is told from one that does: [`LearnError`] says how.
+//! This module does no I/O. Its caller brings an oracle, a function that sends packets and returns the card's answers. Answers may be lost and a few
+//! may be wrong. The result is checked with packets that were not used for learning ([`Learned::verified`]). A card that follows no such rule
+//! is recognised, and [`LearnError`] says what contradicts.
 //!
-//! What this does not do: learn rules by fields other than addresses and ports, and kinds of packets that nobody asks for.
+//! Not learned are rules on other fields than addresses and ports, and kinds of packets that the caller does not ask for.
 
 mod asker;
 mod counterexample;
@@ -35,33 +35,33 @@ use crate::{Bucket, Flow, General, Indirection, PacketKind};
 use asker::Asker;
 pub use seen::{Extent, Gaps, Seen, SeenOptions, Span, learn_seen};
 
-/// What a card made of one packet.
+/// A card's answer to one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The hash that it reported, if it did.
+    /// The hash, if the card reported one.
     pub hash: Option<u32>,
-    /// The queue that the packet came on.
+    /// The queue on which the packet arrived.
     pub queue: u16,
 }
 
-/// Sends packets and says what came of each, in order; `None` for one that did not arrive.
+/// Sends packets and returns the answer to each, in order; `None` for one that did not arrive.
 pub type Oracle<'a> = dyn FnMut(&[Flow]) -> Vec<Option<Answer>> + 'a;
 
 /// How to learn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Chooses the probes.
+    /// Seed of the random probes.
     pub seed: u64,
     /// The kinds of packets to learn.
     pub kinds: Vec<PacketKind>,
     /// Use the hashes that the card reports, not only queues.
     pub hashes: bool,
-    /// Most probes that are sent, but for a few that tell why they were not enough.
+    /// Most probes that are sent, apart from a few that show why these were not enough.
     pub probes: usize,
 }
 
 impl Options {
-    /// All kinds, hashes where there are some, 10,000 probes at most.
+    /// All kinds, hashes if the card reports them, at most 10,000 probes.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, kinds: PacketKind::ALL.to_vec(), hashes: true, probes: 10_000 }
@@ -75,12 +75,12 @@ pub struct Learned {
     pub rule: General,
     /// From hash to queue: the buckets of this table are queues.
     pub table: Indirection,
-    /// Whether the rule gives the hashes that the card reports. Otherwise it gives numbers of its own, which lead to the same
+    /// Whether the rule computes the hashes that the card reports. Otherwise it computes other numbers, which lead to the same
     /// queues.
     pub hashes: bool,
     /// What else was noticed.
     pub findings: Vec<Finding>,
-    /// Probes that were sent, those whose answers were lost included.
+    /// Probes that were sent, including those whose answers were lost.
     pub probes: usize,
     /// Answers that never came.
     pub lost: usize,
@@ -89,7 +89,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// The hash of a packet, and the queue it comes on.
+    /// The hash of a packet, and the queue on which it arrives.
     #[must_use]
     pub fn predict(&self, flow: &Flow) -> (Option<u32>, u16) {
         let hash = self.rule.hash(flow);
@@ -98,15 +98,15 @@ impl Learned {
     }
 }
 
-/// Something about a card that is worth a sentence.
+/// A property of a card that the user should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// The card reports no hash for packets of a kind, though for others.
+    /// The card reports no hash for packets of this kind, but does for others.
     NotHashed(PacketKind),
-    /// Hashes differ but all packets come on one queue: one slot's, or the table is ignored.
+    /// Hashes differ, but all packets arrive on one queue: all slots name it, or the table is ignored.
     OneQueue(u16),
-    /// Some packets came on a queue other than that of their hash.
+    /// Some packets arrived on another queue than that of their hash.
     Misdirects {
         /// How many.
         wrong: usize,
@@ -119,16 +119,16 @@ pub enum Finding {
         unseen: usize,
         /// Of how many.
         of: usize,
-        /// They follow a pattern of those that were seen; otherwise they are guesses.
+        /// Whether they are taken from a pattern of the seen slots. Otherwise they are guesses.
         pattern: bool,
     },
-    /// Packets that came by themselves do not determine the rule for all packets of a kind.
+    /// Observed packets do not determine the rule for all packets of a kind.
     Undetermined {
         /// The kind.
         kind: PacketKind,
         /// Independent flows.
         rank: usize,
-        /// What all flows have.
+        /// The value if all flows of the kind are determined.
         of: usize,
     },
     /// Some reported hashes were not those of the rule.
@@ -181,21 +181,21 @@ impl fmt::Display for Finding {
 pub enum LearnError {
     /// No kind of packet was asked for.
     NoKinds,
-    /// Packets do not come back.
+    /// Packets are not answered.
     NoAnswer {
         /// Probes that were sent.
         asked: usize,
         /// How many of the packets were never answered.
         lost: usize,
     },
-    /// No hash, and all on one queue.
+    /// The card reports no hash, and all packets arrive on one queue.
     Off {
         /// The queue.
         queue: u16,
     },
-    /// The same packet comes on many queues.
+    /// The same packet arrives on different queues.
     Unsteady {
-        /// Packets that came on two queues.
+        /// Packets that arrived on two queues.
         differ: usize,
         /// Packets that were sent twice.
         of: usize,
@@ -237,7 +237,7 @@ pub enum LearnError {
         /// Of how many.
         of: usize,
     },
-    /// Packets that came by themselves do not tell.
+    /// The observed packets are too few.
     TooFew {
         /// Different flows among them.
         flows: usize,
@@ -300,14 +300,14 @@ impl core::error::Error for LearnError {}
 
 /// Learns how a card steers.
 ///
-/// From hashes where the options allow it and the card reports them, from queues otherwise. Takes a few milliseconds from hashes and
+/// It learns from hashes if the options allow it and the card reports them, otherwise from queues. It takes a few milliseconds from hashes and
 /// up to some tenths of a second from queues, besides the oracle's time.
 ///
 /// # Errors
-/// See [`LearnError`]: nothing is returned that fresh packets did not confirm.
+/// See [`LearnError`]. A result that fresh packets do not confirm is an error, too.
 pub fn learn<'a>(options: &Options, oracle: &'a mut Oracle<'a>) -> Result<Learned, LearnError> {
     let mut kinds = options.kinds.clone();
-    // The longest data first: what is short often follows from it.
+    // The longest data comes first: the rules for shorter data often follow from it.
     kinds.sort_by_key(|kind| (core::cmp::Reverse(kind.bits()), !kind.has_ports(), *kind));
     kinds.dedup();
     if kinds.is_empty() {
@@ -338,13 +338,13 @@ pub fn learn<'a>(options: &Options, oracle: &'a mut Oracle<'a>) -> Result<Learne
 }
 
 impl LearnError {
-    /// Whether a card that changes while it is looked at gives such an error.
+    /// Whether this error may come from a card that changed during learning.
     fn may_be_a_change(&self) -> bool {
         !matches!(self, Self::NoKinds | Self::Off { .. } | Self::NoAnswer { .. } | Self::Changed { .. })
     }
 }
 
-/// Some packets of each kind and what became of them.
+/// Some packets of each kind and their answers.
 fn first_look(
     asker: &mut Asker<'_>,
     kinds: &[PacketKind],
@@ -352,12 +352,12 @@ fn first_look(
     let tuples: Vec<_> = kinds.iter().flat_map(|kind| [*kind; FIRST]).map(|kind| asker.any(kind)).collect();
     let answers = asker.ask(&tuples, "a first look")?;
     let seen: Vec<_> = tuples.into_iter().zip(answers).filter_map(|(t, a)| Some((t, a?))).collect();
-    // A path that loses most of what it is sent shows nothing.
+    // A path that loses most packets shows nothing.
     if 2 * seen.len() < FIRST * kinds.len() {
         return Err(LearnError::NoAnswer { asked: asker.asked, lost: asker.lost });
     }
     Ok(seen)
 }
 
-/// Packets of each kind that are looked at first.
+/// Packets of each kind that are sent first.
 const FIRST: usize = 12;

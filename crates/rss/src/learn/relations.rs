@@ -1,17 +1,17 @@
 //! How the rule for one kind of packet may follow from that for another.
 //!
-//! Cards have one hash function for all: what they feed it differs. Fed with shorter data, Toeplitz uses the first columns and
-//! CRC the last. So before a kind is learned from nothing, the first and the last columns of every map that is known are
-//! tried, with and without ports, and with any constant. That saves most probes.
+//! Cards have one hash function for all kinds, with different input. For shorter input, Toeplitz uses the first columns and CRC the last. So
+//! before a kind is learned without a model, the first and the last columns of every known map are tried, with and without ports, and with
+//! any constant. That saves most probes.
 
 use crate::{Affine, PacketKind};
 
-/// Columns that a kind may have, if its rule follows from one that is known.
+/// Possible columns of a kind whose rule follows from a known one.
 pub(super) fn candidates(kind: PacketKind, known: &[(PacketKind, Affine)]) -> Vec<Vec<u32>> {
     let full = kind.bits();
     let lengths = if kind.has_ports() { &[full, full - 32][..] } else { &[full - 32][..] };
     let mut found: Vec<Vec<u32>> = Vec::new();
-    // The same family first.
+    // Kinds of the same address family come first.
     let same = known.iter().filter(|(other, _)| other.is_ipv4() == kind.is_ipv4());
     let rest = known.iter().filter(|(other, _)| other.is_ipv4() != kind.is_ipv4());
     for (other, map) in same.chain(rest) {

@@ -1,30 +1,29 @@
-//! What queues alone tell: the directions in which a packet's bits can change, brought to at most eleven bits.
+//! The directions in which a packet's bits can change, as far as queues show them: reduced to at most eleven bits.
 //!
-//! The queue of a packet is `f(L x)`: `L` takes all its bits to a few, `f` is the table. A *space* starts at one packet and grows by
-//! random directions, as long as they matter. All packets that are the first one plus a sum of the space's directions are
-//! tabulated. The *image* of any other direction is the sum of the space's directions that does the same to the queue wherever it is
-//! added: candidates are all sums, and each probe leaves those that agree with the table. If none is left the direction is
-//! new and the space grows by it. Directions that change nothing have the image 0, so the space has no more directions
-//! than the table makes necessary, whatever its content.
+//! The queue of a packet is `f(L x)`: `L` maps all its bits to a few, `f` is the table. A *space* starts at one packet and grows by random
+//! directions as long as they have a new effect. All packets that are the first one plus a sum of the space's directions are tabulated. The
+//! *image* of any other direction is the sum of the space's directions with the same effect on the queue, wherever it is added. At first all
+//! sums are candidates, and each probe leaves those that agree with the table. If none is left, the direction is new and the space grows by
+//! it. Directions without an effect have the image 0. So the space has no more directions than the table makes necessary, whatever its content.
 
 use super::LearnError;
 use super::asker::Asker;
 use crate::packet::Tuple;
 use crate::{Arrangement, PacketKind};
 
-/// Most directions of a space: slots of the largest table are numbered by as many bits.
+/// Most directions of a space: the bits of a slot number in the largest table.
 pub(super) const MAX_DIRECTIONS: usize = 11;
-/// Random sums that are looked at for one that tells candidates apart.
+/// Random sums that are tried to find one that distinguishes candidates.
 const LOOKS: usize = 24;
 
 pub(super) type Bytes = [u8; 36];
 
-/// How probes are made and how much answers are trusted.
+/// How probes are made, and how many answers are needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     /// Points of the space are packets after this arrangement.
     pub(super) arrangement: Arrangement,
-    /// By how many answers a queue has to lead before it is believed.
+    /// By how many answers a queue has to lead to count.
     pub(super) lead: usize,
 }
 
@@ -32,9 +31,9 @@ pub(super) struct Manner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction {
     pub(super) bytes: Bytes,
-    /// Another one, with its image, that makes a packet possible where the direction alone does not.
+    /// Another direction, with its image, that gives a possible packet where this direction alone does not.
     pub(super) helper: Option<(Bytes, u32)>,
-    /// What is known already: added to this sum, it led to this queue.
+    /// A known effect: added to this sum, the direction led to this queue.
     pub(super) evidence: Option<(u32, u16)>,
 }
 
@@ -47,29 +46,29 @@ impl From<Bytes> for Direction {
 pub(super) struct Space {
     pub(super) kind: PacketKind,
     pub(super) manner: Manner,
-    /// Where sums start.
+    /// The packet to which sums are added.
     pub(super) base: Bytes,
     directions: Vec<Bytes>,
-    /// Queue of base plus the sum of the directions whose bits are set.
+    /// The queue of the base plus the directions whose bits are set in the index.
     pub(super) table: Vec<u16>,
 }
 
-/// What a direction turned out to be.
+/// The result for a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Image {
     /// The same as this sum of the space's directions.
     Sum(u32),
-    /// None of them.
+    /// It is the same as no sum: a new direction.
     New,
 }
 
-/// A direction whose image is being looked for.
+/// The search for the image of a direction.
 struct Search {
     direction: Direction,
     candidates: Vec<u32>,
     confirmed: usize,
     image: Option<Image>,
-    /// Packets, and the queues they came on.
+    /// Probed packets and their queues.
     asked: Vec<(Tuple, u16)>,
 }
 
@@ -98,7 +97,7 @@ impl Space {
         chosen.fold(self.base, |point, (_, direction)| plus(point, direction))
     }
 
-    /// The packet at a sum and a direction, and the sum that the direction is added to.
+    /// The packet at a sum plus a direction, and the sum to which the direction is added.
     fn with(&self, direction: &Direction, sum: u32) -> Option<(u32, Tuple)> {
         let point = plus(self.point(sum), &direction.bytes);
         if let Some(tuple) = self.tuple(&point) {
@@ -108,7 +107,7 @@ impl Space {
         Some((sum ^ image, self.tuple(&plus(point, bytes))?))
     }
 
-    /// Adds a direction and tabulates what is new.
+    /// Adds a direction and tabulates the new half.
     pub(super) fn grow(&mut self, asker: &mut Asker<'_>, direction: Bytes) -> Result<(), LearnError> {
         if self.directions.len() == MAX_DIRECTIONS {
             return Err(LearnError::NotAffineQueues { kind: self.kind, probes: asker.asked });
@@ -126,7 +125,7 @@ impl Space {
         Ok(())
     }
 
-    /// The chance that two packets come on one queue.
+    /// The probability that two packets arrive on one queue.
     pub(super) fn agreement(&self) -> f64 {
         let mut sorted = self.table.clone();
         sorted.sort_unstable();
@@ -134,7 +133,7 @@ impl Space {
         sorted.chunk_by(|a, b| a == b).map(|run| (run.len() as f64 / n).powi(2)).sum()
     }
 
-    /// The images of these directions, all looked for at once.
+    /// The images of these directions, all searched for at once.
     pub(super) fn images(
         &self,
         asker: &mut Asker<'_>,
@@ -145,7 +144,7 @@ impl Space {
         let lead = self.manner.lead;
         let searches = self.search(asker, directions, confirm, lead, doing)?;
         let mut found: Vec<Image> = searches.iter().map(|s| s.image.unwrap_or(Image::New)).collect();
-        // A wrong answer may have driven out the right candidate: what drove out all is asked again, closer.
+        // A wrong answer may have removed the right candidate. If none is left, the packets are sent again and need a greater lead.
         let closer = if lead > 1 { lead + 2 } else { 2 };
         for (image, search) in found.iter_mut().zip(&searches).filter(|(image, _)| **image == Image::New) {
             let tuples: Vec<Tuple> = search.asked.iter().map(|(tuple, _)| *tuple).collect();
@@ -210,7 +209,7 @@ impl Space {
         }
     }
 
-    /// Where to try the direction next, so that the answer tells candidates apart; `None` if nothing is left to tell.
+    /// The sum to which the direction is added next, so that the answer distinguishes candidates; `None` if nothing does.
     fn next_sum(&self, asker: &mut Asker<'_>, search: &mut Search, confirm: usize) -> Option<(u32, Tuple)> {
         let step = search.candidates.len().div_ceil(64);
         loop {
@@ -235,7 +234,7 @@ impl Space {
                 (Some((largest, sum, tuple)), [_, _, ..]) if largest < looked => return Some((sum, tuple)),
                 (Some((_, sum, tuple)), [_]) if search.confirmed < confirm => return Some((sum, tuple)),
                 (_, [one, another, ..]) => {
-                    // Nothing random tells them apart: is there anything?
+                    // No random sum distinguishes them; all sums are tried.
                     let differ =
                         |sum: &u32| self.table[(sum ^ one) as usize] != self.table[(sum ^ another) as usize];
                     let all = 0..self.table.len() as u32;
@@ -243,7 +242,7 @@ impl Space {
                         all.filter_map(|sum| self.with(&search.direction, sum)).find(|(sum, _)| differ(sum));
                     match possible {
                         Some(found) => return Some(found),
-                        // They are the same for every packet.
+                        // They have the same effect on every packet.
                         None => drop(search.candidates.remove(1)),
                     }
                 }

@@ -6,10 +6,10 @@
 use crate::Affine;
 use crate::packet::Tuple;
 
-/// Which unknowns are in an equation: bit `i` is bit `63 - i % 64` of word `i / 64`.
+/// The unknowns of an equation: unknown `i` is bit `63 - i % 64` of word `i / 64`.
 pub(super) type Row = [u64; 5];
 
-/// Place of the constant, behind the bits of the longest data.
+/// Index of the constant, behind the bits of the longest data.
 pub(super) const CONSTANT: usize = 288;
 
 /// One packet and its hash.
@@ -23,7 +23,7 @@ pub(super) struct Observed {
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) map: Affine,
-    /// Independent packets among them; all unknowns are determined if there are as many as bits of data and one.
+    /// How many of them are independent. All unknowns are determined if these are one more than the bits of the data.
     #[cfg_attr(not(test), allow(dead_code, reason = "tests ask for it"))]
     pub(super) rank: usize,
     /// Packets that the map contradicts.
@@ -39,10 +39,9 @@ pub(super) fn row(tuple: &Tuple) -> Row {
     row
 }
 
-/// Solves for the map of these packets, taken in this order: the first independent ones determine it. Unknowns that none
-/// determines are zero.
+/// Solves for the map of these packets. The first independent ones in this order determine it. Unknowns that none determines are zero.
 pub(super) fn fit(observed: &[Observed]) -> Fit {
-    // Equations by the place of their first unknown.
+    // Equations by the index of their first unknown.
     let mut pivots: Vec<Option<(Row, u32)>> = vec![None; CONSTANT + 1];
     let mut rank = 0;
     for packet in observed {
@@ -64,7 +63,7 @@ pub(super) fn fit(observed: &[Observed]) -> Fit {
     let mut unknowns = [0_u32; CONSTANT + 1];
     for place in (0..=CONSTANT).rev() {
         let Some((row, value)) = &pivots[place] else { continue };
-        // The later ones are known.
+        // The unknowns behind this one are solved already.
         let rest = (place + 1..=CONSTANT).filter(|i| row[i / 64] >> (63 - i % 64) & 1 == 1);
         unknowns[place] = rest.fold(*value, |sum, i| sum ^ unknowns[i]);
     }
@@ -107,7 +106,7 @@ mod tests {
             assert_eq!(found.map, map);
             observed[119].hash ^= 0x100;
             assert_eq!(fit(&observed).wrong, 1);
-            // Among the first it spoils the map, and about half of the rest say so.
+            // A wrong packet among the first spoils the map, and about half of the rest contradict it.
             observed[0].hash ^= 1;
             assert!(fit(&observed).wrong > 2);
         }
@@ -124,7 +123,7 @@ mod tests {
             sum.iter_mut().zip(p.tuple.bytes).for_each(|(a, b)| *a ^= b);
             sum
         });
-        // An odd number of known packets is known.
+        // The sum of an odd number of known packets is known.
         assert_eq!(found.map.hash(&sum[..12]), map.hash(&sum[..12]));
     }
 }

@@ -1,19 +1,19 @@
-//! The table behind a hash that is known: how many slots, and which queue each names.
+//! The table behind a known hash: how many slots it has, and which queue each names.
 //!
-//! The number of slots is the smallest for which packets of one slot come on one queue. Slots that no packet has hit are asked for
-//! one by one with packets made to hit them. Tables that repeat after a few slots or consist of long runs, as most do, are guessed and the
-//! guess is checked, since each slot of a table without a pattern takes a probe: 2048 of them cannot be learned by fewer.
+//! The number of slots is the smallest one under which packets of one slot arrive on one queue. Slots that no packet has hit are probed one by
+//! one, with packets that are made to hit them. Most tables repeat after a few slots or consist of long runs. These are guessed, and the guess is
+//! checked. Each slot of a table without a pattern takes a probe: 2048 of them cannot be learned by fewer.
 
 use super::asker::Asker;
 use super::{Answer, Finding, LearnError};
 use crate::packet::Tuple;
 use crate::{Bucket, General, Indirection, MAX_SLOTS, PacketKind};
 
-/// Packets that show the size of the table, at least.
+/// Packets that are needed to show the size of the table.
 const SAMPLE: usize = 500;
 /// Packets that confirm a guess.
 const CONFIRM: usize = 64;
-/// By how many packets a slot's queue leads where a card misdirects some.
+/// By how many packets the queue of a slot has to lead if the card misdirects some.
 const LEAD: usize = 5;
 
 type Seen = Vec<(Tuple, Answer)>;
@@ -56,7 +56,7 @@ pub(super) fn learn(
             return Ok(table);
         }
     }
-    // What random packets do not hit is aimed at.
+    // Slots that random packets do not hit are aimed at.
     let lead = if steady { 1 } else { LEAD };
     for _ in 0..8 {
         let missing = missing(&points(seen), slots, lead);
@@ -73,7 +73,7 @@ pub(super) fn learn(
     Indirection::from_slots(table).map_err(|_| LearnError::NoTable { probes: asker.asked })
 }
 
-/// Says that not every slot of a table with a pattern was seen.
+/// Notes that not every slot of a table with a pattern was seen.
 fn mark_unseen(points: &[(u32, u16)], slots: usize, findings: &mut Vec<Finding>) {
     let unseen = slots - seen_slots(points, slots).iter().flatten().count();
     if unseen > 0 {
@@ -88,11 +88,11 @@ fn seen_slots(points: &[(u32, u16)], slots: usize) -> Vec<Option<u16>> {
     queues
 }
 
-/// Most places where the queue of a slot differs from that of the next, in a table that is one of runs.
+/// Most ends of runs in a table that counts as one of runs.
 const MOST_ENDS: usize = 48;
 
-/// A table whose queues lie in long runs, as weights make it: where a run ends is found by halving, and then slots that nobody has seen are
-/// asked for. `None` if there are many runs, or one of these slots is not what its run says.
+/// A table whose queues lie in long runs, as weights make it. Bisection finds the ends of the runs; then unseen slots are probed. `None` if
+/// there are many runs, or a probed slot has another queue than its run.
 fn runs(
     asker: &mut Asker<'_>,
     rule: &General,
@@ -108,7 +108,7 @@ fn runs(
     for _ in 0..2 + slots.ilog2() {
         let places: Vec<usize> = (0..slots).filter(|&slot| known[slot].is_some()).collect();
         let ends = || places.windows(2).filter(|pair| known[pair[0]] != known[pair[1]]);
-        // In a table without runs, next to every known slot is such an end.
+        // In a table without runs, nearly every known slot is followed by such an end.
         if ends().count() > MOST_ENDS.min(places.len() / 8) {
             return Ok(None);
         }
@@ -132,7 +132,7 @@ fn runs(
             Bucket(queue)
         })
         .collect();
-    // Every so many of the slots that nobody has seen, so that all parts of the table are asked for.
+    // Unseen slots at equal distances, so that all parts of the table are probed.
     let unseen: Vec<usize> = (0..slots).filter(|&slot| known[slot].is_none()).collect();
     let step = unseen.len().div_ceil(CONFIRM).max(1);
     let wanted: Vec<usize> = unseen.into_iter().step_by(step).collect();
@@ -157,7 +157,7 @@ fn ask(
     Ok(())
 }
 
-/// The smallest number of slots under which no two packets of a slot came on two queues.
+/// The smallest number of slots under which the packets of each slot arrived on one queue.
 pub(super) fn steady_size(points: &[(u32, u16)]) -> Option<usize> {
     let contradicted = |slots: usize| {
         let mut queues: Vec<Option<u16>> = vec![None; slots];
@@ -171,8 +171,8 @@ pub(super) fn steady_size(points: &[(u32, u16)]) -> Option<usize> {
 /// The smallest number of slots that explains the queues, and whether it explains all of them.
 pub(super) fn size(points: &[(u32, u16)]) -> Option<(usize, bool)> {
     let steady = steady_size(points);
-    // Where some packets are misdirected, only a table with next to one packet a slot is not contradicted. In a smaller one the
-    // share of contradictions falls where the size is right: it is compared with what no table at all leaves.
+    // If some packets are misdirected, only a table with hardly more than one packet a slot is not contradicted. In a smaller one the
+    // share of contradictions falls where the size is right. It is compared with the share without any table.
     let share = |slots: usize| {
         let mut hit = vec![false; slots];
         points.iter().for_each(|(hash, _)| hit[*hash as usize % slots] = true);
@@ -190,7 +190,7 @@ pub(super) fn size(points: &[(u32, u16)]) -> Option<(usize, bool)> {
     }
 }
 
-/// The queue that most packets of each slot came on, and how many packets came on others. Slots without packets name queue 0.
+/// The queue on which most packets of each slot arrived, and how many packets arrived on others. Slots without packets name queue 0.
 pub(super) fn majority(points: &[(u32, u16)], slots: usize) -> (Vec<Bucket>, usize) {
     let mut of_slot: Vec<(usize, u16)> =
         points.iter().map(|(hash, queue)| (*hash as usize % slots, *queue)).collect();
@@ -210,7 +210,7 @@ pub(super) fn majority(points: &[(u32, u16)], slots: usize) -> (Vec<Bucket>, usi
 pub(super) fn guess(points: &[(u32, u16)], slots: usize) -> Option<Indirection> {
     let mut queues: Vec<Option<u16>> = vec![None; slots];
     points.iter().for_each(|(hash, queue)| queues[*hash as usize % slots] = Some(*queue));
-    // A period that is much shorter than what is known of the table.
+    // Periods are much shorter than the known part of the table.
     let periods = 2..=points.len().min(slots) / 8;
     for period in periods.filter(|period| slots % period == 0 || *period <= 64) {
         let mut turn: Vec<Option<u16>> = vec![None; period];
@@ -225,7 +225,7 @@ pub(super) fn guess(points: &[(u32, u16)], slots: usize) -> Option<Indirection> 
     None
 }
 
-/// The slots whose queue does not lead by so many packets, each as often as it lacks one.
+/// The slots whose queue does not lead by so many packets, each as often as packets are missing.
 fn missing(points: &[(u32, u16)], slots: usize, lead: usize) -> Vec<usize> {
     let (table, _) = majority(points, slots);
     let mut lacks = vec![lead as isize; slots];
@@ -236,7 +236,7 @@ fn missing(points: &[(u32, u16)], slots: usize, lead: usize) -> Vec<usize> {
     (0..slots).flat_map(|slot| std::iter::repeat_n(slot, lacks[slot].clamp(0, 8) as usize)).collect()
 }
 
-/// Random packets, one for each of these slots. A slot that none reaches is left out.
+/// Random packets, one for each of these slots. A slot that no packet hits is left out.
 fn aimed(
     asker: &mut Asker<'_>,
     rule: &General,

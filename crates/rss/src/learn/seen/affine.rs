@@ -1,6 +1,6 @@
-//! Any affine map of flows that came by themselves, for rules that are not Toeplitz under one key.
+//! Any affine map of observed flows, for rules that are not Toeplitz under one key.
 //!
-//! Each kind has a map of its own, and only what the flows of that kind combine to is predicted.
+//! Each kind has a map of its own, which predicts only sums of an odd number of the flows of that kind.
 
 use super::super::system::{Observed, fit};
 use super::{CONTRADICT, Extent, Ruled, Span, kinds};
@@ -10,7 +10,7 @@ use crate::{Arrangement, General, PacketKind};
 /// Most flows of a kind that a map is made of.
 const MOST: usize = 1200;
 
-/// The map of each kind, where one fits.
+/// The map of each kind for which one fits.
 pub(super) fn solve(flows: &[(Tuple, u32)], arrangement: Arrangement, order: usize) -> Option<Ruled> {
     let mut maps = [const { None }; 6];
     let mut extents = Vec::new();
@@ -46,7 +46,7 @@ fn arranged(flows: &[(Tuple, u32)], arrangement: Arrangement) -> Vec<Observed> {
     arranged.collect()
 }
 
-/// A kind of packets that no affine map fits under any arrangement: flows that contradict the best one, and of how many.
+/// A kind of packets that no affine map fits under any arrangement, with the flows that contradict the best map, and of how many.
 pub(super) fn contradicted(flows: &[(Tuple, u32)]) -> Option<(PacketKind, usize, usize)> {
     kinds(flows).into_iter().find_map(|(kind, of_kind)| {
         let wrong = Arrangement::ALL.map(|arrangement| fit(&arranged(&of_kind, arrangement)).wrong);

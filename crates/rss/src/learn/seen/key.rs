@@ -1,7 +1,7 @@
-//! A Toeplitz key out of few hashes: each bit of a hash is one equation over the bits of the key.
+//! A Toeplitz key from few hashes: each bit of a hash is one equation over the bits of the key.
 //!
-//! The columns of a Toeplitz hash overlap, so the whole of it is 320 bits of key, and a hash of 32 bits is 32 equations at once: some
-//! tens of flows tell what 289 would have to tell of any affine map. A start value is 32 unknowns more.
+//! The columns of a Toeplitz hash overlap, so the whole hash is 320 bits of key, and a hash of 32 bits gives 32 equations at once. Some tens of
+//! flows suffice where any affine map takes 289. A start value adds 32 unknowns.
 //!
 //! ```text
 //!   hash bit j = start bit j + sum of key bits i + j over all data bits i that are set
@@ -11,7 +11,7 @@ use super::super::system;
 use crate::packet::Tuple;
 use crate::{Affine, Arrangement};
 
-/// Bits of the key that the longest data meet.
+/// Bits of the key that the longest data use.
 const KEY: usize = 320;
 /// Unknowns: the key and the start value.
 const UNKNOWNS: usize = KEY + 32;
@@ -21,13 +21,13 @@ const ROW: usize = UNKNOWNS / 64 + 1;
 
 type Row = [u64; ROW];
 
-/// What a hypothesis says beyond Toeplitz.
+/// What a hypothesis assumes besides Toeplitz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) arrangement: Arrangement,
     /// The hash does not start at zero.
     pub(super) start: bool,
-    /// Only so many low bits of the hash are known: all 32, or those that a queue tells.
+    /// How many low bits of the hash are known: all 32, or those that the queue tells.
     pub(super) width: usize,
 }
 
@@ -43,10 +43,10 @@ impl Equations {
         Self { shape, pivots: vec![None; UNKNOWNS] }
     }
 
-    /// Takes a packet's hash in. Whether it fits what the others say; if not, nothing is taken.
+    /// Adds the equations of a packet's hash. Returns `false`, and adds none, if they contradict the others.
     pub(super) fn add(&mut self, tuple: &Tuple, ports: bool, hash: u32) -> bool {
         let rows = self.rows(tuple, ports);
-        // Two equations of one packet may contradict each other only together, so all are taken on trial.
+        // Equations of one packet may be contradictory only together, so all are added on trial.
         let mut fresh: Vec<(usize, Row, bool)> = Vec::new();
         for (j, row) in rows {
             let (mut row, mut value) = (row, hash >> (31 - j) & 1 == 1);
@@ -100,7 +100,7 @@ impl Equations {
         for place in (0..bits).chain([system::CONSTANT]) {
             let mut sum: system::Row = [0; 5];
             sum[place / 64] |= 1 << (63 - place % 64);
-            // What is left of the place's equations when everything known is taken out.
+            // The rest of these equations after elimination of all that is known.
             let mut left = Vec::with_capacity(32 * ROW);
             for j in 32 - self.shape.width..32 {
                 let at = if place == system::CONSTANT {
@@ -128,7 +128,7 @@ impl Equations {
         found
     }
 
-    /// What is left of a row without what is known.
+    /// The rest of a row after elimination of all that is known.
     fn reduced(&self, mut row: Row) -> Row {
         for at in 0..UNKNOWNS {
             if let Some((known, _)) =
@@ -140,9 +140,9 @@ impl Equations {
         row
     }
 
-    /// Solves for all: bits that nothing determines are zero.
+    /// Solves for all unknowns. Bits that nothing determines are zero.
     pub(super) fn solve(&self) -> Solved {
-        // From the last unknown on, so that each row has what it refers to in its last form.
+        // The last unknown comes first, so that the rows to which a row refers are final.
         let mut rows: Vec<Option<(Row, bool)>> = vec![None; UNKNOWNS];
         for at in (0..UNKNOWNS).rev() {
             let Some((mut row, mut value)) = self.pivots[at] else { continue };
@@ -166,7 +166,7 @@ fn first(row: &Row) -> Option<usize> {
     Some(64 * word + row[word].leading_zeros() as usize)
 }
 
-/// A key that fits; bits that nothing determines are zero.
+/// A key that fits. Bits that nothing determines are zero.
 #[derive(Clone, Debug)]
 pub(super) struct Solved {
     shape: Shape,
@@ -237,7 +237,7 @@ mod tests {
         }
         let low: Vec<u32> = map.columns().iter().map(|column| column & 3).collect();
         assert_eq!(equations.solve().map(96, 96).columns(), low);
-        // One flow determines itself, the flow of zeros and nothing else.
+        // One flow determines itself and the flow of zeros, nothing else.
         let mut one = Equations::new(Shape { width: 32, ..shape });
         assert!(one.add(&packet_of(&[0, 50]), true, 7) && one.determined(96, 96).len() == 2);
     }

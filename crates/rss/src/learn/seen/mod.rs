@@ -1,17 +1,17 @@
-//! Learning from packets that came by themselves: out of a capture, or off an interface.
+//! Learning from observed packets: from a capture, or received by an interface.
 //!
-//! Nobody chose these packets, so they may leave open what probes would settle. Flows of one network say nothing of another: an
-//! affine map is known where flows combine to others ([`Span`]), and a slot that no flow hit has a queue that nobody saw. What is
-//! learned comes with these [`Gaps`].
+//! Nobody chose these packets, so they may leave open what probes would settle. Flows of one network say nothing about another: an affine map is
+//! known only where observed flows add up to others ([`Span`]), and the queue of a slot that no flow hit is unknown. The result
+//! comes with these [`Gaps`].
 //!
 //! ```text
 //!   hash and queue   Toeplitz key (320 unknowns, 32 equations a flow), else any affine map; then the table
 //!   hash alone       the same without the table
-//!   queue alone      a key that is known already, tried; or queues that are the low bits of a hash (2, 4, 8 ... of them, dealt in turn)
+//!   queue alone      a known key, tried; or queues that are the low bits of a hash (2, 4, 8 ... of them, dealt in turn)
 //! ```
 //!
-//! A quarter of the flows is kept aside and has to be predicted from the rest. A few hashes may be wrong, one in some hundreds,
-//! and one queue in sixteen: cards misdirect.
+//! A quarter of the flows is kept aside and has to be predicted from the rest. A few hashes may be wrong, one in some hundreds, and one queue
+//! in sixteen, because cards misdirect.
 
 mod affine;
 mod key;
@@ -29,18 +29,18 @@ use crate::{Arrangement, Flow, General, Key, PacketKind, SlotSet};
 use key::{Equations, Shape};
 pub use span::Span;
 
-/// A packet that came by itself.
+/// An observed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its addresses and ports.
     pub flow: Flow,
     /// The hash that the card reported, if it is known.
     pub hash: Option<u32>,
-    /// The queue that it came on, if it is known.
+    /// The queue on which it arrived, if it is known.
     pub queue: Option<u16>,
 }
 
-/// How to learn from such packets.
+/// How to learn from observed packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenOptions {
     /// The kinds of packets to learn.
@@ -49,12 +49,12 @@ pub struct SeenOptions {
     pub hashes: bool,
     /// Slots of the card's table, where they are known.
     pub slots: Option<usize>,
-    /// Keys to try where no hash is known, before the published and the symmetric one.
+    /// Keys that are tried if no hash is known, before the published and the symmetric one.
     pub keys: Vec<Key>,
 }
 
 impl SeenOptions {
-    /// All kinds, and nothing known.
+    /// All kinds, with nothing known of the card.
     #[must_use]
     pub fn new() -> Self {
         Self { kinds: PacketKind::ALL.to_vec(), hashes: true, slots: None, keys: Vec::new() }
@@ -76,28 +76,28 @@ pub struct Extent {
     pub flows: usize,
 }
 
-/// What is known of a card, and so what is not.
+/// What is known of a card, and thereby what is not.
 #[derive(Clone, Debug)]
 pub struct Gaps {
     /// Of each kind that was learned.
     pub extents: Vec<Extent>,
-    /// Slots whose queue was not seen; `None` if no queue was, so that there is no table.
+    /// Slots whose queue is unknown; `None` if no queue is known, so that there is no table.
     pub unseen: Option<SlotSet>,
 }
 
-/// Most flows that are looked at, and that equations are made of for each kind.
+/// Most flows that are used, and most of each kind that equations are made of.
 const MOST: usize = 1 << 16;
 const EQUATIONS: usize = 600;
 /// One flow in so many may contradict.
 const CONTRADICT: usize = 16;
-/// Orders in which flows are taken, if wrong hashes come first in one.
+/// Orders of the flows that are tried. In one of them wrong hashes may come first.
 const ORDERS: usize = 4;
-/// Bits of a hash that refute most wrong forms.
+/// Bits of a hash that are enough to refute most wrong forms.
 const FEW_BITS: usize = 4;
-/// Bits of flows kept aside that have to be predicted.
+/// Bits of the flows kept aside that must be predicted.
 const SURE_BITS: usize = 64;
 
-/// A flow, with what most of its packets say.
+/// A flow, with the hash and queue of most of its packets.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     tuple: Tuple,
@@ -115,10 +115,10 @@ struct Ruled {
     extents: Vec<Extent>,
 }
 
-/// Learns from packets that came by themselves. In `Learned::probes` is the number of different flows.
+/// Learns from observed packets. `Learned::probes` is then the number of different flows.
 ///
 /// # Errors
-/// See [`LearnError`]; [`LearnError::TooFew`] where more flows, or others, could tell.
+/// See [`LearnError`]; [`LearnError::TooFew`] if more or other flows could suffice.
 pub fn learn_seen(seen: &[Seen], options: &SeenOptions) -> Result<(Learned, Gaps), LearnError> {
     let (flows, steady) = flows(seen, options)?;
     let hashed = options.hashes && flows.iter().any(|flow| flow.hash.is_some());
@@ -138,7 +138,7 @@ pub fn learn_seen(seen: &[Seen], options: &SeenOptions) -> Result<(Learned, Gaps
     Ok(learned)
 }
 
-/// The flows in any order, each once; and whether some came on several queues.
+/// The flows in random order, each once, and whether some arrived on several queues.
 fn flows(seen: &[Seen], options: &SeenOptions) -> Result<(Vec<Known>, Option<Finding>), LearnError> {
     if options.kinds.is_empty() {
         return Err(LearnError::NoKinds);
@@ -177,7 +177,7 @@ fn flows(seen: &[Seen], options: &SeenOptions) -> Result<(Vec<Known>, Option<Fin
     if 3 * differ > of {
         return Err(LearnError::Unsteady { differ, of });
     }
-    // Neighbours say much the same: what is kept aside is drawn from everywhere.
+    // Neighbouring flows are alike, so those kept aside are drawn from everywhere.
     let mut random = Random::new(of as u64);
     for i in (1..flows.len()).rev() {
         flows.swap(i, random.below(i + 1));
@@ -185,7 +185,7 @@ fn flows(seen: &[Seen], options: &SeenOptions) -> Result<(Vec<Known>, Option<Fin
     Ok((flows, (differ > 0).then_some(Finding::Misdirects { wrong: differ, of })))
 }
 
-/// What most say.
+/// The most frequent value.
 fn most<T: Ord + Copy>(mut values: Vec<T>) -> Option<T> {
     values.sort_unstable();
     values.chunk_by(|a, b| a == b).max_by_key(|run| run.len()).map(|run| run[0])
@@ -212,7 +212,7 @@ fn from_hashes(flows: &[Known], options: &SeenOptions) -> Result<(Learned, Gaps)
     Ok((learned, Gaps { extents: ruled.extents, unseen }))
 }
 
-/// A rule for hashes of so many bits, how many flows kept aside it predicts, and how many it does not.
+/// A rule for hashes of so many bits, and how many of the flows kept aside it predicts and does not predict.
 fn rule(flows: &[(Tuple, u32)], width: usize) -> Result<(Ruled, usize, usize), LearnError> {
     let (aside, rest): (Vec<_>, Vec<_>) = flows.iter().enumerate().partition(|(i, _)| i % 4 == 0);
     let plain =
@@ -225,7 +225,7 @@ fn rule(flows: &[(Tuple, u32)], width: usize) -> Result<(Ruled, usize, usize), L
         Arrangement::ALL.map(|arrangement| Hypothesis::Toeplitz(Shape { arrangement, start, width }))
     });
     let hypotheses: Vec<Hypothesis> = shapes.chain(Arrangement::ALL.map(Hypothesis::Affine)).collect();
-    // A hash that is wrong spoils a rule if it is among those that make it: then others are taken first.
+    // A wrong hash spoils the rule if it is among those that determine it. Then other flows are taken first.
     for (order, hypothesis) in (0..ORDERS).flat_map(|order| hypotheses.iter().map(move |h| (order, h))) {
         let Some(trial) = hypothesis.solve(&rest, order) else {
             refuted += 1;
@@ -237,7 +237,7 @@ fn rule(flows: &[(Tuple, u32)], width: usize) -> Result<(Ruled, usize, usize), L
         } else if right * width < SURE_BITS {
             open = true;
         } else {
-            // All flows determine more than those; in their order a wrong one may come first again.
+            // All flows determine more than these. In their order a wrong one may come first again.
             let all = (0..ORDERS).find_map(|order| hypothesis.solve(flows, order));
             return Ok((all.unwrap_or(trial), right, wrong));
         }
@@ -268,7 +268,7 @@ impl Hypothesis {
     }
 }
 
-/// Of flows that the rule predicts, how many have the hash that it predicts, and how many another.
+/// How many of the flows for which the rule predicts a hash have this hash, and how many have another.
 fn judge(ruled: &Ruled, flows: &[(Tuple, u32)]) -> (usize, usize) {
     let (mut right, mut wrong) = (0, 0);
     for (tuple, hash) in flows {
@@ -293,7 +293,7 @@ fn kinds(flows: &[(Tuple, u32)]) -> Vec<(PacketKind, Vec<(Tuple, u32)>)> {
 /// Toeplitz under one key, each kind with or without ports.
 fn toeplitz(flows: &[(Tuple, u32)], shape: Shape, order: usize) -> Option<Ruled> {
     let kinds = kinds(flows);
-    // Most forms that are wrong are so in few bits already.
+    // A few bits refute most wrong forms.
     if shape.width > FEW_BITS {
         equations(&kinds, Shape { width: FEW_BITS, ..shape }, order)?;
     }
@@ -345,7 +345,7 @@ fn equations(
 }
 
 impl Ruled {
-    /// The rule of a key that is known: it predicts everything of these kinds.
+    /// The rule of a known key, which predicts all flows of these kinds.
     fn known(rule: General, flows: &[Known]) -> Self {
         let extents = PacketKind::ALL.into_iter().filter_map(|kind| {
             let of_kind = flows.iter().filter(|flow| flow.tuple.kind == kind).count();

@@ -1,7 +1,7 @@
 //! The flows that others determine: those whose bits are a sum of an odd number of theirs.
 //!
-//! An affine map that is known at some points is known at every sum of an odd number of them, and nowhere else. A [`Span`] holds
-//! these points as independent rows; a flow outside of it may have any hash.
+//! An affine map that is known at some points is known at every sum of an odd number of them, and nowhere else. A [`Span`] contains these points as
+//! independent rows. A flow outside of it may have any hash.
 
 use super::super::system::{CONSTANT, Row, first_bit, row};
 use crate::packet::Tuple;
@@ -12,23 +12,23 @@ use crate::{Arrangement, Flow, PacketKind};
 pub struct Span {
     kind: PacketKind,
     arrangement: Arrangement,
-    /// By the place of the first bit that is set.
+    /// Rows by the index of the first bit that is set.
     rows: Vec<Option<Row>>,
     rank: usize,
 }
 
 impl Span {
-    /// None.
+    /// An empty span.
     pub(crate) fn new(kind: PacketKind, arrangement: Arrangement) -> Self {
         Self { kind, arrangement, rows: vec![None; CONSTANT + 1], rank: 0 }
     }
 
-    /// Adds a packet, and with it everything that follows.
+    /// Adds a packet, and with it all sums that follow.
     pub(crate) fn add(&mut self, tuple: &Tuple) {
         self.add_row(self.row_of(tuple));
     }
 
-    /// Adds what one bit makes, without the constant; [`CONSTANT`] is the constant itself.
+    /// Adds the effect of one bit, without the constant; [`CONSTANT`] is the constant itself.
     pub(crate) fn add_bit(&mut self, bit: usize) {
         let mut row = [0; 5];
         row[bit / 64] |= 1 << (63 - bit % 64);
@@ -50,7 +50,7 @@ impl Span {
     }
 
     fn reduced(&self, mut row: Row) -> Row {
-        // Subtracting a row clears its first bit and touches none before it.
+        // Adding a row clears its first bit and changes none before it.
         for known in self.rows.iter().enumerate().filter_map(|(at, known)| Some((at, known.as_ref()?))) {
             let (at, known) = known;
             if row[at / 64] >> (63 - at % 64) & 1 == 1 {
@@ -113,7 +113,7 @@ impl Span {
             for (i, byte) in bytes.iter().enumerate() {
                 row[i / 8] |= u64::from(*byte) << (56 - 8 * (i % 8));
             }
-            // Behind the constant there is nothing.
+            // Bits behind the constant are not used.
             row[4] &= !((1 << 31) - 1);
             span.add_row(row);
         }

@@ -1,7 +1,7 @@
-//! The table behind hashes that came by themselves, and rules out of queues alone.
+//! The table behind observed hashes, and rules from queues alone.
 //!
-//! The number of slots is the smallest that no two flows of a slot contradict, so flows have to share slots, and enough of them. A slot
-//! that none hit has no queue that anybody saw.
+//! The number of slots is the smallest one under which no two flows of a slot are on different queues. So enough flows have to share slots. The
+//! queue of a slot that no flow hit is unknown.
 
 use super::super::table::{guess, majority, size, steady_size};
 use super::super::{Finding, LearnError, Learned};
@@ -12,7 +12,7 @@ use crate::{Arrangement, Bucket, General, HashConfig, Indirection, Key, PacketKi
 /// Flows beyond the first of each slot, which show that the number of slots is right.
 const SHARE: usize = 16;
 
-/// The table that these hashes and queues show, and the slots that they do not; without queues no table.
+/// The table that these hashes and queues show, and the slots that they do not show. Without queues there is no table.
 pub(super) fn of_hashes(
     points: &[(u32, u16)],
     known: Option<usize>,
@@ -64,7 +64,7 @@ fn few(points: &[(u32, u16)]) -> LearnError {
     LearnError::TooFew { flows: points.len(), why: "too few share a slot to show how many slots there are" }
 }
 
-/// Without hashes: by a key that is known, or by queues that are the low bits of a hash.
+/// Learns without hashes: by a known key, or from queues that are the low bits of a hash.
 pub(super) fn from_queues(flows: &[Known], options: &SeenOptions) -> Result<(Learned, Gaps), LearnError> {
     let queued: Vec<(Tuple, u16)> = flows.iter().filter_map(|flow| Some((flow.tuple, flow.queue?))).collect();
     let Some((_, first)) = queued.first().copied() else {
@@ -114,10 +114,10 @@ fn by_known_keys(flows: &[Known], queued: &[(Tuple, u16)], options: &SeenOptions
     for rule in rules {
         let points: Vec<(u32, u16)> =
             queued.iter().filter_map(|(tuple, queue)| Some((rule.hash(&tuple.flow())?, *queue))).collect();
-        // A quarter is kept aside: it has to lie on slots that the others show.
+        // The quarter that is kept aside has to lie on slots that the others show.
         let (aside, rest): (Vec<_>, Vec<_>) = points.iter().enumerate().partition(|(i, _)| i % 4 == 0);
         let rest: Vec<(u32, u16)> = rest.into_iter().map(|(_, point)| *point).collect();
-        // Most keys are refuted by a look at the sizes that tables have.
+        // The usual sizes of tables refute most keys.
         let Some(slots) = options.slots.or_else(|| steady_size(&rest)) else { continue };
         let mut findings = Vec::new();
         let Ok((table, Some(unseen))) = of_hashes(&rest, Some(slots), &mut findings) else { continue };

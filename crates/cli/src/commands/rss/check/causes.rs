@@ -1,4 +1,4 @@
-//! Causes of what is off, and the samples that each explains.
+//! The causes of deviations, and the samples that each cause explains.
 
 use super::packet::Seen;
 use flowlane_rss::Flow;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Examples that are kept of each cause.
 const EXAMPLES: usize = 3;
 
-/// A packet that is off.
+/// A packet that deviates: what was expected of it, and what was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Example {
     pub(super) flow: Flow,
@@ -15,19 +15,19 @@ pub(super) struct Example {
     pub(super) seen: String,
 }
 
-/// Why something is off.
+/// The cause of a deviation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cause {
-    /// For machines.
+    /// Its name, as JSON and the page print it.
     pub(super) code: &'static str,
-    /// In words.
+    /// The description.
     pub(super) what: String,
     /// Samples that it explains.
     pub(super) packets: usize,
     pub(super) examples: Vec<Example>,
-    /// Further examples, in words of others.
+    /// Further examples, as a run of Flowlane words them.
     pub(super) said: Vec<String>,
-    /// Commands that mend it.
+    /// Commands that remove it.
     pub(super) mend: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Cause {
     }
 }
 
-/// The causes found so far, and which samples are off.
+/// The causes found so far, and the samples that deviate.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     pub(super) list: Vec<Cause>,
@@ -45,7 +45,7 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// A cause, made if there is none of this code.
+    /// The cause of this code. `make` gives description and commands of a new one.
     pub(super) fn cause(
         &mut self,
         code: &'static str,
@@ -59,7 +59,7 @@ impl Causes {
         &mut self.list[at]
     }
 
-    /// Sample `number` is off for this reason, unless it is off already.
+    /// Counts sample `number` as deviating for this cause. A sample that deviates already keeps its first cause.
     pub(super) fn hit(
         &mut self,
         (number, seen): (usize, &Seen),

@@ -1,4 +1,4 @@
-//! What the kernel counts for each processor, before and after: interrupts of the card, softirqs, backlogs.
+//! Counters of the kernel for each processor, read before and after the check: interrupts of the card, softirqs, backlogs.
 
 use flowlane::card::Surroundings;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub(super) struct Counters {
     pub(super) received: u64,
 }
 
-/// Of one processor, what came between two moments.
+/// What one processor counted between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OfCpu {
     pub(super) interrupts: u64,
@@ -29,13 +29,13 @@ pub(super) struct OfCpu {
 }
 
 impl Counters {
-    /// An interrupt that came so often, on one processor.
+    /// One interrupt that occurred so often on one processor.
     #[cfg(test)]
     pub(super) fn for_test(interrupt: u32, cpu: u32, count: u64) -> Self {
         Self { interrupts: BTreeMap::from([(interrupt, BTreeMap::from([(cpu, count)]))]), ..Self::default() }
     }
 
-    /// Reads them.
+    /// Reads the counters. A file that cannot be read counts as empty.
     pub(super) fn read(interface: &str) -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -46,7 +46,7 @@ impl Counters {
         }
     }
 
-    /// What each processor did since `before`, interrupts of the card's queues only.
+    /// What each processor counted since `before`. Only the interrupts of the card's queues are included.
     pub(super) fn since(&self, before: &Self, around: &Surroundings) -> BTreeMap<u32, OfCpu> {
         let mut cpus: BTreeMap<u32, OfCpu> = BTreeMap::new();
         for number in around.receive.iter().flat_map(|queue| &queue.interrupts).map(|i| i.number) {
@@ -68,7 +68,7 @@ impl Counters {
         cpus
     }
 
-    /// How often an interrupt came since `before`, by processor; those with none left out.
+    /// How often an interrupt occurred since `before`, by processor. Processors on which it did not are left out.
     pub(super) fn fired(&self, before: &Self, number: u32) -> BTreeMap<u32, u64> {
         let none = BTreeMap::new();
         let earlier = before.interrupts.get(&number).unwrap_or(&none);
@@ -80,7 +80,7 @@ impl Counters {
     }
 }
 
-/// Packets that an interface received, as its driver counts. The file stays open, so that a look is one system call.
+/// The driver's count of received packets. The file stays open, so that a reading is one system call.
 #[derive(Debug)]
 pub(super) struct Received(Option<File>);
 
@@ -89,7 +89,7 @@ impl Received {
         Self(File::open(format!("/sys/class/net/{interface}/statistics/rx_packets")).ok())
     }
 
-    /// Now; `None` where the interface does not tell, or is gone.
+    /// The count now; `None` if the interface does not report it, or is gone.
     pub(super) fn now(&self) -> Option<u64> {
         let mut text = [0; 32];
         let n = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -97,7 +97,7 @@ impl Received {
     }
 }
 
-/// The processors of a table's head: `CPU0 CPU2`.
+/// The processors in the first line of a table: `CPU0 CPU2`.
 fn columns(head: &str) -> Vec<u32> {
     head.split_whitespace().filter_map(|word| word.strip_prefix("CPU")?.parse().ok()).collect()
 }
@@ -124,7 +124,7 @@ fn softirqs(text: &str) -> BTreeMap<u32, u64> {
     line.map(|rest| row(&cpus, rest)).unwrap_or_default()
 }
 
-/// A line for each processor, hexadecimal; newer kernels say in the thirteenth column which.
+/// One line for each processor, in hexadecimal. Newer kernels give the number of the processor in the thirteenth column.
 fn softnet(text: &str) -> BTreeMap<u32, [u64; 4]> {
     let mut found = BTreeMap::new();
     for (i, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! The same for machines: docs/schema/rss-check-v1.json.
+//! The report as JSON: docs/schema/rss-check-v1.json.
 
 use super::Checked;
 use super::causes::Cause;

@@ -1,15 +1,15 @@
-//! `flowlane rss check`: whether packets take the way that card and kernel are set to, and where they do not, why.
+//! `flowlane rss check`: whether packets take the way that card and kernel are set to, and if not, why.
 //!
-//! Read-only. For a while a share of the packets that an interface receives is sampled ([`flowlane_sys::packet::sample`]), and each
-//! sample is held against what the settings say:
+//! The check changes nothing. For some seconds it samples a share of the packets that an interface receives
+//! ([`flowlane_sys::packet::sample`]), and compares each sample with the settings:
 //!
 //! ```text
 //!   expected   slot ─▶ queue ─▶ interrupt's CPU ─▶ the same CPU ─▶ a thread there        judge/
 //!   seen               queue     /proc/interrupts   CPU of the stack  threads of the socket   take.rs, sockets.rs, counters.rs
 //! ```
 //!
-//! What differs gets a cause ([`judge`]) with examples and the command that mends it. Frames that an XDP program takes, as AF_XDP's does,
-//! are not seen so: a run of Flowlane on the interface is asked for its own counters instead ([`ours`]).
+//! Each deviation gets a cause ([`judge`]), with examples and the command that removes it. No packet socket sees frames that an XDP program
+//! takes, as AF_XDP's does. So runs of Flowlane on the interface are asked for their own counters ([`ours`]).
 
 mod causes;
 mod counters;
@@ -60,7 +60,7 @@ struct Settings {
     card: Card,
     around: Surroundings,
     spread: Result<Spread, String>,
-    /// Packets are handled by threads of the kernel, not in interrupts.
+    /// Threads of the kernel poll the queues (`threaded` in sysfs), not the processors of the interrupts.
     threaded: bool,
 }
 
@@ -98,7 +98,7 @@ impl Check {
         let before = Settings::read(&self.interface, file.as_ref())?;
         let runs = ours::find(&self.interface);
         let taken = take::take(&before.card, self.time, self.rate)?;
-        // An interface that goes away meanwhile is an error as well.
+        // An interface that is removed during the check is an error, too.
         let after = Settings::read(&self.interface, file.as_ref())?;
         let checked = Checked { before, after, taken, runs: ours::again(runs) };
         let judged = judge::judge(&checked);

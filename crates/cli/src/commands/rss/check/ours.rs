@@ -1,32 +1,32 @@
-//! Runs of Flowlane on the interface: their own counters before and after, by their control sockets.
+//! Runs of Flowlane on the interface: their counters before and after the check, read from their control sockets.
 
 use super::super::why::is_on;
 use super::causes::Cause;
 use flowlane::control::{self, ReportView};
 use std::path::PathBuf;
 
-/// A host of a run that has the interface as a link.
+/// A host of a run, with the interface as its link.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) path: PathBuf,
     pub(super) name: String,
     pub(super) pid: u32,
     pub(super) host: String,
-    /// Now, or what came since.
+    /// Counts: in all, or since the start of the check.
     pub(super) received: u64,
     pub(super) aligned: u64,
     pub(super) redirected: u64,
     pub(super) misdirected: u64,
     pub(super) foreign: u64,
-    /// Slots of the card's table that followed lanes.
+    /// Slots of the card's table that the run changed because lanes moved.
     pub(super) slots_moved: u64,
-    /// Tables of others that it followed, and changes that the card refused.
+    /// Times that the run followed a table of another program, and changes that the card refused.
     pub(super) by_others: u64,
     pub(super) examples: Vec<String>,
 }
 
 impl Run {
-    /// One that received so many frames, and handed so many of them over.
+    /// A run that received so many frames and handed over so many of them.
     #[cfg(test)]
     pub(super) fn for_test(received: u64, redirected: u64) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Run {
         }
     }
 
-    /// Whether it was this run that changed the card's table, and nobody else.
+    /// Whether this run changed the card's table, and no other program did.
     pub(super) fn changed_the_table(&self) -> bool {
         self.slots_moved > 0 && self.by_others == 0
     }
@@ -55,7 +55,7 @@ impl Run {
 pub(super) fn find(interface: &str) -> Vec<Run> {
     let mut found = Vec::new();
     for path in control::instances() {
-        // One that ends meanwhile is none.
+        // A run that ends meanwhile is left out.
         let Ok(report) = control::get::<ReportView>(&path, "/v1/report") else { continue };
         found.extend(of(&path, &report, |links| links.iter().any(|link| is_on(link, interface))));
     }
@@ -82,7 +82,7 @@ fn of(path: &std::path::Path, report: &ReportView, wanted: impl Fn(&[String]) ->
         .collect()
 }
 
-/// What came since the runs were found; those that ended are left out.
+/// The counts since the runs were found. Runs that have ended are left out.
 pub(super) fn again(before: Vec<Run>) -> Vec<Run> {
     let mut since = Vec::new();
     for earlier in before {
@@ -108,7 +108,7 @@ pub(super) fn again(before: Vec<Run>) -> Vec<Run> {
     since
 }
 
-/// What is off with them.
+/// The causes that the counters of these runs show.
 pub(super) fn causes(runs: &[Run], interface: &str) -> Vec<Cause> {
     let mut found = Vec::new();
     for run in runs {
@@ -133,7 +133,7 @@ pub(super) fn causes(runs: &[Run], interface: &str) -> Vec<Cause> {
             cause.packets = run.foreign as usize;
             found.push(cause);
         }
-        // While lanes move, frames on their way are handed over.
+        // Frames that are on their way while a lane moves are handed over: no deviation.
         if run.redirected > run.misdirected && !run.changed_the_table() {
             let what = format!(
                 "{who}: {} frames belonged to another worker than that of their queue and were handed over: lanes have moved, workers \

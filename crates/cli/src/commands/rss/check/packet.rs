@@ -1,4 +1,4 @@
-//! A sampled packet's flow, and the flow inside it where it is a tunnel's.
+//! The flow of a sampled packet, and the inner flow of a tunnel's packet.
 
 use flowlane_rss::{Flow, Protocol};
 use flowlane_stack::wire::{self, classify, classify_ip};
@@ -10,22 +10,22 @@ pub(in crate::commands::rss) struct Seen {
     /// Nanoseconds of the monotonic clock.
     pub(in crate::commands::rss) at: u64,
     pub(in crate::commands::rss) flow: Flow,
-    /// Of the first fragment of a datagram: the flow of the datagram, with its ports.
+    /// The flow of the whole datagram, with its ports, if the packet is the first fragment.
     pub(in crate::commands::rss) whole: Option<Flow>,
-    /// The flow inside a tunnel's packet.
+    /// The inner flow of a tunnel's packet.
     pub(in crate::commands::rss) inner: Option<Flow>,
     pub(in crate::commands::rss) queue: Option<u32>,
     /// The queue whose RPS and RFS settings the kernel applies: the recorded one, or 0.
     pub(in crate::commands::rss) rps_queue: u32,
     pub(in crate::commands::rss) hash: u32,
-    /// The processor on which the stack took it.
+    /// The processor on which the kernel's stack received it.
     pub(in crate::commands::rss) cpu: u32,
 }
 
-/// Of a sample; `None` for what is not IP.
+/// The packet of a sample; `None` if it is not IP.
 ///
-/// Drivers record the queue by its number and 1. A veth (`from_zero`) leaves in its place the number of the sender's queue, which is
-/// the one received on; the kernel takes it for a recorded one all the same when it looks for RPS.
+/// Drivers record the number of the queue plus 1. A veth (`from_zero`) leaves the number of the sender's queue in this field, which is also
+/// that of the receiving queue. When the kernel looks for RPS, it takes this number for a recorded one.
 pub(in crate::commands::rss) fn of(sample: &Sample, from_zero: bool) -> Option<Seen> {
     let found = classify(&sample.bytes).flow()?;
     let rest = sample.bytes.get(usize::from(found.l3_offset)..)?;
@@ -66,7 +66,7 @@ fn flow(found: &wire::Flow) -> Flow {
     }
 }
 
-/// What is behind the IP header; of IPv6 only behind a header without extensions, or with one for fragments.
+/// The payload of an IP packet. With IPv6 it is found behind no extension header, or behind a fragment header.
 fn payload(ip: &[u8]) -> Option<&[u8]> {
     const FRAGMENT: u8 = 44;
     match ip.first()? >> 4 {
@@ -104,9 +104,9 @@ fn inside(outer: &Flow, payload: &[u8]) -> Option<Flow> {
                 _ => return None,
             }
         }
-        // VXLAN, and the port that Linux had for it first.
+        // VXLAN: its assigned port, and the one that Linux used before that.
         (17, 4789 | 8472) => frame(payload.get(16..)?)?,
-        // Geneve: its options are counted in words.
+        // Geneve: the length of its options is in words of 4 bytes.
         (17, 6081) => frame(payload.get(16 + usize::from(payload.get(8)? & 0x3f) * 4..)?)?,
         _ => return None,
     };
@@ -117,7 +117,7 @@ fn inside(outer: &Flow, payload: &[u8]) -> Option<Flow> {
 mod tests {
     use super::*;
 
-    /// An IPv4 header without options, and what follows.
+    /// An IPv4 packet without options.
     fn ip(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         packet[2..4].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
@@ -173,7 +173,7 @@ mod tests {
             ip(17, 0, &udp(1, 6081, &geneve)),
         ] {
             assert_eq!(seen(ethernet(&outer)).unwrap().inner, Some(wanted));
-            // Cut short anywhere: nothing is made up.
+            // Cut off at any length: no other flow is found.
             for len in 0..outer.len() + 14 {
                 let mut bytes = ethernet(&outer);
                 bytes.truncate(len);

@@ -1,56 +1,57 @@
-//! The share of all packets that is sampled, so that about so many samples come a second, and on average no more, whatever the rate of packets is.
+//! The share of packets that is sampled: about as many samples a second as wanted, and on average no more, at any rate of packets.
 //!
-//! The rate of packets is known from two sources. The driver's counter is exact, but some drivers add to it once in a second or two. The
-//! samples themselves tell it as well: so many of a known share. The higher of both counts. Where neither has told anything yet, the share
-//! begins small enough for the fastest interface and grows step by step, because a first look at everything would take thousands of samples
-//! at once from a fast one.
+//! There are two sources for the rate of packets. The driver's counter is exact, but some drivers update it only once in a second or two. The
+//! number of samples divided by the share gives the rate, too. The higher of both is used. Before either is known, the share is small
+//! enough for the fastest interface and grows step by step. If all packets were sampled at first, a fast interface would give thousands of
+//! samples at once.
 //!
-//! Packets come in bursts, and the share that fits the time between them is too large for the next one. Two bounds hold then. At most
-//! [`waiting`] samples can come in a turn, because the kernel keeps no more. After more samples than wanted none are taken until that is made
-//! up for.
+//! A share that fits the time between two bursts of packets is too large for a burst. Two bounds limit this. At most [`waiting`] samples
+//! fit into the ring buffer. And after more samples than wanted, sampling pauses until their number is the wanted one again.
 
 use std::time::Duration;
 
-/// Packets a second that are assumed of an interface of which nothing is known yet.
+/// Packets a second that are assumed before the rate is known.
 const FASTEST: f64 = 20e6;
-/// Times by which the share grows at most, a turn, while the driver's counter stands still.
+/// The share grows at most by this factor in a turn while the driver's counter stands still.
 const STEP: f64 = 4.0;
-/// Samples that the memory of the share's past reaches back for.
+/// Samples over which past turns are averaged.
 const MEMORY: f64 = 16.0;
-/// So many samples in one turn tell the rate by themselves.
+/// Samples of one turn that are enough to compute the rate from this turn alone.
 const ENOUGH: f64 = 16.0;
-/// Seconds of samples that may come too early before none are taken; that are waited for at most; that can wait in the kernel.
+/// Samples in excess of the wanted ones after which sampling pauses, in seconds of the wanted rate.
 const EARLY: f64 = 0.1;
+/// Longest pause, seconds.
 const LONGEST: f64 = 0.5;
+/// Size of the ring buffer, in seconds of the wanted rate.
 const WAITING: f64 = 0.25;
 
-/// Samples that can wait in the kernel, where so many are wanted a second.
+/// Samples that the ring buffer must have room for, if so many are wanted a second.
 pub(super) fn waiting(wanted: f64) -> usize {
     (wanted * WAITING).max(ENOUGH) as usize
 }
 
-/// The share of packets that is taken, so that about so many come a second.
+/// Computes the share turn by turn.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// Samples a second.
+    /// Wanted samples a second.
     wanted: f64,
-    /// What fits the rate, and what was taken in the last turn: the same, or nothing.
+    /// The share that fits the rate, and the one of the last turn: the same, or 0 in a pause.
     share: f64,
     taken: f64,
-    /// Samples, and the packets a second times seconds that one sample of them stands for, of late.
+    /// Samples of recent turns, and the sum of share times seconds over them. Their quotient is the rate of packets.
     got: f64,
     looked: f64,
-    /// Samples that came and were not wanted yet.
+    /// Samples in excess of the wanted ones.
     early: f64,
 }
 
 impl Share {
-    /// For so many samples a second.
+    /// For so many samples a second. Nothing is sampled in the first turn.
     pub(super) fn new(wanted: f64) -> Self {
         Self { wanted, share: 0.0, taken: 0.0, got: 0.0, looked: 0.0, early: 0.0 }
     }
 
-    /// The share from now on, where `got` samples were taken in this time, and the driver counted so many packets.
+    /// The share for the next turn. In the last one, of this length, there were `got` samples, and the driver counted `came` packets.
     pub(super) fn next(&mut self, got: u32, came: Option<u64>, time: Duration) -> f64 {
         let seconds = time.as_secs_f64().max(1e-3);
         let (got, counted) = (f64::from(got), came.unwrap_or(0) as f64 / seconds);
@@ -58,7 +59,7 @@ impl Share {
         self.got = self.got * keep + got;
         self.looked = self.looked * keep + self.taken * seconds;
         let over = |samples: f64, looked: f64| if looked > 0.0 { samples / looked } else { 0.0 };
-        // A rate that rises is seen in one turn, a low one over several.
+        // One turn shows a rate that rises; a low rate is averaged over several.
         let sudden = if got >= ENOUGH { over(got, self.taken * seconds) } else { 0.0 };
         let rate = over(self.got, self.looked).max(sudden).max(counted);
         let fits = if rate > 0.0 { (self.wanted / rate).min(1.0) } else { 1.0 };
@@ -74,8 +75,8 @@ impl Share {
 mod tests {
     use super::*;
 
-    /// Samples in each turn of an interface with so many packets a second, whose driver adds to its counter every so many turns; and the
-    /// last share.
+    /// The samples of each turn on an interface with this rate of packets, whose driver updates its counter every so many turns; and the last
+    /// share.
     fn samples(
         wanted: f64,
         rate: impl Fn(usize) -> f64,
@@ -115,7 +116,7 @@ mod tests {
     fn as_many_as_wanted_from_the_start() {
         for wanted in [10.0, 1000.0, 10_000.0] {
             for rate in [2e4, 1e6, 2e7] {
-                // A driver that counts at once, one that counts each second, one that never does.
+                // The driver updates its counter at once, each second, or never.
                 for every in [1, 50, usize::MAX] {
                     let (taken, _) = samples(wanted, |_| rate, every, 100);
                     let first = sum(&taken[..50]);
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn everything_of_a_quiet_interface() {
-        // Where packets are counted: from the second turn on; where they are not: within a fifth of a second.
+        // With a counter from the second turn on; without one within a fifth of a second.
         let (taken, last) = samples(1000.0, |_| 400.0, 1, 50);
         assert_eq!((last, sum(&taken)), (1.0, 49.0 * 8.0));
         let (taken, last) = samples(1000.0, |_| 400.0, usize::MAX, 50);
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn the_share_follows_a_rate_that_changes() {
         let (taken, last) = samples(1000.0, |turn| if turn < 50 { 500.0 } else { 1e6 }, 1, 100);
-        // One turn at the old share, as many as the kernel keeps, and then none for as long as these would have taken.
+        // In one turn at the old share the ring buffer fills; then sampling pauses.
         assert_eq!((taken[50], taken[51]), (waiting(1000.0) as u32, 0));
         assert!(sum(&taken[50..]) <= 1100.0 && (last - 0.001).abs() < 1e-4, "{last} {taken:?}");
         let (taken, last) = samples(1000.0, |turn| if turn < 50 { 1e6 } else { 500.0 }, 1, 100);

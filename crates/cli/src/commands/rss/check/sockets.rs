@@ -1,10 +1,11 @@
-//! Which socket a sampled flow belongs to, whose it is, and on which processors the threads behind it run.
+//! The socket of a sampled flow, the processes that have it open, and the processors on which their threads run.
 //!
-//! From `/proc`: tables of sockets say the inode of a flow's socket, descriptors of processes whose it is, tasks of these processes where they
-//! ran. Which thread of a process reads a socket is not to be seen: all that ran count.
+//! All of this is read from `/proc`. The tables of sockets give the inode of a flow's socket, the descriptors of processes give its owners, and
+//! the tasks of these processes give their processors. `/proc` does not tell which thread of a process reads a socket, so all threads that ran
+//! count.
 //!
-//! To read the descriptors of all processes is by far the dearest part of a check, so that is done once. Sockets that are made later are
-//! looked for in the processes found by then, such as a server that accepts connections.
+//! Reading the descriptors of all processes is by far the most expensive part of a check, so it is done once. Sockets that appear later are
+//! searched for only in the processes found by then. A server that accepts connections is among these.
 
 use flowlane_rss::{Flow, Protocol};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,14 +14,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Bytes of a table of sockets, descriptors of a process, processes and threads that are looked at.
+/// Limits: bytes of a table of sockets, descriptors of a process, processes, owners, threads of an owner.
 const TABLE: u64 = 16 << 20;
 const DESCRIPTORS: usize = 1 << 16;
 const PROCESSES: usize = 1 << 16;
 const OWNERS: usize = 32;
 const THREADS: usize = 256;
 
-/// A thread has read a packet so long after it came, nanoseconds; it may have had to wait for its processor.
+/// Time within which a packet is read, nanoseconds. Its thread may have to wait for a processor.
 const READ_WITHIN: u64 = 100_000_000;
 
 /// Nanoseconds of the monotonic clock.
@@ -33,44 +34,44 @@ fn now() -> u64 {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Thread {
     pub(super) name: String,
-    /// Where it was seen.
+    /// The processors on which it was seen.
     pub(super) cpus: BTreeSet<u32>,
-    /// How long and how often it has had a processor, at the first look and now.
+    /// Its processor time and how often it was scheduled in, at the first look and at the last.
     first: Option<[u64; 2]>,
     now: Option<[u64; 2]>,
 }
 
 impl Thread {
-    /// Whether it ran while it was looked at, as far as is known.
+    /// Whether it ran between the first look and the last. Assumed if the kernel does not tell.
     pub(super) fn ran(&self) -> bool {
         self.first.is_none() || self.first != self.now
     }
 }
 
-/// Whose a socket is.
+/// A process that has a socket open, and as which descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) pid: u32,
     fd: i32,
 }
 
-/// What is known of sockets and threads.
+/// Sockets of sampled flows, their owners, and the threads of these.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    /// Sockets of a flow, by inode.
+    /// The inodes of each flow's sockets.
     flows: HashMap<Flow, Vec<u64>>,
-    /// Of each socket that was looked for.
+    /// The owners of each socket that was searched for.
     owners: HashMap<u64, Vec<Owner>>,
-    /// The descriptors of all processes were read.
+    /// Whether the descriptors of all processes have been read.
     all_read: bool,
     /// Threads by process and number.
     pub(super) threads: BTreeMap<u32, BTreeMap<u32, Thread>>,
-    /// When each process was looked at first and last, nanoseconds of the monotonic clock.
+    /// The times of the first and the last look at each process, nanoseconds of the monotonic clock.
     looked_at: HashMap<u32, (u64, u64)>,
 }
 
 impl Sockets {
-    /// One socket for these flows, of a process that no machine has: its only thread was seen on these processors, and looked at until then.
+    /// One socket for all these flows, of a process that cannot exist. Its one thread was seen on these processors, until this time.
     #[cfg(test)]
     pub(super) fn for_test(flows: impl Iterator<Item = Flow>, cpus: &[u32], ran: bool, until: u64) -> Self {
         let thread = Thread {
@@ -88,7 +89,7 @@ impl Sockets {
         }
     }
 
-    /// Looks up the sockets of these flows, as packets that are received have them, and whose they are.
+    /// Finds the sockets of these flows and their owners. The destination of a flow is the local end of its socket.
     pub(super) fn find(&mut self, flows: &HashSet<Flow>) {
         let wanted: HashSet<Flow> =
             flows.iter().filter(|flow| !self.flows.contains_key(flow)).copied().collect();
@@ -109,7 +110,7 @@ impl Sockets {
         self.look();
     }
 
-    /// Looks up whose these sockets are, each once.
+    /// Finds the owners of these sockets. Each socket is searched for once.
     fn own(&mut self, proc: &Path, unknown: HashSet<u64>) {
         let known = self.all_read.then(|| self.pids());
         for (inode, owner) in owners(proc, &unknown, known.as_ref()) {
@@ -126,7 +127,7 @@ impl Sockets {
         self.owners.values().flatten().map(|owner| owner.pid).collect()
     }
 
-    /// Looks where the threads are.
+    /// Reads on which processors the threads are.
     pub(super) fn look(&mut self) {
         for pid in self.pids().into_iter().take(OWNERS) {
             let now = now();
@@ -158,7 +159,7 @@ impl Sockets {
         owners
     }
 
-    /// The processor that last handled a packet for the flow's socket, where it is one of one process.
+    /// The processor that last handled a packet for the flow's socket; known only if one process has one socket for it.
     pub(super) fn socket_cpu(&self, flow: &Flow) -> Option<u32> {
         match self.owners_of(flow).as_slice() {
             [owner] => flowlane_sys::process::incoming_cpu(owner.pid, owner.fd).ok().flatten(),
@@ -166,8 +167,8 @@ impl Sockets {
         }
     }
 
-    /// Whether the threads of all processes behind a flow were looked at before a packet came, at this time, and long enough after it: those
-    /// that ran in between are known then.
+    /// Whether the threads of all owners of a flow were looked at before this time and long enough after it. Then it is known which of them ran
+    /// in between.
     pub(super) fn watched(&self, flow: &Flow, at: u64) -> bool {
         let watched = |owner: &Owner| {
             let looked = self.looked_at.get(&owner.pid);
@@ -176,7 +177,7 @@ impl Sockets {
         self.owners_of(flow).iter().all(watched)
     }
 
-    /// Where threads behind a flow ran; `None` where that is not known.
+    /// The processors on which the threads behind a flow ran; `None` if that is unknown.
     pub(super) fn thread_cpus(&self, flow: &Flow) -> Option<BTreeSet<u32>> {
         let mut cpus = BTreeSet::new();
         for owner in self.owners_of(flow) {
@@ -189,7 +190,7 @@ impl Sockets {
 
 /// Name and processor of a thread, from its `stat`.
 fn stat(text: &str) -> Option<(String, u32)> {
-    // The name is in parentheses and may have any of them in it.
+    // The name is in parentheses and may itself contain some.
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let cpu = text.get(close + 1..)?.split_whitespace().nth(36)?.parse().ok()?;
     Some((text.get(open + 1..close)?.to_owned(), cpu))
@@ -218,7 +219,7 @@ struct Table {
 }
 
 impl Table {
-    /// Those that may have sockets of these flows: each is read whole, however long. One of IPv6 may have IPv4's as well.
+    /// Reads the tables that may contain sockets of these flows. A table is always read whole. Those of IPv6 contain sockets that receive IPv4, too.
     fn read(net: &Path, flows: &HashSet<Flow>) -> Self {
         let mut table = Self::default();
         for (file, protocol, ipv6) in
@@ -237,7 +238,7 @@ impl Table {
         table
     }
 
-    /// The sockets that take packets of a flow: those with this peer, else those without one.
+    /// The sockets that receive packets of a flow: those connected to its source, otherwise those without a peer.
     fn of(&self, flow: &Flow) -> Vec<u64> {
         if flow.fragment || !matches!(flow.protocol, Protocol::TCP | Protocol::UDP) {
             return Vec::new();
@@ -258,12 +259,12 @@ impl Table {
 /// A line of a table: `sl local remote state queues timer retransmits uid timeout inode`.
 fn entry(line: &str) -> Option<Entry> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    // A socket that only waits for the end of its connection is nobody's any more, and has no inode.
+    // A socket in TIME-WAIT has no owner and no inode.
     let inode = words.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
     Some(Entry { local: end(words.get(1)?)?, remote: end(words.get(2)?)?, inode })
 }
 
-/// `0100007F:1F90`: words of the address in the machine's order, the port as a number.
+/// An end such as `0100007F:1F90`: the address as words in the machine's byte order, then the port as a number.
 fn end(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok();
@@ -277,7 +278,7 @@ fn end(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Whose these sockets are: of all processes, or of `only` these.
+/// The owners of these sockets: among all processes, or among `only` these.
 fn owners(proc: &Path, inodes: &HashSet<u64>, only: Option<&BTreeSet<u32>>) -> Vec<(u64, Owner)> {
     let mut found = Vec::new();
     for process in fs::read_dir(proc).into_iter().flatten().flatten().take(PROCESSES) {
@@ -318,7 +319,7 @@ mod tests {
         assert!(ran(Some([1, 2]), Some([9, 2])) && ran(Some([1, 2]), Some([1, 3])));
     }
 
-    /// A socket of this process is found by its flow, with and without a peer, and so is this thread.
+    /// A socket of this process is found by its flow, with and without a peer, and so are its threads.
     #[test]
     fn our_own_socket() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -335,7 +336,7 @@ mod tests {
             assert!(!sockets.threads[&std::process::id()].is_empty());
             sockets.look();
         }
-        // A packet is judged if the threads were looked at before and after it.
+        // A packet is judged only if its threads were looked at before and after it.
         let mut sockets = Sockets::default();
         sockets.find(&HashSet::from([flow]));
         let (first, last) = sockets.looked_at[&std::process::id()];
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!((sockets.owners_of(&other), sockets.thread_cpus(&other)), (vec![], None));
     }
 
-    /// The descriptors of all processes are read once; later sockets are looked for, once, in the processes that had others.
+    /// The descriptors of all processes are read once. Later sockets are searched for, once, in the processes that own others.
     #[test]
     fn all_processes_are_read_once() {
         let proc = std::env::temp_dir().join(format!("flowlane-check-proc-{}", std::process::id()));
@@ -378,7 +379,7 @@ mod tests {
         fs::remove_dir_all(proc).unwrap();
     }
 
-    /// Only the tables in which a flow's socket may be are read.
+    /// A table that cannot contain a flow's socket is not read.
     #[test]
     fn tables_of_other_protocols_are_not_read() {
         let net = std::env::temp_dir().join(format!("flowlane-check-net-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! The time of a check: packets are sampled, threads looked at, counters read before and after.
+//! The sampling of a check: packets are sampled and threads looked at meanwhile; counters are read before and after.
 
 use super::counters::{Counters, Received};
 use super::packet::{self, Seen};
@@ -12,15 +12,17 @@ use flowlane_sys::process::own_time;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How often samples are taken out: at first, when the rate of packets is not known yet, and later.
+/// Time between two readings of samples at first, when the rate of packets is not known yet.
 const FIRST_TURN: Duration = Duration::from_millis(20);
+/// The same later.
 const TURN: Duration = Duration::from_millis(100);
-/// How often threads are looked at: this, or so many times as long as one look takes, of processor time.
+/// Time between two looks at threads, at least.
 const LOOK: Duration = Duration::from_millis(200);
+/// The time between two looks is at least so many times the processor time of one.
 const LOOKS: u32 = 400;
-/// Samples that are kept in all.
+/// Most samples that are kept.
 const MOST: usize = 200_000;
-/// Flows whose sockets are looked for.
+/// Most flows whose sockets are searched for.
 const FLOWS: usize = 4096;
 
 /// What was seen.
@@ -33,11 +35,11 @@ pub(super) struct Taken {
     pub(super) before: Counters,
     pub(super) after: Counters,
     pub(super) seconds: f64,
-    /// Seconds of processor time that this process used meanwhile.
+    /// Processor time of this process meanwhile, seconds.
     pub(super) own_seconds: f64,
 }
 
-/// Looks for so long, at about `rate` packets a second.
+/// Samples for this time, about `rate` packets a second.
 pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Taken> {
     let interface = &card.interface;
     let from_zero = card.driver_name() == "veth";
@@ -73,7 +75,7 @@ pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Tak
         (packets, last) = (now, Instant::now());
         if looked.elapsed() >= look {
             looked = Instant::now();
-            // Sockets are looked for three times: at the start and after each third.
+            // Sockets are searched for at the start, after each third, and at the end.
             if !fresh.is_empty() && found <= begin.elapsed().as_millis() * 3 / time.as_millis().max(1) {
                 found += 1;
                 taken.sockets.find(&fresh);

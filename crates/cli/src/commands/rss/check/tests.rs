@@ -1,4 +1,4 @@
-//! Faults that a veth cannot have, and the page and the document of each: a card with four queues is told, packets are made up.
+//! Faults that a veth cannot have, with the page and the JSON of each. The settings of a card with four queues and its packets are made up.
 
 use super::super::show::tests::{good, rss, schema};
 use super::judge::Judged;
@@ -17,7 +17,7 @@ fn flow(i: u16) -> Flow {
     Flow::new(([192, 0, 2, 1], 40_000 + i).into(), ([192, 0, 2, 2], 80).into(), Protocol::TCP)
 }
 
-/// Packets of 64 flows as this card delivers them: queue, hash, and the processor of the queue's interrupt.
+/// Packets of 64 flows as this card delivers them, with queue, hash, and the processor of the queue's interrupt.
 fn packets(card: &Settings, round: u64) -> Vec<Seen> {
     packets_of(card, round, 64)
 }
@@ -46,7 +46,7 @@ fn checked(before: Settings, after: Settings, seen: Vec<Seen>) -> Checked {
     Checked { before, after, taken, runs: Vec::new() }
 }
 
-/// Judged; the page fits a terminal, the document its schema.
+/// The result. The page must fit a terminal, and the JSON its schema.
 fn judged(checked: &Checked) -> Judged {
     let judged = judge::judge(checked);
     for line in text::page(checked, &judged).lines() {
@@ -56,7 +56,7 @@ fn judged(checked: &Checked) -> Judged {
     judged
 }
 
-/// What is found alone, where the settings are these and packets come as `real` delivers them and `spoil` leaves them.
+/// The causes found with the settings `set`, of packets that a card with settings `real` delivers and `spoil` changes.
 fn found(real: &Settings, set: &Settings, spoil: impl Fn(&mut Seen)) -> Vec<&'static str> {
     let mut seen = packets(real, 0);
     seen.iter_mut().for_each(spoil);
@@ -97,7 +97,7 @@ fn without_the_cards_hash_queues_tell() {
         assert_eq!(found(real, &card, |seen| seen.hash = 0), ["table-or-key"], "few flows do not tell");
     }
     assert_eq!(found(&addresses, &card, |_| {}), ["fields"]);
-    // All of a host on one queue says less than that.
+    // All packets of a host on one queue: without hashes, other fields are not proved.
     assert_eq!(found(&addresses, &card, |seen| seen.hash = 0), ["table-ignored"]);
     assert_eq!(found(&card, &addresses, |seen| seen.hash = 0), ["fields"]);
 }
@@ -113,13 +113,13 @@ fn a_card_that_forgot_or_ignores() {
         }),
         ["rss-off"]
     );
-    // What is behind the card may choose a queue for each flow.
+    // What is behind the card may choose the queues.
     let any = |seen: &mut Seen| {
         let queue = u32::from(seen.flow.src_port / 5 % 4);
         (seen.queue, seen.rps_queue, seen.cpu, seen.hash) = (Some(queue), queue, queue, 0);
     };
     assert_eq!(found(&virtio, &virtio, any), ["rss-off"]);
-    // RPS has the kernel compute a hash, so that one says nothing of the card.
+    // With RPS the kernel computes a hash, which says nothing about the card.
     let rps = settings(|card, around| {
         card.driver.as_mut().unwrap().name = "virtio_net".into();
         around.receive[3].rps = Some(Cpus(vec![3, 7]));
@@ -129,7 +129,7 @@ fn a_card_that_forgot_or_ignores() {
         seen.hash = 12_345;
     };
     assert_eq!(found(&virtio, &rps, hashed), ["rss-off", "rps"]);
-    // A hash of the card: it has not forgotten to hash. Slots that keep together: nor its table.
+    // Packets with a hash of the card, or slots whose packets agree on a queue: the card has forgotten nothing.
     let other_key = settings(|card, _| rss(card).key.0.reverse());
     assert_eq!(found(&other_key, &virtio, |_| {}), ["key"]);
     let other_table = settings(|card, _| rss(card).table.iter_mut().for_each(|queue| *queue = 3 - *queue));
@@ -140,7 +140,7 @@ fn a_card_that_forgot_or_ignores() {
     let card = settings(|_, _| {});
     assert_eq!(found(&card, &card, any), ["table-or-key"]);
     assert_eq!(found(&card, &card, one), ["table-ignored"]);
-    // One packet in eight elsewhere than the others of its flow.
+    // One packet in nine arrives elsewhere than the others of its flow.
     let mut seen: Vec<Seen> = (0..8).flat_map(|round| packets(&card, round)).collect();
     for strayed in seen.iter_mut().step_by(9) {
         strayed.queue = strayed.queue.map(|queue| (queue + 1) % 4);
@@ -166,7 +166,7 @@ fn interrupts_and_the_kernel() {
         around.receive.iter_mut().for_each(|queue| queue.rps_flows = Some(1024));
     });
     assert_eq!(found(&card, &rfs, elsewhere), ["rfs"]);
-    // Two interrupts on one processor: packets follow, and it is off all the same.
+    // Two interrupts on one processor are reported, although packets follow them.
     let shared = settings(|_, around| {
         around.receive[3].interrupts[0].allowed = Some(Cpus(vec![1]));
         around.transmit.clear();
@@ -179,7 +179,7 @@ fn interrupts_and_the_kernel() {
     assert_eq!(found(&xps, &xps, |_| {}), ["xps"]);
 }
 
-/// A packet that is off in two ways counts once, for the step that comes first.
+/// A packet that deviates in two steps counts once, for the first of them.
 #[test]
 fn a_packet_is_off_once() {
     let card = settings(|_, _| {});
@@ -191,7 +191,7 @@ fn a_packet_is_off_once() {
     assert_eq!((causes, verdict.aligned), (vec![("table", 64)], 0));
 }
 
-/// Packets may come where their interrupt is set to at the start or at the end. An interrupt that fires elsewhere is off by itself.
+/// Packets may be received where their interrupt is set to at the start, or at the end. An interrupt that occurs elsewhere is reported by itself.
 #[test]
 fn interrupts_that_are_moved() {
     let card = settings(|_, _| {});
@@ -216,12 +216,12 @@ fn interrupts_that_are_moved() {
     let off = packets(&card, 0).iter().filter(|seen| seen.queue == Some(1)).count();
     assert!(off > 0);
     assert_eq!(said(&verdict(&card, 1, 1)), []);
-    // It was there and came back: only its packets tell, or its count.
+    // The interrupt moved and came back: only its packets show that, or its counts.
     assert_eq!(said(&verdict(&card, 6, 1)), [("interrupt", off, back.clone())]);
     let elsewhere = verdict(&card, 1, 6);
     assert_eq!(said(&elsewhere), [("interrupt", 0, back.clone())]);
     assert!(elsewhere.causes[0].what.contains("came on CPUs 6, and is set to others"));
-    // It is elsewhere at the end: neither place is wrong for packets, and a third one is.
+    // The interrupt is elsewhere at the end: both processors are right for packets, a third one is not.
     for (cpu, packets) in [(1, 0), (6, 0), (7, off)] {
         let verdict = verdict(&moved, cpu, 6);
         assert_eq!(said(&verdict), [("interrupt", packets, back.clone())], "CPU {cpu}");
@@ -232,7 +232,7 @@ fn interrupts_that_are_moved() {
     assert_eq!(said(&verdict(&balanced, 1, 1)), [("interrupt", 0, "systemctl stop irqbalance".to_owned())]);
 }
 
-/// RFS moves packets where it is on for the machine and for the queue; on a queue without an interrupt it is all that there is.
+/// RFS is the cause only if it is on both for the machine and for the queue, with an interrupt or without.
 #[test]
 fn rfs_is_named_where_it_is_on() {
     let card = settings(|_, _| {});
@@ -261,7 +261,7 @@ fn rfs_is_named_where_it_is_on() {
     }
 }
 
-/// A thread is off where packets are taken on another processor than any on which it ran, and nothing before that was off.
+/// A thread deviates if packets are received on a processor on which no thread of the process ran, and no earlier step deviates.
 #[test]
 fn threads_elsewhere() {
     let card = settings(|_, _| {});
@@ -278,10 +278,10 @@ fn threads_elsewhere() {
     assert_eq!(on(&[0, 1, 2, 3], true, late), (vec![], seen.len()));
     let off = seen.iter().filter(|seen| seen.cpu != 2).count();
     assert_eq!(on(&[2], true, late), (vec![("thread", off)], seen.len()));
-    // Threads that did not run, or were not looked at any more, say nothing.
+    // Threads that did not run, or were no longer looked at, are not judged.
     assert_eq!(on(&[2], false, late), (vec![], 0));
     assert_eq!(on(&[2], true, 10), (vec![], 0));
-    // What is off before is not off again.
+    // A deviation in an earlier step comes first.
     let mut elsewhere = checked(card.clone(), card.clone(), seen.clone());
     elsewhere.taken.seen.iter_mut().for_each(|seen| seen.queue = seen.queue.map(|queue| 3 - queue));
     elsewhere
@@ -302,7 +302,7 @@ fn settings_that_change_meanwhile() {
         let codes: Vec<&str> = judged.causes.iter().map(|cause| cause.code).collect();
         (codes, judged.sampled - judged.aligned)
     };
-    // Packets follow both settings, one after the other: none of them is off, and it is said all the same.
+    // Packets follow the settings of the start, then those of the end. None deviates, and the change is reported all the same.
     let other = settings(|card, _| rss(card).table.reverse());
     assert_eq!(codes(&other), (vec!["changed"], 0));
     let other = settings(|card, _| rss(card).key.0.reverse());
@@ -312,7 +312,7 @@ fn settings_that_change_meanwhile() {
         around.transmit[1].xps_cpus = Some(Cpus(vec![1, 6]));
     });
     assert_eq!(codes(&moved), (vec!["interrupt"], 0));
-    // What of the settings is named.
+    // The report names the part of the settings that changed.
     let parts = |change: &dyn Fn(&mut Card)| {
         let judged = judged(&checked(card.clone(), settings(|card, _| change(card)), Vec::new()));
         let [cause] = judged.causes.as_slice() else { panic!("{:?}", judged.causes) };
@@ -333,7 +333,7 @@ fn settings_that_change_meanwhile() {
         }),
         "table, rules"
     );
-    // The settings are the same in the end, and packets that came later do not follow them.
+    // The settings are the same at the end, but later packets do not follow them.
     let seen = [packets(&card, 0), packets(&settings(|card, _| rss(card).table.reverse()), 1)].concat();
     let verdict = judged(&checked(card.clone(), card.clone(), seen));
     assert_eq!(verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["changed"]);
@@ -347,7 +347,8 @@ fn settings_that_change_meanwhile() {
     assert!(codes.starts_with(&["channels"]), "{codes:?}");
 }
 
-/// A run of ours changes the table when its lanes move, and hands frames over meanwhile. That is no fault, unless somebody else changes it too.
+/// A run of Flowlane changes the table when its lanes move, and hands frames over meanwhile. That is a deviation only if another program changes
+/// the table, too.
 #[test]
 fn lanes_that_move() {
     let card = settings(|_, _| {});
@@ -365,7 +366,7 @@ fn lanes_that_move() {
     assert_eq!(codes(ours::Run { redirected: 1, ..quiet }), ["changed", "redirected"]);
 }
 
-/// The table names a queue that is not there: that is to blame for its packets, wherever they come.
+/// A table that names a queue that does not exist is to blame, wherever the packets of that queue arrive.
 #[test]
 fn a_table_for_more_queues_than_there_are() {
     let card = settings(|_, _| {});

@@ -1,4 +1,4 @@
-//! The page of `rss check`.
+//! The report as a page of text.
 
 use super::super::words::{WIDTH, line, wrapped};
 use super::Checked;
@@ -9,7 +9,7 @@ use flowlane_rss::Flow;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// Rows of processors.
+/// Most processors that are listed.
 const CORES: usize = 64;
 
 /// The page.
@@ -117,13 +117,13 @@ fn causes(page: &mut String, causes: &[Cause]) {
             }
         }
         for command in &cause.mend {
-            // A command stays in one piece, however long.
+            // A command is not wrapped, so that it can be copied.
             let _ = writeln!(page, "      {command}");
         }
     }
 }
 
-/// A flow in a line; two addresses of IPv6 may be wider than a terminal.
+/// A flow on one line, or on two where two addresses of IPv6 are wider than a terminal.
 fn flow(flow: &Flow) -> String {
     let ports =
         matches!(flow.protocol, flowlane_rss::Protocol::TCP | flowlane_rss::Protocol::UDP) && !flow.fragment;

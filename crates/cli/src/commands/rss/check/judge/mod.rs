@@ -1,7 +1,8 @@
-//! What was seen against what the settings say: how much is aligned, what is off, and why.
+//! Compares what was seen with the settings: how much is aligned, what deviates, and why.
 //!
-//! A packet is aligned if it came on the queue that rules, hash and table name, was taken by the processor of that queue's interrupt, and a thread
-//! behind its socket ran there. What is not known of it does not count against it. The first step that is off gives the cause, in this order:
+//! A packet is aligned if it arrived on the queue that rules, hash and table name, was received by the processor of that queue's interrupt, and a
+//! thread behind its socket ran there. A step that is unknown does not count against it. The first step that deviates gives the cause, in this
+//! order:
 //!
 //! | step | file |
 //! |---|---|
@@ -22,34 +23,34 @@ use super::causes::{Cause, Causes};
 use super::{Checked, ours};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One processor.
+/// What one processor received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Core {
     pub(super) packets: usize,
     pub(super) aligned: usize,
-    /// Queues whose packets it took.
+    /// The queues whose packets it received.
     pub(super) queues: BTreeSet<u32>,
     pub(super) counters: super::counters::OfCpu,
 }
 
-/// The verdict.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) causes: Vec<Cause>,
     pub(super) cores: BTreeMap<u32, Core>,
-    /// Samples of IP packets, and of them aligned.
+    /// Sampled IP packets, and how many of them are aligned.
     pub(super) sampled: usize,
     pub(super) aligned: usize,
-    /// Of how many samples queue, processor and threads could be judged.
+    /// How many samples could be judged by queue, by processor and by threads.
     pub(super) known: [usize; 3],
     /// What could not be seen.
     pub(super) unseen: Vec<String>,
-    /// Frames that runs of ours received.
+    /// Frames that runs of Flowlane received.
     by_runs: u64,
 }
 
 impl Judged {
-    /// What is off, in a few words; `None` where nothing is.
+    /// What deviates, in a few words; `None` if nothing does.
     pub(super) fn verdict(&self) -> Option<String> {
         if !self.causes.is_empty() {
             let codes: Vec<&str> = self.causes.iter().map(|cause| cause.code).collect();

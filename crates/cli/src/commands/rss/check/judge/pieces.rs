@@ -1,4 +1,4 @@
-//! Fragments and tunnels: packets whose own fields lead elsewhere than those of the flow that they are a part of.
+//! Fragments and tunnels: packets that are hashed by other fields than those of their flow.
 
 use super::super::Checked;
 use super::super::causes::Causes;
@@ -13,7 +13,7 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) {
     let seen = &checked.taken.seen;
     let spread = checked.before.spread.as_ref().ok();
     let pair = |flow: &Flow| (flow.src, flow.dst, flow.protocol);
-    // The queues of the whole packets of two ends.
+    // The queues of whole packets, by pair of addresses.
     let mut whole: HashMap<_, BTreeSet<u32>> = HashMap::new();
     for packet in seen.iter().filter(|packet| !packet.flow.fragment) {
         whole.entry(pair(&packet.flow)).or_default().extend(packet.queue);
@@ -25,7 +25,7 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) {
     }
     for (number, packet) in seen.iter().enumerate().filter(|(_, packet)| packet.flow.fragment) {
         let Some(queue) = packet.queue else { continue };
-        // The first fragment has the ports of its flow; others are known by their ends only.
+        // The first fragment contains the ports of its flow. Of the others only the addresses are known.
         let own = packet.whole.as_ref().and_then(|flow| spread?.hash(flow));
         let own = own.map(|hashed| BTreeSet::from([hashed.queue]));
         let Some(others) = own.as_ref().or_else(|| whole.get(&pair(&packet.flow))) else { continue };
@@ -49,19 +49,19 @@ fn fragments_mend(checked: &Checked, packet: &Seen) -> Vec<String> {
     let family = if packet.flow.src.is_ipv4() { 4 } else { 6 };
     match packet.flow.protocol {
         flowlane_rss::Protocol::UDP => vec![format!("ethtool -N {name} rx-flow-hash udp{family} sd")],
-        // TCP fragments where the path's MTU is not found.
+        // TCP is fragmented where path MTU discovery does not work.
         _ => vec![format!("ip route get {}   # its MTU, and the sender's", packet.flow.src)],
     }
 }
 
 fn tunnels(checked: &Checked, causes: &mut Causes) {
-    /// Of one tunnel: queues, a flow for each queue that the flows inside name, samples.
+    /// One tunnel: the queues of its packets; an inner flow for each queue that inner flows are hashed to; its samples.
     type Group = (BTreeSet<u32>, BTreeMap<u32, Flow>, Vec<usize>);
     let spread = checked.before.spread.as_ref().ok();
     let mut groups: HashMap<_, Group> = HashMap::new();
     for (number, packet) in checked.taken.seen.iter().enumerate() {
         let (Some(inner), Some(queue)) = (&packet.inner, packet.queue) else { continue };
-        // Without a rule any two flows count as different.
+        // Without a rule any two inner flows count as of different queues.
         let wanted = match spread {
             Some(spread) => spread.hash(inner).map(|hashed| hashed.queue),
             None => Some(u32::from(inner.src_port) << 16 | u32::from(inner.dst_port)),

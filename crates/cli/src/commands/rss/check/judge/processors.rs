@@ -1,4 +1,4 @@
-//! Processors: where packets are taken, against where their queue's interrupt is, or where RPS sends them.
+//! Processors: the one that received a packet, compared with that of its queue's interrupt, or with that of RPS.
 
 use super::super::Checked;
 use super::super::causes::Causes;
@@ -6,7 +6,7 @@ use super::super::packet::Seen;
 use flowlane::card::{Cpus, ReceiveQueue};
 use std::collections::BTreeSet;
 
-/// The receive queue of a sample: recorded by the driver, or the only one.
+/// The receive queue of a sample: the one that the driver recorded, or the only one.
 pub(super) fn receive<'a>(checked: &'a Checked, seen: &Seen) -> Option<&'a ReceiveQueue> {
     let queues = &checked.before.around.receive;
     match (seen.queue, queues.as_slice()) {
@@ -20,7 +20,8 @@ pub(super) fn on(cpus: &Option<Cpus>) -> Option<&Cpus> {
     cpus.as_ref().filter(|cpus| !cpus.is_empty())
 }
 
-/// The processor of the stack against that of the interrupt, or of RPS where there are no interrupts. How many could be judged.
+/// Compares the processor of each sample with that of its queue's interrupt, or with that of RPS if there are no interrupts. Returns how many
+/// samples could be judged.
 pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
     let name = checked.before.card.interface.name();
     let rfs_on = checked.before.around.flow_entries.is_some_and(|n| n > 0);
@@ -30,7 +31,7 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
         let software = checked.before.around.receive.iter().find(|queue| queue.number == seen.rps_queue);
         let rps = software.and_then(|queue| on(&queue.rps));
         let rfs = rfs_on && software.and_then(|queue| queue.rps_flows).is_some_and(|n| n > 0);
-        // Where the interrupt was before or is after: one that moves is told apart by itself.
+        // Where the interrupt was at the start, or is at the end. That it moved is reported by `interrupts`.
         let after = checked.after.around.receive.iter().find(|after| after.number == queue.number);
         let handled: BTreeSet<u32> = [Some(queue), after]
             .into_iter()
@@ -111,7 +112,7 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
     known
 }
 
-/// Puts a queue's interrupt on the processor of its number.
+/// The command that sets a queue's interrupt to the processor with the number of the queue.
 fn interrupt_back(queue: &ReceiveQueue) -> Vec<String> {
     let interrupt = queue.interrupts.first();
     interrupt
@@ -120,7 +121,7 @@ fn interrupt_back(queue: &ReceiveQueue) -> Vec<String> {
         .collect()
 }
 
-/// Interrupts that moved while they were looked at, or came where they may not.
+/// Interrupts that moved during the check, or occurred on a processor that they are not set to.
 pub(super) fn interrupts(checked: &Checked, causes: &mut Causes) {
     for queue in &checked.before.around.receive {
         let Some(interrupt) = queue.interrupts.first() else { continue };

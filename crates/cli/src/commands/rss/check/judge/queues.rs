@@ -1,8 +1,8 @@
-//! Queues that differ from what rules, hash and table name, and which of the settings is to blame.
+//! Packets on other queues than rules, hash and table name, and which setting is to blame.
 //!
-//! Packets tell more than that they are wrong. Where they carry the card's hash, a right hash on a wrong queue blames the table, a wrong hash
-//! the key or the fields. Where they carry none, the queues of several packets of one slot blame the table if they agree, and the hash if they do
-//! not. Fields are tried: with ports, and without.
+//! If packets carry the card's hash, a right hash on a wrong queue blames the table, and a wrong hash blames the key or the fields. If they carry
+//! none, the packets of one slot tell: if their queues agree the table is to blame, otherwise the hash. Other fields are tried: with ports, and
+//! without.
 
 use super::super::super::way::{Hashed, Spread, Way};
 use super::super::causes::Causes;
@@ -13,23 +13,23 @@ use flowlane::card::{ReceiveQueue, forgets_after_xdp};
 use flowlane_rss::{Flow, HashConfig, PacketKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Packets of one slot that have to agree before that says something, and flows that other fields have to explain.
+/// Pairs of flows with a common slot that have to agree before that counts, and flows that other fields have to explain.
 const PAIRS: usize = 4;
 const FLOWS: usize = 4;
 
-/// A sample whose queue is foretold and seen.
+/// A sample whose queue is both predicted and known.
 struct Told<'a> {
     number: usize,
     seen: &'a Seen,
     hashed: Hashed,
-    /// As seen.
+    /// The queue on which it arrived.
     queue: u32,
-    /// By the settings; where they changed meanwhile, by the first ones.
+    /// The predicted queue. If the settings changed meanwhile, it is predicted by those at the start.
     expected: u32,
     right: bool,
 }
 
-/// Judges queues; of how many samples they could be.
+/// Judges queues. Returns how many samples could be judged.
 pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
     let Ok(spread) = &checked.before.spread else { return 0 };
     let mut ways: HashMap<Flow, [Option<(Hashed, u32)>; 2]> = HashMap::new();
@@ -50,7 +50,7 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
     known
 }
 
-/// Hash and queue of a flow by these settings, where rules leave no doubt.
+/// Hash and queue of a flow by these settings; `None` if a rule may match it.
 fn foretold(flow: &Flow, settings: &Settings) -> Option<(Hashed, u32)> {
     let spread = settings.spread.as_ref().map_err(String::as_str);
     let way = Way::of(flow, &settings.card, &settings.around, spread);
@@ -61,7 +61,7 @@ fn foretold(flow: &Flow, settings: &Settings) -> Option<(Hashed, u32)> {
 }
 
 fn flows<'a>(told: impl IntoIterator<Item = &'a Told<'a>>) -> BTreeSet<String> {
-    // Ordered by words: flows have no order of their own, and there are few.
+    // Flows have no order, so their text is compared; there are few.
     told.into_iter().take(4096).map(|one| format!("{:?}", one.seen.flow)).collect()
 }
 
@@ -69,7 +69,7 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     let name = checked.before.card.interface.name();
     let there = checked.before.around.receive.len().max(checked.after.around.receive.len()) as u32;
     let mut odd: Vec<&Told<'_>> = told.iter().filter(|one| !one.right).collect();
-    // Queues that are not there: whatever the card does with their packets, the table is to blame.
+    // The table names queues that do not exist. It is to blame, wherever their packets arrive.
     odd.retain(|one| {
         if one.expected < there {
             return true;
@@ -90,14 +90,14 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
         && told.iter().any(|one| one.seen.hash != 0 && one.seen.hash == one.hashed.why.steered.hash);
     let expected: BTreeSet<u32> = told.iter().map(|one| one.expected).collect();
     let seen: BTreeSet<u32> = told.iter().map(|one| one.queue).collect();
-    // All packets of two hosts on one queue: addresses alone explain that as well, if the packets' own hash says so.
+    // Hashing by addresses alone explains that all packets of two hosts arrive on one queue, but only the packets' own hash proves it.
     let one_queue_only = seen.len() == 1 && expected.len() > 1;
     other_fields(checked, spread, told, &mut odd, (carried, one_queue_only), causes);
     if odd.is_empty() {
         return;
     }
-    // Such a driver has given the card what it shows, so packets without a hash of the card show that it has forgotten that. Several queues
-    // take packets all the same where what is behind the card chooses them.
+    // Such a driver has set the card to what it shows. Packets without a hash of the card therefore show that the card has forgotten this. They
+    // may still arrive on several queues, if what is behind the card chooses these.
     let foreign = |one: &Told<'_>| one.seen.hash != 0 && !by_kernel(checked);
     let forgot = forgets_after_xdp(checked.before.card.driver_name())
         && !told.iter().any(|one| foreign(one) || one.seen.hash == one.hashed.why.steered.hash);
@@ -118,7 +118,7 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
         return;
     }
     let by = verdict(spread, told, &odd, carried);
-    // Slots that keep together have a table.
+    // If the packets of each slot agree on a queue, the card has a table.
     let scattered = by != Some("table") && odd.len() * 4 >= told.len();
     if forgot && scattered && flows(odd.iter().copied()).len() >= FLOWS {
         odd.into_iter()
@@ -128,7 +128,7 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     for one in odd {
         let code = match by {
             Some(code) => code,
-            // The hash that the packet carries tells for each.
+            // The packet's own hash decides.
             None if one.seen.hash == one.hashed.why.steered.hash => "table",
             None => "key",
         };
@@ -154,7 +154,7 @@ fn hit(
     causes.hit((one.number, one.seen), code, make, found);
 }
 
-/// Whether the kernel computes a hash of its own for packets without one: RPS or RFS is on for some queue.
+/// Whether RPS or RFS is on for some queue. Then the kernel computes a hash for packets without one.
 fn by_kernel(checked: &Checked) -> bool {
     let around = &checked.before.around;
     let rfs = around.flow_entries.is_some_and(|entries| entries > 0);
@@ -163,7 +163,7 @@ fn by_kernel(checked: &Checked) -> bool {
     around.receive.iter().any(of)
 }
 
-/// RSS is off, which packets show like this.
+/// The cause "RSS is off", and how packets show it.
 fn off(name: &str, shown: &str) -> (String, Vec<String>) {
     let what = format!(
         "{shown}: this driver switches RSS off when an XDP program comes or goes or the number of queues changes, and still shows key and \
@@ -183,7 +183,7 @@ fn one_queue(checked: &Checked, forgot: bool, queue: u32) -> (String, Vec<String
     (what, vec![format!("ethtool -X {name} equal {}", checked.before.around.receive.len().max(1))])
 }
 
-/// Kinds of packets that other fields explain, all of them: ports or none.
+/// Finds kinds of packets whose queues are all explained by other fields: with ports in place of without, or the reverse.
 fn other_fields(
     checked: &Checked,
     spread: &Spread,
@@ -233,7 +233,7 @@ fn other_fields(
     }
 }
 
-/// The configuration with ports of one kind the other way, the kind in ethtool's words, and whether it has ports then.
+/// The configuration with the ports of one kind switched, ethtool's word for the kind, and whether its ports are hashed then.
 fn flip(mut config: HashConfig, kind: PacketKind) -> Option<(HashConfig, (&'static str, bool))> {
     let (flag, name) = match kind {
         PacketKind::TcpIpv4 => (&mut config.tcp_ipv4, "tcp4"),
@@ -247,17 +247,17 @@ fn flip(mut config: HashConfig, kind: PacketKind) -> Option<(HashConfig, (&'stat
     Some((config, (name, ports)))
 }
 
-/// Whether every packet of the slots in question was right before some moment, and wrong after it.
+/// Whether every packet of the slots with deviations was right before some moment and wrong after it.
 fn split_in_time(told: &[Told<'_>], odd: &[&Told<'_>]) -> bool {
     let slots: BTreeSet<usize> = odd.iter().map(|one| one.hashed.why.steered.slot).collect();
     let Some(first) = odd.iter().map(|one| one.seen.at).min() else { return false };
     let mut of_slots = told.iter().filter(|one| slots.contains(&one.hashed.why.steered.slot));
     let before = of_slots.clone().filter(|one| one.seen.at < first).count();
-    // One whose new queue is the old one by chance is right still; such slots are not among these.
+    // A slot whose new queue equals its old one has no deviations, so it is not among these.
     before >= PAIRS && of_slots.all(|one| one.right == (one.seen.at < first))
 }
 
-/// What is to blame for all of them; `None`: each packet's own hash tells.
+/// The setting that is to blame for all deviations; `None` if each packet's own hash decides.
 fn verdict(spread: &Spread, told: &[Told<'_>], odd: &[&Told<'_>], carried: bool) -> Option<&'static str> {
     // Queues of each slot, by flow.
     let mut slots: BTreeMap<usize, BTreeMap<String, BTreeSet<u32>>> = BTreeMap::new();
@@ -265,7 +265,7 @@ fn verdict(spread: &Spread, told: &[Told<'_>], odd: &[&Told<'_>], carried: bool)
         let flow = format!("{:?}", one.seen.flow);
         slots.entry(one.hashed.why.steered.slot).or_default().entry(flow).or_default().insert(one.queue);
     }
-    // One flow on several queues, some of its packets right: neither key nor table do that.
+    // One flow arrives on several queues, and most packets are right. Neither key nor table explains that.
     let torn = slots.values().flat_map(BTreeMap::values).filter(|queues| queues.len() > 1).count();
     if torn > 0 && odd.len() * 2 < told.len() {
         return Some("misdirects");
@@ -273,7 +273,7 @@ fn verdict(spread: &Spread, told: &[Told<'_>], odd: &[&Told<'_>], carried: bool)
     if carried {
         return None;
     }
-    // A hash of another key leads to the queue, by the same table.
+    // The packets' own hashes lead to their queues by the same table: another key.
     let by_hash = |one: &Told<'_>| {
         one.seen.hash != 0 && spread.table[one.seen.hash as usize % spread.table.len()] == one.queue
     };

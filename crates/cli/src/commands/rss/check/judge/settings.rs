@@ -1,5 +1,5 @@
-//! Settings that show by themselves that something is off: those that changed meanwhile, contradict one another, or send answers by other
-//! queues than packets come on.
+//! Deviations that the settings show by themselves: they changed during the check, contradict one another, or send answers by other queues than
+//! packets arrive on.
 
 use super::super::super::show::findings;
 use super::super::causes::Causes;
@@ -10,7 +10,7 @@ use flowlane::card::Cpus;
 use flowlane_sys::words::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Settings that are others at the end than at the start: somebody else sets them.
+/// Settings that differ between start and end: another program changes them.
 pub(super) fn changed(checked: &Checked, causes: &mut Causes) {
     let (before, after) = (&checked.before, &checked.after);
     let name = before.card.interface.name();
@@ -30,7 +30,7 @@ pub(super) fn changed(checked: &Checked, causes: &mut Causes) {
         let whole = [
             (a.key != b.key, "key"),
             (a.function != b.function || a.transform != b.transform, "function"),
-            // A run of ours moves slots with its lanes.
+            // A run of Flowlane changes slots when its lanes move.
             (a.table != b.table && !checked.runs.iter().any(Run::changed_the_table), "table"),
             (a.fields != b.fields, "fields"),
         ];
@@ -50,7 +50,7 @@ pub(super) fn changed(checked: &Checked, causes: &mut Causes) {
     }
 }
 
-/// What `rss show` finds wrong and packets need not show.
+/// Contradictions that `rss show` finds. Packets need not show them.
 pub(super) fn contradictions(checked: &Checked, causes: &mut Causes) {
     let after = &checked.after;
     for finding in findings::of(&after.card, &after.around) {
@@ -59,7 +59,7 @@ pub(super) fn contradictions(checked: &Checked, causes: &mut Causes) {
             "shared-cpu" | "far-node" => "interrupt",
             "xps" => "xps",
             "rfs" => "rfs",
-            // Where there are no interrupts RPS to one processor is the only way to give a queue one.
+            // Without interrupts, RPS to one processor is the only way to bind a queue to a processor.
             "rps"
                 if after.around.receive.iter().any(|queue| {
                     on(&queue.rps).is_some_and(|cpus| !queue.interrupts.is_empty() || cpus.only().is_none())
@@ -71,7 +71,7 @@ pub(super) fn contradictions(checked: &Checked, causes: &mut Causes) {
         };
         causes.cause(code, || (finding.what, finding.mend));
     }
-    // Queues that the table leaves out, where it is not its user's wish: the driver made it for fewer.
+    // The table leaves out queues and is a driver's default for fewer: not its user's wish.
     let (Ok(rss), there) = (&after.card.rss, after.around.receive.len() as u32) else { return };
     let named: BTreeSet<u32> = rss.table.iter().copied().collect();
     let queues = after.card.rings.unwrap_or(there);
@@ -88,7 +88,7 @@ pub(super) fn contradictions(checked: &Checked, causes: &mut Causes) {
     }
 }
 
-/// XPS against the table: a processor that takes packets of some queues sends on none of them.
+/// XPS against the table: a processor receives packets of some queues and sends on none of them.
 pub(super) fn transmit(checked: &Checked, causes: &mut Causes) {
     let name = checked.before.card.interface.name();
     let around = &checked.before.around;

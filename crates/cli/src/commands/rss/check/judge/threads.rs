@@ -1,4 +1,4 @@
-//! Threads: where those behind a socket ran, against the processor that takes its packets.
+//! Threads: the processors on which those behind a socket ran, compared with the processor that received its packets.
 
 use super::super::Checked;
 use super::super::causes::Causes;
@@ -7,7 +7,7 @@ use flowlane::card::Cpus;
 use flowlane_rss::Flow;
 use std::collections::{BTreeSet, HashMap};
 
-/// Threads behind the sockets against the processor of the stack. How many could be judged.
+/// Compares the processors of threads with that of each sample. Returns how many samples could be judged.
 pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
     let sockets = &checked.taken.sockets;
     let mut cache: HashMap<Flow, Option<BTreeSet<u32>>> = HashMap::new();
