@@ -1,11 +1,9 @@
-//! Dropped packets by reason, from a runtime's report: dropped by the stack, by TCP, by the link, at kernel sockets, between workers,
-//! and while a lane moved.
+//! Dropped packets by reason, as the summaries of runs show them: made from the list of every reason ([`flowlane::metrics::drops`]).
 
 use std::collections::BTreeMap;
 
-use flowlane::stack_stats::Counters;
-use flowlane::stats::{LaneReport, Report, WorkerReport};
-use flowlane::{KernelStats, TcpDropReason};
+use flowlane::metrics::drops;
+use flowlane::stats::Report;
 
 /// The packets dropped for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,82 +15,31 @@ pub(crate) struct Dropped {
     pub(crate) count: u64,
 }
 
-/// The counters of a link's queue that count lost packets: name, words and value.
-fn of_queue(q: &flowlane::link::QueueStats) -> [(&'static str, &'static str, u64); 5] {
-    [
-        ("link-queue-full", "found the far side's receive queue full", q.tx_far_full),
-        ("link-no-frame", "times the link had no free frame for a packet", q.rx_no_frame),
-        ("link-ring-full", "found the link's receive ring or buffer full", q.rx_ring_full),
-        ("link-bad", "received from the link were too long, truncated or malformed", q.rx_bad),
-        ("link-refused", "to be sent were refused by the link", q.tx_failed),
-    ]
-}
-
-/// The counters of kernel sockets that count losses: name, words and value. Packets that the kernel drops are counted by the kernel
-/// (`nstat`).
-fn of_sockets(k: &KernelStats) -> [(&'static str, &'static str, u64); 3] {
-    [
-        ("kernel-unsendable", "datagrams that the kernel refused to send", k.datagrams_dropped),
-        ("kernel-no-frame", "datagrams dropped since no frame was free for their end", k.datagrams_cut),
-        ("kernel-no-descriptor", "connections for which no descriptor was free", k.no_descriptor),
-    ]
-}
-
-/// Packets that a lane dropped, in the stack (TCP included) or at kernel sockets.
-pub(crate) fn of_lane(lane: &LaneReport) -> u64 {
-    let segments = TcpDropReason::ALL.iter().map(|reason| lane.stats.tcp.dropped(*reason));
-    let sockets = lane.kernel.iter().flat_map(of_sockets).map(|(_, _, n)| n);
-    lane.stats.drops.total() + segments.chain(sockets).sum::<u64>()
-}
-
-/// All packets that a worker dropped.
-pub(crate) fn of_worker(worker: &WorkerReport) -> u64 {
-    let links: u64 = worker.queues.iter().flat_map(|q| of_queue(&q.stats)).map(|(_, _, n)| n).sum();
-    let lanes: u64 = worker.lanes.iter().map(of_lane).sum();
-    lanes + links + worker.netisr.dropped + worker.move_overflow
-}
+/// Packets that a lane or a worker dropped.
+pub(crate) use flowlane::metrics::drops::{of_lane, of_worker};
 
 /// Packets that a host dropped, by reason; zero counts are left out.
 pub(crate) fn of_host(counted: &Report, host: usize) -> Vec<Dropped> {
-    let total = counted.total(host);
-    let mut all = Vec::new();
-    total.drops.each(&mut |c| {
-        all.push(Dropped { name: c.name.to_owned(), text: c.text.to_owned(), count: c.value });
-    });
-    for reason in TcpDropReason::ALL {
-        let name = format!("tcp-{}", reason.name().replace('_', "-"));
-        let text = format!("segments: {}", reason.name().replace('_', " "));
-        all.push(Dropped { name, text, count: total.tcp.dropped(*reason) });
-    }
-    let mut links: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
-    let sockets = counted.kernel(host);
-    let sockets = sockets.iter().flat_map(of_sockets);
-    for (name, text, count) in counted.queues(host).flat_map(|q| of_queue(&q.stats)).chain(sockets) {
-        links.entry(name).or_insert((text, 0)).1 += count;
-    }
-    let links = links.into_iter().map(|(name, (text, count))| Dropped {
-        name: name.to_owned(),
-        text: text.to_owned(),
-        count,
-    });
-    all.extend(links);
-    all.retain(|d| d.count > 0);
-    all
+    let some = drops::of_host(counted, host).into_iter().filter(|d| d.count > 0);
+    some.map(|d| {
+        let (name, text) = match d.layer {
+            "stack" => (d.reason.to_owned(), d.text.to_owned()),
+            "tcp" => (
+                format!("tcp-{}", d.reason.replace('_', "-")),
+                format!("segments: {}", d.text.replace('_', " ")),
+            ),
+            layer => (format!("{layer}-{}", d.reason), d.text.to_owned()),
+        };
+        Dropped { name, text, count: d.count }
+    })
+    .collect()
 }
 
 /// Packets dropped between workers and while lanes moved; zero counts are left out.
 pub(crate) fn of_runtime(counted: &Report) -> Vec<Dropped> {
-    let sum = |f: fn(&WorkerReport) -> u64| counted.workers.iter().map(f).sum();
-    let all = [
-        ("netisr:ring-full", "found the ring to another worker full", sum(|w| w.netisr.dropped)),
-        (
-            "move:too-many-waited",
-            "arrived for a moving lane that already held too many",
-            sum(|w| w.move_overflow),
-        ),
-    ];
-    let some = all.into_iter().filter(|(_, _, count)| *count > 0);
-    some.map(|(name, text, count)| Dropped { name: name.to_owned(), text: text.to_owned(), count }).collect()
+    let some = drops::of_runtime(counted).into_iter().filter(|d| d.count > 0);
+    let named = some.map(|d| (format!("{}:{}", d.layer, d.reason), d));
+    named.map(|(name, d)| Dropped { name, text: d.text.to_owned(), count: d.count }).collect()
 }
 
 /// Dropped packets by `host:reason`; zero counts are left out.
@@ -110,8 +57,9 @@ pub(crate) fn by_reason(counted: &Report, hosts: &[(&str, usize)]) -> BTreeMap<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flowlane::KernelStats;
     use flowlane::link::QueueStats;
-    use flowlane::stats::{NetisrStats, QueueReport};
+    use flowlane::stats::{LaneReport, NetisrStats, QueueReport, WorkerReport};
 
     /// Every drop counter is part of every sum and list.
     #[test]
@@ -155,7 +103,7 @@ mod tests {
             worker: 0,
             lanes: vec![lane],
             queues: vec![QueueReport { host: 0, interface: 0, queue: Some(0), stats, quirks: None }],
-            netisr: NetisrStats { dropped: 32, ..NetisrStats::default() },
+            netisr: NetisrStats { dropped: 32, no_lane: 1024, ..NetisrStats::default() },
             steering: Vec::new(),
             misdirected: Vec::new(),
             turns: 0,
@@ -167,10 +115,10 @@ mod tests {
             panics: 0,
             move_overflow: 64,
         };
-        assert_eq!(of_worker(&worker), 1023);
+        assert_eq!(of_worker(&worker), 2047);
         let report = Report { workers: vec![worker], ..Report::default() };
         let all: u64 = of_host(&report, 0).iter().chain(&of_runtime(&report)).map(|d| d.count).sum();
-        assert_eq!(all, 1023);
-        assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 1023);
+        assert_eq!(all, 2047);
+        assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 2047);
     }
 }

@@ -204,6 +204,8 @@ fn every_document_fits_the_schema() {
         let of_part = &schema["$defs"]["ReportView"]["properties"][part];
         fits(&schema, of_part, &document, part);
     }
+    let metrics: Value = control::get(&running.path, "/v1/metrics").unwrap();
+    fits(&schema, &schema["$defs"]["MetricsView"], &metrics, "metrics");
 }
 
 fn schema(name: &str) -> Value {

@@ -55,6 +55,7 @@
 //! | | |
 //! |---|---|
 //! | [`control`], [`poll_loop`] | a running program shown and changed through a socket; one lane that its caller drives |
+//! | [`metrics`] | a snapshot of all numbers, and the list of metrics made from it |
 //! | `runtime` | builder, handle, worker: its loop is where a packet goes from a link to its lane and back |
 //! | [`service`], `mailbox` | kits made of tasks and sockets |
 //! | `udp`, `tcp`; `task` | sockets; tasks and sleeping |
@@ -83,6 +84,7 @@ mod kernel;
 mod lane;
 pub mod link;
 mod mailbox;
+pub mod metrics;
 pub mod poll_loop;
 pub mod rebalance;
 mod runtime;

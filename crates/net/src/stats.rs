@@ -22,6 +22,8 @@ pub struct NetisrStats {
     pub sent: u64,
     /// Frames for other workers that found the ring full.
     pub dropped: u64,
+    /// Frames for a lane that is at no worker.
+    pub no_lane: u64,
     /// Frames handed over by other workers.
     pub queued: u64,
     /// Most frames that waited in one ring at once.
@@ -65,6 +67,26 @@ impl SteeringStats {
         self.hash_delivered += other.hash_delivered;
         self.hash_computed += other.hash_computed;
         self.no_flow += other.no_flow;
+    }
+
+    /// Calls `f` with each counter.
+    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
+        f(Counter::count("received", "frames received", self.received));
+        f(Counter::count(
+            "aligned",
+            "frames whose bucket belonged to the worker of their queue",
+            self.aligned,
+        ));
+        f(Counter::count("redirected", "frames handed to another worker", self.redirected));
+        f(Counter::count("misdirected", "frames on another queue than their hash names", self.misdirected));
+        f(Counter::count(
+            "foreign-hash",
+            "frames whose delivered hash was not that of the key",
+            self.foreign_hash,
+        ));
+        f(Counter::count("hash-delivered", "hashes taken as delivered", self.hash_delivered));
+        f(Counter::count("hash-computed", "hashes computed in software", self.hash_computed));
+        f(Counter::count("no-flow", "frames without a flow", self.no_flow));
     }
 
     /// Share of frames that arrived where they belong, 0 to 1; 1 when none arrived.
@@ -165,6 +187,20 @@ pub struct CardReport {
     pub set_again: u64,
 }
 
+/// What was done to balance the load of workers ([`rebalance`](crate::rebalance)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RebalanceCounts {
+    /// Periods whose loads were read and judged.
+    pub rounds: u64,
+    /// Periods that were not, because a worker did not answer.
+    pub unanswered: u64,
+    /// Lanes moved.
+    pub moves: u64,
+    /// Moves that did not come about: refused, or given up because a worker did not answer.
+    pub failed: u64,
+}
+
 /// One queue of a link as its worker reports it.
 #[derive(Debug, Clone)]
 pub struct QueueReport {
@@ -230,6 +266,7 @@ impl WorkerReport {
             "frames for others that found the ring full",
             self.netisr.dropped,
         ));
+        f(Counter::count("netisr-no-lane", "frames for a lane that is at no worker", self.netisr.no_lane));
         f(Counter::count("netisr-queued", "frames that came from other workers", self.netisr.queued));
         f(Counter::peak("netisr-watermark", "most frames that waited in one ring", self.netisr.watermark));
         f(Counter::count("netisr-dispatched", "frames handled where they arrived", self.netisr.dispatched));
@@ -261,6 +298,8 @@ pub struct Report {
     pub workers: Vec<WorkerReport>,
     /// Cards whose tables can be changed.
     pub cards: Vec<CardReport>,
+    /// What was done to balance the load of workers.
+    pub rebalance: RebalanceCounts,
 }
 
 impl Report {

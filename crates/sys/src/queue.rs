@@ -52,14 +52,18 @@ pub trait Queue: Send {
 }
 
 macro_rules! queue_stats {
-    ($($(#[$doc:meta])+ $field:ident: $name:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $field:ident: $name:literal;)+) => {
         /// Counters of one queue pair since it was opened.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct QueueStats {
-            $($(#[$doc])+ pub $field: u64,)+
+            $($(#[doc = $doc])+ pub $field: u64,)+
         }
 
         impl QueueStats {
+            /// What each counter is, in words, in the order of [`QueueStats::each`].
+            pub const WORDS: &'static [&'static str] = &[$(concat!($($doc),+)),+];
+
+
             /// Calls `f` with the name of every counter, lower case and joined by hyphens, and its value.
             pub fn each(&self, f: &mut dyn FnMut(&'static str, u64)) {
                 $(f($name, self.$field);)+

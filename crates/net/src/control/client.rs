@@ -14,6 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use crate::metrics::text::Format;
+
 /// Longer than any worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Largest document that is taken, bytes.
@@ -53,6 +55,16 @@ pub fn get<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T, ClientErro
     exchange(path, Request::get(what), Bytes::new())
 }
 
+/// Fetches `/metrics` of the instance at `path` in the format OpenMetrics. Blocks; not for use inside a lane.
+///
+/// # Errors
+/// See [`ClientError`].
+pub fn get_text(path: &Path) -> Result<String, ClientError> {
+    let accept = Format::OpenMetrics.content_type();
+    let bytes = exchange_bytes(path, Request::get("/metrics").header(header::ACCEPT, accept), Bytes::new())?;
+    String::from_utf8(bytes.to_vec()).map_err(|e| ClientError::Answer(e.to_string()))
+}
+
 /// Sends `body` to `what` (`/v1/move`) of the instance at `path`, and returns its answer. Blocks; not for use inside a lane.
 ///
 /// # Errors
@@ -63,14 +75,17 @@ pub fn post<T: DeserializeOwned>(path: &Path, what: &str, body: &impl Serialize)
 }
 
 fn exchange<T: DeserializeOwned>(path: &Path, request: Builder, body: Bytes) -> Result<T, ClientError> {
-    let other = |e: &dyn std::fmt::Display| ClientError::Answer(e.to_string());
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| other(&e))?;
+    let bytes = exchange_bytes(path, request, body)?;
+    serde_json::from_slice(&bytes).map_err(|e| ClientError::Answer(e.to_string()))
+}
+
+fn exchange_bytes(path: &Path, request: Builder, body: Bytes) -> Result<Bytes, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| ClientError::Answer(e.to_string()))?;
     runtime.block_on(async {
-        let bytes = tokio::time::timeout(PATIENCE, fetch(path, request, body))
-            .await
-            .map_err(|_| ClientError::Silent)??;
-        serde_json::from_slice(&bytes).map_err(|e| other(&e))
+        tokio::time::timeout(PATIENCE, fetch(path, request, body)).await.map_err(|_| ClientError::Silent)?
     })
 }
 

@@ -1,47 +1,28 @@
-//! From what the workers report to the documents. Runs on a thread that may wait for them.
+//! From a snapshot to the documents.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use flowlane_rss::{Bucket, HashType};
+use flowlane_rss::HashType;
 use flowlane_stack::stats::Counters;
-use flowlane_stack::tcp::{DropReason as TcpDropReason, State, TcpRow};
+use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
+use crate::HostInfo;
+use crate::metrics::{Snapshot, drops};
 use crate::stats::{CardReport, LaneReport, Misdirected, Report, WorkerReport, counter_groups};
-use crate::{Handle, HostInfo};
-
-impl Instance {
-    pub(super) fn new(name: &str) -> Self {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Self {
-            name: name.to_owned(),
-            pid: std::process::id(),
-            started,
-            uptime_ms: 0,
-            since: Some(Instant::now()),
-        }
-    }
-
-    fn now(&self) -> Self {
-        let uptime_ms = self.since.map_or(0, |since| since.elapsed().as_millis() as u64);
-        Self { uptime_ms, ..self.clone() }
-    }
-}
 
 impl ReportView {
-    /// Asks the workers.
-    pub(super) fn collect(handle: &Handle, instance: &Instance) -> Self {
-        let report = handle.report();
-        let hosts = handle.hosts();
+    /// All documents of one snapshot.
+    pub(super) fn of(now: &Snapshot) -> Self {
+        let Snapshot { instance, hosts, report, .. } = now;
         Self {
             version: VERSION,
-            instance: instance.now(),
-            stats: stats(hosts, &report),
-            netisr: netisr(&report),
-            sockets: sockets(hosts, &report),
-            rss: rss(handle, &report),
-            workers: workers(hosts, &report),
+            instance: instance.clone(),
+            stats: stats(hosts, report),
+            netisr: netisr(report),
+            sockets: sockets(hosts, report),
+            rss: rss(now),
+            workers: workers(hosts, report),
         }
     }
 }
@@ -74,6 +55,7 @@ fn netisr(report: &Report) -> NetisrView {
         dispatched: w.netisr.dispatched,
         hybrid_dispatched: w.netisr.dispatched,
         queue_drops: w.netisr.dropped,
+        no_lane: w.netisr.no_lane,
         queued: w.netisr.queued,
         handled: w.netisr.handled,
         sent: w.netisr.sent,
@@ -191,7 +173,8 @@ fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
     }
 }
 
-fn rss(handle: &Handle, report: &Report) -> RssView {
+fn rss(now: &Snapshot) -> RssView {
+    let report = &now.report;
     let host = |(h, info): (usize, &HostInfo)| {
         let config = &info.rss.config;
         let types = [
@@ -208,13 +191,13 @@ fn rss(handle: &Handle, report: &Report) -> RssView {
             types: types.iter().filter(|(on, _)| *on).map(|(_, t)| t.name().to_owned()).collect(),
             udp_4tuple: config.udp_ipv4,
             table: info.rss.table.slots().iter().map(|b| b.0).collect(),
-            workers: (0..info.rss.buckets.len()).map(|b| handle.worker_of(h, Bucket(b as u16))).collect(),
+            workers: now.owners[h].clone(),
             steering: steering(&report.steering(h)),
             links: info.links.clone(),
             card: report.cards.iter().find(|card| card.host == h).map(card),
         }
     };
-    RssView { version: VERSION, hosts: handle.hosts().iter().enumerate().map(host).collect() }
+    RssView { version: VERSION, hosts: now.hosts.iter().enumerate().map(host).collect() }
 }
 
 fn card(card: &CardReport) -> CardView {
@@ -289,9 +272,7 @@ fn lane(l: &LaneReport) -> LaneView {
         connections: l.connections,
         delivered: l.stats.udp.delivered,
         sent: l.stats.udp.sent,
-        dropped: l.stats.drops.total()
-            + TcpDropReason::ALL.iter().map(|reason| l.stats.tcp.dropped(*reason)).sum::<u64>()
-            + l.kernel.map_or(0, |kernel| kernel.lost()),
+        dropped: drops::of_lane(l),
     }
 }
 

@@ -11,30 +11,35 @@
 //! | `/v1/sockets` | sockets, with flow hash and bucket, as `netstat -a` and `-R` |
 //! | `/v1/rss` | key, table, buckets and who holds them |
 //! | `/v1/workers` | workers, their queues and lanes |
+//! | `/v1/metrics` | the list of metrics ([`crate::metrics`]) |
+//! | `/metrics` | the same as text for Prometheus; [`listen_for_metrics`] serves it over TCP, too |
 //! | `/v1/move` | moves a lane to another worker ([`MoveRequest`]), and answers when it is there ([`MoveView`]) |
 //!
-//! `docs/schema/control-v1.json` is their schema. A document is collected on request, by messages to the workers ([`Handle::report`]);
-//! between requests there is no cost for the workers. The server has its own thread with a small tokio runtime, since workers must not
-//! block. Connections, request size and time are limited.
+//! `docs/schema/control-v1.json` is their schema. A document is made on request from a [`Snapshot`](crate::metrics::Snapshot), which
+//! messages to the workers collect; between requests there is no cost for the workers. The server has its own thread with a small tokio
+//! runtime, since workers must not block. Connections, request size and time are limited.
 //!
 //! [`serve`] starts it, [`get`] is the client, [`instances`] finds running instances.
 
 mod client;
 mod collect;
+mod metrics;
 mod place;
 mod server;
+mod serving;
 mod view;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use client::{ClientError, get, post};
+pub use client::{ClientError, get, get_text, post};
+pub use metrics::{Metrics, MetricsError, MetricsListener, listen_for_metrics};
 pub use place::{default_directory, default_path, instances};
 pub use server::Control;
 pub use view::{
-    CardView, Configuration, HostLanes, Instance, LaneView, MoveRequest, MoveView, NetisrView, ProtocolRow,
-    QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost, StatsView, SteeringView,
-    VERSION, WorkerView, WorkersView, Workstream,
+    CardView, Configuration, HostLanes, Instance, LaneView, MetricsView, MoveRequest, MoveView, NetisrView,
+    ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost, StatsView,
+    SteeringView, VERSION, WorkerView, WorkersView, Workstream,
 };
 
 use crate::Handle;

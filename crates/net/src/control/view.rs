@@ -3,9 +3,11 @@
 //! Within a version a field is never renamed or given another meaning; new fields may be added.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+
+pub use crate::metrics::Instance;
+use crate::metrics::Metric;
 
 /// Version of the documents.
 pub const VERSION: u32 = 1;
@@ -17,22 +19,6 @@ macro_rules! document {
         #[serde(rename_all = "kebab-case")]
         pub struct $name { $($(#[$m])* pub $field: $kind,)+ }
     };
-}
-
-/// Who answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Instance {
-    /// What kind of program it is: `serve udp-echo`.
-    pub name: String,
-    /// Its process.
-    pub pid: u32,
-    /// Seconds since 1970 when it began to answer.
-    pub started: u64,
-    /// Milliseconds since then.
-    pub uptime_ms: u64,
-    #[serde(skip)]
-    pub(super) since: Option<Instant>,
 }
 
 document! {
@@ -52,6 +38,18 @@ document! {
         rss: RssView,
         /// Workers.
         workers: WorkersView,
+    }
+}
+
+document! {
+    /// `/v1/metrics`: the list of metrics, from which `/metrics` is written, too.
+    MetricsView {
+        /// [`VERSION`].
+        version: u32,
+        /// Who answers.
+        instance: Instance,
+        /// The metrics.
+        metrics: Vec<Metric>,
     }
 }
 
@@ -142,6 +140,9 @@ document! {
         hybrid_dispatched: u64,
         /// Frames for other workers that found the ring full.
         queue_drops: u64,
+        /// Frames for a lane that is at no worker.
+        #[serde(default)]
+        no_lane: u64,
         /// Frames handed over by other workers.
         queued: u64,
         /// Frames handled in all.

@@ -13,39 +13,20 @@ use super::{LaneLoad, Observation, Policy, Step};
 use crate::block::block_on;
 use crate::runtime::handle::Handle;
 use crate::runtime::moving::Move;
+use crate::shared::Rebalanced;
+pub use crate::stats::RebalanceCounts as Counts;
 use crate::stats::Report;
 use crate::task::timeout;
 
 /// A move that takes longer than this is given up, if it still can be. A worker's turn is microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a [`Rebalancer`] has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Periods whose loads were read and judged.
-    pub rounds: u64,
-    /// Periods that were not, because a worker did not answer.
-    pub unanswered: u64,
-    /// Lanes moved.
-    pub moves: u64,
-    /// Moves that did not come about: refused, or given up because a worker did not answer.
-    pub failed: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counted {
-    rounds: AtomicU64,
-    unanswered: AtomicU64,
-    moves: AtomicU64,
-    failed: AtomicU64,
-}
-
 /// Moves the lanes of a running runtime as a policy says. Dropping it ends that; lanes stay where they are.
 #[derive(Debug)]
 pub struct Rebalancer {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
-    counted: Arc<Counted>,
+    counted: Arc<Rebalanced>,
     policy: &'static str,
 }
 
@@ -70,7 +51,7 @@ impl Rebalancer {
     /// There is no thread to be had.
     pub fn start(handle: Handle, policy: Box<dyn Policy>, period: Duration) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let counted = Arc::new(Counted::default());
+        let counted = Arc::new(Rebalanced::default());
         let name = policy.name();
         let mut rounds = Rounds { handle, policy, before: None, counted: counted.clone() };
         let run = move || {
@@ -85,9 +66,7 @@ impl Rebalancer {
     /// What it has done so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counted { rounds, unanswered, moves, failed } = &*self.counted;
-        Counts { rounds: get(rounds), unanswered: get(unanswered), moves: get(moves), failed: get(failed) }
+        self.counted.counts()
     }
 
     /// Name of its policy.
@@ -112,15 +91,21 @@ struct Rounds {
     handle: Handle,
     policy: Box<dyn Policy>,
     before: Option<Reading>,
-    counted: Arc<Counted>,
+    counted: Arc<Rebalanced>,
 }
 
 impl Rounds {
+    /// Counts for this one and for the runtime.
+    fn count(&self, what: fn(&Rebalanced) -> &AtomicU64) {
+        what(&self.counted).fetch_add(1, Ordering::Relaxed);
+        what(self.handle.rebalanced()).fetch_add(1, Ordering::Relaxed);
+    }
+
     fn round(&mut self) {
         let report = self.handle.counters();
         if report.workers.len() < self.handle.workers() {
             self.before = None;
-            self.counted.unanswered.fetch_add(1, Ordering::Relaxed);
+            self.count(|c| &c.unanswered);
             return;
         }
         let now = Reading::of(&report, self.handle.now());
@@ -128,7 +113,7 @@ impl Rounds {
         let (Some(before), Some(now)) = (&before, &self.before) else { return };
         let seen = now.since(before, self.handle.workers());
         let steps = self.policy.decide(&seen);
-        self.counted.rounds.fetch_add(1, Ordering::Relaxed);
+        self.count(|c| &c.rounds);
         self.make(&seen, &steps);
     }
 
@@ -147,8 +132,7 @@ impl Rounds {
                 // On its way it arrives once its worker takes it.
                 Err(_) => !moving.give_up(),
             });
-            let count = if done { &self.counted.moves } else { &self.counted.failed };
-            count.fetch_add(1, Ordering::Relaxed);
+            self.count(if done { |c| &c.moves } else { |c| &c.failed });
         }
     }
 }

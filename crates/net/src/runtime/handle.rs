@@ -17,7 +17,7 @@ use crate::context::LaneRef;
 use crate::error::{Failed, SpawnError};
 use crate::events;
 use crate::lane::LaneId;
-use crate::shared::{Message, Shared};
+use crate::shared::{Message, Rebalanced, Shared};
 use crate::stats::{Report, WorkerReport};
 use crate::task::{JoinHandle, spawn_in, timeout};
 use crate::worker_id;
@@ -112,7 +112,13 @@ impl Handle {
         drop(to);
         let mut report = collect(&from, self.workers(), PATIENCE);
         report.cards = self.cards.report();
+        report.rebalance = self.shared.rebalanced.counts();
         report
+    }
+
+    /// Where it is counted what is done to balance the load of workers.
+    pub(crate) fn rebalanced(&self) -> &Rebalanced {
+        &self.shared.rebalanced
     }
 
     /// Call it when the link of an interface is up again: the host probes and announces its addresses and reports its groups anew, since
@@ -299,6 +305,7 @@ impl Runtime {
         drop(to);
         let mut report = collect(&from, self.handle.workers(), PATIENCE + grace);
         report.cards = self.handle.cards.report();
+        report.rebalance = self.handle.shared.rebalanced.counts();
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();

@@ -1,13 +1,16 @@
 //! State shared by all threads of a runtime: inboxes, doorbells, and the worker of each lane. None of it is written per packet.
 //!
-//! [`message`] is what workers are told, [`order`] the state of one move of a lane, [`outside`] those who wait on other threads.
+//! [`message`] is what workers are told, [`order`] the state of one move of a lane, [`outside`] those who wait on other threads,
+//! [`rebalanced`] what was done to balance the load.
 
 mod message;
 mod order;
 mod outside;
+mod rebalanced;
 
 pub(crate) use message::Message;
 pub(crate) use order::{Expectation, Order, Stage};
+pub(crate) use rebalanced::Rebalanced;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -47,6 +50,8 @@ pub(crate) struct Shared {
     moves: Mutex<HashMap<u32, Arc<Order>>>,
     /// Who waits from outside for something in here.
     pub(crate) outside: Outside,
+    /// What was done to balance the load of workers.
+    pub(crate) rebalanced: Rebalanced,
     /// Whether the workers have ended, so that inboxes are not read any more.
     closed: AtomicBool,
 }
@@ -66,6 +71,7 @@ impl Shared {
             epoch: Instant::now(),
             moves: Mutex::default(),
             outside: Outside::default(),
+            rebalanced: Rebalanced::default(),
             closed: AtomicBool::new(false),
         }
     }

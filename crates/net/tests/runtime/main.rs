@@ -11,6 +11,7 @@ mod flows;
 mod http;
 mod links;
 mod mail;
+mod metrics;
 mod moving;
 mod outside;
 mod panics;

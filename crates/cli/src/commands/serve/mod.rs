@@ -22,7 +22,7 @@ use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
 use crate::say::say;
 use anyhow::{Context, anyhow, bail};
-use flowlane::control::{self, Control};
+use flowlane::control::{self, Control, Metrics};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
 use flowlane::{Handle, Runtime, SocketError};
@@ -119,6 +119,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     // Before links are opened, so that from here on a signal closes them in order.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
     let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
+    let metrics = plan.metrics.map(control::listen_for_metrics).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = plan.pinning.apply(Runtime::builder().workers(plan.workers).idle(plan.idle));
     let (own, more) = (flows.clone(), events.clone());
@@ -139,6 +140,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
     let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
+    let metrics = metrics.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     std::thread::Builder::new()
         .name("flowlane-signals".into())
         .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))
@@ -156,10 +158,10 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
-        announce(plan, &runtime.handle().hosts()[host].links, control.as_ref());
+        announce(plan, &runtime.handle().hosts()[host].links, control.as_ref(), metrics.as_ref());
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
-    drop(control);
+    drop((control, metrics));
     let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
     // From here on a signal ends the process at once.
     let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
@@ -233,7 +235,7 @@ fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
 }
 
 /// Prints that the service is ready, with its addresses and link.
-fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
+fn announce(plan: &Plan, links: &[String], control: Option<&Control>, metrics: Option<&Metrics>) {
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
     let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
@@ -241,9 +243,10 @@ fn announce(plan: &Plan, links: &[String], control: Option<&Control>) {
         addresses.push("all addresses".into());
     }
     let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
+    let metrics = metrics.map_or(String::new(), |m| format!(", metrics http://{}/metrics", m.address()));
     let card = if plan.rss.is_of_card() { ", steered by the card" } else { "" };
     say!(
-        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{card}{control}",
+        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{card}{control}{metrics}",
         plan.service.name(),
         addresses.join(" and "),
         plan.port,

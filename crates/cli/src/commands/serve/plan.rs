@@ -15,7 +15,7 @@ use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,9 @@ pub(crate) struct Arguments {
     /// Open a control socket for 'flowlane stat' and 'flowlane lanes'.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
+    /// Serve /metrics for Prometheus over HTTP at this address, or at this port of 127.0.0.1.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening_address)]
+    metrics: Option<SocketAddr>,
     /// Print JSON, one document on each line.
     #[arg(long)]
     json: bool,
@@ -171,6 +174,8 @@ pub(super) struct Plan {
     pub(super) flows: bool,
     /// `Some(None)` for the default path.
     pub(super) control: Option<Option<PathBuf>>,
+    /// Where `/metrics` is served.
+    pub(super) metrics: Option<SocketAddr>,
     pub(super) json: bool,
 }
 
@@ -254,6 +259,7 @@ impl Plan {
             flows: a.flows,
             ipfix: a.ipfix,
             control: a.control,
+            metrics: a.metrics,
             json: a.json,
         })
     }
@@ -316,6 +322,14 @@ impl Plan {
     pub(super) fn ours(&self) -> Vec<Prefix> {
         self.addresses.iter().map(|a| Prefix::host(a.address())).collect()
     }
+}
+
+/// An address with its port, or a port of the loopback address.
+fn listening_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| "give an address and a port, such as 127.0.0.1:9464".to_owned())
 }
 
 /// Refuses options that kernel sockets do not have.

@@ -46,6 +46,9 @@ pub(crate) struct Stat {
     /// Print JSON, one document on each line.
     #[arg(long)]
     json: bool,
+    /// Print all metrics once, in the format OpenMetrics.
+    #[arg(long, conflicts_with_all = ["protocols", "netisr", "all", "flows", "protocol", "interval", "json"])]
+    open_metrics: bool,
 }
 
 impl Stat {
@@ -63,6 +66,10 @@ impl Stat {
             Some(path) => path.clone(),
             None => instance::only()?,
         };
+        if self.open_metrics {
+            io::stdout().lock().write_all(control::get_text(&path)?.as_bytes())?;
+            return Ok(());
+        }
         let mut before: Option<ReportView> = None;
         loop {
             let report: ReportView = control::get(&path, "/v1/report")?;

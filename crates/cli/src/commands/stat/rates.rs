@@ -25,6 +25,7 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut stream.dispatched, old.dispatched);
         rate(&mut stream.hybrid_dispatched, old.hybrid_dispatched);
         rate(&mut stream.queue_drops, old.queue_drops);
+        rate(&mut stream.no_lane, old.no_lane);
         rate(&mut stream.queued, old.queued);
         rate(&mut stream.handled, old.handled);
         rate(&mut stream.sent, old.sent);

@@ -291,12 +291,15 @@ fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
             )?;
         }
     }
-    for w in report.netisr.workstreams.iter().filter(|w| w.queue_drops > 0) {
-        writeln!(
-            out,
-            "worker {}: {} packets found the ring to another worker full",
-            w.workstream, w.queue_drops
-        )?;
+    for w in &report.netisr.workstreams {
+        for (count, words) in [
+            (w.queue_drops, "packets found the ring to another worker full"),
+            (w.no_lane, "packets were for a lane that is at no worker"),
+        ] {
+            if count > 0 {
+                writeln!(out, "worker {}: {count} {words}", w.workstream)?;
+            }
+        }
     }
     Ok(())
 }

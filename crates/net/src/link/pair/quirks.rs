@@ -26,6 +26,20 @@ pub enum Quirk {
     Delay,
 }
 
+impl Quirk {
+    /// Every kind with its name for machines.
+    pub const NAMES: [(Self, &str); 8] = [
+        (Self::WrongQueue, "wrong-queue"),
+        (Self::NoHash, "no-hash"),
+        (Self::ForeignKey, "foreign-key"),
+        (Self::Drop, "drop"),
+        (Self::Duplicate, "duplicate"),
+        (Self::Reorder, "reorder"),
+        (Self::Corrupt, "corrupt"),
+        (Self::Delay, "delay"),
+    ];
+}
+
 const KINDS: [Quirk; 8] = [
     Quirk::WrongQueue,
     Quirk::NoHash,

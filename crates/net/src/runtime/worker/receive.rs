@@ -219,7 +219,7 @@ impl Worker {
             // It has left: whoever sent this did not know yet.
             let owner = self.owner_in_view(lane);
             if owner == self.index {
-                self.netisr.stats.dropped += 1;
+                self.netisr.stats.no_lane += 1;
             } else {
                 self.netisr.send(owner, Parcel::Frame { lane, class, frame });
             }

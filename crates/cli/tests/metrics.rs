@@ -1,0 +1,240 @@
+//! `serve --metrics` and `stat --open-metrics`: what is served, to whom, and that Prometheus reads it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use flowlane_testnet::skipped;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An echo server on kernel sockets, with metrics and a control socket.
+struct Service {
+    child: Child,
+    metrics: SocketAddr,
+    control: PathBuf,
+}
+
+impl Service {
+    fn start(tag: &str) -> Self {
+        let control =
+            std::env::temp_dir().join(format!("flowlane-metrics-{tag}-{}.sock", std::process::id()));
+        // A port that is free is one that the kernel just gave.
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .args(["serve", "udp-echo", "--link", "kernel", "--addr", "127.0.0.1/32", "--port", &port])
+            .args(["--workers", "2", "--no-pin", "--metrics", "0", "--control"])
+            .arg(&control)
+            .env_remove("RUST_LOG")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = lines.find_map(|line| {
+            let line = line.unwrap();
+            let (_, rest) = line.split_once("metrics http://")?;
+            Some(rest.strip_suffix("/metrics").unwrap().parse().unwrap())
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { metrics: said.expect("it says where its metrics are"), control, child }
+    }
+
+    /// Sends this and reads all that comes back.
+    fn raw(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.metrics).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The server may close before it has read everything.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// Head and body of an answer.
+    fn get(&self, path: &str, accept: &str) -> (String, String) {
+        let answer = self.raw(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n"));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.control);
+    }
+}
+
+fn flowlane(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn is_there(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        skipped(format!("skipped, because the program {program} (Debian: prometheus) is not there"));
+    }
+    there
+}
+
+#[test]
+fn metrics_are_served_in_the_format_that_is_asked_for() {
+    let service = Service::start("formats");
+    let (head, body) = service.get("/metrics", "*/*");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("# TYPE flowlane_worker_turns_total counter\n"), "{body}");
+    assert!(!body.contains("# EOF") && !body.contains("# UNIT"), "{body}");
+    let (head, body) =
+        service.get("/metrics", "application/openmetrics-text; version=1.0.0, text/plain;q=0.5");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0; charset=utf-8"), "{head}");
+    for line in [
+        "# TYPE flowlane_worker_turns counter",
+        "# UNIT flowlane_lane_busy_seconds seconds",
+        "flowlane_workers 2",
+        "flowlane_instance_info{name=\"serve udp-echo\",version=\"0.1.0\"} 1",
+        "flowlane_drops_total{host=\"server\",layer=\"stack\",reason=\"udp-no-socket\"} 0",
+    ] {
+        assert!(body.lines().any(|l| l == line), "{line} in\n{body}");
+    }
+    assert!(body.ends_with("# EOF\n"));
+    // The same from the control socket.
+    let once = flowlane(&format!("stat --open-metrics --control {}", service.control.display()));
+    let once = String::from_utf8(once.stdout).unwrap();
+    let shape = |text: &str| -> Vec<String> {
+        let names = text.lines().map(|l| if l.starts_with('#') { l } else { l.rsplit_once(' ').unwrap().0 });
+        names.map(str::to_owned).collect()
+    };
+    assert_eq!(shape(&once), shape(&body));
+}
+
+#[test]
+fn nothing_else_is_served_and_peers_that_do_not_finish_are_cut_off() {
+    let service = Service::start("limits");
+    assert!(service.get("/", "*/*").0.starts_with("HTTP/1.1 404"));
+    assert!(service.get("/v1/report", "*/*").0.starts_with("HTTP/1.1 404"));
+    let body = "{\"bucket\":0,\"worker\":1}";
+    let post = |path: &str| {
+        let length = body.len();
+        service.raw(&format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"))
+    };
+    assert!(post("/v1/move").starts_with("HTTP/1.1 405") && post("/metrics").starts_with("HTTP/1.1 405"));
+    assert!(service.raw("nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let long = "x".repeat(100_000);
+    assert!(service.raw(&format!("GET /metrics HTTP/1.1\r\nX: {long}\r\n\r\n")).starts_with("HTTP/1.1 4"));
+    // More than are served at once, and none of them finishes its request: each is closed, and others get their turn.
+    let mut silent: Vec<_> = (0..6).map(|_| TcpStream::connect(service.metrics).unwrap()).collect();
+    silent.iter_mut().for_each(|s| s.write_all(b"GET /metr").unwrap());
+    assert!(service.get("/metrics", "*/*").0.starts_with("HTTP/1.1 200"));
+    for mut stream in silent {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut rest = Vec::new();
+        let closed = stream.read_to_end(&mut rest);
+        let timed_out = closed.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!timed_out, "a peer that says no more is closed: {closed:?}");
+    }
+}
+
+#[test]
+fn addresses_that_nobody_meant_are_refused() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    for (address, why) in [
+        ("0.0.0.0:9464", "every address of this machine; name one, such as 127.0.0.1:9464"),
+        ("[::]:9464", "every address of this machine"),
+        ("[::ffff:0.0.0.0]:9464", "every address of this machine"),
+        ("localhost", "give an address and a port, such as 127.0.0.1:9464"),
+        ("127.0.0.1", "give an address and a port, such as 127.0.0.1:9464"),
+        ("70000", "give an address and a port, such as 127.0.0.1:9464"),
+        (&taken.to_string(), "Address already in use"),
+    ] {
+        let output = flowlane(&format!("serve udp-echo --link kernel --port 1 --metrics {address}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.contains(why)), (Some(2), true), "{address}: {said}");
+    }
+}
+
+#[test]
+fn promtool_finds_nothing_to_mend() {
+    if !is_there("promtool") {
+        return;
+    }
+    let service = Service::start("promtool");
+    let (_, text) = service.get("/metrics", "text/plain");
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+/// Prometheus scrapes it, in the format OpenMetrics, which it asks for, and answers a query about it.
+#[test]
+fn prometheus_reads_it() {
+    if !is_there("prometheus") {
+        return;
+    }
+    let service = Service::start("prometheus");
+    let dir = std::env::temp_dir().join(format!("flowlane-prometheus-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let config = dir.join("prometheus.yml");
+    let text = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: flowlane\n    static_configs: [{{targets: ['{}']}}]\n",
+        service.metrics
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg("--web.listen-address=127.0.0.1:0")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(prometheus.stderr.take().unwrap()).lines();
+    let mut said = Vec::new();
+    let at = lines.find_map(|line| {
+        let line = line.unwrap();
+        let at = line.split_once("Listening on\" address=").map(|(_, at)| at.trim().to_owned());
+        said.push(line);
+        at
+    });
+    let at = at.unwrap_or_else(|| panic!("it does not say where it listens: {said:#?}"));
+    std::thread::spawn(move || lines.for_each(drop));
+    let ask = |query: &str| -> Vec<Value> {
+        let Ok(mut stream) = TcpStream::connect(&at) else { return Vec::new() };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let document: Value = serde_json::from_str(body).unwrap_or_default();
+        document["data"]["result"].as_array().cloned().unwrap_or_default()
+    };
+    let begun = Instant::now();
+    let workers = loop {
+        let found = ask("flowlane_worker_turns_total");
+        if found.len() == 2 || begun.elapsed() > PATIENCE {
+            break found;
+        }
+    };
+    let (up, types) = (ask("up"), ask("flowlane_instance_info"));
+    kill_process(Pid::from_child(&prometheus), Signal::TERM).unwrap();
+    prometheus.wait().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(workers.len(), 2, "{workers:?} {up:?}");
+    assert_eq!(up[0]["value"][1], "1", "{up:?}");
+    assert_eq!(types[0]["metric"]["name"], "serve udp-echo", "{types:?}");
+}

@@ -1,0 +1,121 @@
+//! Every way in which a packet is lost, with its layer, its reason and its count: dropped by the stack, by TCP, by a link, at kernel
+//! sockets, between workers, or while a lane moved.
+//!
+//! Every view that shows drops takes them from here: `stat`, summaries of runs, `/metrics`, `top`.
+
+use flowlane_stack::stats::Counters;
+use flowlane_stack::tcp::DropReason as TcpDropReason;
+
+use crate::kernel::KernelStats;
+use crate::link::QueueStats;
+use crate::stats::{LaneReport, Report, WorkerReport};
+
+/// The packets dropped for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// Who dropped them: `stack`, `tcp`, `link`, `kernel`, `netisr` or `move`.
+    pub layer: &'static str,
+    /// Why, for machines.
+    pub reason: &'static str,
+    /// Why, in words for people; for some the reason again.
+    pub text: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
+impl Dropped {
+    const fn new(layer: &'static str, reason: &'static str, text: &'static str, count: u64) -> Self {
+        Self { layer, reason, text, count }
+    }
+}
+
+/// The counters of a link's queue that count lost packets.
+#[must_use]
+pub fn of_queue(q: &QueueStats) -> [Dropped; 5] {
+    let link = |reason, text, count| Dropped::new("link", reason, text, count);
+    [
+        link("queue-full", "found the far side's receive queue full", q.tx_far_full),
+        link("no-frame", "times the link had no free frame for a packet", q.rx_no_frame),
+        link("ring-full", "found the link's receive ring or buffer full", q.rx_ring_full),
+        link("bad", "received from the link were too long, truncated or malformed", q.rx_bad),
+        link("refused", "to be sent were refused by the link", q.tx_failed),
+    ]
+}
+
+/// The counters of kernel sockets that count losses. Packets that the kernel drops are counted by the kernel (`nstat`).
+#[must_use]
+pub fn of_sockets(k: &KernelStats) -> [Dropped; 3] {
+    let kernel = |reason, text, count| Dropped::new("kernel", reason, text, count);
+    [
+        kernel("unsendable", "datagrams that the kernel refused to send", k.datagrams_dropped),
+        kernel("no-frame", "datagrams dropped since no frame was free for their end", k.datagrams_cut),
+        kernel("no-descriptor", "connections for which no descriptor was free", k.no_descriptor),
+    ]
+}
+
+/// Packets that a lane dropped, in the stack (TCP included) or at kernel sockets.
+#[must_use]
+pub fn of_lane(lane: &LaneReport) -> u64 {
+    let segments = TcpDropReason::ALL.iter().map(|reason| lane.stats.tcp.dropped(*reason));
+    let sockets = lane.kernel.iter().flat_map(of_sockets).map(|d| d.count);
+    lane.stats.drops.total() + segments.chain(sockets).sum::<u64>()
+}
+
+/// All packets that a worker dropped.
+#[must_use]
+pub fn of_worker(worker: &WorkerReport) -> u64 {
+    let links: u64 = worker.queues.iter().flat_map(|q| of_queue(&q.stats)).map(|d| d.count).sum();
+    let lanes: u64 = worker.lanes.iter().map(of_lane).sum();
+    let between: u64 = between_workers(worker).iter().map(|d| d.count).sum();
+    lanes + links + between
+}
+
+/// Packets that a worker dropped on their way to another one.
+#[must_use]
+pub fn between_workers(w: &WorkerReport) -> [Dropped; 3] {
+    [
+        Dropped::new("netisr", "ring-full", "found the ring to another worker full", w.netisr.dropped),
+        Dropped::new("netisr", "no-lane", "were for a lane that is at no worker", w.netisr.no_lane),
+        Dropped::new(
+            "move",
+            "too-many-waited",
+            "arrived for a moving lane that already held too many",
+            w.move_overflow,
+        ),
+    ]
+}
+
+/// Packets that a host dropped: every reason that there is, also those that are 0.
+#[must_use]
+pub fn of_host(report: &Report, host: usize) -> Vec<Dropped> {
+    let total = report.total(host);
+    let mut all = Vec::new();
+    Counters::each(&total.drops, &mut |c| all.push(Dropped::new("stack", c.name, c.text, c.value)));
+    for reason in TcpDropReason::ALL {
+        all.push(Dropped::new("tcp", reason.name(), reason.name(), total.tcp.dropped(*reason)));
+    }
+    let mut links = of_queue(&QueueStats::default());
+    for queue in report.queues(host) {
+        for (sum, more) in links.iter_mut().zip(of_queue(&queue.stats)) {
+            sum.count += more.count;
+        }
+    }
+    all.extend(links);
+    all.extend(of_sockets(&report.kernel(host).unwrap_or_default()));
+    all
+}
+
+/// Packets dropped between workers and while lanes moved: every reason, also those that are 0.
+#[must_use]
+pub fn of_runtime(report: &Report) -> Vec<Dropped> {
+    let mut sums: Vec<Dropped> = Vec::new();
+    for worker in &report.workers {
+        let here = between_workers(worker);
+        if sums.is_empty() {
+            sums.extend(here);
+        } else {
+            sums.iter_mut().zip(here).for_each(|(sum, more)| sum.count += more.count);
+        }
+    }
+    sums
+}

@@ -1,0 +1,196 @@
+//! The list: which number of a snapshot is which metric.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flowlane_stack::stats::{Counter, Counters, Kind as CounterKind};
+use flowlane_stack::tcp::State;
+
+use super::drops::{self, Dropped};
+use super::{Kind, Metric, Sample, Snapshot};
+use crate::link::QueueStats;
+use crate::link::pair::Quirk;
+use crate::stats::{LaneReport, QueueReport, WorkerReport};
+
+pub(super) fn of(now: &Snapshot) -> Vec<Metric> {
+    let mut list = List::default();
+    instance(&mut list, now);
+    for worker in &now.report.workers {
+        of_worker(&mut list, worker);
+    }
+    let names = names(now);
+    for (h, name) in names.iter().enumerate() {
+        of_host(&mut list, now, h, name);
+    }
+    for dropped in drops::of_runtime(&now.report) {
+        drop(&mut list, "", &dropped);
+    }
+    for worker in &now.report.workers {
+        for lane in &worker.lanes {
+            of_lane(&mut list, lane, names.get(lane.host).map_or("", String::as_str));
+        }
+        for queue in &worker.queues {
+            of_queue(&mut list, queue, worker.worker, names.get(queue.host).map_or("", String::as_str));
+        }
+    }
+    list.metrics
+}
+
+/// Metrics in the order in which they were first named.
+#[derive(Default)]
+struct List {
+    metrics: Vec<Metric>,
+    places: HashMap<String, usize>,
+}
+
+impl List {
+    /// A sample of the metric `flowlane_NAME`, in which hyphens become underscores.
+    fn add(&mut self, kind: Kind, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
+        let name = format!("flowlane_{}", name.replace('-', "_"));
+        let place = *self.places.entry(name).or_insert_with_key(|name| {
+            let unit = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
+            let mut letters = help.chars();
+            let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+            let help = format!("{first}{}.", letters.as_str().trim_end_matches('.'));
+            let (name, unit) = (name.clone(), unit.unwrap_or_default().to_owned());
+            self.metrics.push(Metric { name, kind, unit, help, samples: Vec::new() });
+            self.metrics.len() - 1
+        });
+        let labels = labels.iter().filter(|(_, value)| !value.is_empty());
+        let labels: BTreeMap<_, _> = labels.map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        self.metrics[place].samples.push(Sample { labels, value });
+    }
+
+    fn count(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
+        self.add(Kind::Counter, name, help, labels, value as f64);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
+        self.add(Kind::Gauge, name, help, labels, value as f64);
+    }
+
+    /// A counter of one of the groups that can be walked. Nanoseconds become seconds.
+    fn counter(&mut self, group: &str, labels: &[(&str, &str)], c: &Counter) {
+        let kind = match c.kind {
+            CounterKind::Count => Kind::Counter,
+            CounterKind::Gauge | CounterKind::Peak => Kind::Gauge,
+        };
+        match c.name.strip_suffix("-nanos") {
+            Some(name) => {
+                let text = c.text.replacen("nanoseconds", "seconds", 1);
+                self.add(kind, &format!("{group}_{name}_seconds"), &text, labels, c.value as f64 / 1e9);
+            }
+            None => self.add(kind, &format!("{group}_{}", c.name), c.text, labels, c.value as f64),
+        }
+    }
+}
+
+/// The hosts' names; of several with one name the later ones get their number.
+fn names(now: &Snapshot) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (h, host) in now.hosts.iter().enumerate() {
+        let taken = names.contains(&host.name) || host.name.is_empty();
+        names.push(if taken { format!("{}#{h}", host.name) } else { host.name.clone() });
+    }
+    names
+}
+
+fn instance(list: &mut List, now: &Snapshot) {
+    let labels = [("name", now.instance.name.as_str()), ("version", env!("CARGO_PKG_VERSION"))];
+    list.add(Kind::Info, "instance", "what is running", &labels, 1.0);
+    let started = "time since 1970 at which it began to answer";
+    list.add(Kind::Gauge, "start_time_seconds", started, &[], now.instance.started as f64);
+    list.add(Kind::Gauge, "uptime_seconds", "time since then", &[], now.instance.uptime_ms as f64 / 1e3);
+    list.gauge("workers", "workers that there are", &[], now.workers as u64);
+    let answering = now.report.workers.len() as u64;
+    list.gauge("workers_answering", "workers that answered within five seconds", &[], answering);
+    let moved = &now.report.rebalance;
+    list.count("rebalance_rounds", "periods whose loads were judged", &[], moved.rounds);
+    let unanswered = "periods that were not judged because a worker did not answer";
+    list.count("rebalance_unanswered", unanswered, &[], moved.unanswered);
+    list.count("rebalance_moves", "lanes moved because of their load", &[], moved.moves);
+    list.count("rebalance_failed", "moves that did not come about", &[], moved.failed);
+}
+
+fn of_worker(list: &mut List, worker: &WorkerReport) {
+    let number = worker.worker.to_string();
+    let labels = [("worker", number.as_str())];
+    worker.each(&mut |c| list.counter("worker", &labels, &c));
+}
+
+fn of_lane(list: &mut List, lane: &LaneReport, host: &str) {
+    let bucket = lane.bucket.to_string();
+    // The worker is no label: a lane that moves keeps its series.
+    let labels = [("host", host), ("bucket", bucket.as_str())];
+    lane.each(&mut |c| list.counter("lane", &labels, &c));
+    list.gauge("lane_worker", "number of the worker that holds the lane", &labels, lane.worker as u64);
+    list.count("lane_dropped", "packets that the lane dropped", &labels, drops::of_lane(lane));
+}
+
+fn of_queue(list: &mut List, queue: &QueueReport, worker: usize, host: &str) {
+    let (interface, worker) = (queue.interface.to_string(), worker.to_string());
+    let number = queue.queue.map_or("none".to_owned(), |q| q.to_string());
+    let labels = [("host", host), ("interface", &interface), ("queue", &number), ("worker", &worker)];
+    let mut words = QueueStats::WORDS.iter();
+    queue.stats.each(&mut |name, value| {
+        let words = words.next().map_or("", |words| words.trim());
+        list.count(&format!("link_{name}"), words, &labels, value);
+    });
+    if let Some(faults) = &queue.quirks {
+        for (quirk, name) in Quirk::NAMES {
+            let labels = [&labels[..], &[("fault", name)]].concat();
+            list.count("link_faults", "faults that a pair link made on purpose", &labels, faults.get(quirk));
+        }
+    }
+}
+
+fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {
+    let labels = [("host", name)];
+    now.report.steering(h).each(&mut |c| list.counter("steering", &labels, &c));
+    now.report.total(h).groups(&mut |group, counters| {
+        if group == "drops" {
+            return;
+        }
+        counters.each(&mut |c| {
+            // Segments that were dropped are among the drops, by reason.
+            if group != "tcp" || !c.name.starts_with("dropped-") {
+                list.counter(group, &labels, &c);
+            }
+        });
+    });
+    if let Some(kernel) = now.report.kernel(h) {
+        Counters::each(&kernel, &mut |c| list.counter("kernel", &labels, &c));
+    }
+    for dropped in drops::of_host(&now.report, h) {
+        drop(list, name, &dropped);
+    }
+    connections(list, now, h, name);
+    for card in now.report.cards.iter().filter(|card| card.host == h) {
+        let mut count = |name: &str, help: &str, value| list.count(name, help, &labels, value);
+        count(
+            "card_slots_moved",
+            "slots of the card's table changed because their lane had moved",
+            card.slots_moved,
+        );
+        count("card_refused", "changes that the card did not take", card.refused);
+        count("card_followed", "times that another program had changed the card's table", card.followed);
+        count("card_set_again", "times that the card's settings were set again", card.set_again);
+    }
+}
+
+fn drop(list: &mut List, host: &str, dropped: &Dropped) {
+    let labels = [("host", host), ("layer", dropped.layer), ("reason", &dropped.reason.replace('_', "-"))];
+    list.count("drops", "packets dropped, by who dropped them and why", &labels, dropped.count);
+}
+
+/// TCP by state, and how many sockets there are.
+fn connections(list: &mut List, now: &Snapshot, h: usize, host: &str) {
+    let lanes = now.report.lanes(h);
+    let mut state = |name: &str, count: usize| {
+        let help = "listeners, connections and TIME-WAIT records of TCP, by state";
+        list.gauge("tcp_connections", help, &[("host", host), ("state", name)], count as u64);
+    };
+    state("LISTEN", lanes.iter().map(|lane| lane.tcp.listeners).sum());
+    for s in State::ALL {
+        state(s.netstat(), lanes.iter().map(|lane| lane.tcp.states[s.index()]).sum());
+    }
+}
