@@ -23,7 +23,7 @@ pub(crate) fn of_host(counted: &Report, host: usize) -> Vec<Dropped> {
     let some = drops::of_host(counted, host).into_iter().filter(|d| d.count > 0);
     some.map(|d| {
         let (name, text) = match d.layer {
-            "stack" => (d.reason.to_owned(), d.text.to_owned()),
+            "stack" | "malformed" => (d.reason.to_owned(), d.text.to_owned()),
             "tcp" => (
                 format!("tcp-{}", d.reason.replace('_', "-")),
                 format!("segments: {}", d.text.replace('_', " ")),

@@ -284,7 +284,8 @@ pub fn counter_groups(stats: &LaneStats) -> BTreeMap<&'static str, CounterMap> {
     stats.groups(&mut |name, group| {
         let mut map = CounterMap::new();
         group.each(&mut |c| {
-            map.insert(c.name, c.value);
+            // Two reasons for drops may have one name: one must not hide the other.
+            *map.entry(c.name).or_default() += c.value;
         });
         groups.insert(name, map);
     });

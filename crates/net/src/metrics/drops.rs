@@ -3,8 +3,9 @@
 //!
 //! Every view that shows drops takes them from here: `stat`, summaries of runs, `/metrics`, `top`.
 
-use flowlane_stack::stats::Counters;
+use flowlane_stack::stats::DropReason;
 use flowlane_stack::tcp::DropReason as TcpDropReason;
+use flowlane_stack::wire::Malformed;
 
 use crate::kernel::KernelStats;
 use crate::link::QueueStats;
@@ -13,7 +14,7 @@ use crate::stats::{LaneReport, Report, WorkerReport};
 /// The packets dropped for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Who dropped them: `stack`, `tcp`, `link`, `kernel`, `netisr` or `move`.
+    /// Who dropped them: `stack`, `malformed` (the stack, because it could not read them), `tcp`, `link`, `kernel`, `netisr` or `move`.
     pub layer: &'static str,
     /// Why, for machines.
     pub reason: &'static str,
@@ -90,7 +91,13 @@ pub fn between_workers(w: &WorkerReport) -> [Dropped; 3] {
 pub fn of_host(report: &Report, host: usize) -> Vec<Dropped> {
     let total = report.total(host);
     let mut all = Vec::new();
-    Counters::each(&total.drops, &mut |c| all.push(Dropped::new("stack", c.name, c.text, c.value)));
+    for reason in DropReason::ALL {
+        all.push(Dropped::new("stack", reason.name(), reason.text(), total.drops.get(*reason)));
+    }
+    // Some of these have a name that a reason above has, too.
+    for reason in Malformed::ALL {
+        all.push(Dropped::new("malformed", reason.name(), reason.name(), total.drops.get_malformed(*reason)));
+    }
     for reason in TcpDropReason::ALL {
         all.push(Dropped::new("tcp", reason.name(), reason.name(), total.tcp.dropped(*reason)));
     }

@@ -44,7 +44,7 @@ fn every_drop_reason_has_a_sample() {
         (0..next("stack", reason.name())).for_each(|_| lane.stats.drops.count(*reason));
     }
     for reason in Malformed::ALL {
-        (0..next("stack", reason.name())).for_each(|_| lane.stats.drops.count_malformed(*reason));
+        (0..next("malformed", reason.name())).for_each(|_| lane.stats.drops.count_malformed(*reason));
     }
     for reason in TcpDropReason::ALL {
         lane.stats.tcp.drops[*reason as usize] = next("tcp", reason.name()) as u64;
@@ -89,7 +89,7 @@ fn every_drop_reason_has_a_sample() {
     assert_eq!(total, expected.values().sum::<f64>());
     assert_eq!(total, now.report.workers.iter().map(drops::of_worker).sum::<u64>() as f64);
     let lanes: f64 = of(&metrics, "flowlane_lane_dropped").samples.iter().map(|s| s.value).sum();
-    let of_lanes = |layer: &str| ["stack", "tcp", "kernel"].contains(&layer);
+    let of_lanes = |layer: &str| ["stack", "malformed", "tcp", "kernel"].contains(&layer);
     assert_eq!(lanes, expected.iter().filter(|((layer, _), _)| of_lanes(layer)).map(|(_, n)| n).sum::<f64>());
 }
 
