@@ -300,7 +300,7 @@ pub struct Report {
     /// Cards whose tables can be changed.
     pub cards: Vec<CardReport>,
     /// What was done to balance the load of workers.
-    pub rebalance: RebalanceCounts,
+    pub rebalance: Box<RebalanceCounts>,
 }
 
 impl Report {

@@ -112,7 +112,7 @@ impl Handle {
         drop(to);
         let mut report = collect(&from, self.workers(), PATIENCE);
         report.cards = self.cards.report();
-        report.rebalance = self.shared.rebalanced.counts();
+        report.rebalance = Box::new(self.shared.rebalanced.counts());
         report
     }
 
@@ -305,7 +305,7 @@ impl Runtime {
         drop(to);
         let mut report = collect(&from, self.handle.workers(), PATIENCE + grace);
         report.cards = self.handle.cards.report();
-        report.rebalance = self.handle.shared.rebalanced.counts();
+        report.rebalance = Box::new(self.handle.shared.rebalanced.counts());
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
