@@ -179,6 +179,44 @@ fn promtool_finds_nothing_to_mend() {
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
+/// Names that begin with `flowlane_` in a text.
+fn named(text: &str) -> std::collections::BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("flowlane_")).collect()
+}
+
+/// Each metric that the dashboard and the alert rules name is served, and Prometheus takes the rules.
+#[test]
+fn dashboard_and_rules_name_what_there_is() {
+    let contrib = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/grafana"));
+    let dashboard = std::fs::read_to_string(contrib.join("flowlane.json")).unwrap();
+    let document: Value = serde_json::from_str(&dashboard).unwrap();
+    assert!(document["panels"].as_array().unwrap().len() > 5);
+    let rules = std::fs::read_to_string(contrib.join("rules.yml")).unwrap();
+    let service = Service::start("rules");
+    let (_, text) = service.get("/metrics", "text/plain");
+    // Kernel sockets have no links; names of their queues' counters are those of the list.
+    let mut there = named(&text);
+    let link: Vec<String> = {
+        let mut names = Vec::new();
+        flowlane::link::QueueStats::default()
+            .each(&mut |name, _| names.push(format!("flowlane_link_{}_total", name.replace('-', "_"))));
+        names
+    };
+    there.extend(link.iter().map(String::as_str));
+    for (file, names) in [("flowlane.json", named(&dashboard)), ("rules.yml", named(&rules))] {
+        assert!(names.len() > 4, "{file}: {names:?}");
+        let unknown: Vec<_> = names.difference(&there).collect();
+        assert!(unknown.is_empty(), "{file} names what is not served: {unknown:?}");
+    }
+    if is_there("promtool") {
+        let checked =
+            Command::new("promtool").args(["check", "rules"]).arg(contrib.join("rules.yml")).output();
+        let checked = checked.unwrap();
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
 /// Prometheus scrapes it, in the format OpenMetrics, which it asks for, and answers a query about it.
 #[test]
 fn prometheus_reads_it() {
