@@ -206,7 +206,11 @@ impl Worker {
     /// Takes a lane in.
     pub(crate) fn move_in(&mut self, mut slot: Box<LaneSlot>) {
         let lane = slot.id.index;
-        slot.left = None;
+        // This turn may have begun before the lane was sent. Time does not go back for it: its timestamps would, which its peers drop (RFC 7323
+        // section 5), and answers to what it has just sent would come from the future.
+        if let Some(left) = slot.left.take() {
+            self.now = self.now.max(left);
+        }
         let tasks = std::mem::take(&mut slot.parked);
         if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
             kernel.enter(poller.epoll.clone());
