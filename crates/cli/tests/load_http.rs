@@ -311,6 +311,8 @@ fn an_interrupt_ends_it_with_the_report_so_far() {
 /// A server that does nothing in the first six of every 33 milliseconds: the report says so, in words, drawn, and on the page.
 #[test]
 fn a_server_that_pauses_regularly_is_told() {
+    // The pause is planted: 33 ms is how long packets waited for a wake-up that was lost, in the fault this search is for. Neither the
+    // generator nor the kernel has a period near it.
     let (address, _) = server_that_waits(|since: Duration| {
         let phase = Duration::from_nanos((since.as_nanos() % 33_000_000) as u64);
         Duration::from_millis(6).saturating_sub(phase)

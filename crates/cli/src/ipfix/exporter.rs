@@ -51,7 +51,7 @@ pub(crate) struct Exported {
     pub(crate) sent: u64,
     /// Records that the system refused to send.
     pub(crate) refused: u64,
-    /// Records that found no room in the queue when their lane ended.
+    /// Records that found no room: in a lane's ring while it ran, or in the queue when it ended.
     pub(crate) lost: u64,
 }
 
@@ -120,11 +120,11 @@ impl Opened {
 }
 
 impl Exporter {
-    /// Sends what is left, after the runtime has stopped.
-    pub(crate) fn end(self) -> Exported {
+    /// Sends what is left, after the runtime has stopped; `in_lanes`: records that the rings of the lanes had no room for.
+    pub(crate) fn end(self, in_lanes: u64) -> Exported {
         let _ = self.stop.send(());
         let done = self.thread.join().unwrap_or_default();
-        Exported { lost: self.records.lost(), ..done }
+        Exported { lost: in_lanes + self.records.lost(), ..done }
     }
 }
 
@@ -195,5 +195,18 @@ impl Sender {
         if !std::mem::replace(&mut self.complained, true) {
             say!("flowlane: --ipfix {}: {error}: records may be lost", self.to);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records lost in the lanes' rings are among those lost.
+    #[test]
+    fn what_lanes_lost_is_lost() {
+        let opened = Opened::new(&"127.0.0.1:9".parse().unwrap()).unwrap();
+        let exporter = opened.start(Time::ZERO).unwrap();
+        assert_eq!(exporter.end(3), Exported { sent: 0, refused: 0, lost: 3 });
     }
 }

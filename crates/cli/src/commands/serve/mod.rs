@@ -17,7 +17,7 @@ mod tcp;
 mod udp;
 
 use crate::exit::Missed;
-use crate::ipfix::{Collector, Exporter, Opened};
+use crate::ipfix::{Collector, Opened};
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
 use crate::say::say;
@@ -180,7 +180,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
-    let exported = exporter.map(Exporter::end);
+    let exported = exporter.map(|exporter| exporter.end(report.total(host).tcp.flow_records_lost));
     show.summary(&report, host, began.elapsed(), moved, exported)?;
     if let Some(http) = &http {
         http.summary()?;
