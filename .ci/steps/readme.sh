@@ -18,7 +18,7 @@ end_all() {
     rm -rf "$user"
 }
 trap end_all EXIT
-mkdir -p "$user/home" "$user/bin" "$user/work"
+mkdir -p "$user/home" "$user/bin" "$user/scratch"
 
 fail() {
     echo "README.md: $*" >&2
@@ -113,7 +113,7 @@ wait %1 || exit 98
 exit \$code
 END
 code=0
-(cd "$user/work" && timeout 120 "${alone[@]}" bash -c "$up exec \"\$@\"" - "${as_user[@]}" "$(command -v script)" -qec "bash $user/two" "$user/record") \
+(cd "$user/scratch" && timeout 120 "${alone[@]}" bash -c "$up exec \"\$@\"" - "${as_user[@]}" "$(command -v script)" -qec "bash $user/two" "$user/record") \
     </dev/null >/dev/null 2>&1 || code=$?
 # A machine with other work may keep neither the rate nor the threshold of latency: then the run is said to have missed it.
 plain=$(sed 's/\x1b\[[0-9;?]*[A-Za-z]//g' "$user/record" | tr '\r' '\n' | grep -v '^Script ')
@@ -134,7 +134,7 @@ promised "quantiles of the latency" 'p50 +p90 +p99 '
 promised "the latency" '^latency '
 promised "the threshold" '(passed|FAILED): p99 > 20'
 promised "the server's summary" '^http: reads '
-grep -qi '<svg' "$user/work/run.html" || fail "run.html has no plot"
+grep -qi '<svg' "$user/scratch/run.html" || fail "run.html has no plot"
 live=$(grep -cE '^ *[0-9.]+ of 10(\.0)? s ' <<<"$plain")
 # One that is wider than the terminal, or not written over, scrolls: then a line feed stands between two of them.
 scrolled=$(sed 's/\x1b\[[0-9;?]*[A-Za-z]//g' "$user/record" | tr -d '\r' | grep -cE '^ *[0-9.]+ of 10(\.0)? s ' || true)
@@ -167,7 +167,7 @@ exit \$code
 END
 ln -sf "$(command -v mkfifo)" "$user/bin/mkfifo"
 ln -sf "$(command -v tee)" "$user/bin/tee"
-if timeout 120 "${alone[@]}" "${as_user[@]}" XDG_RUNTIME_DIR="$user/work" bash -eu "$user/links" >"$user/out" 2>&1; then code=0; else code=$?; fi
+if timeout 120 "${alone[@]}" "${as_user[@]}" XDG_RUNTIME_DIR="$user/scratch" bash -eu "$user/links" >"$user/out" 2>&1; then code=0; else code=$?; fi
 if grep -q 'not permitted\|this kernel has no' "$user/out" "$user/serve-said"; then
     note "readme: real links were not tried: $(grep -h 'not permitted\|this kernel has no' "$user/out" "$user/serve-said" | head -1)"
     exit 0

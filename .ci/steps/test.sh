@@ -4,6 +4,7 @@ have_packages ip=iproute2 ethtool=ethtool || true
 # Witnesses: a router that tracks connections, captures that are read by others, the clients and servers of the world. A
 # server that comes with its package is not to be started.
 have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
+have_packages chromium=chromium chromedriver=chromium-driver || true
 RUNLEVEL=1 have_packages nginx=nginx nfcapd=nfdump promtool=prometheus || true
 log=$CI_TARGET/ci-test.log
 # Every test runs, whatever fails before it. --show-output, so that a test that cannot run here can say why. Panics on

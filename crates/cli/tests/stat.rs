@@ -206,6 +206,15 @@ fn every_document_fits_the_schema() {
     }
     let metrics: Value = control::get(&running.path, "/v1/metrics").unwrap();
     fits(&schema, &schema["$defs"]["MetricsView"], &metrics, "metrics");
+    // What the web page asks for.
+    let web = control::listen_for_web("127.0.0.1:0".parse().unwrap()).unwrap();
+    let web = web.serve(running.runtime.as_ref().unwrap().handle(), "test").unwrap();
+    let mut stream = std::net::TcpStream::connect(web.address()).unwrap();
+    write!(stream, "GET /v1/live HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", web.address()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let live = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    fits(&schema, &schema["$defs"]["LiveView"], &live, "live");
 }
 
 fn schema(name: &str) -> Value {

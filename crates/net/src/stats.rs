@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flowlane_stack::stats::{Counter, Counters, LaneStats};
+use flowlane_stack::stats::{Counter, Counters, Histogram, LaneStats};
 use flowlane_stack::tcp::TcpSnapshot;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
@@ -331,6 +331,16 @@ impl Report {
             total.get_or_insert_default().add(&stats);
         }
         total
+    }
+
+    /// Samples of TCP's round-trip times in a host's lanes.
+    #[must_use]
+    pub fn rtts(&self, host: usize) -> Histogram {
+        let mut all = Histogram::default();
+        for lane in self.lanes(host) {
+            all.add(&lane.tcp.rtts);
+        }
+        all
     }
 
     /// Lanes whose first task panicked or ended with an error: host, bucket and how.

@@ -205,7 +205,7 @@ fn card(card: &CardReport) -> CardView {
     CardView { slots_moved, refused, followed, set_again }
 }
 
-fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
+pub(super) fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
     SteeringView {
         received: s.received,
         aligned: s.aligned,
@@ -218,7 +218,7 @@ fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
     }
 }
 
-fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
+pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
     let name = |h: usize| hosts.get(h).map_or_else(String::new, |info| info.name.clone());
     let worker = |w: &WorkerReport| WorkerView {
         worker: w.worker,

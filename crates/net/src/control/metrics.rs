@@ -1,10 +1,8 @@
 //! `/metrics` over TCP, for Prometheus and programs like it. Nothing listens unless it is asked for.
 //!
-//! Whoever can connect can read counters, and nothing else: there is no key, no address of a peer and nothing to change. Still the address
-//! has to be named. An address that stands for all of the machine's is refused, so that nobody opens more than intended.
+//! Whoever can connect can read counters, and nothing else: there is no key, no address of a peer and nothing to change.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
+use super::listening::{ListenError, Listening};
 use super::serving::{Door, Limits, Server, respond};
 use crate::Handle;
 use crate::metrics::text::{Format, write};
@@ -21,55 +20,29 @@ use crate::metrics::{Instance, Snapshot};
 /// A reader is served once a connection, and then closed.
 const LIMITS: Limits = Limits { connections: 4, time: Duration::from_secs(15), keep_alive: false };
 
-/// Why `/metrics` cannot be served: one line.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MetricsError {
-    /// The address stands for all addresses of this machine.
-    #[error("metrics on {0}: that is every address of this machine; name one, such as 127.0.0.1:{port}", port = .0.port())]
-    Everywhere(SocketAddr),
-    /// The system refused.
-    #[error("metrics on {address}: {source}")]
-    System {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
 /// Listens at `address` before a runtime exists, so that privileges can be given up in between. Port 0 is any free port.
 ///
 /// # Errors
-/// See [`MetricsError`].
-pub fn listen_for_metrics(address: SocketAddr) -> Result<MetricsListener, MetricsError> {
-    if address.ip().to_canonical().is_unspecified() {
-        return Err(MetricsError::Everywhere(address));
-    }
-    let system = |source| MetricsError::System { address, source };
-    let socket = TcpListener::bind(address).map_err(system)?;
-    let address = socket.local_addr().map_err(system)?;
-    Ok(MetricsListener { socket, address })
+/// See [`ListenError`].
+pub fn listen_for_metrics(address: SocketAddr) -> Result<MetricsListener, ListenError> {
+    Listening::open("metrics", address).map(MetricsListener)
 }
 
 /// A socket for `/metrics` that is open and does not answer yet.
 #[derive(Debug)]
-pub struct MetricsListener {
-    socket: TcpListener,
-    address: SocketAddr,
-}
+pub struct MetricsListener(Listening);
 
 impl MetricsListener {
     /// Starts to answer for a runtime. `name` says what kind of program this is.
     ///
     /// # Errors
-    /// [`MetricsError::System`] when no thread can be had.
-    pub fn serve(self, handle: Handle, name: &str) -> Result<Metrics, MetricsError> {
-        let Self { socket, address } = self;
+    /// [`ListenError::System`] when no thread can be had.
+    pub fn serve(self, handle: Handle, name: &str) -> Result<Metrics, ListenError> {
+        let (refused, address) = (self.0.refused(), self.0.address);
         let served = Arc::new((handle, Instance::new(name)));
         let answer = move |request| answer(request, served.clone());
-        let server = Server::start("flowlane-metrics", Door::Tcp(socket), LIMITS, answer)
-            .map_err(|source| MetricsError::System { address, source })?;
+        let server =
+            Server::start("flowlane-metrics", Door::Tcp(self.0.socket), LIMITS, answer).map_err(refused)?;
         Ok(Metrics { _server: server, address })
     }
 }

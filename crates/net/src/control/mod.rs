@@ -23,17 +23,20 @@
 
 mod client;
 mod collect;
+mod listening;
 mod metrics;
 mod place;
 mod server;
 mod serving;
 mod view;
+mod web;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use client::{ClientError, get, get_text, post};
-pub use metrics::{Metrics, MetricsError, MetricsListener, listen_for_metrics};
+pub use listening::ListenError;
+pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_directory, default_path, instances};
 pub use server::Control;
 pub use view::{
@@ -41,6 +44,7 @@ pub use view::{
     ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost, StatsView,
     SteeringView, VERSION, WorkerView, WorkersView, Workstream,
 };
+pub use web::{DropView, LiveHost, LiveView, TimesView, WebListener, WebPage, listen_for_web};
 
 use crate::Handle;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowlane_stack::stats::{Counter, Counters, Kind as CounterKind};
+use flowlane_stack::stats::{Counter, Counters, Histogram, Kind as CounterKind};
 use flowlane_stack::tcp::State;
 
 use super::drops::{self, Dropped};
@@ -66,6 +66,19 @@ impl List {
 
     fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: u64) {
         self.add(Kind::Gauge, name, help, labels, value as f64);
+    }
+
+    /// Times, with bounds in seconds.
+    fn times(&mut self, name: &str, help: &str, labels: &[(&str, &str)], times: &Histogram) {
+        let mut below = 0;
+        for (class, count) in times.counts().iter().enumerate() {
+            below += count;
+            let bound = Histogram::bound(class)
+                .map_or("+Inf".to_owned(), |micros| (f64::from(micros) / 1e6).to_string());
+            let labels = [labels, &[("le", &bound)]].concat();
+            self.add(Kind::Histogram, name, help, &labels, below as f64);
+        }
+        self.add(Kind::Histogram, name, help, labels, times.sum_micros() as f64 / 1e6);
     }
 
     /// A counter of one of the groups that can be walked. Nanoseconds become seconds.
@@ -164,6 +177,8 @@ fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {
         drop(list, name, &dropped);
     }
     connections(list, now, h, name);
+    let rtts = "samples of round-trip times of TCP (RFC 6298 section 4)";
+    list.times("tcp_rtt_seconds", rtts, &labels, &now.report.rtts(h));
     for card in now.report.cards.iter().filter(|card| card.host == h) {
         let mut count = |name: &str, help: &str, value| list.count(name, help, &labels, value);
         count(

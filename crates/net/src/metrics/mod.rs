@@ -118,6 +118,9 @@ pub enum Kind {
     Counter,
     /// It rises and falls.
     Gauge,
+    /// How many of something were no greater than each bound: a sample for each bound, with the label `le`, in rising order, the last of
+    /// them `+Inf`; then one without that label, the sum.
+    Histogram,
     /// Always 1; its labels are what it says.
     Info,
 }

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::{Kind, Metric};
+use super::{Kind, Metric, Sample};
 
 /// One of the two formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,11 +66,12 @@ fn one(out: &mut String, metric: &Metric, format: Format) {
     let suffix = match metric.kind {
         Kind::Counter => "_total",
         Kind::Info => "_info",
-        Kind::Gauge => "",
+        Kind::Gauge | Kind::Histogram => "",
     };
     let sample = format!("{}{suffix}", metric.name);
     let (family, kind) = match (format, metric.kind) {
         (_, Kind::Gauge) => (&metric.name, "gauge"),
+        (_, Kind::Histogram) => (&metric.name, "histogram"),
         (Format::OpenMetrics, Kind::Counter) => (&metric.name, "counter"),
         (Format::OpenMetrics, Kind::Info) => (&metric.name, "info"),
         (Format::Prometheus, Kind::Counter) => (&sample, "counter"),
@@ -84,14 +85,29 @@ fn one(out: &mut String, metric: &Metric, format: Format) {
     }
     let _ = writeln!(out, "# HELP {family} {help}");
     for s in &metric.samples {
-        out.push_str(&sample);
-        if !s.labels.is_empty() {
-            let labels: Vec<String> =
-                s.labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value, true))).collect();
-            let _ = write!(out, "{{{}}}", labels.join(","));
+        match (metric.kind, s.label("le")) {
+            (Kind::Histogram, "") => line(out, &format!("{sample}_sum"), s),
+            (Kind::Histogram, bound) => {
+                line(out, &format!("{sample}_bucket"), s);
+                if bound == "+Inf" {
+                    let labels = s.labels.iter().filter(|(name, _)| *name != "le");
+                    let labels = labels.map(|(name, value)| (name.clone(), value.clone())).collect();
+                    line(out, &format!("{sample}_count"), &Sample { labels, value: s.value });
+                }
+            }
+            _ => line(out, &sample, s),
         }
-        let _ = writeln!(out, " {}", s.value);
     }
+}
+
+fn line(out: &mut String, name: &str, s: &Sample) {
+    out.push_str(name);
+    if !s.labels.is_empty() {
+        let labels: Vec<String> =
+            s.labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value, true))).collect();
+        let _ = write!(out, "{{{}}}", labels.join(","));
+    }
+    let _ = writeln!(out, " {}", s.value);
 }
 
 /// A backslash, the end of a line and, if wanted, a quotation mark are written with a backslash.
@@ -110,7 +126,6 @@ fn escaped(text: &str, quotes: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sample;
     use super::*;
 
     fn metric(name: &str, kind: Kind, unit: &str, labels: &[(&str, &str)], value: f64) -> Metric {
@@ -161,6 +176,25 @@ mod tests {
             # HELP a_instance_info Says \"this\".\n\
             a_instance_info{version=\"1\"} 1\n";
         assert_eq!(write(&metrics, Format::Prometheus), old);
+    }
+
+    #[test]
+    fn a_histogram_has_buckets_a_count_and_a_sum() {
+        let mut m =
+            metric("a_wait_seconds", Kind::Histogram, "seconds", &[("host", "h"), ("le", "0.5")], 3.0);
+        let sample =
+            |labels: &[(&str, &str)], value| metric("", Kind::Gauge, "", labels, value).samples.remove(0);
+        m.samples.push(sample(&[("host", "h"), ("le", "+Inf")], 4.0));
+        m.samples.push(sample(&[("host", "h")], 1.25));
+        let lines = "# TYPE a_wait_seconds histogram\n\
+            # UNIT a_wait_seconds seconds\n\
+            # HELP a_wait_seconds Says \\\"this\\\".\n\
+            a_wait_seconds_bucket{host=\"h\",le=\"0.5\"} 3\n\
+            a_wait_seconds_bucket{host=\"h\",le=\"+Inf\"} 4\n\
+            a_wait_seconds_count{host=\"h\"} 4\n\
+            a_wait_seconds_sum{host=\"h\"} 1.25\n\
+            # EOF\n";
+        assert_eq!(write(&[m], Format::OpenMetrics), lines);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn the_list_is_as_the_format_wants_it() {
             m.help
         );
         // The names under which samples are shown are nobody else's.
-        for suffix in ["_total", "_created", "_info"] {
+        for suffix in ["_total", "_created", "_info", "_bucket", "_count", "_sum"] {
             let used = names.contains(format!("{}{suffix}", m.name).as_str());
             assert!(!used || (m.kind == Kind::Gauge && suffix == "_created"), "{}{suffix}", m.name);
         }

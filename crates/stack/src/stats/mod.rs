@@ -5,6 +5,7 @@
 //! [`DropReason`], and once in the counter of its protocol that `netstat` would have used, if there is one.
 
 mod drops;
+mod histogram;
 mod ip;
 mod link_layer;
 pub(crate) mod tcp;
@@ -12,6 +13,7 @@ mod tunnel;
 mod udp;
 
 pub use drops::{DropReason, Drops};
+pub use histogram::{CLASSES, Histogram};
 pub use ip::{IcmpStats, IpStats};
 pub use link_layer::{ArpStats, EthernetStats};
 pub use tcp::TcpStats;

@@ -11,8 +11,10 @@ use core::time::Duration;
 impl Connection {
     /// Takes a round-trip sample.
     pub(crate) fn sample_rtt(&mut self, core: &mut Core, sample: Duration, now: Time) {
+        let micros = micros(sample);
         core.stats.rtt_samples += 1;
-        self.rtt.sample(micros(sample), now, &core.config);
+        core.rtts.count(micros);
+        self.rtt.sample(micros, now, &core.config);
     }
 
     /// RFC 6298 §5.1: the retransmission timeout counts from now.

@@ -1,5 +1,6 @@
 //! Lists of a lane's listeners and connections for display, at a bounded cost.
 
+use crate::stats::Histogram;
 use crate::tcp::Tcp;
 use crate::tcp::connection::State;
 use crate::tcp::table::Tuple;
@@ -39,6 +40,8 @@ pub struct TcpSnapshot {
     pub listeners: usize,
     /// How many of `connections` are in each state, by [`State::index`].
     pub states: [usize; State::COUNT],
+    /// Samples of round-trip times (RFC 6298 section 4) of all connections so far.
+    pub rtts: Histogram,
 }
 
 impl Tcp {
@@ -48,6 +51,7 @@ impl Tcp {
         let mut snapshot = TcpSnapshot {
             connections: self.connections.len() + self.core.time_wait.len(),
             listeners: self.core.listeners.len(),
+            rtts: self.core.rtts.clone(),
             ..TcpSnapshot::default()
         };
         for l in self.core.listeners.iter().take(rows) {

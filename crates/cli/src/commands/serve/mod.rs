@@ -22,7 +22,7 @@ use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
 use crate::say::say;
 use anyhow::{Context, anyhow, bail};
-use flowlane::control::{self, Control, Metrics};
+use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
 use flowlane::{Handle, Runtime, SocketError};
@@ -120,6 +120,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
     let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
     let metrics = plan.metrics.map(control::listen_for_metrics).transpose()?;
+    let web = plan.web.map(control::listen_for_web).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = plan.pinning.apply(Runtime::builder().workers(plan.workers).idle(plan.idle));
     let (own, more) = (flows.clone(), events.clone());
@@ -141,6 +142,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let name = format!("serve {}", plan.service.name());
     let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     let metrics = metrics.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
+    let web = web.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     std::thread::Builder::new()
         .name("flowlane-signals".into())
         .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))
@@ -158,10 +160,14 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
-        announce(plan, &runtime.handle().hosts()[host].links, control.as_ref(), metrics.as_ref());
+        announce(
+            plan,
+            &runtime.handle().hosts()[host].links,
+            &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()),
+        );
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
-    drop((control, metrics));
+    drop((control, metrics, web));
     let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
     // From here on a signal ends the process at once.
     let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
@@ -234,19 +240,25 @@ fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
     }
 }
 
+/// What was opened for those who watch.
+fn listeners(control: Option<&Control>, metrics: Option<&Metrics>, web: Option<&WebPage>) -> String {
+    let control = control.map(|c| format!(", control socket {}", c.path().display()));
+    let metrics = metrics.map(|m| format!(", metrics http://{}/metrics", m.address()));
+    let web = web.map(|w| format!(", web page http://{}/", w.address()));
+    [control, metrics, web].into_iter().flatten().collect()
+}
+
 /// Prints that the service is ready, with its addresses and link.
-fn announce(plan: &Plan, links: &[String], control: Option<&Control>, metrics: Option<&Metrics>) {
+fn announce(plan: &Plan, links: &[String], listeners: &str) {
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
     let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
     if addresses.is_empty() {
         addresses.push("all addresses".into());
     }
-    let control = control.map_or(String::new(), |c| format!(", control socket {}", c.path().display()));
-    let metrics = metrics.map_or(String::new(), |m| format!(", metrics http://{}/metrics", m.address()));
     let card = if plan.rss.is_of_card() { ", steered by the card" } else { "" };
     say!(
-        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{card}{control}{metrics}",
+        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{card}{listeners}",
         plan.service.name(),
         addresses.join(" and "),
         plan.port,

@@ -86,6 +86,9 @@ pub(crate) struct Arguments {
     /// Serve /metrics for Prometheus over HTTP at this address, or at this port of 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listening_address)]
     metrics: Option<SocketAddr>,
+    /// Serve a web page that shows lanes, rates, drops and times as they are, at this address, or at this port of 127.0.0.1.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening_address)]
+    web: Option<SocketAddr>,
     /// Print JSON, one document on each line.
     #[arg(long)]
     json: bool,
@@ -176,6 +179,8 @@ pub(super) struct Plan {
     pub(super) control: Option<Option<PathBuf>>,
     /// Where `/metrics` is served.
     pub(super) metrics: Option<SocketAddr>,
+    /// Where the web page is served.
+    pub(super) web: Option<SocketAddr>,
     pub(super) json: bool,
 }
 
@@ -260,6 +265,7 @@ impl Plan {
             ipfix: a.ipfix,
             control: a.control,
             metrics: a.metrics,
+            web: a.web,
             json: a.json,
         })
     }

@@ -15,6 +15,7 @@ pub(crate) mod waits;
 
 use crate::packet::IpOutput;
 use crate::rng::Keyed;
+use crate::stats::Histogram;
 use crate::stats::tcp::TcpStats;
 use crate::tcp::Seq;
 use crate::tcp::config::{FastOpenKeys, TcpConfig};
@@ -96,6 +97,8 @@ pub(crate) struct Core {
     pub(crate) fast_peers: Peers,
     /// Records of ended flows, if enabled.
     pub(crate) flows: FlowWatch,
+    /// Samples of round-trip times of all connections.
+    pub(crate) rtts: Histogram,
 }
 
 /// Spare boxes a lane keeps.
@@ -147,6 +150,7 @@ impl Core {
             scarce_ports: ScarcePorts::default(),
             half_open: None,
             flows: FlowWatch::default(),
+            rtts: Histogram::default(),
             config,
         };
         core.set_levels();

@@ -1,0 +1,113 @@
+// Asks for the numbers once a second while somebody looks, and hands what changed to the views.
+
+import { chart } from "./charts.js";
+import { laneMap } from "./lanes.js";
+import { between, read, sameRun } from "./reading.js";
+import { moveList, showDrops, showQueues, showWorkers } from "./tables.js";
+import { heat } from "./times.js";
+import { age, count, make, rate, share } from "./words.js";
+
+const EVERY = 1000;
+// Readings that are kept: five minutes.
+const KEPT = 300;
+
+const by = (id) => document.getElementById(id);
+const map = laneMap(by("lanes"), by("lane"));
+const packets = chart(by("packets"), KEPT, (c) => ({ at: c.at, in: c.packetsIn, out: c.packetsOut }));
+const bits = chart(by("bits"), KEPT, (c) => ({ at: c.at, in: c.bitsIn, out: c.bitsOut }));
+const rtts = heat(by("times"), KEPT);
+const moves = moveList(by("moves"));
+
+let last = null;
+let history = [];
+let paused = false;
+let timer = null;
+let asking = false;
+
+function state(name, words) {
+  by("state").dataset.state = name;
+  by("state").textContent = words;
+}
+
+function tiles(change) {
+  const { states, aligned } = change.total;
+  const listening = states.LISTEN ?? 0;
+  const connections = Object.values(states).reduce((sum, n) => sum + n, 0) - listening;
+  const load = change.lanes.reduce((sum, lane) => sum + lane.load, 0);
+  const list = [
+    ["Packets in", rate(change.packetsIn)], ["Packets out", rate(change.packetsOut)],
+    ["Bits in", `${count(change.bitsIn)}bit/s`], ["Bits out", `${count(change.bitsOut)}bit/s`],
+    ["Aligned", aligned === null ? "-" : share(aligned)], ["Connections", count(connections)],
+    ["Processors busy", `${load.toFixed(2)} of ${change.workerCount}`],
+    ["Drops", rate(change.dropped), change.dropped > 0 ? "bad" : ""],
+  ];
+  by("tiles").replaceChildren(...list.map(([name, value, className]) => make("div", className, make("dt", "", name), make("dd", "", value))));
+}
+
+function show(reading, change) {
+  const { instance, hosts } = reading;
+  by("name").textContent = instance.name;
+  by("who").textContent = `process ${instance.pid}, up ${age(instance["uptime-ms"] / 1000)}, ${hosts.flatMap((h) => h.links).join(", ") || "kernel sockets"}`;
+  document.title = `flowlane ${instance.name}`;
+  tiles(change);
+  map.show(change);
+  packets.show(history);
+  bits.show(history);
+  rtts.show(history.map((c) => c.times[0]));
+  showWorkers(by("workers"), change);
+  showQueues(by("queues"), change);
+  showDrops(by("drops"), change);
+  moves.show(change.moves);
+}
+
+function begin() {
+  history = [];
+  map.clear();
+  moves.clear();
+}
+
+async function turn() {
+  timer = null;
+  if (asking) return;
+  asking = true;
+  const asked = performance.now();
+  try {
+    const reading = await read();
+    if (last && !sameRun(last, reading)) begin();
+    // The first reading has nothing to be compared with: what it shows are levels, and rates of 0.
+    const change = between(last && sameRun(last, reading) ? last : reading, reading);
+    if (last) history = [...history.slice(1 - KEPT), change];
+    last = reading;
+    const silent = change.workerCount - change.workers.length;
+    state(silent ? "lost" : "live", silent ? `${silent} of ${change.workerCount} workers do not answer` : "live");
+    show(reading, change);
+    document.body.dataset.readings = String(Number(document.body.dataset.readings ?? 0) + 1);
+  } catch (error) {
+    state("lost", `no answer: ${error.message}`);
+  }
+  asking = false;
+  plan(Math.max(100, EVERY - (performance.now() - asked)));
+}
+
+function plan(wait) {
+  if (timer === null && !paused && !document.hidden) timer = setTimeout(turn, wait);
+}
+
+function stop() {
+  clearTimeout(timer);
+  timer = null;
+}
+
+by("pause").addEventListener("click", () => {
+  paused = !paused;
+  by("pause").setAttribute("aria-pressed", String(paused));
+  by("pause").textContent = paused ? "Go on" : "Pause";
+  stop();
+  if (paused) state("wait", "paused");
+  plan(0);
+});
+document.addEventListener("visibilitychange", () => {
+  stop();
+  plan(0);
+});
+turn();
