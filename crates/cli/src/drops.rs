@@ -109,6 +109,8 @@ mod tests {
             turns: 0,
             busy_turns: 0,
             sleeps: 0,
+            time: Default::default(),
+            meeting: Default::default(),
             frames_free: 0,
             frames_exhausted: 0,
             frames_allocated: 0,

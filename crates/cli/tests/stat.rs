@@ -134,7 +134,15 @@ fn what_netstat_would_say() {
     let udp = running.stat("-p udp");
     assert!(udp.contains("udp:\n") && !udp.contains("ip:\n"));
     let netisr = running.stat("-Q");
-    for part in ["Configuration:", "Thread count", "Protocols:", "Workstreams:", "HDisp'd"] {
+    for part in [
+        "Configuration:",
+        "Thread count",
+        "Protocols:",
+        "Workstreams:",
+        "HDisp'd",
+        "Where workers meet:",
+        "Time, percent:",
+    ] {
         assert!(netisr.contains(part), "{netisr}");
     }
     let sockets = running.stat("-a");
@@ -150,7 +158,18 @@ fn what_netstat_would_say() {
         .unwrap();
     let flowid = format!("{:08x}", client["flowid"].as_u64().unwrap());
     assert!(flows.contains(&flowid) && client["flowtype"] == 0x81, "{flows}");
-    assert!(running.stat("").contains("alignment 100.0 %"));
+    let overview = running.stat("");
+    assert!(overview.contains("alignment 100.0 %"));
+    let mut lines = overview.lines().skip_while(|line| *line != "Time, percent:").skip(1);
+    let names: Vec<_> = lines.next().unwrap_or_else(|| panic!("{overview}")).split_whitespace().collect();
+    assert_eq!(
+        names,
+        ["worker", "receive", "stack", "tasks", "netisr", "transmit", "looking", "asleep"],
+        "{overview}"
+    );
+    let shares = lines.next().unwrap().split_whitespace().skip(1).map(|share| share.parse::<f64>().unwrap());
+    let sum: f64 = shares.sum();
+    assert!((sum - 100.0).abs() < 0.5, "{overview}");
 }
 
 #[test]

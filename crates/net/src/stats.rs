@@ -34,6 +34,106 @@ pub struct NetisrStats {
     pub handled: u64,
 }
 
+/// Where the time of one worker went, nanoseconds since it began: each of them is in exactly one of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct StepTimes {
+    /// Taking frames from links, and news of the kernel's sockets.
+    pub receive: u64,
+    /// Lanes: frames that came in, timers, and what they put out.
+    pub stack: u64,
+    /// Tasks of applications, with the calls they make.
+    pub tasks: u64,
+    /// What came from other workers, and messages.
+    pub netisr: u64,
+    /// Handing frames to links.
+    pub transmit: u64,
+    /// Turns that found nothing to do.
+    pub looking: u64,
+    /// Asleep, with the calls that sleep and wake.
+    pub asleep: u64,
+}
+
+impl StepTimes {
+    /// The steps' names, in the order of [`values`](Self::values).
+    pub const NAMES: [&str; 7] = ["receive", "stack", "tasks", "netisr", "transmit", "looking", "asleep"];
+
+    /// The times, in the order of [`NAMES`](Self::NAMES).
+    #[must_use]
+    pub fn values(&self) -> [u64; 7] {
+        [self.receive, self.stack, self.tasks, self.netisr, self.transmit, self.looking, self.asleep]
+    }
+
+    /// All of the worker's time.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.values().iter().sum()
+    }
+
+    /// Calls `f` with each time.
+    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
+        f(Counter::count("receive-nanos", "nanoseconds spent taking frames from links", self.receive));
+        f(Counter::count("stack-nanos", "nanoseconds spent in lanes", self.stack));
+        f(Counter::count("tasks-nanos", "nanoseconds spent in tasks", self.tasks));
+        f(Counter::count("netisr-nanos", "nanoseconds spent on what other workers sent", self.netisr));
+        f(Counter::count("transmit-nanos", "nanoseconds spent handing frames to links", self.transmit));
+        f(Counter::count("looking-nanos", "nanoseconds in turns that found nothing to do", self.looking));
+        f(Counter::count("asleep-nanos", "nanoseconds asleep", self.asleep));
+    }
+}
+
+/// Where one worker met others: doorbells, rings without room, frames that went home.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Meeting {
+    /// Times it rang the doorbell of another worker.
+    pub rung: u64,
+    /// Of them, those that woke a sleeping worker, at the cost of a system call.
+    pub woke: u64,
+    /// Sleeps of its own that another thread ended.
+    pub woken: u64,
+    /// What it had for another worker and had to keep, because the ring was full and it must not be lost.
+    pub waited: u64,
+    /// Bursts cut short because a ring to another worker had no room for more.
+    pub held_back: u64,
+    /// Times one of its lanes began to wait for room on a link, or for a free frame.
+    pub room_waits: u64,
+    /// Frames of other workers that it sent back to their pools.
+    pub frames_sent_home: u64,
+    /// Frames of its own pool that came back from other threads.
+    pub frames_came_home: u64,
+}
+
+impl Meeting {
+    /// Calls `f` with each counter.
+    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
+        f(Counter::count("rung", "times it rang another worker's doorbell", self.rung));
+        f(Counter::count("woke", "of them, those that woke a sleeping worker", self.woke));
+        f(Counter::count("woken", "sleeps that another thread ended", self.woken));
+        f(Counter::count("waited", "what waited because a ring to another worker was full", self.waited));
+        f(Counter::count(
+            "held-back",
+            "bursts cut short because a ring to another worker had no room",
+            self.held_back,
+        ));
+        f(Counter::count(
+            "room-waits",
+            "times a lane began to wait for room on a link or for a free frame",
+            self.room_waits,
+        ));
+        f(Counter::count(
+            "frames-sent-home",
+            "frames of other workers sent back to their pools",
+            self.frames_sent_home,
+        ));
+        f(Counter::count(
+            "frames-came-home",
+            "frames that came back from other threads",
+            self.frames_came_home,
+        ));
+    }
+}
+
 /// How the frames of one host arrived at one worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -237,6 +337,10 @@ pub struct WorkerReport {
     pub busy_turns: u64,
     /// Times it slept.
     pub sleeps: u64,
+    /// Where its time went.
+    pub time: StepTimes,
+    /// Where it met other workers.
+    pub meeting: Meeting,
     /// Frames free in its pool.
     pub frames_free: u64,
     /// Requests for a frame that found none.
@@ -255,6 +359,8 @@ impl WorkerReport {
         f(Counter::count("turns", "turns of its loop", self.turns));
         f(Counter::count("busy-turns", "turns that found something to do", self.busy_turns));
         f(Counter::count("sleeps", "times it slept", self.sleeps));
+        self.time.each(f);
+        self.meeting.each(f);
         f(Counter::gauge("frames-free", "frames free in its pool", self.frames_free));
         f(Counter::count("frames-exhausted", "requests for a frame that found none", self.frames_exhausted));
         f(Counter::count("frames-allocated", "frames handed out", self.frames_allocated));

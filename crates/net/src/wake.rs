@@ -1,5 +1,6 @@
 //! Waking a worker: its doorbell, and the descriptor it sleeps on.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,6 +8,24 @@ use flowlane_sys::doorbell::Doorbell;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::worker_id;
+
+thread_local! {
+    /// What this thread rang.
+    static RINGS: Cell<Rings> = const { Cell::new(Rings { rung: 0, woke: 0 }) };
+}
+
+/// Doorbells that a thread rang.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Rings {
+    pub(crate) rung: u64,
+    /// Of them, whose worker slept and was woken by this ring.
+    pub(crate) woke: u64,
+}
+
+/// What the calling thread rang so far.
+pub(crate) fn rings() -> Rings {
+    RINGS.get()
+}
 
 /// One worker's doorbell with its bell wire.
 #[derive(Debug)]
@@ -32,7 +51,10 @@ impl Wake {
         if worker_id::is_worker(self.runtime, self.worker) {
             return;
         }
-        if self.bell.ring() {
+        let sleeps = self.bell.ring();
+        let Rings { rung, woke } = RINGS.get();
+        RINGS.set(Rings { rung: rung + 1, woke: woke + u64::from(sleeps) });
+        if sleeps {
             self.signal();
         }
     }
@@ -48,12 +70,14 @@ impl Wake {
         self.bell.prepare_sleep();
     }
 
-    /// Worker: is awake again.
-    pub(crate) fn woke(&self) {
-        if self.bell.woke() {
+    /// Worker: is awake again. `true` if somebody rang.
+    pub(crate) fn woke(&self) -> bool {
+        let rung = self.bell.woke();
+        if rung {
             // The signal may still be on its way; then it cuts the next sleep short, which does no harm.
             let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
         }
+        rung
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

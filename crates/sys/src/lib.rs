@@ -10,6 +10,7 @@
 //! * [`ring`]: bounded rings between cores, and the cursor that they share with the rings of AF_XDP.
 //! * [`doorbell`]: sleep and wake-up of a worker without lost wake-ups; [`poll`]: the sleep itself.
 //! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
+//! * [`ticks`]: a counter of the processor, to compare times with.
 //! * [`prefetch`]: prefetching memory; [`heap`]: returning free memory to the system, and counting it.
 //!
 //! Set-up: [`netdev`] (interfaces), [`netns`], [`affinity`], [`privilege`], and [`error`] for what can go wrong.
@@ -45,6 +46,7 @@ pub mod ring;
 #[cfg(not(loom))]
 mod sharing;
 mod sync;
+pub mod ticks;
 pub mod toeplitz;
 #[cfg(not(loom))]
 pub mod tun;

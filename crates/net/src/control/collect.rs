@@ -9,7 +9,9 @@ use flowlane_stack::tcp::{State, TcpRow};
 use super::view::*;
 use crate::HostInfo;
 use crate::metrics::{Snapshot, drops};
-use crate::stats::{CardReport, LaneReport, Misdirected, Report, WorkerReport, counter_groups};
+use crate::stats::{
+    CardReport, LaneReport, Meeting, Misdirected, Report, StepTimes, WorkerReport, counter_groups,
+};
 
 impl ReportView {
     /// All documents of one snapshot.
@@ -59,6 +61,7 @@ fn netisr(report: &Report) -> NetisrView {
         queued: w.netisr.queued,
         handled: w.netisr.handled,
         sent: w.netisr.sent,
+        meeting: meeting(&w.meeting),
     };
     NetisrView {
         version: VERSION,
@@ -78,6 +81,31 @@ fn netisr(report: &Report) -> NetisrView {
             flags: "C--".into(),
         }],
         workstreams: report.workers.iter().zip(&cpus).map(workstream).collect(),
+    }
+}
+
+fn meeting(m: &Meeting) -> MeetingView {
+    MeetingView {
+        rung: m.rung,
+        woke: m.woke,
+        woken: m.woken,
+        waited: m.waited,
+        held_back: m.held_back,
+        room_waits: m.room_waits,
+        frames_sent_home: m.frames_sent_home,
+        frames_came_home: m.frames_came_home,
+    }
+}
+
+fn time(t: &StepTimes) -> TimeView {
+    TimeView {
+        receive: t.receive,
+        stack: t.stack,
+        tasks: t.tasks,
+        netisr: t.netisr,
+        transmit: t.transmit,
+        looking: t.looking,
+        asleep: t.asleep,
     }
 }
 
@@ -225,6 +253,7 @@ pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
         turns: w.turns,
         busy_turns: w.busy_turns,
         sleeps: w.sleeps,
+        time: time(&w.time),
         frames_free: w.frames_free,
         frames_exhausted: w.frames_exhausted,
         frames_allocated: w.frames_allocated,

@@ -40,9 +40,9 @@ pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_directory, default_path, instances};
 pub use server::Control;
 pub use view::{
-    CardView, Configuration, HostLanes, Instance, LaneView, MetricsView, MoveRequest, MoveView, NetisrView,
-    ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost, StatsView,
-    SteeringView, VERSION, WorkerView, WorkersView, Workstream,
+    CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView, MoveRequest, MoveView,
+    NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost,
+    StatsView, SteeringView, TimeView, VERSION, WorkerView, WorkersView, Workstream,
 };
 pub use web::{DropView, LiveHost, LiveView, TimesView, WebListener, WebPage, listen_for_web};
 

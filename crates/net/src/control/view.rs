@@ -149,6 +149,32 @@ document! {
         handled: u64,
         /// Frames sent to other workers.
         sent: u64,
+        /// Where the worker met others.
+        #[serde(default)]
+        meeting: MeetingView,
+    }
+}
+
+document! {
+    /// Where one worker met others.
+    #[derive(Default)]
+    MeetingView {
+        /// Times it rang the doorbell of another worker.
+        rung: u64,
+        /// Of them, those that woke a sleeping worker.
+        woke: u64,
+        /// Sleeps of its own that another thread ended.
+        woken: u64,
+        /// What it had for another worker and had to keep, because the ring was full.
+        waited: u64,
+        /// Bursts cut short because a ring to another worker had no room for more.
+        held_back: u64,
+        /// Times one of its lanes began to wait for room on a link, or for a free frame.
+        room_waits: u64,
+        /// Frames of other workers that it sent back to their pools.
+        frames_sent_home: u64,
+        /// Frames of its own pool that came back from other threads.
+        frames_came_home: u64,
     }
 }
 
@@ -327,6 +353,9 @@ document! {
         busy_turns: u64,
         /// Times it slept.
         sleeps: u64,
+        /// Where its time went, nanoseconds: each is in exactly one of these.
+        #[serde(default)]
+        time: TimeView,
         /// Frames free in its pool.
         frames_free: u64,
         /// Requests for a frame that found none.
@@ -341,6 +370,27 @@ document! {
         hosts: Vec<HostLanes>,
         /// The first few frames that came on a wrong queue, for people.
         misdirected: Vec<String>,
+    }
+}
+
+document! {
+    /// Where the time of one worker went, nanoseconds since it began.
+    #[derive(Default)]
+    TimeView {
+        /// Taking frames from links, and news of the kernel's sockets.
+        receive: u64,
+        /// Lanes: frames that came in, timers, and what they put out.
+        stack: u64,
+        /// Tasks of applications, with the calls they make.
+        tasks: u64,
+        /// What came from other workers, and messages.
+        netisr: u64,
+        /// Handing frames to links.
+        transmit: u64,
+        /// Turns that found nothing to do.
+        looking: u64,
+        /// Asleep.
+        asleep: u64,
     }
 }
 

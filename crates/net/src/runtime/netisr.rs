@@ -37,6 +37,8 @@ pub(crate) struct Netisr {
     unpublished: Vec<bool>,
     limit: usize,
     pub(crate) stats: NetisrStats,
+    /// Parcels that found a ring full and waited.
+    pub(crate) waited: u64,
 }
 
 impl Netisr {
@@ -50,6 +52,7 @@ impl Netisr {
                 unpublished: vec![false; workers],
                 limit,
                 stats: NetisrStats::default(),
+                waited: 0,
             })
             .collect();
         for from in 0..workers {
@@ -84,6 +87,7 @@ impl Netisr {
             self.stats.dropped += 1;
             return;
         }
+        self.waited += 1;
         self.backlog[to].push_back(parcel);
     }
 
@@ -189,6 +193,7 @@ mod tests {
             from.send(1, frame(&pool));
         }
         assert_eq!(from.backlog[1].len(), LIMIT, "with the marker");
+        assert_eq!(from.waited, LIMIT as u64);
         assert_eq!((from.stats.dropped, from.room()), (1 + 2 * LIMIT as u64 + 1, 0));
         from.send(1, Parcel::Marker { lane: 10, from: 0 });
         publish(&mut from);

@@ -19,6 +19,7 @@ mod queues;
 mod quirks;
 mod rebalance;
 mod service;
+mod steps;
 #[path = "../common/streams.rs"]
 mod streams;
 mod tcp;

@@ -8,6 +8,7 @@
 mod rates;
 mod tcp_words;
 mod text;
+mod times;
 
 use super::instance;
 use crate::units;
@@ -111,6 +112,7 @@ impl Stat {
         }
         if self.netisr {
             text::netisr(&mut out, &report.netisr)?;
+            times::table(&mut out, &report.workers)?;
             shown = true;
         }
         if self.all || self.flows {

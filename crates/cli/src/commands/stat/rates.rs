@@ -29,6 +29,15 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut stream.queued, old.queued);
         rate(&mut stream.handled, old.handled);
         rate(&mut stream.sent, old.sent);
+        let (meeting, old) = (&mut stream.meeting, &old.meeting);
+        rate(&mut meeting.rung, old.rung);
+        rate(&mut meeting.woke, old.woke);
+        rate(&mut meeting.woken, old.woken);
+        rate(&mut meeting.waited, old.waited);
+        rate(&mut meeting.held_back, old.held_back);
+        rate(&mut meeting.room_waits, old.room_waits);
+        rate(&mut meeting.frames_sent_home, old.frames_sent_home);
+        rate(&mut meeting.frames_came_home, old.frames_came_home);
     }
     for (host, old) in rates.rss.hosts.iter_mut().zip(&before.rss.hosts) {
         rate(&mut host.steering.received, old.steering.received);
@@ -42,6 +51,16 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
             rate(&mut card.followed, old.followed);
             rate(&mut card.set_again, old.set_again);
         }
+    }
+    for (worker, old) in rates.workers.workers.iter_mut().zip(&before.workers.workers) {
+        let (time, old) = (&mut worker.time, &old.time);
+        rate(&mut time.receive, old.receive);
+        rate(&mut time.stack, old.stack);
+        rate(&mut time.tasks, old.tasks);
+        rate(&mut time.netisr, old.netisr);
+        rate(&mut time.transmit, old.transmit);
+        rate(&mut time.looking, old.looking);
+        rate(&mut time.asleep, old.asleep);
     }
     // A lane may have moved to another worker, so it is matched by host and bucket.
     let lanes = || before.workers.workers.iter().flat_map(|w| &w.hosts);

@@ -1,6 +1,6 @@
 //! Reports as text, in the columns and words of `netstat` where they exist there.
 
-use super::tcp_words;
+use super::{tcp_words, times};
 use crate::steering;
 use flowlane::KernelStats;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
@@ -113,6 +113,20 @@ pub(super) fn netisr(mut out: impl Write, netisr: &NetisrView) -> io::Result<()>
             w.queue_drops,
             w.queued,
             w.handled,
+        )?;
+    }
+    writeln!(out, "\nWhere workers meet:")?;
+    writeln!(
+        out,
+        "{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "WSID", "Rung", "Woke", "Woken", "Waited", "HeldBack", "RoomWait", "Returned"
+    )?;
+    for w in &netisr.workstreams {
+        let m = &w.meeting;
+        writeln!(
+            out,
+            "{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            w.workstream, m.rung, m.woke, m.woken, m.waited, m.held_back, m.room_waits, m.frames_came_home,
         )?;
     }
     Ok(())
@@ -257,6 +271,7 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
             )?;
         }
     }
+    times::table(&mut out, &report.workers)?;
     lost(&mut out, report)
 }
 

@@ -8,6 +8,7 @@ use flowlane_sys::frame::Pool;
 
 use super::moving::Moves;
 use super::spent::Spent;
+use super::steps::Steps;
 use super::{HostView, Port, Turns, Worker};
 use crate::error::Failed;
 use crate::kernel::Poller;
@@ -51,6 +52,7 @@ impl Worker {
             waiting: Vec::new(),
             hungry: None,
             spent: Spent::default(),
+            steps: Steps::default(),
             hunger_told: None,
             spare: Vec::with_capacity(count),
             deadlines: vec![Time::MAX; count],

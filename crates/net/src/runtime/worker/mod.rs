@@ -22,6 +22,7 @@ mod report;
 mod sleep;
 mod spent;
 mod stall;
+mod steps;
 mod tasks;
 mod trust;
 
@@ -38,6 +39,7 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use self::moving::{Late, Moves};
 use self::spent::Spent;
+use self::steps::{Step, Steps};
 use super::card::Cards;
 use super::idle::{Idle, Patience};
 use super::netisr::{Netisr, Parcel};
@@ -125,6 +127,12 @@ pub(crate) struct Turns {
     pub(crate) all: u64,
     pub(crate) busy: u64,
     pub(crate) sleeps: u64,
+    /// Sleeps that another thread ended.
+    pub(crate) woken: u64,
+    /// Bursts cut short because a ring to another worker had no room for more.
+    pub(crate) held_back: u64,
+    /// Times a lane began to wait for room on a link, or for a free frame.
+    pub(crate) room_waits: u64,
 }
 
 /// A worker.
@@ -145,6 +153,8 @@ pub(crate) struct Worker {
     hungry: Option<stall::Backoff>,
     /// What the lanes did in this turn.
     spent: Spent,
+    /// Where the time goes.
+    steps: Steps,
     /// When that was told last.
     hunger_told: Option<Time>,
     /// The other of two lists that take turns.
@@ -179,13 +189,16 @@ impl Worker {
     /// Works until told to stop.
     pub(crate) fn run(&mut self) {
         let mut idle_since: Option<Time> = None;
+        self.steps = Steps::new(self.shared.now());
         while !self.stopping {
             let now = self.shared.now();
             self.charge_lanes(now);
+            self.steps.turn_begins(now);
             self.now = now;
             self.turns.all += 1;
             let busy = self.turn();
             self.turns.busy += u64::from(busy);
+            self.steps.turned(busy);
             if self.ending.is_some() {
                 self.end_if_over();
             }
@@ -222,16 +235,17 @@ impl Worker {
     /// One turn. `true` if there was anything to do.
     fn turn(&mut self) -> bool {
         self.follow_mtus();
+        // Receive and netisr say themselves what of their time was the stack's.
         let mut busy = self.receive();
-        busy |= self.take_events();
+        busy |= self.did(Step::Receive, Self::take_events);
         busy |= self.take_netisr();
-        busy |= self.take_inbox();
-        busy |= self.run_tasks();
-        busy |= self.fire_timers();
+        busy |= self.did(Step::Netisr, Self::take_inbox);
+        busy |= self.did(Step::Tasks, Self::run_tasks);
+        busy |= self.did(Step::Stack, Self::fire_timers);
         self.advance_moves();
-        busy |= self.take_relayed();
-        busy |= self.look_after_lanes();
-        busy |= self.send();
+        busy |= self.did(Step::Transmit, Self::take_relayed);
+        busy |= self.did(Step::Stack, Self::look_after_lanes);
+        busy |= self.did(Step::Transmit, Self::send);
         let waiting = self.netisr.flush(&self.shared);
         self.panics += flowlane_sys::block::drop_owners().len() as u64;
         busy | waiting

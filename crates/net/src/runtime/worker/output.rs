@@ -87,6 +87,7 @@ impl Worker {
         }
         if !slot.waiting {
             slot.waiting = true;
+            self.turns.room_waits += 1;
             self.waiting.push(lane);
         }
     }

@@ -5,7 +5,7 @@ use flowlane_stack::steering::{HashSource, steer};
 use flowlane_stack::tcp::AHEAD;
 use flowlane_sys::frame::Frame;
 
-use super::{Door, Worker};
+use super::{Door, Step, Worker};
 use std::io::Write;
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ impl Worker {
             let port = &mut self.ports[p];
             let most = if port.queue.waits() { BURST.min(self.netisr.room()) } else { BURST };
             let n = port.queue.receive(&self.frames, &mut self.burst, most);
+            if n == most && most < BURST {
+                self.turns.held_back += u64::from(n > 0 || port.queue.ready());
+            }
             if n == 0 {
                 if self.moves.is_draining() {
                     self.drained(p, 0, true);
@@ -41,6 +44,7 @@ impl Worker {
                 continue;
             }
             busy = true;
+            self.steps.mark(Step::Receive);
             let (only, queue) = (port.doors.only(), port.index.unwrap_or(u16::MAX));
             let mut burst = std::mem::take(&mut self.burst);
             self.in_burst = n > 1;
@@ -67,6 +71,7 @@ impl Worker {
                 }
             }
             self.end_burst();
+            self.steps.mark(Step::Stack);
             self.burst = burst;
             if self.moves.is_draining() {
                 self.drained(p, n, n < most);
@@ -247,7 +252,12 @@ impl Worker {
         for from in 0..self.netisr.workers() {
             let mut parcels = std::mem::take(&mut self.parcels);
             self.netisr.receive(from, &mut parcels);
-            busy |= !parcels.is_empty();
+            if parcels.is_empty() {
+                self.parcels = parcels;
+                continue;
+            }
+            busy = true;
+            self.steps.mark(Step::Netisr);
             self.in_burst = parcels.len() > 1;
             for parcel in parcels.drain(..) {
                 match parcel {
@@ -257,6 +267,7 @@ impl Worker {
                 }
             }
             self.end_burst();
+            self.steps.mark(Step::Stack);
             self.parcels = parcels;
         }
         busy

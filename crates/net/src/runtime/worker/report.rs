@@ -3,12 +3,14 @@
 use super::Worker;
 use crate::lane::LaneSlot;
 use crate::link::pair::QuirkCounts;
-use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, QueueReport, SOCKETS_SHOWN, WorkerReport};
+use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, Meeting, QueueReport, SOCKETS_SHOWN, WorkerReport};
+use crate::wake;
 
 impl Worker {
     /// What this worker counted so far; with a list of sockets and connections, which takes time, if that is wanted.
-    pub(super) fn report(&self, sockets: bool) -> WorkerReport {
+    pub(super) fn report(&mut self, sockets: bool) -> WorkerReport {
         let pool = self.frames.stats();
+        let rings = wake::rings();
         WorkerReport {
             worker: self.index,
             lanes: self.lanes.iter().flatten().map(|slot| self.report_lane(slot, sockets)).collect(),
@@ -34,6 +36,17 @@ impl Worker {
             turns: self.turns.all,
             busy_turns: self.turns.busy,
             sleeps: self.turns.sleeps,
+            time: self.steps.so_far(),
+            meeting: Meeting {
+                rung: rings.rung,
+                woke: rings.woke,
+                woken: self.turns.woken,
+                waited: self.netisr.waited,
+                held_back: self.turns.held_back,
+                room_waits: self.turns.room_waits,
+                frames_sent_home: pool.sent_home,
+                frames_came_home: pool.came_home,
+            },
             frames_free: pool.free,
             frames_exhausted: pool.exhausted,
             frames_allocated: pool.allocated,

@@ -36,19 +36,21 @@ impl Worker {
         // Frames of others that wait here for company would starve their owners while this worker sleeps.
         self.frames.flush();
         self.turns.sleeps += 1;
+        let now = shared.now();
+        self.steps.falls_asleep(now);
         let deadline = self.wake_at();
         if self.ports.is_empty()
             && let Some(poller) = &mut self.poller
         {
             let left = match deadline {
                 Time::MAX => None,
-                deadline => Some(deadline.saturating_duration_since(shared.now())),
+                deadline => Some(deadline.saturating_duration_since(now)),
             };
             poller.wait(left);
-            wake.woke();
+            self.turns.woken += u64::from(wake.woke());
             return;
         }
-        let timeout = self.timeout(deadline);
+        let timeout = timeout(deadline, now);
         let links: Vec<BorrowedFd<'_>> =
             self.ports.iter().filter(|p| !p.broken).filter_map(|p| p.queue.fd()).collect();
         let mut fds = Vec::with_capacity(links.len() + 1);
@@ -64,7 +66,7 @@ impl Worker {
         let failed: Vec<usize> =
             polled.filter(|(_, fd)| fd.revents().intersects(bad)).map(|(i, _)| i).collect();
         drop(fds);
-        wake.woke();
+        self.turns.woken += u64::from(wake.woke());
         if !failed.is_empty() {
             self.clear_errors(&failed);
         }
@@ -95,16 +97,13 @@ impl Worker {
         let ending = self.ending.as_ref().map(|e| e.until);
         [self.retry_at(), leaving, ending].into_iter().flatten().fold(self.next_deadline, Time::min)
     }
+}
 
-    /// Time until `deadline`; `None` if there is none.
-    fn timeout(&self, deadline: Time) -> Option<Timespec> {
-        if deadline == Time::MAX {
-            return None;
-        }
-        let left = deadline.saturating_duration_since(self.shared.now());
-        Some(Timespec {
-            tv_sec: left.as_secs().min(3600) as i64,
-            tv_nsec: i64::from(left.subsec_nanos()) as _,
-        })
+/// Time from `now` until `deadline`; `None` if there is none.
+fn timeout(deadline: Time, now: Time) -> Option<Timespec> {
+    if deadline == Time::MAX {
+        return None;
     }
+    let left = deadline.saturating_duration_since(now);
+    Some(Timespec { tv_sec: left.as_secs().min(3600) as i64, tv_nsec: i64::from(left.subsec_nanos()) as _ })
 }
