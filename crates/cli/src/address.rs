@@ -3,6 +3,7 @@
 //! The prefix length tells which hosts are on the same network. Without it the network would be the address alone, and no host on the
 //! link could be answered, so a link of ours requires it. Kernel sockets use the kernel's routes and need none.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use flowlane::Prefix;
@@ -54,6 +55,14 @@ pub(crate) fn on_link(addresses: &[Address]) -> anyhow::Result<Vec<Prefix>> {
 /// Parses an argument that only links of ours have: an address with its prefix length.
 pub(crate) fn with_network(text: &str) -> Result<Prefix, String> {
     text.parse::<Address>().map_err(|e| e.to_string())?.with_network()
+}
+
+/// Where to listen for those who watch: an address with its port, or a port of the loopback address.
+pub(crate) fn listening(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| "give an address and a port, such as 127.0.0.1:9464".to_owned())
 }
 
 #[cfg(test)]

@@ -234,6 +234,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("no-pin", "here, always"),
     ("cpus", "serve"),
     ("fail", "outputs"),
+    ("web", "web"),
     ("json", "outputs"),
     ("save", "outputs"),
     ("html", "outputs"),

@@ -8,11 +8,13 @@
 
 mod display;
 mod watch;
+mod web;
 
 pub(crate) use watch::Watch;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -20,6 +22,7 @@ use clap::Args;
 use flowlane_load::Threshold;
 use flowlane_load::report::{Run, files, html, text};
 
+use crate::address;
 use crate::exit::Missed;
 
 /// Options of the report.
@@ -49,6 +52,9 @@ pub(crate) struct Outputs {
     /// Print a line each second to standard error.
     #[arg(long, conflicts_with_all = ["quiet", "tui"], help_heading = "Report")]
     lines: bool,
+    /// Serve a web page that shows the run, at this address, or at this port of 127.0.0.1.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening, help_heading = "Report")]
+    web: Option<SocketAddr>,
     /// Print nothing during the run.
     #[arg(long, short, help_heading = "Report")]
     quiet: bool,

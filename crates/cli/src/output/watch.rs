@@ -7,12 +7,15 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
+use flowlane::Handle;
+use flowlane::control::ListenError;
 use flowlane_load::report::{Frame, Live, Snapshot, live, text};
 
 use ratatui::crossterm;
 
 use super::Outputs;
 use super::display::{Display, Stage, has_room};
+use super::web::Web;
 use crate::say::say;
 use crate::units::show_count;
 
@@ -26,6 +29,8 @@ pub(crate) struct Watch {
     view: View,
     /// Seconds of connecting for which a line was printed.
     said: u64,
+    web: Option<Web>,
+    quiet: bool,
 }
 
 #[derive(Debug)]
@@ -38,8 +43,14 @@ enum View {
 }
 
 impl Outputs {
-    /// Starts the display of a run of this length. Recorders send their snapshots to the channel returned with it.
-    pub(crate) fn watch(&self, duration: Duration, pools: &[String]) -> (Watch, SyncSender<Snapshot>) {
+    /// Starts the display of a run of this length, and opens the socket of its web page. Recorders send their snapshots to the channel
+    /// returned with it.
+    pub(crate) fn watch(
+        &self,
+        duration: Duration,
+        pools: &[String],
+    ) -> anyhow::Result<(Watch, SyncSender<Snapshot>)> {
+        let web = self.web.map(Web::listen).transpose()?;
         let terminal = std::io::stderr().is_terminal();
         let view = if self.quiet {
             View::Nothing
@@ -56,14 +67,50 @@ impl Outputs {
         };
         let (to, from) = live::channel();
         let pools = pools.to_vec();
-        (Watch { from, live: Live::new(), duration: duration.as_secs_f64(), pools, view, said: 0 }, to)
+        let mut live = Live::new();
+        if web.is_some() {
+            live.count_latencies();
+        }
+        Ok((
+            Watch {
+                from,
+                live,
+                duration: duration.as_secs_f64(),
+                pools,
+                view,
+                said: 0,
+                web,
+                quiet: self.quiet,
+            },
+            to,
+        ))
     }
 }
 
 impl Watch {
+    /// Serves the run's web page, if one was asked for.
+    pub(crate) fn serve(&mut self, handle: Handle, name: &str) -> Result<(), ListenError> {
+        let Some(web) = &mut self.web else { return Ok(()) };
+        if let Some(address) = web.serve(handle, name)?
+            && !self.quiet
+            && !matches!(self.view, View::Display(_))
+        {
+            say!("flowlane: web page http://{address}/");
+        }
+        Ok(())
+    }
+
+    /// Takes what the lanes sent.
+    fn take(&mut self) {
+        self.live.take(&self.from);
+        if let Some(web) = &self.web {
+            web.show(&self.live);
+        }
+    }
+
     /// Updates the display; `false` if the user ends the run.
     pub(crate) fn tick(&mut self, elapsed: Duration) -> bool {
-        self.live.take(&self.from);
+        self.take();
         if matches!(self.view, View::Nothing) {
             return true;
         }
@@ -100,6 +147,7 @@ impl Watch {
             show_count(of),
             elapsed.as_secs_f64()
         );
+        self.take();
         match &mut self.view {
             View::Nothing => {}
             View::Status => drop(write!(std::io::stderr(), "\r{words}\x1b[K")),
@@ -111,7 +159,6 @@ impl Watch {
                 }
             }
             View::Display(display) => {
-                self.live.take(&self.from);
                 let share = if of > 0 { standing as f64 / of as f64 } else { 1.0 };
                 if !display.show(&self.live.frame(elapsed), &Stage::Connecting(share, words), &self.pools) {
                     return self.leave();

@@ -9,11 +9,11 @@ use flowlane::{
     current, spawn,
 };
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -152,6 +152,68 @@ fn an_address_that_cannot_be_listened_at_is_one_line() {
     let said = serve(&taken.local_addr().unwrap().to_string());
     assert!(said.contains("web page on 127.0.0.1:") && said.lines().count() == 1, "{said}");
     assert!(serve("nowhere").contains("give an address and a port"));
+}
+
+/// `load --web`: requests and latencies of the generator, over links of ours and over kernel sockets.
+#[test]
+fn the_page_of_a_load_has_its_requests_and_latencies() {
+    for (link, target) in [("pair", "http://10.0.0.1/"), ("kernel", "")] {
+        let mut server = (link == "kernel").then(http_server);
+        let target = server.as_ref().map_or(target, |(_, url)| url);
+        let mut load = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .args(["load", "http", target, "--link", link, "-c", "8", "-r", "500", "-d", "60s", "--web", "0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let address = said_after(&mut load, "web page http://").trim_end_matches('/').to_owned();
+        let since = Instant::now();
+        let live = loop {
+            let mut stream = std::net::TcpStream::connect(&address).unwrap();
+            write!(stream, "GET /v1/live HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let live: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+            let times = &live["times"][0];
+            if times["name"] == "latency" && times["counts"].as_array().unwrap().iter().any(|n| n != 0) {
+                break live;
+            }
+            assert!(since.elapsed() < PATIENCE, "{link}: no latencies in {live}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        assert_eq!(live["counts"][0]["text"], "Answers");
+        assert!(live["counts"][0]["count"].as_u64().unwrap() > 0, "{live}");
+        let host = live["hosts"].as_array().unwrap().iter().find(|host| host["host"] == "load").unwrap();
+        assert_eq!(host["kernel"], json!(link == "kernel"));
+        assert!(host["bytes-in"].as_u64().unwrap() > 0 && host["bytes-out"].as_u64().unwrap() > 0, "{host}");
+        load.kill().unwrap();
+        load.wait().unwrap();
+        if let Some((server, _)) = &mut server {
+            server.kill().unwrap();
+            server.wait().unwrap();
+        }
+    }
+}
+
+/// A web server on kernel sockets, and its address.
+fn http_server() -> (Child, String) {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+        .args(["serve", "http", "--addr", "127.0.0.1/32", "--port", &port, "--workers", "1", "--web", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    said_after(&mut server, "web page http://");
+    (server, format!("http://127.0.0.1:{port}/"))
+}
+
+/// What a program says on standard error after these words.
+fn said_after(program: &mut Child, words: &str) -> String {
+    let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
+    let said = lines.find_map(|line| Some(line.unwrap().split_once(words)?.1.to_owned()));
+    std::thread::spawn(move || lines.for_each(drop));
+    said.expect("it says so")
 }
 
 #[test]

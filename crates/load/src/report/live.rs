@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use flowlane_stack::stats::Histogram;
+
 use super::model::Point;
 use super::recorder::Snapshot;
 use super::series::{Slot, points};
@@ -110,6 +112,8 @@ pub struct Live {
     /// The newest snapshot of each lane and pool, and the counts before it.
     lanes: BTreeMap<(u16, usize), (Snapshot, Said)>,
     slots: BTreeMap<(u16, usize), Vec<Slot>>,
+    /// All latencies of the whole seconds so far, if they are wanted.
+    latencies: Option<Histogram>,
 }
 
 impl Live {
@@ -117,6 +121,17 @@ impl Live {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Has latencies counted from now on: see [`latencies`](Self::latencies).
+    pub fn count_latencies(&mut self) {
+        self.latencies.get_or_insert_default();
+    }
+
+    /// The latencies of the whole seconds so far, if they are counted.
+    #[must_use]
+    pub fn latencies(&self) -> Option<&Histogram> {
+        self.latencies.as_ref()
     }
 
     /// Takes all snapshots in the channel.
@@ -128,6 +143,11 @@ impl Live {
 
     /// Takes one snapshot.
     pub fn note(&mut self, mut snapshot: Snapshot) {
+        if let Some(latencies) = &mut self.latencies {
+            for time in snapshot.closed.iter().flat_map(|slot| slot.latency().counts()) {
+                latencies.count_all(time.0, time.1);
+            }
+        }
         let key = (snapshot.bucket, snapshot.pool);
         let slots = self.slots.entry(key).or_default();
         slots.append(&mut snapshot.closed);
@@ -142,6 +162,16 @@ impl Live {
             bytes_received: s.bytes_received,
         });
         self.lanes.insert(key, (snapshot, said));
+    }
+
+    /// The counts of all lanes and pools so far, and when they were counted: the mean of the lanes' times, nanoseconds on their clock. The rates are 0:
+    /// see [`frame`](Self::frame).
+    #[must_use]
+    pub fn total(&self) -> (Now, u64) {
+        let mut total = Now::default();
+        self.lanes.values().for_each(|(snapshot, _)| total.add(snapshot));
+        let times = self.lanes.values().map(|(snapshot, _)| u128::from(snapshot.nanos)).sum::<u128>();
+        (total, (times / self.lanes.len().max(1) as u128) as u64)
     }
 
     /// The figures to show now.

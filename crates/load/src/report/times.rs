@@ -48,6 +48,14 @@ impl Times {
         }
     }
 
+    /// The times that were recorded, microseconds, each with its number.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(u32, u64)> {
+        let micros = |nanos: u64| u32::try_from(nanos / 1000).unwrap_or(u32::MAX);
+        let recorded = self.0.iter_recorded();
+        recorded.map(|value| (micros(value.value_iterated_to()), value.count_at_value())).collect()
+    }
+
     /// Number of recorded times.
     #[must_use]
     pub fn count(&self) -> u64 {

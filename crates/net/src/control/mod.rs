@@ -44,7 +44,9 @@ pub use view::{
     NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost,
     StatsView, SteeringView, TimeView, VERSION, WorkerView, WorkersView, Workstream,
 };
-pub use web::{DropView, LiveHost, LiveView, TimesView, WebListener, WebPage, listen_for_web};
+pub use web::{
+    Additions, CountView, DropView, LiveHost, LiveView, TimesView, WebListener, WebPage, listen_for_web,
+};
 
 use crate::Handle;
 

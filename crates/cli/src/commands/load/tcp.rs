@@ -143,7 +143,7 @@ impl Tcp {
         let about = self.about(&config);
         // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
         let opening = TcpLoad::new(config.clone())?.phases().to_vec();
-        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()]);
+        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()])?;
         config.snapshots = Some(snapshots);
         let load = TcpLoad::new(config)?;
 
@@ -157,6 +157,7 @@ impl Tcp {
         };
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
+        watch.serve(runtime.handle(), "load tcp")?;
         let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
         watch.end();
         let usage = Usage::now().since(start.usage);

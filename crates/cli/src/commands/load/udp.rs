@@ -89,7 +89,7 @@ impl Udp {
         let mut config = self.plan(&rss, &clients)?;
         let interrupt = Interrupt::listen()?;
         let phases = config.phases.clone();
-        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&phases), &["all".to_owned()]);
+        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&phases), &["all".to_owned()])?;
         let about = self.about(&config);
         config.snapshots = Some(snapshots);
         let load = Load::new(config)?;
@@ -109,6 +109,7 @@ impl Udp {
         };
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), check)?;
+        watch.serve(runtime.handle(), "load udp")?;
         let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
         watch.end();
         let usage = Usage::now().since(start.usage);

@@ -6,6 +6,7 @@ use super::{Event, Service, tcp};
 use crate::units;
 use anyhow::{Context, bail};
 use flowlane::Host;
+use flowlane::control::{Additions, CountView};
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::{Alpn, Identity, ServerTls};
@@ -193,6 +194,20 @@ impl Http {
     /// Closes its connections in order, within `grace`.
     pub(super) fn stop(&self, grace: Duration) {
         self.server.stop_within(grace);
+    }
+
+    /// What the web page shows of it.
+    pub(super) fn additions(&self) -> impl Fn() -> Additions + Send + Sync + use<> {
+        let server = self.server.clone();
+        move || {
+            let total = server.total();
+            let count = |text: &str, count| CountView { text: text.to_owned(), count, at_us: None };
+            let counts = vec![
+                count("Requests", total.get(Counter::Requests)),
+                count("Errors", total.get(Counter::ServerError) + total.errors()),
+            ];
+            Additions { times: Vec::new(), counts }
+        }
     }
 
     /// Prints the counts since the last interval.

@@ -142,7 +142,11 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let name = format!("serve {}", plan.service.name());
     let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     let metrics = metrics.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
-    let web = web.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
+    let web = web.map(|listener| match &http {
+        Some(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
+        None => listener.serve(runtime.handle(), &name),
+    });
+    let web = web.transpose()?;
     std::thread::Builder::new()
         .name("flowlane-signals".into())
         .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))

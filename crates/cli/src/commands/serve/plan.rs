@@ -15,7 +15,7 @@ use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, TunnelConfig};
 use flowlane_load::tcp::pattern::LONGEST;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,10 +84,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
     /// Serve /metrics for Prometheus over HTTP at this address, or at this port of 127.0.0.1.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listening_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening)]
     metrics: Option<SocketAddr>,
     /// Serve a web page that shows lanes, rates, drops and times as they are, at this address, or at this port of 127.0.0.1.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = listening_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening)]
     web: Option<SocketAddr>,
     /// Print JSON, one document on each line.
     #[arg(long)]
@@ -328,14 +328,6 @@ impl Plan {
     pub(super) fn ours(&self) -> Vec<Prefix> {
         self.addresses.iter().map(|a| Prefix::host(a.address())).collect()
     }
-}
-
-/// An address with its port, or a port of the loopback address.
-fn listening_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse() {
-        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    }
-    text.parse().map_err(|_| "give an address and a port, such as 127.0.0.1:9464".to_owned())
 }
 
 /// Refuses options that kernel sockets do not have.

@@ -26,8 +26,31 @@ pub struct LiveView {
     pub workers: Vec<WorkerView>,
     /// Packets dropped: every reason that has a packet.
     pub drops: Vec<DropView>,
+    /// Distributions of times: those of the program, then those of the stack.
+    pub times: Vec<TimesView>,
+    /// What the program itself counts, such as requests.
+    pub counts: Vec<CountView>,
+}
+
+/// What a program adds to the numbers of its runtime.
+#[derive(Debug, Clone, Default)]
+pub struct Additions {
     /// Distributions of times.
     pub times: Vec<TimesView>,
+    /// Numbers of events so far.
+    pub counts: Vec<CountView>,
+}
+
+/// Events of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CountView {
+    /// What is counted, for people: one or two words.
+    pub text: String,
+    /// How many so far.
+    pub count: u64,
+    /// When they were counted, microseconds from any moment that stays; `None` if at the time of this reading.
+    pub at_us: Option<u64>,
 }
 
 /// One host.
@@ -40,6 +63,12 @@ pub struct LiveHost {
     pub links: Vec<String>,
     /// How its frames arrived, over all workers.
     pub steering: SteeringView,
+    /// Whether its sockets are the kernel's, which has no queues and no packets to be counted here.
+    pub kernel: bool,
+    /// Bytes received: of packets, over links of ours; read, with kernel sockets.
+    pub bytes_in: u64,
+    /// Bytes sent: of packets, over links of ours; written, with kernel sockets.
+    pub bytes_out: u64,
     /// Listeners, connections and TIME-WAIT records of TCP by state, those that there are.
     pub tcp_states: BTreeMap<String, u64>,
 }
@@ -75,9 +104,9 @@ pub struct TimesView {
 }
 
 impl LiveView {
-    /// The document of a snapshot.
+    /// The document of a snapshot, with what the program adds.
     #[must_use]
-    pub fn of(now: &Snapshot) -> Self {
+    pub fn of(now: &Snapshot, added: Additions) -> Self {
         let mut workers = workers(&now.hosts, &now.report).workers;
         // Examples have addresses.
         workers.iter_mut().for_each(|worker| worker.misdirected.clear());
@@ -90,7 +119,8 @@ impl LiveView {
             hosts: (0..now.hosts.len()).map(|h| host(now, h)).collect(),
             workers,
             drops: dropped(now),
-            times: vec![times("tcp-rtt", "round-trip times of TCP", &rtts)],
+            times: [added.times, vec![TimesView::new("tcp-rtt", "round-trip times of TCP", &rtts)]].concat(),
+            counts: added.counts,
         }
     }
 }
@@ -107,7 +137,17 @@ fn host(now: &Snapshot, h: usize) -> LiveHost {
     for state in State::ALL {
         count(state.netstat(), lanes.iter().map(|lane| lane.tcp.states[state.index()]).sum());
     }
+    let kernel = now.report.kernel(h);
+    let (bytes_in, bytes_out) = match kernel {
+        Some(kernel) => (kernel.read_bytes, kernel.written_bytes),
+        None => now.report.queues(h).fold((0, 0), |(bytes_in, bytes_out), queue| {
+            (bytes_in + queue.stats.rx_bytes, bytes_out + queue.stats.tx_bytes)
+        }),
+    };
     LiveHost {
+        kernel: kernel.is_some(),
+        bytes_in,
+        bytes_out,
         host: now.hosts[h].name.clone(),
         links: now.hosts[h].links.clone(),
         steering: steering(&now.report.steering(h)),
@@ -133,8 +173,12 @@ fn dropped(now: &Snapshot) -> Vec<DropView> {
         .collect()
 }
 
-fn times(name: &str, text: &str, times: &Histogram) -> TimesView {
-    let counts = times.counts().to_vec();
-    let bounds_us = (0..counts.len()).filter_map(Histogram::bound).collect();
-    TimesView { name: name.to_owned(), text: text.to_owned(), bounds_us, counts }
+impl TimesView {
+    /// What a histogram counted.
+    #[must_use]
+    pub fn new(name: &str, text: &str, times: &Histogram) -> Self {
+        let counts = times.counts().to_vec();
+        let bounds_us = (0..counts.len()).filter_map(Histogram::bound).collect();
+        Self { name: name.to_owned(), text: text.to_owned(), bounds_us, counts }
+    }
 }

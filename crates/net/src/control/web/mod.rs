@@ -28,7 +28,7 @@ use super::serving::{Door, Limits, Server, respond};
 use crate::Handle;
 use crate::metrics::{Instance, Snapshot};
 
-pub use live::{DropView, LiveHost, LiveView, TimesView};
+pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 
 /// A browser opens up to six connections.
 const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };
@@ -79,8 +79,20 @@ impl WebListener {
     /// # Errors
     /// [`ListenError::System`] when no thread can be had.
     pub fn serve(self, handle: Handle, name: &str) -> Result<WebPage, ListenError> {
+        self.serve_with(handle, name, Additions::default)
+    }
+
+    /// As [`serve`](Self::serve), with what the program itself counts: `more` is called for every reading, on a thread of the page's own.
+    ///
+    /// # Errors
+    /// [`ListenError::System`] when no thread can be had.
+    pub fn serve_with<F>(self, handle: Handle, name: &str, more: F) -> Result<WebPage, ListenError>
+    where
+        F: Fn() -> Additions + Send + Sync + 'static,
+    {
         let (refused, address) = (self.0.refused(), self.0.address);
-        let served = Arc::new(Served { handle, instance: Instance::new(name), address });
+        let served =
+            Arc::new(Served { handle, instance: Instance::new(name), address, more: Box::new(more) });
         let answer = move |request| answer(request, served.clone());
         let server =
             Server::start("flowlane-web", Door::Tcp(self.0.socket), LIMITS, answer).map_err(refused)?;
@@ -107,6 +119,7 @@ struct Served {
     handle: Handle,
     instance: Instance,
     address: SocketAddr,
+    more: Box<dyn Fn() -> Additions + Send + Sync>,
 }
 
 async fn answer(request: Request<Incoming>, served: Arc<Served>) -> Response<Full<Bytes>> {
@@ -145,8 +158,10 @@ async fn answered(request: &Request<Incoming>, served: Arc<Served>) -> Response<
 }
 
 async fn live(served: Arc<Served>) -> Response<Full<Bytes>> {
-    let document =
-        move || serde_json::to_vec(&LiveView::of(&Snapshot::take(&served.handle, &served.instance)));
+    let document = move || {
+        let now = Snapshot::take(&served.handle, &served.instance);
+        serde_json::to_vec(&LiveView::of(&now, (served.more)()))
+    };
     match tokio::task::spawn_blocking(document).await {
         Ok(Ok(text)) => respond(StatusCode::OK, "application/json", text),
         _ => respond(StatusCode::INTERNAL_SERVER_ERROR, WORDS, b"the numbers could not be read\n".to_vec()),

@@ -74,7 +74,7 @@ impl Http {
 
         let slack = self.asked.slack.unwrap_or_default();
         let interrupt = Interrupt::listen()?;
-        let (mut watch, snapshots) = self.outputs.watch(duration, &names);
+        let (mut watch, snapshots) = self.outputs.watch(duration, &names)?;
         let options = HttpOptions {
             lanes: rss.buckets.len(),
             exact: self.asked.exact,
@@ -85,6 +85,7 @@ impl Http {
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());
         let (runtime, host) = self.place.start(&plan, &rss, &load)?;
+        watch.serve(runtime.handle(), "load http")?;
         let mut asked_for_end = false;
         let mut outcome = load.wait(EVERY, || {
             if interrupt.came() {

@@ -19,8 +19,8 @@ function round(n) {
   return [1, 2, 5, 10].map((m) => m * ten).find((m) => m >= n);
 }
 
-// A chart of `lengthOf` readings, of two lines that `pick` takes from a reading.
-export function chart(place, lengthOf, pick) {
+// A chart of `lengthOf` readings, of two lines that `pick` takes from a reading; their names.
+export function chart(place, lengthOf, pick, names = { in: "in", out: "out" }) {
   const svg = shape("svg");
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   svg.setAttribute("preserveAspectRatio", "none");
@@ -45,7 +45,7 @@ export function chart(place, lengthOf, pick) {
     return tick;
   });
   const values = { in: make("span"), out: make("span") };
-  const legend = make("div", "legend", make("span", "", make("i", "in"), "in ", values.in), make("span", "", make("i", "out"), "out ", values.out));
+  const legend = make("div", "legend", make("span", "", make("i", "in"), `${names.in} `, values.in), make("span", "", make("i", "out"), `${names.out} `, values.out));
   const when = make("span", "quiet");
   legend.append(when);
   const left = make("span");
@@ -88,7 +88,7 @@ export function chart(place, lengthOf, pick) {
       ticks[1].textContent = count(top / 2);
       left.textContent = `${lengthOf} s ago`;
       const last = shown.at(-1);
-      svg.setAttribute("aria-label", last ? `in ${count(last.in)}, out ${count(last.out)}` : "nothing yet");
+      svg.setAttribute("aria-label", last ? `${names.in} ${count(last.in)}, ${names.out} ${count(last.out)}` : "nothing yet");
       say();
     },
   };

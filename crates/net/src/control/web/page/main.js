@@ -15,9 +15,13 @@ const by = (id) => document.getElementById(id);
 const map = laneMap(by("lanes"), by("lane"));
 const packets = chart(by("packets"), KEPT, (c) => ({ at: c.at, in: c.packetsIn, out: c.packetsOut }));
 const bits = chart(by("bits"), KEPT, (c) => ({ at: c.at, in: c.bitsIn, out: c.bitsOut }));
-const rtts = heat(by("times"), KEPT);
+const times = heat(by("times"), KEPT);
 const moves = moveList(by("moves"));
 
+// The program's own counts: a chart of the first two, made when they are first seen.
+let counts = null;
+// Which times are shown; null for the first that there are.
+let chosen = null;
 let last = null;
 let history = [];
 let paused = false;
@@ -34,26 +38,67 @@ function tiles(change) {
   const listening = states.LISTEN ?? 0;
   const connections = Object.values(states).reduce((sum, n) => sum + n, 0) - listening;
   const load = change.lanes.reduce((sum, lane) => sum + lane.load, 0);
+  const packets = change.kernel ? [] : [["Packets in", rate(change.packetsIn)], ["Packets out", rate(change.packetsOut)]];
   const list = [
-    ["Packets in", rate(change.packetsIn)], ["Packets out", rate(change.packetsOut)],
+    ...change.counts.map((c) => [c.text, rate(c.rate), c.text === "Errors" && c.rate > 0 ? "bad" : ""]), ...packets,
     ["Bits in", `${count(change.bitsIn)}bit/s`], ["Bits out", `${count(change.bitsOut)}bit/s`],
-    ["Aligned", aligned === null ? "-" : share(aligned)], ["Connections", count(connections)],
+    ...(change.kernel ? [] : [["Aligned", aligned === null ? "-" : share(aligned)]]), ["Connections", count(connections)],
     ["Processors busy", `${load.toFixed(2)} of ${change.workerCount}`],
     ["Drops", rate(change.dropped), change.dropped > 0 ? "bad" : ""],
   ];
   by("tiles").replaceChildren(...list.map(([name, value, className]) => make("div", className, make("dt", "", name), make("dd", "", value))));
 }
 
+// Links of ours, and whether there are kernel sockets.
+function links(hosts) {
+  const names = hosts.flatMap((host) => (host.kernel ? ["kernel sockets"] : host.links));
+  return [...new Set(names)].join(", ");
+}
+
+function ownCounts(change) {
+  const [first, second] = change.counts;
+  by("counts-section").hidden = !second;
+  if (!second) return;
+  if (!counts) {
+    by("counts-title").textContent = `${first.text} and ${second.text.toLowerCase()} per second`;
+    const pick = (c) => ({ at: c.at, in: c.counts[0]?.rate ?? 0, out: c.counts[1]?.rate ?? 0 });
+    counts = chart(by("counts"), KEPT, pick, { in: first.text.toLowerCase(), out: second.text.toLowerCase() });
+  }
+  counts.show(history);
+}
+
+// The times that were chosen, with a button for each if there are several.
+function heatMap(change) {
+  const names = change.times.map((list) => list.name);
+  const name = names.includes(chosen) ? chosen : names[0];
+  if (names.length > 1 && by("which").children.length !== names.length) {
+    by("which").replaceChildren(...change.times.map((list) => {
+      const button = make("button", "", list.text);
+      button.type = "button";
+      button.dataset.name = list.name;
+      button.addEventListener("click", () => {
+        chosen = list.name;
+        if (history.length > 0) heatMap(history.at(-1));
+      });
+      return button;
+    }));
+  }
+  for (const button of by("which").children) button.setAttribute("aria-pressed", String(button.dataset.name === name));
+  times.show(history.map((c) => c.times.find((list) => list.name === name)).filter(Boolean));
+}
+
 function show(reading, change) {
   const { instance, hosts } = reading;
   by("name").textContent = instance.name;
-  by("who").textContent = `process ${instance.pid}, up ${age(instance["uptime-ms"] / 1000)}, ${hosts.flatMap((h) => h.links).join(", ") || "kernel sockets"}`;
+  by("who").textContent = `process ${instance.pid}, up ${age(instance["uptime-ms"] / 1000)}, ${links(hosts)}`;
   document.title = `flowlane ${instance.name}`;
   tiles(change);
   map.show(change);
+  ownCounts(change);
+  by("packets-section").hidden = change.kernel;
   packets.show(history);
   bits.show(history);
-  rtts.show(history.map((c) => c.times[0]));
+  heatMap(change);
   showWorkers(by("workers"), change);
   showQueues(by("queues"), change);
   showDrops(by("drops"), change);

@@ -77,17 +77,29 @@ export function between(then, now) {
       steps: Object.entries(worker.steps ?? {}).map(([name, nanos]) => [name, rate(nanos, was?.steps?.[name]) / 1e9]),
     };
   });
-  const times = now.times.map((list, i) => ({
+  const timesBefore = new Map(then.times.map((list) => [list.name, list.counts]));
+  const times = now.times.map((list) => ({
     name: list.name, text: list.text, bounds: list["bounds-us"],
-    counts: list.counts.map((n, c) => risen(n, then.times[i]?.counts[c])),
+    counts: list.counts.map((n, c) => risen(n, timesBefore.get(list.name)?.[c])),
   }));
+  const countsBefore = new Map(then.counts.map((list) => [list.text, list]));
+  const counts = now.counts.map(({ text, count, "at-us": at }) => {
+    const was = countsBefore.get(text);
+    // Some are counted at times of their own.
+    const took = at === null ? seconds : (at - (was?.["at-us"] ?? at)) / 1e6;
+    return { text, rate: took > 0 ? risen(count, was?.count) / took : 0 };
+  });
+  const bytes = (name) => rate(sumOf(now.hosts, name), sumOf(then.hosts, name));
   const sum = (list, name) => list.reduce((total, item) => total + item[name], 0);
   return {
     at: now.instance["uptime-ms"] / 1000, seconds, lanes, queues, drops, workers, moves, times, total: totals(then, now, rate),
     workerCount: now["worker-count"], packetsIn: sum(queues, "framesIn"), packetsOut: sum(queues, "framesOut"),
-    bitsIn: 8 * sum(queues, "bytesIn"), bitsOut: 8 * sum(queues, "bytesOut"), dropped: sum(drops, "rate"),
+    bitsIn: 8 * bytes("bytes-in"), bitsOut: 8 * bytes("bytes-out"), dropped: sum(drops, "rate"), counts,
+    kernel: now.hosts.every((host) => host.kernel),
   };
 }
+
+const sumOf = (list, name) => list.reduce((total, item) => total + item[name], 0);
 
 // Sums over the hosts.
 function totals(then, now, rate) {

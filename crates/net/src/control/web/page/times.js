@@ -75,7 +75,7 @@ export function heat(place, lengthOf) {
       const range = newest && rows(columns, newest.counts.length);
       place.querySelector(".heat").hidden = !range;
       if (!range) {
-        words.textContent = "No samples yet. They are TCP's own measurements, so there are none of datagrams and none of kernel sockets.";
+        words.textContent = "No samples yet. Round-trip times are TCP's own, so there are none of datagrams and none of kernel sockets.";
         return;
       }
       paint(columns, range);
