@@ -233,6 +233,9 @@ fn a_browser_shows_what_runs() {
     browser.wait_for("document.querySelector('#times p').textContent.includes('half of them at most')");
     browser.wait_for("document.querySelector('#drops').textContent.includes('port without socket')");
     browser.wait_for("document.querySelectorAll('#queues tbody tr').length === 4");
+    // Where each worker's time goes: shares of all of it.
+    let shares = "[...document.querySelectorAll('#workers .steps')].map((bar) => [...bar.children].reduce((sum, part) => sum + parseFloat(part.style.width), 0))";
+    browser.wait_for(&format!("{shares}.length === 2 && {shares}.every((sum) => sum > 80 && sum < 120)"));
     browser.wait_for("document.querySelector('#packets path.in').getAttribute('d').includes('L')");
     let painted = "(() => { const c = document.querySelector('canvas'); \
         return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((n) => n > 0); })()";

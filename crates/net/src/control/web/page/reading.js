@@ -74,7 +74,7 @@ export function between(then, now) {
     return {
       worker: worker.worker, turns: of("turns"), busyTurns: of("busy-turns"), sleeps: of("sleeps"),
       framesFree: worker["frames-free"], exhausted: of("frames-exhausted"),
-      steps: Object.entries(worker.steps ?? {}).map(([name, nanos]) => [name, rate(nanos, was?.steps?.[name]) / 1e9]),
+      steps: Object.entries(worker.time).map(([name, nanos]) => [name, rate(nanos, was?.time[name]) / 1e9]),
     };
   });
   const timesBefore = new Map(then.times.map((list) => [list.name, list.counts]));

@@ -28,18 +28,17 @@ function bar(steps) {
 
 export function showWorkers(place, change) {
   const steps = change.workers[0]?.steps ?? [];
-  const head = ["worker", "turns", "of them busy", "sleeps", "free frames", "no frame"];
+  const head = ["worker", "turns", "of them busy", "sleeps", "free frames", "no frame", { text: "where its time goes", className: "words" }];
   const rows = change.workers.map((w) => [
     String(w.worker), rate(w.turns), w.turns > 0 ? share(Math.min(1, w.busyTurns / w.turns)) : "-", rate(w.sleeps), count(w.framesFree), bad(w.exhausted),
-    ...(steps.length ? [bar(w.steps)] : []),
+    bar(w.steps),
   ]);
-  if (steps.length) head.push({ text: "where its time goes", className: "words" });
   const legend = make("div", "legend", ...steps.map(([name], i) => {
     const box = make("i", "box");
     box.style.background = `var(--s${Math.min(6, i)})`;
     return make("span", "", box, name);
   }));
-  place.replaceChildren(table(head, rows), ...(steps.length ? [legend] : []));
+  place.replaceChildren(table(head, rows), legend);
 }
 
 export function showQueues(place, change) {
