@@ -56,7 +56,8 @@ impl Move {
         if from == to {
             return Ok(Self { shared: shared.clone(), lane, under_way: None });
         }
-        let expectation = Expectation::new();
+        let number = moves.get(&lane).map_or(0, |last| last.number().wrapping_add(1));
+        let expectation = Expectation::new(number);
         let order = expectation.0.clone();
         events::move_begun(lane, from, to);
         shared.send(to, Message::Expect { lane, from, expectation });

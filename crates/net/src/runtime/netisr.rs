@@ -22,9 +22,24 @@ pub(crate) enum Parcel {
     Frame { lane: u32, class: Class, frame: Frame },
     /// A lane moves in. Frames for it follow in the same ring.
     Lane(Box<LaneSlot>),
-    /// Worker `from` has sent its last frame for `lane` to the one the lane left; the next go to its new owner.
-    Marker { lane: u32, from: usize },
+    /// Nothing of a worker's is on its way any more.
+    Marker(Marker),
 }
+
+/// A worker has sent its last frame for a lane by the old way: the next go to its new owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) lane: u32,
+    /// Of the lane's moves, the one with this number.
+    pub(crate) number: u32,
+    /// Who has sent its last frame.
+    pub(crate) from: u16,
+    /// The new owner; whom the lane left passes it on.
+    pub(crate) to: u16,
+}
+
+/// The rings hold four to a cache line.
+const _: () = assert!(size_of::<Parcel>() == 16);
 
 /// The rings of one worker.
 #[derive(Debug)]
@@ -169,6 +184,10 @@ mod tests {
         Parcel::Frame { lane: 0, class: Class::Ethernet, frame: pool.alloc().unwrap() }
     }
 
+    fn marker(lane: u32) -> Parcel {
+        Parcel::Marker(Marker { lane, number: 0, from: 0, to: 1 })
+    }
+
     fn pool() -> Pool {
         let config =
             MemoryConfig { frames_per_home: 64, lock: false, huge_pages: false, ..MemoryConfig::default() };
@@ -188,20 +207,20 @@ mod tests {
         let fit = from.stats.sent - 1;
         assert!(fit >= LIMIT as u64);
         assert_eq!(64 - pool.free() as u64, fit, "a frame that is dropped goes home");
-        from.send(1, Parcel::Marker { lane: 9, from: 0 });
+        from.send(1, marker(9));
         for _ in 0..3 * LIMIT {
             from.send(1, frame(&pool));
         }
         assert_eq!(from.backlog[1].len(), LIMIT, "with the marker");
         assert_eq!(from.waited, LIMIT as u64);
         assert_eq!((from.stats.dropped, from.room()), (1 + 2 * LIMIT as u64 + 1, 0));
-        from.send(1, Parcel::Marker { lane: 10, from: 0 });
+        from.send(1, marker(10));
         publish(&mut from);
         let mut got = Vec::new();
         to.receive(0, &mut got);
         assert_eq!(got.len() as u64, fit);
         // There is room in the ring again, but what comes now would overtake what waits.
-        from.send(1, Parcel::Marker { lane: 11, from: 0 });
+        from.send(1, marker(11));
         while let Some(parcel) = from.backlog[1].pop_front() {
             if let Err(parcel) = from.senders[1].as_mut().unwrap().push(parcel) {
                 from.backlog[1].push_front(parcel);
@@ -212,7 +231,7 @@ mod tests {
         publish(&mut from);
         to.receive(0, &mut got);
         let lane = |parcel: &Parcel| match parcel {
-            Parcel::Marker { lane, .. } => Some(*lane),
+            Parcel::Marker(marker) => Some(marker.lane),
             _ => None,
         };
         assert_eq!(got.iter().filter_map(lane).collect::<Vec<_>>(), [9, 10, 11]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flowlane_stack::LaneEvent;
 
-use super::order::{Expectation, Order};
+use super::order::{Asked, Expectation, Order};
 use crate::lane::{Ready, SocketHandle};
 use crate::stats::WorkerReport;
 
@@ -66,6 +66,8 @@ pub(crate) enum Message {
     Gone {
         /// Index of the lane.
         lane: u32,
+        /// Number of the move.
+        number: u32,
         /// Who had it, and forwards what is on its way.
         from: usize,
         /// Who has it.
@@ -75,9 +77,9 @@ pub(crate) enum Message {
     Requeued {
         /// Index of the lane.
         lane: u32,
-        /// The worker that has it, which holds what comes by its own queues until a marker comes from the old one's worker; `usize::MAX`
-        /// where nobody does.
-        to: usize,
+        /// The move that asked for it: the worker that has the lane holds what comes by its own queues until a marker comes from the old
+        /// one's worker. `None` where nobody asked.
+        asked: Option<Asked>,
         /// The queue; `None`: the card could not be changed.
         queue: Option<u16>,
     },

@@ -9,7 +9,7 @@ mod outside;
 mod rebalanced;
 
 pub(crate) use message::Message;
-pub(crate) use order::{Expectation, Order, Stage};
+pub(crate) use order::{Asked, Expectation, Order, Stage};
 pub(crate) use rebalanced::Rebalanced;
 
 use std::collections::HashMap;

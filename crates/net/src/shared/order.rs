@@ -8,6 +8,9 @@
 //!
 //! Each step is one compare-and-swap, so a move is either cancelled or continues, whichever is first. A move cancelled before `Sent` leaves
 //! the lane where it is; after `Sent` the lane arrives.
+//!
+//! Every move of a lane has a number. What comes late of an earlier move, a marker or a card's answer, has that move's number, and counts
+//! for no other.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,11 +50,18 @@ impl Stage {
 /// What a move is to those who have part in it.
 #[derive(Debug)]
 pub(crate) struct Order {
+    /// Number of the move among those of its lane.
+    number: u32,
     stage: AtomicU8,
     waker: Mutex<Option<Waker>>,
 }
 
 impl Order {
+    /// Number of the move among those of its lane. After the last of 32 bits comes 0: what is late is of the last few.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     pub(crate) fn stage(&self) -> Stage {
         Stage::of(self.stage.load(Ordering::Acquire))
     }
@@ -91,14 +101,24 @@ impl Order {
     }
 }
 
+/// The move for which a card is asked to send a lane's packets elsewhere: its answer is for that one alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The worker that the lane has come to.
+    pub(crate) worker: usize,
+    /// The number of its move.
+    pub(crate) number: u32,
+}
+
 /// The order in the hands of the worker that gets the lane, or on its way there. When it goes before the move is over, the runtime has
 /// ended.
 #[derive(Debug)]
 pub(crate) struct Expectation(pub(crate) Arc<Order>);
 
 impl Expectation {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Order { stage: AtomicU8::new(Stage::Asked as u8), waker: Mutex::new(None) }))
+    /// Of the move with this number.
+    pub(crate) fn new(number: u32) -> Self {
+        Self(Arc::new(Order { number, stage: AtomicU8::new(Stage::Asked as u8), waker: Mutex::new(None) }))
     }
 }
 
@@ -117,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_step_is_taken_or_the_move_is_given_up_but_not_both() {
-        let order = Expectation::new();
+        let order = Expectation::new(0);
         assert!(order.0.advance(Stage::Asked, Stage::Expected));
         assert!(!order.0.advance(Stage::Asked, Stage::GivenUp));
         assert!(order.0.advance(Stage::Expected, Stage::GivenUp));
@@ -127,11 +147,11 @@ mod tests {
 
     #[test]
     fn who_goes_away_with_an_order_loses_it_once() {
-        let expectation = Expectation::new();
+        let expectation = Expectation::new(0);
         let order = expectation.0.clone();
         drop(expectation);
         assert_eq!(order.stage(), Stage::Lost);
-        let expectation = Expectation::new();
+        let expectation = Expectation::new(0);
         let order = expectation.0.clone();
         assert!(order.advance(Stage::Asked, Stage::Expected));
         assert!(order.advance(Stage::Expected, Stage::GivenUp));

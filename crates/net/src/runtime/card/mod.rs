@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 
 use flowlane_rss::Bucket;
 
-use crate::shared::Shared;
+use crate::shared::{Asked, Shared};
 
 /// The thread of the cards.
 #[derive(Debug)]
@@ -66,10 +66,10 @@ fn work(mut cards: Vec<Steered>, from: &mpsc::Receiver<Request>, shared: &Arc<Sh
     while let Ok(first) = from.recv() {
         let mut ended = false;
         let mut strayed = HashSet::new();
-        let mut come: Vec<(usize, Bucket, usize)> = Vec::new();
+        let mut come: Vec<(usize, Bucket, Asked)> = Vec::new();
         for request in std::iter::once(first).chain(std::iter::from_fn(|| from.try_recv().ok())) {
             match request {
-                Request::Follow { host, bucket, worker } => come.push((host, bucket, worker)),
+                Request::Follow { host, bucket, asked } => come.push((host, bucket, asked)),
                 Request::Strayed { host } => drop(strayed.insert(host)),
                 Request::End => ended = true,
             }
@@ -81,7 +81,7 @@ fn work(mut cards: Vec<Steered>, from: &mpsc::Receiver<Request>, shared: &Arc<Sh
             let lanes: Vec<_> = come
                 .iter()
                 .filter(|(host, ..)| *host == card.host())
-                .map(|(_, bucket, worker)| (*bucket, *worker))
+                .map(|(_, bucket, asked)| (*bucket, *asked))
                 .collect();
             if !lanes.is_empty() {
                 card.follow(lanes, shared);

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 
 use flowlane_rss::Bucket;
 
+use crate::shared::Asked;
 use crate::stats::CardReport;
 
 /// What a worker asks for.
@@ -16,8 +17,8 @@ pub(crate) enum Request {
         host: usize,
         /// The lane's bucket.
         bucket: Bucket,
-        /// Where it is.
-        worker: usize,
+        /// The move by which it came, and where it is.
+        asked: Asked,
     },
     /// Many frames of this host came on other queues than its card's settings name.
     Strayed {

@@ -14,7 +14,7 @@ use super::table::Table;
 use crate::card::{Access, CardRss};
 use crate::events;
 use crate::runtime::moving::Move;
-use crate::shared::{Message, Shared};
+use crate::shared::{Asked, Message, Shared};
 
 /// After something was done about a card, what strayed before is not heeded for so long.
 const SETTLES: Duration = Duration::from_millis(200);
@@ -93,10 +93,10 @@ impl Steered {
     }
 
     /// Lanes of these buckets have come to these workers.
-    pub(super) fn follow(&mut self, lanes: Vec<(Bucket, usize)>, shared: &Shared) {
-        let queues: Vec<(Bucket, usize, Option<u16>)> = lanes
+    pub(super) fn follow(&mut self, lanes: Vec<(Bucket, Asked)>, shared: &Shared) {
+        let queues: Vec<(Bucket, Asked, Option<u16>)> = lanes
             .into_iter()
-            .map(|(bucket, worker)| (bucket, worker, self.table.queue_for(bucket, worker)))
+            .map(|(bucket, asked)| (bucket, asked, self.table.queue_for(bucket, asked.worker)))
             .collect();
         let changes: Vec<(usize, u32)> = queues
             .iter()
@@ -125,14 +125,14 @@ impl Steered {
                 self.say(&format!("the card still sends packets of moved lanes to their old workers, which hand them over: {why}"));
             }
         }
-        for (bucket, to, queue) in queues {
+        for (bucket, asked, queue) in queues {
             let (lane, queue) = (self.lane(bucket), queue.filter(|_| done.is_ok()));
             let Some(queue) = queue else {
-                shared.send(to, Message::Requeued { lane, to, queue: None });
+                shared.send(asked.worker, Message::Requeued { lane, asked: Some(asked), queue: None });
                 continue;
             };
             self.table.assign(bucket, queue);
-            tell_all(shared, lane, to, queue);
+            tell_all(shared, lane, Some(asked), queue);
         }
     }
 
@@ -185,7 +185,7 @@ impl Steered {
         self.counts.followed.fetch_add(1, Relaxed);
         self.acted = Some(Instant::now());
         for (bucket, queue) in &changed {
-            tell_all(shared, self.lane(*bucket), usize::MAX, *queue);
+            tell_all(shared, self.lane(*bucket), None, *queue);
         }
         for (bucket, _) in changed {
             // One that is being moved goes where it was told to, and its slots follow it.
@@ -199,9 +199,9 @@ impl Steered {
 const FOLLOWED: &str = "somebody changed the card's table: lanes move to the workers of their new queues";
 
 /// Tells every worker that packets of a lane come on another queue now.
-fn tell_all(shared: &Shared, lane: u32, to: usize, queue: u16) {
+fn tell_all(shared: &Shared, lane: u32, asked: Option<Asked>, queue: u16) {
     for worker in 0..shared.posts.len() {
-        shared.send(worker, Message::Requeued { lane, to, queue: Some(queue) });
+        shared.send(worker, Message::Requeued { lane, asked, queue: Some(queue) });
     }
 }
 

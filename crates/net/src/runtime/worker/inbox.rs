@@ -48,8 +48,8 @@ impl Worker {
             Message::Expect { lane, from, expectation } => self.expect(lane, from, expectation),
             Message::Give { lane, to, order } => self.give(lane, to, order),
             Message::GivenUp { lane } => self.give_up_move(lane),
-            Message::Gone { lane, from, to } => self.gone(lane, from, to),
-            Message::Requeued { lane, to, queue } => self.requeued(lane, to, queue),
+            Message::Gone { lane, number, from, to } => self.gone(lane, number, from, to),
+            Message::Requeued { lane, asked, queue } => self.requeued(lane, asked, queue),
             Message::Stop(to, grace) => self.begin_to_end(to, grace),
         }
     }

@@ -263,7 +263,7 @@ impl Worker {
                 match parcel {
                     Parcel::Frame { lane, class, frame } => self.deliver(lane, from, class, frame, false),
                     Parcel::Lane(slot) => self.move_in(slot),
-                    Parcel::Marker { lane, from: marked } => self.marker(lane, marked),
+                    Parcel::Marker(marker) => self.marker(marker),
                 }
             }
             self.end_burst();

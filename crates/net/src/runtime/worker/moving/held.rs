@@ -57,6 +57,11 @@ impl Arriving {
             answered: None,
         }
     }
+
+    /// Number of the move.
+    pub(super) fn number(&self) -> u32 {
+        self.expectation.0.number()
+    }
 }
 
 /// The moves that a worker has part in.
@@ -79,6 +84,11 @@ impl Moves {
     #[inline]
     pub(crate) fn is_draining(&self) -> bool {
         !self.drains.is_empty()
+    }
+
+    /// Where in the list is the lane that comes by the move of this number, if it does. What is late of another move finds none.
+    pub(super) fn arriving_by(&self, lane: u32, number: u32) -> Option<usize> {
+        self.arriving.iter().position(|a| a.lane == lane && a.number() == number)
     }
 
     /// Whether the card was asked to send the packets of a lane here.

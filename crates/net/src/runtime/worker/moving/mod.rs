@@ -17,6 +17,8 @@
 //!
 //! Until A has sent the lane the move can be cancelled, and the lane stays at A ([`Order`]).
 //!
+//! Each move of a lane has a number, which the markers and the card's answers carry: one that is late counts for no later move.
+//!
 //! So no frame of a flow overtakes another: frames through A reach B in the order of the ring from A, and frames that C sends directly
 //! wait for C's marker, which follows C's last frame through A on the same way. Output of the lane at A has left A's links before B sends
 //! for it. Frames still arrive on A's queue, chosen by the card, and are handed over by netisr. If the card's table can be changed, that
@@ -42,8 +44,8 @@ use super::output::drain_output;
 use crate::context;
 use crate::events;
 use crate::lane::LaneSlot;
-use crate::runtime::netisr::Parcel;
-use crate::shared::{Expectation, Message, Order, Stage};
+use crate::runtime::netisr::{Marker, Parcel};
+use crate::shared::{Asked, Expectation, Message, Order, Stage};
 
 /// How long a lane waits for its output to leave before it moves.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
@@ -132,7 +134,8 @@ impl Worker {
     }
 
     fn send_lane(&mut self, leaving: Leaving) {
-        let Leaving { lane, to, held, .. } = leaving;
+        let Leaving { lane, to, held, order, .. } = leaving;
+        let number = order.number();
         let Some(mut slot) = self.lanes[lane as usize].take() else { return };
         self.touched.retain(|l| *l != lane);
         self.waiting.retain(|l| *l != lane);
@@ -152,25 +155,24 @@ impl Worker {
             self.netisr.send(to, Parcel::Frame { lane, class, frame });
         }
         for worker in (0..self.netisr.workers()).filter(|w| *w != self.index) {
-            self.shared.send(worker, Message::Gone { lane, from: self.index, to });
+            self.shared.send(worker, Message::Gone { lane, number, from: self.index, to });
         }
     }
 
     /// Somebody else's lane has gone from `from` to `to`: the last frame by the old way is followed by a marker.
-    pub(crate) fn gone(&mut self, lane: u32, from: usize, to: usize) {
-        self.netisr.send(from, Parcel::Marker { lane, from: self.index });
+    pub(crate) fn gone(&mut self, lane: u32, number: u32, from: usize, to: usize) {
+        let marker = Marker { lane, number, from: self.index as u16, to: to as u16 };
+        self.netisr.send(from, Parcel::Marker(marker));
         self.set_view(lane, to);
     }
 
-    /// A marker: passed on by the worker that had the lane, heeded by the one that gets it.
-    pub(crate) fn marker(&mut self, lane: u32, marked: usize) {
-        let Some(i) = self.moves.arriving.iter().position(|a| a.lane == lane) else {
-            let owner = self.owner_in_view(lane);
-            if owner != self.index {
-                self.netisr.send(owner, Parcel::Marker { lane, from: marked });
-            }
-            return;
-        };
+    /// A marker: passed on by the worker that had the lane, heeded by the one that gets it if it is of this move.
+    pub(crate) fn marker(&mut self, marker: Marker) {
+        if usize::from(marker.to) != self.index {
+            return self.netisr.send(usize::from(marker.to), Parcel::Marker(marker));
+        }
+        let (lane, marked) = (marker.lane, usize::from(marker.from));
+        let Some(i) = self.moves.arriving_by(lane, marker.number) else { return };
         let arriving = &mut self.moves.arriving[i];
         arriving.unmarked.retain(|w| *w != marked);
         let (free, held): (VecDeque<_>, VecDeque<_>) =
@@ -188,9 +190,10 @@ impl Worker {
     /// The lane is here, and nothing is held for it any more. Where its packets still come on another worker's queue the card is asked to
     /// change that, and what comes by the queues here is held until nothing is on its way from there.
     fn arrived(&mut self, i: usize) {
-        let lane = self.moves.arriving[i].lane;
+        let Arriving { lane, .. } = self.moves.arriving[i];
+        let asked = Asked { worker: self.index, number: self.moves.arriving[i].number() };
         if !self.moves.arriving[i].asked
-            && let Some(request) = self.comes_elsewhere(lane)
+            && let Some(request) = self.comes_elsewhere(lane, asked)
         {
             let arriving = &mut self.moves.arriving[i];
             arriving.asked = true;
@@ -246,3 +249,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,8 +20,9 @@ use flowlane_stack::time::Time;
 
 use super::LONG_ENOUGH;
 use crate::runtime::card::Request;
-use crate::runtime::netisr::Parcel;
+use crate::runtime::netisr::{Marker, Parcel};
 use crate::runtime::worker::Worker;
+use crate::shared::Asked;
 
 /// Frames of a queue after which what the card had put there before is out, though it was never empty.
 const RING: usize = 4096;
@@ -36,7 +37,7 @@ const LATE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Drain {
     lane: u32,
-    to: usize,
+    asked: Asked,
     port: usize,
     since: Time,
     received: usize,
@@ -44,7 +45,7 @@ pub(super) struct Drain {
 
 impl Worker {
     /// The lane's packets come on another worker's queue, and the card can be told to change that.
-    pub(super) fn comes_elsewhere(&self, lane: u32) -> Option<Request> {
+    pub(super) fn comes_elsewhere(&self, lane: u32, asked: Asked) -> Option<Request> {
         let (h, bucket) = self.place_of(lane)?;
         let host = &self.hosts[h];
         if !host.follows {
@@ -52,7 +53,7 @@ impl Worker {
         }
         let at = worker_of_queue(host.queue_of[usize::from(bucket.0)], self.netisr.workers());
         let elsewhere = usize::from(at.0) != self.index;
-        elsewhere.then_some(Request::Follow { host: h, bucket, worker: self.index })
+        elsewhere.then_some(Request::Follow { host: h, bucket, asked })
     }
 
     /// Host and bucket of a lane.
@@ -61,17 +62,18 @@ impl Worker {
         Some((host, Bucket((lane - self.hosts[host].first_lane) as u16)))
     }
 
-    /// The packets of a lane, which is at `to`, come on `queue` now; `None`: on the one that they came on before.
-    pub(crate) fn requeued(&mut self, lane: u32, to: usize, queue: Option<u16>) {
+    /// The packets of a lane come on `queue` now; `None`: on the one that they came on before. `asked`: the move that asked for it.
+    pub(crate) fn requeued(&mut self, lane: u32, asked: Option<Asked>, queue: Option<u16>) {
         let Some(queue) = queue else {
-            return self.marker(lane, self.index);
+            return asked.into_iter().for_each(|asked| self.marker(last(lane, asked)));
         };
         let Some((h, bucket)) = self.place_of(lane) else { return };
         let b = usize::from(bucket.0);
         let host = &mut self.hosts[h];
         let old = std::mem::replace(&mut host.queue_of[b], queue);
         let now = self.now;
-        host.late.retain(|late| late.until > now && late.bucket != bucket);
+        // Of a bucket that moves again before that time is over, packets may still be on their way to each of its old queues.
+        host.late.retain(|late| late.until > now && (late.bucket, late.queue) != (bucket, old));
         host.late.push(Late { bucket, queue: old, until: now + LATE });
         if let Some(port) = self.ports.iter().position(|p| p.index == Some(queue) && p.doors.serve(h)) {
             let interface = self.ports[port].doors.all().find(|door| door.host == h);
@@ -80,14 +82,13 @@ impl Worker {
                 *sends_on = port;
             }
         }
-        if to == self.index {
-            if let Some(arriving) = self.moves.arriving.iter_mut().find(|a| a.lane == lane) {
-                arriving.answered = Some(now);
+        let Some(asked) = asked else { return };
+        if asked.worker == self.index {
+            if let Some(i) = self.moves.arriving_by(lane, asked.number) {
+                self.moves.arriving[i].answered = Some(now);
             }
-        } else if to != usize::MAX
-            && let Some(port) = self.ports.iter().position(|p| p.index == Some(old) && p.doors.serve(h))
-        {
-            self.moves.drains.push(Drain { lane, to, port, since: now, received: 0 });
+        } else if let Some(port) = self.ports.iter().position(|p| p.index == Some(old) && p.doors.serve(h)) {
+            self.moves.drains.push(Drain { lane, asked, port, since: now, received: 0 });
         }
     }
 
@@ -103,8 +104,8 @@ impl Worker {
             drain.received += n;
             let settled = self.now.saturating_duration_since(drain.since) >= SETTLES;
             if (empty && settled) || drain.received >= RING {
-                let Drain { lane, to, .. } = self.moves.drains.swap_remove(i);
-                self.netisr.send(to, Parcel::Marker { lane, from: to });
+                let Drain { lane, asked, .. } = self.moves.drains.swap_remove(i);
+                self.netisr.send(asked.worker, Parcel::Marker(last(lane, asked)));
             } else {
                 i += 1;
             }
@@ -116,9 +117,16 @@ impl Worker {
         let now = self.now;
         let late = |answered: Time| now.saturating_duration_since(answered) >= LONG_ENOUGH;
         while let Some(arriving) = self.moves.arriving.iter().find(|a| a.answered.is_some_and(late)) {
-            self.marker(arriving.lane, self.index);
+            let asked = Asked { worker: self.index, number: arriving.number() };
+            self.marker(last(arriving.lane, asked));
         }
     }
+}
+
+/// The marker behind the last frame of a lane's old queue: what its new worker's own queues bring is let in.
+fn last(lane: u32, asked: Asked) -> Marker {
+    let worker = asked.worker as u16;
+    Marker { lane, number: asked.number, from: worker, to: worker }
 }
 
 /// Packets of a bucket that may still come on a queue which is no longer theirs.
