@@ -410,6 +410,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds lanes that no worker held at its end.
+    pub(crate) fn add_lanes(&mut self, lanes: Vec<LaneReport>) {
+        for lane in lanes {
+            let at = self.workers.iter().position(|w| w.worker == lane.worker).unwrap_or(0);
+            // Where no worker has reported nobody expects lanes.
+            if let Some(worker) = self.workers.get_mut(at) {
+                worker.lanes.push(lane);
+            }
+        }
+    }
+
     /// The lanes of a host, in order of bucket.
     #[must_use]
     pub fn lanes(&self, host: usize) -> Vec<&LaneReport> {

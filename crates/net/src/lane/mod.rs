@@ -3,10 +3,13 @@
 //! Everything here is a value and knows nothing of the worker that holds it.
 
 mod flows;
+mod report;
 mod sleepers;
+mod under_way;
 
 pub use flows::FlowRecords;
 pub(crate) use sleepers::{SleepId, Sleepers};
+pub(crate) use under_way::{LastReports, UnderWay};
 
 use std::any::Any;
 use std::fmt;
@@ -105,8 +108,8 @@ pub(crate) struct LaneSlot {
     pub(crate) kept: Vec<Kept>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
-    /// When it left a worker for another, while it is on its way.
-    pub(crate) left: Option<Time>,
+    /// While it is on its way from one worker to another.
+    pub(crate) under_way: Option<UnderWay>,
     /// Lack of memory for TCP.
     pub(crate) shortage: Shortage,
 }
@@ -131,7 +134,7 @@ impl LaneSlot {
             ending: false,
             kept: Vec::new(),
             parked: Vec::new(),
-            left: None,
+            under_way: None,
             shortage: Shortage::default(),
         }
     }
@@ -206,14 +209,5 @@ impl LaneSlot {
     #[inline]
     pub(crate) fn sockets(&mut self) -> Result<&mut KernelLane, SocketError> {
         self.kernel.as_deref_mut().ok_or(SocketError::Closed)
-    }
-}
-
-impl Drop for LaneSlot {
-    /// A lane that no worker takes any more, since the runtime has ended while it was on its way.
-    fn drop(&mut self) {
-        if let Some(left) = self.left {
-            self.end_flows(left);
-        }
     }
 }

@@ -310,6 +310,7 @@ impl Runtime {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();
         }
+        report.add_lanes(self.handle.shared.last_reports.take());
         if let Some(thread) = self.card_thread.take() {
             thread.end();
         }

@@ -169,7 +169,7 @@ impl Netisr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane::{FlowRecords, LaneId};
+    use crate::lane::{FlowRecords, LaneId, LastReports, UnderWay};
     use flowlane_rss::{Bucket, Key, Rss};
     use flowlane_stack::address::{Endpoint, Prefix};
     use flowlane_stack::tcp::FlowEnd;
@@ -253,7 +253,7 @@ mod tests {
             vlan: None,
             offload: Default::default(),
         };
-        let records = FlowRecords::new(10);
+        let (records, last) = (FlowRecords::new(10), LastReports::default());
         // In a ring that is read no more, and behind it.
         let mut all = Netisr::mesh(2, LIMIT);
         for index in 0..2 * LIMIT as u32 {
@@ -273,7 +273,8 @@ mod tests {
             let peer = Endpoint::new([10, 0, 0, 2].into(), 7);
             lane.tcp_connect(now, &pool, Connect::to(peer)).unwrap();
             let mut slot = LaneSlot::new(LaneId { runtime: 0, index }, 0, lane, Arc::new([]));
-            (slot.flows, slot.left) = (Some(records.clone()), Some(left));
+            slot.flows = Some(records.clone());
+            slot.under_way = Some(UnderWay { since: left, to: 1, last: last.clone() });
             all[0].send(1, Parcel::Lane(Box::new(slot)));
         }
         publish(&mut all[0]);
@@ -282,6 +283,11 @@ mod tests {
         let ended: Vec<_> =
             std::iter::from_fn(|| records.try_next()).map(|r| (r.end, r.began, r.ended)).collect();
         assert_eq!(ended, vec![(FlowEnd::LaneEnded, now, left); 2 * LIMIT]);
+        // And reports of their own.
+        assert_eq!(
+            last.take().iter().map(|lane| (lane.worker, lane.connections)).collect::<Vec<_>>(),
+            [(1, 1); 2 * LIMIT]
+        );
     }
 
     fn publish(netisr: &mut Netisr) {

@@ -21,6 +21,7 @@ use crossbeam_queue::SegQueue;
 use flowlane_stack::time::Time;
 
 use self::outside::Outside;
+use crate::lane::LastReports;
 use crate::wake::Wake;
 
 /// How a worker is reached.
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Outside,
     /// What was done to balance the load of workers.
     pub(crate) rebalanced: Rebalanced,
+    /// Of lanes that were on their way when the workers ended.
+    pub(crate) last_reports: LastReports,
     /// Whether the workers have ended, so that inboxes are not read any more.
     closed: AtomicBool,
 }
@@ -72,6 +75,7 @@ impl Shared {
             moves: Mutex::default(),
             outside: Outside::default(),
             rebalanced: Rebalanced::default(),
+            last_reports: LastReports::default(),
             closed: AtomicBool::new(false),
         }
     }

@@ -259,3 +259,38 @@ fn a_lane_that_is_parked_stays_when_its_move_is_given_up() {
     assert_eq!(block_on(timeout(PATIENCE, ticking)).unwrap().unwrap(), 0);
     assert_eq!(runtime.stop().lanes(host)[0].moves, 0);
 }
+
+/// Runtimes that stop while lanes move: each lane is in the last report, once, with all that was counted for it.
+#[test]
+fn lanes_that_move_when_the_runtime_stops_are_reported() {
+    const BUCKETS: u16 = 64;
+    for round in 0..40 {
+        let mut builder = Runtime::builder().workers(2).pin(false);
+        let rss = crate::traffic::rss(Key::MICROSOFT, BUCKETS.into(), 2, flowlane::UdpFields::Two);
+        let host = builder.host(Host::kernel("host", rss, || async { flowlane::sleep(Duration::MAX).await }));
+        let runtime = builder.start().unwrap();
+        let handle = runtime.handle();
+        // Each lane has moved once, and is about to move once more.
+        let begin = |b| {
+            let from = handle.worker_of(host, Bucket(b)).unwrap();
+            handle.begin_move(host, Bucket(b), 1 - from).unwrap()
+        };
+        for lane in (0..BUCKETS).map(begin).collect::<Vec<_>>() {
+            block_on(lane).unwrap();
+        }
+        let places: Vec<_> = (0..BUCKETS).map(|b| handle.worker_of(host, Bucket(b)).unwrap()).collect();
+        let begun: Vec<_> = (0..BUCKETS).map(begin).collect();
+        let report = if round % 2 == 0 { runtime.stop() } else { runtime.stop_within(PATIENCE) };
+        let lanes = report.lanes(host);
+        let buckets: Vec<_> = lanes.iter().map(|lane| lane.bucket).collect();
+        assert_eq!(buckets, (0..BUCKETS).collect::<Vec<_>>(), "each lane once");
+        for ((lane, from), moved) in lanes.iter().zip(places).zip(begun) {
+            // First task, and the moves that were awaited.
+            assert!(lane.task_runs >= 1 && (1..=2).contains(&lane.moves), "{lane:?}");
+            assert_eq!(lane.worker == from, lane.moves == 1, "{lane:?}");
+            if block_on(moved).is_ok() {
+                assert_eq!(lane.moves, 2, "{lane:?}");
+            }
+        }
+    }
+}

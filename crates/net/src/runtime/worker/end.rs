@@ -41,7 +41,7 @@ impl Worker {
         let Some(ending) = &self.ending else { return };
         let left =
             self.lanes.iter().flatten().any(|slot| slot.lane.tcp_unfinished() > 0 || slot.lane.has_output());
-        if left && self.now < ending.until {
+        if (left || self.moves.has_one_under_way()) && self.now < ending.until {
             return;
         }
         self.end_connections(true);
@@ -65,6 +65,19 @@ impl Worker {
     fn end_flows(&mut self) {
         for slot in self.lanes.iter_mut().flatten() {
             slot.end_flows(self.now);
+        }
+    }
+
+    /// Whether it was told to stop. From then on it sends no lane away.
+    pub(super) fn is_ending(&self) -> bool {
+        self.stopping || self.ending.is_some()
+    }
+
+    /// A lane has come: if the end has begun, its connections are closed like the others.
+    pub(super) fn end_connections_of_late(&mut self, lane: u32) {
+        if let Some(slot) = self.lanes[lane as usize].as_mut().filter(|_| self.ending.is_some()) {
+            slot.ending = true;
+            slot.lane.tcp_end_all(self.now, &self.frames, false);
         }
     }
 

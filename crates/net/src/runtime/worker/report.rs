@@ -1,9 +1,8 @@
 //! A worker's report: copies of its counters, taken between two turns.
 
 use super::Worker;
-use crate::lane::LaneSlot;
 use crate::link::pair::QuirkCounts;
-use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, Meeting, QueueReport, SOCKETS_SHOWN, WorkerReport};
+use crate::stats::{Meeting, QueueReport, WorkerReport};
 use crate::wake;
 
 impl Worker {
@@ -13,7 +12,7 @@ impl Worker {
         let rings = wake::rings();
         WorkerReport {
             worker: self.index,
-            lanes: self.lanes.iter().flatten().map(|slot| self.report_lane(slot, sockets)).collect(),
+            lanes: self.lanes.iter().flatten().map(|slot| slot.report(self.index, sockets)).collect(),
             queues: self
                 .ports
                 .iter()
@@ -52,44 +51,6 @@ impl Worker {
             frames_allocated: pool.allocated,
             panics: self.panics,
             move_overflow: self.moves.overflow,
-        }
-    }
-
-    fn report_lane(&self, slot: &LaneSlot, list: bool) -> LaneReport {
-        let (shown, looked_at) = if list { (SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT) } else { (0, 0) };
-        let mut sockets = Vec::new();
-        let mut socket_count = 0;
-        slot.lane.udp_sockets(&mut |info| {
-            socket_count += 1;
-            if sockets.len() < shown {
-                sockets.push(info);
-            }
-        });
-        let (mut connections, time_waits) = slot.lane.tcp_counts();
-        let mut stats = slot.lane.stats();
-        if let Some(kernel) = &slot.kernel {
-            connections += kernel.connections();
-            socket_count += kernel.udp_sockets();
-            kernel.stats.show_in(&mut stats);
-        }
-        LaneReport {
-            host: slot.host,
-            bucket: slot.lane.bucket().0,
-            worker: self.index,
-            stats,
-            kernel: slot.kernel.as_ref().map(|k| k.stats),
-            aligned: slot.counters.aligned,
-            redirected: slot.counters.redirected,
-            task_runs: slot.counters.task_runs,
-            panics: slot.counters.panics,
-            failure: slot.failure.clone(),
-            moves: slot.counters.moves,
-            busy_nanos: slot.counters.nanos,
-            sockets,
-            socket_count,
-            connections,
-            time_waits,
-            tcp: slot.lane.tcp_snapshot(shown, looked_at),
         }
     }
 }

@@ -9,7 +9,7 @@ use flowlane_sys::frame::Frame;
 
 use super::requeue::Drain;
 use crate::lane::Ready;
-use crate::shared::{Expectation, Order};
+use crate::shared::{Expectation, Order, Stage};
 
 /// Frames held for one lane at once.
 const HELD: usize = 16_384;
@@ -94,6 +94,11 @@ impl Moves {
     /// Whether the card was asked to send the packets of a lane here.
     pub(crate) fn is_awaited(&self, lane: u32) -> bool {
         self.arriving.iter().any(|a| a.lane == lane && a.asked)
+    }
+
+    /// Whether a lane is on its way here.
+    pub(crate) fn has_one_under_way(&self) -> bool {
+        self.arriving.iter().any(|a| !a.here && a.expectation.0.stage() == Stage::Sent)
     }
 
     /// Whether something is to be looked at again soon.

@@ -43,7 +43,7 @@ use super::Worker;
 use super::output::drain_output;
 use crate::context;
 use crate::events;
-use crate::lane::LaneSlot;
+use crate::lane::{LaneSlot, UnderWay};
 use crate::runtime::netisr::{Marker, Parcel};
 use crate::shared::{Asked, Expectation, Message, Order, Stage};
 
@@ -64,6 +64,10 @@ impl Worker {
 
     /// Begins to give a lane away: its frames wait, its tasks rest.
     pub(crate) fn give(&mut self, lane: u32, to: usize, order: Arc<Order>) {
+        // Who ends keeps what it has: it reports it, and the other may have ended already.
+        if self.is_ending() {
+            return;
+        }
         let Some(slot) = &mut self.lanes[lane as usize] else { return };
         if !order.advance(Stage::Expected, Stage::Given) {
             return;
@@ -104,7 +108,7 @@ impl Worker {
             let (lane, waited) = (leaving.lane, self.now.saturating_duration_since(leaving.since));
             if !self.output_has_left(lane) && waited < LONG_ENOUGH {
                 i += 1;
-            } else if self.moves.leaving[i].order.advance(Stage::Given, Stage::Sent) {
+            } else if !self.is_ending() && self.moves.leaving[i].order.advance(Stage::Given, Stage::Sent) {
                 let leaving = self.moves.leaving.swap_remove(i);
                 self.send_lane(leaving);
             } else {
@@ -141,7 +145,7 @@ impl Worker {
         self.waiting.retain(|l| *l != lane);
         (slot.touched, slot.waiting) = (false, false);
         slot.counters.moves += 1;
-        slot.left = Some(self.now);
+        slot.under_way = Some(UnderWay { since: self.now, to, last: self.shared.last_reports.clone() });
         if let Some(kernel) = &mut slot.kernel {
             kernel.leave();
         }
@@ -211,8 +215,8 @@ impl Worker {
         let lane = slot.id.index;
         // This turn may have begun before the lane was sent. Time does not go back for it: its timestamps would, which its peers drop (RFC 7323
         // section 5), and answers to what it has just sent would come from the future.
-        if let Some(left) = slot.left.take() {
-            self.now = self.now.max(left);
+        if let Some(UnderWay { since, .. }) = slot.under_way.take() {
+            self.now = self.now.max(since);
         }
         let tasks = std::mem::take(&mut slot.parked);
         if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
@@ -239,6 +243,7 @@ impl Worker {
                 self.arrived(i);
             }
         }
+        self.end_connections_of_late(lane);
         self.touch(lane);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use flowlane_rss::{Bucket, HashConfig, Key, Rss, Toeplitz};
 use flowlane_stack::address::Prefix;
@@ -23,6 +23,7 @@ use crate::runtime::moving::Move;
 use crate::runtime::netisr::Netisr;
 use crate::runtime::worker::{Door, Doors, HostView, Plan, Port, Trust};
 use crate::shared::{Post, Shared};
+use crate::stats::{LaneReport, Report, WorkerReport};
 use crate::wake::Wake;
 
 const A: usize = 0;
@@ -184,6 +185,22 @@ impl Net {
     fn begin_move(&self, to: usize) -> Arc<Order> {
         drop(Move::ask(&self.shared, self.lane, to).unwrap());
         self.shared.moves()[&self.lane].clone()
+    }
+
+    /// Tells a worker to stop.
+    fn stop(&self, worker: usize, grace: Duration) -> mpsc::Receiver<WorkerReport> {
+        let (to, from) = mpsc::channel();
+        self.shared.send(worker, Message::Stop(to, grace));
+        from
+    }
+
+    /// What the runtime says of its lanes when its workers have ended.
+    fn end(self, reports: [mpsc::Receiver<WorkerReport>; 2]) -> Vec<LaneReport> {
+        let mut report = Report::default();
+        report.workers.extend(reports.map(|from| from.try_recv().expect("the worker has ended")));
+        drop(self.workers);
+        report.add_lanes(self.shared.last_reports.take());
+        report.lanes(0).into_iter().cloned().collect()
     }
 
     /// The card's answer for a move.
@@ -371,4 +388,58 @@ fn time_does_not_go_back_for_a_lane_that_moves() {
     // Nor does a lane that has been on its way for long hold the time up.
     net.turn_after(Duration::from_millis(5), B);
     assert!(net.workers[B].now > sent);
+}
+
+/// The one who is to get a lane has ended before it comes: the counters of the lane are in the last report.
+#[test]
+fn a_lane_under_way_is_in_the_last_report() {
+    let mut net = Net::new();
+    (0..3).for_each(|n| net.arrives(A, n));
+    net.turn(A);
+    net.begin_move(B);
+    let b = net.stop(B, Duration::ZERO);
+    net.turn(B);
+    net.turn(A);
+    assert!(net.workers[A].lanes[net.lane as usize].is_none(), "it is on its way");
+    let a = net.stop(A, Duration::ZERO);
+    net.turn(A);
+    let lanes = net.end([a, b]);
+    let seen: Vec<_> = lanes.iter().map(|l| (l.worker, l.moves, l.aligned, l.stats.udp.delivered)).collect();
+    assert_eq!(seen, [(B, 1, 3, 3)]);
+}
+
+/// A lane that is parked when its worker is told to stop is reported there, once.
+#[test]
+fn who_is_told_to_stop_keeps_its_lanes() {
+    for grace in [Duration::ZERO, Duration::from_secs(1)] {
+        let mut net = Net::new();
+        net.begin_move(B);
+        net.turn(B);
+        let stops = [A, B].map(|worker| net.stop(worker, grace));
+        for worker in [A, B] {
+            net.turn(worker);
+            net.workers[worker].end_if_over();
+        }
+        let lanes = net.end(stops);
+        assert_eq!(lanes.iter().map(|l| (l.worker, l.moves)).collect::<Vec<_>>(), [(A, 0)]);
+    }
+}
+
+/// Who ends its lanes' connections waits for a lane that is on its way to it, and ends that lane's, too.
+#[test]
+fn the_end_waits_for_a_lane_under_way() {
+    let mut net = Net::new();
+    net.begin_move(B);
+    let b = net.stop(B, Duration::from_secs(1));
+    net.turn(B);
+    net.turn(A);
+    net.workers[B].end_if_over();
+    assert!(!net.workers[B].stopping);
+    net.turn(B);
+    assert!(net.workers[B].lanes[net.lane as usize].as_ref().is_some_and(|slot| slot.ending));
+    net.workers[B].end_if_over();
+    let a = net.stop(A, Duration::ZERO);
+    net.turn(A);
+    let lanes = net.end([a, b]);
+    assert_eq!(lanes.iter().map(|l| (l.worker, l.moves)).collect::<Vec<_>>(), [(B, 1)]);
 }

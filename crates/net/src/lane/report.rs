@@ -1,0 +1,45 @@
+//! A lane's report: copies of its counters.
+
+use super::LaneSlot;
+use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, SOCKETS_SHOWN};
+
+impl LaneSlot {
+    /// What was counted for it so far, at this worker; with a list of its sockets, if that is wanted.
+    pub(crate) fn report(&self, worker: usize, list: bool) -> LaneReport {
+        let (shown, looked_at) = if list { (SOCKETS_SHOWN, CONNECTIONS_LOOKED_AT) } else { (0, 0) };
+        let mut sockets = Vec::new();
+        let mut socket_count = 0;
+        self.lane.udp_sockets(&mut |info| {
+            socket_count += 1;
+            if sockets.len() < shown {
+                sockets.push(info);
+            }
+        });
+        let (mut connections, time_waits) = self.lane.tcp_counts();
+        let mut stats = self.lane.stats();
+        if let Some(kernel) = &self.kernel {
+            connections += kernel.connections();
+            socket_count += kernel.udp_sockets();
+            kernel.stats.show_in(&mut stats);
+        }
+        LaneReport {
+            host: self.host,
+            bucket: self.lane.bucket().0,
+            worker,
+            stats,
+            kernel: self.kernel.as_ref().map(|k| k.stats),
+            aligned: self.counters.aligned,
+            redirected: self.counters.redirected,
+            task_runs: self.counters.task_runs,
+            panics: self.counters.panics,
+            failure: self.failure.clone(),
+            moves: self.counters.moves,
+            busy_nanos: self.counters.nanos,
+            sockets,
+            socket_count,
+            connections,
+            time_waits,
+            tcp: self.lane.tcp_snapshot(shown, looked_at),
+        }
+    }
+}
