@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::card::Access;
-use flowlane::{Bucket, PairConfig, Rss, Runtime};
+use flowlane::link::pair;
+use flowlane::{Bucket, Host, Interface, LinkId, PairConfig, Rss, Runtime};
 use flowlane_rss::emulated::{CARDS, Card, CardOptions};
 use flowlane_rss::learn::{Answer, LearnError, Learned, Options, learn};
 use flowlane_rss::{BucketMap, Flow, HashType};
@@ -153,21 +154,23 @@ fn the_cards_table_follows_lanes_that_move() {
     }
 }
 
+/// A card that takes no change.
+struct Refuses(Box<dyn Access>);
+impl Access for Refuses {
+    fn rss(&mut self) -> Result<flowlane::card::CardRss, String> {
+        self.0.rss()
+    }
+    fn set_slots(&mut self, _: &[(usize, u32)]) -> Result<(), String> {
+        Err("not permitted".to_owned())
+    }
+    fn set_again(&mut self) -> Result<(), String> {
+        Err("not permitted".to_owned())
+    }
+}
+
 /// A card that does not let its table be changed: lanes move all the same, and their frames are handed over, in order.
 #[test]
 fn lanes_move_where_the_card_refuses() {
-    struct Refuses(Box<dyn Access>);
-    impl Access for Refuses {
-        fn rss(&mut self) -> Result<flowlane::card::CardRss, String> {
-            self.0.rss()
-        }
-        fn set_slots(&mut self, _: &[(usize, u32)]) -> Result<(), String> {
-            Err("not permitted".to_owned())
-        }
-        fn set_again(&mut self) -> Result<(), String> {
-            Err("not permitted".to_owned())
-        }
-    }
     let plan = Plan {
         access: |card| Box::new(Refuses(Box::new(card))),
         ..steered(&card_of("random", 128, 4), 1500)
@@ -268,5 +271,54 @@ fn a_card_that_does_what_it_likes_is_left_alone() {
         let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
         assert_eq!((card.set_again, card.followed, card.slots_moved), (1, 0, 0), "{name}: {card:?}");
         assert!(report.steering(SERVER).misdirected > 0, "{name}");
+    }
+}
+
+/// A host with two links, each with a card of its own: both tables follow its lanes, or, where one card refuses, neither does.
+#[test]
+fn the_cards_of_a_host_follow_together() {
+    let card = card_of("random", 128, 4);
+    let plan = steered(&card, 1);
+    let rss = plan.steering.unwrap()[SERVER].clone();
+    for refused in [None, Some(0), Some(1)] {
+        let mut builder = Runtime::builder().workers(2).pin(false);
+        let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
+        let host = |name: &str, last: u8| {
+            let host = Host::new(name, rss.clone(), || async {});
+            host.interface(on(&format!("10.0.0.{last}/24"))).interface(on(&format!("10.0.1.{last}/24")))
+        };
+        let (ours, theirs) = (builder.host(host("ours", 1)), builder.host(host("theirs", 2)));
+        let mut cards = Vec::new();
+        for interface in 0..2 {
+            let pair = PairConfig { card: Some(card.clone()), queues: Some(4), ..PairConfig::default() };
+            let (open, access) = pair::opener_with_access(pair);
+            let ends: [LinkId; 2] = builder.wire(open);
+            builder.attach(ends[0], ours, interface);
+            builder.attach(ends[1], theirs, interface);
+            let [card, _] = access.unwrap();
+            let access: Box<dyn Access> = Box::new(card.clone());
+            let refuses = refused == Some(interface);
+            builder.steer_card(ends[0], if refuses { Box::new(Refuses(access)) } else { access });
+            cards.push(card);
+        }
+        let runtime = builder.start().unwrap();
+        let handle = runtime.handle();
+        let mut workers = || cards.iter_mut().map(|card| card.rss().unwrap().table).collect::<Vec<_>>();
+        let before = workers();
+        for bucket in (0..plan.buckets as u16).map(Bucket) {
+            handle.move_lane(ours, bucket, 1 - handle.worker_of(ours, bucket).unwrap()).unwrap();
+        }
+        let after = workers();
+        let counted = &runtime.stop().cards;
+        assert_eq!(counted.len(), 1, "the cards of one host: {counted:?}");
+        if refused.is_some() {
+            assert_eq!(after, before, "what one had taken is put back");
+            assert_eq!((counted[0].refused, counted[0].slots_moved), (plan.buckets as u64, 0));
+        } else {
+            let other = |(a, b): (&u32, &u32)| a % 2 != b % 2;
+            assert!(before[0].iter().zip(&after[0]).all(other), "{before:?} {after:?}");
+            assert_eq!(after[0], after[1]);
+            assert_eq!((counted[0].refused, counted[0].slots_moved), (0, 256));
+        }
     }
 }

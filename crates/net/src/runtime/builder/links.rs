@@ -68,21 +68,26 @@ impl Links {
         self.cards.contains(&(link, host))
     }
 
+    /// Whether lanes of a host that move take their packets along: the tables of all its links that have several queues can be changed.
+    pub(super) fn follow(&self, host: usize) -> bool {
+        let several = |link: &usize| self.doors[*link].serve(host) && self.all[*link].0.queues > 1;
+        (0..self.all.len()).filter(several).all(|link| self.steered(link, host))
+    }
+
     /// What is to look after the cards.
     pub(super) fn take_cards(&mut self, hosts: &[Host], workers: usize) -> Vec<Steered> {
         let access = std::mem::take(&mut self.access);
-        let steered = |(&(link, h), access): (&(usize, usize), Box<dyn Access>)| {
-            let first_lane = hosts[..h].iter().map(|host| host.rss.buckets.len() as u32).sum();
+        let mut all: Vec<Steered> = Vec::new();
+        for (&(link, h), access) in self.cards.iter().zip(access) {
+            let at = all.iter().position(|steered| steered.host() == h).unwrap_or_else(|| {
+                let first_lane = hosts[..h].iter().map(|host| host.rss.buckets.len() as u32).sum();
+                all.push(Steered::new(h, first_lane, workers));
+                all.len() - 1
+            });
             let (info, queues) = &self.all[link];
-            Steered::new(
-                (h, first_lane),
-                (&info.name, info.first_queue, queues.len()),
-                access,
-                &hosts[h].rss,
-                workers,
-            )
-        };
-        self.cards.iter().zip(access).map(steered).collect()
+            all[at].add((&info.name, info.first_queue, queues.len()), access, &hosts[h].rss);
+        }
+        all
     }
 
     /// The links of each host, for people.

@@ -222,7 +222,7 @@ fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port], links: &Links) -
         first_lane,
         queue_of: buckets().map(|b| host.rss.queue_of(b)).collect(),
         of_card: host.rss.is_of_card(),
-        follows: ports.iter().any(|p| p.index.is_some() && links.steered(p.link, h)),
+        follows: links.follow(h) && ports.iter().any(|p| p.index.is_some() && links.steered(p.link, h)),
         late: Vec::new(),
         strays_told: (0, None),
         trust: Trust::default(),

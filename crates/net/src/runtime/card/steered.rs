@@ -1,4 +1,5 @@
-//! A card that may be changed: its table is changed when lanes move, and lanes move when another program sets its table.
+//! The cards of a host, which may be changed: their tables are changed when lanes move, on all of them or on none, and lanes move when
+//! another program sets one of the tables.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -19,10 +20,8 @@ use crate::shared::{Asked, Message, Shared};
 /// After something was done about a card, what strayed before is not heeded for so long.
 const SETTLES: Duration = Duration::from_millis(200);
 
-/// A card that may be changed, and the host that is steered by it.
-pub(crate) struct Steered {
-    host: usize,
-    first_lane: u32,
+/// A card that may be changed.
+struct Changeable {
     link: String,
     access: Box<dyn Access>,
     table: Table,
@@ -30,34 +29,49 @@ pub(crate) struct Steered {
     found: Option<CardRss>,
     /// The driver shows the table that steers.
     fits: bool,
-    /// When something was done about it last.
+}
+
+impl Changeable {
+    /// Lets slots name other queues. The card has taken all of it, or nothing.
+    fn set(&mut self, changes: &[(usize, u32)]) -> Result<(), String> {
+        let (access, fits) = (&mut self.access, self.fits);
+        let set = || match (changes.is_empty(), fits) {
+            (true, _) => Ok(()),
+            (false, true) => access.set_slots(changes),
+            (false, false) => Err("the table that its driver shows is not the one that steers".to_owned()),
+        };
+        catch_unwind(AssertUnwindSafe(set)).unwrap_or_else(|_| Err("a panic".to_owned()))?;
+        for (slot, queue) in changes {
+            if let Some(shown) = self.found.as_mut().and_then(|found| found.table.get_mut(*slot)) {
+                *shown = *queue;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The cards of a host that is steered by them: one for each of its links. All have the table of the first.
+pub(crate) struct Steered {
+    host: usize,
+    first_lane: u32,
+    cards: Vec<Changeable>,
+    workers: usize,
+    /// When something was done about them last.
     acted: Option<Instant>,
-    /// Its settings were set again once, and are not a second time.
+    /// Their settings were set again once, and are not a second time.
     given_up: bool,
-    said: HashSet<String>,
+    said: HashSet<(usize, String)>,
     counts: Arc<Counts>,
 }
 
 impl Steered {
-    /// `served`: queues of the link, the first of which has the card's number `first_queue`.
-    pub(crate) fn new(
-        (host, first_lane): (usize, u32),
-        (link, first_queue, served): (&str, u32, usize),
-        mut access: Box<dyn Access>,
-        rss: &Rss,
-        workers: usize,
-    ) -> Self {
-        let found = access.rss().ok();
-        let table = Table::new(rss, (first_queue, served), workers);
-        let fits = found.as_ref().is_some_and(|found| table.is_shown_as(&found.table));
+    /// Of a host, by number, whose first lane has this one.
+    pub(crate) fn new(host: usize, first_lane: u32, workers: usize) -> Self {
         Self {
             host,
             first_lane,
-            link: link.to_owned(),
-            found,
-            fits,
-            access,
-            table,
+            cards: Vec::new(),
+            workers,
             acted: None,
             given_up: false,
             said: HashSet::new(),
@@ -65,8 +79,21 @@ impl Steered {
         }
     }
 
-    /// The host that it steers.
-    pub(super) fn host(&self) -> usize {
+    /// With the card of a link. `served`: queues of the link, the first of which has the card's number `first_queue`.
+    pub(crate) fn add(
+        &mut self,
+        (link, first_queue, served): (&str, u32, usize),
+        mut access: Box<dyn Access>,
+        rss: &Rss,
+    ) {
+        let found = access.rss().ok();
+        let table = Table::new(rss, (first_queue, served), self.workers);
+        let fits = found.as_ref().is_some_and(|found| table.is_shown_as(&found.table));
+        self.cards.push(Changeable { link: link.to_owned(), access, table, found, fits });
+    }
+
+    /// The host that they steer.
+    pub(crate) fn host(&self) -> usize {
         self.host
     }
 
@@ -74,7 +101,7 @@ impl Steered {
         &self.counts
     }
 
-    /// Its settings are not set again.
+    /// Their settings are not set again.
     pub(super) fn give_up(&mut self) {
         self.given_up = true;
     }
@@ -83,56 +110,75 @@ impl Steered {
         self.first_lane + u32::from(bucket.0)
     }
 
-    /// Says this once.
-    fn say(&mut self, what: &str) {
-        if self.said.insert(what.to_owned()) {
-            events::card(&self.link, what);
+    /// Says this of a card once.
+    fn say(&mut self, card: usize, what: &str) {
+        if self.said.insert((card, what.to_owned())) {
+            let link = &self.cards[card].link;
+            events::card(link, what);
             // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "flowlane: {}: {what}", self.link);
+            let _ = writeln!(std::io::stderr(), "flowlane: {link}: {what}");
         }
     }
 
     /// Lanes of these buckets have come to these workers.
     pub(super) fn follow(&mut self, lanes: Vec<(Bucket, Asked)>, shared: &Shared) {
+        // A queue that every link has.
+        let Some(smallest) = self.cards.iter().min_by_key(|card| card.table.served()) else { return };
         let queues: Vec<(Bucket, Asked, Option<u16>)> = lanes
             .into_iter()
-            .map(|(bucket, asked)| (bucket, asked, self.table.queue_for(bucket, asked.worker)))
+            .map(|(bucket, asked)| (bucket, asked, smallest.table.queue_for(bucket, asked.worker)))
             .collect();
-        let changes: Vec<(usize, u32)> = queues
-            .iter()
-            .filter_map(|(bucket, _, queue)| Some(self.table.change(*bucket, (*queue)?)))
-            .flatten()
-            .collect();
-        let access = &mut self.access;
-        let set = || match (changes.is_empty(), self.fits) {
-            (true, _) => Ok(()),
-            (false, true) => access.set_slots(&changes),
-            (false, false) => Err("the table that its driver shows is not the one that steers".to_owned()),
-        };
-        let done = catch_unwind(AssertUnwindSafe(set)).unwrap_or_else(|_| Err("a panic".to_owned()));
-        match &done {
-            Ok(()) => {
-                self.counts.slots_moved.fetch_add(changes.len() as u64, Relaxed);
-                for (slot, queue) in &changes {
-                    if let Some(shown) = self.found.as_mut().and_then(|found| found.table.get_mut(*slot)) {
-                        *shown = *queue;
-                    }
+        let wanted: Vec<_> =
+            queues.iter().filter_map(|(bucket, _, queue)| Some((*bucket, (*queue)?))).collect();
+        let done = self.change_all(&wanted);
+        for (bucket, asked, queue) in queues {
+            let lane = self.lane(bucket);
+            match queue.filter(|_| done) {
+                Some(queue) => tell_all(shared, lane, Some(asked), queue),
+                None => {
+                    shared.send(asked.worker, Message::Requeued { lane, asked: Some(asked), queue: None });
                 }
-                self.acted = Some(Instant::now());
-            }
-            Err(why) => {
-                self.counts.refused.fetch_add(1, Relaxed);
-                self.say(&format!("the card still sends packets of moved lanes to their old workers, which hand them over: {why}"));
             }
         }
-        for (bucket, asked, queue) in queues {
-            let (lane, queue) = (self.lane(bucket), queue.filter(|_| done.is_ok()));
-            let Some(queue) = queue else {
-                shared.send(asked.worker, Message::Requeued { lane, asked: Some(asked), queue: None });
-                continue;
-            };
-            self.table.assign(bucket, queue);
-            tell_all(shared, lane, Some(asked), queue);
+    }
+
+    /// Has packets of buckets come on other queues: on all cards, or on none. `false` if one has refused.
+    fn change_all(&mut self, wanted: &[(Bucket, u16)]) -> bool {
+        let mut slots = 0;
+        for i in 0..self.cards.len() {
+            let changes = self.cards[i].table.changes(wanted);
+            slots += changes.len();
+            let Err(why) = self.cards[i].set(&changes) else { continue };
+            self.counts.refused.fetch_add(1, Relaxed);
+            self.say(i, &format!("the card still sends packets of moved lanes to their old workers, which hand them over: {why}"));
+            self.put_back(i, wanted);
+            return false;
+        }
+        if slots > 0 {
+            self.counts.slots_moved.fetch_add(slots as u64, Relaxed);
+            self.acted = Some(Instant::now());
+        }
+        for card in &mut self.cards {
+            for (bucket, queue) in wanted {
+                card.table.assign(*bucket, *queue);
+            }
+        }
+        true
+    }
+
+    /// The card of this number has refused a change: those before it get their slots back.
+    fn put_back(&mut self, refused: usize, wanted: &[(Bucket, u16)]) {
+        for i in 0..refused {
+            let earlier = self.cards[i].table.unchanged(wanted);
+            self.acted = Some(Instant::now());
+            if let Err(why) = self.cards[i].set(&earlier) {
+                self.counts.refused.fetch_add(1, Relaxed);
+                let other = &self.cards[refused].link;
+                let what = format!(
+                    "the card of {other} did not follow lanes that moved, and this one's slots could not be put back, so their packets come on two queues: {why}"
+                );
+                self.say(i, &what);
+            }
         }
     }
 
@@ -141,58 +187,85 @@ impl Steered {
         if self.acted.is_some_and(|acted| acted.elapsed() < SETTLES) {
             return;
         }
-        let now = match self.access.rss() {
-            Ok(now) => now,
-            Err(why) => {
-                return self.say(&format!(
-                    "packets come on other queues than the card's table named, and it cannot be read: {why}"
-                ));
+        let mut as_expected = true;
+        for card in 0..self.cards.len() {
+            as_expected &= self.looks_as_expected(card, shared);
+        }
+        if !as_expected {
+            return;
+        }
+        let given_up = std::mem::replace(&mut self.given_up, true);
+        for card in 0..self.cards.len() {
+            if given_up {
+                self.say(card, "packets come on other queues than the card's table names, and are handed over: 'flowlane rss learn' finds its rule");
+                continue;
             }
-        };
-        if let Some(found) = &self.found
-            && let Some(part) = differing(found, &now)
-        {
-            return self.say(&format!(
-                "its {part} changed, so packets come on other queues and are handed over: a restart takes the card as it is now"
-            ));
-        }
-        if self.fits && self.found.as_ref().is_some_and(|found| found.table != now.table) {
-            return self.follow_table(now.table, shared);
-        }
-        if self.given_up {
-            let what = "packets come on other queues than the card's table names, and are handed over: 'flowlane rss learn' finds its rule";
-            return self.say(what);
-        }
-        self.given_up = true;
-        match self.access.set_again() {
-            Ok(()) => {
-                self.counts.set_again.fetch_add(1, Relaxed);
-                self.acted = Some(Instant::now());
-                self.say("packets came on other queues than the card's table names: its settings were set again");
+            match self.cards[card].access.set_again() {
+                Ok(()) => {
+                    self.counts.set_again.fetch_add(1, Relaxed);
+                    self.acted = Some(Instant::now());
+                    self.say(card, "packets came on other queues than the card's table names: its settings were set again");
+                }
+                Err(why) => self.say(card, &format!(
+                    "packets come on other queues than the card's table names, and its settings cannot be set again: {why}"
+                )),
             }
-            Err(why) => self.say(&format!(
-                "packets come on other queues than the card's table names, and its settings cannot be set again: {why}"
-            )),
         }
     }
 
-    /// Another program has set another table: moves lanes to the workers whose queues receive their packets.
-    fn follow_table(&mut self, slots: Vec<u32>, shared: &Arc<Shared>) {
-        if let Some(found) = &mut self.found {
+    /// Whether the driver shows what it should. If not, that is said, or followed.
+    fn looks_as_expected(&mut self, card: usize, shared: &Arc<Shared>) -> bool {
+        let Changeable { access, found, fits, .. } = &mut self.cards[card];
+        let now = match access.rss() {
+            Ok(now) => now,
+            Err(why) => {
+                self.say(card, &format!(
+                    "packets come on other queues than the card's table named, and it cannot be read: {why}"
+                ));
+                return false;
+            }
+        };
+        if let Some(part) = found.as_ref().and_then(|found| differing(found, &now)) {
+            self.say(card, &format!(
+                "its {part} changed, so packets come on other queues and are handed over: a restart takes the card as it is now"
+            ));
+            return false;
+        }
+        let changed = *fits && found.as_ref().is_some_and(|found| found.table != now.table);
+        if changed {
+            self.follow_table(card, now.table, shared);
+        }
+        !changed
+    }
+
+    /// Another program has set another table: moves lanes to the workers whose queues receive their packets. The host's other cards get
+    /// the same.
+    fn follow_table(&mut self, card: usize, slots: Vec<u32>, shared: &Arc<Shared>) {
+        if let Some(found) = &mut self.cards[card].found {
             found.table.clone_from(&slots);
         }
-        let changed = self.table.take_over(slots);
+        let changed = self.cards[card].table.take_over(slots);
         self.counts.followed.fetch_add(1, Relaxed);
         self.acted = Some(Instant::now());
+        for other in (0..self.cards.len()).filter(|other| *other != card) {
+            let changes = self.cards[other].table.changes(&changed);
+            match self.cards[other].set(&changes) {
+                Ok(()) => changed.iter().for_each(|(b, queue)| self.cards[other].table.assign(*b, *queue)),
+                Err(why) => {
+                    self.counts.refused.fetch_add(1, Relaxed);
+                    self.say(other, &format!("the table of the host's other card was changed, and this one did not follow: {why}"));
+                }
+            }
+        }
         for (bucket, queue) in &changed {
             tell_all(shared, self.lane(*bucket), None, *queue);
         }
         for (bucket, _) in changed {
             // One that is being moved goes where it was told to, and its slots follow it.
-            let _ = Move::ask(shared, self.lane(bucket), self.table.worker_of(bucket));
+            let _ = Move::ask(shared, self.lane(bucket), self.cards[card].table.worker_of(bucket));
         }
-        self.said.remove(FOLLOWED);
-        self.say(FOLLOWED);
+        self.said.remove(&(card, FOLLOWED.to_owned()));
+        self.say(card, FOLLOWED);
     }
 }
 

@@ -61,6 +61,21 @@ impl Table {
         (0..self.slots.len()).filter(of_bucket).map(|slot| (slot, self.first + u32::from(queue))).collect()
     }
 
+    /// How many queues are served.
+    pub(super) fn served(&self) -> usize {
+        self.served
+    }
+
+    /// As [`change`](Self::change), for several buckets.
+    pub(super) fn changes(&self, wanted: &[(Bucket, u16)]) -> Vec<(usize, u32)> {
+        wanted.iter().flat_map(|(bucket, queue)| self.change(*bucket, *queue)).collect()
+    }
+
+    /// The slots of [`changes`](Self::changes) with the queues that they name now.
+    pub(super) fn unchanged(&self, wanted: &[(Bucket, u16)]) -> Vec<(usize, u32)> {
+        self.changes(wanted).into_iter().map(|(slot, _)| (slot, self.slots[slot])).collect()
+    }
+
     /// The card has taken a change.
     pub(super) fn assign(&mut self, bucket: Bucket, queue: u16) {
         for (slot, _) in self.change(bucket, queue) {

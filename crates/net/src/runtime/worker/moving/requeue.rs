@@ -21,7 +21,7 @@ use flowlane_stack::time::Time;
 use super::LONG_ENOUGH;
 use crate::runtime::card::Request;
 use crate::runtime::netisr::{Marker, Parcel};
-use crate::runtime::worker::Worker;
+use crate::runtime::worker::{Port, Worker};
 use crate::shared::Asked;
 
 /// Frames of a queue after which what the card had put there before is out, though it was never empty.
@@ -75,11 +75,12 @@ impl Worker {
         // Of a bucket that moves again before that time is over, packets may still be on their way to each of its old queues.
         host.late.retain(|late| late.until > now && (late.bucket, late.queue) != (bucket, old));
         host.late.push(Late { bucket, queue: old, until: now + LATE });
-        if let Some(port) = self.ports.iter().position(|p| p.index == Some(queue) && p.doors.serve(h)) {
-            let interface = self.ports[port].doors.all().find(|door| door.host == h);
-            let first = b * host.interfaces + usize::from(interface.map_or(0, |door| door.interface));
-            if let Some(sends_on) = host.ports.get_mut(first) {
-                *sends_on = port;
+        for (port, at) in self.ports.iter().enumerate().filter(|(_, p)| p.index == Some(queue)) {
+            for door in at.doors.all().filter(|door| door.host == h) {
+                if let Some(sends_on) = host.ports.get_mut(b * host.interfaces + usize::from(door.interface))
+                {
+                    *sends_on = port;
+                }
             }
         }
         let Some(asked) = asked else { return };
@@ -87,8 +88,12 @@ impl Worker {
             if let Some(i) = self.moves.arriving_by(lane, asked.number) {
                 self.moves.arriving[i].answered = Some(now);
             }
-        } else if let Some(port) = self.ports.iter().position(|p| p.index == Some(old) && p.doors.serve(h)) {
-            self.moves.drains.push(Drain { lane, asked, port, since: now, received: 0 });
+        } else {
+            // One of each link of the host.
+            let of_host = |(_, p): &(usize, &Port)| p.index == Some(old) && p.doors.serve(h);
+            for (port, _) in self.ports.iter().enumerate().filter(of_host) {
+                self.moves.drains.push(Drain { lane, asked, port, since: now, received: 0 });
+            }
         }
     }
 
@@ -105,7 +110,10 @@ impl Worker {
             let settled = self.now.saturating_duration_since(drain.since) >= SETTLES;
             if (empty && settled) || drain.received >= RING {
                 let Drain { lane, asked, .. } = self.moves.drains.swap_remove(i);
-                self.netisr.send(asked.worker, Parcel::Marker(last(lane, asked)));
+                // Behind the last frame of all links.
+                if !self.moves.drains.iter().any(|drain| (drain.lane, drain.asked) == (lane, asked)) {
+                    self.netisr.send(asked.worker, Parcel::Marker(last(lane, asked)));
+                }
             } else {
                 i += 1;
             }

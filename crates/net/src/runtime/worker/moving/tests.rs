@@ -443,3 +443,28 @@ fn the_end_waits_for_a_lane_under_way() {
     let lanes = net.end([a, b]);
     assert_eq!(lanes.iter().map(|l| (l.worker, l.moves)).collect::<Vec<_>>(), [(B, 1)]);
 }
+
+/// A host with two links: the queue of one is empty at once, and a frame of the lane waits in that of the other.
+#[test]
+fn the_queues_of_all_links_are_emptied() {
+    let mut net = Net::new();
+    let second = Scripted::default();
+    net.workers[A].ports.push(port(second.clone(), A as u16));
+    net.begin_move(B);
+    for worker in [B, A, B, A, B] {
+        net.turn(worker);
+    }
+    assert!(net.workers[B].moves.is_awaited(net.lane), "the card is asked");
+    for n in 0..3 * BURST {
+        let flow = if n + 1 == 3 * BURST { net.flow } else { net.other };
+        second.put(datagram(&net.workers[A].frames, flow, 1));
+    }
+    net.answer(B, 0, Some(B as u16));
+    net.arrives(B, 2);
+    for _ in 0..4 {
+        net.turn_after(Duration::from_micros(50), A);
+        net.turn(B);
+    }
+    assert!(!net.workers[A].moves.is_draining());
+    assert_eq!(net.received(), [1, 2]);
+}
