@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use flowlane::{
-    Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, control, current,
-    spawn,
+    Bucket, Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, block_on,
+    control, current, spawn,
 };
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -80,14 +80,33 @@ impl Running {
 
     /// What `flowlane lanes` prints, and how it ends.
     fn lanes(&self, arguments: &str) -> (Option<i32>, String) {
+        self.command("lanes", arguments)
+    }
+
+    /// What a command prints, and how it ends.
+    fn command(&self, command: &str, arguments: &str) -> (Option<i32>, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
-            .arg("lanes")
+            .arg(command)
             .args(arguments.split_whitespace())
             .arg("--control")
             .arg(&self.path)
             .output()
             .unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    }
+
+    /// So many datagrams to the server and back, on a socket of the client whose port is returned.
+    fn probe(&self, datagrams: usize) -> u16 {
+        let handle = self.runtime.as_ref().unwrap().handle();
+        let probe = handle.spawn_on(1, Bucket(0), async move {
+            let socket = UdpSocket::connect("10.0.0.1:7".parse().unwrap()).unwrap();
+            for _ in 0..datagrams {
+                socket.send(b"hello").await.unwrap();
+                socket.recv().await.unwrap();
+            }
+            socket.local().unwrap().1
+        });
+        block_on(probe.unwrap()).unwrap()
     }
 
     fn stat(&self, letters: &str) -> String {
@@ -389,6 +408,76 @@ fn lanes_are_shown_and_moved() {
     ] {
         let (code, said) = running.lanes(wrong);
         assert_eq!((code, said.contains(why)), (Some(2), true), "{wrong}: {said}");
+    }
+}
+
+/// Off until somebody asks; then the counts are those of the sockets, also of a lane that moves, and small tables say their bounds.
+#[test]
+fn flows_are_watched_on_demand() {
+    let running = Running::with("flows", 2);
+    let flows = |arguments: &str| running.command("flows", arguments);
+    let (code, said) = flows("");
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("flows on") && said.contains("--top-flows"), "{said}");
+    assert_eq!(flows("on"), (Some(0), "flows are watched from now on\n".into()));
+    let socket = running.probe(1000);
+    let schema = schema("flows");
+    let document = |arguments: &str| {
+        let (code, said) = flows(&format!("--json {arguments}"));
+        assert_eq!(code, Some(0), "{said}");
+        let document: Value = serde_json::from_str(&said).unwrap();
+        fits(&schema, &schema, &document, "flows");
+        document
+    };
+    let local = format!("10.0.0.2:{socket}");
+    let of = |document: &Value, host: &str| {
+        let rows = document["flows"].as_array().unwrap();
+        let row = rows
+            .iter()
+            .find(|row| row["host"] == host && (row["remote"] == *local || row["local"] == *local));
+        let row = row.unwrap_or_else(|| panic!("{document}"));
+        let numbers =
+            ["packets", "packets-error", "bytes", "received-packets", "sent-packets", "bucket", "worker"];
+        numbers.map(|name| row[name].as_u64().unwrap())
+    };
+    // 1000 datagrams of 5 bytes and their answers: 33 bytes of IP each.
+    let [packets, error, bytes, received, sent, bucket, worker] = of(&document(""), "server");
+    assert_eq!([packets, error, bytes, received, sent], [2000, 0, 66_000, 1000, 1000]);
+    // The client sends in one lane and receives in another, for UDP is steered by addresses: a row for each.
+    let all = document("--by bytes -n 50");
+    let rows = all["flows"].as_array().unwrap().iter();
+    let rows: Vec<_> = rows.filter(|row| row["host"] == "client" && row["local"] == *local).collect();
+    let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(["packets", "packets-error", "bytes"].map(sum), [2000, 0, 66_000]);
+    // It moves with its lane.
+    let (code, said) = running.lanes(&format!("move {bucket} {} --host server", 1 - worker));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(of(&document(""), "server"), [2000, 0, 66_000, 1000, 1000, bucket, 1 - worker]);
+    let (_, text) = flows("-n 1");
+    assert!(
+        text.contains("the counts of packets are exact\na flow that is not listed has at most"),
+        "{text}"
+    );
+    assert!(
+        text.contains("2.00k  66.0k      0   50 ") && text.lines().all(|line| line.len() <= 80),
+        "{text}"
+    );
+    // A lane that comes from elsewhere follows what was said meanwhile.
+    assert_eq!(flows("off").0, Some(0));
+    assert_eq!(flows("").0, Some(2));
+    assert_eq!(flows("on --size 8").0, Some(0));
+    assert_eq!(document("")["flows"].as_array().unwrap().len(), 0, "counted from anew");
+    assert_eq!(document("")["room"], 8);
+    for wrong in ["-n 0", "-n 10001", "--by size", "--watch 1ms", "on --size 3", "on --size 9999999"] {
+        let (code, said) = flows(wrong);
+        assert_eq!(code, Some(2), "{wrong}: {said}");
+    }
+    for body in ["", "{}", "{\"watch\":1}", "{\"watch\":true,\"more\":1}"] {
+        let head = format!(
+            "POST /v1/flows HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        assert!(running.raw((head + body).as_bytes()).starts_with("HTTP/1.1 400"), "{body}");
     }
 }
 

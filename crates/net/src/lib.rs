@@ -111,6 +111,7 @@ pub use flowlane_stack::tcp::{
     State, SynAnswer, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
+pub use flowlane_stack::top::{TopCount, TopFlow, TopReport, TopTotals};
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wire};
@@ -126,6 +127,7 @@ pub use runtime::handle::{Handle, HostInfo, JoinFailure, Runtime};
 pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;
 pub use runtime::moving::{Move, MoveError};
+pub use runtime::top::WatchFlows;
 pub use task::{
     JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, TimedOut, current, keep, now, precise_now, sleep,
     sleep_until, spawn, spawn_on, timeout, yield_now,

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use flowlane_stack::stats::{Counter, Counters, Histogram, LaneStats};
 use flowlane_stack::tcp::TcpSnapshot;
+use flowlane_stack::time::Time;
+use flowlane_stack::top::TopReport;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
 
@@ -263,6 +265,21 @@ impl LaneReport {
         f(Counter::gauge("connections", "TCP connections", self.connections as u64));
         f(Counter::gauge("time-waits", "TCP connections in TIME-WAIT", self.time_waits as u64));
     }
+}
+
+/// The flows of one lane with most packets and bytes ([`Handle::top_flows`](crate::Handle::top_flows)).
+#[derive(Debug, Clone)]
+pub struct LaneTop {
+    /// Host, by order of configuration.
+    pub host: usize,
+    /// The lane's bucket.
+    pub bucket: u16,
+    /// The worker that holds it.
+    pub worker: usize,
+    /// When, on the runtime's clock.
+    pub at: Time,
+    /// Its flows; `None` if it does not keep them.
+    pub top: Option<TopReport>,
 }
 
 /// Sockets listed in one lane's report.

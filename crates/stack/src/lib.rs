@@ -10,6 +10,7 @@
 //! * `fastpath`: the fast path of plain UDP and TCP over IPv4, with the same result as the slow path.
 //! * `udp`: sockets, lookup, input, output; [`tcp`]: the engine of a lane's connections.
 //! * [`packet`]: packets between IP and the transports; `path_mtu`: path MTUs; [`stats`]: counters.
+//! * [`top`]: the flows with most packets and bytes.
 //! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all passed in by the caller.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ pub mod steering;
 pub mod tcp;
 pub mod time;
 pub mod timer;
+pub mod top;
 pub mod tunnel;
 pub mod udp;
 pub mod wire;

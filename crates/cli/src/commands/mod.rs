@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod flows;
 mod instance;
 mod lab;
 mod lanes;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     /// Show the counters of a running instance.
     Stat(stat::Stat),
     Lanes(lanes::Lanes),
+    Flows(flows::Flows),
     /// Create and remove a network to try real links on.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -51,6 +53,7 @@ impl Command {
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),
             Self::Lanes(command) => command.run(),
+            Self::Flows(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),
             Self::Completions(completions) => completions.run(),

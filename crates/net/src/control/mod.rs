@@ -1,7 +1,8 @@
 //! The control socket: counters of a running instance, as JSON over HTTP/1.1 on a Unix socket.
 //!
 //! It is opened on request only. The socket is a file of mode 0600 in a directory of mode 0700, so only the instance's user and root can
-//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move`, which is for `POST`:
+//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move`, which is for `POST`, and `/v1/flows`,
+//! which is for both:
 //!
 //! | path | document |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `/v1/rss` | key, table, buckets and who holds them |
 //! | `/v1/workers` | workers, their queues and lanes |
 //! | `/v1/metrics` | the list of metrics ([`crate::metrics`]) |
+//! | `/v1/flows` | the flows with most packets and bytes ([`FlowsView`]); `?n=20`: how many. `POST` switches that on and off ([`WatchRequest`]) |
 //! | `/metrics` | the same as text for Prometheus; [`listen_for_metrics`] serves it over TCP, too |
 //! | `/v1/move` | moves a lane to another worker ([`MoveRequest`]), and answers when it is there ([`MoveView`]) |
 //!
@@ -23,6 +25,7 @@
 
 mod client;
 mod collect;
+mod flows;
 mod listening;
 mod metrics;
 mod place;
@@ -35,6 +38,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use client::{ClientError, get, get_text, post};
+pub use flows::{FlowRow, FlowsView, WatchRequest};
 pub use listening::ListenError;
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_directory, default_path, instances};

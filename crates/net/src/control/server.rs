@@ -9,7 +9,10 @@ use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::ALLOW;
 use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::flows::{self, FlowsView, WatchRequest};
 use super::metrics::exposed;
 use super::place::SocketFile;
 use super::serving::{Door, Limits, Server};
@@ -51,8 +54,12 @@ impl Control {
 type Served = Arc<(Handle, Instance)>;
 
 async fn answer(request: Request<Incoming>, served: Served) -> Response<Full<Bytes>> {
-    if request.uri().path() == "/v1/move" && request.method() == Method::POST {
-        return move_lane(request, served).await;
+    if request.method() == Method::POST {
+        match request.uri().path() {
+            "/v1/move" => return posted(request, served, moved).await,
+            "/v1/flows" => return posted(request, served, watched).await,
+            _ => {}
+        }
     }
     if request.method() != Method::GET {
         let mut response = failure(StatusCode::METHOD_NOT_ALLOWED, "only GET is understood");
@@ -62,10 +69,11 @@ async fn answer(request: Request<Incoming>, served: Served) -> Response<Full<Byt
     if request.uri().path() == "/metrics" {
         return exposed(&request, served).await;
     }
+    let most = flows::wanted(request.uri().query());
     let Some(what) = request.uri().path().strip_prefix("/v1/").map(str::to_owned) else {
         return failure(StatusCode::NOT_FOUND, "no such document: try /v1/report");
     };
-    let collected = tokio::task::spawn_blocking(move || document(&what, &served)).await;
+    let collected = tokio::task::spawn_blocking(move || document(&what, most, &served)).await;
     match collected {
         Ok(Some(Ok(text))) => respond(StatusCode::OK, text),
         Ok(None) => failure(StatusCode::NOT_FOUND, "no such document: try /v1/report"),
@@ -75,25 +83,40 @@ async fn answer(request: Request<Incoming>, served: Served) -> Response<Full<Byt
     }
 }
 
-/// Moves a lane. No further permission is checked, since a user who may connect may also stop the process.
-async fn move_lane(request: Request<Incoming>, served: Served) -> Response<Full<Bytes>> {
+/// Does what was asked for. No further permission is checked, since a user who may connect may also stop the process.
+async fn posted<A, V>(
+    request: Request<Incoming>,
+    served: Served,
+    act: fn(&A, &Served) -> Result<V, String>,
+) -> Response<Full<Bytes>>
+where
+    A: DeserializeOwned + Send + 'static,
+    V: Serialize + Send + 'static,
+{
     let body = Limited::new(request.into_body(), BODY).collect().await.ok().map(Collected::to_bytes);
-    let asked = body.and_then(|body| serde_json::from_slice::<MoveRequest>(&body).ok());
-    let Some(asked) = asked else {
-        return failure(StatusCode::BAD_REQUEST, "that is no request to move a lane");
+    let Some(asked) = body.and_then(|body| serde_json::from_slice::<A>(&body).ok()) else {
+        return failure(StatusCode::BAD_REQUEST, "that request is not understood");
     };
-    let moved = tokio::task::spawn_blocking(move || moved(&asked, &served.0)).await;
-    match moved {
+    let acted = tokio::task::spawn_blocking(move || act(&asked, &served)).await;
+    match acted {
         Ok(Ok(view)) => match serde_json::to_vec(&view) {
             Ok(text) => respond(StatusCode::OK, text),
             Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
         },
         Ok(Err(why)) => failure(StatusCode::CONFLICT, &why),
-        Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the lane could not be moved"),
+        Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "that could not be done"),
     }
 }
 
-fn moved(asked: &MoveRequest, handle: &Handle) -> Result<MoveView, String> {
+/// Switches the watching of flows on or off.
+fn watched(asked: &WatchRequest, served: &Served) -> Result<FlowsView, String> {
+    flows::watch(asked, &served.0)?;
+    Ok(FlowsView::take(&served.0, &served.1, 0))
+}
+
+/// Moves a lane.
+fn moved(asked: &MoveRequest, served: &Served) -> Result<MoveView, String> {
+    let handle = &served.0;
     let hosts = handle.hosts();
     let names = || hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", ");
     let host = match &asked.host {
@@ -117,11 +140,14 @@ fn moved(asked: &MoveRequest, handle: &Handle) -> Result<MoveView, String> {
     Ok(MoveView { version, host, bucket: bucket.0, from, worker: asked.worker })
 }
 
-fn document(what: &str, served: &(Handle, Instance)) -> Option<serde_json::Result<Vec<u8>>> {
+fn document(what: &str, most: usize, served: &(Handle, Instance)) -> Option<serde_json::Result<Vec<u8>>> {
     if what == "metrics" {
         let now = Snapshot::take(&served.0, &served.1);
         let (version, metrics) = (super::VERSION, now.metrics());
         return Some(serde_json::to_vec(&MetricsView { version, instance: now.instance, metrics }));
+    }
+    if what == "flows" {
+        return Some(serde_json::to_vec(&FlowsView::take(&served.0, &served.1, most)));
     }
     if !["report", "stats", "netisr", "sockets", "rss", "workers"].contains(&what) {
         return None;

@@ -86,6 +86,8 @@ pub(crate) struct LaneSlot {
     pub(crate) lane: Lane,
     /// Queue for records of its flows, if enabled.
     pub(crate) flows: Option<FlowRecords>,
+    /// The wish by which it keeps its flows with most packets.
+    pub(crate) top_wish: u32,
     /// The kernel's sockets, in a host that uses them.
     pub(crate) kernel: Option<Box<KernelLane>>,
     /// Of each link of the host, how to have multicast groups let through.
@@ -122,6 +124,7 @@ impl LaneSlot {
             host,
             lane,
             flows: None,
+            top_wish: 0,
             kernel: None,
             groups,
             sleepers: Sleepers::default(),

@@ -56,7 +56,7 @@ impl Instance {
         Self { name: name.to_owned(), pid: std::process::id(), started, uptime_ms: 0, since }
     }
 
-    fn now(&self) -> Self {
+    pub(crate) fn now(&self) -> Self {
         let uptime_ms = self.since.map_or(0, |since| since.elapsed().as_millis() as u64);
         Self { uptime_ms, ..self.clone() }
     }

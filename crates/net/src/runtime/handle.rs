@@ -86,6 +86,15 @@ impl Handle {
         (worker < self.workers()).then_some(worker)
     }
 
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Lanes of all hosts.
+    pub(super) fn lane_count(&self) -> u32 {
+        self.hosts.last().map_or(0, |host| host.first_lane + host.rss.buckets.len() as u32)
+    }
+
     fn lane(&self, host: usize, bucket: Bucket) -> Option<u32> {
         let info = self.hosts.get(host)?;
         (usize::from(bucket.0) < info.rss.buckets.len()).then(|| info.first_lane + u32::from(bucket.0))

@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | [`builder`] | from a description to running threads |
-//! | [`handle`] | what can be asked of a running runtime |
+//! | [`handle`], [`top`] | what can be asked of a running runtime |
 //! | [`worker`] | the loop and the steps of a turn, sleeping, lanes that come and go, the report |
 //! | [`card`] | the thread that has cards' tables follow the lanes, and how workers ask it |
 //! | [`moving`] | a move of a lane, for its caller |
@@ -25,4 +25,5 @@ pub(crate) mod idle;
 pub(crate) mod moving;
 mod netisr;
 mod relay;
+pub(crate) mod top;
 mod worker;

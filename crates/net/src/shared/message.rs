@@ -9,7 +9,7 @@ use flowlane_stack::LaneEvent;
 
 use super::order::{Asked, Expectation, Order};
 use crate::lane::{Ready, SocketHandle};
-use crate::stats::WorkerReport;
+use crate::stats::{LaneTop, WorkerReport};
 
 /// A message to a worker.
 #[derive(Debug)]
@@ -39,6 +39,15 @@ pub(crate) enum Message {
     },
     /// Report what you counted; with a list of sockets, if that is wanted.
     Report(mpsc::Sender<WorkerReport>, bool),
+    /// Lanes are to keep their flows as is wished now.
+    WatchFlows,
+    /// Tell the flows of a lane with most packets and bytes.
+    TopFlows {
+        /// Index of the lane.
+        lane: u32,
+        /// Who asks.
+        to: mpsc::SyncSender<LaneTop>,
+    },
     /// A lane is about to come to you from `from`: hold frames for it that others send you directly.
     Expect {
         /// Index of the lane.

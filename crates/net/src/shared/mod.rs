@@ -1,16 +1,18 @@
 //! State shared by all threads of a runtime: inboxes, doorbells, and the worker of each lane. None of it is written per packet.
 //!
 //! [`message`] is what workers are told, [`order`] the state of one move of a lane, [`outside`] those who wait on other threads,
-//! [`rebalanced`] what was done to balance the load.
+//! [`rebalanced`] what was done to balance the load, [`watched`] whether flows are watched.
 
 mod message;
 mod order;
 mod outside;
 mod rebalanced;
+mod watched;
 
 pub(crate) use message::Message;
 pub(crate) use order::{Asked, Expectation, Order, Stage};
 pub(crate) use rebalanced::Rebalanced;
+pub(crate) use watched::{TopWish, Watched};
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -53,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Outside,
     /// What was done to balance the load of workers.
     pub(crate) rebalanced: Rebalanced,
+    /// Whether lanes keep their flows with most packets.
+    pub(crate) top: Watched,
     /// Of lanes that were on their way when the workers ended.
     pub(crate) last_reports: LastReports,
     /// Whether the workers have ended, so that inboxes are not read any more.
@@ -75,6 +79,7 @@ impl Shared {
             moves: Mutex::default(),
             outside: Outside::default(),
             rebalanced: Rebalanced::default(),
+            top: Watched::default(),
             last_reports: LastReports::default(),
             closed: AtomicBool::new(false),
         }

@@ -34,6 +34,11 @@ impl Ip {
         self.tunnels.is_tunnel(frame.meta().interface)
     }
 
+    /// Whether a frame to be sent starts with an Ethernet header: all but those for tunnels that carry IP.
+    pub(crate) fn carries_ethernet(&self, frame: &Frame) -> bool {
+        self.tunnels.get(frame.meta().interface).is_none_or(|tunnel| tunnel.kind.is_ethernet())
+    }
+
     /// Puts the outer headers in front of a frame for an inner interface and sends it: to the end of an output queue. What
     /// cannot go is dropped and counted.
     pub(crate) fn encapsulate(&mut self, cx: &mut Cx<'_>, rss: &Rss, mut frame: Frame) {

@@ -1,8 +1,11 @@
-//! Records of the lane's flows that have ended: see [`Lane::watch_flows`].
+//! Records of the lane's flows that have ended ([`Lane::watch_flows`]), and its flows with most packets and bytes ([`Lane::watch_top`]).
 
-use crate::lane::Lane;
+use flowlane_sys::frame::Frame;
+
+use crate::lane::{Class, Lane};
 use crate::tcp::FlowRecord;
 use crate::time::Time;
+use crate::top::{Top, TopConfig, TopReport};
 
 impl Lane {
     /// From now on a record is made of each TCP connection that leaves the lane's table. At most `most` records wait to be taken
@@ -40,5 +43,37 @@ impl Lane {
             vlan: interface.and_then(|interface| interface.config.vlan),
             ..record
         }
+    }
+
+    /// From now on the lane keeps the flows with most packets and bytes, in tables of fixed size that are allocated now; `None`: no more.
+    /// They move with the lane. What was counted before is forgotten.
+    pub fn watch_top(&mut self, config: Option<&TopConfig>) {
+        self.top = config.map_or_else(Top::default, Top::new);
+    }
+
+    /// Whether the lane keeps them.
+    #[must_use]
+    pub fn watches_top(&self) -> bool {
+        self.top.is_on()
+    }
+
+    /// The flows with most packets and bytes; `None` if they are not watched.
+    pub fn top(&mut self, now: Time) -> Option<TopReport> {
+        self.top.report(now)
+    }
+
+    /// Counts a frame that comes in, once: what comes out of reassembly or from another lane was counted before.
+    pub(super) fn count_received(&mut self, now: Time, frame: &Frame, class: Class) {
+        match class {
+            Class::Ethernet | Class::InnerEthernet => self.top.received(now, frame, true),
+            Class::InnerIp => self.top.received(now, frame, false),
+            Class::IpDirect => {}
+        }
+    }
+
+    /// Counts a frame that goes out, or into a tunnel.
+    pub(super) fn count_sent(&mut self, now: Time, frame: &Frame) {
+        let ethernet = self.ip.carries_ethernet(frame);
+        self.top.sent(now, frame, ethernet);
     }
 }

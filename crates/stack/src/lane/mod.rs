@@ -44,6 +44,7 @@ use crate::stats::{DropReason, LaneStats};
 use crate::steering::{steer, steer_ip};
 use crate::tcp::{Tcp, TcpConfig};
 use crate::time::Time;
+use crate::top::Top;
 use crate::tunnel::{TunnelConfig, TunnelError, Tunnels};
 use crate::udp::{Outcome, Udp, UdpConfig};
 use crate::wire::{IpProtocol, MacAddr};
@@ -113,6 +114,8 @@ pub struct Lane {
     /// For all transports.
     pub(crate) paths: PathMtus,
     pub(crate) offload: Offload,
+    /// Flows with most packets and bytes, if somebody watches.
+    pub(crate) top: Top,
     redirects: VecDeque<Redirect>,
     /// TCP is asked next, before what stands in IP's output queue.
     pub(crate) tcp_turn: bool,
@@ -156,6 +159,7 @@ impl Lane {
             rng: Rng::new(d),
             paths: PathMtus::new(b.rotate_left(41)),
             offload: offload.unwrap_or_default(),
+            top: Top::default(),
             redirects: VecDeque::new(),
             tcp_turn: false,
             in_burst: false,
@@ -212,6 +216,9 @@ impl Lane {
     /// Takes in a frame from a link of the host or from another lane.
     #[inline]
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
+        if self.top.is_on() {
+            self.count_received(now, &frame, class);
+        }
         let frame = match class {
             Class::Ethernet | Class::InnerEthernet if may_be_segment(&frame) => {
                 match self.ip.fast_segment(frame) {

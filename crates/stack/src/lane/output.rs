@@ -24,6 +24,9 @@ impl Lane {
     fn poll_output_of(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
         loop {
             let frame = self.next_output(now, frames, room)?;
+            if self.top.is_on() {
+                self.count_sent(now, &frame);
+            }
             if !self.ip.is_inner(&frame) {
                 return Some(frame);
             }
@@ -42,6 +45,9 @@ impl Lane {
             self.ip.watch_output();
             self.ip.encapsulate(&mut cx, &self.rss, frame);
             frame = self.ip.poll_watched()?;
+            if self.top.is_on() {
+                self.count_sent(now, &frame);
+            }
         }
         Some(frame)
     }
@@ -79,7 +85,13 @@ impl Lane {
             into.push(frame);
             n += 1;
         }
-        n += self.ip.drain_output(max - n, into);
+        let drained = self.ip.drain_output(max - n, into);
+        if self.top.is_on() {
+            for frame in &into[into.len() - drained..] {
+                self.count_sent(now, frame);
+            }
+        }
+        n += drained;
         if n > 0 {
             self.wake_senders();
         }

@@ -25,7 +25,7 @@ use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
-use flowlane::{Handle, Runtime, SocketError};
+use flowlane::{Handle, Runtime, SocketError, WatchFlows};
 use flows::Flows;
 use http::Http;
 use plan::Plan;
@@ -140,6 +140,8 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let runtime = lost::start(builder)?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
+    let keep = plan.top_flows.map(|n| WatchFlows::default().flows(n));
+    keep.map(|keep| runtime.handle().watch_flows(Some(keep))).transpose().context("--top-flows")?;
     let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     let metrics = metrics.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     let web = web.map(|listener| match &http {

@@ -77,6 +77,9 @@ pub(crate) struct Arguments {
     /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
+    /// Keep the flows with most packets and bytes for 'flowlane flows', N of each in every lane [default: 256, if given without a value].
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
+    top_flows: Option<usize>,
     /// Send a record of each TCP connection that has ended to this collector, as IPFIX over UDP (docs/flows.md).
     #[arg(long, value_name = "HOST:PORT")]
     ipfix: Option<Collector>,
@@ -167,6 +170,8 @@ pub(super) struct Plan {
     pub(super) workers: usize,
     /// By what policy lanes move by themselves.
     pub(super) rebalance: Option<PolicyKind>,
+    /// Flows with most packets that each lane keeps.
+    pub(super) top_flows: Option<usize>,
     /// Where records of connections go.
     pub(super) ipfix: Option<Collector>,
     pub(super) idle: Idle,
@@ -213,6 +218,13 @@ impl Plan {
         };
         if a.ipfix.is_some() && !service.is_tcp() {
             bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
+        }
+        if let Some(n) = a.top_flows {
+            ensure!((8..=1 << 20).contains(&n), "--top-flows {n}: must be from 8 to 1048576");
+            ensure!(
+                a.control.is_some(),
+                "--top-flows: needs --control, through which 'flowlane flows' asks for them"
+            );
         }
         if a.port == 0 {
             bail!("--port 0: must be from 1 to 65535");
@@ -262,6 +274,7 @@ impl Plan {
             interval: a.interval,
             grace: a.grace,
             flows: a.flows,
+            top_flows: a.top_flows,
             ipfix: a.ipfix,
             control: a.control,
             metrics: a.metrics,
@@ -349,6 +362,9 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     }
     if let Some(collector) = &a.ipfix {
         bail!("--ipfix {collector}: with kernel sockets connections are the kernel's; use a link of ours");
+    }
+    if a.top_flows.is_some() {
+        bail!("--top-flows: with kernel sockets packets are the kernel's; use a link of ours");
     }
     a.discovery.check_kernel()
 }

@@ -2,9 +2,12 @@
 
 use flowlane_stack::LaneEvent;
 
+use std::sync::mpsc::SyncSender;
+
 use super::Worker;
 use crate::context;
 use crate::shared::Message;
+use crate::stats::LaneTop;
 
 impl Worker {
     /// Messages: only those that are there now.
@@ -45,12 +48,35 @@ impl Worker {
             },
             // A receiver that is gone has lost interest.
             Message::Report(to, sockets) => drop(to.send(self.report(sockets))),
+            Message::WatchFlows => {
+                let wish = self.shared.top.get();
+                self.lanes.iter_mut().flatten().for_each(|slot| slot.watch_as(&wish));
+            }
+            Message::TopFlows { lane, to } => self.top_flows(lane, to),
             Message::Expect { lane, from, expectation } => self.expect(lane, from, expectation),
             Message::Give { lane, to, order } => self.give(lane, to, order),
             Message::GivenUp { lane } => self.give_up_move(lane),
             Message::Gone { lane, number, from, to } => self.gone(lane, number, from, to),
             Message::Requeued { lane, asked, queue } => self.requeued(lane, asked, queue),
             Message::Stop(to, grace) => self.begin_to_end(to, grace),
+        }
+    }
+
+    /// The flows of a lane with most packets and bytes, for who asks; if the lane has moved, its worker is asked.
+    fn top_flows(&mut self, lane: u32, to: SyncSender<LaneTop>) {
+        let owner = self.owner_in_view(lane);
+        match self.lanes.get_mut(lane as usize) {
+            Some(Some(slot)) => {
+                let (host, bucket) = (slot.host, slot.lane.bucket().0);
+                let top = slot.lane.top(self.now);
+                // A receiver that is gone has lost interest.
+                let _ = to.try_send(LaneTop { host, bucket, worker: self.index, at: self.now, top });
+            }
+            Some(None) if owner != self.index => {
+                self.shared.send(owner, Message::TopFlows { lane, to });
+            }
+            // On its way: who asks sees that there is no answer, and asks again.
+            _ => {}
         }
     }
 

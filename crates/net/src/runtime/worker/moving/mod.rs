@@ -227,6 +227,7 @@ impl Worker {
                 slot.lane.set_mtu(self.now, &self.frames, door.interface, port.mtu);
             }
         }
+        slot.watch_as(&self.shared.top.get());
         self.lanes[lane as usize] = Some(slot);
         self.set_view(lane, self.index);
         self.shared.set_owner(lane, self.index);

@@ -390,6 +390,43 @@ fn time_does_not_go_back_for_a_lane_that_moves() {
     assert!(net.workers[B].now > sent);
 }
 
+/// What is said to both workers while the lane is at neither holds for it when it comes; its counts move with it.
+#[test]
+fn a_lane_under_way_follows_the_wish() {
+    let mut net = Net::new();
+    let wish = |net: &mut Net, config| {
+        net.shared.top.set(config);
+        [A, B].map(|worker| net.shared.send(worker, Message::WatchFlows));
+    };
+    let config = flowlane_stack::top::TopConfig::new([1, 2]);
+    let counted = |net: &mut Net, worker: usize| {
+        let (to, from) = mpsc::sync_channel(1);
+        net.shared.send(A, Message::TopFlows { lane: net.lane, to });
+        net.turn(A);
+        net.turn(B);
+        let answer = from.try_recv().expect("the question follows the lane");
+        assert_eq!(answer.worker, worker);
+        answer.top.map(|top| top.counted.packets)
+    };
+    net.begin_move(B);
+    net.turn(B);
+    net.turn(A);
+    assert!(net.workers[A].lanes[net.lane as usize].is_none(), "it is on its way");
+    wish(&mut net, Some(config));
+    net.turn(A);
+    // B reads the message after the ring: the lane is there by then, and has been told. So only A has read it.
+    net.shared.posts[B].inbox.pop();
+    net.turn(B);
+    assert!(net.workers[B].lanes[net.lane as usize].is_some());
+    assert_eq!(counted(&mut net, B), Some(0));
+    net.arrives(B, 1);
+    net.turn(B);
+    assert_eq!(counted(&mut net, B), Some(1));
+    wish(&mut net, None);
+    net.turn(B);
+    assert_eq!(counted(&mut net, B), None);
+}
+
 /// The one who is to get a lane has ended before it comes: the counters of the lane are in the last report.
 #[test]
 fn a_lane_under_way_is_in_the_last_report() {

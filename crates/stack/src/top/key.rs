@@ -1,0 +1,159 @@
+//! Which flow a frame belongs to, as a key of five words, and how many packets and bytes it stands for.
+//!
+//! The key has our end first: a packet and its answer have the same key. Fragments have no ports: all fragments between two addresses are
+//! one flow of their own. Only UDP, TCP and fragments are counted; over IPv6 a fragment's protocol is behind headers that only the first
+//! fragment has, so it is that of the fragment header.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use flowlane_sys::frame::{Frame, Segmentation};
+
+use crate::address::Endpoint;
+use crate::wire::IpProtocol;
+use crate::wire::flow::{Addresses, Flow, classify, classify_ip};
+
+const V6: u64 = 1;
+const FRAGMENT: u64 = 2;
+
+/// Two addresses, two ports, protocol and family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Key {
+    /// IPv4: ours and the peer's in the first word. IPv6: two words each.
+    addresses: [u64; 4],
+    /// Our port, the peer's, protocol, flags.
+    rest: u64,
+}
+
+/// What one frame adds to its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Weight {
+    /// Packets on the wire: those that the link cuts it into, or merged into it.
+    pub(super) packets: u64,
+    /// Their bytes from the IP header on.
+    pub(super) octets: u64,
+}
+
+impl Weight {
+    pub(super) const NONE: Self = Self { packets: 0, octets: 0 };
+}
+
+impl Key {
+    pub(super) const NONE: Self = Self { addresses: [0; 4], rest: 0 };
+
+    /// The key of a packet; `received`: its destination is our end. `None` for what is not counted.
+    #[inline]
+    fn of(flow: &Flow, received: bool) -> Option<Self> {
+        let counted = flow.protocol == IpProtocol::UDP || flow.protocol == IpProtocol::TCP;
+        if !counted && !(flow.fragment && flow.is_ipv6()) {
+            return None;
+        }
+        let (mut ours, mut peers) = flow.ports.unwrap_or((0, 0));
+        if received {
+            (ours, peers) = (peers, ours);
+        }
+        let mut flags = if flow.fragment { FRAGMENT } else { 0 };
+        let addresses = match flow.addresses {
+            Addresses::V4 { src, dst } => {
+                let (ours, peers) = if received { (dst, src) } else { (src, dst) };
+                let word = |a| u64::from(u32::from_be_bytes(a));
+                [word(ours) << 32 | word(peers), 0, 0, 0]
+            }
+            Addresses::V6 { src, dst } => {
+                flags |= V6;
+                let (ours, peers) = if received { (dst, src) } else { (src, dst) };
+                let words = |a| {
+                    let bits = u128::from_be_bytes(a);
+                    [(bits >> 64) as u64, bits as u64]
+                };
+                let ([a, b], [c, d]) = (words(ours), words(peers));
+                [a, b, c, d]
+            }
+        };
+        let ports = u64::from(ours) << 48 | u64::from(peers) << 32;
+        Some(Self { addresses, rest: ports | u64::from(flow.protocol.0) << 8 | flags })
+    }
+
+    /// Its hash, which nobody who does not know the seed can aim at.
+    #[inline]
+    pub(super) fn hash(&self, seed: [u64; 2]) -> u64 {
+        let [a, b, c, d] = self.addresses;
+        let mut hash = folded(a ^ seed[0], self.rest ^ seed[1]);
+        if self.rest & V6 != 0 {
+            hash = folded(hash ^ b, c ^ seed[0]);
+            hash = folded(hash ^ d, seed[1] | 1);
+        }
+        // A second round, since the first leaves the low bits of a product to its low bits.
+        folded(hash, 0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// IP protocol.
+    pub(super) fn protocol(&self) -> IpProtocol {
+        IpProtocol((self.rest >> 8) as u8)
+    }
+
+    pub(super) fn is_fragment(&self) -> bool {
+        self.rest & FRAGMENT != 0
+    }
+
+    /// Our end, and the peer's.
+    pub(super) fn ends(&self) -> (Endpoint, Endpoint) {
+        let [a, b, c, d] = self.addresses;
+        let (ours, peers): (IpAddr, IpAddr) = if self.rest & V6 != 0 {
+            let v6 = |hi, lo| Ipv6Addr::from_bits(u128::from(hi) << 64 | u128::from(lo));
+            (v6(a, b).into(), v6(c, d).into())
+        } else {
+            (Ipv4Addr::from_bits((a >> 32) as u32).into(), Ipv4Addr::from_bits(a as u32).into())
+        };
+        (Endpoint::new(ours, (self.rest >> 48) as u16), Endpoint::new(peers, (self.rest >> 32) as u16))
+    }
+}
+
+#[inline]
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// Key and weight of a frame; `ethernet`: its data starts at the Ethernet header, else at the IP header. `None` for what is not counted.
+#[inline]
+pub(super) fn look(frame: &Frame, ethernet: bool, received: bool) -> Option<(Key, Weight)> {
+    let data = frame.data();
+    let flow = if ethernet { classify(data).flow() } else { classify_ip(data) }?;
+    Some((Key::of(&flow, received)?, weight(frame, &flow)))
+}
+
+#[inline]
+fn weight(frame: &Frame, flow: &Flow) -> Weight {
+    let (data, at) = (frame.data(), usize::from(flow.l3_offset));
+    // Both were found there when the frame was classified.
+    let half = |i: usize| {
+        data.get(at + i..at + i + 2).map_or(0, |two| usize::from(two[0]) << 8 | usize::from(two[1]))
+    };
+    let there = frame.chain_len().saturating_sub(at);
+    // Ethernet pads short frames; what a header claims beyond the frame is not there.
+    let said = if flow.is_ipv6() { 40 + half(4) } else { half(2) };
+    let octets = if frame.meta().segmentation == Segmentation::None { said.min(there) } else { there };
+    match merged(frame, flow, octets) {
+        Some((packets, headers)) => {
+            Weight { packets, octets: octets as u64 + (packets - 1) * headers as u64 }
+        }
+        None => Weight { packets: 1, octets: octets as u64 },
+    }
+}
+
+/// Of a frame that a link cuts or merged: how many packets it stands for, and the bytes of headers that each of them has.
+#[inline]
+fn merged(frame: &Frame, flow: &Flow, octets: usize) -> Option<(u64, usize)> {
+    let meta = frame.meta();
+    if meta.segmentation == Segmentation::None || meta.segment_size == 0 {
+        return None;
+    }
+    let (data, at) = (frame.data(), usize::from(flow.l3_offset));
+    let ip = if flow.is_ipv6() { 40 } else { usize::from(data.get(at)? & 0x0f) * 4 };
+    let transport = match meta.segmentation {
+        Segmentation::Udp => 8,
+        _ => usize::from(data.get(at + ip + 12)? >> 4) * 4,
+    };
+    let payload = octets.saturating_sub(ip + transport);
+    Some((payload.div_ceil(usize::from(meta.segment_size)).max(1) as u64, ip + transport))
+}

@@ -1,0 +1,321 @@
+use super::*;
+use crate::rng::Rng;
+use crate::{Class, InterfaceConfig, Lane, LaneConfig};
+use flowlane_rss::{Bucket, Key, Rss};
+use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool, Segmentation};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+fn pool() -> Pool {
+    let memory = MemoryConfig { frames_per_home: 64, lock: false, huge_pages: false, ..Default::default() };
+    FrameMemory::new(&memory).unwrap().attach(0).unwrap()
+}
+
+fn frame(pool: &Pool, bytes: &[u8]) -> Frame {
+    let mut frame = pool.alloc().unwrap();
+    assert!(frame.extend_from_slice(bytes));
+    frame
+}
+
+/// An Ethernet frame with a datagram of `payload` bytes over IPv4.
+fn datagram(src: u32, sport: u16, dst: u32, dport: u16, payload: u16) -> Vec<u8> {
+    let mut bytes = vec![2; 12];
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend((28 + payload).to_be_bytes());
+    bytes.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    bytes.extend(src.to_be_bytes());
+    bytes.extend(dst.to_be_bytes());
+    bytes.extend(sport.to_be_bytes());
+    bytes.extend(dport.to_be_bytes());
+    bytes.extend((8 + payload).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.resize(42 + usize::from(payload), 9);
+    bytes
+}
+
+const OURS: u32 = 0x0a00_0001;
+
+fn top(flows: usize, idle: u64) -> Top {
+    Top::new(&TopConfig { flows, idle: Duration::from_secs(idle), seed: [0x1234_5678_9abc_def1, 77] })
+}
+
+fn port(flow: &TopFlow) -> u16 {
+    flow.remote.port
+}
+
+/// Every report against what really passed: counts are never too low, and too high by no more than said; a flow that is missing has had
+/// no more than said. Most flows are small, some large, and they come and go.
+#[test]
+fn counts_are_within_their_bounds() {
+    let pool = pool();
+    for seed in 0..6 {
+        let mut rng = Rng::new(seed);
+        let mut top = top(32, 5);
+        // By port: packets, bytes, and the second of its last packet.
+        let mut truth: HashMap<u16, (u64, u64, u64)> = HashMap::new();
+        let (mut now, mut checked) = (Time::from_secs(1000), 0);
+        for step in 0..30_000_u64 {
+            now += Duration::from_millis(u64::from(rng.below(4)));
+            if step % 5_000 == 4_999 {
+                now += Duration::from_secs(7);
+            }
+            let second = now.as_nanos() / 1_000_000_000;
+            // The smaller of two numbers, three times: small ones are frequent.
+            let flow = (0..3).map(|_| rng.below(400)).min().unwrap() as u16 + 1;
+            let size = if flow % 7 == 0 { 1000 } else { 10 };
+            let out = rng.below(3) == 0;
+            let (src, dst) = ((OURS + 1, flow), (OURS, 7));
+            let ((a, b), (c, d)) = if out { (dst, src) } else { (src, dst) };
+            let bytes = datagram(a, b, c, d, size);
+            if out {
+                top.sent(now, &frame(&pool, &bytes), true);
+            } else {
+                top.received(now, &frame(&pool, &bytes), true);
+            }
+            let known = truth.entry(flow).or_default();
+            if second - known.2 > 5 {
+                *known = (0, 0, 0);
+            }
+            *known = (known.0 + 1, known.1 + u64::from(size) + 28, second);
+            if step % 500 != 250 {
+                continue;
+            }
+            let report = top.report(now).unwrap();
+            let alive: HashMap<u16, (u64, u64)> = truth
+                .iter()
+                .filter(|(_, t)| second - t.2 <= 5)
+                .map(|(flow, t)| (*flow, (t.0, t.1)))
+                .collect();
+            for flow in &report.flows {
+                let (packets, octets) = alive[&port(flow)];
+                for (is, was) in [(flow.packets, packets), (flow.octets, octets)] {
+                    assert!(is.count >= was && is.count - is.error <= was, "{is:?} {was} of {flow:?}");
+                }
+            }
+            let listed: Vec<u16> = report.flows.iter().map(port).collect();
+            for (flow, (packets, octets)) in alive.iter().filter(|(flow, _)| !listed.contains(flow)) {
+                let most = (report.packets_elsewhere, report.octets_elsewhere);
+                assert!(*packets <= most.0 && *octets <= most.1, "{flow}: {packets} {octets} {most:?}");
+                checked += 1;
+            }
+            assert!(report.flows.len() <= 64 && report.room == 32);
+        }
+        assert!(checked > 1000, "flows were missing: {checked}");
+    }
+}
+
+/// A flow with a quarter of all packets among a hundred thousand others is first, and its count is nearly right.
+#[test]
+fn heavy_flows_are_found_among_very_many() {
+    let pool = pool();
+    let mut top = top(256, 60);
+    let mut rng = Rng::new(3);
+    let now = Time::from_secs(5);
+    for step in 0..200_000_u32 {
+        let (src, sport) = if step % 4 == 0 { (OURS + 9, 5) } else { (rng.next_u32() | 1 << 31, 6) };
+        top.received(now, &frame(&pool, &datagram(src, sport, OURS, 7, 20)), true);
+    }
+    let report = top.report(now).unwrap();
+    assert_eq!(report.counted, TopTotals { packets: 200_000, octets: 200_000 * 48 });
+    let first = report.flows.iter().max_by_key(|flow| flow.packets.count).unwrap();
+    assert_eq!((first.remote.port, first.local.port), (5, 7));
+    let TopCount { count, error } = first.packets;
+    assert!((50_000..50_000 + 10).contains(&(count)), "{count}");
+    assert!(error < 10, "it was in the table from its beginning, or nearly so: {error}");
+    // Of 32 sets each gives up an eighth of what it was given; the largest is somewhat above the mean of 586.
+    assert!((500..900).contains(&report.packets_elsewhere), "{}", report.packets_elsewhere);
+}
+
+/// One flow only, both directions: exact, and one row.
+#[test]
+fn one_flow_is_exact() {
+    let pool = pool();
+    let mut top = top(8, 60);
+    let now = Time::from_secs(5);
+    for _ in 0..1000 {
+        top.received(now, &frame(&pool, &datagram(OURS + 1, 5, OURS, 7, 100)), true);
+    }
+    for _ in 0..10 {
+        top.sent(now, &frame(&pool, &datagram(OURS, 7, OURS + 1, 5, 0)), true);
+    }
+    let report = top.report(now).unwrap();
+    let [flow] = report.flows[..] else { panic!("{report:?}") };
+    assert_eq!(flow.packets, TopCount { count: 1010, error: 0 });
+    assert_eq!(flow.octets, TopCount { count: 128_280, error: 0 });
+    assert_eq!(flow.received, TopTotals { packets: 1000, octets: 128_000 });
+    assert_eq!(flow.sent, TopTotals { packets: 10, octets: 280 });
+    assert_eq!((report.packets_elsewhere, report.octets_elsewhere), (0, 0));
+    assert_eq!((flow.since, flow.last, flow.protocol), (now, now, IpProtocol::UDP));
+}
+
+/// A flow that was silent for longer than `idle` is gone, one that was not stays; when it comes again it is new.
+#[test]
+fn idle_flows_are_forgotten() {
+    let pool = pool();
+    let mut top = top(8, 60);
+    let send = |top: &mut Top, second: u64, sport: u16| {
+        let frame = frame(&pool, &datagram(OURS + 1, sport, OURS, 7, 0));
+        top.received(Time::from_secs(second), &frame, true);
+    };
+    (0..5).for_each(|_| send(&mut top, 100, 5));
+    (100..160).for_each(|second| send(&mut top, second, 6));
+    assert_eq!(top.report(Time::from_secs(160)).unwrap().flows.len(), 2);
+    let left = top.report(Time::from_secs(161)).unwrap();
+    assert_eq!(left.flows.iter().map(port).collect::<Vec<_>>(), [6]);
+    send(&mut top, 162, 5);
+    let again = top.report(Time::from_secs(162)).unwrap();
+    let flow = again.flows.iter().find(|flow| port(flow) == 5).unwrap();
+    assert_eq!((flow.packets, flow.since), (TopCount { count: 1, error: 0 }, Time::from_secs(162)));
+    assert!(top.report(Time::from_secs(1000)).unwrap().flows.is_empty());
+}
+
+/// Expiry takes as many steps as flows expire: the list stays in order of time, whatever came and went.
+#[test]
+fn the_list_of_flows_is_in_order() {
+    let pool = pool();
+    let mut top = top(64, 3);
+    let mut rng = Rng::new(9);
+    for second in 0..200 {
+        for _ in 0..40 {
+            let bytes = datagram(OURS + 1, rng.below(150) as u16 + 1, OURS, 7, 0);
+            top.received(Time::from_secs(second), &frame(&pool, &bytes), true);
+        }
+        let watch = top.0.as_mut().unwrap();
+        for table in [&watch.packets, &watch.octets] {
+            let last: Vec<u32> = table.iter().map(|(entry, _)| entry.last).collect();
+            assert!(last.is_sorted_by(|a, b| a >= b), "{last:?}");
+            assert_eq!(last.len(), table.len());
+            assert!(last.iter().all(|last| u64::from(*last) + 3 >= second), "{last:?}");
+        }
+    }
+}
+
+/// Bytes are those of IP: no padding, no more than there are, and all headers of what a link cuts.
+#[test]
+fn weights_are_those_of_the_wire() {
+    let pool = pool();
+    let plain = datagram(OURS + 1, 5, OURS, 7, 2);
+    let of = |frame: &Frame| look(frame, true, true).map(|(_, weight)| (weight.packets, weight.octets));
+    assert_eq!(of(&frame(&pool, &plain)), Some((1, 30)));
+    assert_eq!(of(&frame(&pool, &[&plain[..], &[0; 16]].concat())), Some((1, 30)), "padded");
+    let mut lies = plain.clone();
+    lies[16..18].copy_from_slice(&60_000_u16.to_be_bytes());
+    assert_eq!(of(&frame(&pool, &lies)), Some((1, 30)), "longer than it is");
+    let mut tagged = plain.clone();
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    assert_eq!(of(&frame(&pool, &tagged)), Some((1, 30)));
+    // A TCP segment of 1000 bytes that is cut into pieces of 300: four packets, each with 40 bytes of headers.
+    let mut segment = datagram(OURS + 1, 5, OURS, 7, 1012);
+    (segment[23], segment[46]) = (6, 0x50);
+    let mut large = frame(&pool, &segment);
+    (large.meta_mut().segmentation, large.meta_mut().segment_size) = (Segmentation::TcpV4, 300);
+    assert_eq!(of(&large), Some((4, 1000 + 4 * 40)));
+    let mut v6 = vec![2; 12];
+    v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64]);
+    v6.extend([0xfd; 32]);
+    v6.extend([0, 5, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0]);
+    let (key, weight) = look(&frame(&pool, &v6), true, true).unwrap();
+    assert_eq!((weight.packets, weight.octets, key.protocol()), (1, 60, IpProtocol::TCP));
+    let ends = key.ends();
+    assert_eq!(
+        (ends.0.port, ends.1.port, ends.0.ip.to_string()),
+        (7, 5, "fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd".into())
+    );
+    // Nothing else is counted: ICMP, ARP, and what is cut short, which is no flow or has no ports.
+    let mut icmp = plain.clone();
+    icmp[23] = 1;
+    assert_eq!(of(&frame(&pool, &icmp)), None);
+    for len in 0..plain.len() {
+        let _ = of(&frame(&pool, &plain[..len]));
+    }
+    let mut fragment = plain.clone();
+    fragment[20] = 0x20;
+    let (key, _) = look(&frame(&pool, &fragment), true, true).unwrap();
+    assert!(key.is_fragment() && key.ends().0.port == 0);
+    // A packet and its answer are of one flow; another's is not.
+    let back = datagram(OURS, 7, OURS + 1, 5, 0);
+    assert_eq!(
+        look(&frame(&pool, &plain), true, true).unwrap().0,
+        look(&frame(&pool, &back), true, false).unwrap().0
+    );
+    assert_ne!(
+        look(&frame(&pool, &plain), true, true).unwrap().0,
+        look(&frame(&pool, &back), true, true).unwrap().0
+    );
+}
+
+/// Whoever does not know the seed cannot aim at a set: ports in a row, and addresses in a row, fall evenly.
+#[test]
+fn flows_fall_evenly() {
+    let pool = pool();
+    for seed in [[1, 2], [u64::MAX, 0x8000_0000_0000_0000], [0xdead_beef_0bad_cafe, 3]] {
+        let mut sets = [[0_u32; 32]; 2];
+        for n in 0..6400_u32 {
+            for (which, bytes) in
+                [datagram(OURS + 1, n as u16 + 1, OURS, 7, 0), datagram(n << 8, 5, OURS, 7, 0)]
+                    .iter()
+                    .enumerate()
+            {
+                let (key, _) = look(&frame(&pool, bytes), true, true).unwrap();
+                sets[which][key.hash(seed) as usize % 32] += 1;
+            }
+        }
+        for set in sets.iter().flatten() {
+            assert!((120..290).contains(set), "{set} of 200 on average, seed {seed:?}");
+        }
+    }
+}
+
+/// A lane counts what comes and what it sends, once each, and only while somebody watches.
+#[test]
+fn a_lane_counts_both_ways() {
+    let pool = pool();
+    let mac = crate::wire::MacAddr([2, 2, 2, 2, 2, 2]);
+    let mut lane = Lane::new(&LaneConfig {
+        bucket: Bucket(0),
+        rss: Arc::new(Rss::new(Key::MICROSOFT, 1)),
+        interfaces: vec![InterfaceConfig::new(mac, vec!["10.0.0.1/24".parse().unwrap()])],
+        routes: vec![],
+        tunnels: vec![],
+        ip: Default::default(),
+        udp: Default::default(),
+        tcp: Default::default(),
+        reassembly: Default::default(),
+        seed: [1, 2, 3, 4],
+    });
+    let now = Time::from_secs(1);
+    let syn = {
+        let mut bytes = datagram(OURS + 1, 5, OURS, 80, 12);
+        bytes[23] = 6;
+        bytes.truncate(54);
+        bytes[38..54].copy_from_slice(&[0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2, 16, 0, 0, 0, 0, 0]);
+        let mut ip = [0; 20];
+        ip.copy_from_slice(&bytes[14..34]);
+        let sum = crate::wire::Sum::EMPTY.add_header(&ip).finish();
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        let ends = (core::net::Ipv4Addr::from_bits(OURS + 1), core::net::Ipv4Addr::from_bits(OURS));
+        let pseudo = crate::wire::Sum::pseudo_v4(ends.0, ends.1, IpProtocol::TCP, 20);
+        crate::wire::tcp::fill_checksum(pseudo, &mut bytes[34..]);
+        bytes
+    };
+    lane.input(now, &pool, frame(&pool, &syn), Class::Ethernet);
+    assert_eq!(lane.top(now), None);
+    lane.watch_top(Some(&TopConfig::new([1, 2])));
+    assert!(lane.watches_top());
+    // Its answer is a reset, behind a question for the neighbour, which is no flow.
+    lane.input(now, &pool, frame(&pool, &syn), Class::Ethernet);
+    let mut out = Vec::new();
+    lane.drain_output(now, &pool, 64, &mut out);
+    let report = lane.top(now).unwrap();
+    let [flow] = report.flows[..] else { panic!("{report:?}") };
+    assert_eq!(flow.received, TopTotals { packets: 1, octets: 40 });
+    let resets = out.iter().filter(|f| f.data()[12..14] == [8, 0]).count() as u64;
+    assert_eq!(flow.sent, TopTotals { packets: resets, octets: resets * 40 });
+    // What another lane, or reassembly, hands over was counted when it came.
+    let mut direct = frame(&pool, &syn);
+    assert!(direct.trim_front(14));
+    lane.input(now, &pool, direct, Class::IpDirect);
+    assert_eq!(lane.top(now).unwrap().flows[0].received.packets, 1);
+    lane.watch_top(None);
+    assert_eq!(lane.top(now), None);
+}
