@@ -76,6 +76,7 @@ mod tests {
             datagrams_dropped: 128,
             datagrams_cut: 256,
             no_descriptor: 512,
+            datagrams_overflown: 2048,
             // Nothing lost.
             reads_in_vain: 1 << 20,
             ..KernelStats::default()
@@ -117,10 +118,10 @@ mod tests {
             panics: 0,
             move_overflow: 64,
         };
-        assert_eq!(of_worker(&worker), 2047);
+        assert_eq!(of_worker(&worker), 4095);
         let report = Report { workers: vec![worker], ..Report::default() };
         let all: u64 = of_host(&report, 0).iter().chain(&of_runtime(&report)).map(|d| d.count).sum();
-        assert_eq!(all, 2047);
-        assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 2047);
+        assert_eq!(all, 4095);
+        assert_eq!(by_reason(&report, &[("us", 0)]).values().sum::<u64>(), 4095);
     }
 }

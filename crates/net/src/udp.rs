@@ -168,6 +168,45 @@ impl UdpSocket {
         })?
     }
 
+    /// Sends `payload` as datagrams of `size` bytes, the last of which may be shorter, if there is room now: at least one of them, and
+    /// returns how many. Call it again with the rest. Kernel sockets take up to 64 in one system call (`UDP_SEGMENT`).
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_send`]; then none has gone. [`SendError::TooLong`] for a `size` of 0.
+    #[inline]
+    pub fn try_send_segments(
+        &self,
+        payload: &[u8],
+        size: usize,
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<usize, SocketError> {
+        if size == 0 {
+            return Err(SendError::TooLong.into());
+        }
+        match self.id {
+            Id::Stack(_) => {
+                self.try_send(&payload[..size.min(payload.len())], source, destination).map(|()| 1)
+            }
+            Id::Kernel(id) => self
+                .lane
+                .with(|slot, _, _| slot.sockets()?.udp_send_some(id, payload, size, source, destination))?,
+        }
+    }
+
+    /// Whether the kernel says when each datagram was received: `frame().meta().timestamp`, nanoseconds since 1970. Off unless asked for.
+    ///
+    /// # Errors
+    /// On another lane; on a link, whose own timestamps are there without asking.
+    pub fn set_timestamps(&self, on: bool) -> Result<(), SocketError> {
+        self.lane.with(|slot, _, _| match self.id {
+            Id::Stack(_) => {
+                Err(SocketError::Unsupported("ask for timestamps: links give those that they have"))
+            }
+            Id::Kernel(id) => slot.sockets()?.udp_timestamps(id, on),
+        })?
+    }
+
     /// Sends `payload` to `destination`, waiting for room.
     ///
     /// # Errors

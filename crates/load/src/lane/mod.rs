@@ -57,8 +57,9 @@ pub(crate) struct Lane {
     bucket: u16,
     ports: Ports,
     flows: Vec<Flow>,
-    /// The next flow to send from.
+    /// The next flow to send from, and how many it has sent in a row.
     turn: usize,
+    row: usize,
     payload: Vec<u8>,
     came: Vec<Datagram>,
     window: Window,
@@ -107,6 +108,7 @@ impl Lane {
             ports,
             flows: clients.into_iter().map(flow).collect(),
             turn: 0,
+            row: 0,
             payload: template(common.config.size),
             came: Vec::with_capacity(BURST),
             window: Window::new(window),
@@ -172,7 +174,10 @@ impl Lane {
             }
             let now = clock();
             match self.put(Header::PROBE, 0, 0, now) {
-                Ok(true) => self.counts.probes += 1,
+                Ok(true) => {
+                    self.counts.probes += 1;
+                    self.flush()?;
+                }
                 Ok(false) => {}
                 Err(e) => return Err(e),
             }
@@ -231,12 +236,38 @@ impl Lane {
         if sent {
             self.flows[self.turn].order.sent();
             self.counts.sent += 1;
-            self.turn += 1;
-            if self.turn == self.flows.len() {
-                self.turn = 0;
+            self.row += 1;
+            if self.row >= self.ports.run() {
+                self.next_flow();
             }
         }
         Ok(sent)
+    }
+
+    #[inline]
+    fn next_flow(&mut self) {
+        self.row = 0;
+        self.turn += 1;
+        if self.turn == self.flows.len() {
+            self.turn = 0;
+        }
+    }
+
+    /// Sends what is held to be sent together; `false` if there is no room now.
+    #[inline]
+    fn flush(&mut self) -> Result<bool, String> {
+        if self.row > 0 {
+            self.next_flow();
+        }
+        let mut sent = self.ports.flush();
+        if let Err(SocketError::Network(kind)) = sent {
+            self.complain(kind);
+            sent = self.ports.flush();
+        }
+        match sent {
+            Err(SocketError::Network(_)) => Ok(false),
+            sent => sent.map_err(|e| format!("sending to {}: {e}", self.common.config.target)),
+        }
     }
 
     #[inline]

@@ -68,6 +68,10 @@ impl Lane {
     fn send_due(&mut self, schedule: &mut Moments, now: u64, end: u64) -> Result<Next, String> {
         let mut moments = [0; BATCH];
         let mut sent = 0;
+        if !self.flush()? {
+            self.held_up(now);
+            return Ok(Next::More);
+        }
         let next = loop {
             let Some(due) = schedule.peek().filter(|due| *due < end) else { break Next::Done };
             if due > now {
@@ -86,6 +90,7 @@ impl Lane {
             moments[sent] = due;
             sent += 1;
         };
+        let all = self.flush()?;
         if sent > 0 {
             // Read after the batch, so that the slip is over- rather than underestimated.
             let after = clock();
@@ -93,7 +98,7 @@ impl Lane {
                 self.recorder.sent(*moment, after, self.payload.len() as u64);
             }
         }
-        Ok(next)
+        Ok(if all { next } else { Next::More })
     }
 
     /// Counts datagrams that were due and will not be sent, with their lateness so far.
@@ -129,6 +134,11 @@ impl Lane {
 
     /// Sends while the window has room, at most a batch.
     fn fill_window(&mut self, now: u64) -> Result<Next, String> {
+        let next = self.send_window(now)?;
+        Ok(if self.flush()? { next } else { Next::More })
+    }
+
+    fn send_window(&mut self, now: u64) -> Result<Next, String> {
         for _ in 0..BATCH {
             let Some(slot) = self.window.peek() else { return Ok(Next::Answer) };
             let flow = self.turn;

@@ -1,4 +1,7 @@
 //! The sockets of one lane's flows: one socket that takes every port, or a connected socket for each flow.
+//!
+//! With few flows on connected sockets, several datagrams of one flow are due at once when the rate is high. They are held and sent by one
+//! system call ([`Ports::flush`]), at the latest when the generator has sent all that is due.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,6 +14,8 @@ use crate::load::Common;
 
 /// Most datagrams received at once.
 pub(super) const BURST: usize = 256;
+/// Datagrams sent together at most: what the kernel takes in one system call.
+const TOGETHER: usize = 64;
 /// `ENOBUFS`: the interface's queue in the kernel is full.
 const NO_BUFFERS: i32 = 105;
 
@@ -22,6 +27,12 @@ pub(super) struct Ports {
     each: bool,
     /// The socket to read first; it rotates.
     ear: usize,
+    /// Datagrams that a flow sends one after the other, if so many are due.
+    run: usize,
+    /// Payloads of one size of flow `of`, to be sent together.
+    held: Vec<u8>,
+    of: usize,
+    size: usize,
 }
 
 impl Ports {
@@ -29,30 +40,60 @@ impl Ports {
     pub(super) fn open(common: &Common, bucket: u16) -> Result<(Self, Vec<Endpoint>), String> {
         let (sockets, flows) = open(common, bucket)?;
         let each = matches!(common.config.sources, Sources::Addresses { .. });
-        Ok((Self { sockets, each, ear: 0 }, flows))
+        let run = if each { (TOGETHER / sockets.len().max(1)).max(1) } else { 1 };
+        let size = common.config.size;
+        Ok((Self { sockets, each, ear: 0, run, held: Vec::new(), of: 0, size }, flows))
+    }
+
+    /// Datagrams that a flow sends one after the other, if so many are due.
+    #[inline]
+    pub(super) fn run(&self) -> usize {
+        self.run
     }
 
     /// Sends a datagram of flow `flow` from `client`; `false` if there is no room now.
     #[inline]
     pub(super) fn send(
-        &self,
+        &mut self,
         flow: usize,
         client: Endpoint,
         target: Endpoint,
         payload: &[u8],
     ) -> Result<bool, SocketError> {
+        if self.run > 1 {
+            let full = self.held.len() + payload.len() > TOGETHER * self.size;
+            if (flow != self.of || full) && !self.flush()? {
+                return Ok(false);
+            }
+            self.of = flow;
+            self.held.extend_from_slice(payload);
+            return Ok(true);
+        }
         let sent = if self.each {
             self.sockets[flow].try_send(payload, None, None)
         } else {
             self.sockets[0].try_send(payload, Some(client), Some(target))
         };
-        match sent {
-            Ok(()) => Ok(true),
-            Err(
-                SocketError::Send(SendError::Full | SendError::NoFrame) | SocketError::Kernel(NO_BUFFERS),
-            ) => Ok(false),
-            Err(e) => Err(e),
-        }
+        went(sent).map(|sent| sent.is_some())
+    }
+
+    /// Sends what is held; `false` if there is no room for all of it now.
+    #[inline]
+    pub(super) fn flush(&mut self) -> Result<bool, SocketError> {
+        let mut done = 0;
+        let end = loop {
+            let rest = &self.held[done..];
+            if rest.is_empty() {
+                break Ok(true);
+            }
+            match went(self.sockets[self.of].try_send_segments(rest, self.size, None, None)) {
+                Ok(Some(n)) => done = (done + n * self.size).min(self.held.len()),
+                Ok(None) => break Ok(false),
+                Err(e) => break Err(e),
+            }
+        };
+        self.held.drain(..done);
+        end
     }
 
     /// Appends received datagrams, from as many sockets as a burst allows. An error of a socket is returned at once.
@@ -82,6 +123,18 @@ impl Ports {
             }
         }
         Poll::Pending
+    }
+}
+
+/// What was sent; `None` if there was no room.
+#[inline]
+fn went<T>(sent: Result<T, SocketError>) -> Result<Option<T>, SocketError> {
+    match sent {
+        Ok(sent) => Ok(Some(sent)),
+        Err(SocketError::Send(SendError::Full | SendError::NoFrame) | SocketError::Kernel(NO_BUFFERS)) => {
+            Ok(None)
+        }
+        Err(e) => Err(e),
     }
 }
 

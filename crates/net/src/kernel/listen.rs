@@ -12,7 +12,7 @@ use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
 use super::slab::{Flags, SocketId};
-use super::{KernelLane, errors};
+use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
 
 /// What the lanes of a host listen on, so that they share a port with each other and with nobody else:
@@ -117,12 +117,12 @@ impl KernelLane {
         &mut self,
         address: SocketAddr,
         flags: Flags,
-        prepare: impl FnOnce(&OwnedFd) -> io::Result<()>,
+        prepare: impl FnOnce(&OwnedFd, &mut KernelStats) -> io::Result<()>,
     ) -> Result<(SocketId, SocketAddr), SocketError> {
         let ports = self.ports.clone();
         let mut ports = ports.lock();
         let fd = self.shared(&ports, Kind::Udp, address).map_err(|e| errors::bind(&e))?;
-        prepare(&fd).map_err(|e| errors::bind(&e))?;
+        prepare(&fd, &mut self.stats).map_err(|e| errors::bind(&e))?;
         let address = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
         let id = self.insert(fd, flags)?;
         ports.entry((Kind::Udp, address)).or_default().push(Bound { lane: self.lane, slot: id.slot });

@@ -41,6 +41,10 @@ counters! {
     datagram_writes: "datagram-writes", "writes that took datagrams";
     datagrams_received: "datagrams-received", "datagrams received";
     datagrams_sent: "datagrams-sent", "datagrams sent";
+    merged_received: "merged-received", "messages received of several datagrams merged by the kernel";
+    merged_sent: "merged-sent", "messages of several datagrams sent for the kernel to take apart";
+    merging_refused: "merging-refused", "times the kernel refused to merge datagrams, which went one by one";
+    datagrams_overflown: "datagrams-overflown", "datagrams the kernel dropped because the socket was full";
     datagrams_dropped: "datagrams-dropped", "datagrams dropped because they could not be sent";
     datagrams_cut: "datagrams-cut", "datagrams dropped because no frame was free for their end";
     no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
@@ -51,7 +55,7 @@ impl KernelStats {
     /// Datagrams and connections that were lost here.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.datagrams_dropped + self.datagrams_cut + self.no_descriptor
+        self.datagrams_overflown + self.datagrams_dropped + self.datagrams_cut + self.no_descriptor
     }
 
     /// Puts what the stack's own counters have words for there too, so that whatever shows those shows these: connections,

@@ -43,11 +43,13 @@ pub fn of_queue(q: &QueueStats) -> [Dropped; 5] {
     ]
 }
 
-/// The counters of kernel sockets that count losses. Packets that the kernel drops are counted by the kernel (`nstat`).
+/// The counters of kernel sockets that count losses. Packets that the kernel drops before they reach a socket are counted by the kernel
+/// (`nstat`).
 #[must_use]
-pub fn of_sockets(k: &KernelStats) -> [Dropped; 3] {
+pub fn of_sockets(k: &KernelStats) -> [Dropped; 4] {
     let kernel = |reason, text, count| Dropped::new("kernel", reason, text, count);
     [
+        kernel("socket-full", "datagrams that the kernel dropped at a full socket", k.datagrams_overflown),
         kernel("unsendable", "datagrams that the kernel refused to send", k.datagrams_dropped),
         kernel("no-frame", "datagrams dropped since no frame was free for their end", k.datagrams_cut),
         kernel("no-descriptor", "connections for which no descriptor was free", k.no_descriptor),

@@ -50,6 +50,7 @@ fn every_drop_reason_has_a_sample() {
         lane.stats.tcp.drops[*reason as usize] = next("tcp", reason.name()) as u64;
     }
     lane.kernel = Some(KernelStats {
+        datagrams_overflown: next("kernel", "socket-full") as u64,
         datagrams_dropped: next("kernel", "unsendable") as u64,
         datagrams_cut: next("kernel", "no-frame") as u64,
         no_descriptor: next("kernel", "no-descriptor") as u64,

@@ -85,6 +85,97 @@ fn a_long_datagram_comes_whole() {
     }
 }
 
+/// Datagrams that are sent together come one by one, with their bytes and in order, whatever their length, and so do the answers, whose
+/// lengths change in the middle of a batch. Kernel sockets merge them on both ways.
+#[test]
+fn what_is_sent_together_comes_apart() {
+    // Two in a frame, one in a frame, one longer than a frame, two in a message.
+    const SIZES: [usize; 6] = [1, 700, 1200, 3000, 30_000, 1472];
+    for over in Over::all() {
+        let server = over.server();
+        let (runtime, said) = start(
+            over,
+            1,
+            move || echo(server),
+            move || async move {
+                let socket = UdpSocket::connect(server).map_err(|e| e.to_string())?;
+                assert_eq!(socket.try_send_segments(b"x", 0, None, None), Err(SendError::TooLong.into()));
+                let (mut batch, mut came) = (Vec::new(), 0u64);
+                for size in SIZES {
+                    let count = if size > 2000 { 5 } else { 100 };
+                    // The last is shorter, where that is possible.
+                    let last = size.div_ceil(2);
+                    let all: Vec<u8> = (0..(count - 1) * size + last).map(|n| (n % 253) as u8).collect();
+                    let mut sent = 0;
+                    while sent * size < all.len() {
+                        match socket.try_send_segments(&all[sent * size..], size, None, None) {
+                            Ok(n) => sent += n,
+                            Err(SocketError::Send(SendError::Full)) => flowlane::yield_now().await,
+                            Err(e) => return Err(format!("{size}: {e}")),
+                        }
+                    }
+                    assert_eq!(sent, count, "{size}");
+                    let mut wanted = all.chunks(size);
+                    while wanted.len() > 0 {
+                        // Fewer than a message has.
+                        let n = socket.recv_batch(&mut batch, 7).await.map_err(|e| e.to_string())?;
+                        assert!((1..=7).contains(&n) && n == batch.len());
+                        for datagram in batch.drain(..) {
+                            let mut whole = vec![0; datagram.len()];
+                            datagram.read(&mut whole);
+                            assert_eq!(Some(&whole[..]), wanted.next(), "{over:?}, {size}");
+                            came += 1;
+                        }
+                    }
+                }
+                Ok(came)
+            },
+        );
+        finish(&runtime, &said, 410);
+        let report = runtime.stop();
+        let Some(kernel) = report.kernel(SERVER) else { continue };
+        assert_eq!((kernel.datagrams_received, kernel.datagrams_sent), (1640, 1640), "{kernel:?}");
+        assert!(kernel.merged_received > 0 && kernel.merged_sent > 0, "{kernel:?}");
+        assert!(kernel.datagram_reads < 400 && kernel.datagram_writes < 400, "{kernel:?}");
+        assert_eq!(kernel.merging_refused, 0);
+        assert_eq!(kernel.lost(), 0);
+    }
+}
+
+/// The kernel says which datagrams carry congestion marks, and when they came if it is asked to.
+#[test]
+fn a_datagram_comes_with_what_is_known_of_it() {
+    let over = Over::Kernel([127, 0, 0, 1].into());
+    let (runtime, said) = start(
+        over,
+        1,
+        || async {},
+        || async {
+            let ours = Bind { local_ip: Some([127, 0, 0, 1].into()), ..Bind::default() };
+            let socket = UdpSocket::bind(ours).map_err(|e| e.to_string())?;
+            let there = SocketAddr::from(([127, 0, 0, 1], socket.local().unwrap().1));
+            let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let tos = flowlane_sys::kernel::options::Number::TOS;
+            flowlane_sys::kernel::options::set(std::os::fd::AsFd::as_fd(&peer), tos, 3).unwrap();
+            peer.send_to(b"one", there).unwrap();
+            let one = socket.recv().await.map_err(|e| e.to_string())?;
+            assert_eq!((one.traffic_class & 3, one.frame().meta().timestamp), (3, 0));
+            socket.set_timestamps(true).unwrap();
+            peer.send_to(b"two", there).unwrap();
+            let two = socket.recv().await.map_err(|e| e.to_string())?;
+            // Time stamps are of the day.
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            let came = std::time::Duration::from_nanos(two.frame().meta().timestamp);
+            assert!(now.saturating_sub(came) < crate::kit::PATIENCE, "{came:?} {now:?}");
+            socket.set_timestamps(false).unwrap();
+            peer.send_to(b"three", there).unwrap();
+            assert_eq!(socket.recv().await.map_err(|e| e.to_string())?.frame().meta().timestamp, 0);
+            Ok(0)
+        },
+    );
+    finish(&runtime, &said, 0);
+}
+
 /// A socket on every address answers from the one that was asked.
 #[test]
 fn a_wildcard_answers_from_the_address_that_was_asked() {

@@ -14,7 +14,7 @@ pub struct Meta {
     pub hash_type: u8,
     /// Index of the host's interface that received the packet or sends it.
     pub interface: u8,
-    /// Receive queue of the packet.
+    /// Receive queue of the packet; of a datagram from a kernel socket the number of the kernel's interface.
     pub queue: u16,
     /// 802.1Q tag (PCP, DEI, VID) held outside the data, host byte order; `None` when untagged.
     pub vlan: Option<u16>,

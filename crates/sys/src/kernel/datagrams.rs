@@ -1,33 +1,58 @@
 //! Datagrams in batches, received into frames and sent from them: `recvmmsg(2)` and `sendmmsg(2)`, with the local address of each datagram.
+//!
+//! A *message* is what one header of the kernel describes: one datagram, or several of one sender. The kernel merges datagrams on receive
+//! (`UDP_GRO`, generic receive offload) and takes them apart behind the socket, or leaves that to the card, on send (`UDP_SEGMENT`, generic
+//! segmentation offload), so that the way through IP and the routes is gone once for all of them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::address::Address;
+use super::control::{self, Control, ROOM};
 use crate::frame::Frame;
 
-/// Datagrams in one batch at most.
+/// Messages in one batch at most.
 pub const BATCH: usize = 32;
-/// Bytes beyond the first frame that a datagram can have.
+/// Datagrams in one message at most (`UDP_MAX_SEGMENTS` of Linux 6.1).
+pub const SEGMENTS: usize = 64;
+/// Bytes of datagrams in one message at most: they are one packet of IP until they are taken apart.
+pub const MESSAGE: usize = 65_000;
+/// Bytes beyond the first frame that a message can have.
 const SPILL: usize = 65_536;
-/// Parts of a datagram that is sent: the kernel's limit is 1024.
+/// Parts of a datagram that is sent: with all of a message's datagrams fewer than the kernel's limit of 1024.
 const PARTS: usize = 64;
+/// Parts of a message.
+const MESSAGE_PARTS: usize = 512;
 
-/// Room for one control message with the longer of `in_pktinfo` and `in6_pktinfo`.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-struct Control([u8; 64]);
-
-/// Addresses and sizes of a received datagram.
+/// What is known of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     /// Sender.
     pub source: SocketAddr,
     /// The local address to which it was sent, if the socket reports it.
     pub destination: Option<IpAddr>,
+    /// Number of the kernel's interface that received it; 0 if the socket does not report it.
+    pub interface: u32,
+    /// Type of service or traffic class, ECN in the low two bits; 0 if the socket does not report it.
+    pub traffic_class: u8,
+    /// When the kernel received it, nanoseconds since 1970; 0 if the socket does not report it.
+    pub timestamp: u64,
+    /// Bytes of each of the merged datagrams, but for the last, which may be shorter; 0 if it is one datagram.
+    pub segment: usize,
+    /// Datagrams that the socket has lost since it was opened, modulo 2^32; `None` if it has not lost any, or does not report it.
+    pub lost: Option<u32>,
     /// Bytes that did not fit its frame: see [`Batch::spilled`].
     pub spilled: usize,
+}
+
+/// What the kernel took of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sent {
+    /// Datagrams.
+    pub datagrams: usize,
+    /// Messages of more than one datagram.
+    pub merged: usize,
 }
 
 /// A datagram to be sent.
@@ -37,6 +62,8 @@ pub struct Outgoing<'a> {
     pub destination: Option<SocketAddr>,
     /// From which address of ours; `None` for what the kernel prefers.
     pub source: Option<IpAddr>,
+    /// By which interface of the kernel's, together with a source; 0 for the one that routes say.
+    pub interface: u32,
     /// The payload, with the frames chained to it.
     pub payload: &'a Frame,
 }
@@ -49,6 +76,8 @@ pub struct Batch {
     controls: Vec<Control>,
     spill: Vec<u8>,
     received: usize,
+    /// Of each message that was sent, the datagrams up to its end.
+    ends: [u16; BATCH],
 }
 
 // SAFETY: the pointers in `headers` and `parts` are set anew in every call and not used between calls.
@@ -62,17 +91,18 @@ impl Default for Batch {
             headers: vec![header; BATCH],
             parts: vec![part; 2 * BATCH],
             names: vec![Address::room(); BATCH],
-            controls: vec![Control([0; 64]); BATCH],
+            controls: vec![Control::empty(); BATCH],
             // Zeroed memory is the kernel's promise until it is touched, which only long datagrams do.
             spill: vec![0; SPILL * BATCH],
             received: 0,
+            ends: [0; BATCH],
         }
     }
 }
 
 impl Batch {
-    /// Receives available datagrams, one into each of `frames`, whose content is overwritten as far as they have room. Returns the number
-    /// of datagrams.
+    /// Receives available messages, one into each of `frames`, whose content is overwritten as far as they have room. Returns the number
+    /// of messages.
     ///
     /// # Errors
     /// The kernel's; `WouldBlock` if there are none.
@@ -126,58 +156,115 @@ impl Batch {
         count
     }
 
-    /// Addresses and sizes of datagram `index` of the last receive; `in_frame` is the number of bytes in its frame.
+    /// What is known of message `index` of the last receive; `in_frame` is the number of bytes in its frame.
     #[must_use]
     pub fn received(&self, index: usize, in_frame: usize) -> Option<Received> {
         let header = self.headers.get(index).filter(|_| index < self.received)?;
         let mut name = self.names[index];
         name.set_len(header.msg_hdr.msg_namelen);
-        let told = self.controls[index].0.get(..control_len(&header.msg_hdr));
+        let told = control::told(&self.controls[index].0[..control_len(&header.msg_hdr).min(ROOM)]);
         Some(Received {
             source: name.get(),
-            destination: told.and_then(told_address),
+            destination: told.destination,
+            interface: told.interface,
+            traffic_class: told.traffic_class,
+            timestamp: told.timestamp,
+            segment: told.segment,
+            lost: told.lost,
             spilled: (header.msg_len as usize).saturating_sub(in_frame).min(SPILL),
         })
     }
 
-    /// The bytes of datagram `index` that did not fit its frame.
+    /// The bytes of message `index` that did not fit its frame.
     #[must_use]
     pub fn spilled(&self, index: usize, len: usize) -> &[u8] {
         self.spill.get(index * SPILL..).and_then(|s| s.get(..len.min(SPILL))).unwrap_or_default()
     }
 
-    /// Sends `count` datagrams, at most [`BATCH`], in order, to and from addresses of the socket's family (`v4`); how many
-    /// the kernel took.
+    /// Sends datagrams, as many of `count` as fit [`BATCH`] messages, in order, to and from addresses of the socket's family (`v4`). Those
+    /// that follow one another with the same ends and the same length of up to `most` bytes are one message (the last of it may be
+    /// shorter); with `most` of 0 each is a message of its own.
     ///
     /// # Errors
-    /// The kernel's for the first, if it took none; `WouldBlock` if there is no room.
+    /// The kernel's for the first message, if it took none; `WouldBlock` if there is no room. [`Batch::first`] says how many datagrams
+    /// that message has.
     pub fn send<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
         v4: bool,
         count: usize,
+        most: usize,
         datagram: impl Fn(usize) -> Outgoing<'a>,
-    ) -> io::Result<usize> {
-        let count = count.min(BATCH);
+    ) -> io::Result<Sent> {
+        let messages = self.lay_out(v4, count, most, &datagram);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: each header points to a name, parts and a control buffer that the kernel only reads; the payloads outlive
+        // the call by the lifetime of `Outgoing`.
+        let n =
+            unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), messages as u32, flags as _) };
+        // SAFETY: as in `default`.
+        self.parts.resize(2 * BATCH, unsafe { std::mem::zeroed() });
+        if n < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let ends = &self.ends[..(n as usize).min(messages)];
+        let begins = std::iter::once(0).chain(ends.iter().copied());
+        let merged = begins.zip(ends).filter(|(begin, end)| *end - begin > 1).count();
+        Ok(Sent { datagrams: ends.last().copied().unwrap_or(0).into(), merged })
+    }
+
+    /// Datagrams of the first message of the last [`Batch::send`].
+    #[must_use]
+    pub fn first(&self) -> usize {
+        self.ends[0].into()
+    }
+
+    /// Makes the headers of messages, and the parts and ends of each; how many messages.
+    fn lay_out<'a>(
+        &mut self,
+        v4: bool,
+        count: usize,
+        most: usize,
+        datagram: &impl Fn(usize) -> Outgoing<'a>,
+    ) -> usize {
         // No pointer to a part is taken before all parts stand.
         self.parts.clear();
-        let mut ends = [0; BATCH];
-        for (i, end) in ends.iter_mut().enumerate().take(count) {
-            let chunks = datagram(i).payload.chunks().take(PARTS);
-            self.parts.extend(
-                chunks.map(|c| libc::iovec { iov_base: c.as_ptr().cast_mut().cast(), iov_len: c.len() }),
-            );
-            *end = self.parts.len();
+        let mut parts = [0u16; BATCH];
+        let mut sizes = [0u16; BATCH];
+        let (mut messages, mut next) = (0, 0);
+        while messages < BATCH && next < count {
+            let first = datagram(next);
+            let (size, begin) = (first.payload.chain_len(), self.parts.len());
+            self.put(first.payload);
+            next += 1;
+            let (mut bytes, mut last, mut merged) = (size, size, 1);
+            while next < count && merged < SEGMENTS && last == size && (1..=most).contains(&size) {
+                let another = datagram(next);
+                last = another.payload.chain_len();
+                let like = (another.destination, another.source, another.interface)
+                    == (first.destination, first.source, first.interface);
+                let fits = (1..=size).contains(&last) && bytes + last <= MESSAGE;
+                if !like || !fits || self.parts.len() - begin + PARTS > MESSAGE_PARTS {
+                    break;
+                }
+                self.put(another.payload);
+                bytes += last;
+                (next, merged) = (next + 1, merged + 1);
+            }
+            (parts[messages], self.ends[messages]) = ((self.parts.len() - begin) as u16, next as u16);
+            sizes[messages] = if merged > 1 { size as u16 } else { 0 };
+            messages += 1;
         }
         // As in `point_at`.
         let mut rest = &mut self.parts[..];
         let places = self.headers.iter_mut().zip(self.names.iter_mut().zip(&mut self.controls));
-        let mut begin = 0;
-        for (i, (header, (name, control))) in places.take(count).enumerate() {
-            let Outgoing { destination, source, .. } = datagram(i);
+        let mut of = 0;
+        for (i, (header, (name, control))) in places.take(messages).enumerate() {
+            let Outgoing { destination, source, interface, .. } = datagram(of);
+            of = self.ends[i].into();
             let header = &mut header.msg_hdr;
-            let (parts, others) = rest.split_at_mut(ends[i] - begin);
-            (rest, begin) = (others, ends[i]);
+            let (parts, others) = rest.split_at_mut(parts[i].into());
+            rest = others;
             header.msg_iov = parts.as_mut_ptr();
             header.msg_iovlen = parts.len() as _;
             (header.msg_name, header.msg_namelen) = match destination {
@@ -188,22 +275,25 @@ impl Batch {
                 }
                 None => (std::ptr::null_mut(), 0),
             };
-            let used = source.map_or(0, |source| tell_source(&mut control.0, source, v4));
+            let mut used = source.map_or(0, |source| control::tell_source(control, 0, source, interface, v4));
+            if sizes[i] > 0 {
+                used = control::tell_segment(control, used, sizes[i]);
+            }
             header.msg_control = if used == 0 { std::ptr::null_mut() } else { control.0.as_mut_ptr().cast() };
             header.msg_controllen = used as _;
             header.msg_flags = 0;
         }
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: each header points to a name, parts and a control buffer that the kernel only reads; the payloads outlive
-        // the call by the lifetime of `Outgoing`.
-        let n =
-            unsafe { libc::sendmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count as u32, flags as _) };
-        // SAFETY: as in `default`.
-        self.parts.resize(2 * BATCH, unsafe { std::mem::zeroed() });
-        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+        messages
     }
 
-    /// Sends one datagram from a slice.
+    fn put(&mut self, payload: &Frame) {
+        let chunks = payload.chunks().take(PARTS);
+        self.parts
+            .extend(chunks.map(|c| libc::iovec { iov_base: c.as_ptr().cast_mut().cast(), iov_len: c.len() }));
+    }
+
+    /// Sends `payload` as datagrams of `segment` bytes, the last of which may be shorter, or as one datagram if `segment` is 0. With
+    /// segments it has at most [`SEGMENTS`] of them and [`MESSAGE`] bytes.
     ///
     /// # Errors
     /// The kernel's; `WouldBlock` if there is no room.
@@ -211,10 +301,11 @@ impl Batch {
         fd: BorrowedFd<'_>,
         v4: bool,
         payload: &[u8],
+        segment: u16,
         destination: Option<SocketAddr>,
         source: Option<IpAddr>,
     ) -> io::Result<()> {
-        let mut control = Control([0; 64]);
+        let mut control = Control::empty();
         let mut name = destination.map(|d| Address::new(dressed(d, v4)));
         let mut part = libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
         // SAFETY: all zeros is a valid value of this plain C structure.
@@ -224,8 +315,12 @@ impl Batch {
         if let Some(name) = &mut name {
             (header.msg_name, header.msg_namelen) = (name.as_mut_ptr().cast(), name.len());
         }
-        if let Some(source) = source {
-            header.msg_controllen = tell_source(&mut control.0, source, v4) as _;
+        let mut used = source.map_or(0, |source| control::tell_source(&mut control, 0, source, 0, v4));
+        if segment > 0 {
+            used = control::tell_segment(&mut control, used, segment);
+        }
+        if used > 0 {
+            header.msg_controllen = used as _;
             header.msg_control = control.0.as_mut_ptr().cast();
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -256,60 +351,6 @@ fn dressed(address: SocketAddr, v4: bool) -> SocketAddr {
         SocketAddr::V4(a) if !v4 => SocketAddrV6::new(a.ip().to_ipv6_mapped(), a.port(), 0, 0).into(),
         address => address,
     }
-}
-
-/// Offset of a control message's data: behind its header, aligned.
-const DATA: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
-
-/// The address of ours in the first control message.
-fn told_address(control: &[u8]) -> Option<IpAddr> {
-    if control.len() < DATA {
-        return None;
-    }
-    // SAFETY: there are enough bytes, and every bit pattern is a valid header.
-    let header: libc::cmsghdr = unsafe { std::ptr::read_unaligned(control.as_ptr().cast()) };
-    let data = control.get(DATA..)?;
-    match (header.cmsg_level, header.cmsg_type) {
-        // Interface, the local address it was routed by, the destination in its header.
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            let octets: [u8; 4] = data.get(8..12)?.try_into().ok()?;
-            Some(Ipv4Addr::from(octets).into())
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            let octets: [u8; 16] = data.get(..16)?.try_into().ok()?;
-            let ip = Ipv6Addr::from(octets);
-            Some(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4))
-        }
-        _ => None,
-    }
-}
-
-/// Writes the control message that chooses a source address; its length.
-fn tell_source(control: &mut [u8; 64], source: IpAddr, v4: bool) -> usize {
-    *control = [0; 64];
-    let (level, kind, len) = match (v4, source) {
-        (true, IpAddr::V4(ip)) => {
-            control[DATA + 4..DATA + 8].copy_from_slice(&ip.octets());
-            (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
-        }
-        (true, IpAddr::V6(_)) => return 0,
-        (false, ip) => {
-            let ip = match ip {
-                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                IpAddr::V6(ip) => ip,
-            };
-            control[DATA..DATA + 16].copy_from_slice(&ip.octets());
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, 20)
-        }
-    };
-    // SAFETY: all zeros is a valid value of this plain C structure.
-    let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
-    header.cmsg_level = level;
-    header.cmsg_type = kind;
-    header.cmsg_len = (DATA + len) as _;
-    // SAFETY: the buffer is longer than a header.
-    unsafe { std::ptr::write_unaligned(control.as_mut_ptr().cast(), header) };
-    (DATA + len).next_multiple_of(size_of::<usize>())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! Errors are the kernel's error numbers; callers translate them for users.
 
 mod address;
+mod control;
 pub mod datagrams;
 pub mod epoll;
 pub mod limits;

@@ -65,6 +65,24 @@ numbers! {
     PACKET_INFO = IPPROTO_IP, IP_PKTINFO;
     /// Report the local address of received datagrams, IPv6.
     PACKET_INFO_6 = IPPROTO_IPV6, IPV6_RECVPKTINFO;
+    /// Report the type of service of received datagrams, IPv4.
+    TELL_TOS = IPPROTO_IP, IP_RECVTOS;
+    /// Report the traffic class of received datagrams, IPv6.
+    TELL_TRAFFIC_CLASS = IPPROTO_IPV6, IPV6_RECVTCLASS;
+    /// Report when datagrams were received.
+    TIMESTAMPS = SOL_SOCKET, SO_TIMESTAMPNS;
+    /// Report how many datagrams were lost because the socket was full.
+    TELL_LOST = SOL_SOCKET, SO_RXQ_OVFL;
+    /// Receive datagrams of one sender merged.
+    MERGE = SOL_UDP, UDP_GRO;
+    /// The processor on which the last packet of a socket arrived.
+    INCOMING_CPU = SOL_SOCKET, SO_INCOMING_CPU;
+    /// The number of the queue (NAPI) by which the last packet of a socket arrived; 0 if it was none of a card.
+    INCOMING_QUEUE = SOL_SOCKET, SO_INCOMING_NAPI_ID;
+    /// Microseconds to poll the card's queue when a read finds nothing.
+    BUSY_POLL = SOL_SOCKET, SO_BUSY_POLL;
+    /// Polling by the application takes the place of interrupts.
+    PREFER_BUSY_POLL = SOL_SOCKET, SO_PREFER_BUSY_POLL;
 }
 
 /// Sets an option.

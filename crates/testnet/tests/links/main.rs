@@ -6,6 +6,7 @@ mod common;
 mod faults;
 mod groups;
 mod ip;
+mod kernel;
 mod merged;
 mod offload;
 mod packet;

@@ -1,21 +1,31 @@
 //! UDP: datagrams received into frames of the pool, and sent from them, in batches.
+//!
+//! Both ways the kernel handles datagrams of one sender and one length together where it can ([`flowlane_sys::kernel::datagrams`]). An
+//! application sees none of it: what comes merged is [taken apart](split) into frames, one for each datagram, and what is sent one after
+//! the other to one peer is merged. Where the kernel refuses to merge, as for datagrams longer than the path's MTU, they go one by one,
+//! and the refusal is counted.
+//!
+//! [`send`] has sending.
 
-use std::collections::HashMap;
+mod send;
+mod split;
+
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::task::Waker;
 
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::udp::{Bind, BindError, Datagram};
 use flowlane_stack::{Lane, SendError};
 use flowlane_sys::frame::{Frame, Pool};
-use flowlane_sys::kernel::datagrams::{BATCH, Batch, Outgoing};
+use flowlane_sys::kernel::datagrams::{BATCH, Batch, SEGMENTS};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
 use super::slab::{Flags, SocketId};
-use super::{KernelLane, errors};
+use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
 
 /// What a lane keeps for its UDP sockets.
@@ -28,11 +38,28 @@ pub(super) struct Udp {
     frames: Vec<Frame>,
 }
 
-/// The addresses of a socket.
-#[derive(Debug, Clone, Copy)]
+/// Bytes of receive buffer that sockets ask for. The kernel gives as much of it as `net.core.rmem_max` allows.
+const RECEIVE_BUFFER: i32 = 1 << 20;
+
+/// The addresses of a socket, and what was learnt of it.
+#[derive(Debug)]
 struct Ends {
     local: SocketAddr,
     remote: Option<SocketAddr>,
+    /// Datagrams that came merged with others and were more than was asked for.
+    waiting: VecDeque<Datagram>,
+    /// Datagrams in a message, as many as the last read found in most.
+    expected: usize,
+    /// Longest datagrams that are merged to be sent; 0 if none are.
+    most: usize,
+    /// Datagrams that the kernel said were lost.
+    lost: u32,
+}
+
+impl Ends {
+    fn new(local: SocketAddr, remote: Option<SocketAddr>) -> Self {
+        Self { local, remote, waiting: VecDeque::new(), expected: 1, most: usize::from(u16::MAX), lost: 0 }
+    }
 }
 
 impl Udp {
@@ -66,7 +93,8 @@ impl KernelLane {
         let on = |ip: IpAddr, lane: &mut Self| {
             let (v4, any) = (ip.is_ipv4(), ip.is_unspecified());
             let flags = family(v4) | if any { Flags::TELLS } else { Flags::empty() };
-            lane.bind_shared(SocketAddr::new(ip, bind.local_port), flags | Flags::WRITABLE, |fd| {
+            lane.bind_shared(SocketAddr::new(ip, bind.local_port), flags | Flags::WRITABLE, |fd, stats| {
+                equip(fd.as_fd(), v4, stats);
                 let option = if v4 { Number::PACKET_INFO } else { Number::PACKET_INFO_6 };
                 if any { options::set(fd.as_fd(), option, 1) } else { Ok(()) }
             })
@@ -81,7 +109,7 @@ impl KernelLane {
                 done => done?,
             },
         };
-        Ok((id, Ends { local, remote: None }))
+        Ok((id, Ends::new(local, None)))
     }
 
     fn udp_connect(&mut self, bind: &Bind, remote: SocketAddr) -> Result<(SocketId, Ends), SocketError> {
@@ -99,8 +127,9 @@ impl KernelLane {
         }
         socket::connect(fd.as_fd(), remote).map_err(|e| errors::bind(&e))?;
         let local = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
+        equip(fd.as_fd(), v4, &mut self.stats);
         let id = self.insert(fd, Flags::WRITABLE | family(v4))?;
-        Ok((id, Ends { local, remote: Some(remote) }))
+        Ok((id, Ends::new(local, Some(remote))))
     }
 
     /// Address and port of a socket; the address is `None` for a wildcard.
@@ -120,17 +149,22 @@ impl KernelLane {
         max: usize,
     ) -> Result<usize, SocketError> {
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        let Udp { ends, batch: Some(batch), frames: empty } = &mut self.udp else { return Ok(0) };
+        let ends = ends.get_mut(&id.slot).ok_or(SocketError::Closed)?;
+        if !ends.waiting.is_empty() {
+            let n = ends.waiting.len().min(max);
+            into.extend(ends.waiting.drain(..n));
+            return Ok(n);
+        }
         if !socket.flags.has(Flags::READABLE) {
             return Ok(0);
         }
-        let Udp { ends, batch: Some(batch), frames: empty } = &mut self.udp else { return Ok(0) };
-        let local = ends.get(&id.slot).ok_or(SocketError::Closed)?.local;
-        let max = max.min(BATCH);
-        while empty.len() < max {
+        let messages = max.div_ceil(ends.expected).clamp(1, BATCH);
+        while empty.len() < messages {
             let Some(frame) = frames.alloc() else { break };
             empty.push(frame);
         }
-        let room = empty.len().min(max);
+        let room = empty.len().min(messages);
         if room == 0 {
             return Err(SendError::NoFrame.into());
         }
@@ -147,112 +181,35 @@ impl KernelLane {
             socket.flags.clear(Flags::READABLE);
         }
         self.stats.datagram_reads += 1;
-        let before = into.len();
-        for (i, mut frame) in empty.drain(..n).enumerate() {
+        let mut came = split::Came { into, waiting: &mut ends.waiting, room: max, kept: 0, cut: 0 };
+        let mut most = 1;
+        for (i, frame) in empty.drain(..n).enumerate() {
             let Some(received) = batch.received(i, frame.len()) else { break };
-            if !spill(frames, &mut frame, batch.spilled(i, received.spilled)) {
-                self.stats.datagrams_cut += 1;
-                continue;
+            if let Some(lost) = received.lost {
+                self.stats.datagrams_overflown += u64::from(lost.wrapping_sub(ends.lost));
+                ends.lost = lost;
             }
-            let ours = SocketAddr::new(received.destination.unwrap_or(local.ip()), local.port());
-            let (ours, peer) = (Endpoint::from(ours), Endpoint::from(received.source));
-            let (hash, kind) = stack.udp_hash(ours, peer);
-            let meta = frame.meta_mut();
-            (meta.hash, meta.hash_type) = (hash, kind.as_u8());
-            into.push(Datagram::new(frame, peer, ours));
+            let ours = SocketAddr::new(received.destination.unwrap_or(ends.local.ip()), ends.local.port());
+            let ends = (Endpoint::from(received.source), Endpoint::from(ours));
+            let hash = stack.udp_hash(ends.1, ends.0);
+            let rest = batch.spilled(i, received.spilled);
+            let pieces = came.take(frames, frame, rest, &received, ends, hash);
+            if pieces > 1 {
+                self.stats.merged_received += 1;
+                most = most.max(pieces);
+            }
         }
-        let n = into.len() - before;
-        self.stats.datagrams_received += n as u64;
-        Ok(n)
+        let (kept, cut) = (came.kept, came.cut);
+        ends.expected = most.min(SEGMENTS);
+        self.stats.datagrams_received += kept as u64;
+        self.stats.datagrams_cut += cut as u64;
+        Ok(kept.min(max))
     }
 
-    /// Sends one datagram if there is room.
-    pub(crate) fn udp_send(
-        &mut self,
-        id: SocketId,
-        payload: &[u8],
-        source: Option<Endpoint>,
-        destination: Option<Endpoint>,
-    ) -> Result<(), SocketError> {
-        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
-        let ends = self.udp.ends.get(&id.slot).ok_or(SocketError::Closed)?;
-        if destination.is_none() && ends.remote.is_none() {
-            return Err(SendError::NoDestination.into());
-        }
-        let told = socket.flags.has(Flags::TELLS);
-        let source = match source {
-            Some(source) if source.port != ends.local.port() => return Err(SendError::NoSource.into()),
-            Some(source) if told => Some(source.ip),
-            Some(source) if source.ip == ends.local.ip() => None,
-            Some(_) => return Err(SendError::NoSource.into()),
-            None => None,
-        };
-        if !socket.flags.has(Flags::WRITABLE) {
-            return Err(SendError::Full.into());
-        }
-        let destination = destination.map(SocketAddr::from);
-        match Batch::send_one(socket.fd(), socket.flags.has(Flags::V4), payload, destination, source) {
-            Ok(()) => {
-                self.stats.datagram_writes += 1;
-                self.stats.datagrams_sent += 1;
-                Ok(())
-            }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                socket.flags.clear(Flags::WRITABLE);
-                self.stats.writes_in_vain += 1;
-                Err(SendError::Full.into())
-            }
-            Err(e) => {
-                self.stats.datagrams_dropped += 1;
-                Err(errors::datagram(&e))
-            }
-        }
-    }
-
-    /// Sends datagrams of `batch` back to whoever sent them, from `*done` on, which moves; how many went. Those that cannot
-    /// be sent are counted and passed over. When `*done` stays behind the end there is no more room: wait for it.
-    pub(crate) fn udp_reply(
-        &mut self,
-        id: SocketId,
-        batch: &[Datagram],
-        done: &mut usize,
-    ) -> Result<usize, SocketError> {
-        let mut sent = 0;
-        while *done < batch.len() {
-            let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
-            let Some(headers) = self.udp.batch.as_deref_mut() else { return Err(SocketError::Closed) };
-            if !socket.flags.has(Flags::WRITABLE) {
-                break;
-            }
-            let told = socket.flags.has(Flags::TELLS);
-            let rest = &batch[*done..];
-            let outgoing = |i: usize| {
-                let datagram = &rest[i];
-                Outgoing {
-                    destination: Some(datagram.source.into()),
-                    // Nobody can send from a group or a broadcast address.
-                    source: told.then_some(datagram.destination.ip).filter(|ip| !ip.is_multicast()),
-                    payload: datagram.frame(),
-                }
-            };
-            match headers.send(socket.fd(), socket.flags.has(Flags::V4), rest.len(), outgoing) {
-                Ok(n) => {
-                    self.stats.datagram_writes += 1;
-                    self.stats.datagrams_sent += n as u64;
-                    sent += n;
-                    *done += n;
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    socket.flags.clear(Flags::WRITABLE);
-                    self.stats.writes_in_vain += 1;
-                }
-                Err(_) => {
-                    self.stats.datagrams_dropped += 1;
-                    *done += 1;
-                }
-            }
-        }
-        Ok(sent)
+    /// Has the kernel say when datagrams were received, or no more.
+    pub(crate) fn udp_timestamps(&mut self, id: SocketId, on: bool) -> Result<(), SocketError> {
+        let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
+        options::set(socket.fd(), Number::TIMESTAMPS, i32::from(on)).map_err(|e| errors::other(&e))
     }
 
     /// Wakes `waker` when there is room to send.
@@ -272,16 +229,18 @@ fn family(v4: bool) -> Flags {
     if v4 { Flags::V4 } else { Flags::empty() }
 }
 
-/// Puts what did not fit a frame into others chained to it. `false` if there are not enough.
-fn spill(frames: &Pool, head: &mut Frame, mut rest: &[u8]) -> bool {
-    while !rest.is_empty() {
-        let Some(mut frame) = frames.alloc() else { return false };
-        let n = rest.len().min(frame.tailroom());
-        if n == 0 || !frame.extend_from_slice(&rest[..n]) {
-            return false;
-        }
-        head.append(frame);
-        rest = &rest[n..];
+fn link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// Sets what a UDP socket is better off with. None of it is necessary, and kernels that lack some do without.
+fn equip(fd: BorrowedFd<'_>, v4: bool, stats: &mut KernelStats) {
+    let refused = options::set(fd, Number::MERGE, 1).is_err();
+    stats.merging_refused += u64::from(refused);
+    let _ = options::set(fd, Number::RECEIVE_BUFFER, RECEIVE_BUFFER);
+    let _ = options::set(fd, Number::TELL_LOST, 1);
+    let _ = options::set(fd, Number::TELL_TOS, 1);
+    if !v4 {
+        let _ = options::set(fd, Number::TELL_TRAFFIC_CLASS, 1);
     }
-    true
 }

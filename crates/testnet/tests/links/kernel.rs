@@ -1,0 +1,104 @@
+//! Kernel sockets on interfaces of their own: short paths, broadcasts, link-local addresses.
+
+use crate::common::skip;
+use flowlane::{Host, KernelStats, Key, Rss, Runtime, UdpSocket};
+use flowlane_testnet::Namespace;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as Peer};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PORT: u16 = 7007;
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+
+/// An echo on every address of a namespace, one worker.
+fn echo() -> Runtime {
+    let mut builder = Runtime::builder().pin(false);
+    builder.host(Host::kernel("echo", Arc::new(Rss::new(Key::MICROSOFT, 1)), || async {
+        let socket = UdpSocket::on_port(PORT).unwrap();
+        let mut batch = Vec::new();
+        loop {
+            socket.recv_batch(&mut batch, 64).await.unwrap();
+            socket.reply_batch(&mut batch).await.unwrap();
+        }
+    }));
+    builder.start().unwrap()
+}
+
+/// A pair of interfaces in one namespace: the echo has the addresses of one of them.
+fn in_namespace(label: &str, work: impl FnOnce(&Namespace) + Send) -> Option<KernelStats> {
+    if skip() {
+        return None;
+    }
+    let namespace = Namespace::new(&format!("fl-k{label}-{}", std::process::id())).unwrap();
+    namespace.ip("link add v0 type veth peer name v1").unwrap();
+    namespace.ip("addr add 10.9.0.1/24 brd + dev v0").unwrap();
+    namespace.ip("addr add fe80::9/64 dev v0 nodad").unwrap();
+    for name in ["v0", "v1"] {
+        namespace.ip(&format!("link set {name} up")).unwrap();
+    }
+    let runtime = namespace.run(echo).unwrap();
+    namespace.run(|| work(&namespace)).unwrap();
+    runtime.stop().kernel(0)
+}
+
+/// What is longer than the path's MTU is never merged, but goes in fragments; what is not goes on as before.
+#[test]
+fn datagrams_longer_than_the_mtu_go_one_by_one() {
+    let stats = in_namespace("mtu", |namespace| {
+        namespace.ip("link set lo mtu 1400").unwrap();
+        let peer = Peer::bind("10.9.0.1:0").unwrap();
+        peer.connect(("10.9.0.1", PORT)).unwrap();
+        peer.set_read_timeout(PATIENCE).unwrap();
+        let mut buffer = [0; 4096];
+        for (round, size) in [1200, 1390, 3000, 1200].into_iter().enumerate() {
+            // Until there was a batch: how many of them the echo reads at once is its own affair.
+            for n in 0..2000u32 {
+                let payload = n.to_be_bytes().repeat(size / 4);
+                peer.send(&payload).unwrap();
+                if n % 20 == 19 {
+                    for m in n - 19..=n {
+                        let len = peer.recv(&mut buffer).unwrap();
+                        assert_eq!(buffer[..len], m.to_be_bytes().repeat(size / 4), "round {round}: {m}");
+                    }
+                }
+            }
+        }
+    });
+    let Some(stats) = stats else { return };
+    assert_eq!((stats.datagrams_received, stats.datagrams_sent, stats.lost()), (8000, 8000, 0), "{stats:?}");
+    assert!(stats.merged_sent > 0, "{stats:?}");
+    // Once for each length that was refused and not for each datagram: 3000 at least, and 1390 with its headers.
+    assert!((1..=16).contains(&stats.merging_refused), "{stats:?}");
+}
+
+/// Nobody can answer from a broadcast address; the answer comes from an address of the interface.
+#[test]
+fn a_broadcast_is_answered() {
+    let stats = in_namespace("cast", |_| {
+        let peer = Peer::bind("10.9.0.1:0").unwrap();
+        peer.set_broadcast(true).unwrap();
+        peer.set_read_timeout(PATIENCE).unwrap();
+        peer.send_to(b"anybody?", ("10.9.0.255", PORT)).unwrap();
+        let mut buffer = [0; 16];
+        let (len, from) = peer.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..len], from), (&b"anybody?"[..], SocketAddr::from(([10, 9, 0, 1], PORT))));
+    });
+    assert!(stats.is_none_or(|stats| stats.datagrams_dropped == 0), "{stats:?}");
+}
+
+/// A link-local address is one of an interface: answers leave by it, from the address that was asked.
+#[test]
+fn a_link_local_address_is_answered_by_its_interface() {
+    let stats = in_namespace("local", |_| {
+        let index = flowlane_sys::netdev::Interface::find("v0").unwrap().index();
+        let us: Ipv6Addr = "fe80::9".parse().unwrap();
+        let peer = Peer::bind(SocketAddrV6::new(us, 0, 0, index)).unwrap();
+        peer.set_read_timeout(PATIENCE).unwrap();
+        peer.send_to(b"near", SocketAddrV6::new(us, PORT, 0, index)).unwrap();
+        let mut buffer = [0; 16];
+        let (len, from) = peer.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"near");
+        assert_eq!(from, SocketAddrV6::new(us, PORT, 0, index).into());
+    });
+    assert!(stats.is_none_or(|stats| stats.datagrams_dropped == 0), "{stats:?}");
+}
