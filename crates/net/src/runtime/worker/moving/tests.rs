@@ -396,7 +396,7 @@ fn a_lane_under_way_follows_the_wish() {
     let mut net = Net::new();
     let wish = |net: &mut Net, config| {
         net.shared.top.set(config);
-        [A, B].map(|worker| net.shared.send(worker, Message::WatchFlows));
+        [A, B].into_iter().for_each(|worker| net.shared.send(worker, Message::WatchFlows));
     };
     let config = flowlane_stack::top::TopConfig::new([1, 2]);
     let counted = |net: &mut Net, worker: usize| {
