@@ -76,6 +76,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane stat -ss --interval 2s",
     ),
     (
+        &["top"],
+        "  Look at a server while it runs:
+    flowlane serve http --port 8080 --control
+    flowlane top",
+    ),
+    (
         &["completions"],
         "  For bash, for this user:
     flowlane completions bash > ~/.local/share/bash-completion/completions/flowlane",

@@ -26,6 +26,7 @@ mod reassembly;
 mod rule_file;
 mod say;
 mod steering;
+mod terminal;
 mod trace;
 mod tunnel;
 mod units;

@@ -253,6 +253,8 @@ fn every_document_fits_the_schema() {
     stream.read_to_string(&mut answer).unwrap();
     let live = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     fits(&schema, &schema["$defs"]["LiveView"], &live, "live");
+    let live: Value = control::get(&running.path, "/v1/live").unwrap();
+    fits(&schema, &schema["$defs"]["LiveView"], &live, "live");
 }
 
 fn schema(name: &str) -> Value {

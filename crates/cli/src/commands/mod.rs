@@ -11,6 +11,7 @@ mod rss;
 mod serve;
 mod shell;
 mod stat;
+mod top;
 
 use clap::Subcommand;
 
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Serve(Box<serve::Serve>),
     /// Show the counters of a running instance.
     Stat(stat::Stat),
+    Top(top::Top),
     Lanes(lanes::Lanes),
     Flows(flows::Flows),
     /// Create and remove a network to try real links on.
@@ -52,6 +54,7 @@ impl Command {
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),
+            Self::Top(command) => command.run(),
             Self::Lanes(command) => command.run(),
             Self::Flows(command) => command.run(),
             Self::Lab(command) => command.run(),

@@ -1,23 +1,20 @@
 //! The full-screen display during a run: numbers, rate and latency over the last two minutes, pools and buckets.
 //!
-//! It draws on standard error's alternate screen, and restores the terminal when it is dropped, when the program panics, and at the
-//! first `q` or ^C. After that ^C is a signal again, so a second one ends a program that hangs.
+//! It draws on standard error's alternate screen ([`terminal`](crate::terminal)) until it is dropped, at the first `q` or ^C. After that ^C
+//! is a signal again, so a second one ends a program that hangs.
 
-use std::io::{Stderr, stderr};
-use std::sync::Once;
+use std::io::stderr;
 use std::time::Duration;
 
 use flowlane_load::report::text::{plain, show_bytes};
 use flowlane_load::report::{Frame, Point};
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::crossterm::{execute, terminal};
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style, Stylize};
+use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, LineGauge, Paragraph, Row, Sparkline, Table};
 
+use crate::terminal::{Out, Screen};
 use crate::units::{show_count, show_nanos};
 
 /// Most buckets with a bar of their own; more do not fit a terminal.
@@ -25,10 +22,7 @@ const BUCKETS: usize = 64;
 
 /// The display while it has the terminal.
 #[derive(Debug)]
-pub(super) struct Display {
-    terminal: Terminal<CrosstermBackend<Stderr>>,
-    colors: bool,
-}
+pub(super) struct Display(Screen);
 
 /// Stage of a run.
 #[derive(Debug)]
@@ -75,27 +69,13 @@ pub(super) fn has_room() -> Result<(), String> {
 impl Display {
     /// Takes the terminal; `None` if that fails.
     pub(super) fn open() -> Option<Self> {
-        on_panic(restore);
-        terminal::enable_raw_mode().ok()?;
-        let entered = execute!(stderr(), terminal::EnterAlternateScreen);
-        let terminal = entered.and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
-        if terminal.is_err() {
-            restore();
-        }
-        terminal.ok().map(|terminal| Self { terminal, colors: crate::color::on_screen() })
+        Screen::open(Out::Stderr).ok().map(Self)
     }
 
     /// Draws the state of the run; `false` if the user pressed `q` or ^C.
     pub(super) fn show(&mut self, frame: &Frame, stage: &Stage, pools: &[String]) -> bool {
         // A terminal that is closed does not end the run.
-        let colors = self.colors;
-        let _ = self.terminal.draw(|f| {
-            draw(f, frame, stage, pools);
-            if !colors {
-                let all = f.area();
-                f.buffer_mut().set_style(all, Style::new().fg(Color::Reset).bg(Color::Reset));
-            }
-        });
+        let _ = self.0.draw(|f| draw(f, frame, stage, pools));
         while event::poll(Duration::ZERO).unwrap_or(false) {
             if let Ok(Event::Key(key)) = event::read()
                 && key.kind == KeyEventKind::Press
@@ -109,30 +89,6 @@ impl Display {
         }
         true
     }
-}
-
-impl Drop for Display {
-    fn drop(&mut self) {
-        restore();
-    }
-}
-
-/// Restores the terminal. Errors are ignored.
-fn restore() {
-    let _ = terminal::disable_raw_mode();
-    let _ = execute!(stderr(), terminal::LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
-}
-
-/// Makes a panic of any thread call `done` before the usual panic hook. Only the first call has an effect.
-fn on_panic(done: fn()) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |what| {
-            done();
-            before(what);
-        }));
-    });
 }
 
 fn draw(f: &mut ratatui::Frame, frame: &Frame, stage: &Stage, pools: &[String]) {
@@ -260,7 +216,9 @@ fn bars(f: &mut ratatui::Frame, shares: &[u64], frame: &Frame, area: Rect) {
 #[cfg(test)]
 mod tests {
     use flowlane_load::report::live::Now;
+    use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::style::Color;
 
     use super::*;
 
@@ -333,31 +291,6 @@ mod tests {
             assert!(text.contains(word), "{word} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'));
-    }
-
-    /// Any thread's panic puts the terminal back, once, and before the panic's own words are written.
-    #[test]
-    fn a_panic_puts_the_terminal_back_first() {
-        use std::sync::Mutex;
-        static SEEN: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-        const WORDS: &str = "this panic is part of the test";
-        let default = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |what| {
-            // Other tests may panic at the same time, and are not meant.
-            if what.payload().downcast_ref::<&str>() == Some(&WORDS) {
-                SEEN.lock().unwrap().push("words");
-            } else {
-                default(what);
-            }
-        }));
-        fn restored() {
-            SEEN.lock().unwrap().push("restored");
-        }
-        on_panic(restored);
-        on_panic(restored);
-        assert!(std::thread::spawn(|| std::panic::panic_any(WORDS)).join().is_err());
-        let seen = SEEN.lock().unwrap().clone();
-        assert!(seen.ends_with(&["restored", "words"]), "{seen:?}");
     }
 
     #[test]

@@ -72,18 +72,19 @@ async fn answer(request: Request<Incoming>, served: Arc<(Handle, Instance)>) -> 
     if request.uri().path() != "/metrics" {
         return words(StatusCode::NOT_FOUND, "try /metrics\n");
     }
-    exposed(&request, served).await
+    exposed(&request, served.0.clone(), served.1.clone()).await
 }
 
 /// The metrics in the format that the request asks for.
 pub(super) async fn exposed(
     request: &Request<Incoming>,
-    served: Arc<(Handle, Instance)>,
+    handle: Handle,
+    instance: Instance,
 ) -> Response<Full<Bytes>> {
     let accept: Vec<&str> =
         request.headers().get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).collect();
     let format = Format::accepted(&accept.join(","));
-    let text = move || write(&Snapshot::take(&served.0, &served.1).metrics(), format);
+    let text = move || write(&Snapshot::take(&handle, &instance).metrics(), format);
     match tokio::task::spawn_blocking(text).await {
         Ok(text) => respond(StatusCode::OK, format.content_type(), text.into_bytes()),
         Err(_) => respond(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", Vec::new()),

@@ -12,6 +12,7 @@
 //! | `/v1/sockets` | sockets, with flow hash and bucket, as `netstat -a` and `-R` |
 //! | `/v1/rss` | key, table, buckets and who holds them |
 //! | `/v1/workers` | workers, their queues and lanes |
+//! | `/v1/live` | the numbers of this moment for those who look on: [`LiveView`] |
 //! | `/v1/metrics` | the list of metrics ([`crate::metrics`]) |
 //! | `/v1/flows` | the flows with most packets and bytes ([`FlowsView`]); `?n=20`: how many. `POST` switches that on and off ([`WatchRequest`]) |
 //! | `/metrics` | the same as text for Prometheus; [`listen_for_metrics`] serves it over TCP, too |
@@ -23,10 +24,12 @@
 //!
 //! [`serve`] starts it, [`get`] is the client, [`instances`] finds running instances.
 
+mod change;
 mod client;
 mod collect;
 mod flows;
 mod listening;
+mod live;
 mod metrics;
 mod place;
 mod server;
@@ -37,9 +40,11 @@ mod web;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use change::{Change, CountRate, DropRate, LaneMove, LaneRate, QueueRate, Total, WorkerRate};
 pub use client::{ClientError, get, get_text, post};
 pub use flows::{FlowRow, FlowsView, WatchRequest};
 pub use listening::ListenError;
+pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_directory, default_path, instances};
 pub use server::Control;
@@ -48,9 +53,7 @@ pub use view::{
     NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost,
     StatsView, SteeringView, TimeView, VERSION, WorkerView, WorkersView, Workstream,
 };
-pub use web::{
-    Additions, CountView, DropView, LiveHost, LiveView, TimesView, WebListener, WebPage, listen_for_web,
-};
+pub use web::{WebListener, WebPage, listen_for_web};
 
 use crate::Handle;
 
@@ -122,10 +125,22 @@ impl Listener {
     ///
     /// # Errors
     /// [`ControlError::System`] when no thread can be had.
-    pub fn serve(mut self, handle: Handle, name: &str) -> Result<Control, ControlError> {
+    pub fn serve(self, handle: Handle, name: &str) -> Result<Control, ControlError> {
+        self.serve_with(handle, name, Additions::default)
+    }
+
+    /// As [`serve`](Self::serve), with what the program itself counts: `more` is called for every reading of `/v1/live`, on a thread of
+    /// the server's own.
+    ///
+    /// # Errors
+    /// [`ControlError::System`] when no thread can be had.
+    pub fn serve_with<F>(mut self, handle: Handle, name: &str, more: F) -> Result<Control, ControlError>
+    where
+        F: Fn() -> Additions + Send + Sync + 'static,
+    {
         let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
         let path = self.file.path().to_owned();
-        Control::start(socket, self.file, handle, name)
+        Control::start(socket, self.file, handle, name, Box::new(more))
             .map_err(|source| ControlError::System { path, source })
     }
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::flows::{self, FlowsView, WatchRequest};
+use super::live::{Additions, LiveView};
 use super::metrics::exposed;
 use super::place::SocketFile;
 use super::serving::{Door, Limits, Server};
@@ -37,8 +38,9 @@ impl Control {
         file: SocketFile,
         handle: Handle,
         name: &str,
+        more: Box<More>,
     ) -> io::Result<Self> {
-        let served = Arc::new((handle, Instance::new(name)));
+        let served = Arc::new(Served { handle, instance: Instance::new(name), more });
         let answer = move |request| answer(request, served.clone());
         let server = Server::start("flowlane-control", Door::Unix(socket), LIMITS, answer)?;
         Ok(Self { _server: server, file })
@@ -51,9 +53,16 @@ impl Control {
     }
 }
 
-type Served = Arc<(Handle, Instance)>;
+/// What a program adds to the numbers of its runtime.
+type More = dyn Fn() -> Additions + Send + Sync;
 
-async fn answer(request: Request<Incoming>, served: Served) -> Response<Full<Bytes>> {
+struct Served {
+    handle: Handle,
+    instance: Instance,
+    more: Box<More>,
+}
+
+async fn answer(request: Request<Incoming>, served: Arc<Served>) -> Response<Full<Bytes>> {
     if request.method() == Method::POST {
         match request.uri().path() {
             "/v1/move" => return posted(request, served, moved).await,
@@ -67,7 +76,7 @@ async fn answer(request: Request<Incoming>, served: Served) -> Response<Full<Byt
         return response;
     }
     if request.uri().path() == "/metrics" {
-        return exposed(&request, served).await;
+        return exposed(&request, served.handle.clone(), served.instance.clone()).await;
     }
     let most = flows::wanted(request.uri().query());
     let Some(what) = request.uri().path().strip_prefix("/v1/").map(str::to_owned) else {
@@ -86,7 +95,7 @@ async fn answer(request: Request<Incoming>, served: Served) -> Response<Full<Byt
 /// Does what was asked for. No further permission is checked, since a user who may connect may also stop the process.
 async fn posted<A, V>(
     request: Request<Incoming>,
-    served: Served,
+    served: Arc<Served>,
     act: fn(&A, &Served) -> Result<V, String>,
 ) -> Response<Full<Bytes>>
 where
@@ -110,13 +119,13 @@ where
 
 /// Switches the watching of flows on or off.
 fn watched(asked: &WatchRequest, served: &Served) -> Result<FlowsView, String> {
-    flows::watch(asked, &served.0)?;
-    Ok(FlowsView::take(&served.0, &served.1, 0))
+    flows::watch(asked, &served.handle)?;
+    Ok(FlowsView::take(&served.handle, &served.instance, 0))
 }
 
 /// Moves a lane.
 fn moved(asked: &MoveRequest, served: &Served) -> Result<MoveView, String> {
-    let handle = &served.0;
+    let handle = &served.handle;
     let hosts = handle.hosts();
     let names = || hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", ");
     let host = match &asked.host {
@@ -140,19 +149,23 @@ fn moved(asked: &MoveRequest, served: &Served) -> Result<MoveView, String> {
     Ok(MoveView { version, host, bucket: bucket.0, from, worker: asked.worker })
 }
 
-fn document(what: &str, most: usize, served: &(Handle, Instance)) -> Option<serde_json::Result<Vec<u8>>> {
+fn document(what: &str, most: usize, served: &Served) -> Option<serde_json::Result<Vec<u8>>> {
+    let Served { handle, instance, more } = served;
+    if what == "live" {
+        return Some(serde_json::to_vec(&LiveView::of(&Snapshot::take(handle, instance), more())));
+    }
     if what == "metrics" {
-        let now = Snapshot::take(&served.0, &served.1);
+        let now = Snapshot::take(handle, instance);
         let (version, metrics) = (super::VERSION, now.metrics());
         return Some(serde_json::to_vec(&MetricsView { version, instance: now.instance, metrics }));
     }
     if what == "flows" {
-        return Some(serde_json::to_vec(&FlowsView::take(&served.0, &served.1, most)));
+        return Some(serde_json::to_vec(&FlowsView::take(handle, instance, most)));
     }
     if !["report", "stats", "netisr", "sockets", "rss", "workers"].contains(&what) {
         return None;
     }
-    let report = ReportView::of(&Snapshot::with_sockets(&served.0, &served.1));
+    let report = ReportView::of(&Snapshot::with_sockets(handle, instance));
     Some(match what {
         "stats" => serde_json::to_vec(&report.stats),
         "netisr" => serde_json::to_vec(&report.netisr),

@@ -1,8 +1,8 @@
 //! One place where the numbers of a runtime are gathered, and one list of metrics made from them.
 //!
 //! ```text
-//!   workers ──messages──▶ Report ──▶ Snapshot ──▶ documents of the control socket ──▶ stat, lanes
-//!                            │           └──────▶ metrics: name, unit, kind, labels, help ──▶ /metrics, top
+//!   workers ──messages──▶ Report ──▶ Snapshot ──▶ documents of the control socket ──▶ stat, lanes, top
+//!                            │           └──────▶ metrics: name, unit, kind, labels, help ──▶ /metrics
 //!                            └──▶ the summary of a run
 //! ```
 //!

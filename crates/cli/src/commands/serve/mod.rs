@@ -142,7 +142,11 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let name = format!("serve {}", plan.service.name());
     let keep = plan.top_flows.map(|n| WatchFlows::default().flows(n));
     keep.map(|keep| runtime.handle().watch_flows(Some(keep))).transpose().context("--top-flows")?;
-    let control = listener.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
+    let control = listener.map(|listener| match &http {
+        Some(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
+        None => listener.serve(runtime.handle(), &name),
+    });
+    let control = control.transpose()?;
     let metrics = metrics.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
     let web = web.map(|listener| match &http {
         Some(http) => listener.serve_with(runtime.handle(), &name, http.additions()),

@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     /// Send a record of each TCP connection that has ended to this collector, as IPFIX over UDP (docs/flows.md).
     #[arg(long, value_name = "HOST:PORT")]
     ipfix: Option<Collector>,
-    /// Open a control socket for 'flowlane stat' and 'flowlane lanes'.
+    /// Open a control socket for 'flowlane top', 'flowlane stat' and 'flowlane lanes'.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
     /// Serve /metrics for Prometheus over HTTP at this address, or at this port of 127.0.0.1.

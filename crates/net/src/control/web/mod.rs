@@ -10,8 +10,6 @@
 //! nothing from elsewhere, and its `Content-Security-Policy` lets it do nothing else. A request that names another host than the address
 //! is refused, so that a page of somebody else cannot read the numbers by a name that leads here (DNS rebinding).
 
-mod live;
-
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +22,10 @@ use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::listening::{ListenError, Listening};
+use super::live::{Additions, LiveView};
 use super::serving::{Door, Limits, Server, respond};
 use crate::Handle;
 use crate::metrics::{Instance, Snapshot};
-
-pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 
 /// A browser opens up to six connections.
 const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };

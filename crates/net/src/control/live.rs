@@ -1,4 +1,7 @@
-//! The document that the page asks for.
+//! `/v1/live`: the document of those who look on while it runs, the web page and `flowlane top`.
+//!
+//! It is smaller than a report: no lists of sockets, no keys, no addresses of peers. What happened between two of them is a
+//! [`Change`](super::Change).
 
 use std::collections::BTreeMap;
 
@@ -6,8 +9,8 @@ use flowlane_stack::stats::Histogram;
 use flowlane_stack::tcp::State;
 use serde::{Deserialize, Serialize};
 
-use crate::control::collect::{steering, workers};
-use crate::control::view::{Instance, SteeringView, VERSION, WorkerView};
+use super::collect::{steering, workers};
+use super::view::{Instance, SteeringView, VERSION, WorkerView};
 use crate::metrics::{Snapshot, drops};
 
 /// `/v1/live`: the numbers of one moment, without keys and without addresses of peers.

@@ -1,0 +1,226 @@
+//! `flowlane top`: a running instance on a terminal, as `top` shows processes.
+//!
+//! ```text
+//!   reader thread ── /v1/live over the control socket ──▶┐
+//!   keys thread   ── keys, sizes ───────────────────────▶├── this thread: state ▶ screen
+//!   signal thread ── ^C from outside, TERM, stop, go on ▶┘
+//! ```
+//!
+//! All numbers are the instance's ([`LiveView`]), and what happened between two readings is computed in one place
+//! ([`Change`](flowlane::control::Change)). The reader has one question under way at a time, so a slow instance is asked less often, and the
+//! display stays alive: it says since when there is no answer. An instance that ends is waited for; one that is started again is shown from
+//! its beginning.
+
+mod draw;
+mod reader;
+mod state;
+mod tables;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests;
+mod words;
+
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use flowlane::control::LiveView;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::instance;
+use crate::terminal::{Out, Screen};
+use crate::units;
+use reader::Reader;
+use state::{Order, State};
+
+/// Watch a running instance on the terminal: rates, workers, lanes, queues, drops, moves.
+///
+/// It shows the numbers of an instance that was started with --control, once per interval. Keys: 1 to 6 choose what is shown, s sorts
+/// lanes, p pauses, + and - change the interval, h lists all keys, q ends it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Top {
+    /// Time between two readings.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    interval: Duration,
+    /// Control socket of the instance [default: that of the only instance of this user].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+/// What happened.
+enum Happened {
+    Answer(Result<Box<LiveView>, String>),
+    Input(Event),
+    /// No more keys will come.
+    NoInput,
+    Signal(i32),
+}
+
+/// Time until the second reading, with which there are rates.
+const FIRST: Duration = Duration::from_millis(250);
+/// How often the display says for how long it has waited.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Top {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        ensure!(
+            (state::SHORTEST..=state::LONGEST).contains(&self.interval),
+            "--interval: must be between 100ms and 60s"
+        );
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        if !stdout().is_terminal() || dumb {
+            bail!(
+                "top draws on a terminal, and standard output is none: 'flowlane stat --interval' prints lines"
+            );
+        }
+        let (columns, rows) = terminal::size().context("the terminal")?;
+        ensure!(
+            columns > 0 && rows > 0,
+            "the terminal does not say its size: 'stty cols 80 rows 24' sets it"
+        );
+        let named = self.control.is_some();
+        let path = self.control.map_or_else(instance::only, Ok)?;
+        let mut reader = Reader::new(path, named);
+        let first = reader.ask().map_err(anyhow::Error::msg)?;
+        let (say, happened) = mpsc::channel();
+        // Before the terminal is taken, so that a signal finds it restored.
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("signal handlers")?;
+        let mut screen = Screen::open(Out::Stdout).context("the terminal")?;
+        let mut state = State::new(self.interval);
+        state.take(first);
+        spawn("flowlane-signals", say.clone(), move |say| {
+            signals.forever().try_for_each(|s| say.send(Happened::Signal(s))).is_ok()
+        })?;
+        spawn("flowlane-keys", say.clone(), |say| {
+            while let Ok(event) = event::read() {
+                if say.send(Happened::Input(event)).is_err() {
+                    return false;
+                }
+            }
+            say.send(Happened::NoInput).is_ok()
+        })?;
+        let (ask, asked) = mpsc::channel::<()>();
+        spawn("flowlane-reader", say, move |say| {
+            asked.iter().all(|()| say.send(Happened::Answer(reader.ask().map(Box::new))).is_ok())
+        })?;
+        let ended = watch(&mut screen, &mut state, &ask, &happened);
+        drop(screen);
+        match ended? {
+            Some(signal) => Ok(emulate_default_handler(signal)?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn spawn<F>(name: &str, say: Sender<Happened>, body: F) -> anyhow::Result<()>
+where
+    F: FnOnce(Sender<Happened>) -> bool + Send + 'static,
+{
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(move || body(say)).context("starting a thread").map(drop)
+}
+
+/// Shows what happens until the user has enough, or a signal that is returned ends it.
+fn watch(
+    screen: &mut Screen,
+    state: &mut State,
+    ask: &Sender<()>,
+    happened: &Receiver<Happened>,
+) -> anyhow::Result<Option<i32>> {
+    // When the question under way was asked; when the next one is due.
+    let mut under_way: Option<Instant> = None;
+    let mut due = Instant::now() + FIRST.min(state.interval());
+    loop {
+        state.waits(under_way.map_or(Duration::ZERO, |asked| asked.elapsed()));
+        if screen.draw(|f| draw::draw(f, state)).is_err() {
+            // The terminal is gone.
+            return Ok(None);
+        }
+        if under_way.is_none() && !state.is_paused() && Instant::now() >= due {
+            ask.send(()).context("the reader has ended")?;
+            under_way = Some(Instant::now());
+        }
+        let wait = match under_way {
+            Some(_) => TICK,
+            None if state.is_paused() => TICK,
+            None => due.saturating_duration_since(Instant::now()),
+        };
+        match happened.recv_timeout(wait) {
+            Ok(Happened::Answer(answer)) => {
+                due = under_way.take().unwrap_or_else(Instant::now) + state.interval();
+                match answer {
+                    Ok(reading) => state.take(*reading),
+                    Err(why) => {
+                        state.lost(why);
+                        due = due.max(Instant::now() + TICK);
+                    }
+                }
+            }
+            Ok(Happened::Input(Event::Key(key))) if key.kind == KeyEventKind::Press => {
+                match pressed(state, key) {
+                    Pressed::Known => due = due.min(Instant::now() + state.interval()),
+                    Pressed::Stop => stop(screen)?,
+                    Pressed::Quit => return Ok(None),
+                }
+            }
+            // A new size is noticed when it is drawn.
+            Ok(Happened::Input(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Happened::Signal(SIGTSTP)) => stop(screen)?,
+            Ok(Happened::Signal(SIGCONT)) => screen.take_again().context("the terminal")?,
+            Ok(Happened::Signal(SIGINT) | Happened::NoInput) => return Ok(None),
+            Ok(Happened::Signal(signal)) => return Ok(Some(signal)),
+            Err(RecvTimeoutError::Disconnected) => bail!("the threads of the display have ended"),
+        }
+    }
+}
+
+/// Stops this process, as ^Z does, with the terminal restored for as long.
+fn stop(screen: &mut Screen) -> anyhow::Result<()> {
+    screen.give_back();
+    emulate_default_handler(SIGTSTP)?;
+    screen.take_again().context("the terminal")
+}
+
+enum Pressed {
+    Known,
+    Stop,
+    Quit,
+}
+
+fn pressed(state: &mut State, key: KeyEvent) -> Pressed {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        match key.code {
+            KeyCode::Char('c') => return Pressed::Quit,
+            KeyCode::Char('z') => return Pressed::Stop,
+            _ => return Pressed::Known,
+        }
+    }
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return Pressed::Quit,
+        KeyCode::Char('p' | ' ') => state.pause(),
+        KeyCode::Char('s') => state.sort(Order::next),
+        KeyCode::Char('S') => state.sort(Order::previous),
+        KeyCode::Char('r') => state.reverse(),
+        KeyCode::Char('+' | '=') => state.slower(),
+        KeyCode::Char('-') => state.faster(),
+        KeyCode::Char('h' | '?') => state.help(),
+        KeyCode::Char(digit @ '1'..='6') => state.page(digit as usize - '1' as usize),
+        KeyCode::Tab => state.next_page(true),
+        KeyCode::BackTab => state.next_page(false),
+        KeyCode::Down | KeyCode::Char('j') => state.scroll(1),
+        KeyCode::Up | KeyCode::Char('k') => state.scroll(-1),
+        KeyCode::PageDown => state.scroll(10),
+        KeyCode::PageUp => state.scroll(-10),
+        KeyCode::Home | KeyCode::Char('g') => state.scroll(isize::MIN),
+        KeyCode::End | KeyCode::Char('G') => state.scroll(isize::MAX),
+        _ => {}
+    }
+    Pressed::Known
+}

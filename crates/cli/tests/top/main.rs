@@ -1,0 +1,269 @@
+//! `flowlane top` on a terminal, beside a server: keys, sizes, signals, instances that stop answering, end and begin again.
+//!
+//! Whatever ends it, the terminal is as it was: a shell asks `stty` before and after.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod pty;
+
+use pty::Terminal;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const FLOWLANE: &str = env!("CARGO_BIN_EXE_flowlane");
+
+/// A directory that goes with its test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(tag: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("flowlane-top-{tag}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server on loopback with a control socket: at this path, or at the default place in this directory.
+struct Server(Child);
+
+impl Server {
+    fn start(control: &str, runtime_dir: &Path) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut child = Command::new(FLOWLANE)
+            .args("serve http --link kernel --workers 2 --no-pin --control".split_whitespace())
+            .args((!control.is_empty()).then_some(control))
+            .args(["--port", &port.to_string()])
+            .env("XDG_RUNTIME_DIR", runtime_dir)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut said, mut errors) = (String::new(), BufReader::new(child.stderr.take().unwrap()));
+        errors.read_line(&mut said).unwrap();
+        assert!(said.contains("control socket"), "{said}");
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        Self(child)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A script that runs `flowlane top`, and says how it ended and whether the terminal is as it was.
+fn script(scratch: &Scratch, arguments: &str, between: &str) -> String {
+    let (before, after, pid) = (scratch.path("before"), scratch.path("after"), scratch.path("pid"));
+    format!(
+        "stty -a >{before}; sh -c 'echo $$ >{pid}; exec {FLOWLANE} top {arguments}'; code=$?; {between} \
+         stty -a >{after}; echo ended with $code"
+    )
+}
+
+/// What `stty` said but for the size, which tests change.
+fn modes(scratch: &Scratch, name: &str) -> Vec<String> {
+    let text = scratch.read(name);
+    let mut words = text.split(';').flat_map(str::lines).map(str::trim);
+    assert!(words.any(|word| word.starts_with("rows ")), "{text}");
+    words.filter(|word| !word.starts_with("columns ")).map(str::to_owned).collect()
+}
+
+/// Waits for its end, and sees that the terminal is as it was.
+fn ends(terminal: &mut Terminal, scratch: &Scratch, code: u8) {
+    terminal.until_shows(&format!("ended with {code}"));
+    assert!(!terminal.is_alternate());
+    assert_eq!(modes(scratch, "before"), modes(scratch, "after"), "the terminal is not as it was");
+    assert!(terminal.bytes.ends_with(b"\n") && terminal.bytes.windows(6).any(|b| b == b"\x1b[?25h"));
+}
+
+#[test]
+fn keys_and_sizes() {
+    let scratch = Scratch::new("keys");
+    let control = scratch.path("control.sock");
+    let server = Server::start(&control, &scratch.0);
+    let top = script(&scratch, &format!("--interval 200ms --control {control}"), "");
+    let mut terminal = Terminal::run(&top, 80, 24, &[]);
+    let text = terminal.until_shows(" worker  receive ");
+    assert!(terminal.is_alternate());
+    assert!(text.contains(&format!("serve http, process {}", server.id())), "{text}");
+    assert!(text.contains("kernel sockets") && text.contains("requests 0/s"), "{text}");
+    assert!(text.lines().last().unwrap().starts_with("q quit h keys 1 all"), "{text}");
+    terminal.press("2");
+    terminal.until_shows("its lanes, by bucket");
+    terminal.press("3");
+    terminal.until_shows("No queues: packets come through kernel sockets.");
+    terminal.press("5");
+    terminal.until_shows("No lane has moved");
+    // A lane that moves while it is watched is told.
+    let moved =
+        Command::new(FLOWLANE).args(["lanes", "move", "0", "1", "--control", &control]).output().unwrap();
+    assert!(moved.status.success(), "{moved:?}");
+    terminal.until_shows("lane 0: worker 0 to worker 1");
+    terminal.press("p");
+    terminal.until_shows(" paused");
+    terminal.press("p+");
+    terminal.until_shows("every 500 ms");
+    terminal.press("h");
+    terminal.until_shows("Shift-Tab");
+    terminal.press("h\t");
+    terminal.until_shows("round-trip times of TCP: no samples");
+    terminal.resize(30, 8);
+    terminal.until("the least size", |text| text.contains("top takes 40") && text.contains("30 and 8"));
+    terminal.resize(100, 30);
+    terminal.until("all of it", |text| text.contains("every 500 ms") && text.contains("times of TCP"));
+    terminal.press("\x03");
+    ends(&mut terminal, &scratch, 0);
+}
+
+/// TERM and HUP end it by the signal, with the terminal restored before.
+#[test]
+fn signals_leave_the_terminal_as_it_was() {
+    let scratch = Scratch::new("signals");
+    let control = scratch.path("control.sock");
+    let _server = Server::start(&control, &scratch.0);
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 129)] {
+        let mut terminal = Terminal::run(&script(&scratch, &format!("--control {control}"), ""), 80, 24, &[]);
+        terminal.until_shows("worker");
+        let pid = scratch.read("pid").trim().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        ends(&mut terminal, &scratch, code);
+    }
+}
+
+/// The shell has its terminal while it is stopped, and `fg` goes on.
+#[test]
+fn stopped_and_gone_on() {
+    let scratch = Scratch::new("stop");
+    let control = scratch.path("control.sock");
+    let _server = Server::start(&control, &scratch.0);
+    for by_key in [true, false] {
+        let stopped = format!("stty -a >{}; echo stopped; fg; code=$?;", scratch.path("stopped"));
+        let top = script(&scratch, &format!("--control {control}"), &stopped);
+        let mut terminal = Terminal::run(&format!("set -m; {top}"), 80, 24, &[]);
+        terminal.until_shows("worker");
+        if by_key {
+            terminal.press("\x1a");
+        } else {
+            let pid = scratch.read("pid").trim().parse().unwrap();
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::TSTP).unwrap();
+        }
+        terminal.until_heard("stopped\r");
+        terminal.until_shows("worker");
+        assert!(terminal.is_alternate());
+        assert_eq!(modes(&scratch, "before"), modes(&scratch, "stopped"), "the shell's terminal");
+        terminal.press("q");
+        ends(&mut terminal, &scratch, 0);
+    }
+}
+
+#[test]
+fn an_instance_that_is_slow_ends_and_begins_again() {
+    let scratch = Scratch::new("restart");
+    let control = scratch.path("control.sock");
+    let red = |terminal: &Terminal| {
+        let text = String::from_utf8_lossy(&terminal.bytes).into_owned();
+        text.contains("\x1b[38;5;1;") || text.contains("\x1b[38;5;1m") || text.contains("\x1b[31")
+    };
+    for no_color in ["", "1"] {
+        let server = Server::start(&control, &scratch.0);
+        let top = script(&scratch, &format!("--interval 100ms --control {control}"), "");
+        let mut terminal = Terminal::run(&top, 80, 24, &[("NO_COLOR", no_color)]);
+        terminal.until_shows("every 100 ms");
+        server.signal(Signal::STOP);
+        terminal.until_shows("no answer for ");
+        server.signal(Signal::CONT);
+        terminal.until_shows("every 100 ms");
+        let was = server.id();
+        drop(server);
+        let text = terminal.until("that it is gone", |text| {
+            text.split_whitespace().collect::<Vec<_>>().join(" ").contains("no instance answers there")
+        });
+        assert!(text.contains("worker"), "the last numbers stay: {text}");
+        let server = Server::start(&control, &scratch.0);
+        terminal.until_shows(&format!("process {was} has ended, this is process {}", server.id()));
+        terminal.until_shows("worker");
+        assert_eq!(red(&terminal), no_color.is_empty());
+        terminal.press("q");
+        ends(&mut terminal, &scratch, 0);
+    }
+}
+
+/// Without `--control` it is the only instance, wherever that is after a restart; several are listed, as by `stat`.
+#[test]
+fn instances_are_found() {
+    let scratch = Scratch::new("found");
+    let environment = [("XDG_RUNTIME_DIR", scratch.0.to_str().unwrap())];
+    let mut terminal = Terminal::run(&script(&scratch, "", ""), 80, 24, &environment);
+    terminal.until("why not", |text| text.contains("no instance of this user answers"));
+    ends_at_once(&mut terminal);
+    let first = Server::start("", &scratch.0);
+    let mut watching = Terminal::run(&script(&scratch, "--interval 100ms", ""), 80, 24, &environment);
+    watching.until_shows("worker");
+    let second = Server::start("", &scratch.0);
+    let mut terminal = Terminal::run(&script(&scratch, "", ""), 80, 24, &environment);
+    terminal.until("both", |text| text.contains("several instances answer, name one with --control"));
+    ends_at_once(&mut terminal);
+    // The one that was watched ends, and its successor is somewhere else.
+    let ids = (first.id(), second.id());
+    drop(first);
+    watching.until_shows(&format!("process {} has ended, this is process {}", ids.0, ids.1));
+    watching.press("q");
+    watching.until_shows("ended with 0");
+}
+
+fn ends_at_once(terminal: &mut Terminal) {
+    terminal.until_shows("ended with 2");
+    assert!(!terminal.bytes.windows(8).any(|b| b == b"\x1b[?1049h"), "the terminal was not taken");
+}
+
+#[test]
+fn a_terminal_without_a_size_is_refused() {
+    let scratch = Scratch::new("size");
+    let mut terminal = Terminal::run(&script(&scratch, "--control /nowhere", ""), 0, 0, &[]);
+    terminal.until_heard("does not say its size");
+    terminal.until_heard("ended with 2");
+}
+
+#[test]
+fn what_is_no_terminal_gets_one_line() {
+    for (arguments, word) in [
+        ("top", "'flowlane stat --interval'"),
+        ("top --interval 1ms", "--interval: must be between 100ms and 60s"),
+        ("top --interval soon", "'soon'"),
+        ("top --control", "--control"),
+    ] {
+        let output =
+            Command::new(FLOWLANE).args(arguments.split_whitespace()).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments}: {said}");
+        assert!(said.contains(word) && output.stdout.is_empty(), "{arguments}: {said}");
+    }
+}
