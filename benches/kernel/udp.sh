@@ -38,6 +38,8 @@ run() {
         grep -qi ":$(printf %04X $port) " /proc/net/udp6 && break
         sleep 0.05
     done
+    # Ours first finds out whether the port is free, and binds it then.
+    sleep 0.2
     spent() { cat /proc/$server/task/*/schedstat | awk '{ n += $1 } END { print n }'; }
     before=$(spent)
     read -r rate lost < <("${real[@]}" taskset -c 0 "$work/peer" load 127.0.0.1 $port "$seconds" "$size" 256 4 "$mode")

@@ -50,6 +50,11 @@ impl Pinning {
         self.cpus.as_ref().map(|cpus| cpus.0.len())
     }
 
+    /// Whether workers may be bound.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.no_pin
+    }
+
     /// Applies it to a runtime's workers.
     pub(crate) fn apply(&self, builder: Builder) -> Builder {
         let builder = builder.pin(!self.no_pin);

@@ -35,8 +35,8 @@ pub(crate) fn join(
     rss: &Rss,
     discovery: &Discovery,
 ) {
+    link.fit_frames(builder);
     if !link.is_kernel() {
-        link.fit_frames(builder);
         let opened = discovery.on(open(link.clone(), ours, vlan, rss));
         put_on(builder, host, link, opened);
     }

@@ -30,6 +30,8 @@ pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option
         Some(LinkSpec::AfXdp(name, ..)) => {
             card::read(name).ok().and_then(|card| card.rings.ok()).map_or(MOST_WORKERS, |n| n as usize)
         }
+        // One for each receive queue, however few the card has.
+        Some(LinkSpec::Kernel(Some(name))) => Surroundings::read(Path::new("/"), name).receive.len(),
         _ => MOST_WORKERS,
     };
     workers(given, queues.min(most.unwrap_or(MOST_WORKERS)).clamp(1, MOST_WORKERS))

@@ -3,22 +3,28 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use flowlane_stack::tcp::{ListenError, ListenOptions};
 use flowlane_sys::kernel::options::{self, Number};
+use flowlane_sys::kernel::select;
 use flowlane_sys::kernel::socket::{self, errno};
 
 use super::slab::{Flags, SocketId};
+use super::steer::{Bound, Families, Steering};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
 
 /// What the lanes of a host listen on, so that they share a port with each other and with nobody else:
-/// `SO_REUSEPORT` alone would share it with every process of the same user.
-#[derive(Debug, Default)]
-pub(crate) struct Ports(Mutex<HashMap<(Kind, SocketAddr), Vec<Bound>>>);
+/// `SO_REUSEPORT` alone would share it with every process of the same user. The sockets of a port stand in the order of their numbers in
+/// the kernel ([`super::steer`]).
+#[derive(Debug)]
+pub(crate) struct Ports {
+    taken: Mutex<HashMap<(Kind, SocketAddr), Vec<Bound>>>,
+    pub(crate) steering: Steering,
+}
 
 /// Of connections or of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,35 +33,70 @@ pub(super) enum Kind {
     Udp,
 }
 
-/// A lane's socket on a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bound {
-    lane: u16,
-    slot: u32,
-}
-
 /// The ports, held.
 type Taken<'a> = MutexGuard<'a, HashMap<(Kind, SocketAddr), Vec<Bound>>>;
 
 impl Ports {
-    fn lock(&self) -> Taken<'_> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(steering: Steering) -> Self {
+        Self { taken: Mutex::default(), steering }
     }
 
-    /// A lane has closed what may have been a listener.
-    pub(super) fn release(&self, lane: u16, slot: u32) {
-        self.lock().retain(|_, lanes| {
-            lanes.retain(|l| (l.lane, l.slot) != (lane, slot));
-            !lanes.is_empty()
-        });
+    fn lock(&self) -> Taken<'_> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A lane is gone.
     pub(super) fn release_all(&self, lane: u16) {
-        self.lock().retain(|_, lanes| {
-            lanes.retain(|l| l.lane != lane);
-            !lanes.is_empty()
+        self.lock().retain(|_, sockets| {
+            while let Some(at) = sockets.iter().position(|s| s.lane == lane) {
+                sockets.swap_remove(at);
+            }
+            !sockets.is_empty()
         });
+    }
+}
+
+impl KernelLane {
+    /// Closes a socket that may be one of several on a port, and has the kernel told how the others are numbered now. Other lanes open
+    /// and close theirs before or after that, so that numbers here and there agree.
+    pub(super) fn release(&mut self, slot: u32, fd: OwnedFd) {
+        let ports = self.ports.clone();
+        let mut ports = ports.lock();
+        let ours = |s: &Bound| s.lane == self.lane && s.slot == slot;
+        let found = ports.iter().find_map(|(key, sockets)| Some((*key, sockets.iter().position(ours)?)));
+        if let Some((key, at)) = found
+            && let Some(sockets) = ports.get_mut(&key)
+        {
+            sockets.swap_remove(at);
+            aim(&self.ports.steering, &mut self.stats, fd.as_fd(), key, sockets);
+            if sockets.is_empty() {
+                ports.remove(&key);
+            }
+        }
+        drop(fd);
+    }
+
+    /// Notes a socket of this lane on a port.
+    fn take_port(&mut self, ports: &mut Taken<'_>, key: (Kind, SocketAddr), id: SocketId) {
+        let sockets = ports.entry(key).or_default();
+        sockets.push(Bound { lane: self.lane, slot: id.slot, worker: self.worker });
+        if let Some(socket) = self.sockets.get(id) {
+            aim(&self.ports.steering, &mut self.stats, socket.fd(), key, sockets);
+        }
+    }
+
+    /// The lane has come to another worker: what arrives on that one's processor is for it now.
+    pub(super) fn take_ports_along(&mut self) {
+        let ports = self.ports.clone();
+        let mut ports = ports.lock();
+        for (key, sockets) in ports.iter_mut() {
+            let Some(ours) = sockets.iter_mut().find(|s| s.lane == self.lane) else { continue };
+            ours.worker = self.worker;
+            let slot = ours.slot;
+            if let Some(socket) = self.sockets.in_slot(slot) {
+                aim(&self.ports.steering, &mut self.stats, socket.fd(), *key, sockets);
+            }
+        }
     }
 }
 
@@ -93,7 +134,7 @@ impl KernelLane {
         }
         let family = if address.is_ipv4() { Flags::V4 } else { Flags::empty() };
         let id = self.insert(fd, Flags::LISTENER | family)?;
-        ports.entry((Kind::Tcp, address)).or_default().push(Bound { lane: self.lane, slot: id.slot });
+        self.take_port(&mut ports, (Kind::Tcp, address), id);
         Ok(id)
     }
 
@@ -125,7 +166,7 @@ impl KernelLane {
         prepare(&fd, &mut self.stats).map_err(|e| errors::bind(&e))?;
         let address = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
         let id = self.insert(fd, flags)?;
-        ports.entry((Kind::Udp, address)).or_default().push(Bound { lane: self.lane, slot: id.slot });
+        self.take_port(&mut ports, (Kind::Udp, address), id);
         Ok((id, address))
     }
 
@@ -145,6 +186,7 @@ impl KernelLane {
             let family = if listener.flags.has(Flags::V4) { Flags::V4 } else { Flags::empty() };
             let e = match socket::accept(listener.fd()) {
                 Ok((fd, peer)) => {
+                    judge(self.cpu, &mut self.stats, fd.as_fd(), 1);
                     // What has arrived already is reported by the registration.
                     let id = self.insert(fd, Flags::STREAM | Flags::WRITABLE | family)?;
                     self.stats.accepted += 1;
@@ -234,6 +276,32 @@ impl KernelLane {
         let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
         let info = options::tcp_info(socket.fd()).map_err(|e| errors::other(&e))?;
         Ok((info.unacked as usize, 0))
+    }
+}
+
+/// Counts so many arrivals at a socket as aligned, or not: by the processor on which its last packet arrived. Nothing is asked where the
+/// worker is not bound to a processor, `cpu`.
+#[inline]
+pub(super) fn judge(cpu: Option<u32>, stats: &mut KernelStats, fd: BorrowedFd<'_>, arrived: u64) {
+    let Some(cpu) = cpu else { return };
+    match options::get(fd, Number::INCOMING_CPU) {
+        Ok(on) if u32::try_from(on) == Ok(cpu) => stats.aligned += arrived,
+        Ok(_) => stats.elsewhere += arrived,
+        Err(_) => {}
+    }
+}
+
+/// Has the kernel choose among these sockets as the host wants it; `fd` is one of them.
+fn aim(
+    steering: &Steering,
+    stats: &mut KernelStats,
+    fd: BorrowedFd<'_>,
+    (kind, address): (Kind, SocketAddr),
+    sockets: &[Bound],
+) {
+    let families = Families::of(address.ip());
+    if let Some(program) = steering.program(kind == Kind::Tcp, families, sockets) {
+        stats.steering_refused += u64::from(select::attach(fd, &program).is_err());
     }
 }
 

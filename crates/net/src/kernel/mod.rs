@@ -10,8 +10,8 @@
 //!
 //! * A socket is registered once, edge-triggered, for all events; readiness is kept in the slab. A read or write that transfers less than
 //!   requested means that the next event must be awaited, so no system call is made in vain: a request costs one send and one receive.
-//! * A listener of a lane is a socket with `SO_REUSEPORT`: the kernel spreads connections over the lanes by a hash of
-//!   addresses and ports, as a card does, and a connection stays in the lane that accepted it.
+//! * A listener of a lane is a socket with `SO_REUSEPORT`: the kernel spreads connections over the lanes, by a hash of its own or as the
+//!   host says ([`steer`]), and a connection stays in the lane that accepted it.
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
 
 mod datagrams;
@@ -21,12 +21,15 @@ mod options;
 mod poller;
 mod slab;
 mod stats;
+mod steer;
 mod stream;
 
 pub(crate) use listen::Ports;
 pub(crate) use poller::Poller;
 pub(crate) use slab::SocketId;
 pub use stats::KernelStats;
+pub use steer::Steer;
+pub(crate) use steer::Steering;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,6 +48,9 @@ pub(crate) struct KernelLane {
     epoll: Arc<Epoll>,
     /// Index of the lane, the upper part of its tokens.
     lane: u16,
+    /// The worker that holds it, and the processor of that one, if it is bound to it and there are several.
+    worker: u16,
+    cpu: Option<u32>,
     sockets: Slab,
     /// Who wait for the end of a connection: few.
     closed: HashMap<u32, Waker>,
@@ -59,10 +65,12 @@ pub(crate) struct KernelLane {
 }
 
 impl KernelLane {
-    pub(crate) fn new(epoll: Arc<Epoll>, lane: u16, ports: Arc<Ports>) -> Self {
+    pub(crate) fn new(epoll: Arc<Epoll>, lane: u16, worker: usize, ports: Arc<Ports>) -> Self {
         Self {
             epoll,
             lane,
+            worker: worker as u16,
+            cpu: ports.steering.cpu_of(worker),
             sockets: Slab::default(),
             closed: HashMap::new(),
             udp: datagrams::Udp::default(),
@@ -134,15 +142,18 @@ impl KernelLane {
     /// Closes a socket. One that is closed already stays so.
     pub(crate) fn close(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.remove(id) else { return };
-        if socket.flags.has(Flags::STREAM) {
+        let stream = socket.flags.has(Flags::STREAM);
+        let (fd, wakers) = socket.apart();
+        if stream {
             self.stats.closed += 1;
+            drop(fd);
         } else {
-            self.ports.release(self.lane, id.slot);
+            self.release(id.slot, fd);
             self.udp.forget(id.slot);
         }
         let closed = if self.closed.is_empty() { None } else { self.closed.remove(&id.slot) };
         // Wakers last: dropping one may drop a task, and with it other sockets.
-        drop((socket, closed));
+        drop((wakers, closed));
         if self.starved {
             self.fed();
         }
@@ -157,8 +168,10 @@ impl KernelLane {
     }
 
     /// The lane has come to a worker. Registering reports what is ready now, so nothing is missed in between.
-    pub(crate) fn enter(&mut self, epoll: Arc<Epoll>) {
+    pub(crate) fn enter(&mut self, epoll: Arc<Epoll>, worker: usize) {
         self.epoll = epoll;
+        (self.worker, self.cpu) = (worker as u16, self.ports.steering.cpu_of(worker));
+        self.take_ports_along();
         let lane = self.lane;
         for (id, socket) in self.sockets.iter() {
             let token = u64::from(lane) << 48 | u64::from(id.generation as u16) << 32 | u64::from(id.slot);

@@ -88,6 +88,11 @@ pub(super) struct Socket {
 }
 
 impl Socket {
+    /// The socket itself, and who waits for it.
+    pub(super) fn apart(self) -> (OwnedFd, [Option<Waker>; 2]) {
+        (self.fd, [self.reader, self.writer])
+    }
+
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -186,6 +191,10 @@ impl Slab {
     #[inline]
     pub(super) fn get_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
         self.places.get_mut(id.slot as usize).filter(|p| p.generation == id.generation)?.socket.as_mut()
+    }
+
+    pub(super) fn in_slot(&self, slot: u32) -> Option<&Socket> {
+        self.places.get(slot as usize)?.socket.as_ref()
     }
 
     /// By slot and as much of the generation as a token holds.

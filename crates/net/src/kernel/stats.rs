@@ -47,6 +47,9 @@ counters! {
     datagrams_overflown: "datagrams-overflown", "datagrams the kernel dropped because the socket was full";
     datagrams_dropped: "datagrams-dropped", "datagrams dropped because they could not be sent";
     datagrams_cut: "datagrams-cut", "datagrams dropped because no frame was free for their end";
+    aligned: "aligned", "connections, and datagrams of one read in 16, that arrived on the worker's processor";
+    elsewhere: "elsewhere", "connections, and datagrams of one read in 16, that arrived on another processor";
+    steering_refused: "steering-refused", "times the kernel refused a program that picks sockets";
     no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
     errors: "errors", "system calls that failed otherwise";
 }

@@ -17,10 +17,13 @@ impl LaneSlot {
         });
         let (mut connections, time_waits) = self.lane.tcp_counts();
         let mut stats = self.lane.stats();
+        let (mut aligned, mut redirected) = (self.counters.aligned, self.counters.redirected);
         if let Some(kernel) = &self.kernel {
             connections += kernel.connections();
             socket_count += kernel.udp_sockets();
             kernel.stats.show_in(&mut stats);
+            aligned += kernel.stats.aligned;
+            redirected += kernel.stats.elsewhere;
         }
         LaneReport {
             host: self.host,
@@ -28,8 +31,8 @@ impl LaneSlot {
             worker,
             stats,
             kernel: self.kernel.as_ref().map(|k| k.stats),
-            aligned: self.counters.aligned,
-            redirected: self.counters.redirected,
+            aligned,
+            redirected,
             task_runs: self.counters.task_runs,
             panics: self.counters.panics,
             failure: self.failure.clone(),

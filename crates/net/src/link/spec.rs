@@ -43,8 +43,7 @@ use super::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
 use crate::error::StartError;
 
 /// What can be named, for messages.
-const KINDS: &str =
-    "kernel, tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
+const KINDS: &str = "kernel[:NAME], tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
 /// Longest name of an interface in Linux.
 const NAME: usize = 15;
 
@@ -59,8 +58,9 @@ pub enum LinkSpec {
     AfXdp(String, CopyMode, bool, Option<(u32, u32)>),
     /// Capture files: input and output.
     Pcap(Option<PathBuf>, Option<PathBuf>),
-    /// No link: sockets of the kernel, with its addresses and routes.
-    Kernel,
+    /// No link: sockets of the kernel, with its addresses and routes; the card whose packets they are for, if it was named: workers are
+    /// bound near its queues, and its queues steer ([`Steer::Cpu`](crate::Steer)). Packets of other cards come, too.
+    Kernel(Option<String>),
 }
 
 /// Why a text names no link.
@@ -80,11 +80,12 @@ impl FromStr for LinkSpec {
 
     fn from_str(text: &str) -> Result<Self, BadLink> {
         if text == "kernel" {
-            return Ok(Self::Kernel);
+            return Ok(Self::Kernel(None));
         }
         let unknown = || BadLink(format!("'{text}' is no link: give {KINDS}"));
         let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
         match kind {
+            "kernel" => Ok(Self::Kernel(Some(interface(rest)?))),
             "tap" => Ok(Self::Tap(interface(rest)?)),
             "af-packet" => match rest.split_once(',') {
                 None => Ok(Self::AfPacket(interface(rest)?, false)),
@@ -154,7 +155,8 @@ impl fmt::Display for LinkSpec {
             Self::AfPacket(name, _) => write!(f, "af-packet:{name}"),
             Self::AfXdp(name, ..) => write!(f, "af-xdp:{name}"),
             Self::Pcap(input, output) => write!(f, "pcap:{},{}", show(input), show(output)),
-            Self::Kernel => f.write_str("kernel sockets"),
+            Self::Kernel(None) => f.write_str("kernel sockets"),
+            Self::Kernel(Some(name)) => write!(f, "kernel:{name}"),
         }
     }
 }
@@ -163,7 +165,7 @@ impl LinkSpec {
     /// Whether there is no link, but sockets of the kernel: for a host made by [`Host::kernel`](crate::Host::kernel).
     #[must_use]
     pub fn is_kernel(&self) -> bool {
-        *self == Self::Kernel
+        matches!(self, Self::Kernel(_))
     }
 
     /// The argument for [`Builder::link`](crate::Builder::link). `ours` are the addresses whose packets are taken, on `vlan`; `rss` is the
@@ -195,7 +197,7 @@ impl LinkSpec {
                     let options = PcapOptions { input, output, mac, mtu: 1500, clock: since_1970 };
                     pcap::open(&options, workers)
                 }
-                Self::Kernel => {
+                Self::Kernel(_) => {
                     let what = "kernel sockets are no link that could be opened".into();
                     Err(OpenError::Option { link: "kernel".into(), what })
                 }
@@ -248,7 +250,8 @@ mod tests {
         }
         assert_eq!(parse("af-xdp:eth0,copy,offload"), Ok(both));
         assert_eq!(parse("af-packet:eth0,offload"), Ok(LinkSpec::AfPacket("eth0".into(), true)));
-        assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel));
+        assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel(None)));
+        assert_eq!(parse("kernel:eth0"), Ok(LinkSpec::Kernel(Some("eth0".into()))));
         assert_eq!(parse("pcap:a,b"), Ok(LinkSpec::Pcap(Some("a".into()), Some("b".into()))));
         assert_eq!(parse("pcap:,b"), Ok(LinkSpec::Pcap(None, Some("b".into()))));
     }
@@ -263,7 +266,7 @@ mod tests {
             "tap:a b",
             "af-packet:much-too-long-name",
             "pcap:",
-            "kernel:eth0",
+            "kernel:",
             "af-xdp:e,fast",
             "af-packet:e,copy",
         ] {

@@ -16,6 +16,7 @@ use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
+use crate::kernel::Steer;
 use crate::lane::FlowRecords;
 
 /// The result of a lane's first task: nothing, or a `Result`, whose error the runtime prints in a line and reports
@@ -102,6 +103,8 @@ pub struct Host {
     pub(crate) flows: Option<FlowRecords>,
     /// On sockets of the kernel.
     pub(crate) kernel: bool,
+    /// How those are chosen.
+    pub(crate) steer: Steer,
 }
 
 impl Host {
@@ -125,12 +128,13 @@ impl Host {
             main: Arc::new(move || Box::pin(main())),
             flows: None,
             kernel: false,
+            steer: Steer::None,
         }
     }
 
     /// A host whose sockets are the kernel's: it needs no link, no addresses and no privilege. `rss` says how many
     /// lanes there are and which worker has them; which lane gets a connection the kernel decides, by a hash of its own
-    /// (`SO_REUSEPORT`). `main` is called once in every lane, as its first task.
+    /// (`SO_REUSEPORT`), or [as the host says](Host::steer). `main` is called once in every lane, as its first task.
     ///
     /// Timers, tasks and the socket types are the same as ever. Not to be had on kernel sockets: interfaces and
     /// gateways, [`Bind::any_port`](crate::Bind), claimed prefixes, the limits given by [`Host::udp`] and
@@ -164,6 +168,13 @@ impl Host {
         R: Future<Output: Outcome> + Send + 'static,
     {
         Self { kernel: true, ..Self::new(name, rss, main) }
+    }
+
+    /// How the kernel is told which lane gets a connection or a datagram, in a host made by [`Host::kernel`]. By default it chooses itself.
+    #[must_use]
+    pub fn steer(mut self, steer: Steer) -> Self {
+        self.steer = steer;
+        self
     }
 
     /// Adds an interface; the builder joins the host's interfaces to links in the order they were added.

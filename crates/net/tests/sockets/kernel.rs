@@ -5,14 +5,18 @@ use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use flowlane::{
-    Bucket, Connect, Failure, Host, Idle, ListenError, ListenOptions, Runtime, SocketError, TcpListener,
-    TcpStream, now, sleep_until,
+    Bind, Bucket, Connect, Failure, Host, Idle, ListenError, ListenOptions, Runtime, SocketError, Steer,
+    TcpListener, TcpStream, UdpSocket, now, sleep_until,
 };
+use flowlane_rss::{Flow, Protocol};
 use flowlane_sys::kernel::socket;
 
 use crate::bodies::{one_echo, wait_until_closed};
-use crate::kit::{CLIENT, LANES, Over, PATIENCE, SERVER, finish, rss, start};
+use crate::kit::{CLIENT, LANES, Over, PATIENCE, SERVER, finish, rss, rss_with_ports, start};
 use crate::streams::{echo, there_and_back};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -51,6 +55,127 @@ fn a_request_costs_one_read_and_one_write() {
     let worker = &report.workers[0];
     // Each message takes one wait for its sender and one for its receiver at most, and a few for the beginning and the end.
     assert!(worker.sleeps <= 2 * messages + 200, "{} waits for {messages} messages", worker.sleeps);
+}
+
+/// With steering by hash every connection and every datagram reaches the lane of its flow's bucket, over both families and over a wildcard.
+#[test]
+fn the_lane_of_the_bucket_gets_what_arrives() {
+    const EACH: usize = 100;
+    for over in Over::all().into_iter().filter(|over| *over != Over::Pair) {
+        let server = over.server();
+        let (say, said) = mpsc::channel();
+        let mut builder = Runtime::builder().workers(2).pin(false);
+        let steering = rss_with_ports(2);
+        let (judge, port, ip) = (steering.clone(), server.port(), server.ip());
+        let host = Host::kernel("server", steering, move || {
+            let (say, judge) = (say.clone(), judge.clone());
+            async move {
+                let here = flowlane::current().unwrap().bucket;
+                // Dual for IPv4, so that its packets reach a socket of both families.
+                let local = Some(ip).filter(IpAddr::is_ipv6);
+                let listener = TcpListener::bind(local, port, ListenOptions::default()).unwrap();
+                let socket = UdpSocket::bind(Bind { local_ip: local, ..Bind::port(port) }).unwrap();
+                let (also, ours) = (say.clone(), judge.clone());
+                let tcp = async move {
+                    loop {
+                        let stream = listener.accept().await.unwrap();
+                        let (peer, local) = (stream.peer_addr(), stream.local_addr());
+                        let bucket = ours.steer(&Flow::new(peer, local, Protocol::TCP)).bucket;
+                        let _ = also.send((bucket, here));
+                    }
+                };
+                flowlane::spawn(tcp).unwrap();
+                let mut batch = Vec::new();
+                loop {
+                    socket.recv_batch(&mut batch, 64).await.unwrap();
+                    for datagram in batch.drain(..) {
+                        let (peer, local) = (datagram.source.into(), datagram.destination.into());
+                        let steered = judge.steer(&Flow::new(peer, local, Protocol::UDP));
+                        assert_eq!(steered.hash, datagram.frame().meta().hash);
+                        let _ = say.send((steered.bucket, here));
+                    }
+                }
+            }
+        });
+        builder.host(host.steer(Steer::Hash));
+        let runtime = builder.start().unwrap();
+        let (mut peers, mut streams) = (Vec::new(), Vec::new());
+        for _ in 0..EACH {
+            streams.push(std::net::TcpStream::connect(server).unwrap());
+            let peer = std::net::UdpSocket::bind((server.ip(), 0)).unwrap();
+            peer.send_to(b"whose?", server).unwrap();
+            peers.push(peer);
+        }
+        let mut hit = [0; LANES];
+        for _ in 0..2 * EACH {
+            let (bucket, lane) = said.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(bucket, lane, "{over:?}");
+            hit[usize::from(lane.0)] += 1;
+        }
+        assert!(hit.iter().all(|n| *n > 0), "{hit:?}");
+        assert_eq!(runtime.stop().kernel(0).unwrap().steering_refused, 0);
+    }
+}
+
+/// When a lane closes its socket the others keep what they have, and what it had goes to some other; when it opens one again it gets it
+/// back. A lane that moves takes its flows along.
+#[test]
+fn sockets_come_and_go_and_other_flows_stay() {
+    let over = Over::Kernel(LOOPBACK);
+    let server = over.server();
+    let (say, said) = mpsc::channel();
+    let (closed, close) = (Arc::new(AtomicUsize::new(0)), mpsc::channel::<()>());
+    let mut builder = Runtime::builder().workers(2).pin(false);
+    let (phase, done) = (closed.clone(), close.0);
+    let host = Host::kernel("server", rss_with_ports(2), move || {
+        let (say, phase, done) = (say.clone(), phase.clone(), done.clone());
+        async move {
+            let here = flowlane::current().unwrap().bucket.0;
+            let bind =
+                || UdpSocket::bind(Bind { local_ip: Some(LOOPBACK), ..Bind::port(server.port()) }).unwrap();
+            let mut socket = Some(bind());
+            let mut batch = Vec::new();
+            loop {
+                if here == 1 && phase.load(Ordering::SeqCst) == 1 && socket.take().is_some() {
+                    let _ = done.send(());
+                }
+                if phase.load(Ordering::SeqCst) == 2 && socket.is_none() {
+                    socket = Some(bind());
+                    let _ = done.send(());
+                }
+                if let Some(socket) = &socket {
+                    let _ = socket.try_recv_batch(&mut batch, 64).unwrap();
+                }
+                for datagram in batch.drain(..) {
+                    let _ = say.send((datagram.source.port, here));
+                }
+                flowlane::yield_now().await;
+            }
+        }
+    });
+    builder.host(host.steer(Steer::Hash));
+    let runtime = builder.start().unwrap();
+    let peers: Vec<_> = (0..80).map(|_| std::net::UdpSocket::bind((LOOPBACK, 0)).unwrap()).collect();
+    let ask = || -> std::collections::BTreeMap<u16, u16> {
+        for peer in &peers {
+            peer.send_to(b"whose?", server).unwrap();
+        }
+        peers.iter().map(|_| said.recv_timeout(PATIENCE).unwrap()).collect()
+    };
+    let before = ask();
+    assert_eq!(before.values().collect::<std::collections::BTreeSet<_>>().len(), LANES);
+    closed.store(1, Ordering::SeqCst);
+    close.1.recv_timeout(PATIENCE).unwrap();
+    let without = ask();
+    for (peer, lane) in &without {
+        assert!(before[peer] == *lane || before[peer] == 1 && *lane != 1, "{peer}: {} {lane}", before[peer]);
+    }
+    closed.store(2, Ordering::SeqCst);
+    close.1.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(ask(), before);
+    let handle = runtime.handle();
+    handle.move_lane(0, Bucket(2), 1 - handle.worker_of(0, Bucket(2)).unwrap()).unwrap();
+    assert_eq!(ask(), before);
 }
 
 /// A worker with nothing to do does nothing.

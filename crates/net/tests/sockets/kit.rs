@@ -62,6 +62,13 @@ pub(crate) fn rss(workers: usize) -> Arc<Rss> {
     Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, map))
 }
 
+/// The same, with ports in the hash of datagrams.
+pub(crate) fn rss_with_ports(workers: usize) -> Arc<Rss> {
+    let (table, map) = (Indirection::new(128, LANES).unwrap(), BucketMap::new(LANES, workers).unwrap());
+    let config = HashConfig::with_udp(flowlane::UdpFields::Four);
+    Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), config, table, map))
+}
+
 fn on(address: &str) -> Interface {
     Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
 }

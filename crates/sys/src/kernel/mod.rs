@@ -3,6 +3,7 @@
 //! * [`socket`]: creating, binding, connecting, accepting, sending, receiving.
 //! * [`datagrams`]: the same for many datagrams at once.
 //! * [`options`]: socket options and `TCP_INFO`.
+//! * [`select`]: programs that pick one of the sockets that share a port.
 //! * [`limits`]: descriptors and the precision of timers.
 //!
 //! Errors are the kernel's error numbers; callers translate them for users.
@@ -13,6 +14,7 @@ pub mod datagrams;
 pub mod epoll;
 pub mod limits;
 pub mod options;
+pub mod select;
 pub mod socket;
 #[cfg(test)]
 mod tests;

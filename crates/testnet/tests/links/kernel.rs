@@ -1,9 +1,11 @@
 //! Kernel sockets on interfaces of their own: short paths, broadcasts, link-local addresses.
 
 use crate::common::skip;
-use flowlane::{Host, KernelStats, Key, Rss, Runtime, UdpSocket};
+use flowlane::{Host, KernelStats, Key, ListenOptions, Rss, Runtime, Steer, TcpListener, UdpSocket};
 use flowlane_testnet::Namespace;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as Peer};
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream as TcpConnection, UdpSocket as Peer};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,4 +103,85 @@ fn a_link_local_address_is_answered_by_its_interface() {
         assert_eq!(from, SocketAddrV6::new(us, PORT, 0, index).into());
     });
     assert!(stats.is_none_or(|stats| stats.datagrams_dropped == 0), "{stats:?}");
+}
+
+/// Connections, half of them from each of two processors.
+const CONNECTIONS: u64 = 10_000;
+
+/// Connections that were accepted on the processor on which they arrived, and the others. Workers are bound to processors 0 and 1, and so
+/// are the clients, so that each handshake is handled by the processor of its client.
+fn aligned(client: &Namespace, server: &Namespace, ip: &str, steer: Steer) -> (u64, u64) {
+    let runtime = server
+        .run(|| {
+            let mut builder = Runtime::builder().workers(2).cpus(vec![0, 1]);
+            let main = || async {
+                let listener =
+                    TcpListener::bind(None, PORT, ListenOptions { backlog: 4096, ..Default::default() })
+                        .unwrap();
+                let mut buffer = [0; 16];
+                loop {
+                    let stream = listener.accept().await.unwrap();
+                    let n = stream.read(&mut buffer).await.unwrap();
+                    stream.write_all(&buffer[..n]).await.unwrap();
+                }
+            };
+            builder.host(Host::kernel("server", Arc::new(Rss::new(Key::MICROSOFT, 2)), main).steer(steer));
+            builder.start().unwrap()
+        })
+        .unwrap();
+    let address: SocketAddr = (ip.parse::<std::net::IpAddr>().unwrap(), PORT).into();
+    // Refused: so that no handshake waits for an answer to ARP, which releases it on the processor where the answer arrives.
+    client.run(|| assert!(TcpConnection::connect((address.ip(), 9)).is_err())).unwrap();
+    std::thread::scope(|scope| {
+        for cpu in 0..2 {
+            scope.spawn(move || {
+                let _inside = client.enter().unwrap();
+                flowlane_sys::affinity::pin_to(cpu).unwrap();
+                for n in 0..CONNECTIONS / 2 {
+                    let mut stream = TcpConnection::connect(address).unwrap();
+                    stream.set_read_timeout(PATIENCE).unwrap();
+                    stream.write_all(&n.to_be_bytes()).unwrap();
+                    let mut back = [0; 8];
+                    stream.read_exact(&mut back).unwrap();
+                    assert_eq!(back, n.to_be_bytes());
+                    // No record of it stays to use up ports.
+                    flowlane_sys::kernel::options::set_reset_on_close(stream.as_fd(), true).unwrap();
+                }
+            });
+        }
+    });
+    let report = runtime.stop();
+    let stats = report.kernel(0).unwrap();
+    assert_eq!((stats.accepted, stats.steering_refused), (CONNECTIONS, 0), "{stats:?}");
+    assert_eq!(stats.aligned + stats.elsewhere, CONNECTIONS, "{stats:?}");
+    (stats.aligned, stats.elsewhere)
+}
+
+/// Steered by processor, every connection is accepted and served where it arrived: over a veth of two queues, and over the loopback.
+/// Without the program it is a matter of chance.
+#[test]
+fn connections_are_served_where_they_arrive() {
+    if skip() {
+        return;
+    }
+    if !flowlane_sys::affinity::allowed_cpus().starts_with(&[0, 1]) {
+        return flowlane_testnet::skipped("it needs processors 0 and 1");
+    }
+    let name = |end: &str| format!("fl-s{end}-{}", std::process::id());
+    let (server, client) = (Namespace::new(&name("s")).unwrap(), Namespace::new(&name("c")).unwrap());
+    let queues = "numtxqueues 2 numrxqueues 2";
+    server
+        .ip(&format!("link add v0 {queues} type veth peer name v1 {queues} netns {}", client.name()))
+        .unwrap();
+    for (namespace, link, address) in [(&server, "v0", "10.9.1.1/24"), (&client, "v1", "10.9.1.2/24")] {
+        namespace.ip(&format!("addr add {address} dev {link}")).unwrap();
+        namespace.ip(&format!("link set {link} up")).unwrap();
+    }
+    for (from, ip) in [(&client, "10.9.1.1"), (&server, "127.0.0.1"), (&server, "::1")] {
+        let (with, without) =
+            (aligned(from, &server, ip, Steer::Cpu), aligned(from, &server, ip, Steer::None));
+        eprintln!("{ip}: aligned {} of {CONNECTIONS} by processor, {} without a program", with.0, without.0);
+        assert_eq!(with, (CONNECTIONS, 0), "{ip}");
+        assert!((CONNECTIONS / 5..CONNECTIONS / 5 * 4).contains(&without.0), "{ip}: {without:?}");
+    }
 }

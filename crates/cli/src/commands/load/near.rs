@@ -148,6 +148,11 @@ impl Near {
     /// Refuses options that kernel sockets do not have.
     fn check_kernel(&self, target: IpAddr) -> anyhow::Result<()> {
         ensure!(
+            self.link == LinkSpec::Kernel(None),
+            "--link {}: a card is named for serve only; give kernel",
+            self.link
+        );
+        ensure!(
             self.addr.is_empty(),
             "--addr: kernel sockets have the kernel's addresses; name a --link, or give --clients"
         );

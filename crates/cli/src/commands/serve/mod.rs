@@ -170,6 +170,9 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
+        if let Some(note) = &plan.note {
+            say!("flowlane: {note}");
+        }
         announce(
             plan,
             &runtime.handle().hosts()[host].links,

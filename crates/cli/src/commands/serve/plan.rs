@@ -11,20 +11,24 @@ use crate::steering::{self, RssOption, Wish};
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail, ensure};
+use flowlane::card::{Cpus, Surroundings};
 use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
-use flowlane::{Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, TunnelConfig};
+use flowlane::{
+    Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, Steer, TunnelConfig,
+};
 use flowlane_load::tcp::pattern::LONGEST;
+use flowlane_sys::words::counted;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Link: kernel (kernel sockets; the default of http), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3]
-    /// or pcap:IN,OUT.
+    /// Link: kernel (kernel sockets; the default of http), kernel:NAME (the same, for the packets of this card: docs/kernel.md), tap:NAME,
+    /// af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
     /// Our addresses, each with its prefix length: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets: one address of the machine
@@ -54,6 +58,11 @@ pub(crate) struct Arguments {
     steering: Steering,
     #[command(flatten, next_help_heading = "Steering")]
     rss: RssOption,
+    /// With kernel sockets, which lane gets a connection or datagram: cpu, one of the worker bound to the processor on which it arrived;
+    /// hash, that of its flow's bucket; none, one of the kernel's choice [default with several workers: cpu with kernel:NAME of a card of
+    /// several queues, else hash].
+    #[arg(long, value_name = "HOW", value_enum, help_heading = "Steering")]
+    steer: Option<SteerKind>,
     /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
@@ -140,6 +149,64 @@ impl PolicyKind {
     }
 }
 
+/// Values of `--steer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SteerKind {
+    Cpu,
+    Hash,
+    None,
+}
+
+/// How kernel sockets are steered: as was asked for, or as suits the card.
+fn steer(
+    asked: Option<SteerKind>,
+    link: &LinkSpec,
+    pinning: &Pinning,
+    workers: usize,
+) -> anyhow::Result<Steer> {
+    if !link.is_kernel() {
+        ensure!(asked.is_none(), "--steer: for kernel sockets; {link} has --rss");
+        return Ok(Steer::None);
+    }
+    let pinned = pinning.is_on();
+    Ok(match asked {
+        Some(SteerKind::Cpu) if !pinned => {
+            bail!("--steer cpu: not with --no-pin, since it needs workers bound to processors")
+        }
+        Some(SteerKind::Cpu) => Steer::Cpu,
+        Some(SteerKind::Hash) => Steer::Hash,
+        Some(SteerKind::None) => Steer::None,
+        None if workers == 1 => Steer::None,
+        None => match link {
+            LinkSpec::Kernel(Some(_)) if pinned => Steer::Cpu,
+            _ => Steer::Hash,
+        },
+    })
+}
+
+/// A card that was named for kernel sockets: that it is there, and a line about what of it does not fit the workers.
+fn look_at(card: &str, steer: Steer) -> anyhow::Result<Option<String>> {
+    ensure!(
+        Path::new("/sys/class/net").join(card).exists(),
+        "--link kernel:{card}: no interface has this name"
+    );
+    let around = Surroundings::read(Path::new("/"), card);
+    if steer != Steer::Cpu {
+        return Ok(None);
+    }
+    if around.receive.len() < 2 {
+        let all = "it has one receive queue, so all its packets arrive on one processor; '--steer hash' spreads them";
+        return Ok(Some(all.to_owned()));
+    }
+    let unset = around.transmit.iter().filter(|q| q.xps_cpus.as_ref().is_none_or(Cpus::is_empty)).count();
+    Ok((unset > 0).then(|| {
+        format!(
+            "XPS is not set on {unset} of {}: answers leave by any of them (docs/kernel.md)",
+            counted(around.transmit.len(), "transmit queue")
+        )
+    }))
+}
+
 /// Buckets for each worker where lanes move by themselves: so many that a worker can give some away.
 const BUCKETS_TO_MOVE: usize = 16;
 
@@ -163,6 +230,9 @@ pub(super) struct Plan {
     pub(super) port: u16,
     pub(super) vlan: Option<u16>,
     pub(super) rss: Arc<Rss>,
+    /// How kernel sockets are steered, and a line about their card.
+    pub(super) steer: Steer,
+    pub(super) note: Option<String>,
     /// Buckets to listen in; `None` for all.
     pub(super) listen: Option<Vec<Bucket>>,
     /// TCP Fast Open, with at most this many unfinished handshakes in each lane.
@@ -191,17 +261,19 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
-        let a = arguments;
+        let mut a = arguments;
         let link = match a.link.clone() {
             Some(link) => link,
             // The web server uses kernel sockets by default, as other web servers do.
-            None if service == Service::Http => LinkSpec::Kernel,
+            None if service == Service::Http => LinkSpec::Kernel(None),
             None => bail!(
                 "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
             ),
         };
         let addresses = if link.is_kernel() {
             check_kernel(&a)?;
+            // The kernel has put fragments together before it looks for a socket, so ports are always there.
+            a.steering.udp_4tuple = true;
             a.addr.iter().map(|addr| addr.prefix()).collect()
         } else {
             if a.addr.is_empty() {
@@ -237,6 +309,11 @@ impl Plan {
         }
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
+        let steer = steer(a.steer, &link, &a.pinning, workers)?;
+        let note = match &link {
+            LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
+            _ => None,
+        };
         let ours = [("--slots", a.steering.slots.is_some()), ("--buckets", a.buckets.is_some())];
         let ours: Vec<&str> = ours.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
         let wish = Wish {
@@ -266,6 +343,8 @@ impl Plan {
             vlan: a.vlan,
             workers,
             rss: Arc::new(rss),
+            steer,
+            note,
             listen: None,
             fast_open: None,
             rebalance: a.rebalance,
@@ -316,7 +395,7 @@ impl Plan {
         R: Future<Output = Result<(), SocketError>> + Send + 'static,
     {
         if self.link.is_kernel() {
-            return Host::kernel("server", self.rss.clone(), main);
+            return Host::kernel("server", self.rss.clone(), main).steer(self.steer);
         }
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };

@@ -24,6 +24,7 @@ use flowlane_sys::kernel::datagrams::{BATCH, Batch, SEGMENTS};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
+use super::listen::judge;
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
@@ -40,6 +41,9 @@ pub(super) struct Udp {
 
 /// Bytes of receive buffer that sockets ask for. The kernel gives as much of it as `net.core.rmem_max` allows.
 const RECEIVE_BUFFER: i32 = 1 << 20;
+
+/// Of so many reads one is asked on which processor its last datagram arrived.
+const LOOK_EVERY: u64 = 16;
 
 /// The addresses of a socket, and what was learnt of it.
 #[derive(Debug)]
@@ -203,6 +207,9 @@ impl KernelLane {
         ends.expected = most.min(SEGMENTS);
         self.stats.datagrams_received += kept as u64;
         self.stats.datagrams_cut += cut as u64;
+        if self.cpu.is_some() && self.stats.datagram_reads.is_multiple_of(LOOK_EVERY) {
+            judge(self.cpu, &mut self.stats, socket.fd(), kept as u64);
+        }
         Ok(kept.min(max))
     }
 

@@ -27,6 +27,7 @@ use super::idle::Idle;
 use crate::card::{Access, Surroundings};
 use crate::error::StartError;
 use crate::events;
+use crate::kernel::{Steer, Steering};
 use crate::shared::{Post, Shared};
 use crate::wake::Wake;
 use links::{Attached, Wire};
@@ -111,7 +112,7 @@ impl Builder {
     /// Whether workers with a queue of a link are bound to processors; they are by default.
     ///
     /// Each worker gets a processor that no other instance has bound a worker to, near the card if there is one ([`Builder::near_card`]).
-    /// With fewer of those than workers, and for kernel sockets alone, nothing is bound.
+    /// With fewer of those than workers nothing is bound, nor for kernel sockets alone that are not [steered by processor](crate::Steer).
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;
@@ -268,9 +269,12 @@ impl Builder {
             .map(|wake| Post { inbox: crossbeam_queue::SegQueue::new(), wake: wake.clone() })
             .collect();
         let shared = Arc::new(Shared::new(number, posts, &owners));
-        let named = links.named(&self.hosts);
+        let mut named = links.named(&self.hosts);
+        for (host, named) in self.hosts.iter().zip(&mut named).filter(|(host, _)| host.kernel) {
+            named.push(Steering::new(host.steer, host.rss.clone(), 0, &cpus, self.workers).words());
+        }
         let steered = links.take_cards(&self.hosts, self.workers);
-        let plans = self.plan(&shared, links, &owners, &mut seeds)?;
+        let plans = self.plan(&shared, links, &owners, &mut seeds, &cpus)?;
         let start = threads::Start {
             memory: &memory,
             common: threads::Common {
@@ -308,7 +312,9 @@ impl Builder {
         if let Some(cpus) = &self.cpus {
             return processors::given(cpus, workers);
         }
-        if !self.pin || self.wires.is_empty() {
+        // Kernel sockets alone need no processors, unless they are chosen by them.
+        let by_cpu = self.near.is_some() || self.hosts.iter().any(|h| h.kernel && h.steer == Steer::Cpu);
+        if !self.pin || self.wires.is_empty() && !by_cpu {
             return Ok(Vec::new());
         }
         let near = self.near.clone().unwrap_or_default();

@@ -15,6 +15,9 @@ impl LinkSpec {
     /// Has frames made large enough that AF_XDP gets each packet in one, where that can be, since before Linux 6.6 it takes no others; and
     /// enough of them for all queues of the card. To be called when the number of workers is set.
     pub fn fit_frames(&self, builder: &mut Builder) {
+        if let Self::Kernel(Some(name)) = self {
+            return builder.near_card(name, 0);
+        }
         let Self::AfXdp(name, _, _, queues) = self else { return };
         let Ok(interface) = Interface::find(name) else { return };
         builder.near_card(name, queues.map_or(0, |(first, _)| first));

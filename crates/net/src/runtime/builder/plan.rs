@@ -15,7 +15,7 @@ use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
 use super::links::Links;
 use super::{Builder, NETISR};
 use crate::error::StartError;
-use crate::kernel::{KernelLane, Poller, Ports};
+use crate::kernel::{KernelLane, Poller, Ports, Steering};
 use crate::lane::{LaneId, LaneSlot};
 use crate::link::{Groups, LinkInfo, Queue};
 use crate::runtime::host::Host;
@@ -32,6 +32,7 @@ impl Builder {
         mut links: Links,
         owners: &[usize],
         seeds: &mut Seeds,
+        cpus: &[usize],
     ) -> Result<Vec<Plan>, StartError> {
         let mut plans: Vec<Plan> = Netisr::mesh(self.workers, NETISR)
             .into_iter()
@@ -55,7 +56,8 @@ impl Builder {
         }
         let mut first_lane = 0;
         for (h, host) in self.hosts.iter().enumerate() {
-            let listening = Arc::new(Ports::default());
+            let steering = Steering::new(host.steer, host.rss.clone(), first_lane as u16, cpus, self.workers);
+            let listening = Arc::new(Ports::new(steering));
             let interfaces = interfaces(h, host, links);
             let groups = groups(h, host, links);
             let routes = routes(host);
@@ -96,9 +98,10 @@ impl Builder {
                 }
                 let flows =
                     host.flows.clone().filter(|_| !host.kernel).inspect(|flows| flows.watch(&mut lane));
-                let plan = &mut plans[owners[index as usize]];
+                let owner = owners[index as usize];
+                let plan = &mut plans[owner];
                 let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
-                    Box::new(KernelLane::new(poller.epoll.clone(), index as u16, listening.clone()))
+                    Box::new(KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone()))
                 });
                 let id = LaneId { runtime: shared.runtime, index };
                 let mut slot = LaneSlot::new(id, h, lane, groups.clone());

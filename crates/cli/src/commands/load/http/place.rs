@@ -38,6 +38,9 @@ impl FromStr for LinkKind {
             "kernel" => Ok(Self::Kernel),
             "pair" => Ok(Self::Pair),
             _ => match text.parse() {
+                Ok(LinkSpec::Kernel(_)) => {
+                    Err(format!("{text}: a card is named for serve only; give kernel"))
+                }
                 Ok(link) => Ok(Self::Link(link)),
                 Err(e) => Err(format!("{e}, kernel or pair")),
             },

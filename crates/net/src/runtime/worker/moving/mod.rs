@@ -220,7 +220,7 @@ impl Worker {
         }
         let tasks = std::mem::take(&mut slot.parked);
         if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
-            kernel.enter(poller.epoll.clone());
+            kernel.enter(poller.epoll.clone(), self.index);
         }
         for port in &self.ports {
             for door in port.doors.all().filter(|door| door.host == slot.host) {
