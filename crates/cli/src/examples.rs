@@ -38,6 +38,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane load tcp 127.0.0.1:7000 --mode connect",
     ),
     (
+        &["epair", "up"],
+        "  Two namespaces joined by interfaces with four queues:
+    flowlane epair up ep0 ep1 --netns-a left --netns-b right --queues 4
+  A slow and lossy way there, and a good one back:
+    flowlane epair up ep0 ep1 --a-to-b rate=1M,delay=20ms,loss=1%",
+    ),
+    (
         &["load", "compare"],
         "  Three runs of each program, made alternately:
     flowlane load compare a1.json a2.json a3.json -- b1.json b2.json b3.json",

@@ -78,8 +78,10 @@ mod context;
 #[cfg(feature = "control")]
 pub mod control;
 pub mod entropy;
+pub mod epair;
 mod error;
 mod events;
+pub mod impair;
 mod kernel;
 mod lane;
 pub mod link;

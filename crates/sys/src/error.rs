@@ -228,7 +228,7 @@ mod tests {
         let with = |kept: u64| {
             let kept = kept & privilege::effective();
             let named = move || {
-                privilege::keep(kept).unwrap();
+                privilege::drop_all_but_these(kept).unwrap();
                 refused().of_what_needs(&needed).to_string()
             };
             (kept, std::thread::spawn(named).join().unwrap())

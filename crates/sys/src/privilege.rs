@@ -81,7 +81,7 @@ pub(crate) fn lacking(needed: &[u32]) -> Vec<&'static str> {
 /// # Errors
 /// The kernel's; none is expected.
 pub fn drop_all() -> io::Result<Report> {
-    keep(0)
+    drop_all_but_these(0)
 }
 
 /// Drops every capability of this thread but the one of this number, if it has it: as [`drop_all`] otherwise.
@@ -89,15 +89,17 @@ pub fn drop_all() -> io::Result<Report> {
 /// # Errors
 /// As [`drop_all`].
 pub fn drop_all_but(capability: u32) -> io::Result<Report> {
-    keep(effective() & 1u64.checked_shl(capability).unwrap_or(0))
+    drop_all_but_these(1u64.checked_shl(capability).unwrap_or(0))
 }
 
-/// Drops every capability of this thread but those of the bits in `kept`, which it must have: as [`drop_all`] otherwise.
+/// Drops every capability of this thread but those of the bits in `kept`, of which it keeps those that it has: as [`drop_all`]
+/// otherwise.
 ///
 /// # Errors
 /// As [`drop_all`].
-pub(crate) fn keep(kept: u64) -> io::Result<Report> {
+pub fn drop_all_but_these(kept: u64) -> io::Result<Report> {
     let before = effective();
+    let kept = kept & before;
     let header = Header { version: VERSION_3, pid: 0 };
     let half = |bits: u64| Sets { effective: bits as u32, permitted: bits as u32, inheritable: 0 };
     let sets = [half(kept & u64::from(u32::MAX)), half(kept >> 32)];

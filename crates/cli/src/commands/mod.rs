@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod epair;
 mod flows;
 mod instance;
 mod lab;
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     Top(top::Top),
     Lanes(lanes::Lanes),
     Flows(flows::Flows),
+    /// Join two interfaces back to back, in any two network namespaces.
+    #[command(subcommand)]
+    Epair(epair::Epair),
     /// Create and remove a network to try real links on.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -57,6 +61,7 @@ impl Command {
             Self::Top(command) => command.run(),
             Self::Lanes(command) => command.run(),
             Self::Flows(command) => command.run(),
+            Self::Epair(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),
             Self::Completions(completions) => completions.run(),

@@ -27,6 +27,7 @@
 mod change;
 mod client;
 mod collect;
+mod documents;
 mod flows;
 mod listening;
 mod live;
@@ -42,11 +43,12 @@ use std::path::{Path, PathBuf};
 
 pub use change::{Change, CountRate, DropRate, LaneMove, LaneRate, QueueRate, Total, WorkerRate};
 pub use client::{ClientError, get, get_text, post};
+pub use documents::{Answer, Asked, Documents};
 pub use flows::{FlowRow, FlowsView, WatchRequest};
 pub use listening::ListenError;
 pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
-pub use place::{default_directory, default_path, instances};
+pub use place::{default_directory, default_path, instances, instances_of};
 pub use server::Control;
 pub use view::{
     CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView, MoveRequest, MoveView,
@@ -91,9 +93,17 @@ pub enum ControlError {
 /// # Errors
 /// See [`ControlError`].
 pub fn listen(path: Option<&Path>) -> Result<Listener, ControlError> {
+    listen_as(path, place::RUNTIME)
+}
+
+/// As [`listen`], for a program of another kind, which [`instances_of`] finds by the same word.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn listen_as(path: Option<&Path>, kind: &str) -> Result<Listener, ControlError> {
     let path = match path {
         Some(path) => path.to_owned(),
-        None => place::make_default()?,
+        None => place::make_default(kind)?,
     };
     let socket = place::bind(&path)?;
     Ok(Listener { socket: Some(socket), file: place::SocketFile::new(path) })

@@ -1,6 +1,6 @@
 //! Location of control sockets: one directory for each user, one file for each process.
 //!
-//! `$XDG_RUNTIME_DIR/flowlane/PID.sock`, or `/run/user/UID/flowlane`, or `/tmp/flowlane-UID`, the first that is available. The last is in a
+//! `$XDG_RUNTIME_DIR/flowlane/PID.sock` (with another ending for programs that are no runtime), or `/run/user/UID/flowlane`, or `/tmp/flowlane-UID`, the first that is available. The last is in a
 //! directory that all users can write to, so it is used only if it belongs to us, is not a symbolic link, and is closed to others. A file
 //! whose process has ended refuses connections; the next process that finds it removes it.
 
@@ -22,21 +22,34 @@ pub fn default_directory() -> PathBuf {
     found.map_or_else(|| PathBuf::from(format!("/tmp/flowlane-{uid}")), |dir| dir.join("flowlane"))
 }
 
+/// How the file names of runtimes end.
+pub(super) const RUNTIME: &str = "sock";
+
 /// The default path for this process.
 #[must_use]
 pub fn default_path() -> PathBuf {
-    default_directory().join(format!("{}.sock", std::process::id()))
+    path_of(RUNTIME)
+}
+
+fn path_of(kind: &str) -> PathBuf {
+    default_directory().join(format!("{}.{kind}", std::process::id()))
 }
 
 /// Sockets of instances of this user that answer, at their default places, in order of name. Files left by the dead are
 /// removed.
 #[must_use]
 pub fn instances() -> Vec<PathBuf> {
+    instances_of(RUNTIME)
+}
+
+/// As [`instances`], of programs of another kind: those that called [`listen_as`](super::listen_as) with this word.
+#[must_use]
+pub fn instances_of(kind: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(default_directory()) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .filter(|path| path.extension().is_some_and(|e| e == kind))
         .filter(|path| match UnixStream::connect(path) {
             Ok(_) => true,
             Err(e) => {
@@ -52,7 +65,7 @@ pub fn instances() -> Vec<PathBuf> {
 }
 
 /// The default path, its directory made and checked.
-pub(super) fn make_default() -> Result<PathBuf, ControlError> {
+pub(super) fn make_default(kind: &str) -> Result<PathBuf, ControlError> {
     let directory = default_directory();
     let wrong = |why: String| ControlError::Directory { path: directory.clone(), why };
     match DirBuilder::new().mode(0o700).create(&directory) {
@@ -70,7 +83,7 @@ pub(super) fn make_default() -> Result<PathBuf, ControlError> {
     if meta.permissions().mode() & 0o077 != 0 {
         return Err(wrong("is open to others: make its mode 0700".into()));
     }
-    Ok(default_path())
+    Ok(path_of(kind))
 }
 
 /// Binds a socket of mode 0600. A file left by the dead is replaced.

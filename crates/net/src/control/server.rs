@@ -176,11 +176,11 @@ fn document(what: &str, most: usize, served: &Served) -> Option<serde_json::Resu
     })
 }
 
-fn failure(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
+pub(super) fn failure(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
     let body = serde_json::json!({ "version": super::VERSION, "error": why });
     respond(status, body.to_string().into_bytes())
 }
 
-fn respond(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+pub(super) fn respond(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
     super::serving::respond(status, "application/json", body)
 }

@@ -422,7 +422,7 @@ fn the_verifier_is_soon_content_without_cap_perfmon() {
     }
     // On a thread of its own: capabilities are per thread, and other tests need them.
     let programs = std::thread::spawn(|| {
-        privilege::keep(1 << privilege::CAP_BPF | 1 << privilege::CAP_NET_ADMIN).unwrap();
+        privilege::drop_all_but_these(1 << privilege::CAP_BPF | 1 << privilege::CAP_NET_ADMIN).unwrap();
         every_program()
     });
     for (name, program) in programs.join().unwrap() {

@@ -185,7 +185,7 @@ mod tests {
         // On a thread of its own: capabilities are per thread, and other tests need them.
         let limited = std::thread::spawn(|| {
             // Who has fewer has no others either.
-            let _ = privilege::keep(1 << privilege::CAP_BPF | 1 << privilege::CAP_NET_RAW);
+            let _ = privilege::drop_all_but_these(1 << privilege::CAP_BPF | 1 << privilege::CAP_NET_RAW);
             with_no_other_capability();
         });
         limited.join().unwrap();

@@ -7,8 +7,11 @@
 //! It costs one system call per packet in each direction: TAP is for connectivity, not for speed. It works without privileges on an
 //! interface that an administrator has created for the user; otherwise it needs `CAP_NET_ADMIN`.
 
+mod attach;
+mod end;
 mod queue;
 
+pub use end::{End, EndOptions, HEADER, LONGEST, MOST_QUEUES};
 pub use queue::TapQueue;
 
 use crate::bpf::steer::{Steering, SteeringRules};
@@ -17,12 +20,10 @@ use crate::frame::{FrameMemory, HEADROOM};
 use crate::netdev::{self, Interface};
 use crate::privilege;
 use crate::sharing::{Hold, Side};
-use crate::vnet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
 /// How to open the queues of a TAP interface.
@@ -131,7 +132,7 @@ fn open_all(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
     let held = Interface::find(&options.interface).ok().map(|i| Hold::all(&i, Side::Tap)).transpose()?;
     let mut files = Vec::new();
     for _ in 0..options.queues {
-        files.push(attach(&options.interface, options.queues)?);
+        files.push(queue_of(&options.interface, options.queues)?);
     }
     let interface = Interface::find(&options.interface)?;
     let hold = held.map_or_else(|| Hold::all(&interface, Side::Tap), Ok)?;
@@ -177,36 +178,16 @@ fn steer(rules: &SteeringRules, file: &File, interface: &str) -> Result<Steering
 }
 
 /// One more descriptor on the interface.
-fn attach(name: &str, queues: u32) -> Result<File> {
-    let open = || {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open("/dev/net/tun")
-    };
-    let base = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+fn queue_of(name: &str, queues: u32) -> Result<File> {
     let mut error = io::Error::from_raw_os_error(libc::EINVAL);
+    netdev::request(name)?;
     // An interface made for one queue does not take the flag for several.
-    for flags in [base | libc::IFF_MULTI_QUEUE, base] {
-        let file = open().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                Error::KernelTooOld { feature: "/dev/net/tun (module tun)", needs: "2.4" }
-            }
-            // The device's owner and mode say who may, no capability of ours.
-            _ => Error::System {
-                doing: "opening /dev/net/tun ('ls -l /dev/net/tun' shows who may; with mode 0666 everybody)"
-                    .to_owned(),
-                source: e,
-            },
-        })?;
-        let mut request = netdev::request(name)?;
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: TUNSETIFF reads and writes an `ifreq`.
-        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } == 0 {
-            return Ok(file);
+    for flags in [libc::IFF_MULTI_QUEUE, 0] {
+        let file = attach::device()?;
+        match attach::take(&file, name, flags) {
+            Ok(()) => return Ok(file),
+            Err(e) => error = e,
         }
-        error = io::Error::last_os_error();
         if error.raw_os_error() != Some(libc::EINVAL) || queues > 1 {
             break;
         }
@@ -235,11 +216,6 @@ fn offload(file: &File, options: &TapOptions) -> io::Result<()> {
             flags |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
         }
     }
-    let len = vnet::LEN as libc::c_int;
-    // SAFETY: the one command takes a number, the other reads one.
-    let done = unsafe {
-        libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) == 0
-            && libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) == 0
-    };
-    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    attach::header(file)?;
+    attach::offload(file, flags)
 }

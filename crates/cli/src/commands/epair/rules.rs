@@ -1,0 +1,203 @@
+//! Impairments as arguments: for both directions, and for one as `loss=1%,delay=5ms`.
+
+use crate::units;
+use anyhow::{Context, anyhow, bail};
+use flowlane::impair::{Chance, Cycle, Impairments, Slots};
+use std::time::Duration;
+
+/// Bytes that may wait, at least: one packet of any length.
+const LEAST: usize = 128 << 10;
+/// And at most.
+const MOST: usize = 1 << 30;
+
+/// Impairments of both directions, and more of one.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Impairments")]
+pub(super) struct Rules {
+    /// Time under way, each way.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    delay: Option<Duration>,
+    /// The delay varies by up to this much to either side. Packets keep their order.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    jitter: Option<Duration>,
+    /// Bits a second: 100M, 1G. 0 is no limit.
+    #[arg(long, value_name = "BITS", value_parser = units::count)]
+    rate: Option<u64>,
+    /// Share of packets lost: 0.1% or 0.001.
+    #[arg(long, value_name = "SHARE", value_parser = chance)]
+    loss: Option<Chance>,
+    /// Share of packets that come twice.
+    #[arg(long, value_name = "SHARE", value_parser = chance)]
+    duplicate: Option<Chance>,
+    /// Share of packets that leave 1 ms late, so that others overtake them.
+    #[arg(long, value_name = "SHARE", value_parser = chance)]
+    reorder: Option<Chance>,
+    /// Share of packets in which one bit is flipped.
+    #[arg(long, value_name = "SHARE", value_parser = chance)]
+    corrupt: Option<Chance>,
+    /// Bytes that may wait in each queue and direction [default: 16Mi].
+    #[arg(long, value_name = "BYTES", value_parser = units::size)]
+    limit: Option<usize>,
+    /// Send in slots of a cycle only: 8x2ms is eight slots of 2 ms. The clock is CLOCK_TAI, so several programs agree.
+    #[arg(long, value_name = "NxTIME", requires = "slot")]
+    slots: Option<Cycle>,
+    /// Which slot, from 0.
+    #[arg(long, value_name = "N", requires = "slots")]
+    slot: Option<u32>,
+    /// Time at the end of a slot in which nothing begins to be sent.
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "slots")]
+    guard: Option<Duration>,
+    /// Impairments from A to B only, by the same names: loss=1%,delay=5ms.
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    a_to_b: Option<String>,
+    /// Impairments from B to A only.
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    b_to_a: Option<String>,
+}
+
+/// A share, as a percentage or a fraction.
+fn chance(text: &str) -> Result<Chance, String> {
+    let (number, by) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    let value = number.trim().parse::<f64>().ok().map(|value| value / by);
+    value.and_then(Chance::new).ok_or_else(|| format!("'{text}' is not a share such as 0.1% or 0.001"))
+}
+
+impl Rules {
+    /// Whether none is given.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self {
+            delay, jitter, rate, loss, duplicate, reorder, corrupt, limit, slots, slot, guard, ..
+        } = self;
+        let times = delay.is_none() && jitter.is_none() && rate.is_none() && limit.is_none();
+        let shares = [loss, duplicate, reorder, corrupt].into_iter().all(Option::is_none);
+        let in_slots = slots.is_some() || slot.is_some() || guard.is_some();
+        times && shares && !in_slots && self.a_to_b.is_none() && self.b_to_a.is_none()
+    }
+
+    /// Changes the impairments of both directions accordingly: those that are named, and no others.
+    pub(super) fn apply(&self, to: &mut [Impairments; 2]) -> anyhow::Result<()> {
+        for direction in to.iter_mut() {
+            self.change(direction)?;
+        }
+        for (option, text, direction) in [("--a-to-b", &self.a_to_b, 0), ("--b-to-a", &self.b_to_a, 1)] {
+            if let Some(text) = text {
+                let rules = Self::parse(text).with_context(|| option.to_owned())?;
+                rules.change(&mut to[direction]).with_context(|| option.to_owned())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, to: &mut Impairments) -> anyhow::Result<()> {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        for (field, time) in [(&mut to.delay, self.delay), (&mut to.jitter, self.jitter)] {
+            *field = time.map_or(*field, nanos);
+            if *field > 3_600_000_000_000 {
+                bail!("a delay of more than an hour");
+            }
+        }
+        if let Some(rate) = self.rate {
+            to.rate = Some(rate).filter(|rate| *rate > 0);
+        }
+        to.loss = self.loss.unwrap_or(to.loss);
+        to.duplicate = self.duplicate.unwrap_or(to.duplicate);
+        to.reorder = self.reorder.unwrap_or(to.reorder);
+        to.corrupt = self.corrupt.unwrap_or(to.corrupt);
+        if let Some(limit) = self.limit {
+            if !(LEAST..=MOST).contains(&limit) {
+                bail!("--limit {limit}: must be from 128Ki to 1Gi bytes");
+            }
+            to.limit = limit;
+        }
+        if let Some((cycle, slot)) = self.slots.zip(self.slot) {
+            to.slots = Some(Slots::new(cycle, slot, self.guard.map_or(0, nanos))?);
+        }
+        Ok(())
+    }
+
+    /// Of `loss=1%,delay=5ms`.
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut rules = Self::default();
+        for part in text.split(',') {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| anyhow!("'{part}' is not NAME=VALUE, such as loss=1% or delay=5ms"))?;
+            let time = || units::duration(value).map(Some);
+            let share = || chance(value).map(Some).map_err(|e| anyhow!(e));
+            match name {
+                "delay" => rules.delay = time()?,
+                "jitter" => rules.jitter = time()?,
+                "rate" => rules.rate = Some(units::count(value)?),
+                "loss" => rules.loss = share()?,
+                "duplicate" => rules.duplicate = share()?,
+                "reorder" => rules.reorder = share()?,
+                "corrupt" => rules.corrupt = share()?,
+                "limit" => rules.limit = Some(units::size(value)?),
+                "slots" => rules.slots = Some(value.parse()?),
+                "slot" => rules.slot = Some(value.parse().map_err(|_| anyhow!("'{value}' is no slot"))?),
+                "guard" => rules.guard = time()?,
+                _ => bail!(
+                    "there is no impairment '{name}', but delay, jitter, rate, loss, duplicate, reorder, corrupt, limit, slots, slot and guard"
+                ),
+            }
+        }
+        if rules.slots.is_some() != rules.slot.is_some() {
+            bail!("slots and slot go together, such as slots=8x2ms,slot=3");
+        }
+        Ok(rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Result<[Impairments; 2], String> {
+        let rules = Rules { a_to_b: Some(text.to_owned()), ..Rules::default() };
+        let mut both = [Impairments::default(), Impairments::default()];
+        rules.apply(&mut both).map(|()| both).map_err(|e| format!("{e:#}"))
+    }
+
+    #[test]
+    fn one_direction_is_named_and_the_other_stays() {
+        let [there, back] =
+            one("loss=1%,delay=5ms,jitter=1ms,rate=100M,slots=8x2ms,slot=3,guard=100us").unwrap();
+        assert_eq!((there.delay, there.jitter, there.rate), (5_000_000, 1_000_000, Some(100_000_000)));
+        assert!((there.loss.probability() - 0.01).abs() < 1e-9);
+        let slots = there.slots.unwrap();
+        assert_eq!((slots.cycle().to_string().as_str(), slots.slot(), slots.guard()), ("8x2ms", 3, 100_000));
+        assert!(back.is_none());
+        // What is given for both comes first.
+        let rules = Rules { loss: chance("0.5").ok(), a_to_b: Some("loss=0".into()), ..Rules::default() };
+        let mut both = [Impairments::default(), Impairments::default()];
+        rules.apply(&mut both).unwrap();
+        assert_eq!(both.map(|i| i.loss.probability()), [0.0, 0.5]);
+        assert!(Rules::default().is_empty() && !rules.is_empty());
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_line() {
+        for text in [
+            "",
+            "loss",
+            "loss=101%",
+            "loss=-1",
+            "lost=1%",
+            "delay=x",
+            "delay=2h",
+            "rate=fast",
+            "limit=1",
+            "slots=8x2ms",
+            "slot=3",
+            "slots=0x2ms,slot=0",
+            "slots=8x2ms,slot=8",
+            "slots=8x2ms,slot=0,guard=2ms",
+        ] {
+            let said = one(text).expect_err(text);
+            assert!(said.starts_with("--a-to-b: ") && !said.contains('\n'), "{said}");
+        }
+    }
+}

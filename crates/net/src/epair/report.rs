@@ -1,0 +1,196 @@
+//! What is said of a pair: a document, from which text is made and which programs read.
+
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use super::counts::{LineCounts, Published};
+use super::shared::{Shared, locked};
+use crate::impair::{Chance, Cycle, Edges, Impairments, Slots};
+
+/// A pair: the document of `epair show --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct EpairReport {
+    /// Of the document: 1.
+    pub version: u32,
+    /// What it is: `epair`.
+    pub kind: String,
+    /// The process.
+    pub pid: u32,
+    /// Milliseconds since the start.
+    pub uptime_ms: u64,
+    /// Queues of each end, and threads.
+    pub queues: usize,
+    /// Threads that pass packets on.
+    pub workers: usize,
+    /// Seed of what is left to chance.
+    pub seed: u64,
+    /// A and B.
+    pub ends: [EndReport; 2],
+    /// From A to B, and from B to A.
+    pub directions: [DirectionReport; 2],
+}
+
+/// An end of a pair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct EndReport {
+    /// Name that the interface was made with.
+    pub made_as: String,
+    /// Its name now; `None` when it has been removed.
+    pub name: Option<String>,
+    /// Whether it is up.
+    pub up: bool,
+    /// Its MTU, bytes.
+    pub mtu: u32,
+    /// Whether TCP segmentation may be left undone in what it sends, and whether that of UDP may.
+    pub tcp_segmentation: bool,
+    /// As above, of UDP.
+    pub udp_segmentation: bool,
+}
+
+/// A direction of a pair.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DirectionReport {
+    /// Of all queues.
+    pub total: LineCounts,
+    /// Of each queue that packets came on.
+    pub queues: Vec<LineCounts>,
+    /// What is done to packets.
+    pub impairments: ImpairmentsView,
+    /// How slots were kept, if there are any.
+    pub slots: Option<SlotsReport>,
+}
+
+/// How slots were kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SlotsReport {
+    /// Packets sent within their slot, and when it was over.
+    pub inside: u64,
+    /// As above.
+    pub outside: u64,
+    /// Slots in which something was sent.
+    pub used: u64,
+    /// Lateness of the first packet of a slot that had waited for it: the middle, the 99th and the 99.9th percentile, microseconds.
+    pub late_us: [Option<u32>; 3],
+    /// The latest, nanoseconds.
+    pub latest_ns: u64,
+}
+
+impl SlotsReport {
+    /// Of these counts.
+    #[must_use]
+    pub fn of(edges: &Edges) -> Self {
+        let counts = edges.counts();
+        Self {
+            inside: counts.inside,
+            outside: counts.outside,
+            used: counts.used,
+            late_us: [0.5, 0.99, 0.999].map(|share| edges.quantile(share)),
+            latest_ns: counts.latest,
+        }
+    }
+}
+
+/// [`Impairments`] as a document has them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ImpairmentsView {
+    /// Probabilities, 0 to 1.
+    pub loss: f64,
+    /// As above.
+    pub corrupt: f64,
+    /// As above.
+    pub duplicate: f64,
+    /// As above.
+    pub reorder: f64,
+    /// Nanoseconds.
+    pub delay_ns: u64,
+    /// Nanoseconds to either side.
+    pub jitter_ns: u64,
+    /// Bits a second.
+    pub rate: Option<u64>,
+    /// Bytes that may wait.
+    pub limit: usize,
+    /// The cycle, as `8x2ms`, the slot in it, and the guard time in nanoseconds.
+    pub slots: Option<(String, u32, u64)>,
+}
+
+impl From<&Impairments> for ImpairmentsView {
+    fn from(of: &Impairments) -> Self {
+        Self {
+            loss: of.loss.probability(),
+            corrupt: of.corrupt.probability(),
+            duplicate: of.duplicate.probability(),
+            reorder: of.reorder.probability(),
+            delay_ns: of.delay,
+            jitter_ns: of.jitter,
+            rate: of.rate,
+            limit: of.limit,
+            slots: of.slots.map(|slots| (slots.cycle().to_string(), slots.slot(), slots.guard())),
+        }
+    }
+}
+
+impl ImpairmentsView {
+    /// The impairments that this describes; `None` if there are none such.
+    #[must_use]
+    pub fn impairments(&self) -> Option<Impairments> {
+        let slots = match &self.slots {
+            None => None,
+            Some((cycle, slot, guard)) => Some(Slots::new(cycle.parse::<Cycle>().ok()?, *slot, *guard).ok()?),
+        };
+        Some(Impairments {
+            loss: Chance::new(self.loss)?,
+            corrupt: Chance::new(self.corrupt)?,
+            duplicate: Chance::new(self.duplicate)?,
+            reorder: Chance::new(self.reorder)?,
+            delay: self.delay_ns,
+            jitter: self.jitter_ns,
+            rate: self.rate.filter(|rate| *rate > 0),
+            limit: self.limit,
+            slots,
+        })
+    }
+}
+
+pub(super) fn report(shared: &Shared) -> EpairReport {
+    let rules = shared.impairments();
+    let end = |number: usize| {
+        let state = &shared.ends[number];
+        let (tcp, udp) = state.end.segmentation();
+        EndReport {
+            made_as: state.end.interface().name().to_owned(),
+            name: state.end.name(),
+            up: state.up.load(Ordering::Relaxed),
+            mtu: state.mtu.load(Ordering::Relaxed),
+            tcp_segmentation: tcp,
+            udp_segmentation: udp,
+        }
+    };
+    let direction = |number: usize| {
+        let queues: Vec<LineCounts> = shared.counts[number].iter().map(Published::load).collect();
+        let mut total = LineCounts::default();
+        queues.iter().for_each(|queue| total.add(queue));
+        let slots = rules[number].slots.map(|_| {
+            let mut all = Edges::default();
+            shared.edges[number].iter().for_each(|edges| all.add(&locked(edges)));
+            SlotsReport::of(&all)
+        });
+        DirectionReport { total, queues, impairments: (&rules[number]).into(), slots }
+    };
+    EpairReport {
+        version: 1,
+        kind: "epair".to_owned(),
+        pid: std::process::id(),
+        uptime_ms: shared.began.elapsed().as_millis() as u64,
+        queues: shared.queues,
+        workers: shared.workers.len(),
+        seed: shared.seed,
+        ends: [end(0), end(1)],
+        directions: [direction(0), direction(1)],
+    }
+}
