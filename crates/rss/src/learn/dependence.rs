@@ -1,9 +1,9 @@
 //! Whether the queues can be those of an affine card. This is tested before the whole table is learned.
 //!
 //! The slot of an affine card is at most eleven bits, since tables have at most 2048 slots. So of any twelve directions some sum changes none
-//! of these bits: every packet arrives on the same queue with that sum and without it. A few hundred points of the space that twelve directions
-//! span contain some tens of pairs for each of its 4095 sums. If each sum has pairs on different queues, no eleven affine bits determine
-//! the queue.
+//! of these bits: every packet arrives on the same queue with that sum and without it. Two hundred points of the space that twelve directions
+//! span contain some pairs for each of its 4095 sums. If each sum has pairs on different queues, no eleven affine bits determine
+//! the queue. Each point is chosen from some random ones so that its pairs tell of sums that are still open.
 //!
 //! ```text
 //!   points x of base + span(d1 ... d12)     for each sum s: pairs x, x + s     all on equal queues for some s?
@@ -15,9 +15,13 @@ use super::LearnError;
 use super::asker::Asker;
 use super::space::{Bytes, MAX_DIRECTIONS, Space, plus};
 
-/// Points that are probed in addition to those of the table.
+/// Most points that are probed in addition to those of the table.
 const POINTS: usize = 400;
-/// Pairs of a sum that are needed to judge it.
+/// Points that are probed at once. The next ones depend on what these tell.
+const AT_ONCE: usize = 24;
+/// Random points of which the best is probed.
+const CANDIDATES: usize = 16;
+/// Pairs of a sum that are needed to judge it if answers are doubtful.
 const PAIRS: usize = 6;
 
 /// Whether some sum of the space's directions and a few more possibly changes no queue.
@@ -27,44 +31,64 @@ pub(super) fn is_there(asker: &mut Asker<'_>, space: &Space, free: &Bytes) -> Re
         .map(|_| core::array::from_fn(|i| asker.random.next() as u8 & free[i]))
         .collect();
     let all = known << more.len();
-    let mut queues: Vec<Option<u16>> = space.table.iter().copied().map(Some).collect();
-    queues.resize(all, None);
-    let mut sums: Vec<usize> = Vec::with_capacity(POINTS);
-    let mut tuples = Vec::with_capacity(POINTS);
-    for _ in 0..4 * POINTS {
-        if sums.len() == POINTS {
+    let mut points: Vec<(usize, u16)> = space.table.iter().copied().enumerate().collect();
+    let mut sums = Sums { seen: vec![(0, 0); all], doubtful: space.manner.lead > 1 };
+    while points.len() < known + POINTS {
+        let mut asked: Vec<usize> = Vec::with_capacity(AT_ONCE);
+        let mut tuples = Vec::with_capacity(AT_ONCE);
+        for _ in 0..4 * AT_ONCE {
+            if asked.len() == AT_ONCE.min(known + POINTS - points.len()) {
+                break;
+            }
+            let worth = |sum: &usize| points.iter().filter(|(at, _)| sums.is_open(at ^ sum, known)).count();
+            let drawn: Vec<usize> =
+                (0..CANDIDATES).map(|_| known + asker.random.below(all - known)).collect();
+            let Some(sum) = drawn.into_iter().max_by_key(worth) else { break };
+            let added = more.iter().enumerate().filter(|(i, _)| (sum / known) >> i & 1 == 1);
+            let point =
+                added.fold(space.point((sum % known) as u32), |point, (_, direction)| plus(point, direction));
+            let new = !asked.contains(&sum) && !points.iter().any(|(at, _)| *at == sum);
+            if let Some(tuple) = space.tuple(&point).filter(|_| new) {
+                asked.push(sum);
+                tuples.push(tuple);
+            }
+        }
+        if asked.is_empty() {
             break;
         }
-        let sum = known + asker.random.below(all - known);
-        let added = more.iter().enumerate().filter(|(i, _)| (sum / known) >> i & 1 == 1);
-        let point =
-            added.fold(space.point((sum % known) as u32), |point, (_, direction)| plus(point, direction));
-        if let Some(tuple) = space.tuple(&point).filter(|_| !sums.contains(&sum)) {
-            sums.push(sum);
-            tuples.push(tuple);
+        let told = asker.queues(&tuples, space.manner.lead, "whether any affine rule fits")?;
+        for point in asked.into_iter().zip(told) {
+            points.iter().for_each(|other| sums.add(point, *other));
+            points.push(point);
+        }
+        // Sums of the space's own directions change queues, otherwise they would not be in the space.
+        if !(known..all).any(|sum| sums.is_open(sum, known)) {
+            return Ok(false);
         }
     }
-    let told = asker.queues(&tuples, space.manner.lead, "whether any affine rule fits")?;
-    sums.iter().zip(told).for_each(|(&sum, queue)| queues[sum] = Some(queue));
-    // One pair in sixteen may contain a wrong answer; if answers are doubtful, one in eight.
-    let allowed = if space.manner.lead > 1 { 8 } else { 16 };
-    // Sums of the space's own directions change queues, otherwise they would not be in the space.
-    Ok((known..all).any(|sum| {
-        let (pairs, differ) = pairs(&queues, sum);
-        pairs < PAIRS || allowed * differ <= pairs
-    }))
+    Ok(true)
 }
 
-/// The pairs of known points that differ by this sum, and how many of them are on different queues.
-fn pairs(queues: &[Option<u16>], sum: usize) -> (usize, usize) {
-    let (mut pairs, mut differ) = (0, 0);
-    for (at, queue) in queues.iter().enumerate().filter(|(at, _)| at & 1 << sum.ilog2() == 0) {
-        if let (Some(one), Some(other)) = (queue, queues[at ^ sum]) {
-            pairs += 1;
-            differ += usize::from(*one != other);
-        }
+/// For each sum, the pairs of points that differ by it, and how many of them are on different queues.
+struct Sums {
+    seen: Vec<(u16, u16)>,
+    doubtful: bool,
+}
+
+impl Sums {
+    fn add(&mut self, (at, queue): (usize, u16), (other, others): (usize, u16)) {
+        let (pairs, differ) = &mut self.seen[at ^ other];
+        *pairs += 1;
+        *differ += u16::from(queue != others);
     }
-    (pairs, differ)
+
+    /// Whether this sum may change no queue. Two pairs on different queues show that it does. One pair in sixteen may contain a wrong answer; if
+    /// answers are doubtful, one in eight.
+    fn is_open(&self, sum: usize, known: usize) -> bool {
+        let (pairs, differ) = (usize::from(self.seen[sum].0), usize::from(self.seen[sum].1));
+        let (allowed, least) = if self.doubtful { (8, PAIRS) } else { (16, 2) };
+        sum >= known && (pairs < least || differ < 2 || allowed * differ <= pairs)
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +141,17 @@ mod tests {
         (0..MAX_DIRECTIONS).for_each(|_| space.grow(&mut asker, bytes()).unwrap());
         let error = space.grow(&mut asker, bytes()).unwrap_err();
         assert!(matches!(error, LearnError::NotAffineQueues { .. }), "{error}");
+    }
+
+    /// Where no affine rule fits, that shows long before all points are probed.
+    #[test]
+    fn what_is_not_affine_shows_early() {
+        for (seed, queues) in (1..8).flat_map(|seed| [2, 4, 16].map(|queues| (seed, queues))) {
+            let (there, probes) = asked("jhash", 128, queues, seed);
+            // Pairs of two queues are on different ones half of the time only.
+            let most = if queues == 2 { POINTS } else { 264 };
+            assert!(!there && probes <= most, "{queues} queues, seed {seed}: {probes}");
+        }
     }
 
     /// An affine card is never taken for one that is not, even with the largest table of any content.

@@ -64,7 +64,7 @@ pub(super) fn learn(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<Learn
 }
 
 fn unsteady_after_all(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<bool, LearnError> {
-    Ok((0..3).map(|_| steadiness(asker, kinds)).collect::<Result<Vec<_>, _>>()?.iter().any(|(n, _)| *n > 0))
+    Ok((0..2).map(|_| steadiness(asker, kinds)).collect::<Result<Vec<_>, _>>()?.iter().any(|(n, _)| *n > 0))
 }
 
 /// How many of the packets that were sent twice arrived on two queues, and how many were sent.
