@@ -334,6 +334,70 @@ fn a_live_link_by_probes() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// Probes of another machine: one command there, one here, and a seed that both are given.
+#[test]
+fn probes_of_another_machine() {
+    if !can_run() {
+        return;
+    }
+    let mut config = CardConfig::for_test("lrf", 4);
+    config.rules.key =
+        Key::from_hex(&"9d1c4570d66e13a88f2a9355cd07b4e7".repeat(3)[..80]).unwrap().as_bytes().to_vec();
+    config.rules.table = (0..128).map(|slot| [0, 3, 1, 1, 2, 0, 3, 2, 2, 1][slot % 10]).collect();
+    config.rules.udp_ports = true;
+    let card = flowlane_testnet::Card::new(&config).unwrap();
+    let mut command = Command::new("ip");
+    command.args([
+        "netns",
+        "exec",
+        card.far().name(),
+        env!("CARGO_BIN_EXE_flowlane"),
+        "rss",
+        "probes",
+        "far0",
+    ]);
+    let mut far = command
+        .args(["--seed", "42", "--for", "10m", "--rate", "5000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let rule = File::new("far.rule");
+    let learned = in_near(
+        &card,
+        &["rss", "learn", "near0", "--far-probes", "42", "--for", "60s", "--slots", "128", "-o", rule.name()],
+    );
+    // Those of another seed are not taken for them.
+    let others = in_near(&card, &["rss", "learn", "near0", "--far-probes", "43", "--for", "300ms"]);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&far), rustix::process::Signal::INT)
+        .unwrap();
+    let mut sent = String::new();
+    std::io::Read::read_to_string(far.stdout.as_mut().unwrap(), &mut sent).unwrap();
+    assert!(
+        far.wait().unwrap().success() && sent.contains("probes sent on far0: the set of seed 42"),
+        "{sent}"
+    );
+    let (said, wrong) = (String::from_utf8_lossy(&learned.stdout), String::from_utf8_lossy(&learned.stderr));
+    assert_eq!(learned.status.code(), Some(0), "{said}{wrong}");
+    assert!(said.contains("2880 of 2880 probes of seed 42"), "{said}");
+    assert!(said.contains("hash      Toeplitz under one key\n"), "{said}");
+    let wrong = String::from_utf8_lossy(&others.stderr);
+    assert_eq!((others.status.code(), wrong.lines().count()), (Some(1), 1), "{wrong}");
+    let toeplitz = flowlane_rss::Toeplitz::new(&Key::new(&config.rules.key).unwrap());
+    for i in 0..12 {
+        let flow = Flow { protocol: Protocol::UDP, ..traffic(i) };
+        let (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) = (flow.src, flow.dst) else { panic!() };
+        let hash = toeplitz.hash_v4_ports(src, dst, flow.src_port, flow.dst_port);
+        let ends = [(flow.src, flow.src_port), (flow.dst, flow.dst_port)]
+            .map(|end| SocketAddr::from(end).to_string());
+        let value = json("rss-v1", &["rss", "hash", &ends[0], &ends[1], "--udp", "--rss", rule.name()]);
+        let queue = config.rules.table[hash as usize % 128];
+        assert_eq!(
+            (value["hash"].as_u64(), value["bucket"].as_u64()),
+            (Some(hash.into()), Some(queue.into()))
+        );
+    }
+}
+
 /// What comes by itself: datagrams of many ports between two hosts tell their kind of flows, and no other.
 #[test]
 fn a_live_link_by_looking() {

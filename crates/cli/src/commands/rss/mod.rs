@@ -38,6 +38,8 @@ pub(crate) enum Rss {
     Restore(restore::Restore),
     /// Learn the hash and table of a card from where it puts packets.
     Learn(Box<learn::Learn>),
+    /// Send probes for 'rss learn --far-probes' on another machine.
+    Probes(learn::Probes),
 }
 
 impl Rss {
@@ -51,6 +53,7 @@ impl Rss {
             Self::Check(command) => command.run(),
             Self::Restore(command) => command.run(),
             Self::Learn(command) => command.run(),
+            Self::Probes(command) => command.run(),
         }
     }
 }

@@ -1,13 +1,16 @@
 //! `flowlane rss learn`: learns how a card steers, from the queues (and hashes) of probe packets.
 //!
 //! The learner is the crate's (`flowlane_rss::learn`). Here is where packets come from: a capture ([`passive`]), an interface and what
-//! comes on it ([`passive`]) or what is sent to it for that purpose ([`probes`]), and emulated cards ([`emulated`]). The file that is written takes
+//! comes on it ([`passive`]) or what is sent to it for that purpose, by this machine ([`probes`]) or another ([`far`]), and emulated cards ([`emulated`]). The file that is written takes
 //! the place of a key wherever `--rss FILE` is an option.
 
 mod emulated;
+mod far;
 mod passive;
 mod probes;
 mod report;
+
+pub(crate) use far::Probes;
 
 use crate::{rule_file, steering, units};
 use anyhow::bail;
@@ -25,7 +28,10 @@ pub(crate) struct Learn {
     /// Send probes by the interface at the other end of its cable, which may be in another network namespace.
     #[arg(long, value_name = "IFACE[@NETNS]", requires = "interface")]
     probe_from: Option<String>,
-    /// Without probes: how long to look at the interface, at most.
+    /// Look for the probes of this seed, which 'flowlane rss probes' sends on another machine.
+    #[arg(long, value_name = "SEED", requires = "interface", conflicts_with = "probe_from")]
+    far_probes: Option<u64>,
+    /// Without --probe-from: how long to look at the interface, at most.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     time: Duration,
     /// Learn from a capture: pcapng with queues or hashes, or FILE=N for a file of what came on queue N; again for more files.
@@ -83,6 +89,9 @@ impl Learn {
         }
         if self.time < Duration::from_millis(100) || self.time > Duration::from_secs(3600) {
             bail!("--for: must be 100ms to 1h");
+        }
+        if let (Some(interface), Some(seed)) = (&self.interface, self.far_probes) {
+            return self.from_far(interface, seed, &kinds);
         }
         if self.probe_from.is_some() && self.interface.is_none() {
             bail!("--probe-from: name the interface that the probes come to");

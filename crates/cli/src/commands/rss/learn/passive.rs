@@ -31,18 +31,18 @@ const WAITING: usize = 4096;
 
 /// Packets, a few of each flow.
 #[derive(Debug, Default)]
-struct Gathered {
+pub(super) struct Gathered {
     packets: Vec<Seen>,
     /// The four bytes of the hash as a capture has them, beside the packets.
     raw: Vec<Option<[u8; 4]>>,
     of_flow: HashMap<Flow, u8>,
     /// All that were looked at, those without queue and hash included.
     looked: u64,
-    told: u64,
+    pub(super) told: u64,
 }
 
 impl Gathered {
-    fn add(&mut self, packet: Seen, raw: Option<[u8; 4]>) {
+    pub(super) fn add(&mut self, packet: Seen, raw: Option<[u8; 4]>) {
         self.looked += 1;
         if packet.queue.is_none() && packet.hash.is_none() {
             return;
@@ -112,8 +112,22 @@ impl Learn {
 
     /// Off an interface, whatever comes.
     pub(super) fn listen(&self, interface: &str, kinds: &[PacketKind]) -> anyhow::Result<()> {
-        let options = self.options(kinds)?;
+        // What is wrong with the options is said before the wait.
+        self.options(kinds)?;
         let gathered = listen(interface, self.time)?;
+        let card = format!("{interface}, {} packets", gathered.looked);
+        self.learn_from(&gathered, interface, &card, kinds)
+    }
+
+    /// From what was gathered off an interface. `card`: where from, in words.
+    pub(super) fn learn_from(
+        &self,
+        gathered: &Gathered,
+        interface: &str,
+        card: &str,
+        kinds: &[PacketKind],
+    ) -> anyhow::Result<()> {
+        let options = self.options(kinds)?;
         if gathered.told == 0 {
             let seconds = self.time.as_secs_f64();
             let why = match gathered.looked {
@@ -122,7 +136,6 @@ impl Learn {
             };
             return Err(Missed(format!("{interface}: {why}")).into());
         }
-        let card = format!("{interface}, {} packets", gathered.looked);
         let begin = Instant::now();
         let mut learned = learn_seen(&gathered.packets, &options);
         if options.hashes && matches!(learned, Err(LearnError::NotAffine { .. } | LearnError::NoTable { .. }))
@@ -130,10 +143,10 @@ impl Learn {
             // Where the card tells no hash, the kernel's own may be in its place.
             learned = learn_seen(&gathered.packets, &SeenOptions { hashes: false, ..options }).or(learned);
         }
-        self.conclude(&card, learned, begin.elapsed(), kinds)
+        self.conclude(card, learned, begin.elapsed(), kinds)
     }
 
-    fn options(&self, kinds: &[PacketKind]) -> anyhow::Result<SeenOptions> {
+    pub(super) fn options(&self, kinds: &[PacketKind]) -> anyhow::Result<SeenOptions> {
         let key = self.key.as_deref().map(|text| text.parse().context("--key")).transpose()?;
         Ok(SeenOptions {
             kinds: kinds.to_vec(),

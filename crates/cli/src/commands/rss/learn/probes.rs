@@ -31,14 +31,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Probes under way at once.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 /// Samples that can wait: the probes, and other packets that come meanwhile.
-const WAITING: usize = 4096;
+pub(super) const WAITING: usize = 4096;
 /// A probe that has not come when nothing has come for so long is lost.
 const QUIET: Duration = Duration::from_millis(300);
-const TURN: Duration = Duration::from_micros(200);
+pub(super) const TURN: Duration = Duration::from_micros(200);
 /// Bytes behind the transport header: whose probe, and which.
-const MARK: usize = 20;
+pub(super) const MARK: usize = 20;
 
 impl Learn {
     /// Sends probes by `from`, `IFACE` or `IFACE@NETNS`, and learns what `interface` does with them.
@@ -108,10 +108,7 @@ struct Cable {
     _promiscuous: Promiscuous,
     from_zero: bool,
     interface: String,
-    /// Source and destination of the frames.
-    macs: [[u8; 6]; 2],
-    /// Whose probes these are.
-    cookie: [u8; 12],
+    marks: Marks,
     sent: usize,
     came: usize,
     without_queue: usize,
@@ -126,14 +123,7 @@ impl Cable {
         let promiscuous = Promiscuous::hold(&near)?;
         let sender = sender(from)?;
         let mut rng = Rng::new(seed ^ u64::from(std::process::id()) << 32);
-        // Locally administered, of one host each.
-        let mut mac = || {
-            let bytes = rng.next_u64().to_be_bytes();
-            [0x02, bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
-        };
-        let macs = [mac(), mac()];
-        let mut cookie = *b"flowlane\0\0\0\0";
-        cookie[8..].copy_from_slice(&rng.next_u32().to_be_bytes());
+        let marks = Marks::new(&mut rng);
         sampler.set_share(1.0).context("taking samples")?;
         Ok(Self {
             sampler,
@@ -141,8 +131,7 @@ impl Cable {
             _promiscuous: promiscuous,
             from_zero: card.driver_name() == "veth",
             interface: interface.to_owned(),
-            macs,
-            cookie,
+            marks,
             sent: 0,
             came: 0,
             without_queue: 0,
@@ -187,18 +176,9 @@ impl Cable {
 
     fn batch(&mut self, flows: &[Flow], answers: &mut [Option<Answer>]) -> io::Result<()> {
         let first = self.sent;
-        let begin = Instant::now();
         let mut open = flows.len();
         for (i, flow) in flows.iter().enumerate() {
-            let frame = frame(flow, self.macs, &self.mark(first + i));
-            while let Err(error) = self.sender.send(&frame) {
-                // Without room the next probes wait for these.
-                let full = error.raw_os_error() == Some(ENOBUFS) || error.kind() == io::ErrorKind::WouldBlock;
-                if !full || begin.elapsed() > QUIET {
-                    return Err(error);
-                }
-                std::thread::sleep(TURN);
-            }
+            send(&self.sender, &frame(flow, self.marks.macs, &self.marks.of(first + i)))?;
         }
         self.sent += flows.len();
         let mut heard = Instant::now();
@@ -207,7 +187,7 @@ impl Cable {
                 std::thread::sleep(TURN);
                 continue;
             };
-            let Some(number) = self.number(&sample.bytes) else { continue };
+            let Some(number) = self.marks.number(&sample.bytes) else { continue };
             // A late one of an earlier batch counts as lost.
             let Some(answer) = number.checked_sub(first).and_then(|i| answers.get_mut(i)) else { continue };
             heard = Instant::now();
@@ -223,16 +203,39 @@ impl Cable {
         }
         Ok(())
     }
+}
 
-    fn mark(&self, number: usize) -> [u8; MARK] {
+/// How probes of one set are told from other packets.
+pub(super) struct Marks {
+    /// Source and destination of the frames.
+    pub(super) macs: [[u8; 6]; 2],
+    /// Whose probes these are.
+    cookie: [u8; 12],
+}
+
+impl Marks {
+    pub(super) fn new(rng: &mut Rng) -> Self {
+        // Locally administered, of one host each.
+        let mut mac = || {
+            let bytes = rng.next_u64().to_be_bytes();
+            [0x02, bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
+        };
+        let macs = [mac(), mac()];
+        let mut cookie = *b"flowlane\0\0\0\0";
+        cookie[8..].copy_from_slice(&rng.next_u32().to_be_bytes());
+        Self { macs, cookie }
+    }
+
+    /// The mark of a probe.
+    pub(super) fn of(&self, number: usize) -> [u8; MARK] {
         let mut mark = [0; MARK];
         mark[..12].copy_from_slice(&self.cookie);
         mark[12..].copy_from_slice(&(number as u64).to_be_bytes());
         mark
     }
 
-    /// The number of a probe of ours.
-    fn number(&self, frame: &[u8]) -> Option<usize> {
+    /// The number of a probe of this set.
+    pub(super) fn number(&self, frame: &[u8]) -> Option<usize> {
         let mark: &[u8; MARK] = frame.last_chunk()?;
         let (cookie, number) = mark.split_at(12);
         let number = u64::from_be_bytes(number.try_into().ok()?);
@@ -242,6 +245,19 @@ impl Cable {
 
 /// `ENOBUFS` of Linux on every processor that it runs on but MIPS and Alpha.
 const ENOBUFS: i32 = 105;
+
+/// Sends a frame. Without room the next ones wait for those before.
+pub(super) fn send(sender: &RawSender, frame: &[u8]) -> io::Result<()> {
+    let begin = Instant::now();
+    while let Err(error) = sender.send(frame) {
+        let full = error.raw_os_error() == Some(ENOBUFS) || error.kind() == io::ErrorKind::WouldBlock;
+        if !full || begin.elapsed() > QUIET {
+            return Err(error);
+        }
+        std::thread::sleep(TURN);
+    }
+    Ok(())
+}
 
 /// Opens `IFACE` or `IFACE@NETNS`.
 fn sender(from: &str) -> anyhow::Result<RawSender> {
@@ -257,7 +273,7 @@ fn sender(from: &str) -> anyhow::Result<RawSender> {
 }
 
 /// An Ethernet frame of this flow, with the mark behind its transport header.
-fn frame(flow: &Flow, [from, to]: [[u8; 6]; 2], mark: &[u8; MARK]) -> Vec<u8> {
+pub(super) fn frame(flow: &Flow, [from, to]: [[u8; 6]; 2], mark: &[u8; MARK]) -> Vec<u8> {
     let mut segment = transport(flow);
     segment.extend(mark);
     let len = segment.len() as u16;
