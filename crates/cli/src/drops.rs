@@ -106,6 +106,7 @@ mod tests {
             queues: vec![QueueReport { host: 0, interface: 0, queue: Some(0), stats, quirks: None }],
             netisr: NetisrStats { dropped: 32, no_lane: 1024, ..NetisrStats::default() },
             steering: Vec::new(),
+            arrivals: Vec::new(),
             misdirected: Vec::new(),
             turns: 0,
             busy_turns: 0,

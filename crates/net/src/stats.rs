@@ -146,6 +146,12 @@ pub struct SteeringStats {
     pub aligned: u64,
     /// Of them, handed to another worker.
     pub redirected: u64,
+    /// Of those handed over, frames without a flow.
+    pub redirected_no_flow: u64,
+    /// Of those handed over, frames that came on the queue that the card's table names: their lane is at another worker.
+    pub redirected_away: u64,
+    /// Of those handed over, frames on a queue whose lane had moved a moment before.
+    pub redirected_late: u64,
     /// Of them, those on another queue than their hash names: the delivered hash, or with a card's own table any correct hash.
     pub misdirected: u64,
     /// Of them, whose delivered hash was not that of the key and fields. It was computed then, and so are all later ones.
@@ -164,6 +170,9 @@ impl SteeringStats {
         self.received += other.received;
         self.aligned += other.aligned;
         self.redirected += other.redirected;
+        self.redirected_no_flow += other.redirected_no_flow;
+        self.redirected_away += other.redirected_away;
+        self.redirected_late += other.redirected_late;
         self.misdirected += other.misdirected;
         self.foreign_hash += other.foreign_hash;
         self.hash_delivered += other.hash_delivered;
@@ -180,6 +189,21 @@ impl SteeringStats {
             self.aligned,
         ));
         f(Counter::count("redirected", "frames handed to another worker", self.redirected));
+        f(Counter::count(
+            "redirected-no-flow",
+            "of those handed over, frames without a flow",
+            self.redirected_no_flow,
+        ));
+        f(Counter::count(
+            "redirected-away",
+            "of those handed over, frames on the right queue of a lane that is elsewhere",
+            self.redirected_away,
+        ));
+        f(Counter::count(
+            "redirected-late",
+            "of those handed over, frames of a lane that had just moved",
+            self.redirected_late,
+        ));
         f(Counter::count("misdirected", "frames on another queue than their hash names", self.misdirected));
         f(Counter::count(
             "foreign-hash",
@@ -302,6 +326,59 @@ pub struct CardReport {
     pub followed: u64,
     /// Times that its settings were set again because packets arrived on other queues.
     pub set_again: u64,
+    /// Why packets arrived on other queues, as last found out.
+    pub strayed: Option<Strayed>,
+}
+
+/// Why packets came on other queues than hash and table of a card name, as far as its driver shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strayed {
+    /// Another program has set another table.
+    Table,
+    /// Another program has set another key.
+    Key,
+    /// Another program has set another hash function or transform.
+    Function,
+    /// Another program has chosen other fields to hash.
+    Fields,
+    /// The table has another number of slots.
+    Slots,
+    /// The driver shows what it should, but the card had lost it: it was set again.
+    Forgotten,
+    /// The driver shows what it should, and setting it again did not help.
+    AnotherRule,
+    /// The settings cannot be read or set any more.
+    Unreachable,
+}
+
+impl Strayed {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Table,
+        Self::Key,
+        Self::Function,
+        Self::Fields,
+        Self::Slots,
+        Self::Forgotten,
+        Self::AnotherRule,
+        Self::Unreachable,
+    ];
+
+    /// The cause in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Table => "another program changed the card's table",
+            Self::Key => "another program changed the card's key: a restart takes it",
+            Self::Function => "another program changed the card's hash function: a restart takes it",
+            Self::Fields => "another program changed the fields that the card hashes: a restart takes them",
+            Self::Slots => "the number of slots of the card's table changed: a restart takes it",
+            Self::Forgotten => "the card had lost its settings, which were set again",
+            Self::AnotherRule => "the card follows another rule than it shows: 'flowlane rss learn' finds it",
+            Self::Unreachable => "the card's settings cannot be read or set any more",
+        }
+    }
 }
 
 /// What was done to balance the load of workers ([`rebalance`](crate::rebalance)).
@@ -333,6 +410,21 @@ pub struct QueueReport {
     pub quirks: Option<QuirkCounts>,
 }
 
+/// How the frames of one host arrived on one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueArrivals {
+    /// Host, by order of configuration.
+    pub host: usize,
+    /// Interface of the host: the first on the queue's link.
+    pub interface: u8,
+    /// Number of the queue within the link.
+    pub queue: u16,
+    /// Whether a card's own table steers the host, so that every frame should come on the queue of its lane.
+    pub by_card: bool,
+    /// The counters.
+    pub stats: SteeringStats,
+}
+
 /// Counters of one worker.
 #[derive(Debug, Clone)]
 pub struct WorkerReport {
@@ -346,6 +438,8 @@ pub struct WorkerReport {
     pub netisr: NetisrStats,
     /// How frames of each host arrived.
     pub steering: Vec<SteeringStats>,
+    /// The same for each of its queues.
+    pub arrivals: Vec<QueueArrivals>,
     /// The first few frames that arrived on a wrong queue.
     pub misdirected: Vec<Misdirected>,
     /// Turns of its loop.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use flowlane::metrics::steering::QueueSteering;
+
 use super::model::{
     Asked, Counts, Ended, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded,
 };
@@ -49,6 +51,8 @@ pub struct About {
     pub usage: Usage,
     /// Share of frames that arrived on the worker of their bucket.
     pub alignment: Option<f64>,
+    /// How they arrived on each queue.
+    pub arrivals: Vec<QueueSteering>,
     /// Packets that our side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Counters of the server.
@@ -76,6 +80,7 @@ impl Default for About {
             failure: None,
             usage: Usage::default(),
             alignment: None,
+            arrivals: Vec::new(),
             drops: BTreeMap::new(),
             server: BTreeMap::new(),
             thresholds: Vec::new(),
@@ -141,6 +146,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         lanes: lanes(records),
         generator: Generator::new(about.usage, answered),
         alignment: about.alignment,
+        arrivals: about.arrivals,
         drops: about.drops,
         server: about.server,
         slip,

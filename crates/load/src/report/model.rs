@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use flowlane::metrics::steering::QueueSteering;
+
 use super::periods::Period;
 use super::times::Times;
 use super::usage::Generator;
@@ -44,6 +46,9 @@ pub struct Run {
     /// Share of received frames that arrived on the worker of their bucket, 0 to 1; `None` for kernel sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alignment: Option<f64>,
+    /// How frames arrived on each queue, and why some were not aligned; none for kernel sockets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<QueueSteering>,
     /// Packets our own side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Counters of the server, if they were read.

@@ -5,6 +5,8 @@
 
 use std::io::{self, Write};
 
+use flowlane::metrics::steering;
+
 use super::live::Frame;
 use super::model::{Counts, Ended, Figures, Part, Point, Run};
 use super::times::Times;
@@ -346,6 +348,9 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
     }
     if let Some(alignment) = run.alignment {
         writeln!(out, "alignment: {:.2} % of frames came to the worker of their bucket", alignment * 100.0)?;
+        if run.arrivals.iter().any(|queue| !queue.causes.is_empty()) {
+            write!(out, "{}", steering::table(&run.arrivals))?;
+        }
     }
     let g = &run.generator;
     if g.memory_bytes > 0 {

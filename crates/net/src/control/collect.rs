@@ -221,6 +221,7 @@ fn rss(now: &Snapshot) -> RssView {
             table: info.rss.table.slots().iter().map(|b| b.0).collect(),
             workers: now.owners[h].clone(),
             steering: steering(&report.steering(h)),
+            arrivals: crate::metrics::steering::queues(report, h),
             links: info.links.clone(),
             card: report.cards.iter().find(|card| card.host == h).map(card),
         }
@@ -229,8 +230,9 @@ fn rss(now: &Snapshot) -> RssView {
 }
 
 fn card(card: &CardReport) -> CardView {
-    let CardReport { slots_moved, refused, followed, set_again, .. } = *card;
-    CardView { slots_moved, refused, followed, set_again }
+    let CardReport { slots_moved, refused, followed, set_again, strayed, .. } = *card;
+    let strayed = strayed.map(|why| why.words().to_owned());
+    CardView { slots_moved, refused, followed, set_again, strayed }
 }
 
 pub(super) fn steering(s: &crate::stats::SteeringStats) -> SteeringView {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::metrics::Instance;
 use crate::metrics::Metric;
+use crate::metrics::steering::QueueSteering;
 
 /// Version of the documents.
 pub const VERSION: u32 = 1;
@@ -286,6 +287,9 @@ document! {
         workers: Vec<Option<usize>>,
         /// How its frames arrived, over all workers.
         steering: SteeringView,
+        /// How they arrived on each queue of its links, and why some were not aligned.
+        #[serde(default)]
+        arrivals: Vec<QueueSteering>,
         /// Its links by interface, for people, with how packets come and go: `af-xdp:eth0 (native, copied)`.
         #[serde(default)]
         links: Vec<String>,
@@ -306,6 +310,9 @@ document! {
         followed: u64,
         /// Times that its settings were set again because packets arrived on other queues.
         set_again: u64,
+        /// Why packets arrived on other queues, as last found out; for people.
+        #[serde(default)]
+        strayed: Option<String>,
     }
 }
 

@@ -9,7 +9,7 @@ use super::drops::{self, Dropped};
 use super::{Kind, Metric, Sample, Snapshot};
 use crate::link::QueueStats;
 use crate::link::pair::Quirk;
-use crate::stats::{LaneReport, QueueReport, WorkerReport};
+use crate::stats::{LaneReport, QueueArrivals, QueueReport, WorkerReport};
 
 pub(super) fn of(now: &Snapshot) -> Vec<Metric> {
     let mut list = List::default();
@@ -27,6 +27,9 @@ pub(super) fn of(now: &Snapshot) -> Vec<Metric> {
     for worker in &now.report.workers {
         for lane in &worker.lanes {
             of_lane(&mut list, lane, names.get(lane.host).map_or("", String::as_str));
+        }
+        for at in &worker.arrivals {
+            of_arrivals(&mut list, at, worker.worker, names.get(at.host).map_or("", String::as_str));
         }
         for queue in &worker.queues {
             of_queue(&mut list, queue, worker.worker, names.get(queue.host).map_or("", String::as_str));
@@ -154,6 +157,12 @@ fn of_queue(list: &mut List, queue: &QueueReport, worker: usize, host: &str) {
             list.count("link_faults", "faults that a pair link made on purpose", &labels, faults.get(quirk));
         }
     }
+}
+
+fn of_arrivals(list: &mut List, at: &QueueArrivals, worker: usize, host: &str) {
+    let (interface, worker, queue) = (at.interface.to_string(), worker.to_string(), at.queue.to_string());
+    let labels = [("host", host), ("interface", &interface), ("queue", &queue), ("worker", &worker)];
+    at.stats.each(&mut |c| list.counter("queue", &labels, &c));
 }
 
 fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {

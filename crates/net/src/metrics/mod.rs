@@ -21,6 +21,7 @@
 
 pub mod drops;
 mod list;
+pub mod steering;
 pub mod text;
 
 use std::collections::BTreeMap;

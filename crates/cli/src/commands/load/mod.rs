@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Subcommand;
+use flowlane::metrics::steering::{self, QueueSteering};
 use flowlane_load::report::Usage;
 use flowlane_load::resolve::resolve;
 
@@ -70,6 +71,11 @@ impl Start {
 /// Share of frames that arrived on the worker of their bucket, 0 to 1; `None` for kernel sockets.
 fn alignment(kernel: bool, counted: &flowlane::stats::Report, host: usize) -> Option<f64> {
     (!kernel).then(|| counted.steering(host).alignment())
+}
+
+/// How frames arrived on each queue; none for kernel sockets.
+fn arrivals(kernel: bool, counted: &flowlane::stats::Report, host: usize) -> Vec<QueueSteering> {
+    if kernel { Vec::new() } else { steering::queues(counted, host) }
 }
 
 /// A schedule in words.

@@ -13,7 +13,7 @@ use flowlane_load::tcp::{Mode, Sources, TcpCounts};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, flows, timeline};
 
 use super::near::{AimOptions, Near, Run, aim};
-use super::{EVERY, Start, alignment, rate_in_words};
+use super::{EVERY, Start, alignment, arrivals, rate_in_words};
 use crate::drops;
 use crate::interrupt::Interrupt;
 use crate::output::Outputs;
@@ -167,6 +167,7 @@ impl Tcp {
             phases: timeline::shown(load.phases()),
             usage,
             alignment: alignment(self.near.is_kernel(), &counted, host),
+            arrivals: arrivals(self.near.is_kernel(), &counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             failure: self.failure(&outcome.counts),

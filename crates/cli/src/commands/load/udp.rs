@@ -15,7 +15,7 @@ use flowlane_load::report::{About, PoolAbout, Usage};
 use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, flows, timeline};
 
 use super::near::{AimOptions, Near, Run, aim, fits};
-use super::{EVERY, Start, alignment};
+use super::{EVERY, Start, alignment, arrivals};
 use crate::drops;
 use crate::interrupt::Interrupt;
 use crate::output::Outputs;
@@ -119,6 +119,7 @@ impl Udp {
             phases: timeline::shown(&phases),
             usage,
             alignment: alignment(self.near.is_kernel(), &counted, host),
+            arrivals: arrivals(self.near.is_kernel(), &counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             ..about

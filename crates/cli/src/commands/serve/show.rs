@@ -7,8 +7,9 @@ use super::Service;
 use super::flows::List;
 use crate::ipfix::Exported;
 use crate::{drops, steering};
+use flowlane::metrics::steering as arrivals;
 use flowlane::rebalance::Counts;
-use flowlane::stats::{LaneReport, Report, SteeringStats, WorkerReport};
+use flowlane::stats::{LaneReport, Report, SteeringStats, Strayed, WorkerReport};
 use flowlane_rss::HashType;
 use serde_json::json;
 use std::io::{self, Write};
@@ -247,14 +248,14 @@ impl Show {
         let card = card.map(|card| {
             json!({
                 "slots-moved": card.slots_moved, "refused": card.refused, "followed": card.followed,
-                "set-again": card.set_again,
+                "set-again": card.set_again, "strayed": card.strayed.map(Strayed::words),
             })
         });
         let mut summary = json!({
             "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
             "unit": self.unit.name(), "connections": report.total(host).tcp.connection_accepts,
             "alignment": steering.alignment(), "misdirected": steering.misdirected,
-            "foreign-hashes": steering.foreign_hash, "card": card,
+            "foreign-hashes": steering.foreign_hash, "card": card, "arrivals": arrivals::queues(report, host),
             "dropped": all, "drops": reasons, "buckets": lanes.iter().map(bucket).collect::<Vec<_>>(),
         });
         summary[received] = json!(self.sum(&lanes, Unit::received));
@@ -291,6 +292,9 @@ impl Show {
                 self.unit.sent(lane),
                 drops::of_lane(lane),
             )?;
+        }
+        if steered {
+            write!(out, "{}", arrivals::table(&arrivals::queues(report, host)))?;
         }
         if let Some(card) = report
             .cards

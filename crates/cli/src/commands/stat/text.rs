@@ -4,6 +4,7 @@ use super::{tcp_words, times};
 use crate::steering;
 use flowlane::KernelStats;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
+use flowlane::metrics::steering as arrivals;
 use flowlane::stack_stats::{Counters, CountersRef, LaneStats};
 use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
@@ -248,6 +249,10 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         }
         if !host.links.is_empty() {
             writeln!(out, "{}: over {}", host.host, host.links.join(" and "))?;
+        }
+        // An instance older than this command does not say.
+        if !host.arrivals.is_empty() {
+            write!(out, "\n{}", arrivals::table(&host.arrivals))?;
         }
     }
     writeln!(

@@ -239,7 +239,8 @@ fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port], links: &Links) -
             .filter_map(|(b, i)| port_of(ports, links.of(h, i)?, b, &host.rss))
             .collect(),
         interfaces: interfaces.len(),
-        stats: Default::default(),
+        stats: vec![Default::default(); ports.len()],
+        strayed: 0,
         crowded: false,
     }
 }

@@ -1,12 +1,12 @@
 //! What workers ask of the cards' thread, and what it counts.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, mpsc};
 
 use flowlane_rss::Bucket;
 
 use crate::shared::Asked;
-use crate::stats::CardReport;
+use crate::stats::{CardReport, Strayed};
 
 /// What a worker asks for.
 #[derive(Debug)]
@@ -72,9 +72,22 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     pub(super) followed: AtomicU64,
     pub(super) set_again: AtomicU64,
+    /// Place among [`Strayed::ALL`], from 1; 0 for none.
+    strayed: AtomicU8,
 }
 
 impl Counts {
+    /// Of the card of this host.
+    pub(super) fn new(host: usize) -> Self {
+        Self { host, ..Self::default() }
+    }
+
+    /// Frames came on other queues for this reason.
+    pub(super) fn found(&self, why: Strayed) {
+        let place = Strayed::ALL.iter().position(|one| *one == why).map_or(0, |place| place + 1);
+        self.strayed.store(place as u8, Relaxed);
+    }
+
     fn report(&self) -> CardReport {
         CardReport {
             host: self.host,
@@ -82,6 +95,7 @@ impl Counts {
             refused: self.refused.load(Relaxed),
             followed: self.followed.load(Relaxed),
             set_again: self.set_again.load(Relaxed),
+            strayed: usize::from(self.strayed.load(Relaxed)).checked_sub(1).map(|place| Strayed::ALL[place]),
         }
     }
 }

@@ -16,9 +16,13 @@ use crate::card::{Access, CardRss};
 use crate::events;
 use crate::runtime::moving::Move;
 use crate::shared::{Asked, Message, Shared};
+use crate::stats::Strayed;
 
 /// After something was done about a card, what strayed before is not heeded for so long.
 const SETTLES: Duration = Duration::from_millis(200);
+
+/// Settings that were set again have had their effect after so long, even on workers that are far behind.
+const TAKES_EFFECT: Duration = Duration::from_secs(1);
 
 /// A card that may be changed.
 struct Changeable {
@@ -75,7 +79,7 @@ impl Steered {
             acted: None,
             given_up: false,
             said: HashSet::new(),
-            counts: Arc::new(Counts { host, ..Counts::default() }),
+            counts: Arc::new(Counts::new(host)),
         }
     }
 
@@ -184,7 +188,8 @@ impl Steered {
 
     /// Finds out why many frames came on other queues than the table names, and acts on it.
     pub(super) fn strayed(&mut self, shared: &Arc<Shared>) {
-        if self.acted.is_some_and(|acted| acted.elapsed() < SETTLES) {
+        let settles = if self.given_up { TAKES_EFFECT } else { SETTLES };
+        if self.acted.is_some_and(|acted| acted.elapsed() < settles) {
             return;
         }
         let mut as_expected = true;
@@ -197,18 +202,23 @@ impl Steered {
         let given_up = std::mem::replace(&mut self.given_up, true);
         for card in 0..self.cards.len() {
             if given_up {
+                self.counts.found(Strayed::AnotherRule);
                 self.say(card, "packets come on other queues than the card's table names, and are handed over: 'flowlane rss learn' finds its rule");
                 continue;
             }
             match self.cards[card].access.set_again() {
                 Ok(()) => {
+                    self.counts.found(Strayed::Forgotten);
                     self.counts.set_again.fetch_add(1, Relaxed);
                     self.acted = Some(Instant::now());
                     self.say(card, "packets came on other queues than the card's table names: its settings were set again");
                 }
-                Err(why) => self.say(card, &format!(
-                    "packets come on other queues than the card's table names, and its settings cannot be set again: {why}"
-                )),
+                Err(why) => {
+                    self.counts.found(Strayed::Unreachable);
+                    self.say(card, &format!(
+                        "packets come on other queues than the card's table names, and its settings cannot be set again: {why}"
+                    ));
+                }
             }
         }
     }
@@ -219,13 +229,15 @@ impl Steered {
         let now = match access.rss() {
             Ok(now) => now,
             Err(why) => {
+                self.counts.found(Strayed::Unreachable);
                 self.say(card, &format!(
                     "packets come on other queues than the card's table named, and it cannot be read: {why}"
                 ));
                 return false;
             }
         };
-        if let Some(part) = found.as_ref().and_then(|found| differing(found, &now)) {
+        if let Some((part, why)) = found.as_ref().and_then(|found| differing(found, &now)) {
+            self.counts.found(why);
             self.say(card, &format!(
                 "its {part} changed, so packets come on other queues and are handed over: a restart takes the card as it is now"
             ));
@@ -246,6 +258,7 @@ impl Steered {
         }
         let changed = self.cards[card].table.take_over(slots);
         self.counts.followed.fetch_add(1, Relaxed);
+        self.counts.found(Strayed::Table);
         self.acted = Some(Instant::now());
         for other in (0..self.cards.len()).filter(|other| *other != card) {
             let changes = self.cards[other].table.changes(&changed);
@@ -278,13 +291,17 @@ fn tell_all(shared: &Shared, lane: u32, asked: Option<Asked>, queue: u16) {
     }
 }
 
-/// The part, beside the table, in which two spreadings differ.
-fn differing(found: &CardRss, now: &CardRss) -> Option<&'static str> {
+/// The part, beside the table, in which two spreadings differ: its name, and what that makes of packets.
+fn differing(found: &CardRss, now: &CardRss) -> Option<(&'static str, Strayed)> {
     let parts = [
-        ("key", found.key != now.key),
-        ("hash function", (found.function, found.transform) != (now.function, now.transform)),
-        ("hashed fields", found.fields != now.fields),
-        ("number of slots", found.table.len() != now.table.len()),
+        ("key", Strayed::Key, found.key != now.key),
+        (
+            "hash function",
+            Strayed::Function,
+            (found.function, found.transform) != (now.function, now.transform),
+        ),
+        ("hashed fields", Strayed::Fields, found.fields != now.fields),
+        ("number of slots", Strayed::Slots, found.table.len() != now.table.len()),
     ];
-    parts.iter().find(|part| part.1).map(|part| part.0)
+    parts.iter().find(|part| part.2).map(|part| (part.0, part.1))
 }

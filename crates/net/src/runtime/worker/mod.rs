@@ -107,12 +107,22 @@ pub(crate) struct HostView {
     pub(crate) ports: Vec<usize>,
     /// Interfaces that are on links.
     pub(crate) interfaces: usize,
-    pub(crate) stats: SteeringStats,
+    /// How its frames arrived, by port.
+    pub(crate) stats: Vec<SteeringStats>,
+    /// Frames that came on another queue than their hash names, on all ports.
+    pub(crate) strayed: u64,
     /// A lane here has had very many connections: bursts are looked over before they are handled.
     pub(crate) crowded: bool,
 }
 
 impl HostView {
+    /// How its frames arrived, on all ports.
+    pub(crate) fn arrived(&self) -> SteeringStats {
+        let mut all = SteeringStats::default();
+        self.stats.iter().for_each(|stats| all.add(stats));
+        all
+    }
+
     /// For each interface, the port that the lane of a bucket sends on.
     #[inline]
     pub(crate) fn ports_of(&self, bucket: Bucket) -> &[usize] {

@@ -54,19 +54,19 @@ impl Worker {
                         let next = burst.len().min(AHEAD);
                         self.look_ahead(door.host, &mut burst[..next]);
                         for frame in burst.drain(..next) {
-                            self.classify(door, queue, frame);
+                            self.classify(door, p, queue, frame);
                         }
                     }
                 }
                 Some(door) => {
                     for frame in burst.drain(..) {
-                        self.classify(door, queue, frame);
+                        self.classify(door, p, queue, frame);
                     }
                 }
                 None => {
                     for frame in burst.drain(..) {
                         let door = self.ports[p].doors.of(&frame);
-                        self.classify(door, queue, frame);
+                        self.classify(door, p, queue, frame);
                     }
                 }
             }
@@ -103,10 +103,11 @@ impl Worker {
     }
 
     #[inline]
-    fn classify(&mut self, door: Door, queue: u16, mut frame: Frame) {
+    fn classify(&mut self, door: Door, port: usize, queue: u16, mut frame: Frame) {
         let h = door.host;
         let host = &mut self.hosts[h];
-        host.stats.received += 1;
+        let stats = &mut host.stats[port];
+        stats.received += 1;
         frame.meta_mut().interface = door.interface;
         if host.trust.is_lost() {
             frame.meta_mut().hash_type = 0;
@@ -116,27 +117,34 @@ impl Worker {
             HashSource::Delivered => {
                 let strayed = host.queue_of[usize::from(bucket.0)] != queue;
                 if strayed || host.trust.is_due() {
-                    bucket = self.check(h, queue, bucket, &mut frame);
+                    bucket = self.check((h, port), queue, bucket, &mut frame);
                 } else {
-                    host.stats.hash_delivered += 1;
+                    stats.hash_delivered += 1;
                 }
             }
             HashSource::Computed => {
-                host.stats.hash_computed += 1;
+                stats.hash_computed += 1;
                 if host.of_card && host.queue_of[usize::from(bucket.0)] != queue {
-                    self.misdirected(h, queue, bucket, &frame);
+                    self.misdirected((h, port), queue, bucket, &frame);
                 }
             }
-            HashSource::None => host.stats.no_flow += 1,
+            HashSource::None => stats.no_flow += 1,
         }
         let host = &mut self.hosts[h];
         let owner = usize::from(host.owners[usize::from(bucket.0)]);
         let lane = host.first_lane + u32::from(bucket.0);
         if owner == self.index {
-            host.stats.aligned += 1;
+            host.stats[port].aligned += 1;
             self.deliver(lane, self.index, Class::Ethernet, frame, true);
         } else {
-            host.stats.redirected += 1;
+            let right_queue = host.queue_of[usize::from(bucket.0)] == queue;
+            let stats = &mut host.stats[port];
+            stats.redirected += 1;
+            if source == HashSource::None {
+                stats.redirected_no_flow += 1;
+            } else if host.of_card && right_queue {
+                stats.redirected_away += 1;
+            }
             self.netisr.send(owner, Parcel::Frame { lane, class: Class::Ethernet, frame });
         }
     }
@@ -144,20 +152,21 @@ impl Worker {
     /// Compares a delivered hash with ours: it named another queue than the frame came on, or it is this frame's turn. The bucket
     /// by the hash that is right.
     #[cold]
-    fn check(&mut self, h: usize, queue: u16, bucket: Bucket, frame: &mut Frame) -> Bucket {
+    fn check(&mut self, (h, port): (usize, usize), queue: u16, bucket: Bucket, frame: &mut Frame) -> Bucket {
         let host = &mut self.hosts[h];
         let delivered = frame.meta().hash;
         frame.meta_mut().hash_type = 0;
         let (computed, _) = steer(&host.rss, frame);
+        let stats = &mut host.stats[port];
         if frame.meta().hash == delivered {
-            host.stats.hash_delivered += 1;
+            stats.hash_delivered += 1;
             if host.queue_of[usize::from(bucket.0)] != queue {
-                self.misdirected(h, queue, bucket, frame);
+                self.misdirected((h, port), queue, bucket, frame);
             }
             return bucket;
         }
-        host.stats.hash_computed += 1;
-        host.stats.foreign_hash += 1;
+        stats.hash_computed += 1;
+        stats.foreign_hash += 1;
         if host.trust.lose() {
             let (name, flow) = (&host.name, flow_in_words(frame));
             let ours = frame.meta().hash;
@@ -168,23 +177,26 @@ impl Worker {
             );
         }
         if self.hosts[h].of_card && self.hosts[h].queue_of[usize::from(computed.0)] != queue {
-            self.misdirected(h, queue, computed, frame);
+            self.misdirected((h, port), queue, computed, frame);
         }
         computed
     }
 
     /// A frame came on another queue than its hash and the card's table name.
     #[cold]
-    fn misdirected(&mut self, h: usize, queue: u16, bucket: Bucket, frame: &Frame) {
+    fn misdirected(&mut self, (h, port): (usize, usize), queue: u16, bucket: Bucket, frame: &Frame) {
         let (host, now) = (&mut self.hosts[h], self.now);
         // The card was asked to send the bucket's packets elsewhere, and this one was on its way.
         let late =
             host.late.iter().any(|late| (late.bucket, late.queue) == (bucket, queue) && late.until > now);
         // Or has done so already, and its answer is on the way.
         if late || self.moves.is_awaited(host.first_lane + u32::from(bucket.0)) {
+            let here = usize::from(host.owners[usize::from(bucket.0)]) == self.index;
+            host.stats[port].redirected_late += u64::from(!here);
             return;
         }
-        host.stats.misdirected += 1;
+        host.stats[port].misdirected += 1;
+        host.strayed += 1;
         if self.misdirected.len() < EXAMPLES {
             let expected = host.queue_of[usize::from(bucket.0)];
             self.misdirected.push(example(frame, expected, queue));
@@ -195,11 +207,11 @@ impl Worker {
         if self.cards.look_after(h) {
             let (told, when) = host.strays_told;
             let again = when.is_none_or(|when| now.saturating_duration_since(when) >= AGAIN);
-            if host.stats.misdirected - told >= MANY && again {
-                host.strays_told = (host.stats.misdirected, Some(now));
+            if host.strayed - told >= MANY && again {
+                host.strays_told = (host.strayed, Some(now));
                 self.cards.ask(Request::Strayed { host: h });
             }
-        } else if host.stats.misdirected == MANY {
+        } else if host.strayed == MANY {
             let name = &host.name;
             let _ = writeln!(
                 std::io::stderr(),

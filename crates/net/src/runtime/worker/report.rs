@@ -1,8 +1,8 @@
 //! A worker's report: copies of its counters, taken between two turns.
 
-use super::Worker;
+use super::{HostView, Worker};
 use crate::link::pair::QuirkCounts;
-use crate::stats::{Meeting, QueueReport, WorkerReport};
+use crate::stats::{Meeting, QueueArrivals, QueueReport, WorkerReport};
 use crate::wake;
 
 impl Worker {
@@ -30,7 +30,8 @@ impl Worker {
                 })
                 .collect(),
             netisr: self.netisr.stats,
-            steering: self.hosts.iter().map(|h| h.stats).collect(),
+            steering: self.hosts.iter().map(HostView::arrived).collect(),
+            arrivals: self.arrivals(),
             misdirected: self.misdirected.clone(),
             turns: self.turns.all,
             busy_turns: self.turns.busy,
@@ -52,5 +53,24 @@ impl Worker {
             panics: self.panics,
             move_overflow: self.moves.overflow,
         }
+    }
+
+    /// How frames arrived on each queue here, for each host that is on its link.
+    fn arrivals(&self) -> Vec<QueueArrivals> {
+        let mut all = Vec::new();
+        for (p, port) in self.ports.iter().enumerate() {
+            let Some(queue) = port.index else { continue };
+            for (host, of) in self.hosts.iter().enumerate() {
+                let Some(door) = port.doors.all().find(|door| door.host == host) else { continue };
+                all.push(QueueArrivals {
+                    host,
+                    interface: door.interface,
+                    queue,
+                    by_card: of.of_card,
+                    stats: of.stats[p],
+                });
+            }
+        }
+        all
     }
 }

@@ -125,7 +125,9 @@ impl Net {
                 shared: Vec::new(),
                 ports: buckets().map(|_| 0).collect(),
                 interfaces: 1,
-                stats: Default::default(),
+                // Of a second link, too.
+                stats: vec![Default::default(); 2],
+                strayed: 0,
                 crowded: false,
             };
             let plan = Plan {
@@ -363,11 +365,11 @@ fn every_late_queue_of_a_bucket_is_remembered() {
     say(&mut net, 6);
     net.arrives(A, 1);
     net.turn(A);
-    assert_eq!(net.workers[A].hosts[0].stats.misdirected, 0);
+    assert_eq!(net.workers[A].hosts[0].arrived().misdirected, 0);
     net.turn_after(Duration::from_secs(1), A);
     net.arrives(A, 2);
     net.turn(A);
-    assert_eq!(net.workers[A].hosts[0].stats.misdirected, 1, "a second later it is one");
+    assert_eq!(net.workers[A].hosts[0].arrived().misdirected, 1, "a second later it is one");
     assert_eq!(net.received(), [1, 2]);
 }
 
