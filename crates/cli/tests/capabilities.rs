@@ -186,3 +186,48 @@ fn low_ports_of_kernel_sockets_open_with_the_documented_capability() {
     }
     exactly(&namespace, "`kernel`", "serve http --port 8080", || {});
 }
+
+/// What `rss` reads needs no right, or says in a line which is missing; so does a card that is to be set.
+#[test]
+fn what_lacks_a_right_says_which() {
+    if cannot() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("rsscp", 2)).unwrap();
+    let near = card.near().unwrap();
+    let with = |rights: &str, arguments: &str| {
+        let rights: Vec<String> = rights.split_whitespace().map(str::to_owned).collect();
+        flowlane(near, &rights, arguments).output().unwrap()
+    };
+    for reads in ["rss show near0", "rss why 10.0.0.1:1 10.0.0.2:2 near0"] {
+        let output = with("", reads);
+        assert!(output.status.success() && output.stderr.is_empty(), "{reads}: {output:?}");
+    }
+    let probes = format!("rss learn near0 --probes 300 --probe-from far0@{}", card.far().name());
+    let serve = "serve udp-echo --link af-xdp:near0 --rss set --addr 10.11.2.9/24 --port 7 --no-pin";
+    for (arguments, needs) in [
+        ("rss check near0 --for 100ms", "CAP_NET_RAW CAP_BPF"),
+        ("rss learn near0 --for 100ms", "CAP_NET_RAW CAP_BPF"),
+        ("rss probes near0 --seed 1", "CAP_NET_RAW"),
+        (serve, "CAP_NET_RAW CAP_NET_ADMIN CAP_BPF CAP_IPC_LOCK"),
+    ] {
+        for missing in needs.split(' ') {
+            let others = needs.replace(missing, "");
+            let said = refused(&with(&others, arguments), &format!("{arguments} without {missing}"));
+            assert!(said.contains(missing), "{arguments} without {missing}: {said}");
+            for other in others.split_whitespace() {
+                assert!(!said.contains(other), "{arguments}: only {missing} is missing: {said}");
+            }
+        }
+        refused(&with("", arguments), arguments);
+    }
+    let said = refused(&with("CAP_NET_RAW CAP_BPF", &probes), &probes);
+    assert!(said.contains("CAP_SYS_ADMIN"), "{said}");
+    // With all that they need, neither ends with 2: no packet came, and what steers here is not affine.
+    for (arguments, needs) in [
+        ("rss check near0 --for 100ms", "CAP_NET_RAW CAP_BPF"),
+        ("rss learn near0 --for 100ms", "CAP_NET_RAW CAP_BPF"),
+    ] {
+        assert_ne!(with(needs, arguments).status.code(), Some(2), "{arguments}");
+    }
+}

@@ -232,6 +232,64 @@ fn lanes_may_move_by_themselves() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("[possible values: even, pack]"), "{wrong:?}");
 }
 
+/// `--rebalance` over AF_XDP, on a card that steers and whose table cannot be changed: connections of one worker's lanes alone are busy, so some of
+/// these lanes leave it, and every connection lives on.
+#[test]
+fn lanes_move_by_themselves_over_af_xdp() {
+    if let Err(why) = flowlane_testnet::requires() {
+        return flowlane_testnet::skipped(format!("skipped, because {why}"));
+    }
+    let card = flowlane_testnet::Card::new(&flowlane_testnet::CardConfig::for_test("rebal", 2)).unwrap();
+    let scratch = Scratch::new("rebalance");
+    let control = scratch.path("control");
+    let mut serve = Command::new("ip");
+    serve.args(["netns", "exec", card.near().unwrap().name(), env!("CARGO_BIN_EXE_flowlane")]);
+    let arguments = format!(
+        "serve tcp-echo --link af-xdp:near0 --addr 10.11.2.9/24 --port 7 --workers 2 --no-pin --key microsoft --rebalance --json --control {control}"
+    );
+    serve.args(arguments.split_whitespace()).stdin(Stdio::null());
+    let (service, ready) = Service::start(serve);
+    assert!(ready.contains("workers 2, buckets 32"), "{ready}");
+    let rss = flowlane::Toeplitz::new(&flowlane::Key::MICROSOFT);
+    let at = std::net::SocketAddrV4::new([10, 11, 2, 9].into(), 7);
+    // Slots, buckets and workers are dealt in turn.
+    let worker = |port: u16| rss.hash_v4_ports([10, 11, 2, 1].into(), *at.ip(), port, at.port()) % 2;
+    let left = || {
+        let report: flowlane::control::ReportView =
+            flowlane::control::get(std::path::Path::new(&control), "/v1/report").unwrap();
+        let workers = &report.rss.hosts[0].workers;
+        workers.iter().step_by(2).filter(|worker| **worker == Some(1)).count()
+    };
+    let echo = |streams: &mut [TcpStream]| {
+        let (sent, mut back) = (vec![7; 4000], vec![0; 4000]);
+        streams.iter_mut().for_each(|stream| stream.write_all(&sent).unwrap());
+        streams.iter_mut().for_each(|stream| stream.read_exact(&mut back).unwrap());
+    };
+    let all = || {
+        let open = |_| {
+            let stream = TcpStream::connect(at).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream
+        };
+        let (mut busy, mut idle): (Vec<_>, Vec<_>) =
+            (0..64).map(open).partition(|stream| worker(stream.local_addr().unwrap().port()) == 0);
+        let begun = std::time::Instant::now();
+        while left() == 0 {
+            (0..20).for_each(|_| echo(&mut busy));
+            assert!(begun.elapsed() < PATIENCE, "no lane has moved");
+        }
+        echo(&mut busy);
+        echo(&mut idle);
+        busy.len()
+    };
+    let busy = card.far().run(all).unwrap();
+    assert!((8..56).contains(&busy), "{busy} of 64 connections are worker 0's");
+    let summary = last_json(&service.interrupt(), "summary");
+    assert!(summary["rebalance"]["moves"].as_u64() > Some(0), "{summary}");
+    assert_eq!(summary["connections"], 64, "{summary}");
+}
+
 /// `--ipfix` where there are no connections of ours, or nowhere to send to, is refused; a collector that is not there is said once, and the
 /// service goes on.
 #[test]

@@ -160,6 +160,110 @@ fn what_others_do_to_the_card() {
     assert_eq!(guest.must("ethtool -x virtio"), theirs, "its user's table stays");
 }
 
+/// The link goes down and comes back while lanes move, and also while the card is being changed: every datagram of later flows is answered,
+/// every frame comes to its lane's worker, and the card is left as it was.
+#[test]
+fn the_link_goes_down_while_lanes_move() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    let before = settings(&mut guest);
+    for more in ["", "--rss set --workers 2"] {
+        serve(&mut guest, "udp-echo", &format!("--control {more}"));
+        traffic();
+        let workers = if more.is_empty() { 4 } else { 2 };
+        for round in 1..3 {
+            let moves: String =
+                (0..8).map(|b| format!("flowlane lanes move {b} {};", (b + round) % workers)).collect();
+            guest.must(&format!(
+                "({moves}) & ip link set virtio down; ip link set virtio up; usleep 100000; ip link set virtio down; ip link set virtio up; \
+                 wait $!; settle virtio"
+            ));
+            traffic();
+        }
+        let done = guest.finish();
+        assert_eq!(done.code, 0, "{more}: {}", done.said);
+        let counts = ["misdirected", "refused", "foreign-hashes"].map(|name| number(&done.said, name));
+        assert_eq!(counts, [0.0; 3], "{more}: {}", done.said);
+        assert!(number(&done.said, "alignment") > 0.97, "{more}: {}", done.said);
+        assert!(number(&done.said, "slots-moved") > 8.0, "{more}: {}", done.said);
+        assert_eq!(settings(&mut guest), before, "{more}");
+    }
+}
+
+/// The second process, which changes the card's table, is stopped for a while and then killed, alone. While it is stopped a move waits;
+/// when it is gone lanes move all the same, and their packets are handed over. The command puts the card back.
+#[test]
+fn the_second_process_alone_is_stopped_and_killed() {
+    const SECOND: &str = "$(grep -l 'restore-car[d]' /proc/[0-9]*/cmdline | cut -d/ -f3)";
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    let before = settings(&mut guest);
+    for more in ["", "--rss set"] {
+        serve(&mut guest, "udp-echo", &format!("--control {more}"));
+        traffic();
+        // Bucket 0 is told to move three times while nobody answers: the first move waits, the others are refused. Its packets are answered.
+        guest.must(&format!("kill -STOP {SECOND}"));
+        guest.must(
+            ": >/run/said; for w in 1 2 3; do flowlane lanes move 0 $w >>/run/said 2>&1 & echo $!; done >/run/moving",
+        );
+        traffic();
+        let said = guest.must(&format!("kill -CONT {SECOND}; wait $(cat /run/moving); cat /run/said"));
+        assert!(said.contains("the lane is being moved already"), "{more}: {said}");
+        traffic();
+        guest.must(&format!("kill -9 {SECOND}"));
+        let moves: String = (0..8).map(|b| format!("flowlane lanes move {b} {};", (b + 1) % 4)).collect();
+        guest.must(&moves);
+        let said = guest.must("flowlane stat");
+        traffic();
+        let done = guest.finish();
+        assert_eq!(done.code, 0, "{more}: {}", done.said);
+        assert!(done.said.contains("'flowlane rss restore virtio' does"), "{more}: {}", done.said);
+        assert!(
+            done.said.contains("the card refused to send them to its new queue"),
+            "{more}: {}",
+            done.said
+        );
+        let counts = ["misdirected", "dropped", "foreign-hashes"].map(|name| number(&done.said, name));
+        assert_eq!(counts, [0.0; 3], "{more}: {}{said}", done.said);
+        assert!(number(&done.said, "refused") > 0.0, "{more}: {}", done.said);
+        guest.must("flowlane rss restore virtio");
+        assert_eq!(settings(&mut guest), before, "{more}");
+    }
+}
+
+/// `--rebalance`: a table by weights gives one worker most of the load. Lanes leave it, the card's table follows them, connections live on, and
+/// the table is put back.
+#[test]
+fn lanes_that_move_by_themselves_take_their_slots_along() {
+    let Some(mut guest) = Guest::get() else { return };
+    tidy(&mut guest);
+    guest.must("ethtool -X virtio weight 13 1 1 1");
+    let before = settings(&mut guest);
+    serve(&mut guest, "tcp-echo", "--rebalance --control");
+    let target = TARGETS[0].parse().unwrap();
+    let mut streams: Vec<_> = (0..48).map(|_| peer::Stream::open(target)).collect();
+    let begun = std::time::Instant::now();
+    let mut moved = false;
+    while !moved {
+        for _ in 0..4 {
+            peer::Stream::all_echo(&mut streams, 1000);
+        }
+        moved = guest.must("flowlane stat").contains("slots moved");
+        assert!(begun.elapsed().as_secs() < 60, "no lane has moved: {}", guest.must("flowlane lanes"));
+    }
+    peer::Stream::all_echo(&mut streams, 1000);
+    drop(streams);
+    let done = guest.finish();
+    assert_eq!(done.code, 0, "{}", done.said);
+    // Segments that a slow peer repeated are dropped as such.
+    let counts = ["misdirected", "refused", "foreign-hashes"].map(|name| number(&done.said, name));
+    assert_eq!(counts, [0.0; 3], "{}", done.said);
+    assert!(number(&done.said, "moves") > 0.0 && number(&done.said, "slots-moved") > 0.0, "{}", done.said);
+    assert!(number(&done.said, "alignment") > 0.97, "{}", done.said);
+    assert_eq!(settings(&mut guest), before);
+    tidy(&mut guest);
+}
+
 /// Two programs on one card: the first has set its RSS, so the second takes that over, or is told why it cannot set its own.
 #[test]
 fn two_programs_on_one_card() {

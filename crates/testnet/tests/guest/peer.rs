@@ -133,3 +133,28 @@ pub(crate) fn stream(address: SocketAddr, bytes: usize) -> Duration {
     assert!(back == sent, "{address}: {bytes} bytes came back changed, or {} of them", back.len());
     took
 }
+
+/// A connection that lives.
+#[derive(Debug)]
+pub(crate) struct Stream(TcpStream);
+
+impl Stream {
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        let stream =
+            TcpStream::connect_timeout(&address, PATIENCE).unwrap_or_else(|e| panic!("{address}: {e}"));
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    /// Sends so many bytes over each of them, and reads them back.
+    pub(crate) fn all_echo(streams: &mut [Self], bytes: usize) {
+        let sent: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+        let mut back = vec![0; bytes];
+        streams.iter_mut().for_each(|stream| stream.0.write_all(&sent).unwrap());
+        for stream in streams {
+            stream.0.read_exact(&mut back).unwrap_or_else(|e| panic!("an answer: {e}"));
+            assert!(back == sent, "{bytes} bytes came back changed");
+        }
+    }
+}
