@@ -101,6 +101,9 @@ mod tests {
             tcp: Default::default(),
         };
         let worker = WorkerReport {
+            needed_by: 0,
+            long_tasks: Default::default(),
+            perf: None,
             worker: 0,
             lanes: vec![lane],
             queues: vec![QueueReport { host: 0, interface: 0, queue: Some(0), stats, quirks: None }],

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `flowlane::link` | info: opened, closed, up again, MTU changed, takes frames again; warn: down, no carrier, gone, takes no frames, a note of the opening, an address that somebody else has |
 //! | `flowlane::worker` | info: runtime started; debug: worker began, with its processor, and ended; warn: no free frames |
+//! | `flowlane::watchdog` | error: a worker stands still, with its trace; warn: a worker is given no processor; info: it turns again |
 //! | `flowlane::lane` | warn: TCP is short of memory; info: it has memory again; debug: move begun, lane sent, arrived, move given up |
 //! | `flowlane::socket` | debug: listening |
 //! | `flowlane::card` | warn: its table was changed by others, it was set again, it refuses a change, it does not what it shows |
@@ -11,6 +12,7 @@
 //! All of them are rare. There are no events for packets, which are counted ([`stats`](crate::stats)). Without a subscriber an event costs
 //! the load of one number.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,13 +20,14 @@ use flowlane_stack::Lane;
 use flowlane_stack::time::Time;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::netdev::watch::LinkState;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 const LINK: &str = "flowlane::link";
 const WORKER: &str = "flowlane::worker";
 const LANE: &str = "flowlane::lane";
 const SOCKET: &str = "flowlane::socket";
 const CARD: &str = "flowlane::card";
+const WATCHDOG: &str = "flowlane::watchdog";
 
 /// A worker without free frames, and a lane without memory, is told of once in so long: it may happen many times a second.
 const SELDOM: Duration = Duration::from_secs(1);
@@ -106,6 +109,24 @@ pub(crate) fn no_frames(worker: usize, now: Time, told: &mut Option<Time>) {
         *told = Some(now);
         warn!(target: WORKER, worker, "no free frame for output: lanes wait");
     }
+}
+
+/// A worker stands still.
+#[cold]
+pub(crate) fn worker_stalled(worker: usize, task: Option<&str>, trace: &str, words: &dyn Display) {
+    error!(target: WATCHDOG, worker, task, trace, "{words}");
+}
+
+/// It turns again.
+#[cold]
+pub(crate) fn worker_goes_on(worker: usize, stood: Duration) {
+    info!(target: WATCHDOG, worker, ?stood, "turns again");
+}
+
+/// A worker could turn, and others have its processor.
+#[cold]
+pub(crate) fn worker_starved(worker: usize, limit: Duration) {
+    warn!(target: WATCHDOG, worker, ?limit, "was given no processor");
 }
 
 #[cold]

@@ -56,6 +56,7 @@
 //! |---|---|
 //! | [`control`], [`poll_loop`] | a running program shown and changed through a socket; one lane that its caller drives |
 //! | [`metrics`] | a snapshot of all numbers, and the list of metrics made from it |
+//! | [`watchdog`] | notices workers that stand still |
 //! | `runtime` | builder, handle, worker: its loop is where a packet goes from a link to its lane and back |
 //! | [`service`], `mailbox` | kits made of tasks and sockets |
 //! | `udp`, `tcp`; `task` | sockets; tasks and sleeping |
@@ -97,6 +98,7 @@ mod task;
 mod tcp;
 mod udp;
 mod wake;
+pub mod watchdog;
 mod worker_id;
 
 pub use block::block_on;

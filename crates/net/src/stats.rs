@@ -1,6 +1,8 @@
 //! Counters of a runtime, collected on request by messages to the workers, each of which copies its own plain counters. Between requests
 //! there is no cost for the workers.
 
+mod watched;
+
 use std::collections::BTreeMap;
 
 use flowlane_stack::stats::{Counter, Counters, Histogram, LaneStats};
@@ -10,6 +12,7 @@ use flowlane_stack::top::TopReport;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
 
+pub use self::watched::{Derived, LongTask, LongTasks, PerfReport, Stall, StallCounts, WatchdogReport};
 pub use crate::error::Failed;
 
 use crate::kernel::KernelStats;
@@ -450,6 +453,12 @@ pub struct WorkerReport {
     pub sleeps: u64,
     /// Where its time went.
     pub time: StepTimes,
+    /// Lanes, at this worker or another, whose frames come on its queues, and which need it awake for that.
+    pub needed_by: u64,
+    /// Tasks that held it for longer than they may.
+    pub long_tasks: LongTasks,
+    /// What processor and kernel counted for its thread, if that was asked for.
+    pub perf: Option<Box<PerfReport>>,
     /// Where it met other workers.
     pub meeting: Meeting,
     /// Frames free in its pool.
@@ -470,8 +479,13 @@ impl WorkerReport {
         f(Counter::count("turns", "turns of its loop", self.turns));
         f(Counter::count("busy-turns", "turns that found something to do", self.busy_turns));
         f(Counter::count("sleeps", "times it slept", self.sleeps));
+        f(Counter::gauge("needed-by", "lanes whose frames come on its queues", self.needed_by));
         self.time.each(f);
         self.meeting.each(f);
+        self.long_tasks.each(f);
+        if let Some(perf) = &self.perf {
+            perf.each(f);
+        }
         f(Counter::gauge("frames-free", "frames free in its pool", self.frames_free));
         f(Counter::count("frames-exhausted", "requests for a frame that found none", self.frames_exhausted));
         f(Counter::count("frames-allocated", "frames handed out", self.frames_allocated));
@@ -518,6 +532,8 @@ pub struct Report {
     pub cards: Vec<CardReport>,
     /// What was done to balance the load of workers.
     pub rebalance: Box<RebalanceCounts>,
+    /// What a watchdog counted, if there is or was one.
+    pub watchdog: Option<Box<WatchdogReport>>,
 }
 
 impl Report {

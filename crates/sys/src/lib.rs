@@ -36,10 +36,13 @@ pub mod netdev;
 pub mod netns;
 #[cfg(not(loom))]
 pub mod packet;
+#[cfg(not(loom))]
+pub mod perf;
 pub mod poll;
 pub mod prefetch;
 pub mod privilege;
 pub mod process;
+pub mod published;
 #[cfg(not(loom))]
 pub mod queue;
 pub mod ring;
@@ -48,6 +51,8 @@ mod sharing;
 mod sync;
 pub mod ticks;
 pub mod toeplitz;
+#[cfg(not(loom))]
+pub mod trace;
 #[cfg(not(loom))]
 pub mod tun;
 #[cfg(not(loom))]

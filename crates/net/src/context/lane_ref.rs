@@ -66,7 +66,7 @@ impl LaneRef {
     pub(crate) fn scheduler(self) -> impl Fn(Ready) + Send + Sync + 'static {
         let shared = self.shared;
         move |ready| {
-            let owner = shared.owner_of(ready.metadata().index);
+            let owner = shared.owner_of(ready.metadata().lane.index);
             if worker_id::is_worker(shared.runtime, owner) {
                 push_ready(ready);
             } else {

@@ -54,7 +54,7 @@ pub(crate) fn ready_len() -> usize {
 pub(crate) fn take_ready_of(lane: u32) -> Vec<Ready> {
     READY.with_borrow_mut(|queue| {
         let (of_lane, others): (VecDeque<_>, VecDeque<_>) =
-            queue.drain(..).partition(|r| r.metadata().index == lane);
+            queue.drain(..).partition(|r| r.metadata().lane.index == lane);
         *queue = others;
         of_lane.into()
     })

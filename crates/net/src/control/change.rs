@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::live::{LiveView, TimesView};
 use super::view::{LaneView, QueueView, TimeView, WorkerView};
+use crate::stats::Derived;
 
 /// Counters of a queue that count lost packets.
 const LOST: [&str; 5] = ["rx-no-frame", "rx-ring-full", "rx-bad", "tx-failed", "tx-far-full"];
@@ -88,6 +89,10 @@ pub struct WorkerRate {
     pub frames_free: u64,
     /// Requests for a frame that found none.
     pub frames_exhausted: f64,
+    /// Figures of the processor's events, where they are counted.
+    pub derived: Option<Derived>,
+    /// Times its thread gave its processor up or lost it, where that is counted.
+    pub switches: Option<f64>,
 }
 
 /// One lane.
@@ -328,6 +333,10 @@ fn workers(then: &LiveView, now: &LiveView, lanes: &[LaneRate], passed: &Passed)
         let mut steps = times(&worker.time);
         steps.iter_mut().zip(before).for_each(|(now, then)| *now = now.saturating_sub(then));
         let whole = steps.iter().sum::<u64>() as f64;
+        let events = was.and_then(|was| {
+            let since = worker.perf.as_ref()?.since(was.perf.as_ref()?);
+            Some((since, worker.packets().saturating_sub(was.packets())))
+        });
         let own = || lanes.iter().filter(|lane| lane.worker == worker.worker);
         WorkerRate {
             worker: worker.worker,
@@ -338,6 +347,8 @@ fn workers(then: &LiveView, now: &LiveView, lanes: &[LaneRate], passed: &Passed)
             steps: steps.map(|step| share(step as f64, whole).unwrap_or(0.0)),
             frames_free: worker.frames_free,
             frames_exhausted: of(|w| w.frames_exhausted),
+            derived: events.as_ref().map(|(perf, packets)| perf.derived(*packets)),
+            switches: events.as_ref().and_then(|(perf, _)| Some(perf.context_switches? as f64 / passed.0)),
         }
     };
     now.workers.iter().map(rate).collect()

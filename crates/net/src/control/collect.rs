@@ -10,7 +10,8 @@ use super::view::*;
 use crate::HostInfo;
 use crate::metrics::{Snapshot, drops};
 use crate::stats::{
-    CardReport, LaneReport, Meeting, Misdirected, Report, StepTimes, WorkerReport, counter_groups,
+    CardReport, LaneReport, Meeting, Misdirected, Report, Stall, StallCounts, StepTimes, WatchdogReport,
+    WorkerReport, counter_groups,
 };
 
 impl ReportView {
@@ -25,7 +26,30 @@ impl ReportView {
             sockets: sockets(hosts, report),
             rss: rss(now),
             workers: workers(hosts, report),
+            watchdog: report.watchdog.as_deref().map(watchdog),
         }
+    }
+}
+
+fn watchdog(dog: &WatchdogReport) -> WatchdogView {
+    let millis = |nanos: u64| nanos / 1_000_000;
+    let worker = |(worker, c): (usize, &StallCounts)| StallsView {
+        worker,
+        stalls: c.stalls,
+        starved: c.starved,
+        longest_ms: millis(c.longest_nanos),
+    };
+    let stall = |stall: &Stall| StallView {
+        text: stall.to_string(),
+        lasted_ms: stall.lasted.as_millis() as u64,
+        is_over: stall.is_over,
+        trace: stall.trace.clone(),
+        no_trace: stall.no_trace.clone(),
+    };
+    WatchdogView {
+        limit_ms: dog.limit.as_millis() as u64,
+        workers: dog.workers.iter().enumerate().map(worker).collect(),
+        last: dog.last.iter().map(stall).collect(),
     }
 }
 
@@ -256,6 +280,9 @@ pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
         busy_turns: w.busy_turns,
         sleeps: w.sleeps,
         time: time(&w.time),
+        needed_by: w.needed_by,
+        long_tasks: w.long_tasks.clone(),
+        perf: w.perf.clone(),
         frames_free: w.frames_free,
         frames_exhausted: w.frames_exhausted,
         frames_allocated: w.frames_allocated,

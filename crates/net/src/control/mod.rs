@@ -52,8 +52,9 @@ pub use place::{default_directory, default_path, instances, instances_of};
 pub use server::Control;
 pub use view::{
     CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView, MoveRequest, MoveView,
-    NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StatsHost,
-    StatsView, SteeringView, TimeView, VERSION, WorkerView, WorkersView, Workstream,
+    NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StallView,
+    StallsView, StatsHost, StatsView, SteeringView, TimeView, VERSION, WatchdogView, WorkerView, WorkersView,
+    Workstream,
 };
 pub use web::{WebListener, WebPage, listen_for_web};
 

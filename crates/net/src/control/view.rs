@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::metrics::Instance;
 use crate::metrics::Metric;
 use crate::metrics::steering::QueueSteering;
+use crate::stats::{LongTasks, PerfReport};
 
 /// Version of the documents.
 pub const VERSION: u32 = 1;
@@ -39,6 +40,51 @@ document! {
         rss: RssView,
         /// Workers.
         workers: WorkersView,
+        /// What a watchdog counted, if there is one.
+        #[serde(default)]
+        watchdog: Option<WatchdogView>,
+    }
+}
+
+document! {
+    /// What a watchdog counted.
+    WatchdogView {
+        /// A worker that has not turned for so long stands still, milliseconds.
+        limit_ms: u64,
+        /// By number.
+        workers: Vec<StallsView>,
+        /// The last stalls, the newest first.
+        last: Vec<StallView>,
+    }
+}
+
+document! {
+    /// Stalls of one worker.
+    StallsView {
+        /// Its number.
+        worker: usize,
+        /// Times it stood still.
+        stalls: u64,
+        /// Times it was given no processor.
+        starved: u64,
+        /// The longest stall, milliseconds.
+        longest_ms: u64,
+    }
+}
+
+document! {
+    /// A worker that stood still, or does.
+    StallView {
+        /// What is said of it, in one line.
+        text: String,
+        /// How long it has lasted, milliseconds.
+        lasted_ms: u64,
+        /// The worker has turned since.
+        is_over: bool,
+        /// Functions on its stack, the innermost first.
+        trace: Vec<String>,
+        /// Why there are none.
+        no_trace: Option<String>,
     }
 }
 
@@ -363,6 +409,15 @@ document! {
         /// Where its time went, nanoseconds: each is in exactly one of these.
         #[serde(default)]
         time: TimeView,
+        /// Lanes, at this worker or another, whose frames come on its queues: they need it awake.
+        #[serde(default)]
+        needed_by: u64,
+        /// Tasks that held it for longer than their budget.
+        #[serde(default)]
+        long_tasks: LongTasks,
+        /// What processor and kernel counted for its thread, if that was asked for.
+        #[serde(default)]
+        perf: Option<Box<PerfReport>>,
         /// Frames free in its pool.
         frames_free: u64,
         /// Requests for a frame that found none.
@@ -377,6 +432,15 @@ document! {
         hosts: Vec<HostLanes>,
         /// The first few frames that came on a wrong queue, for people.
         misdirected: Vec<String>,
+    }
+}
+
+impl WorkerView {
+    /// Packets that it received and sent on its queues.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        let of = |q: &QueueView, name: &str| q.counters.get(name).copied().unwrap_or(0);
+        self.queues.iter().map(|q| of(q, "rx-frames") + of(q, "tx-frames")).sum()
     }
 }
 

@@ -15,6 +15,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
+use std::panic::Location;
 use std::sync::Arc;
 
 use async_task::Runnable;
@@ -37,8 +38,15 @@ pub(crate) struct LaneId {
     pub(crate) index: u32,
 }
 
-/// A task that is ready to run, with the lane it belongs to.
-pub(crate) type Ready = Runnable<LaneId>;
+/// What is known of a task: its lane, and the line of the program that began it, by which people know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaskId {
+    pub(crate) lane: LaneId,
+    pub(crate) begun: &'static Location<'static>,
+}
+
+/// A task that is ready to run.
+pub(crate) type Ready = Runnable<TaskId>;
 
 /// What a socket of any kind holds of its lane.
 #[derive(Debug, Clone, Copy)]

@@ -125,6 +125,20 @@ fn instance(list: &mut List, now: &Snapshot) {
     list.count("rebalance_unanswered", unanswered, &[], moved.unanswered);
     list.count("rebalance_moves", "lanes moved because of their load", &[], moved.moves);
     list.count("rebalance_failed", "moves that did not come about", &[], moved.failed);
+    for (worker, counts) in now.report.watchdog.iter().flat_map(|dog| dog.workers.iter().enumerate()) {
+        let worker = worker.to_string();
+        let labels = [("worker", worker.as_str())];
+        list.count("worker_stalls", "times the worker stood still", &labels, counts.stalls);
+        list.count("worker_starved", "times the worker was given no processor", &labels, counts.starved);
+        let longest = counts.longest_nanos as f64 / 1e9;
+        list.add(
+            Kind::Gauge,
+            "worker_longest_stall_seconds",
+            "the longest stall of the worker",
+            &labels,
+            longest,
+        );
+    }
 }
 
 fn of_worker(list: &mut List, worker: &WorkerReport) {

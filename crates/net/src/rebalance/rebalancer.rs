@@ -33,7 +33,7 @@ pub struct Rebalancer {
 impl Rebalancer {
     /// Starts to judge the load of lanes once a `period`: 100 ms is a good one. A shorter one finds imbalance sooner and takes chance for it more often.
     ///
-    /// A reading costs each worker a copy of its counters.
+    /// A reading costs each worker that has a lane a copy of its counters, and the others nothing: they go on to sleep.
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -102,8 +102,9 @@ impl Rounds {
     }
 
     fn round(&mut self) {
-        let report = self.handle.counters();
-        if report.workers.len() < self.handle.workers() {
+        // Those without a lane have no load, and are left asleep.
+        let (report, asked) = self.handle.counters_of_holders();
+        if report.workers.len() < asked {
             self.before = None;
             self.count(|c| &c.unanswered);
             return;

@@ -1,6 +1,7 @@
 //! A running runtime, and its interface for code outside the lanes.
 
 use std::collections::BTreeSet;
+use std::panic::Location;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::context::LaneRef;
 use crate::error::{Failed, SpawnError};
 use crate::events;
 use crate::lane::LaneId;
-use crate::shared::{Message, Rebalanced, Shared};
+use crate::shared::{Beat, Message, Rebalanced, Shared, Stalls};
 use crate::stats::{Report, WorkerReport};
 use crate::task::{JoinHandle, spawn_in, timeout};
 use crate::worker_id;
@@ -37,7 +38,7 @@ pub struct JoinFailure {
     /// How it failed.
     pub failed: Failed,
     /// What the runtime counted.
-    pub report: Report,
+    pub report: Box<Report>,
 }
 
 /// Talks to a running runtime. Cheap to clone.
@@ -114,15 +115,51 @@ impl Handle {
     }
 
     fn ask(&self, sockets: bool) -> Report {
+        self.ask_these(0..self.workers(), sockets)
+    }
+
+    /// The counters of workers that hold a lane, and how many those are. A worker without one goes on to sleep.
+    pub(crate) fn counters_of_holders(&self) -> (Report, usize) {
+        let mut holds = vec![false; self.workers()];
+        let lanes: usize = self.hosts.iter().map(|host| host.rss.buckets.len()).sum();
+        for lane in 0..lanes as u32 {
+            if let Some(holds) = holds.get_mut(self.shared.owner_of(lane)) {
+                *holds = true;
+            }
+        }
+        let holders: Vec<usize> = (0..holds.len()).filter(|worker| holds[*worker]).collect();
+        (self.ask_these(holders.iter().copied(), false), holders.len())
+    }
+
+    fn ask_these(&self, workers: impl Iterator<Item = usize>, sockets: bool) -> Report {
         let (to, from) = mpsc::channel();
-        for worker in 0..self.workers() {
+        let mut asked = 0;
+        for worker in workers {
             self.shared.send(worker, Message::Report(to.clone(), sockets));
+            asked += 1;
         }
         drop(to);
-        let mut report = collect(&from, self.workers(), PATIENCE);
+        let mut report = collect(&from, asked, PATIENCE);
         report.cards = self.cards.report();
         report.rebalance = Box::new(self.shared.rebalanced.counts());
+        report.watchdog = self.shared.stalls.report();
         report
+    }
+
+    /// What the workers say of where they are.
+    pub(crate) fn beats(&self) -> &[Arc<Beat>] {
+        &self.shared.beats
+    }
+
+    /// Where stalls are counted.
+    pub(crate) fn stalls(&self) -> &Stalls {
+        &self.shared.stalls
+    }
+
+    /// Host and bucket of a lane by its number among all.
+    pub(crate) fn lane_of(&self, index: u32) -> Option<(&HostInfo, u16)> {
+        let host = self.hosts.iter().rev().find(|host| host.first_lane <= index)?;
+        Some((host, (index - host.first_lane) as u16))
     }
 
     /// Where it is counted what is done to balance the load of workers.
@@ -143,6 +180,7 @@ impl Handle {
     ///
     /// # Errors
     /// See [`SpawnError`].
+    #[track_caller]
     pub fn spawn_on<F>(
         &self,
         host: usize,
@@ -159,7 +197,7 @@ impl Handle {
         }
         let id = LaneId { runtime: self.shared.runtime, index };
         let lane = LaneRef::new(id, self.shared.clone());
-        Ok(spawn_in(lane, future).awaited_outside(self.shared.clone()))
+        Ok(spawn_in(lane, Location::caller(), future).awaited_outside(self.shared.clone()))
     }
 
     /// Moves the lane of a bucket to another worker, and waits until it is there: see [`begin_move`](Self::begin_move). A worker that
@@ -286,7 +324,8 @@ impl Runtime {
         let report = self.end(Duration::ZERO);
         let Some((host, bucket, failed)) = report.failures().first().copied() else { return Ok(report) };
         let host = self.handle.hosts.get(host).map_or_else(String::new, |h| h.name.clone());
-        Err(JoinFailure { host, bucket: Bucket(bucket), failed: failed.clone(), report })
+        let (failed, report) = (failed.clone(), Box::new(report));
+        Err(JoinFailure { host, bucket: Bucket(bucket), failed, report })
     }
 
     /// Stops all workers and returns what they counted; how lanes failed is in [`Report::failures`]. Connections are abandoned: see
@@ -315,6 +354,7 @@ impl Runtime {
         let mut report = collect(&from, self.handle.workers(), PATIENCE + grace);
         report.cards = self.handle.cards.report();
         report.rebalance = Box::new(self.handle.shared.rebalanced.counts());
+        report.watchdog = self.handle.shared.stalls.report();
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so on standard error.
             let _ = thread.join();

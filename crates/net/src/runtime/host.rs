@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -99,6 +100,8 @@ pub struct Host {
     pub(crate) tcp: TcpConfig,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
+    /// The line of the program that made it, by which its first tasks are known.
+    pub(crate) begun: &'static Location<'static>,
     /// Where records of its flows go.
     pub(crate) flows: Option<FlowRecords>,
     /// On sockets of the kernel.
@@ -110,6 +113,7 @@ pub struct Host {
 impl Host {
     /// A host whose flows are steered by `rss`. `main` is called once in every lane, as its first task, which may end with a
     /// `Result` ([`Outcome`]): an error before any packet was handled makes the start one, later it is said and reported.
+    #[track_caller]
     pub fn new<F, R>(name: impl Into<String>, rss: Arc<Rss>, main: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -126,6 +130,7 @@ impl Host {
             tcp: TcpConfig::default(),
             reassembly: ReassemblyConfig::default(),
             main: Arc::new(move || Box::pin(main())),
+            begun: Location::caller(),
             flows: None,
             kernel: false,
             steer: Steer::None,
@@ -162,6 +167,7 @@ impl Host {
     /// assert_eq!(said.recv().unwrap(), b"hello");
     /// # drop(runtime);
     /// ```
+    #[track_caller]
     pub fn kernel<F, R>(name: impl Into<String>, rss: Arc<Rss>, main: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,

@@ -1,17 +1,22 @@
 //! State shared by all threads of a runtime: inboxes, doorbells, and the worker of each lane. None of it is written per packet.
 //!
 //! [`message`] is what workers are told, [`order`] the state of one move of a lane, [`outside`] those who wait on other threads,
-//! [`rebalanced`] what was done to balance the load, [`watched`] whether flows are watched.
+//! [`rebalanced`] what was done to balance the load, [`watched`] whether flows are watched, [`beat`] what workers say of where they are,
+//! [`stalls`] how often one stood still.
 
+mod beat;
 mod message;
 mod order;
 mod outside;
 mod rebalanced;
+mod stalls;
 mod watched;
 
+pub(crate) use beat::{Beat, Place, Seen};
 pub(crate) use message::Message;
 pub(crate) use order::{Asked, Expectation, Order, Stage};
 pub(crate) use rebalanced::Rebalanced;
+pub(crate) use stalls::Stalls;
 pub(crate) use watched::{TopWish, Watched};
 
 use std::collections::HashMap;
@@ -57,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) rebalanced: Rebalanced,
     /// Whether lanes keep their flows with most packets.
     pub(crate) top: Watched,
+    /// Where each worker is.
+    pub(crate) beats: Vec<Arc<Beat>>,
+    /// How often workers stood still.
+    pub(crate) stalls: Stalls,
     /// Of lanes that were on their way when the workers ended.
     pub(crate) last_reports: LastReports,
     /// Whether the workers have ended, so that inboxes are not read any more.
@@ -73,6 +82,8 @@ impl Shared {
     pub(crate) fn new(runtime: u32, posts: Vec<Post>, owners: &[usize]) -> Self {
         Self {
             runtime,
+            beats: posts.iter().map(|_| Arc::default()).collect(),
+            stalls: Stalls::default(),
             posts,
             owners: owners.iter().map(|w| AtomicU32::new(*w as u32)).collect(),
             epoch: Instant::now(),

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use async_task::FallibleTask;
 use flowlane_sys::caught::{self, Contained, Payload};
 
-use crate::lane::LaneId;
+use crate::lane::TaskId;
 use crate::shared::Shared;
 
 /// What a task leaves behind.
@@ -19,7 +19,7 @@ pub(super) type Outcome<T> = Result<Contained<T>, Payload>;
 /// Waits for a task's result, or [`JoinError`] if there is none. Dropping it detaches the task, which continues.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
-    task: Option<FallibleTask<Outcome<T>, LaneId>>,
+    task: Option<FallibleTask<Outcome<T>, TaskId>>,
     /// For tasks that were started from outside.
     runtime: Option<Box<Ending>>,
 }
@@ -100,7 +100,7 @@ impl fmt::Display for JoinError {
 impl std::error::Error for JoinError {}
 
 impl<T> JoinHandle<T> {
-    pub(super) fn of(task: FallibleTask<Outcome<T>, LaneId>) -> Self {
+    pub(super) fn of(task: FallibleTask<Outcome<T>, TaskId>) -> Self {
         Self { task: Some(task), runtime: None }
     }
 

@@ -18,6 +18,7 @@ pub use sleep::{Sleep, sleep, sleep_until};
 pub use timeout::{TimedOut, timeout};
 
 use std::future::Future;
+use std::panic::Location;
 use std::task::Poll;
 
 use async_task::Builder;
@@ -27,7 +28,7 @@ use flowlane_sys::caught::Caught;
 
 use crate::context::{self, LaneRef, NotHere};
 use crate::error::SpawnError;
-use crate::lane::{Kept, Ready};
+use crate::lane::{Kept, Ready, TaskId};
 use crate::worker_id;
 
 /// Not called from a task of a lane.
@@ -45,12 +46,13 @@ impl From<NotHere> for NotInLane {
 ///
 /// # Errors
 /// When called from anywhere else.
+#[track_caller]
 pub fn spawn<F>(future: F) -> Result<JoinHandle<F::Output>, NotInLane>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (ready, handle) = task_in(LaneRef::current()?, future);
+    let (ready, handle) = task_in(LaneRef::current()?, Location::caller(), future);
     // It runs in this turn, so that what it has to say goes out with what this turn sends.
     context::push_fresh(ready);
     Ok(handle)
@@ -77,32 +79,38 @@ where
 ///
 /// # Errors
 /// [`SpawnError::NoSuchLane`]: the host has no such bucket, or this is called elsewhere than in a lane.
+#[track_caller]
 pub fn spawn_on<F>(bucket: Bucket, future: F) -> Result<JoinHandle<F::Output>, SpawnError>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    Ok(spawn_in(LaneRef::beside(bucket).ok_or(SpawnError::NoSuchLane)?, future))
+    let begun = Location::caller();
+    Ok(spawn_in(LaneRef::beside(bucket).ok_or(SpawnError::NoSuchLane)?, begun, future))
 }
 
-/// Starts a task in a lane.
-pub(crate) fn spawn_in<F>(lane: LaneRef, future: F) -> JoinHandle<F::Output>
+/// Starts a task in a lane. It is known by the line that `begun` names.
+pub(crate) fn spawn_in<F>(
+    lane: LaneRef,
+    begun: &'static Location<'static>,
+    future: F,
+) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (ready, handle) = task_in(lane, future);
+    let (ready, handle) = task_in(lane, begun, future);
     ready.schedule();
     handle
 }
 
 /// Makes a task that has still to be put where it will run.
-fn task_in<F>(lane: LaneRef, future: F) -> (Ready, JoinHandle<F::Output>)
+fn task_in<F>(lane: LaneRef, begun: &'static Location<'static>, future: F) -> (Ready, JoinHandle<F::Output>)
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let id = lane.id();
+    let id = TaskId { lane: lane.id(), begun };
     // In no wrapper that awaits it: that would hold it twice.
     let caught = Caught::new(future, count_panic);
     let (ready, task) = Builder::new().metadata(id).spawn(|_| caught, lane.scheduler());

@@ -1,8 +1,9 @@
 //! Lanes move by themselves from a worker that has too much to do.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use flowlane::rebalance::{Even, Observation, Policy, Rebalancer, Step};
+use flowlane::rebalance::{Even, Observation, Pack, Policy, Rebalancer, Step};
 use flowlane::{Bucket, Handle, Host, Key, Runtime, UdpFields, block_on, sleep};
 
 use crate::traffic::{PATIENCE, rss};
@@ -70,6 +71,50 @@ fn idle_lanes_stay() {
     // The runtime may end first.
     drop(runtime);
     drop(rebalancer);
+}
+
+/// A worker that is not needed sleeps whole: rounds pass, and it does not turn. When there is load for two it gets lanes.
+#[test]
+fn a_worker_without_lanes_sleeps_whole_until_there_is_load() {
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    let mut builder = Runtime::builder().workers(2).pin(false);
+    builder.host(Host::kernel("host", rss(Key::MICROSOFT, 8, 2, UdpFields::Two), || async {
+        let bucket = flowlane::current().map_or(0, |lane| lane.bucket.0);
+        // Lanes 0 to 3 compute when they are told to; the others do next to nothing.
+        loop {
+            if BUSY.load(Ordering::Relaxed) && bucket < 4 {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_micros(100) {
+                    std::hint::spin_loop();
+                }
+                flowlane::yield_now().await;
+            } else {
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }));
+    let runtime = builder.start().unwrap();
+    let handle = runtime.handle();
+    let mut pack = Pack::default();
+    (pack.calm, pack.rest) = (3, 1);
+    let rebalancer = Rebalancer::start(handle.clone(), Box::new(pack), Duration::from_millis(5)).unwrap();
+    let all = [0, 1, 2, 3, 4, 5, 6, 7];
+    until(&handle, || workers(&handle, &all).iter().all(|worker| *worker == 0));
+    let counted = || {
+        let report = handle.counters();
+        (report.workers[1].turns, report.workers[1].time.asleep, report.workers[0].turns)
+    };
+    let before = counted();
+    let rounds = rebalancer.counts().rounds;
+    until(&handle, || rebalancer.counts().rounds >= rounds + 100);
+    let after = counted();
+    // The report itself is a turn or two.
+    assert!(after.0 - before.0 <= 4, "{} turns of the worker without lanes", after.0 - before.0);
+    assert!(after.2 - before.2 >= 100, "the other one turns");
+    assert!(after.1 > before.1);
+    BUSY.store(true, Ordering::Relaxed);
+    until(&handle, || workers(&handle, &all).contains(&1));
+    BUSY.store(false, Ordering::Relaxed);
 }
 
 /// Proposes what cannot be.

@@ -25,6 +25,7 @@ use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
+use flowlane::watchdog::Watchdog;
 use flowlane::{Handle, Runtime, SocketError, WatchFlows};
 use flows::Flows;
 use http::Http;
@@ -102,6 +103,12 @@ impl Serve {
 /// How often the load of lanes is judged with `--rebalance`.
 const PERIOD: Duration = Duration::from_millis(100);
 
+/// Exit code after a stall, with --watchdog-ends.
+const STALLED: i32 = 3;
+
+/// Functions of a stall's trace that are printed.
+const SHOWN: usize = 24;
+
 /// Time for the last packets to be sent after the grace period.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
@@ -123,6 +130,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let web = plan.web.map(control::listen_for_web).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = plan.pinning.apply(Runtime::builder().workers(plan.workers).idle(plan.idle));
+    builder = builder.task_budget(plan.watches.task_budget).perf_events(plan.watches.perf_events);
     let (own, more) = (flows.clone(), events.clone());
     let host = match &http {
         Some(http) => http.host(plan, own, more),
@@ -167,6 +175,9 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         .map(|exporter| exporter.start(runtime.handle().now()))
         .transpose()
         .context("starting a thread")?;
+    let watching = plan.watches.watchdog.map(|limit| watchdog(limit, plan.watches.ends));
+    let watching =
+        watching.map(|dog| dog.start(runtime.handle())).transpose().context("starting a thread")?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
@@ -180,18 +191,9 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         );
         watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
     }
-    drop((control, metrics, web));
+    drop((control, metrics, web, watching));
     let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
-    // From here on a signal ends the process at once.
-    let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
-    std::thread::Builder::new()
-        .name("flowlane-hurry".into())
-        .spawn(move || {
-            if hurry() {
-                std::process::exit(130);
-            }
-        })
-        .context("starting a thread")?;
+    end_at_once_on_a_signal(happened)?;
     let until = Instant::now() + plan.grace;
     if let Some(http) = &http {
         http.stop(plan.grace);
@@ -208,6 +210,30 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         show.flows(&flows.list())?;
     }
     all_served(&report)
+}
+
+/// From here on a signal ends the process at once.
+fn end_at_once_on_a_signal(happened: Receiver<Event>) -> anyhow::Result<()> {
+    let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
+    std::thread::Builder::new()
+        .name("flowlane-hurry".into())
+        .spawn(move || {
+            if hurry() {
+                std::process::exit(130);
+            }
+        })
+        .context("starting a thread")
+        .map(drop)
+}
+
+/// Says which worker stands still and where, and ends the process if that is wanted.
+fn watchdog(limit: Duration, ends: bool) -> Watchdog {
+    let dog = Watchdog::new(limit).on_stall(|stall| {
+        let no_trace = stall.no_trace.iter().map(|why| format!("\n    no trace: {why}"));
+        let trace = stall.trace.iter().take(SHOWN).map(|name| format!("\n    in {name}"));
+        say!("flowlane: {stall}{}", no_trace.chain(trace).collect::<String>());
+    });
+    if ends { dog.ends_process(STALLED) } else { dog }
 }
 
 /// Opens the socket of the exporter.

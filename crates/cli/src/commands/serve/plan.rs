@@ -14,6 +14,7 @@ use anyhow::{Context, bail, ensure};
 use flowlane::card::{Cpus, Surroundings};
 use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
+use flowlane::watchdog::Watchdog;
 use flowlane::{
     Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, Steer, TunnelConfig,
 };
@@ -101,9 +102,43 @@ pub(crate) struct Arguments {
     /// Serve a web page that shows lanes, rates, drops and times as they are, at this address, or at this port of 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening)]
     web: Option<SocketAddr>,
+    /// Say which worker has not turned for this long, where it is, and why [default: 1s, if given without a value] (docs/watchdog.md).
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration, help_heading = "Watching")]
+    watchdog: Option<Duration>,
+    /// End with exit code 3 when the watchdog finds a worker that stands still.
+    #[arg(long, requires = "watchdog", help_heading = "Watching")]
+    watchdog_ends: bool,
+    /// Time for which a task may hold its worker before 'stat' names it; 0s names none.
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = units::duration, help_heading = "Watching")]
+    task_budget: Duration,
+    /// Count cycles, instructions, cache misses and events of the kernel for each worker, for 'stat --perf' (docs/stat.md).
+    #[arg(long, help_heading = "Watching")]
+    perf_events: bool,
     /// Print JSON, one document on each line.
     #[arg(long)]
     json: bool,
+}
+
+/// What the service watches of its workers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watches {
+    /// A worker that does not turn for so long is told.
+    pub(super) watchdog: Option<Duration>,
+    /// And ends the service.
+    pub(super) ends: bool,
+    pub(super) task_budget: Duration,
+    pub(super) perf_events: bool,
+}
+
+impl Watches {
+    fn of(a: &Arguments) -> anyhow::Result<Self> {
+        let (shortest, longest) = (Watchdog::SHORTEST, Duration::from_secs(3600));
+        if let Some(limit) = a.watchdog {
+            ensure!((shortest..=longest).contains(&limit), "--watchdog: must be between 10ms and 1h");
+        }
+        let (watchdog, ends) = (a.watchdog, a.watchdog_ends);
+        Ok(Self { watchdog, ends, task_budget: a.task_budget, perf_events: a.perf_events })
+    }
 }
 
 /// Arguments of the TCP services.
@@ -256,6 +291,7 @@ pub(super) struct Plan {
     pub(super) metrics: Option<SocketAddr>,
     /// Where the web page is served.
     pub(super) web: Option<SocketAddr>,
+    pub(super) watches: Watches,
     pub(super) json: bool,
 }
 
@@ -331,6 +367,7 @@ impl Plan {
                 a.steering.build_for(workers, a.buckets.or(to_move), DefaultKey::Random, true)?
             }
         };
+        let watches = Watches::of(&a)?;
         Ok(Self {
             service,
             link,
@@ -358,6 +395,7 @@ impl Plan {
             control: a.control,
             metrics: a.metrics,
             web: a.web,
+            watches,
             json: a.json,
         })
     }

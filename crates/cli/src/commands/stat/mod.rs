@@ -9,6 +9,7 @@ mod rates;
 mod tcp_words;
 mod text;
 mod times;
+mod watched;
 
 use super::instance;
 use crate::units;
@@ -34,6 +35,9 @@ pub(crate) struct Stat {
     /// Sockets and connections with the flow hash, hash type, bucket and worker of received packets.
     #[arg(short = 'R', long)]
     flows: bool,
+    /// Events of processor and kernel for each worker, if the instance counts them (--perf-events).
+    #[arg(long)]
+    perf: bool,
     /// Only this protocol: ethernet, arp, ip, ip6, icmp, icmp6, udp, tcp, kernel or drops.
     #[arg(short = 'p', long, value_name = "PROTO")]
     protocol: Option<String>,
@@ -48,7 +52,7 @@ pub(crate) struct Stat {
     #[arg(long)]
     json: bool,
     /// Print all metrics once, in the format OpenMetrics.
-    #[arg(long, conflicts_with_all = ["protocols", "netisr", "all", "flows", "protocol", "interval", "json"])]
+    #[arg(long, conflicts_with_all = ["protocols", "netisr", "all", "flows", "perf", "protocol", "interval", "json"])]
     open_metrics: bool,
 }
 
@@ -101,7 +105,8 @@ impl Stat {
 
     /// Whether protocol counters are shown: with `-s`, or if a protocol is named.
     fn shows_protocols(&self) -> bool {
-        self.protocols > 0 || (self.protocol.is_some() && !self.netisr && !self.all && !self.flows)
+        self.protocols > 0
+            || (self.protocol.is_some() && !self.netisr && !self.all && !self.flows && !self.perf)
     }
 
     fn text(&self, mut out: impl Write, report: &ReportView) -> io::Result<()> {
@@ -119,6 +124,10 @@ impl Stat {
             text::sockets(&mut out, &report.sockets, self.protocol.as_deref(), self.all, self.flows)?;
             shown = true;
         }
+        if self.perf {
+            watched::perf(&mut out, &report.workers.workers)?;
+            shown = true;
+        }
         if shown { Ok(()) } else { text::overview(&mut out, report) }
     }
 
@@ -132,6 +141,9 @@ impl Stat {
         }
         if self.all || self.flows {
             chosen.insert("sockets".into(), json!(report.sockets));
+        }
+        if self.perf {
+            chosen.insert("workers".into(), json!(report.workers));
         }
         if chosen.is_empty() {
             return writeln!(out, "{}", json!(report));

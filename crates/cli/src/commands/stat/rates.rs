@@ -2,6 +2,7 @@
 
 use flowlane::control::ReportView;
 use flowlane::metrics::steering::QueueSteering;
+use flowlane::stats::PerfReport;
 
 /// The later report with each counter replaced by its change per second. `None` if the reports are from different processes.
 pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<ReportView> {
@@ -76,6 +77,16 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut time.looking, old.looking);
         rate(&mut time.asleep, old.asleep);
     }
+    for (worker, old) in rates.workers.workers.iter_mut().zip(&before.workers.workers) {
+        for (queue, old) in worker.queues.iter_mut().zip(&old.queues) {
+            for (name, value) in &mut queue.counters {
+                rate(value, old.counters.get(name).copied().unwrap_or(0));
+            }
+        }
+        if let (Some(perf), Some(old)) = (&mut worker.perf, &old.perf) {
+            events(perf, old, rate);
+        }
+    }
     // A lane may have moved to another worker, so it is matched by host and bucket.
     let lanes = || before.workers.workers.iter().flat_map(|w| &w.hosts);
     for host in rates.workers.workers.iter_mut().flat_map(|w| &mut w.hosts) {
@@ -90,4 +101,24 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         }
     }
     Some(rates)
+}
+
+/// Events of processor and kernel; those that are not counted stay so.
+fn events(now: &mut PerfReport, then: &PerfReport, rate: impl Fn(&mut u64, u64)) {
+    let both = [
+        (&mut now.task_clock_nanos, then.task_clock_nanos),
+        (&mut now.context_switches, then.context_switches),
+        (&mut now.migrations, then.migrations),
+        (&mut now.page_faults, then.page_faults),
+        (&mut now.cycles, then.cycles),
+        (&mut now.instructions, then.instructions),
+        (&mut now.stalled_cycles, then.stalled_cycles),
+        (&mut now.cache_misses, then.cache_misses),
+    ];
+    for (now, then) in both {
+        match (now.as_mut(), then) {
+            (Some(now), Some(then)) => rate(now, then),
+            _ => *now = None,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Reports as text, in the columns and words of `netstat` where they exist there.
 
-use super::{tcp_words, times};
+use super::{tcp_words, times, watched};
 use crate::steering;
 use flowlane::KernelStats;
 use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
@@ -277,6 +277,10 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         }
     }
     times::table(&mut out, &report.workers)?;
+    watched::long_tasks(&mut out, &report.workers.workers)?;
+    if let Some(dog) = &report.watchdog {
+        watched::watchdog(&mut out, dog)?;
+    }
     lost(&mut out, report)
 }
 

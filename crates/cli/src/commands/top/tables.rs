@@ -80,7 +80,12 @@ pub(super) fn workers(change: &Change, count: usize, width: usize) -> Lines {
     let (names, wide) = if width >= 80 { (StepTimes::NAMES, 8) } else { (SHORT, 6) };
     let mut columns: Vec<Column> = vec![("worker", 6)];
     columns.extend(names.iter().map(|name| (*name, wide)));
-    columns.extend([("lanes", 5), ("turns/s", 7), ("sleeps/s", 8), ("free", 7), ("no frame/s", 10)]);
+    columns.push(("lanes", 5));
+    let perf = change.workers.iter().any(|worker| worker.derived.is_some());
+    if perf {
+        columns.extend([("IPC", 5), ("instr/pkt", 9), ("miss/pkt", 8), ("switch/s", 8)]);
+    }
+    columns.extend([("turns/s", 7), ("sleeps/s", 8), ("free", 7), ("no frame/s", 10)]);
     let row = |number: usize| match change.workers.iter().find(|w| w.worker == number) {
         None => {
             let silent = std::iter::once(Cell("silent".into(), true));
@@ -90,6 +95,14 @@ pub(super) fn workers(change: &Change, count: usize, width: usize) -> Lines {
             let mut cells: Vec<Cell> = vec![number.to_string().into()];
             cells.extend(worker.steps.iter().map(|share| Cell::from(percent(*share))));
             cells.push(worker.lanes.to_string().into());
+            if perf {
+                let derived = worker.derived.unwrap_or_default();
+                let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), short).into();
+                cells.push(figure(derived.instructions_per_cycle));
+                cells.push(figure(derived.instructions_per_packet));
+                cells.push(figure(derived.misses_per_packet));
+                cells.push(figure(worker.switches));
+            }
             cells.push(short(worker.turns).into());
             cells.push(short(worker.sleeps).into());
             cells.push(short(worker.frames_free as f64).into());

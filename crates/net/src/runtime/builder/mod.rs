@@ -16,6 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use flowlane_rss::Bucket;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig};
@@ -24,6 +25,7 @@ use super::first_task::Mains;
 use super::handle::Runtime;
 use super::host::Host;
 use super::idle::Idle;
+use super::worker::Watched;
 use crate::card::{Access, Surroundings};
 use crate::error::StartError;
 use crate::events;
@@ -47,6 +49,7 @@ pub struct Builder {
     cpus: Option<Vec<usize>>,
     near: Option<Near>,
     idle: Idle,
+    watched: Watched,
     memory: MemoryConfig,
     tcp_memory: Option<usize>,
     hosts: Vec<Host>,
@@ -89,6 +92,7 @@ impl Builder {
             cpus: None,
             near: None,
             idle: Idle::default(),
+            watched: Watched::default(),
             memory: MemoryConfig::default(),
             tcp_memory: None,
             hosts: Vec::new(),
@@ -141,6 +145,26 @@ impl Builder {
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> Self {
         self.idle = idle;
+        self
+    }
+
+    /// Time for which a task may hold its worker before it is named in reports ([`WorkerReport::long_tasks`]): a millisecond by default, which is
+    /// a tick of the timer wheel. Zero names none.
+    ///
+    /// [`WorkerReport::long_tasks`]: crate::stats::WorkerReport::long_tasks
+    #[must_use]
+    pub fn task_budget(mut self, budget: Duration) -> Self {
+        self.watched.task_budget = budget;
+        self
+    }
+
+    /// Whether events of processor and kernel are counted for each worker ([`WorkerReport::perf`]): cycles, instructions, cache misses, page faults
+    /// and others. They are not by default. What cannot be counted is missing in reports, with the reason.
+    ///
+    /// [`WorkerReport::perf`]: crate::stats::WorkerReport::perf
+    #[must_use]
+    pub fn perf_events(mut self, counted: bool) -> Self {
+        self.watched.perf = counted;
         self
     }
 

@@ -37,6 +37,7 @@ impl Builder {
         let mut plans: Vec<Plan> = Netisr::mesh(self.workers, NETISR)
             .into_iter()
             .map(|netisr| Plan {
+                watched: self.watched,
                 netisr,
                 ports: Vec::new(),
                 hosts: Vec::new(),

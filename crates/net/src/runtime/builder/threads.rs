@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
@@ -71,7 +71,8 @@ impl Start<'_> {
         for (index, plan) in plans.into_iter().enumerate() {
             let (memory, common, failed) = (memory.clone(), common.clone(), failed.clone());
             let cpu = cpus.get(index).copied();
-            let begin: Vec<Begin> = hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into())).collect();
+            let begin: Vec<Begin> =
+                hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into(), h.begun)).collect();
             let (ran, go, all_ran) = (ran.clone(), go.clone(), all_ran.clone());
             let in_workers = in_workers.cloned();
             let body = move || {
@@ -142,8 +143,8 @@ fn pin(cpu: Option<usize>) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// What begins in each lane of a host, and the host's name.
-type Begin = (Arc<dyn Fn() -> Main + Send + Sync>, Arc<str>);
+/// What begins in each lane of a host, the host's name, and the line that made the host.
+type Begin = (Arc<dyn Fn() -> Main + Send + Sync>, Arc<str>, &'static Location<'static>);
 
 /// Host and bucket of a lane whose first task failed, and how.
 type Failure = (usize, u16, Failed);
@@ -158,14 +159,15 @@ fn work(
     ran: &dyn Fn(Option<Failure>) -> bool,
 ) {
     context::begin(index, frames.clone(), shared.clone());
+    shared.beats[index].begins();
     flowlane_sys::kernel::limits::exact_timers();
     flowlane_sys::block::keep_owners();
     for slot in plan.lanes.iter_mut().flatten() {
-        let (main, host) = &begin[slot.host];
+        let (main, host, begun) = &begin[slot.host];
         match catch_unwind(AssertUnwindSafe(|| main())) {
             Ok(main) => {
                 let first = FirstTask { main, host: host.clone(), mains: mains.clone() };
-                spawn_in(LaneRef::new(slot.id, shared.clone()), first);
+                spawn_in(LaneRef::new(slot.id, shared.clone()), begun, first);
             }
             Err(payload) => {
                 slot.fail(host, Failed { panicked: true, words: caught::words(&*payload).to_owned() });

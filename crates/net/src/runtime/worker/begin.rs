@@ -2,11 +2,14 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
 use super::moving::Moves;
+use super::over::Over;
+use super::perf::Perf;
 use super::spent::Spent;
 use super::steps::Steps;
 use super::{HostView, Port, Turns, Worker};
@@ -27,7 +30,26 @@ pub(crate) struct Plan {
     pub(crate) lanes: Vec<Option<Box<LaneSlot>>>,
     pub(crate) idle: Idle,
     pub(crate) poller: Option<Poller>,
+    pub(crate) watched: Watched,
 }
+
+/// What a worker watches of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watched {
+    /// Time for which a task may hold its worker; zero for any.
+    pub(crate) task_budget: Duration,
+    /// Events of processor and kernel are counted.
+    pub(crate) perf: bool,
+}
+
+impl Default for Watched {
+    fn default() -> Self {
+        Self { task_budget: TASK_BUDGET, perf: false }
+    }
+}
+
+/// A tick of the timer wheel: a task that takes longer makes timers of all lanes of its worker late.
+const TASK_BUDGET: Duration = Duration::from_millis(1);
 
 impl Worker {
     /// The worker of this number, on its thread.
@@ -38,7 +60,8 @@ impl Worker {
         shared: Arc<Shared>,
         cards: Arc<Cards>,
     ) -> Self {
-        let Plan { netisr, ports, hosts, lanes, idle, poller } = plan;
+        let Plan { netisr, ports, hosts, lanes, idle, poller, watched } = plan;
+        let beat = shared.beats[index].clone();
         let count = lanes.len();
         Self {
             index,
@@ -53,6 +76,10 @@ impl Worker {
             hungry: None,
             spent: Spent::default(),
             steps: Steps::default(),
+            beat,
+            over: Over::new(watched.task_budget),
+            last_lane: 0,
+            perf: watched.perf.then(Perf::begin),
             hunger_told: None,
             spare: Vec::with_capacity(count),
             deadlines: vec![Time::MAX; count],

@@ -25,7 +25,7 @@ impl Worker {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Run(ready) => {
-                let lane = ready.metadata().index;
+                let lane = ready.metadata().lane.index;
                 if self.lanes[lane as usize].is_some() {
                     context::push_ready(ready);
                 } else {

@@ -17,6 +17,8 @@ mod end;
 mod inbox;
 mod moving;
 mod output;
+mod over;
+mod perf;
 mod receive;
 mod report;
 mod sleep;
@@ -26,7 +28,7 @@ mod steps;
 mod tasks;
 mod trust;
 
-pub(crate) use begin::Plan;
+pub(crate) use begin::{Plan, Watched};
 pub(crate) use doors::{Door, Doors};
 pub(crate) use trust::Trust;
 
@@ -38,6 +40,8 @@ use flowlane_stack::time::Time;
 use flowlane_sys::frame::{Frame, Pool};
 
 use self::moving::{Late, Moves};
+use self::over::Over;
+use self::perf::Perf;
 use self::spent::Spent;
 use self::steps::{Step, Steps};
 use super::card::Cards;
@@ -48,7 +52,7 @@ use crate::context;
 use crate::kernel::Poller;
 use crate::lane::LaneSlot;
 use crate::link::{Life, Queue};
-use crate::shared::Shared;
+use crate::shared::{Beat, Place, Shared};
 use crate::stats::{Misdirected, SteeringStats};
 
 /// A queue of a link at its worker, or what stands for the link at a worker that has none of its queues.
@@ -165,6 +169,14 @@ pub(crate) struct Worker {
     spent: Spent,
     /// Where the time goes.
     steps: Steps,
+    /// Where others see this worker.
+    beat: Arc<Beat>,
+    /// Tasks that take long.
+    over: Over,
+    /// The lane of the task that ran last.
+    last_lane: u32,
+    /// What processor and kernel count for this thread.
+    perf: Option<Perf>,
     /// When that was told last.
     hunger_told: Option<Time>,
     /// The other of two lists that take turns.
@@ -206,6 +218,7 @@ impl Worker {
             self.steps.turn_begins(now);
             self.now = now;
             self.turns.all += 1;
+            self.beat.turn(self.turns.all);
             let busy = self.turn();
             self.turns.busy += u64::from(busy);
             self.steps.turned(busy);
@@ -240,14 +253,17 @@ impl Worker {
                 _ => std::hint::spin_loop(),
             }
         }
+        self.beat.at(Place::Away);
     }
 
     /// One turn. `true` if there was anything to do.
     fn turn(&mut self) -> bool {
         self.follow_mtus();
         // Receive and netisr say themselves what of their time was the stack's.
+        self.beat.at(Place::Receive);
         let mut busy = self.receive();
         busy |= self.did(Step::Receive, Self::take_events);
+        self.beat.at(Place::Netisr);
         busy |= self.take_netisr();
         busy |= self.did(Step::Netisr, Self::take_inbox);
         busy |= self.did(Step::Tasks, Self::run_tasks);

@@ -6,6 +6,17 @@ use crate::stats::{Meeting, QueueArrivals, QueueReport, WorkerReport};
 use crate::wake;
 
 impl Worker {
+    /// Lanes, here or elsewhere, whose frames come on this worker's queues: they need it awake.
+    fn needed_by(&self) -> u64 {
+        let is_ours = |queue: &&u16| self.ports.iter().any(|port| port.index == Some(**queue));
+        // Buckets of a host without a link here have no queue here.
+        let of_host = |(h, host): (usize, &super::HostView)| {
+            let here = self.ports.iter().any(|port| port.doors.all().any(|door| door.host == h));
+            if here { host.queue_of.iter().filter(is_ours).count() } else { 0 }
+        };
+        self.hosts.iter().enumerate().map(of_host).sum::<usize>() as u64
+    }
+
     /// What this worker counted so far; with a list of sockets and connections, which takes time, if that is wanted.
     pub(super) fn report(&mut self, sockets: bool) -> WorkerReport {
         let pool = self.frames.stats();
@@ -37,6 +48,9 @@ impl Worker {
             busy_turns: self.turns.busy,
             sleeps: self.turns.sleeps,
             time: self.steps.so_far(),
+            needed_by: self.needed_by(),
+            long_tasks: self.over.report(),
+            perf: self.perf.as_ref().map(|perf| Box::new(perf.report())),
             meeting: Meeting {
                 rung: rings.rung,
                 woke: rings.woke,

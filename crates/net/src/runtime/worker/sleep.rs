@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Worker;
 use crate::runtime::idle::Idle;
+use crate::shared::Place;
 
 /// How often it is seen to that the output of a lane that is to move has left.
 const GIVING: Duration = Duration::from_micros(100);
@@ -39,6 +40,7 @@ impl Worker {
         let now = shared.now();
         self.steps.falls_asleep(now);
         let deadline = self.wake_at();
+        self.beat.at(Place::Asleep);
         if self.ports.is_empty()
             && let Some(poller) = &mut self.poller
         {

@@ -34,6 +34,9 @@ impl Worker {
             return;
         }
         let nanos = now.saturating_duration_since(self.now).as_nanos() as u64;
+        if self.over.is_long(nanos) {
+            self.look_for_long_tasks(nanos);
+        }
         let total = std::mem::take(&mut self.spent.total);
         for (lane, work) in self.spent.lanes.drain(..) {
             // A lane that has moved meanwhile takes nothing along.

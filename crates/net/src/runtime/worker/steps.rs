@@ -18,6 +18,7 @@ use flowlane_stack::time::Time;
 use flowlane_sys::ticks;
 
 use super::Worker;
+use crate::shared::Place;
 use crate::stats::StepTimes;
 
 /// A part of a turn.
@@ -28,6 +29,20 @@ pub(crate) enum Step {
     Tasks,
     Netisr,
     Transmit,
+}
+
+impl Step {
+    /// What the worker says of where it is.
+    #[inline(always)]
+    pub(super) fn place(self) -> Place {
+        match self {
+            Self::Receive => Place::Receive,
+            Self::Stack => Place::Stack,
+            Self::Tasks => Place::Tasks,
+            Self::Netisr => Place::Netisr,
+            Self::Transmit => Place::Transmit,
+        }
+    }
 }
 
 /// Number of steps.
@@ -55,6 +70,8 @@ pub(crate) struct Steps {
     ticks: [u64; STEPS],
     /// The counter when it was read last.
     tick: u64,
+    /// The counter when the turn began, and ticks of its tasks.
+    turn: (u64, u64),
 }
 
 impl Steps {
@@ -68,6 +85,12 @@ impl Steps {
     pub(super) fn turn_begins(&mut self, now: Time) {
         self.charge(now);
         self.tick = ticks::now();
+        self.turn = (self.tick, 0);
+    }
+
+    /// Ticks of the last turn that did something: in all, and in tasks.
+    pub(super) fn last_turn(&self) -> (u64, u64) {
+        (self.tick.saturating_sub(self.turn.0), self.turn.1)
     }
 
     /// A step has done something.
@@ -75,7 +98,11 @@ impl Steps {
     pub(super) fn mark(&mut self, step: Step) {
         let tick = ticks::now();
         // Less than before: another processor's counter.
-        self.ticks[step as usize] += tick.saturating_sub(self.tick);
+        let took = tick.saturating_sub(self.tick);
+        self.ticks[step as usize] += took;
+        if step == Step::Tasks {
+            self.turn.1 += took;
+        }
         self.tick = tick;
     }
 
@@ -133,6 +160,7 @@ impl Worker {
     /// Does a step, and charges the time to it if there was something to do.
     #[inline(always)]
     pub(super) fn did(&mut self, step: Step, work: impl FnOnce(&mut Self) -> bool) -> bool {
+        self.beat.at(step.place());
         let busy = work(self);
         if busy {
             self.steps.mark(step);

@@ -2,6 +2,8 @@
 
 use std::panic::AssertUnwindSafe;
 
+use flowlane_sys::ticks;
+
 use super::Worker;
 use crate::context;
 use crate::lane::Ready;
@@ -16,6 +18,8 @@ impl Worker {
         let n = context::ready_len();
         let (mut left, mut fresh) = (n, FRESH);
         let mut lent: Option<u32> = None;
+        let mut ran = 0;
+        let measures = self.over.measures(self.turns.all);
         loop {
             let ready = if left > 0 {
                 left -= 1;
@@ -27,7 +31,7 @@ impl Worker {
                 None
             };
             let Some(ready) = ready else { break };
-            let lane = ready.metadata().index;
+            let lane = ready.metadata().lane.index;
             if lent != Some(lane) {
                 self.take_back(lent);
                 lent = None;
@@ -48,15 +52,25 @@ impl Worker {
                 slot.work += 1;
                 context::enter(slot, self.now);
                 lent = Some(lane);
+                self.beat.at_tasks_of(lane);
+                self.last_lane = lane;
             }
+            let task = ready.metadata().begun;
+            self.beat.runs(task);
+            ran += 1;
+            let began = if measures { ticks::now() } else { 0 };
             // A task that panics takes nothing with it but itself: its lane's sockets stay whole, since no call into
             // the lane runs user code.
             if std::panic::catch_unwind(AssertUnwindSafe(|| ready.run())).is_err() {
                 let _ = context::with_current(|slot, _| slot.counters.panics += 1);
             }
+            if measures {
+                self.over.ran(task, lane, ticks::now().saturating_sub(began));
+            }
         }
         self.take_back(lent);
         context::defer_fresh();
+        self.over.ran = ran;
         n > 0
     }
 

@@ -131,6 +131,7 @@ impl Net {
                 crowded: false,
             };
             let plan = Plan {
+                watched: Default::default(),
                 netisr,
                 ports: vec![port(queue.clone(), index as u16)],
                 hosts: vec![host],
