@@ -3,6 +3,7 @@
 
 mod load_schema;
 
+use std::net::UdpSocket;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -35,6 +36,9 @@ fn bad_arguments_get_one_line_and_2() {
         (&["--window", "0"], "--window"),
         (&["--window", "8", "--discard"], "answers"),
         (&["--duration", "0s"], "--duration"),
+        (&["--slots", "4x5ms", "--slot", "4"], "slots 0 to 3"),
+        (&["--slots", "4x5ms", "--slot", "0", "--guard", "5ms"], "guard"),
+        (&["--slots", "4x5ms", "--slot", "0", "--window", "3"], "--slots"),
         (&["--flows", "0"], "--flows"),
         (&["--workers", "0"], "--workers"),
         (&["--clients", "10.12.0.0/16"], "--routed"),
@@ -84,6 +88,33 @@ fn bad_arguments_get_one_line_and_2() {
     ] {
         refused(arguments, word);
     }
+}
+
+/// The rate goes on while the slot is shut, so most datagrams wait for an opening; each is counted by where it left.
+#[test]
+fn every_datagram_is_counted_by_its_slot() {
+    let echo = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = echo.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut data = [0; 2048];
+        while let Ok((len, from)) = echo.recv_from(&mut data) {
+            echo.send_to(&data[..len], from).unwrap();
+        }
+    });
+    let slots = ["--slots", "4x10ms", "--slot", "1", "--guard", "2ms", "-r", "2k", "-d", "500ms"];
+    let output = load(&[&[&target[..]], &slots[..], &["--flows", "4", "--json"]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"));
+    load_schema::check("load-run", &report);
+    let counts = &report["total"]["counts"];
+    let of = |name: &str| counts["more"][name].as_u64().unwrap_or(0);
+    let sent = counts["sent"].as_u64().unwrap();
+    assert!(sent > 0 && of("inside-slot") > 0, "{counts}");
+    // They cover the whole run, and `sent` what is measured.
+    assert!((sent..=1000).contains(&(of("inside-slot") + of("outside-slot"))), "{counts}");
+    let more = &report["setup"]["more"];
+    assert_eq!(more["slots"], "slot 1 of 4x10ms, guard 2.00 ms");
+    assert!(more["slots kept"].as_str().unwrap().contains(" inside, late at the edge p50 "), "{more}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use flowlane::Endpoint;
+use flowlane::impair::{Edges, Slots};
 
 use crate::flows::Sources;
 use crate::gate::{Gate, gather};
@@ -64,6 +65,8 @@ pub struct LoadConfig {
     pub exact: bool,
     /// Seed of the run id and of Poisson schedules.
     pub seed: u64,
+    /// Datagrams are sent in these slots only; one that is due outside of them is meant for the next. Only for [`Pace::Rate`].
+    pub slots: Option<Slots>,
     /// Channel for snapshots during the run.
     pub snapshots: Option<SyncSender<Snapshot>>,
 }
@@ -81,6 +84,9 @@ pub enum LoadError {
     /// A closed loop needs answers.
     #[error("a window needs answers, and the far side gives none: set a rate")]
     WindowWithoutAnswers,
+    /// A closed loop sends when answers come.
+    #[error("slots are for a rate: a window sends when answers come")]
+    SlotsWithWindow,
     /// The window is 0.
     #[error("a window of nothing sends nothing: at least 1")]
     NoWindow,
@@ -113,6 +119,8 @@ pub(crate) struct Common {
     pub(crate) flows: Vec<usize>,
     pub(crate) progress: Vec<LaneProgress>,
     pub(crate) gate: Gate,
+    /// How the lanes that have ended kept their slots.
+    edges: Mutex<Edges>,
     outcomes: Mutex<mpsc::Sender<LaneOutcome<Counts>>>,
 }
 
@@ -125,6 +133,11 @@ impl Common {
 
     pub(crate) fn stop(&self) {
         self.gate.stop();
+    }
+
+    /// Adds how a lane kept its slots.
+    pub(crate) fn add_edges(&self, edges: &Edges) {
+        self.edges.lock().unwrap_or_else(PoisonError::into_inner).add(edges);
     }
 
     /// The index of a lane among those that take part.
@@ -161,6 +174,7 @@ impl Load {
         }
         match config.pace {
             Pace::Window(_) if config.discard => return Err(LoadError::WindowWithoutAnswers),
+            Pace::Window(_) if config.slots.is_some() => return Err(LoadError::SlotsWithWindow),
             Pace::Window(0) => return Err(LoadError::NoWindow),
             Pace::Window(_) | Pace::Rate { .. } => {}
         }
@@ -171,6 +185,7 @@ impl Load {
             progress: flows.iter().map(|_| LaneProgress::default()).collect(),
             flows,
             gate: Gate::new(active),
+            edges: Mutex::default(),
             outcomes: Mutex::new(to),
             config,
         };
@@ -209,6 +224,12 @@ impl Load {
             self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
         };
         Progress { sent: sum(|p| &p.sent), received: sum(|p| &p.received) }
+    }
+
+    /// How slots were kept, of the lanes that have ended.
+    #[must_use]
+    pub fn edges(&self) -> Edges {
+        self.common.edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.

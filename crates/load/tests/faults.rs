@@ -61,6 +61,7 @@ fn run_for(quirks: Quirks, pace: Pace, flow_count: usize, phases: Vec<Phase>) ->
         discard: false,
         exact: true,
         seed: 5,
+        slots: None,
         snapshots: None,
     })
     .unwrap();

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use flowlane::impair::Edges;
 use flowlane::{Datagram, Endpoint, Sleep, SocketError, Time};
 use flowlane_stack::packet::IcmpErrorKind;
 
@@ -70,6 +71,9 @@ pub(crate) struct Lane {
     next_tick: u64,
     /// The last ICMP error before the run.
     complaint: Option<IcmpErrorKind>,
+    /// How slots were kept; and of the datagrams of this turn, when each could be sent and when that was begun, by the common clock.
+    edges: Edges,
+    slotted: Vec<(u64, u64)>,
     /// The current sleep, and until when it lasts.
     alarm: Option<(u64, Sleep)>,
 }
@@ -118,6 +122,8 @@ impl Lane {
             measured: 0,
             next_tick: 0,
             complaint: None,
+            edges: Edges::default(),
+            slotted: Vec::new(),
             alarm: None,
             common,
         })
@@ -139,6 +145,12 @@ impl Lane {
         }
         let (probes, measured) = (self.counts.probes, self.measured);
         self.recorder.tally(measured).named("probes", probes);
+        if self.common.config.slots.is_some() {
+            let kept = self.edges.counts();
+            self.recorder.tally(measured).named("inside-slot", kept.inside);
+            self.recorder.tally(measured).named("outside-slot", kept.outside);
+            self.common.add_edges(&self.edges);
+        }
         self.publish(clock());
         Ok((start, stopped))
     }

@@ -1,5 +1,6 @@
 //! When datagrams are sent: by a schedule (open loop), or by a window (closed loop).
 
+use flowlane::impair::{Slots, common_clock};
 use flowlane_stack::rng::Rng;
 
 use super::{Lane, clock};
@@ -27,6 +28,18 @@ enum Next {
     Done,
 }
 
+/// For a datagram that is due: when it could be sent and what time it is, by the common clock; and by the lane's clock what time it is, and
+/// when the slot opened that is open. An error is when the next one opens, by the lane's clock.
+fn in_slot(slots: &Slots, due: u64) -> Result<((u64, u64), u64, u64), u64> {
+    let (common, here) = (common_clock(), clock());
+    let opens = slots.window(common).opens;
+    if opens > common {
+        return Err(here + (opens - common));
+    }
+    let ready = common.saturating_sub(here.saturating_sub(due));
+    Ok(((ready, common), here, here.saturating_sub(common - opens)))
+}
+
 impl Lane {
     /// Sends by the schedule. Returns the time at which it stopped.
     pub(super) async fn open_loop(
@@ -36,7 +49,7 @@ impl Lane {
         rate: u64,
         poisson: bool,
     ) -> Result<u64, String> {
-        let near = if self.common.config.exact { NEAR } else { 0 };
+        let near = if self.common.config.exact || self.common.config.slots.is_some() { NEAR } else { 0 };
         let mut schedule = self.schedule(start, rate, poisson);
         loop {
             self.receive_now()?;
@@ -45,7 +58,9 @@ impl Lane {
             if now >= end + GRACE || self.common.stopped() {
                 return Ok(self.give_up_schedule(schedule, now.min(end), now));
             }
-            match self.send_due(&mut schedule, now, end)? {
+            let next = self.send_due(&mut schedule, now, end)?;
+            self.left_in_slots().await;
+            match next {
                 Next::Done => {
                     // An empty schedule still lasts until the end of the run.
                     self.wait_until(end).await?;
@@ -80,14 +95,27 @@ impl Lane {
             if sent == BATCH {
                 break Next::More;
             }
+            let (intended, at) = match self.common.config.slots {
+                None => (due, now),
+                Some(slots) => match in_slot(&slots, due) {
+                    Ok((turn, here, opened)) => {
+                        self.slotted.push(turn);
+                        (due.max(opened), here)
+                    }
+                    Err(opens) => break Next::At(opens),
+                },
+            };
             // The datagram carries its lateness, which the answer returns.
-            let late = u32::try_from(now - due).unwrap_or(u32::MAX);
-            if !self.send(late, due)? {
+            let late = u32::try_from(at.saturating_sub(intended)).unwrap_or(u32::MAX);
+            if !self.send(late, intended)? {
                 self.held_up(now);
+                if self.common.config.slots.is_some() {
+                    self.slotted.pop();
+                }
                 break Next::More;
             }
             schedule.advance();
-            moments[sent] = due;
+            moments[sent] = intended;
             sent += 1;
         };
         let all = self.flush()?;
@@ -99,6 +127,16 @@ impl Lane {
             }
         }
         Ok(if all { next } else { Next::More })
+    }
+
+    /// Counts the datagrams of this turn by their slot, once the worker has handed them to its link.
+    async fn left_in_slots(&mut self) {
+        let Some(slots) = self.common.config.slots.filter(|_| !self.slotted.is_empty()) else { return };
+        flowlane::yield_now().await;
+        let done = common_clock();
+        for (ready, begun) in self.slotted.drain(..) {
+            self.edges.sent(&slots, ready, begun, done);
+        }
     }
 
     /// Counts datagrams that were due and will not be sent, with their lateness so far.

@@ -219,10 +219,12 @@ fn what_waits_leaves_before_what_comes_when_nothing_is_asked_for_any_more() {
     one.set(Impairments::default());
     assert_eq!(one.offer(10, &mut numbered(2, 64), 0, 64), Fate::Held);
     assert!(one.release(999_999).is_none());
-    for n in [1, 2] {
-        assert_eq!(one.release(1_000_000).map(|(_, _, packet)| self::number(packet)), Some(n));
+    // Those before it are due, too, but have not left.
+    assert_eq!(one.offer(2_000_000, &mut numbered(3, 64), 0, 64), Fate::Held);
+    for n in [1, 2, 3] {
+        assert_eq!(one.release(2_000_000).map(|(_, _, packet)| self::number(packet)), Some(n));
     }
-    assert_eq!(one.offer(1_000_001, &mut numbered(3, 64), 0, 64), Fate::Pass(1));
+    assert_eq!(one.offer(2_000_001, &mut numbered(4, 64), 0, 64), Fate::Pass(1));
 }
 
 /// A packet of TCP or UDP segments as Linux sends it: its virtio-net header, checksum left undone.

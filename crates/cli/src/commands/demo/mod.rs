@@ -148,6 +148,7 @@ impl Demo {
             discard: false,
             exact: true,
             seed: steering::seed(self.seed)?,
+            slots: None,
             snapshots: None,
         };
         Ok(Plan { workers, fields, server: Arc::new(server), client: Arc::new(client), card, load })

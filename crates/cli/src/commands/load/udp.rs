@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use flowlane::impair::{Cycle, Edges, Slots};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Usage};
@@ -64,6 +65,15 @@ pub(crate) struct Udp {
     /// Flows (pairs of client address and port) over all lanes [default: 1024; kernel sockets, one for each flow: 64].
     #[arg(long, value_parser = units::count)]
     flows: Option<u64>,
+    /// Send in slots of a cycle only: 8x2ms is eight slots of 2 ms, by CLOCK_TAI.
+    #[arg(long, value_name = "NxTIME", requires = "slot", conflicts_with = "window")]
+    slots: Option<Cycle>,
+    /// Which slot, from 0.
+    #[arg(long, value_name = "N", requires = "slots")]
+    slot: Option<u32>,
+    /// Time at the end of a slot in which nothing begins to be sent.
+    #[arg(long, default_value = "0", value_parser = units::duration, requires = "slots")]
+    guard: Duration,
     /// The target does not answer: measure sending only.
     #[arg(long)]
     discard: bool,
@@ -114,6 +124,10 @@ impl Udp {
         watch.end();
         let usage = Usage::now().since(start.usage);
         let counted = runtime.stop();
+        let mut about = about;
+        if let Some(kept) = kept_in_words(&load.edges()) {
+            about.setup.more.insert("slots kept".into(), kept);
+        }
         self.outputs.write(&outcome.run(About {
             started: start.at,
             phases: timeline::shown(&phases),
@@ -155,6 +169,12 @@ impl Udp {
         self.flows.unwrap_or(if self.near.is_kernel() { KERNEL_FLOWS } else { FLOWS })
     }
 
+    fn slots(&self) -> anyhow::Result<Option<Slots>> {
+        let Some((cycle, slot)) = self.slots.zip(self.slot) else { return Ok(None) };
+        let guard = u64::try_from(self.guard.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Some(Slots::new(cycle, slot, guard).context("--slots")?))
+    }
+
     fn plan(&self, rss: &Rss, clients: &[ClientRange]) -> anyhow::Result<LoadConfig> {
         let target = Endpoint::from(self.target);
         let flows = usize::try_from(self.flows()).context("--flows")?;
@@ -180,6 +200,7 @@ impl Udp {
             discard: self.discard,
             exact: self.near.exact(),
             seed: self.near.seed()?,
+            slots: self.slots()?,
             snapshots: None,
         })
     }
@@ -195,7 +216,11 @@ impl Udp {
             Sources::Flows(flows) => flows.iter().map(Vec::len).sum(),
             Sources::Addresses { .. } => config.flows,
         };
-        let more = [("size", format!("{} bytes", self.size)), ("flows", show_count(flows as u64))];
+        let mut more = vec![("size", format!("{} bytes", self.size)), ("flows", show_count(flows as u64))];
+        if let Some(slots) = config.slots {
+            let (cycle, slot, guard) = (slots.cycle(), slots.slot(), units::show_nanos(slots.guard()));
+            more.push(("slots", format!("slot {slot} of {cycle}, guard {guard}")));
+        }
         let targets = vec![self.target.to_string()];
         About {
             pools: vec![PoolAbout {
@@ -213,12 +238,30 @@ impl Udp {
                 seed: Some(config.seed),
                 schedule,
                 open_loop: matches!(config.pace, Pace::Rate { .. }),
-                more: more.map(|(name, value)| (name.to_owned(), value)).into(),
+                more: more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
                 ..Setup::default()
             },
             ..About::default()
         }
     }
+}
+
+/// How slots were kept; `None` if none were asked for, or nothing was sent.
+fn kept_in_words(edges: &Edges) -> Option<String> {
+    let counts = edges.counts();
+    let all = counts.inside + counts.outside;
+    let late =
+        |share| edges.quantile(share).map_or("-".to_owned(), |us| units::show_nanos(u64::from(us) * 1000));
+    (all > 0).then(|| {
+        format!(
+            "{:.3} % of {} inside, late at the edge p50 {}, p99.9 {}, max {}",
+            counts.inside as f64 / all as f64 * 100.0,
+            show_count(all),
+            late(0.5),
+            late(0.999),
+            units::show_nanos(counts.latest)
+        )
+    })
 }
 
 fn fields(four: bool) -> UdpFields {
