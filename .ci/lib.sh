@@ -2,7 +2,7 @@
 
 # The oldest Rust that flowlane-sys, flowlane-rss and flowlane-stack build with.
 msrv=1.85.0
-msrv_packages=(-p flowlane-sys -p flowlane-rss -p flowlane-stack)
+msrv_packages=(-p flowlane-sys -p flowlane-rss -p flowlane-stack -p flowlane-switch)
 
 # Says what this run does not cover; shown again at the end.
 note() {

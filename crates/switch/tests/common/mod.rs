@@ -1,0 +1,108 @@
+//! A switch with frames as bytes.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; each uses its part")]
+
+use flowlane_stack::time::Time;
+use flowlane_switch::{Config, Output, PortId, Seed, Switch, config::PortConfig};
+use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
+
+pub struct Bench {
+    pub switch: Switch,
+    pub pool: Pool,
+    pub output: Output,
+    pub now: Time,
+}
+
+pub fn port(n: usize) -> PortId {
+    PortId::new(n).unwrap()
+}
+
+pub fn config(ports: usize, words: &str) -> Config {
+    let plain = Config::new((0..ports).map(|n| PortConfig::new(&format!("p{n}"))).collect());
+    flowlane_switch::Change::parse(&plain, words).unwrap().config
+}
+
+pub fn pool(frames: usize) -> Pool {
+    let config =
+        MemoryConfig { frames_per_home: frames, lock: false, huge_pages: false, ..MemoryConfig::default() };
+    FrameMemory::new(&config).unwrap().attach(0).unwrap()
+}
+
+impl Bench {
+    pub fn new(config: Config) -> Bench {
+        let (ports, now) = (config.ports.len(), Time::from_secs(1000));
+        let mut switch = Switch::new(config, Seed([5, 6, 7, 8]), 1, now).unwrap();
+        (0..ports).for_each(|n| switch.set_link(port(n), true));
+        Bench { switch, pool: pool(1024), output: Output::new(ports, 256), now }
+    }
+
+    pub fn words(ports: usize, words: &str) -> Bench {
+        Bench::new(config(ports, words))
+    }
+
+    pub fn change(&mut self, words: &str) {
+        let change = flowlane_switch::Change::parse(self.switch.config(), words).unwrap();
+        self.switch.change(change, self.now).unwrap();
+    }
+
+    pub fn frame(&self, bytes: &[u8]) -> Frame {
+        let mut rest = bytes;
+        let mut frame: Option<Frame> = None;
+        loop {
+            let mut piece = self.pool.alloc().unwrap();
+            if frame.is_some() {
+                piece.reset(0);
+            }
+            let n = rest.len().min(piece.tailroom());
+            assert!(piece.extend_from_slice(&rest[..n]));
+            rest = &rest[n..];
+            match frame.as_mut() {
+                None => frame = Some(piece),
+                Some(head) => head.append(piece),
+            }
+            if rest.is_empty() {
+                return frame.unwrap();
+            }
+        }
+    }
+
+    /// Where a frame goes, and how it looks there.
+    pub fn send(&mut self, from: usize, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        let frame = self.frame(bytes);
+        self.forward(from, frame)
+    }
+
+    pub fn forward(&mut self, from: usize, frame: Frame) -> Vec<(usize, Vec<u8>)> {
+        self.switch.forward(port(from), &mut vec![frame], self.now, &mut self.output);
+        self.take()
+    }
+
+    pub fn take(&mut self) -> Vec<(usize, Vec<u8>)> {
+        let mut all = Vec::new();
+        for port in self.output.used() {
+            for frame in self.output.port(port).drain(..) {
+                assert_eq!(frame.meta().vlan, None, "a tag is in the data");
+                all.push((port.index(), frame.chunks().flatten().copied().collect()));
+            }
+        }
+        self.output.settle();
+        all
+    }
+}
+
+pub fn mac(n: u8) -> [u8; 6] {
+    [0x02, 0, 0, 0, 0, n]
+}
+
+pub const ALL: [u8; 6] = [0xff; 6];
+
+/// A frame with these tags (TPID and TCI), the outermost first.
+pub fn frame(dst: [u8; 6], src: [u8; 6], tags: &[(u16, u16)], payload: usize) -> Vec<u8> {
+    let mut bytes = [dst, src].concat();
+    for (tpid, tci) in tags {
+        bytes.extend_from_slice(&tpid.to_be_bytes());
+        bytes.extend_from_slice(&tci.to_be_bytes());
+    }
+    bytes.extend_from_slice(&[0x08, 0x00]);
+    bytes.extend((0..payload).map(|n| n as u8));
+    bytes
+}

@@ -1,0 +1,106 @@
+//! What is said to a person whose configuration is wrong, and what a wrong line leaves: nothing.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::config;
+use flowlane_switch::Change;
+use flowlane_switch::config::{Flush, file};
+
+const VLANS: &str = "config vlan_mode dot1q vlangroup 10 members 0,1t port 0 pvid 10";
+
+#[test]
+fn a_wrong_line_changes_nothing_and_says_in_one_line_what_is_wrong() {
+    let before = config(3, VLANS);
+    for (words, says) in [
+        ("bridge up", "'bridge' is no command"),
+        ("port", "a word is missing"),
+        ("port 9 pvid 1", "'9' is no port: it is a number from 0 to 2 or one of p0, p1, p2"),
+        ("port 1 pvid 11", "'vlangroup 11 members p1' makes it"),
+        ("port 1 pvid x", "pvid x: not a number"),
+        ("port 1 addtag striptag", "port p1: addtag and striptag contradict"),
+        ("port 1 flags ingress,blue", "'blue' is no flag: addtag, striptag"),
+        ("port 1 droptagged dropuntagged", "contradict"),
+        ("port 1 pvid 0 doubletag", "set pvid"),
+        ("port 1 mtu 9217", "from 68 to 9216"),
+        ("port 1 priorities 0,1,2", "eight numbers"),
+        ("port 1 storm fast 10", "one of unknown, broadcast, multicast"),
+        ("vlangroup 10 members 1,1t", "named twice"),
+        ("vlangroup 10 members 1,7", "'7' is no port"),
+        ("vlangroup 4095 members 1", "VLANs are from 1 to 4094"),
+        ("vlangroup 0 members 1", "VLANs are from 1 to 4094"),
+        ("vlangroup 10 members none", "there is no VLAN 10 for its pvid"),
+        ("config vlan_mode isl", "one of default, port, dot1q, qinq"),
+        ("config vlan_mode port vlangroup 1 members 0t", "there are no tags"),
+        ("config vlan_mode port vlangroup 3 members 0", "numbered like ports, from 0 to 2"),
+        ("config vlan_mode default vlangroup 1 members 0", "mode default has no groups"),
+        ("config vlan_mode default port 1 pvid 10", "needs 'config vlan_mode dot1q'"),
+        ("config addresses 0", "addresses 0: from 1 to"),
+        ("fdb static 01:00:5e:00:00:01 vlan 10 port 1", "not the address of a station"),
+        ("fdb static 02:00:00:00:00:01 vlan 11 port 1", "there is no VLAN 11"),
+        ("fdb static 02:00:00:00:00:01 vlan 10 none", "no static address"),
+        ("fdb flush port 7", "'7' is no port"),
+        ("mirror from 1 to 1", "cannot be a mirror of itself"),
+        ("mirror to 1", "name ports or a VLAN"),
+        ("mirror vlan 77 to 1", "there is no VLAN 77"),
+        // The first half is right.
+        ("port 1 pvid 10 vlangroup 5000 members 1", "VLANs are from 1 to 4094"),
+    ] {
+        let error = Change::parse(&before, words).unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{words}: {error}");
+    }
+}
+
+#[test]
+fn words_as_etherswitchcfg_has_them() {
+    let before = config(3, "");
+    let one = Change::parse(
+        &before,
+        "config vlan_mode dot1q vlangroup10 members p0,1,2t port1 pvid 10 flags striptag,-ingress",
+    )
+    .unwrap();
+    let other = Change::parse(
+        &before,
+        "config vlan_mode dot1q\nport p1 striptag -ingress pvid 10\nvlangroup 10 members 0,p1,p2t",
+    )
+    .unwrap();
+    assert_eq!(one, other);
+    assert_eq!(one.config.member_words(one.config.groups[&10]), "p0,p1,p2t");
+    let flush = Change::parse(&before, "fdb flush port 1 fdb flush all").unwrap().flush;
+    assert_eq!(flush, [Flush::Port(common::port(1)), Flush::All]);
+}
+
+#[test]
+fn a_file_is_read_and_a_wrong_one_refused_with_its_line() {
+    let text = "mode = \"dot1q\"\n[[port]]\nname = \"p1\"\nlink = \"tap:a\"\npvid = 10\n[[port]]\nname = \"cpu\"\n\n[[vlan]]\nid = 10\nmembers = \"p1,cput\"\n";
+    let config = file::read(text).unwrap();
+    assert_eq!((config.ports[0].pvid, config.ports[1].pvid, config.ports[0].link.as_str()), (10, 0, "tap:a"));
+    assert_eq!(config.member_words(config.groups[&10]), "p1,cput");
+    let usual = file::read("mode = \"qinq\"\n[[port]]\nname = \"a\"\n[[port]]\nname = \"b\"\n").unwrap();
+    assert_eq!((usual.ports[1].pvid, usual.member_words(usual.groups[&1])), (1, "a,b".to_owned()));
+    for (text, says) in [
+        ("mode = ", "line 1: "),
+        ("\n\ncolour = 1", "line 3: unknown field `colour`"),
+        ("mode = \"dot1q\"", "0 ports: a switch has from 1 to 64"),
+        ("[[port]]\nname = \"1\"", "port '1': a name is a letter"),
+        ("[[port]]\nname = \"a\"\n[[port]]\nname = \"a\"", "two ports are named 'a'"),
+        ("[[port]]\nname = \"a\"\n[[port]]\nname = \"at\"", "'at' means 'a, tagged'"),
+        ("[[port]]\nname = \"a\"\nflags = [\"x\"]", "flag 'x'"),
+        ("mode = \"dot1q\"\nvlan = []\n[[port]]\nname = \"a\"\npvid = 1", "there is no VLAN 1"),
+        ("learning = \"both\"\n[[port]]\nname = \"a\"", "learning 'both': independent or shared"),
+    ] {
+        let error = file::read(text).unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_running_switch_keeps_its_ports_and_its_table() {
+    let mut b = common::Bench::words(3, "");
+    let now = b.now;
+    for config in [config(2, ""), config(3, "config addresses 7"), config(3, "config ageing 7")] {
+        let before = b.switch.config().clone();
+        assert!(b.switch.configure(config, now).is_err());
+        assert_eq!(*b.switch.config(), before);
+    }
+}
