@@ -64,6 +64,15 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane serve udp-echo --link af-xdp:eth0 --addr 192.0.2.10/24",
     ),
     (
+        &["switch", "up"],
+        "  Two TAP interfaces and a card:
+    flowlane switch up --port p1=tap:a --port p2=tap:b --port p3=af-xdp:eth1
+  Then, in another terminal, VLAN 10 on p1 and, tagged, on p3:
+    flowlane switch config vlan_mode dot1q
+    flowlane switch vlan 10 members p1,p3t
+    flowlane switch port p1 pvid 10",
+    ),
+    (
         &["rss", "check"],
         "  Do packets reach the configured processors? (root)
     flowlane rss check eth0

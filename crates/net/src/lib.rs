@@ -94,6 +94,7 @@ mod runtime;
 pub mod service;
 mod shared;
 pub mod stats;
+pub mod switch;
 mod task;
 mod tcp;
 mod udp;

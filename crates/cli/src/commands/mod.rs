@@ -12,6 +12,7 @@ mod rss;
 mod serve;
 mod shell;
 mod stat;
+mod switch;
 mod top;
 
 use clap::Subcommand;
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Join two interfaces back to back, in any two network namespaces.
     #[command(subcommand)]
     Epair(epair::Epair),
+    /// Run a switch with VLANs between links, and change it while it runs.
+    #[command(subcommand)]
+    Switch(Box<switch::Switch>),
     /// Create and remove a network to try real links on.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -62,6 +66,7 @@ impl Command {
             Self::Lanes(command) => command.run(),
             Self::Flows(command) => command.run(),
             Self::Epair(command) => command.run(),
+            Self::Switch(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),
             Self::Completions(completions) => completions.run(),

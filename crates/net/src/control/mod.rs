@@ -35,6 +35,7 @@ mod metrics;
 mod place;
 mod server;
 mod serving;
+mod switch;
 mod view;
 mod web;
 
@@ -50,6 +51,7 @@ pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_directory, default_path, instances, instances_of};
 pub use server::Control;
+pub use switch::{AddressesView, ChangeRequest, ConfigView, DoneView, SwitchControl};
 pub use view::{
     CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView, MoveRequest, MoveView,
     NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StallView,
@@ -109,6 +111,30 @@ pub fn listen_as(path: Option<&Path>, kind: &str) -> Result<Listener, ControlErr
     let socket = place::bind(&path)?;
     Ok(Listener { socket: Some(socket), file: place::SocketFile::new(path) })
 }
+
+/// Opens the control socket of a switch: its name is in the file's, so two switches of one user have different names.
+///
+/// # Errors
+/// See [`ControlError`]; [`ControlError::InUse`] if a switch of this name runs.
+pub fn listen_for_switch(name: &str) -> Result<Listener, ControlError> {
+    place::make_default(SWITCH)?;
+    listen(Some(&switch_path(name)))
+}
+
+/// Where the control socket of a switch is.
+#[must_use]
+pub fn switch_path(name: &str) -> PathBuf {
+    default_directory().join(format!("{name}.{SWITCH}"))
+}
+
+/// Sockets of this user's switches that answer.
+#[must_use]
+pub fn switches() -> Vec<PathBuf> {
+    instances_of(SWITCH)
+}
+
+/// The extension of switches' sockets.
+const SWITCH: &str = "switch";
 
 /// Opens the control socket and serves it.
 ///

@@ -59,6 +59,7 @@ pub fn open(options: &AfPacketOptions, workers: usize) -> Result<(LinkInfo, Vec<
     let mut packet =
         PacketOptions::new(&options.interface, workers as u32, options.claim.prefixes().to_vec());
     packet.tags = options.claim.tags();
+    packet.everything = options.claim.is_every_frame();
     packet.steering = options.steering.clone();
     packet.exclusive = options.exclusive;
     packet.ring_size = options.ring_size;

@@ -116,6 +116,7 @@ fn open_queues(options: &AfXdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQu
     };
     let mut xdp = XdpOptions::new(&options.interface, count, options.claim.prefixes().to_vec());
     xdp.tags = options.claim.tags();
+    xdp.everything = options.claim.is_every_frame();
     xdp.first_queue = first;
     xdp.copy = options.copy;
     xdp.mode = options.mode;

@@ -10,6 +10,7 @@ use flowlane_sys::bpf::claim::Tags;
 /// Broadcast addresses and multicast groups must be claimed like other addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claim {
+    frames: bool,
     tags: Tags,
     prefixes: Vec<(IpAddr, u8)>,
 }
@@ -25,6 +26,17 @@ impl Claim {
     #[must_use]
     pub fn everything() -> Self {
         Self::none().prefix(IpAddr::from([0; 4]), 0).prefix(IpAddr::from([0; 16]), 0)
+    }
+
+    /// Every frame, whatever it carries, as a switch needs it. The interface is promiscuous while the link is open, and the kernel's own
+    /// stack receives nothing on it any more.
+    #[must_use]
+    pub fn every_frame() -> Self {
+        Self { frames: true, ..Self::default() }
+    }
+
+    pub(super) fn is_every_frame(&self) -> bool {
+        self.frames
     }
 
     /// And this address.

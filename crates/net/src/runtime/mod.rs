@@ -24,6 +24,6 @@ pub(crate) mod host;
 pub(crate) mod idle;
 pub(crate) mod moving;
 mod netisr;
-mod relay;
+pub(crate) mod relay;
 pub(crate) mod top;
 mod worker;

@@ -95,6 +95,11 @@ impl Output {
         &mut self.ports[port.index()]
     }
 
+    /// Takes note that a port has frames that did not come from the switch.
+    pub fn touch(&mut self, port: PortId) {
+        self.used.set(port, true);
+    }
+
     /// Takes note of which ports still have frames. Call it after emptying ports.
     pub fn settle(&mut self) {
         let ports = &self.ports;

@@ -53,6 +53,8 @@ pub enum Tags {
 /// The claimed prefixes, in the kernel. Can be changed while packets flow.
 #[derive(Debug)]
 pub struct Claims {
+    /// Every frame is ours, and the maps are not asked.
+    all: bool,
     tags: Tags,
     v4: Map,
     v6: Map,
@@ -75,6 +77,7 @@ impl Claims {
     /// [`Error::Invalid`] for a length beyond the address's; the maps' errors.
     pub fn new(prefixes: &[(IpAddr, u8)], tags: Tags) -> Result<Self> {
         let claims = Self {
+            all: false,
             tags,
             v4: Map::new(MapKind::LpmTrie, "flowlane_v4", 8, 4, MAX_PREFIXES)?,
             v6: Map::new(MapKind::LpmTrie, "flowlane_v6", 20, 4, MAX_PREFIXES)?,
@@ -84,6 +87,14 @@ impl Claims {
             claims.add(address, len)?;
         }
         Ok(claims)
+    }
+
+    /// Claims every frame, whatever it carries.
+    ///
+    /// # Errors
+    /// The maps' errors.
+    pub fn everything() -> Result<Self> {
+        Ok(Self { all: true, ..Self::new(&[], Tags::Any)? })
     }
 
     /// Claims one prefix more.
@@ -221,7 +232,7 @@ impl Claims {
         let (ours, others) = (asm.label(), asm.label());
         self.decide(&mut asm, Source::SocketBuffer, ours, others);
         asm.bind(ours);
-        if alone {
+        if alone && !self.all {
             asm.load(Size::W, R1, R0, 0).jump_if(If::Equal, R1, SHARED as i32, others);
         }
         asm.exit_with(if_ours);
@@ -264,6 +275,14 @@ impl Claims {
     fn decide(&self, a: &mut Assembler, source: Source, ours: Label, others: Label) {
         let (v4, v6, look_v4) = (a.label(), a.label(), a.label());
         source.ethertype(a, HEADER, others);
+        if self.all {
+            if source != Source::Xdp {
+                // What leaves is shown to packet sockets too. A fanout group knows no `PACKET_IGNORE_OUTGOING` before Linux 5.17.
+                a.load(Size::W, R1, R6, SKB_PACKET_TYPE).jump_if(If::Equal, R1, OUTGOING, others);
+            }
+            a.jump(ours);
+            return;
+        }
         self.tag(a, source, others);
         a.jump_if(If::Equal, R9, network(IPV4), v4);
         a.jump_if(If::Equal, R9, network(IPV6), v6);
@@ -311,6 +330,9 @@ const ICMPV6: i32 = 58;
 const NEIGHBOUR_SOLICITATION: i32 = 135;
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const XDP_QUEUE: i16 = 16;
+/// Offset in `struct __sk_buff` of the kind of packet, and the kind that leaves (`PACKET_OUTGOING`).
+const SKB_PACKET_TYPE: i16 = 4;
+const OUTGOING: i32 = 4;
 /// Offsets in `struct __sk_buff`: whether there is a tag, its contents (host byte order) and its protocol (as on the wire).
 const SKB_VLAN_PRESENT: i16 = 20;
 const SKB_VLAN_TCI: i16 = 24;

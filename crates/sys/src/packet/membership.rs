@@ -88,7 +88,7 @@ impl Memberships {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn everything(&mut self, interface: &Interface) -> Result<()> {
+    pub(crate) fn everything(&mut self, interface: &Interface) -> Result<()> {
         self.ask(libc::PACKET_MR_PROMISC, None).map_err(|e| {
             Error::from_io(e, format!("{}: promiscuous mode", interface.name()), "CAP_NET_RAW")
         })?;

@@ -58,6 +58,8 @@ pub struct PacketOptions {
     pub claims: Vec<(IpAddr, u8)>,
     /// With which VLAN tag.
     pub tags: Tags,
+    /// Take every frame instead, for a switch. The interface is promiscuous until the queues are closed.
+    pub everything: bool,
     /// Whether the card filters VLANs; `None` asks its driver.
     pub filters_vlans: Option<bool>,
     /// Which queue takes a packet; `None` leaves it to the kernel's own hash.
@@ -81,6 +83,7 @@ impl PacketOptions {
             queues,
             claims,
             tags: Tags::Any,
+            everything: false,
             filters_vlans: None,
             steering: None,
             ring_size: 2048,
@@ -164,7 +167,11 @@ fn open_all(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
         let what = format!("is down: 'ip link set {} up'", options.interface);
         return Err(Error::Unsupported { interface: options.interface.clone(), what });
     }
-    let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
+    let hold = if options.everything {
+        Hold::all(&interface, Side::Link)?
+    } else {
+        Hold::new(&interface, Side::Link, &options.claims, options.tags)?
+    };
     // Nothing may come in before every socket is in its place: packets would come to several.
     let mut nothing = Assembler::new();
     nothing.exit_with(0);
@@ -194,7 +201,8 @@ fn open_all(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
         set_option(socket.as_fd(), libc::PACKET_FANOUT_DATA, &program.as_fd().as_raw_fd())
             .map_err(|e| Error::from_io(e, "giving the fanout group its program", "CAP_NET_ADMIN"))?;
     }
-    let claims = Claims::new(&options.claims, options.tags)?;
+    let claims =
+        if options.everything { Claims::everything()? } else { Claims::new(&options.claims, options.tags)? };
     let ours = claims.filter()?;
     for (socket, _) in &opened {
         filter(socket.as_fd(), &ours)?;
@@ -208,7 +216,10 @@ fn open_all(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     } else {
         None
     };
-    let memberships = Memberships::new(&interface, &options.claims, options.tags, options.filters_vlans)?;
+    let mut memberships = Memberships::new(&interface, &options.claims, options.tags, options.filters_vlans)?;
+    if options.everything {
+        memberships.everything(&interface)?;
+    }
     for group in memberships.of_everybody() {
         claims.join(group)?;
     }

@@ -75,6 +75,8 @@ pub struct XdpOptions {
     pub claims: Vec<(IpAddr, u8)>,
     /// With which VLAN tag.
     pub tags: Tags,
+    /// Take every frame instead, for a switch. The interface is promiscuous until the queues are closed.
+    pub everything: bool,
     /// Where the program runs.
     pub mode: XdpMode,
     /// Who copies.
@@ -104,6 +106,7 @@ impl XdpOptions {
             queues,
             claims,
             tags: Tags::Any,
+            everything: false,
             mode: XdpMode::Auto,
             copy: CopyMode::Auto,
             ring_size: 2048,
@@ -238,9 +241,14 @@ pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
 fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
     let interface = Interface::find(&options.interface)?;
     check(options, &interface, memory)?;
-    let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
-    let memberships = Memberships::new(&interface, &options.claims, options.tags, None)?;
-    let claims = Claims::new(&options.claims, options.tags)?;
+    let mut memberships = Memberships::new(&interface, &options.claims, options.tags, None)?;
+    let (hold, claims) = if options.everything {
+        memberships.everything(&interface)?;
+        (Hold::all(&interface, Side::Link)?, Claims::everything()?)
+    } else {
+        let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
+        (hold, Claims::new(&options.claims, options.tags)?)
+    };
     let highest = options.first_queue + options.queues;
     let sockets = Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?;
     // Packets longer than what a frame holds come in several.

@@ -1,0 +1,143 @@
+//! `flowlane switch`: a switch of real links, and its changes while it runs.
+//!
+//! `up` runs in the foreground until ^C or `down`. The other commands ask it over its control socket, whose name has the switch's name in it. Words
+//! that change it are those of `flowlane_switch::config::Change`, without their first: `flowlane switch port 1 pvid 10`.
+
+mod show;
+mod up;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Subcommand;
+use flowlane::control::{self, ChangeRequest, ConfigView, DoneView};
+
+/// Run a switch with VLANs between links, and change it while it runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Switch {
+    Up(up::Up),
+    /// End a running switch.
+    Down(Name),
+    Show(show::Show),
+    /// Print the configuration as a file, or change what belongs to no port: vlan_mode dot1q.
+    Config(Words),
+    /// Print the VLANs, or change one: 10 members 1,2,0t.
+    Vlan(Words),
+    /// Print the ports, or change one: p1 pvid 10 striptag.
+    Port(Words),
+    /// Print the table of addresses, or change it: flush port p1.
+    Fdb(Words),
+    /// Copy frames to a port that watches: from p1 to p3.
+    Mirror(Words),
+}
+
+/// Which switch.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Name {
+    /// Name of the switch [default: the only one of this user].
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {
+    #[command(flatten)]
+    name: Name,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// What to change; nothing: print what holds.
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// A name that can be part of a file's.
+fn name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if text.is_empty() || text.len() > 32 || !text.chars().all(fits) {
+        return Err("a name has 1 to 32 letters, digits, '-' and '_'".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+impl Name {
+    /// The control socket.
+    fn path(&self) -> anyhow::Result<PathBuf> {
+        if let Some(name) = &self.name {
+            return Ok(control::switch_path(name));
+        }
+        let mut found = control::switches();
+        match found.len() {
+            1 => Ok(found.remove(0)),
+            0 => bail!(
+                "no switch of this user runs: 'flowlane switch up --port p1=tap:a --port p2=tap:b' starts one"
+            ),
+            _ => {
+                let names: Vec<String> =
+                    found.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+                bail!("several switches run, name one with --name: {}", names.join(", "))
+            }
+        }
+    }
+}
+
+impl Words {
+    /// Changes the switch by these words after `command`; `false` if there are none.
+    fn change(&self, command: &str) -> anyhow::Result<bool> {
+        if self.words.is_empty() {
+            return Ok(false);
+        }
+        let words = format!("{command} {}", self.words.join(" "));
+        let _: DoneView = control::post(&self.name.path()?, "/v1/switch/change", &ChangeRequest { words })?;
+        Ok(true)
+    }
+}
+
+impl Switch {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Up(up) => up.run(),
+            Self::Down(name) => {
+                let _: DoneView = control::post(&name.path()?, "/v1/switch/down", &())?;
+                Ok(())
+            }
+            Self::Show(show) => show.run(),
+            Self::Config(words) => {
+                if !words.change("config")? {
+                    let config: ConfigView = control::get(&words.name.path()?, "/v1/switch/config")?;
+                    io::stdout().write_all(config.file.as_bytes())?;
+                }
+                Ok(())
+            }
+            Self::Vlan(words) => {
+                if words.change("vlangroup")? {
+                    Ok(())
+                } else {
+                    show::vlans(&words.name, words.json)
+                }
+            }
+            Self::Port(words) => {
+                if words.change("port")? {
+                    Ok(())
+                } else {
+                    show::ports(&words.name, words.json)
+                }
+            }
+            Self::Fdb(words) => {
+                if words.words == ["dump"] || !words.change("fdb")? {
+                    show::addresses(&words.name, words.json)
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Mirror(words) => {
+                if words.change("mirror")? {
+                    Ok(())
+                } else {
+                    bail!("say what to watch: 'from p1 to p3', or 'none'")
+                }
+            }
+        }
+    }
+}

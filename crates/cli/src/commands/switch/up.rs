@@ -1,0 +1,183 @@
+//! `flowlane switch up`: starts a switch and runs it.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use flowlane::control;
+use flowlane::switch::core::config::{Config, PortConfig, file};
+use flowlane::switch::{self, Options, PortLink, SwitchError};
+
+use crate::exit::Missed;
+use crate::interrupt::Interrupt;
+use crate::say::say;
+use crate::{keeper, link};
+
+/// How often it is seen to that somebody wants an end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Run a switch between links, until ^C or 'flowlane switch down'.
+///
+/// A port takes every frame of its interface from the kernel while the switch runs: an address of the kernel there is not reached any more. The
+/// interface is promiscuous until the end. TAP interfaces are made if they do not exist.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    /// Configuration, as 'flowlane switch config' prints it.
+    file: Option<PathBuf>,
+    /// A port and its link: p1=tap:a, p2=af-xdp:eth1, p3=af-packet:veth0. With a file: the link of a port that it names.
+    #[arg(long = "port", value_name = "NAME=LINK")]
+    ports: Vec<String>,
+    /// Name of the switch, for the other commands.
+    #[arg(long, value_name = "NAME", default_value = "sw0", value_parser = super::name)]
+    name: String,
+    /// Threads that forward.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+    /// Take also the interface of the default route. Connections over it, such as ssh, end.
+    #[arg(long)]
+    take_all: bool,
+}
+
+impl Up {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let (config, links) = self.ports()?;
+        for (port, link) in config.ports.iter().zip(&links) {
+            let Some(interface) = link.takes() else { continue };
+            if !self.take_all && has_default_route(interface) {
+                bail!(
+                    "port {}: the default route is over {interface}: the kernel would receive nothing there any more, and connections \
+                     such as ssh would end; --take-all does it all the same",
+                    port.name
+                );
+            }
+        }
+        let interrupt = Interrupt::listen()?;
+        let listener = control::listen_for_switch(&self.name).map_err(|e| match e {
+            control::ControlError::InUse(_) => {
+                anyhow::anyhow!("a switch named '{}' runs already: give another --name, or end it with 'flowlane switch down'", self.name)
+            }
+            e => e.into(),
+        })?;
+        for interface in links.iter().filter_map(PortLink::takes) {
+            keeper::put_back_what_was_left(interface);
+        }
+        for card in links.iter().filter(|link| link.is_af_xdp()).filter_map(PortLink::takes) {
+            keeper::watch_over(card, false);
+        }
+        let options = Options {
+            config,
+            links,
+            workers: self.workers,
+            poll: Duration::from_micros(50),
+            before_start: link::give_up_privileges,
+        };
+        let switch = switch::start(options)?;
+        let control = listener.serve_switch(switch.handle())?;
+        let config = switch.handle().config();
+        for port in &config.ports {
+            say!("flowlane: port {}: {}", port.name, port.link);
+        }
+        writeln!(io::stdout(), "switch {} runs; control socket {}", self.name, control.path().display())?;
+        while !interrupt.came() && !control.is_asked_to_end() {
+            if let Some(notice) = switch.notice(LOOK) {
+                say!("flowlane: {notice}");
+            }
+            if switch.has_failed() {
+                return Err(Missed("a worker has ended by a fault of its own".to_owned()).into());
+            }
+        }
+        summary(&switch.handle().view()?)?;
+        Ok(())
+    }
+
+    /// The configuration, and a link for each port.
+    fn ports(&self) -> anyhow::Result<(Config, Vec<PortLink>)> {
+        let mut given = Vec::new();
+        for port in &self.ports {
+            let Some((name, link)) = port.split_once('=') else {
+                if port == "cpu" {
+                    bail!(
+                        "--port cpu: a host behind the switch is not supported yet; a tap port gives the kernel's own stack one: --port cpu=tap:cpu0"
+                    );
+                }
+                bail!("--port {port}: a name and a link, as p1=tap:a");
+            };
+            given.push((name, link));
+        }
+        let mut config = match &self.file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                file::read(&text).with_context(|| path.display().to_string())?
+            }
+            None if given.is_empty() => bail!("no ports: give --port p1=tap:a --port p2=tap:b, or a file"),
+            None => {
+                let mut config = Config::new(given.iter().map(|(name, _)| PortConfig::new(name)).collect());
+                // As long as each link takes.
+                config.ports.iter_mut().for_each(|port| port.mtu = switch::core::config::MAX_MTU);
+                config
+            }
+        };
+        for (name, link) in given {
+            let Some(port) = config.ports.iter_mut().find(|port| port.name == name) else {
+                bail!("--port {name}: the file has no such port");
+            };
+            link.clone_into(&mut port.link);
+        }
+        config.check()?;
+        let mut links = Vec::new();
+        for port in &config.ports {
+            if port.link.is_empty() {
+                bail!(
+                    "port {0}: it has no link: 'link = \"tap:a\"' in the file, or --port {0}=tap:a",
+                    port.name
+                );
+            }
+            let link: PortLink =
+                port.link.parse().map_err(|e: SwitchError| anyhow::anyhow!("port {}: {e}", port.name))?;
+            if let Some(other) =
+                links.iter().position(|other: &PortLink| other.interface() == link.interface())
+            {
+                bail!("ports {} and {} are on the same interface", config.ports[other].name, port.name);
+            }
+            links.push(link);
+        }
+        Ok((config, links))
+    }
+}
+
+/// What was forwarded, when it ends.
+fn summary(view: &switch::SwitchView) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for port in &view.ports {
+        let count = |name: &str| port.counters.get(name).copied().unwrap_or_default();
+        let dropped: u64 = port.drops.values().sum();
+        writeln!(
+            out,
+            "port {}: received {}, sent {}, dropped {dropped}",
+            port.name,
+            count("received"),
+            count("sent")
+        )?;
+    }
+    Ok(())
+}
+
+/// Whether a default route of either family is over an interface.
+fn has_default_route(interface: &str) -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let v4 = read("/proc/thread-self/net/route");
+    let v6 = read("/proc/thread-self/net/ipv6_route");
+    let is_v4 = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        words.first() == Some(&interface)
+            && words.get(1) == Some(&"00000000")
+            && words.get(7) == Some(&"00000000")
+    };
+    let is_v6 = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        // The kernel has an unreachable default route of its own on lo.
+        words.last() == Some(&interface) && interface != "lo" && words.get(1) == Some(&"00")
+    };
+    v4.lines().any(is_v4) || v6.lines().any(is_v6)
+}

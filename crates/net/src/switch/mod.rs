@@ -1,0 +1,168 @@
+//! A running switch: [`flowlane_switch::Switch`] on real links, with threads, sleep, and changes while it runs.
+//!
+//! ```text
+//!   port p1: link, its queues ─▶ worker 0: its own Switch ─▶ queue of p2, or a ring to the worker that has one
+//!   port p2: link, its queues ─▶ worker 1: its own Switch ─▶ ...        news: ring between each two workers
+//!   handle: changes, views ────▶ a channel for each worker
+//! ```
+//!
+//! **Which worker forwards a frame**: the one on whose queue it came. Links choose the queue by the hash of the flow (a card by RSS, TAP and
+//! AF_PACKET by the kernel), so a flow's frames take one way and keep their order. Each worker has the whole table of addresses, without locks;
+//! what one learns it tells the others at the end of its turn, in bounded rings, and they look at them in every turn.
+//!
+//! A worker that has no queue of a port hands its frames for it to one that has ([`relay`](crate::runtime::relay)).
+//!
+//! What a port takes is everything on its interface. Frames that a link has no room for wait, up to [`ROOM`] for each port and worker; more are
+//! dropped and counted as `queue-full`. The order at the start: open all links, give up privileges, start the threads; if anything fails nothing
+//! is left.
+
+mod ask;
+mod error;
+mod handle;
+mod news;
+mod open;
+mod threads;
+mod view;
+mod worker;
+
+pub use error::SwitchError;
+pub use flowlane_switch as core;
+pub use handle::Handle;
+pub use open::PortLink;
+pub use threads::Switch;
+pub use view::{AddressView, PortView, SwitchView, View};
+
+/// Frames that wait for one port at one worker.
+pub const ROOM: usize = 1024;
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use flowlane_switch::{Config, PortId, Seed};
+use flowlane_sys::frame::{FrameMemory, HEADROOM, MemoryConfig};
+
+use crate::error::StartError;
+use crate::runtime::relay::relay;
+use crate::wake::Wake;
+use ask::Post;
+use worker::{Egress, Worker};
+
+/// How to start a switch.
+pub struct Options {
+    /// What it is told. One port for each link, in the same order.
+    pub config: Config,
+    /// The links.
+    pub links: Vec<PortLink>,
+    /// Threads that forward, 1 to 64.
+    pub workers: usize,
+    /// How long a worker looks for frames before it sleeps.
+    pub poll: Duration,
+    /// Called when the links are open and before the first frame: to give up privileges.
+    pub before_start: fn() -> Result<(), StartError>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("links", &self.links)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the links and starts the threads.
+///
+/// # Errors
+/// [`SwitchError`]: the configuration, a link, memory or a thread. Nothing is left then.
+pub fn start(options: Options) -> Result<Switch, SwitchError> {
+    let Options { mut config, links, workers, poll, before_start } = options;
+    if links.len() != config.ports.len() {
+        let (links, ports) = (links.len(), config.ports.len());
+        return Err(SwitchError::Config(format!("{ports} ports and {links} links: each port needs one")));
+    }
+    config.check().map_err(|e| SwitchError::Config(e.0))?;
+    if workers == 0 || workers > 64 {
+        return Err(SwitchError::Config(format!("{workers} workers: from 1 to 64")));
+    }
+    let memory = memory(&links, workers)?;
+    let mut ports = Vec::new();
+    for (n, link) in links.iter().enumerate() {
+        let port = link.open(&memory, workers)?;
+        if config.ports[n].link.is_empty() {
+            config.ports[n].link = link.to_string();
+        }
+        ports.push(port);
+    }
+    let (say, notices) = mpsc::channel();
+    for (port, opened) in config.ports.iter().zip(&ports) {
+        for note in &opened.info.notes {
+            let _ = say.send(format!("port {}: {note}", port.name));
+        }
+    }
+    let wakes = (0..workers)
+        .map(|w| Wake::new(u32::MAX, w).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(SwitchError::Thread)?;
+    let random = || crate::entropy::random_u64().map_err(SwitchError::Thread);
+    let seed = Seed([random()?, random()?, random()?, random()?]);
+    let mut egress: Vec<Vec<Egress>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut infos = Vec::new();
+    for opened in ports {
+        infos.push(opened.info);
+        let mut queues: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        let count = opened.queues.len();
+        for (q, queue) in opened.queues.into_iter().enumerate() {
+            queues[q % workers].push(queue);
+        }
+        let mut relays: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        let mut near = Vec::new();
+        for w in 0..workers {
+            near.push((w >= count).then(|| {
+                let to = w % count;
+                let (queue, far) = relay(wakes[to].clone());
+                relays[to].push(far);
+                queue
+            }));
+        }
+        let parts = queues.into_iter().zip(near).zip(relays);
+        for (egress, ((queues, near), relays)) in egress.iter_mut().zip(parts) {
+            egress.push(Egress::new(queues, near, relays));
+        }
+    }
+    let mesh = news::mesh(workers, &wakes);
+    let mut posts = Vec::new();
+    let mut all = Vec::new();
+    for (index, (ports, news)) in egress.into_iter().zip(mesh).enumerate() {
+        let (post, inbox) = mpsc::channel();
+        posts.push(Post { sender: post, wake: wakes[index].clone() });
+        let mut switch = flowlane_switch::Switch::new(config.clone(), seed, workers as u32, worker::clock())
+            .map_err(|e| SwitchError::Config(e.0))?;
+        for (n, info) in infos.iter().enumerate() {
+            let Some(port) = PortId::new(n) else { continue };
+            switch.set_link(port, true);
+            switch.set_link_mtu(port, info.mtu.into());
+        }
+        all.push(Worker::new(index, switch, ports, news, inbox, wakes[index].clone(), poll, say.clone()));
+    }
+    before_start()?;
+    let handle = Handle::new(config, posts, infos.iter().map(|info| info.name.clone()).collect());
+    for (n, info) in infos.iter().enumerate() {
+        handle::watch(n, info, &handle, &say);
+    }
+    threads::run(all, &memory, handle, notices)
+}
+
+/// Frame memory for all ports: what waits in rings and outputs, and some to work with.
+fn memory(links: &[PortLink], workers: usize) -> Result<FrameMemory, SwitchError> {
+    let (mut frames, mut size) = (4096, 2048);
+    for link in links {
+        let (queues, mtu) = link.shape();
+        frames += queues.div_ceil(workers) * 4096 + ROOM;
+        if mtu + 22 + HEADROOM > 2048 && link.is_af_xdp() {
+            size = 4096;
+        }
+    }
+    let config =
+        MemoryConfig { frames_per_home: frames, frame_size: size, homes: workers, ..MemoryConfig::default() };
+    FrameMemory::new(&config).map_err(|e| SwitchError::Config(e.to_string()))
+}
