@@ -44,7 +44,7 @@ impl Key {
     #[inline]
     fn of(flow: &Flow, received: bool) -> Option<Self> {
         let counted = flow.protocol == IpProtocol::UDP || flow.protocol == IpProtocol::TCP;
-        if !counted && !(flow.fragment && flow.is_ipv6()) {
+        if !(counted || flow.fragment && flow.is_ipv6()) {
             return None;
         }
         let (mut ours, mut peers) = flow.ports.unwrap_or((0, 0));
