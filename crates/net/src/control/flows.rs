@@ -140,15 +140,13 @@ impl FlowsView {
             rows.sort_by_key(|row| std::cmp::Reverse(count(row)));
         };
         by(|row| row.packets, &mut self.flows);
-        let rest = self.flows.split_off(most);
-        // Those with most bytes among the rest, as far as they are among the first of all.
-        let bound = {
-            let mut bytes: Vec<u64> = self.flows.iter().chain(&rest).map(|row| row.bytes).collect();
-            bytes.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
-            bytes[most - most.min(1)]
-        };
-        let (more, left): (Vec<_>, Vec<_>) = rest.into_iter().partition(|row| row.bytes > bound);
-        self.flows.extend(more);
+        let mut rest = self.flows.split_off(most);
+        by(|row| row.bytes, &mut rest);
+        // Those of the rest that are among the first of all by bytes.
+        let ahead = |row: &FlowRow| self.flows.iter().filter(|kept| kept.bytes > row.bytes).count();
+        let more = rest.iter().enumerate().take_while(|(i, row)| i + ahead(row) < most).count();
+        let left = rest.split_off(more);
+        self.flows.extend(rest);
         for row in left {
             self.packets_elsewhere = self.packets_elsewhere.max(row.packets);
             self.bytes_elsewhere = self.bytes_elsewhere.max(row.bytes);
@@ -243,7 +241,7 @@ mod tests {
             (flows, view.packets_elsewhere, view.bytes_elsewhere)
         };
         assert_eq!(kept(5).0.len(), 5);
-        assert_eq!(kept(2), (vec![(10, 1000), (9, 10), (8, 5000), (1, 9000)], 3, 20));
+        assert_eq!(kept(2), (vec![(10, 1000), (9, 10), (1, 9000), (8, 5000)], 3, 20));
         assert_eq!(kept(0), (vec![], 10, 9000));
         assert_eq!(wanted(None), 100);
         assert_eq!(wanted(Some("by=bytes&n=7")), 7);
