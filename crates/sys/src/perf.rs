@@ -48,6 +48,11 @@ impl Event {
         }
     }
 
+    /// Whether it happens in the kernel alone: counted outside of it, there would be none.
+    fn is_kernels(self) -> bool {
+        matches!(self, Self::ContextSwitches | Self::Migrations)
+    }
+
     /// Whether the kernel counts it.
     #[must_use]
     pub fn is_software(self) -> bool {
@@ -110,17 +115,15 @@ impl Reading {
 }
 
 impl Counter {
-    /// Opens a counter for the calling thread. An event of the processor that may not be counted in the kernel is counted outside it alone; an
-    /// event of the kernel happens in the kernel, so that would count nothing.
+    /// Opens a counter for the calling thread. An event that may not be counted in the kernel is counted outside it alone, but for switches and
+    /// migrations.
     ///
     /// # Errors
     /// `ENOENT`, `ENODEV`, `EOPNOTSUPP`: this machine does not count it. `EACCES`, `EPERM`: it is not permitted. `ENOSYS`: the kernel has no
     /// such call. Others as in `perf_event_open(2)`.
     pub fn of_this_thread(event: Event) -> io::Result<Self> {
         match open(event, EXCLUDE_HYPERVISOR) {
-            Err(e)
-                if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && !event.is_software() =>
-            {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && !event.is_kernels() => {
                 let fd = open(event, EXCLUDE_HYPERVISOR | EXCLUDE_KERNEL)?;
                 Ok(Self { fd, with_kernel: false })
             }

@@ -111,14 +111,14 @@ pub(super) fn perf(out: &mut impl Write, workers: &[WorkerView]) -> io::Result<(
         writeln!(out, "\nEvents of the processor:")?;
         writeln!(
             out,
-            "{:>6} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8} {:>9} {:>8}",
+            "{:>6} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7} {:>9} {:>8}",
             "worker", "cycles", "instr", "stalled", "misses", "IPC", "stall %", "instr/pkt", "miss/pkt"
         )?;
         for (worker, perf) in workers.iter().filter_map(|w| Some((w, w.perf.as_ref()?))) {
             let derived = perf.derived(worker.packets());
             writeln!(
                 out,
-                "{:>6} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8} {:>9} {:>8}",
+                "{:>6} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7} {:>9} {:>8}",
                 worker.worker,
                 number(perf.cycles),
                 number(perf.instructions),
@@ -198,7 +198,7 @@ mod tests {
         let mut text = Vec::new();
         perf(&mut text, &[worker(Some(counted), LongTasks::default())]).unwrap();
         let text = String::from_utf8(text).unwrap();
-        let line = "     1  4000.0 k    10.0 M  1000.0 k       250   2.50    25.00  10000.00     0.25\n";
+        let line = "     1  4000.0 k    10.0 M  1000.0 k       250   2.50   25.00  10000.00     0.25\n";
         assert!(text.contains(line) && text.contains("they took turns"), "{text}");
         fits(&text);
         let missing = "events of the processor: not available here, because this machine's processor does not count them".to_owned();

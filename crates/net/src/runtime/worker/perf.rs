@@ -27,7 +27,8 @@ impl Perf {
             let read = |counter: &Counter| counter.read().map_err(|e| e.to_string());
             (*event, counter.as_ref().map_err(Clone::clone).and_then(read))
         }));
-        report.without_kernel = self.open.iter().any(|(_, counter)| outside(counter));
+        report.without_kernel =
+            self.open.iter().any(|(event, counter)| !event.is_software() && outside(counter));
         report
     }
 }
@@ -86,7 +87,7 @@ fn why_not(event: Event, error: &io::Error, paranoid: Option<i32>) -> String {
         Some(Errno::ACCESS | Errno::PERM) => match paranoid {
             Some(level) if level > 1 => format!(
                 "{kind}: not available here, because kernel.perf_event_paranoid is {level}: 'sysctl kernel.perf_event_paranoid=1' permits \
-                 them, or start as root"
+                 them"
             ),
             _ => format!(
                 "{kind}: not available here, because they are not permitted, most likely by a seccomp filter"
