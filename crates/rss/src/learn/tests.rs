@@ -122,7 +122,7 @@ fn what_is_not_affine_is_named() {
     };
     assert!(probes <= 1000 && wrong > 10 && wrong < of, "{probes} probes, {wrong} of {of}");
     let error = learn_from(&mut card, &Options { hashes: false, ..Options::new(1) }).unwrap_err();
-    assert!(matches!(error, LearnError::NotAffineQueues { probes, .. } if probes <= 1400), "{error}");
+    assert!(matches!(error, LearnError::NotAffineQueues { probes, .. } if probes <= 1000), "{error}");
     // A table whose size is no power of two needs hashes.
     let mut card = Card::new("odd-table", &CardOptions { queues: 5, ..CardOptions::default() }).unwrap();
     let error = learn_from(&mut card, &Options { hashes: false, ..Options::new(1) }).unwrap_err();
@@ -141,7 +141,8 @@ fn what_is_not_affine_is_named_early() {
                 LearnError::NotAffine { probes, .. } | LearnError::NotAffineQueues { probes, .. } => probes,
                 other => panic!("{other}"),
             };
-            let most = if hashes { 1000 } else { 1500 };
+            // Pairs of two queues are on different ones half of the time only.
+            let most = if hashes || queues > 3 { 1000 } else { 1200 };
             assert!(probes <= most, "seed {seed}, {queues} queues, hashes {hashes}: {probes} probes");
         }
     }

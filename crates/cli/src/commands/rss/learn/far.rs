@@ -63,7 +63,8 @@ impl Probes {
         let goes_on = || !interrupt.came() && self.time.is_none_or(|time| begin.elapsed() < time);
         while goes_on() {
             let due = (begin.elapsed().as_secs_f64() * f64::from(self.rate)) as usize + 1;
-            for _ in sent..due.min(sent + BATCH) {
+            let until = due.min(sent + BATCH);
+            while sent < until {
                 send(&sender, &frames[sent % frames.len()]).with_context(|| interface.clone())?;
                 sent += 1;
             }
@@ -81,7 +82,12 @@ impl Probes {
 
 impl Learn {
     /// Looks for the probes of a seed on `interface` until all have come or the time is over.
-    pub(super) fn from_far(&self, interface: &str, seed: u64, kinds: &[PacketKind]) -> anyhow::Result<()> {
+    pub(super) fn look_for_probes(
+        &self,
+        interface: &str,
+        seed: u64,
+        kinds: &[PacketKind],
+    ) -> anyhow::Result<()> {
         // What is wrong with the options is said before the wait.
         self.options(kinds)?;
         let from_zero = flowlane::card::read(interface)?.driver_name() == "veth";

@@ -91,7 +91,7 @@ impl Learn {
             bail!("--for: must be 100ms to 1h");
         }
         if let (Some(interface), Some(seed)) = (&self.interface, self.far_probes) {
-            return self.from_far(interface, seed, &kinds);
+            return self.look_for_probes(interface, seed, &kinds);
         }
         if self.probe_from.is_some() && self.interface.is_none() {
             bail!("--probe-from: name the interface that the probes come to");
