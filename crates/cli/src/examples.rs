@@ -50,6 +50,11 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane load compare a1.json a2.json a3.json -- b1.json b2.json b3.json",
     ),
     (
+        &["compare"],
+        "  Are 20 connections faster than 10? Runs of 2 s in turns:
+    flowlane compare --a 'flowlane load http http://localhost:8080/ -c 10 -d 2s --json' --b 'flowlane load http http://localhost:8080/ -c 20 -d 2s --json'",
+    ),
+    (
         &["serve", "http"],
         "  Files on port 8080 of all addresses of this machine:
     flowlane serve http --dir /srv/www

@@ -1,4 +1,4 @@
-//! `flowlane load compare`: what it finds, what it refuses, and its exit codes.
+//! `flowlane load compare` and `flowlane compare`: what they find, what they refuse, and their exit codes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../../load/tests/report/fixture.rs"]
@@ -118,5 +118,55 @@ fn what_is_no_report_is_refused_in_one_line() {
         if !arguments.is_empty() {
             assert_eq!(stderr.lines().count(), 1, "{stderr}");
         }
+    }
+}
+
+/// Two commands in turns: what they print decides, and the exit code says which way.
+#[test]
+fn commands_are_run_in_turns() {
+    let compare = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_flowlane")).arg("compare").args(arguments).output().unwrap()
+    };
+    let dir = Dir::new("turns");
+    // Figures that differ from run to run, as figures do, and a note of the order.
+    let of = |side: &str, base: u32| {
+        let path = dir.0.display();
+        format!("cd {path}; echo {side} >> order; n=$(wc -l < order); echo rate $(({base} + n % 5))")
+    };
+    let (fast, slow) = (of("a", 1000), of("b", 900));
+    let worse = compare(&["--a", &fast, "--b", &slow, "--json"]);
+    let answer: Value = serde_json::from_slice(&worse.stdout).unwrap();
+    assert_eq!(
+        (worse.status.code(), &answer["verdict"], &answer["pairs"]),
+        (Some(1), &"b-is-less".into(), &6.into())
+    );
+    // As docs/schema/compare-v1.json says, nothing more and nothing less.
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/schema/compare-v1.json")).unwrap();
+    let mut names: Vec<&String> = answer.as_object().unwrap().keys().collect();
+    let mut told: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    (names.sort(), told.sort());
+    assert_eq!(names, told);
+    let order = std::fs::read_to_string(dir.0.join("order")).unwrap();
+    assert_eq!(order.split_whitespace().collect::<String>(), "abbaabbaabba");
+    let cheaper = compare(&["--a", &fast, "--b", &slow, "--less-is-better"]);
+    assert_eq!(cheaper.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&cheaper.stdout).contains("verdict: B is better"));
+    let same = compare(&["--a", &fast, "--b", &fast]);
+    assert_eq!(same.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&same.stdout).contains("verdict: no difference of 2.00 %"));
+    // The figure of a report is the metric that was asked for; more time is worse.
+    let (quick, late) = (dir.report("quick.json", 1, 1.0), dir.report("late.json", 2, 1.5));
+    let reports =
+        compare(&["--a", &format!("cat {quick}"), "--b", &format!("cat {late}"), "--metric", "p50"]);
+    assert_eq!(reports.status.code(), Some(1));
+    for (b, words) in [
+        ("exit 3", "--b: the command failed (exit status: 3)"),
+        ("echo none", "neither a report"),
+        ("echo 0", "not above 0"),
+    ] {
+        let bad = compare(&["--a", "echo 1", "--b", b]);
+        assert_eq!(bad.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+        assert!(said.contains(words), "{said}");
     }
 }

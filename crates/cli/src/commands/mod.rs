@@ -1,6 +1,7 @@
 //! One module for each subcommand.
 
 mod bench;
+mod compare;
 mod demo;
 mod epair;
 mod flows;
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Load(load::Load),
     Bench(bench::Bench),
+    Compare(compare::Compare),
     /// Show, plan and check receive side scaling (RSS).
     #[command(subcommand)]
     Rss(rss::Rss),
@@ -59,6 +61,7 @@ impl Command {
             Self::Demo(demo) => demo.run(),
             Self::Load(load) => load.run(),
             Self::Bench(bench) => bench.run(),
+            Self::Compare(compare) => compare.run(),
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),

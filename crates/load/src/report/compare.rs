@@ -14,9 +14,12 @@
 //! `1 - (1 - confidence) / m` (Bonferroni's inequality). So at 95 % at most one in twenty comparisons of equal programs finds a
 //! difference in any metric. Fewer metrics give narrower intervals.
 //!
-//! The module `interval` computes the intervals.
+//! The module `interval` computes the intervals; [`Turns`] asks for as many pairs as it takes.
 
 mod interval;
+mod turns;
+
+pub use turns::{Judged, Turns, Verdict};
 
 use serde::Serialize;
 
@@ -65,7 +68,9 @@ impl Metric {
         self == Self::Rate
     }
 
-    fn of_run(self, run: &Run) -> Option<f64> {
+    /// Its value in a run; `None` if the run did not measure it.
+    #[must_use]
+    pub fn of_run(self, run: &Run) -> Option<f64> {
         let latency = &run.total.latency;
         let value = match self {
             Self::P50 => latency.at(0.5) as f64,

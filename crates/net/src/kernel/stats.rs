@@ -43,12 +43,12 @@ counters! {
     datagrams_sent: "datagrams-sent", "datagrams sent";
     merged_received: "merged-received", "messages received of several datagrams merged by the kernel";
     merged_sent: "merged-sent", "messages of several datagrams sent for the kernel to take apart";
-    merging_refused: "merging-refused", "times the kernel refused to merge datagrams, which went one by one";
+    merging_refused: "merging-refused", "times the kernel refused to merge datagrams";
     datagrams_overflown: "datagrams-overflown", "datagrams the kernel dropped because the socket was full";
     datagrams_dropped: "datagrams-dropped", "datagrams dropped because they could not be sent";
     datagrams_cut: "datagrams-cut", "datagrams dropped because no frame was free for their end";
-    aligned: "aligned", "connections, and datagrams of one read in 16, that arrived on the worker's processor";
-    elsewhere: "elsewhere", "connections, and datagrams of one read in 16, that arrived on another processor";
+    aligned: "aligned", "connections and sampled datagrams from the worker's processor";
+    elsewhere: "elsewhere", "connections and sampled datagrams from another processor";
     steering_refused: "steering-refused", "times the kernel refused a program that picks sockets";
     no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
     errors: "errors", "system calls that failed otherwise";

@@ -47,7 +47,7 @@ pub(crate) struct Compare {
     json: bool,
 }
 
-fn metric(text: &str) -> Result<Metric, String> {
+pub(crate) fn metric(text: &str) -> Result<Metric, String> {
     let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
     Metric::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| format!("one of {}", names.join(", ")))
 }
@@ -56,12 +56,12 @@ fn percent(text: &str) -> Option<f64> {
     text.trim().trim_end_matches('%').parse().ok()
 }
 
-fn confidence(text: &str) -> Result<f64, String> {
+pub(crate) fn confidence(text: &str) -> Result<f64, String> {
     let percent = percent(text).filter(|p| (50.0..=99.9).contains(p));
     percent.map(|p| p / 100.0).ok_or_else(|| "a share from 50 to 99.9 percent".to_owned())
 }
 
-fn neglect(text: &str) -> Result<f64, String> {
+pub(crate) fn neglect(text: &str) -> Result<f64, String> {
     let percent = percent(text).filter(|p| (0.0..=1000.0).contains(p));
     percent.map(|p| p / 100.0).ok_or_else(|| "a share from 0 to 1000 percent".to_owned())
 }

@@ -254,7 +254,7 @@ impl Show {
         let mut summary = json!({
             "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
             "unit": self.unit.name(), "connections": report.total(host).tcp.connection_accepts,
-            "alignment": steering.alignment(), "misdirected": steering.misdirected,
+            "alignment": alignment(&lanes, &steering), "misdirected": steering.misdirected,
             "foreign-hashes": steering.foreign_hash, "card": card, "arrivals": arrivals::queues(report, host),
             "dropped": all, "drops": reasons, "buckets": lanes.iter().map(bucket).collect::<Vec<_>>(),
         });
@@ -273,7 +273,8 @@ impl Show {
         let (lanes, drops) = (report.lanes(host), dropped(report, host));
         let ([received, sent], steering) = (self.unit.columns(), report.steering(host));
         writeln!(out, "in {}:", self.unit.name())?;
-        let steered = self.unit != Unit::Calls && steering.received > 0;
+        // Of kernel sockets, connections and some datagrams are counted, where workers are bound to processors.
+        let steered = steering.received > 0 || lanes.iter().any(|lane| lane.aligned + lane.redirected > 0);
         let last = if steered { "    aligned" } else { "" };
         writeln!(out, "{:>6} {:>6} {received:>14} {sent:>14} {:>14}{last}", "bucket", "worker", "dropped")?;
         for lane in &lanes {
@@ -317,7 +318,11 @@ impl Show {
             self.sum(&lanes, Unit::received),
             self.sum(&lanes, Unit::sent),
             drops.iter().map(|d| d.count).sum::<u64>(),
-            aligned_of(&steering),
+            if steered {
+                format!(", aligned {:.1} %", alignment(&lanes, &steering) * 100.0)
+            } else {
+                String::new()
+            },
             took.as_secs_f64(),
         )
     }
@@ -340,6 +345,11 @@ fn aligned(aligned: u64, frames: u64) -> String {
     format!(", aligned {:.1} %", aligned as f64 / frames as f64 * 100.0)
 }
 
-fn aligned_of(steering: &SteeringStats) -> String {
-    aligned(steering.aligned, steering.received)
+/// The share of frames that arrived on the worker of their bucket; of a host on kernel sockets that of connections and datagrams.
+fn alignment(lanes: &[&LaneReport], steering: &SteeringStats) -> f64 {
+    let counted = |of: fn(&LaneReport) -> u64| lanes.iter().map(|lane| of(lane)).sum::<u64>();
+    match counted(|lane| lane.aligned + lane.redirected) {
+        all if steering.received == 0 && all > 0 => counted(|lane| lane.aligned) as f64 / all as f64,
+        _ => steering.alignment(),
+    }
 }

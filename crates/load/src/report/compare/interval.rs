@@ -32,7 +32,7 @@ const STEP_VARIANCE: f64 = 1e-3 * 1e-3 / 12.0;
 
 /// Square of the standard error of the mean. Never below what the steps of the histogram leave open: figures that happen to be the
 /// same step are not known better than that.
-fn error2(values: &[f64]) -> f64 {
+pub(super) fn error2(values: &[f64]) -> f64 {
     let (m, n) = (mean(values), values.len() as f64);
     let variance = values.iter().map(|v| (v - m).powi(2)).sum::<f64>() / (n - 1.0);
     variance.max(STEP_VARIANCE) / n

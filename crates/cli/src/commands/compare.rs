@@ -1,0 +1,167 @@
+//! `flowlane compare`: runs two commands in turns until it is clear whether they differ.
+//!
+//! The first of a pair is A and B in turns, so that what the first run does to the second, such as to the temperature of a processor,
+//! happens to both alike.
+
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use flowlane_load::report::compare::{Bounds, Judged, Metric, Turns, Verdict, Wish};
+use flowlane_load::report::files;
+use serde::Serialize;
+
+use super::load::{confidence, metric, neglect};
+use crate::exit::Missed;
+use crate::say::say;
+
+/// Largest output of a command that is read, bytes.
+const LARGEST: u64 = 256 << 20;
+
+/// Run two commands in turns, as often as it takes, and say whether their figures differ.
+///
+/// Each command is run by the shell, to its end; it starts and stops what servers it needs. Its figure is taken from the JSON report of
+/// 'flowlane load --json' (--metric), or is the last number that it prints. The exit code is 1 if B is shown to be worse, 2 if a command
+/// failed, otherwise 0.
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Command of A, the baseline.
+    #[arg(long, value_name = "COMMAND")]
+    a: String,
+    /// Command of B.
+    #[arg(long, value_name = "COMMAND")]
+    b: String,
+    /// Metric of a report: p50, p99, p99.9, mean, rate or cpu.
+    #[arg(long, default_value = "rate", value_parser = metric)]
+    metric: Metric,
+    /// A printed number is a cost: less of it is better.
+    #[arg(long)]
+    less_is_better: bool,
+    /// Difference in percent that is to be seen if there is one.
+    #[arg(long, default_value = "2", value_parser = smallest)]
+    smallest: f64,
+    /// Most pairs.
+    #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pairs: u32,
+    /// Confidence of the result, in percent.
+    #[arg(long, default_value = "95", value_parser = confidence)]
+    confidence: f64,
+    /// Difference in percent that does not count.
+    #[arg(long, default_value = "0", value_parser = neglect)]
+    neglect: f64,
+    /// Seed of the random choices; the same seed and figures give the same result.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn smallest(text: &str) -> Result<f64, String> {
+    neglect(text).ok().filter(|share| *share > 0.0).ok_or_else(|| "a share above 0 percent".to_owned())
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Answer {
+    version: u32,
+    confidence: f64,
+    neglect: f64,
+    smallest: f64,
+    #[serde(flatten)]
+    judged: Judged,
+    worse: bool,
+}
+
+impl Compare {
+    /// Runs the pairs and prints the result.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let wish =
+            Wish { confidence: self.confidence, neglect: self.neglect, seed: self.seed, ..Wish::default() };
+        let mut turns = Turns::new(wish, self.smallest, self.pairs as usize);
+        let mut less_is_better = self.less_is_better;
+        let mut figure = |command: &str, side: char| {
+            let (figure, metric) = self.figure(command).with_context(|| format!("--{side}"))?;
+            less_is_better |= metric.is_some_and(|m| !m.more_is_better());
+            Ok::<f64, anyhow::Error>(figure)
+        };
+        let mut pairs = 0u32;
+        let judged = loop {
+            let (a, b) = if pairs.is_multiple_of(2) {
+                let a = figure(&self.a, 'a')?;
+                (a, figure(&self.b, 'b')?)
+            } else {
+                let b = figure(&self.b, 'b')?;
+                (figure(&self.a, 'a')?, b)
+            };
+            pairs += 1;
+            say!("pair {pairs}: A {a}, B {b}, B / A {:.3}", b / a);
+            if let Some(judged) = turns.pair(a, b) {
+                break judged;
+            }
+        };
+        let worse = match judged.verdict {
+            Verdict::BIsMore => less_is_better,
+            Verdict::BIsLess => !less_is_better,
+            _ => false,
+        };
+        self.print(&judged, worse)?;
+        if worse { bail!(Missed("B is worse".to_owned())) } else { Ok(()) }
+    }
+
+    /// The figure of one run, and its metric if it is from a report.
+    fn figure(&self, command: &str) -> anyhow::Result<(f64, Option<Metric>)> {
+        let mut child = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("sh")?;
+        let mut text = Vec::new();
+        if let Some(out) = child.stdout.take() {
+            out.take(LARGEST).read_to_end(&mut text).context("reading its output")?;
+        }
+        let status = child.wait()?;
+        ensure!(status.success(), "the command failed ({status})");
+        let text = String::from_utf8_lossy(&text);
+        if let Ok(runs) = files::runs_from_json(&text)
+            && let Some(run) = runs.last()
+        {
+            let figure =
+                self.metric.of_run(run).with_context(|| format!("the run has no {}", self.metric.name()))?;
+            return Ok((figure, Some(self.metric)));
+        }
+        let last = text.split_whitespace().rev().find_map(|word| word.parse::<f64>().ok());
+        let figure =
+            last.context("the command printed neither a report (flowlane load --json) nor a number")?;
+        ensure!(figure.is_finite() && figure > 0.0, "its figure is {figure}, which is not above 0");
+        Ok((figure, None))
+    }
+
+    fn print(&self, judged: &Judged, worse: bool) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            let (confidence, neglect, smallest) = (self.confidence, self.neglect, self.smallest);
+            let answer = Answer { version: 1, confidence, neglect, smallest, judged: *judged, worse };
+            serde_json::to_writer(&mut out, &answer)?;
+            writeln!(out)?;
+            return out.flush();
+        }
+        let Judged { pairs, a, b, ratio, bounds: Bounds { low, high }, could_see, verdict } = judged;
+        writeln!(out, "A {a:.1}, B {b:.1} (geometric means of {pairs} pairs)")?;
+        writeln!(out, "B / A {ratio:.4}, between {low:.4} and {high:.4} ({} %)", self.confidence * 100.0)?;
+        writeln!(out, "smallest effect that could have been seen: {:.2} %", could_see * 100.0)?;
+        let better = if worse { "worse" } else { "better" };
+        let smallest = self.smallest * 100.0;
+        let words = match verdict {
+            Verdict::BIsMore | Verdict::BIsLess => format!("B is {better}"),
+            Verdict::NoDifference => format!("no difference of {smallest:.2} %"),
+            Verdict::Undecided => {
+                format!("no difference shown; more pairs (--pairs) would show one of {smallest:.2} %")
+            }
+        };
+        writeln!(out, "verdict: {words}")?;
+        out.flush()
+    }
+}
