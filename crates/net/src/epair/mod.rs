@@ -180,7 +180,7 @@ impl Epair {
     /// What passed so far, and how the interfaces are.
     #[must_use]
     pub fn report(&self) -> EpairReport {
-        self.shared.report()
+        report::report(&self.shared)
     }
 
     /// What changes and reports from other threads go through.
@@ -219,7 +219,7 @@ impl EpairHandle {
     /// As [`Epair::report`].
     #[must_use]
     pub fn report(&self) -> EpairReport {
-        self.0.report()
+        report::report(&self.0)
     }
 
     /// Changes the impairments of both directions, while packets pass. What waits leaves as it was to.

@@ -12,7 +12,6 @@ use flowlane_sys::tun::End;
 
 use super::EpairOptions;
 use super::counts::Published;
-use super::report::{self, EpairReport};
 use crate::impair::{Edges, Impairments, Wire};
 
 /// How an interface is, as the thread that follows it found.
@@ -127,10 +126,6 @@ impl Shared {
 
     fn wake_all(&self) {
         self.workers.iter().chain([&self.follower]).for_each(Bell::ring);
-    }
-
-    pub(super) fn report(&self) -> EpairReport {
-        report::report(self)
     }
 }
 

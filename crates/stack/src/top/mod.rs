@@ -2,7 +2,7 @@
 //!
 //! Off unless somebody asks ([`Lane::watch_top`](crate::Lane::watch_top)): then a frame costs a look at a pointer. While it is on, each frame
 //! that comes from a link, or goes to one, is counted for its flow, both directions of UDP and TCP together; also what the stack drops
-//! afterwards, since that is what one looks for in a flood. [`table`] says how, and what the bounds are; [`key`] what a flow is. Nothing is
+//! afterwards, since that is what one looks for in a flood. The module `table` says how, and what the bounds are; `key` what a flow is. Nothing is
 //! allocated after the start, and a frame costs the same with ten flows and with ten million: hostile flows can make counts less exact,
 //! within bounds that are reported, and nothing else.
 //!

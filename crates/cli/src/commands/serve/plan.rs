@@ -324,25 +324,7 @@ impl Plan {
             a.discovery.check(&addresses)?;
             addresses
         };
-        if a.ipfix.is_some() && !service.is_tcp() {
-            bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
-        }
-        if let Some(n) = a.top_flows {
-            ensure!((8..=1 << 20).contains(&n), "--top-flows {n}: must be from 8 to 1048576");
-            ensure!(
-                a.control.is_some(),
-                "--top-flows: needs --control, through which 'flowlane flows' asks for them"
-            );
-        }
-        if a.port == 0 {
-            bail!("--port 0: must be from 1 to 65535");
-        }
-        if let Some(vlan) = a.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
-            bail!("--vlan {vlan}: must be from 1 to 4094");
-        }
-        if a.interval.is_some_and(|every| every < Duration::from_millis(10)) {
-            bail!("--interval: must be at least 10ms");
-        }
+        check_values(service, &a)?;
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
@@ -458,6 +440,30 @@ impl Plan {
     pub(super) fn ours(&self) -> Vec<Prefix> {
         self.addresses.iter().map(|a| Prefix::host(a.address())).collect()
     }
+}
+
+/// What is wrong with single values, whatever the link.
+fn check_values(service: Service, a: &Arguments) -> anyhow::Result<()> {
+    if a.ipfix.is_some() && !service.is_tcp() {
+        bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
+    }
+    if let Some(n) = a.top_flows {
+        ensure!((8..=1 << 20).contains(&n), "--top-flows {n}: must be from 8 to 1048576");
+        ensure!(
+            a.control.is_some(),
+            "--top-flows: needs --control, through which 'flowlane flows' asks for them"
+        );
+    }
+    if a.port == 0 {
+        bail!("--port 0: must be from 1 to 65535");
+    }
+    if let Some(vlan) = a.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
+        bail!("--vlan {vlan}: must be from 1 to 4094");
+    }
+    if a.interval.is_some_and(|every| every < Duration::from_millis(10)) {
+        bail!("--interval: must be at least 10ms");
+    }
+    Ok(())
 }
 
 /// Refuses options that kernel sockets do not have.

@@ -47,19 +47,7 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut host.steering.redirected, old.steering.redirected);
         rate(&mut host.steering.misdirected, old.steering.misdirected);
         rate(&mut host.steering.foreign_hash, old.steering.foreign_hash);
-        for queue in &mut host.arrivals {
-            let same = |q: &&QueueSteering| (q.interface, q.queue) == (queue.interface, queue.queue);
-            let Some(old) = old.arrivals.iter().find(same) else { continue };
-            rate(&mut queue.received, old.received);
-            rate(&mut queue.aligned, old.aligned);
-            rate(&mut queue.redirected, old.redirected);
-            rate(&mut queue.misdirected, old.misdirected);
-            rate(&mut queue.foreign_hash, old.foreign_hash);
-            for cause in &mut queue.causes {
-                let same = old.causes.iter().find(|c| (c.what, &c.why) == (cause.what, &cause.why));
-                rate(&mut cause.frames, same.map_or(0, |c| c.frames));
-            }
-        }
+        arrivals(&mut host.arrivals, &old.arrivals, rate);
         if let (Some(card), Some(old)) = (&mut host.card, &old.card) {
             rate(&mut card.slots_moved, old.slots_moved);
             rate(&mut card.refused, old.refused);
@@ -101,6 +89,23 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         }
     }
     Some(rates)
+}
+
+/// How frames arrived on each queue.
+fn arrivals(now: &mut [QueueSteering], then: &[QueueSteering], rate: impl Fn(&mut u64, u64)) {
+    for queue in now {
+        let same = |q: &&QueueSteering| (q.interface, q.queue) == (queue.interface, queue.queue);
+        let Some(old) = then.iter().find(same) else { continue };
+        rate(&mut queue.received, old.received);
+        rate(&mut queue.aligned, old.aligned);
+        rate(&mut queue.redirected, old.redirected);
+        rate(&mut queue.misdirected, old.misdirected);
+        rate(&mut queue.foreign_hash, old.foreign_hash);
+        for cause in &mut queue.causes {
+            let same = old.causes.iter().find(|c| (c.what, &c.why) == (cause.what, &cause.why));
+            rate(&mut cause.frames, same.map_or(0, |c| c.frames));
+        }
+    }
 }
 
 /// Events of processor and kernel; those that are not counted stay so.
