@@ -144,7 +144,8 @@ fn commands_are_run_in_turns() {
     let schema: Value = serde_json::from_str(include_str!("../../../docs/schema/compare-v1.json")).unwrap();
     let mut names: Vec<&String> = answer.as_object().unwrap().keys().collect();
     let mut told: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-    (names.sort(), told.sort());
+    names.sort();
+    told.sort();
     assert_eq!(names, told);
     let order = std::fs::read_to_string(dir.0.join("order")).unwrap();
     assert_eq!(order.split_whitespace().collect::<String>(), "abbaabbaabba");
