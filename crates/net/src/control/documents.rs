@@ -15,8 +15,8 @@ use super::serving::{Door, Limits, Server};
 use super::{ControlError, Listener};
 
 const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };
-/// Bytes of a request's body.
-const BODY: usize = 16 << 10;
+/// Bytes of a request's body: words for a switch of 64 ports and 4,094 VLANs fit.
+const BODY: usize = 1 << 20;
 
 /// What somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,25 +8,15 @@
 //! | `/v1/switch/change` (`POST`) | [`ChangeRequest`]: words that change it |
 //! | `/v1/switch/down` (`POST`) | ends it |
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use http_body_util::{BodyExt, Collected, Full, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::place::SocketFile;
-use super::serving::{Door, Limits, Server, respond};
+use super::documents::{Answer, Asked, Documents};
 use super::{ControlError, Listener};
 use crate::switch::{AddressView, Handle};
-
-const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };
-/// Bytes of a request's body: a configuration of 64 ports and 4,094 VLANs fits.
-const BODY: usize = 1 << 20;
 
 /// Words that change a switch ([`flowlane_switch::Change`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +53,7 @@ pub struct DoneView {
 /// The control socket of a switch. Dropping it removes the file.
 #[derive(Debug)]
 pub struct SwitchControl {
-    _server: Server,
-    file: SocketFile,
+    documents: Documents,
     down: Arc<AtomicBool>,
 }
 
@@ -72,7 +61,7 @@ impl SwitchControl {
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.file.path()
+        self.documents.path()
     }
 
     /// Whether somebody has asked it to end.
@@ -87,67 +76,44 @@ impl Listener {
     ///
     /// # Errors
     /// [`ControlError::System`] when no thread can be had.
-    pub fn serve_switch(mut self, handle: Handle) -> Result<SwitchControl, ControlError> {
-        let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
+    pub fn serve_switch(self, handle: Handle) -> Result<SwitchControl, ControlError> {
         let down = Arc::new(AtomicBool::new(false));
         let asked = down.clone();
-        let answer = move |request| answer(request, handle.clone(), asked.clone());
-        let started: io::Result<Server> =
-            Server::start("flowlane-control", Door::Unix(socket), LIMITS, answer);
-        let path = self.file.path().to_owned();
-        let server = started.map_err(|source| ControlError::System { path, source })?;
-        Ok(SwitchControl { _server: server, file: self.file, down })
+        let documents = self.serve_documents(move |what| answer(what, &handle, &asked))?;
+        Ok(SwitchControl { documents, down })
     }
 }
 
-async fn answer(request: Request<Incoming>, handle: Handle, down: Arc<AtomicBool>) -> Response<Full<Bytes>> {
-    let path = request.uri().path().to_owned();
-    let made = match (request.method(), path.as_str()) {
-        (&Method::POST, "/v1/switch/down") => {
+fn answer(asked: Asked<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answer> {
+    let version = super::VERSION;
+    let made = match asked {
+        Asked::Post("/v1/switch/down", _) => {
             down.store(true, Ordering::Relaxed);
-            return document(&DoneView { version: super::VERSION });
+            document(&DoneView { version })
         }
-        (&Method::POST, "/v1/switch/change") => {
-            let body = Limited::new(request.into_body(), BODY).collect().await.ok().map(Collected::to_bytes);
-            let asked = body.and_then(|body| serde_json::from_slice::<ChangeRequest>(&body).ok());
-            let Some(asked) = asked else {
-                return failure(StatusCode::BAD_REQUEST, "that is no request to change a switch");
-            };
-            tokio::task::spawn_blocking(move || {
-                handle.change(&asked.words).map(|()| document(&DoneView { version: super::VERSION }))
-            })
-            .await
-        }
-        (&Method::GET, "/v1/switch") => {
-            tokio::task::spawn_blocking(move || handle.view().map(|view| document(&view))).await
-        }
-        (&Method::GET, "/v1/switch/addresses") => {
-            tokio::task::spawn_blocking(move || {
-                let version = super::VERSION;
-                handle.addresses().map(|addresses| document(&AddressesView { version, addresses }))
-            })
-            .await
-        }
-        (&Method::GET, "/v1/switch/config") => {
-            return document(&ConfigView { version: super::VERSION, file: handle.file() });
-        }
-        _ => return failure(StatusCode::NOT_FOUND, "this is a switch: ask with 'flowlane switch show'"),
+        Asked::Post("/v1/switch/change", body) => change(handle, body),
+        Asked::Get("/v1/switch") => handle.view().map_err(words).and_then(|view| document(&view)),
+        Asked::Get("/v1/switch/addresses") => handle
+            .addresses()
+            .map_err(words)
+            .and_then(|addresses| document(&AddressesView { version, addresses })),
+        Asked::Get("/v1/switch/config") => document(&ConfigView { version, file: handle.file() }),
+        _ => return None,
     };
-    match made {
-        Ok(Ok(response)) => response,
-        Ok(Err(why)) => failure(StatusCode::CONFLICT, &why.to_string()),
-        Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the switch does not answer"),
-    }
+    Some(made)
 }
 
-fn document(view: &impl Serialize) -> Response<Full<Bytes>> {
-    match serde_json::to_vec(view) {
-        Ok(text) => respond(StatusCode::OK, "application/json", text),
-        Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
-    }
+fn change(handle: &Handle, body: &[u8]) -> Answer {
+    let asked: ChangeRequest =
+        serde_json::from_slice(body).map_err(|_| "that is no request to change a switch".to_owned())?;
+    handle.change(&asked.words).map_err(words)?;
+    document(&DoneView { version: super::VERSION })
 }
 
-fn failure(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
-    let body = serde_json::json!({ "version": super::VERSION, "error": why });
-    respond(status, "application/json", body.to_string().into_bytes())
+fn document(view: &impl Serialize) -> Answer {
+    serde_json::to_vec(view).map_err(words)
+}
+
+fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

@@ -19,7 +19,7 @@
 //!
 //! Segmentation and checksums stay undone: packets cross with their virtio-net header as it is.
 //!
-//! A thread of its own ([`follow`]) makes both behave as the ends of a veth do: carrier, MTU, namespaces, removal. Impairments are in
+//! A thread of its own (`follow`) makes both behave as the ends of a veth do: carrier, MTU, namespaces, removal. Impairments are in
 //! [`crate::impair`].
 
 mod counts;

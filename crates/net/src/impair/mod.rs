@@ -7,7 +7,7 @@
 //!
 //! This is sans-I/O: packets and the time come in as arguments, and randomness from a seed, so a run can be repeated. An [`Impairer`]
 //! belongs to one sender; those of one direction share a [`Wire`], which has the rate. What waits is copied into a ring of bytes
-//! ([`held`]), which is the bound, and is named `queue-full` when it is not enough: no memory is allocated for a packet.
+//! (`held`), which is the bound, and is named `queue-full` when it is not enough: no memory is allocated for a packet.
 //!
 //! **Order is kept** whatever the jitter: a packet never leaves before one that was offered earlier, unless it is chosen for reordering.
 //! netem's jitter reorders; this one does not.

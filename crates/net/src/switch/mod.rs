@@ -10,7 +10,7 @@
 //! AF_PACKET by the kernel), so a flow's frames take one way and keep their order. Each worker has the whole table of addresses, without locks;
 //! what one learns it tells the others at the end of its turn, in bounded rings, and they look at them in every turn.
 //!
-//! A worker that has no queue of a port hands its frames for it to one that has ([`relay`](crate::runtime::relay)).
+//! A worker that has no queue of a port hands its frames for it to one that has (`runtime/relay.rs`).
 //!
 //! What a port takes is everything on its interface. Frames that a link has no room for wait, up to [`ROOM`] for each port and worker; more are
 //! dropped and counted as `queue-full`. The order at the start: open all links, give up privileges, start the threads; if anything fails nothing

@@ -15,9 +15,9 @@
 //! # drop(watching);
 //! ```
 //!
-//! * [`judge`](mod@judge) tells a worker that stands still from one that sleeps, one that has no processor, and a process that was stopped;
-//! * [`thread`] is what the kernel says of its thread;
-//! * [`symbols`] gives the addresses of its stack (`flowlane_sys::trace`) their names.
+//! * `judge` tells a worker that stands still from one that sleeps, one that has no processor, and a process that was stopped;
+//! * `thread` is what the kernel says of its thread;
+//! * `symbols` gives the addresses of its stack (`flowlane_sys::trace`) their names.
 //!
 //! What workers do for it is a store when a step of a turn or a task begins. The watchdog's thread looks four times in each limit.
 

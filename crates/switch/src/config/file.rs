@@ -13,7 +13,7 @@
 //! members = "p1,p2,cput"
 //! ```
 //!
-//! What is left out has its usual value. [`write`] gives a file from which [`read`] makes the same configuration.
+//! What is left out has its usual value. [`write()`] gives a file from which [`read`] makes the same configuration.
 
 use core::fmt::Write;
 

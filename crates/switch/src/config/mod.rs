@@ -1,7 +1,7 @@
 //! What a switch is told.
 //!
 //! [`Config`] is a plain value. It is changed by words ([`Change::parse`], in the manner of `etherswitchcfg`) or read from a file
-//! ([`file`]); either way the whole result is checked ([`Config::check`]), and a switch takes it whole or not at all.
+//! ([`mod@file`]); either way the whole result is checked ([`Config::check`]), and a switch takes it whole or not at all.
 //!
 //! **Modes.** `default`: a learning switch that does not look at tags. `port`: the same, and group N names the ports to which port N may send.
 //! `dot1q`: VLANs by 802.1Q's tags. `qinq`: VLANs by 802.1ad's service tags; 802.1Q's tags are payload. Entering a mode resets what
