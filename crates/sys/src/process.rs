@@ -50,14 +50,14 @@ pub fn system_call(number: i64) -> Option<&'static str> {
     const CALLS: &[(i64, &str)] = calls![
         read SYS_read, write SYS_write, readv SYS_readv, writev SYS_writev, pread64 SYS_pread64, pwrite64 SYS_pwrite64, openat SYS_openat,
         close SYS_close, fsync SYS_fsync, fdatasync SYS_fdatasync, futex SYS_futex, ppoll SYS_ppoll, pselect6 SYS_pselect6,
-        epoll_pwait SYS_epoll_pwait, nanosleep SYS_nanosleep, clock_nanosleep SYS_clock_nanosleep, connect SYS_connect, accept SYS_accept,
+        epoll_pwait SYS_epoll_pwait, nanosleep SYS_nanosleep, clock_nanosleep SYS_clock_nanosleep, connect SYS_connect,
         accept4 SYS_accept4, sendto SYS_sendto, recvfrom SYS_recvfrom, sendmsg SYS_sendmsg, recvmsg SYS_recvmsg, recvmmsg SYS_recvmmsg,
         sendmmsg SYS_sendmmsg, wait4 SYS_wait4, waitid SYS_waitid, ioctl SYS_ioctl, fcntl SYS_fcntl, flock SYS_flock, mmap SYS_mmap,
         munmap SYS_munmap, madvise SYS_madvise, mlock SYS_mlock, getrandom SYS_getrandom, io_uring_enter SYS_io_uring_enter, bpf SYS_bpf,
         unlinkat SYS_unlinkat, renameat2 SYS_renameat2, getdents64 SYS_getdents64,
     ];
     #[cfg(target_arch = "x86_64")]
-    const OLDER: &[(i64, &str)] = calls![poll SYS_poll, select SYS_select, epoll_wait SYS_epoll_wait, open SYS_open, stat SYS_stat, pause SYS_pause,];
+    const OLDER: &[(i64, &str)] = calls![accept SYS_accept, poll SYS_poll, select SYS_select, epoll_wait SYS_epoll_wait, open SYS_open, stat SYS_stat, pause SYS_pause,];
     #[cfg(not(target_arch = "x86_64"))]
     const OLDER: &[(i64, &str)] = &[];
     CALLS.iter().chain(OLDER).find(|(known, _)| *known == number).map(|(_, name)| *name)

@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn waiting_threads() {
         let (say, heard) = mpsc::channel();
-        let (mut from, mut to) = std::io::pipe().unwrap();
+        let (mut from, mut to) = std::os::unix::net::UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
             let waits = scope.spawn(move || {
                 // SAFETY: no arguments.

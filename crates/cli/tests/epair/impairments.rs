@@ -99,7 +99,7 @@ fn a_stream_survives_everything_at_once() {
     assert!(report.directions[0].total.cut > 0 && report.directions[1].total.cut > 0);
 }
 
-/// Two pairs with slots of one cycle, which nobody tells of one another.
+/// Each packet is sent in the slot or beside it, and counted so.
 #[test]
 fn what_leaves_in_a_slot_is_counted_by_it() {
     if !can() {
