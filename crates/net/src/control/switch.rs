@@ -79,12 +79,12 @@ impl Listener {
     pub fn serve_switch(self, handle: Handle) -> Result<SwitchControl, ControlError> {
         let down = Arc::new(AtomicBool::new(false));
         let asked = down.clone();
-        let documents = self.serve_documents(move |what| answer(what, &handle, &asked))?;
+        let documents = self.serve_documents(move |what| answer(&what, &handle, &asked))?;
         Ok(SwitchControl { documents, down })
     }
 }
 
-fn answer(asked: Asked<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answer> {
+fn answer(asked: &Asked<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answer> {
     let version = super::VERSION;
     let made = match asked {
         Asked::Post("/v1/switch/down", _) => {
