@@ -642,10 +642,19 @@ fn a_capture_that_fills_the_disk_and_one_that_is_killed() {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     let pid = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    // A disk that does not fill is a failure, and no wait for ever.
+    let (filled, waits) = std::sync::mpsc::channel::<()>();
+    let patience = std::thread::spawn(move || {
+        if waits.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
     let mut said = String::new();
     while !said.contains("No space left on device") {
         assert!(err.read_line(&mut said).unwrap() > 0, "{said}");
     }
+    drop(filled);
+    patience.join().unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
