@@ -39,7 +39,7 @@ fn forwarding_allocates_nothing() {
             }
             bench.output.settle();
         }
-        bench.now = bench.now + Duration::from_millis(700);
+        bench.now += Duration::from_millis(700);
     }
     assert!(forwarded >= 50 * 8, "{forwarded}");
 }

@@ -5,9 +5,9 @@
 //!     ▲────────── empty chunk ◀── ring ◀──────┘
 //! ```
 //!
-//! A worker copies the frames that the [`Filter`] lets through into a chunk of its own and passes it on when it is full, old, or before it
-//! sleeps ([`chunk`]). All chunks are made when the capture starts; if the writer has none ready, frames are counted and not copied, and the
-//! worker goes on. Without a capture a worker looks at one empty list for each frame and turn. [`pcapng`] is the format, [`writer`] the
+//! A worker copies the frames that the `Filter` lets through into a chunk of its own and passes it on when it is full, old, or before it
+//! sleeps (`chunk`). All chunks are made when the capture starts; if the writer has none ready, frames are counted and not copied, and the
+//! worker goes on. Without a capture a worker looks at one empty list for each frame and turn. `pcapng` is the format, `writer` the
 //! thread, and what workers do is in `runtime/worker/captures.rs`.
 
 pub(crate) mod chunk;
