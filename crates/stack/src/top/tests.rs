@@ -104,6 +104,25 @@ fn counts_are_within_their_bounds() {
     }
 }
 
+/// A flow that was put out comes back, while there is room again since others are idle: what it had is in the bound.
+#[test]
+fn who_was_put_out_comes_back_to_its_count() {
+    let pool = pool();
+    let mut top = top(8, 5);
+    let mut send = |second, port, packets| {
+        let bytes = datagram(OURS + 1, port, OURS, 7, 10);
+        (0..packets).for_each(|_| top.received(Time::from_secs(second), &frame(&pool, &bytes), true));
+    };
+    (1..=7).for_each(|port| send(100, port, 20));
+    send(103, 8, 10);
+    send(104, 9, 1);
+    send(106, 8, 1);
+    let report = top.report(Time::from_secs(106)).unwrap();
+    let back = report.flows.iter().find(|flow| port(flow) == 8).unwrap();
+    assert_eq!((back.packets.count, back.packets.error), (11, 10));
+    assert_eq!(report.flows.len(), 2, "the others are idle");
+}
+
 /// A flow with a quarter of all packets among a hundred thousand others is first, and its count is nearly right.
 #[test]
 fn heavy_flows_are_found_among_very_many() {
