@@ -15,7 +15,6 @@ mod discovery;
 mod drops;
 mod examples;
 mod exit;
-mod flow_log;
 mod interrupt;
 mod ipfix;
 mod keeper;

@@ -91,21 +91,12 @@ impl Handle {
         &self.shared
     }
 
-    pub(super) fn shared_arc(&self) -> Arc<Shared> {
-        self.shared.clone()
-    }
-
-    /// Whether the workers have ended.
-    pub(super) fn has_ended(&self) -> bool {
-        self.shared.outside.has_ended()
-    }
-
     /// Lanes of all hosts.
     pub(super) fn lane_count(&self) -> u32 {
         self.hosts.last().map_or(0, |host| host.first_lane + host.rss.buckets.len() as u32)
     }
 
-    pub(super) fn lane(&self, host: usize, bucket: Bucket) -> Option<u32> {
+    fn lane(&self, host: usize, bucket: Bucket) -> Option<u32> {
         let info = self.hosts.get(host)?;
         (usize::from(bucket.0) < info.rss.buckets.len()).then(|| info.first_lane + u32::from(bucket.0))
     }
@@ -369,7 +360,6 @@ impl Runtime {
             let _ = thread.join();
         }
         report.add_lanes(self.handle.shared.last_reports.take());
-        self.handle.shared.captures.stop_all();
         if let Some(thread) = self.card_thread.take() {
             thread.end();
         }

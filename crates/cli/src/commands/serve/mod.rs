@@ -9,7 +9,6 @@
 //!
 //! The services ([`udp`], [`tcp`], [`http`]) are a dozen lines in each lane, and share nothing.
 
-mod capture;
 mod flows;
 mod http;
 mod plan;
@@ -18,7 +17,6 @@ mod tcp;
 mod udp;
 
 use crate::exit::Missed;
-use crate::flow_log::FlowLog;
 use crate::ipfix::{Collector, Opened};
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::lost;
@@ -28,12 +26,12 @@ use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
 use flowlane::watchdog::Watchdog;
-use flowlane::{FlowRecords, Handle, Host, Runtime, SocketError, WatchFlows};
+use flowlane::{Handle, Runtime, SocketError, WatchFlows};
 use flows::Flows;
 use http::Http;
 use plan::Plan;
 use rustix::io::Errno;
-use show::{Extras, Show};
+use show::Show;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -140,8 +138,11 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None => udp::host(plan, own, more),
     };
     let exporter = plan.ipfix.as_ref().map(open_exporter).transpose()?;
-    let log_queue = plan.flow_log.as_ref().map(|_| FlowLog::queue());
-    let host = builder.host(recorded(host, exporter.as_ref().map(Opened::records), log_queue.as_ref()));
+    let host = match &exporter {
+        Some(exporter) => host.flows(exporter.records()),
+        None => host,
+    };
+    let host = builder.host(host);
     link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let runtime = lost::start(builder)?;
@@ -177,7 +178,6 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let watching = plan.watches.watchdog.map(|limit| watchdog(limit, plan.watches.ends));
     let watching =
         watching.map(|dog| dog.start(runtime.handle())).transpose().context("starting a thread")?;
-    let (capture, log) = writers(plan, &runtime.handle(), log_queue)?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
@@ -201,13 +201,8 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
-    if let Some(capture) = capture {
-        capture.end();
-    }
-    let in_lanes = report.total(host).tcp.flow_records_lost;
-    let exported = exporter.map(|exporter| exporter.end(in_lanes));
-    let logged = log.map(|log| log.end(in_lanes));
-    show.summary(&report, host, began.elapsed(), &Extras { moved, exported, logged })?;
+    let exported = exporter.map(|exporter| exporter.end(report.total(host).tcp.flow_records_lost));
+    show.summary(&report, host, began.elapsed(), moved, exported)?;
     if let Some(http) = &http {
         http.summary()?;
     }
@@ -215,37 +210,6 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         show.flows(&flows.list())?;
     }
     all_served(&report)
-}
-
-/// A host whose records of connections go to the exporter, to the log, or to both.
-fn recorded(host: Host, exported: Option<&FlowRecords>, logged: Option<&FlowRecords>) -> Host {
-    match (exported, logged) {
-        (Some(exported), Some(logged)) => host.flows(&exported.clone().and(logged)),
-        (Some(records), None) | (None, Some(records)) => host.flows(records),
-        (None, None) => host,
-    }
-}
-
-/// Starts what writes files, after privileges were given up: what can be written now can be written later.
-fn writers(
-    plan: &Plan,
-    handle: &Handle,
-    log_queue: Option<FlowRecords>,
-) -> anyhow::Result<(Option<capture::Running>, Option<FlowLog>)> {
-    let capture = plan.capture.as_ref().map(|to| to.start(handle.clone())).transpose()?;
-    let log = plan.flow_log.as_ref().zip(log_queue);
-    let log = log.map(|(target, queue)| {
-        FlowLog::start(queue, target, handle.now()).map_err(|e| anyhow!("--flow-log {target}: {e}"))
-    });
-    match log.transpose() {
-        Ok(log) => Ok((capture, log)),
-        Err(error) => {
-            if let Some(capture) = capture {
-                capture.give_up();
-            }
-            Err(error)
-        }
-    }
 }
 
 /// From here on a signal ends the process at once.

@@ -1,12 +1,10 @@
 //! The arguments of a service, and the plan that is made from them once they are checked.
 
 use super::Service;
-use super::capture::CaptureTo;
 use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
-use crate::flow_log::Target;
 use crate::ipfix::Collector;
 use crate::reassembly::Limits;
 use crate::steering::{self, RssOption, Wish};
@@ -95,14 +93,6 @@ pub(crate) struct Arguments {
     /// Send a record of each TCP connection that has ended to this collector, as IPFIX over UDP (docs/flows.md).
     #[arg(long, value_name = "HOST:PORT")]
     ipfix: Option<Collector>,
-    /// Write a record of each TCP connection that has ended to Parquet files: FILE.parquet makes FILE-0001.parquet and so on, each finished
-    /// after every=5m or size=64Mi, at most max=1Gi in all (FILE.parquet,every=1m; docs/flows.md).
-    #[arg(long, value_name = "FILE.parquet")]
-    flow_log: Option<Target>,
-    /// Capture frames with lane, worker, hash and drop reason to this pcapng file, which is made. After it, separated by commas: max=100M,
-    /// snap=128, drops (only what is dropped), overwrite (docs/capture.md).
-    #[arg(long, value_name = "FILE")]
-    capture: Option<CaptureTo>,
     /// Open a control socket for 'flowlane top', 'flowlane stat' and 'flowlane lanes'.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
@@ -289,10 +279,6 @@ pub(super) struct Plan {
     pub(super) top_flows: Option<usize>,
     /// Where records of connections go.
     pub(super) ipfix: Option<Collector>,
-    /// Where frames are captured to.
-    pub(super) capture: Option<CaptureTo>,
-    /// Files of records of connections.
-    pub(super) flow_log: Option<Target>,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
@@ -388,8 +374,6 @@ impl Plan {
             flows: a.flows,
             top_flows: a.top_flows,
             ipfix: a.ipfix,
-            flow_log: a.flow_log,
-            capture: a.capture,
             control: a.control,
             metrics: a.metrics,
             web: a.web,
@@ -463,9 +447,6 @@ fn check_values(service: Service, a: &Arguments) -> anyhow::Result<()> {
     if a.ipfix.is_some() && !service.is_tcp() {
         bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
     }
-    if a.flow_log.is_some() && !service.is_tcp() {
-        bail!("--flow-log: {} has no connections: records are of TCP connections", service.name());
-    }
     if let Some(n) = a.top_flows {
         ensure!((8..=1 << 20).contains(&n), "--top-flows {n}: must be from 8 to 1048576");
         ensure!(
@@ -504,12 +485,6 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     }
     if let Some(collector) = &a.ipfix {
         bail!("--ipfix {collector}: with kernel sockets connections are the kernel's; use a link of ours");
-    }
-    if let Some(target) = &a.flow_log {
-        bail!("--flow-log {target}: with kernel sockets connections are the kernel's; use a link of ours");
-    }
-    if a.capture.is_some() {
-        bail!("--capture: with kernel sockets packets are the kernel's; capture them with tcpdump");
     }
     if a.top_flows.is_some() {
         bail!("--top-flows: with kernel sockets packets are the kernel's; use a link of ours");

@@ -12,7 +12,6 @@
 //! deadlines at its end, so idle lanes cost nothing.
 
 mod begin;
-mod captures;
 mod doors;
 mod end;
 mod inbox;
@@ -40,7 +39,6 @@ use flowlane_rss::{Bucket, Rss};
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::{Frame, Pool};
 
-use self::captures::Taps;
 use self::moving::{Late, Moves};
 use self::over::Over;
 use self::perf::Perf;
@@ -207,8 +205,6 @@ pub(crate) struct Worker {
     panics: u64,
     /// Where there are sockets of the kernel.
     poller: Option<Poller>,
-    /// Captures that run.
-    taps: Taps,
 }
 
 impl Worker {
@@ -278,9 +274,6 @@ impl Worker {
         busy |= self.did(Step::Transmit, Self::send);
         let waiting = self.netisr.flush(&self.shared);
         self.panics += flowlane_sys::block::drop_owners().len() as u64;
-        if self.taps.is_on() {
-            self.taps.turned(self.now);
-        }
         busy | waiting
     }
 
