@@ -12,4 +12,11 @@ log=$CI_TARGET/ci-guest.log
 rc=0
 timeout --kill-after=20 900 crates/testnet/guest/run --show-output 2>&1 | tee "$log" | grep -v '\.\.\. ok$' || rc=${PIPESTATUS[0]}
 [ "$rc" != 77 ] || skip "$(sed -n 's/^skipped, because //p' "$log" | head -1)"
-[ "$rc" = 0 ]
+[ "$rc" != 0 ] || exit 0
+
+# As in the step `test`: two tests at most run a second time, alone. What passes then is unsteady and is named at the end of the run.
+mapfile -t names < <(sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sort -u)
+if [ ${#names[@]} = 0 ] || [ ${#names[@]} -gt 2 ]; then exit 1; fi
+timeout --kill-after=20 300 crates/testnet/guest/run --exact "${names[@]}" 2>&1 | tee "$log.again" | grep -E '^(error|test )' || exit 1
+grep -q '^test result: ok. [1-9]' "$log.again" || exit 1
+for name in "${names[@]}"; do note "guest: UNSTEADY: $name failed beside the others and passed alone"; done
