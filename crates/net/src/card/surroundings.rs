@@ -113,14 +113,18 @@ impl Interrupt {
     /// kernel's files show the old processor, and this returns the new affinity.
     #[must_use]
     pub fn cpus(&self) -> Option<&Cpus> {
-        let in_force = |cpus: &&Cpus| {
-            !cpus.is_empty()
-                && self
-                    .allowed
-                    .as_ref()
-                    .is_none_or(|allowed| cpus.0.iter().all(|cpu| allowed.0.contains(cpu)))
-        };
+        let in_force = |cpus: &&Cpus| !cpus.is_empty() && self.allows(cpus);
         self.effective.as_ref().filter(in_force).or(self.allowed.as_ref())
+    }
+
+    /// The processors on which it occurs once more before it moves to [`Self::cpus`]; `None` if it is there already.
+    #[must_use]
+    pub fn moves_from(&self) -> Option<&Cpus> {
+        self.effective.as_ref().filter(|cpus| !cpus.is_empty() && !self.allows(cpus))
+    }
+
+    fn allows(&self, cpus: &Cpus) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| cpus.0.iter().all(|cpu| allowed.0.contains(cpu)))
     }
 }
 

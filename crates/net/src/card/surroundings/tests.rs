@@ -146,6 +146,9 @@ fn an_interrupt_that_is_about_to_move_is_where_it_may_be() {
     assert_eq!(cpus("1-2", ""), Some("1-2".into()));
     assert_eq!(cpus("x", "2"), Some("2".into()));
     assert_eq!(cpus("x", "x"), None);
+    let from = |allowed, effective| interrupt(allowed, effective).moves_from().map(ToString::to_string);
+    assert_eq!(from("1", "2"), Some("2".into()));
+    assert_eq!((from("0-3", "2"), from("1", ""), from("x", "2")), (None, None, None));
 }
 
 #[test]

@@ -232,6 +232,30 @@ fn interrupts_that_are_moved() {
     assert_eq!(said(&verdict(&balanced, 1, 1)), [("interrupt", 0, "systemctl stop irqbalance".to_owned())]);
 }
 
+/// An affinity that was set before the check takes effect when the interrupt occurs: it and its packets come once more where it was.
+#[test]
+fn an_interrupt_that_was_about_to_move() {
+    let about_to = settings(|_, around| {
+        around.receive[1].interrupts[0].effective = Some(Cpus(vec![6]));
+        around.transmit.clear();
+    });
+    let there = settings(|_, around| around.transmit.clear());
+    let number = there.around.receive[1].interrupts[0].number;
+    let found = |fired: (u32, u64), cpu: u32| {
+        let mut checked = checked(about_to.clone(), there.clone(), packets(&there, 0));
+        for seen in checked.taken.seen.iter_mut().filter(|seen| seen.queue == Some(1)) {
+            seen.cpu = cpu;
+        }
+        checked.taken.after = counters::Counters::for_test(number, fired.0, fired.1);
+        judged(&checked).causes.iter().map(|cause| cause.code).collect::<Vec<_>>()
+    };
+    assert_eq!((found((1, 100), 1), found((6, 1), 1), found((6, 1), 6)), (vec![], vec![], vec![]));
+    assert_eq!(
+        (found((6, 2), 1), found((7, 1), 1), found((6, 1), 7)),
+        (vec!["interrupt"], vec!["interrupt"], vec!["interrupt"])
+    );
+}
+
 /// RFS is the cause only if it is on both for the machine and for the queue, with an interrupt or without.
 #[test]
 fn rfs_is_named_where_it_is_on() {

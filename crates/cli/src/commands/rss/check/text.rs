@@ -1,9 +1,10 @@
 //! The report as a page of text.
 
-use super::super::words::{WIDTH, line, wrapped};
+use super::super::words::line;
 use super::Checked;
 use super::causes::Cause;
 use super::judge::Judged;
+use crate::wrap::{WIDTH, wrapped};
 use flowlane::card::Cpus;
 use flowlane_rss::Flow;
 use std::fmt::Write as _;

@@ -3,7 +3,7 @@
 use super::super::Checked;
 use super::super::causes::Causes;
 use super::super::packet::Seen;
-use flowlane::card::{Cpus, ReceiveQueue};
+use flowlane::card::{Cpus, Interrupt, ReceiveQueue};
 use std::collections::BTreeSet;
 
 /// The receive queue of a sample: the one that the driver recorded, or the only one.
@@ -31,12 +31,14 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
         let software = checked.before.around.receive.iter().find(|queue| queue.number == seen.rps_queue);
         let rps = software.and_then(|queue| on(&queue.rps));
         let rfs = rfs_on && software.and_then(|queue| queue.rps_flows).is_some_and(|n| n > 0);
-        // Where the interrupt was at the start, or is at the end. That it moved is reported by `interrupts`.
+        // Where the interrupt was at the start, or is at the end. That it moved is reported by `interrupts`. One that was about to move at the
+        // start occurred once more where it had been.
         let after = checked.after.around.receive.iter().find(|after| after.number == queue.number);
         let handled: BTreeSet<u32> = [Some(queue), after]
             .into_iter()
             .flatten()
             .filter_map(|queue| queue.interrupts.first()?.cpus())
+            .chain(queue.interrupts.first().and_then(Interrupt::moves_from))
             .flat_map(|cpus| cpus.0.iter().copied())
             .collect();
         let single = rps.and_then(Cpus::only);
@@ -127,13 +129,18 @@ pub(super) fn interrupts(checked: &Checked, causes: &mut Causes) {
         let Some(interrupt) = queue.interrupts.first() else { continue };
         let after = checked.after.around.receive.iter().find(|after| after.number == queue.number);
         let Some(later) = after.and_then(|after| after.interrupts.first()) else { continue };
-        let fired: Vec<u32> =
-            checked.taken.after.fired(&checked.taken.before, interrupt.number).into_keys().collect();
-        let allowed =
-            |cpu: &u32| [interrupt, later].iter().any(|i| i.cpus().is_none_or(|cpus| cpus.0.contains(cpu)));
+        let fired = checked.taken.after.fired(&checked.taken.before, interrupt.number);
+        // An affinity that was set before the check takes effect when the interrupt occurs: once more where it was.
+        let still = |cpu: u32, count: u64| {
+            count == 1 && interrupt.moves_from().is_some_and(|cpus| cpus.0.contains(&cpu))
+        };
+        let allowed = |(&cpu, &count): (&u32, &u64)| {
+            [interrupt, later].iter().any(|i| i.cpus().is_none_or(|cpus| cpus.0.contains(&cpu)))
+                || still(cpu, count)
+        };
         let (n, number) = (queue.number, interrupt.number);
         let what = if interrupt.allowed != later.allowed || interrupt.cpus() != later.cpus() {
-            let cpus = |i: &flowlane::card::Interrupt| i.cpus().map_or("?".to_owned(), ToString::to_string);
+            let cpus = |i: &Interrupt| i.cpus().map_or("?".to_owned(), ToString::to_string);
             format!(
                 "interrupt {number} of queue {n} was moved while it was checked, from CPU {} to CPU {}{}",
                 cpus(interrupt),
@@ -141,7 +148,10 @@ pub(super) fn interrupts(checked: &Checked, causes: &mut Causes) {
                 if checked.after.around.irqbalance { " (irqbalance runs)" } else { "" }
             )
         } else if !fired.iter().all(allowed) {
-            format!("interrupt {number} of queue {n} came on CPUs {}, and is set to others", Cpus(fired))
+            format!(
+                "interrupt {number} of queue {n} came on CPUs {}, and is set to others",
+                Cpus(fired.into_keys().collect())
+            )
         } else {
             continue;
         };
