@@ -30,6 +30,7 @@ mod terminal;
 mod trace;
 mod tunnel;
 mod units;
+mod wrap;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 

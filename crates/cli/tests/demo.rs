@@ -13,11 +13,16 @@ fn flowlane(arguments: &[&str]) -> Output {
 
 /// Runs the demo and returns its JSON.
 fn demo(arguments: &[&str]) -> Value {
-    let output = flowlane(&[&["demo", "--json", "--duration", "300ms", "--seed", "1"], arguments].concat());
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}{}", String::from_utf8_lossy(&output.stdout));
+    let (report, stderr) = demo_and_stderr(arguments);
     assert!(stderr.is_empty(), "{stderr}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    report
+}
+
+fn demo_and_stderr(arguments: &[&str]) -> (Value, String) {
+    let output = flowlane(&[&["demo", "--json", "--duration", "300ms", "--seed", "1"], arguments].concat());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stderr}{}", String::from_utf8_lossy(&output.stdout));
+    (serde_json::from_slice(&output.stdout).unwrap(), stderr)
 }
 
 fn processors() -> usize {
@@ -60,6 +65,33 @@ fn two_workers() {
     }
     check(&demo(&["--workers", "2"]), 2);
     check(&demo(&["--workers", "2", "--udp-4tuple"]), 2);
+}
+
+/// The hosts learn the rule of every card that has one, and all packets of such a card arrive where they belong.
+#[test]
+fn every_emulated_card() {
+    for (card, _) in flowlane_rss::emulated::CARDS {
+        let (report, stderr) = demo_and_stderr(&["--workers", "2", "--card", card]);
+        load_schema::check("demo", &report);
+        let known = &report["card"];
+        assert_eq!(known["name"], card, "{report}");
+        assert_eq!(known["learned"], card != "jhash", "{report}");
+        let forgot = known["set-again"].as_u64() > Some(0);
+        assert_eq!(stderr.contains("its settings were set again"), forgot, "{card}: {stderr}");
+        assert!(forgot || stderr.is_empty(), "{card}: {stderr}");
+        assert_eq!(known["misdirects"], card == "misdirects", "{report}");
+        assert_eq!(report["client"]["lost"], 0, "{report}");
+        let alignment = report["alignment"].as_f64().unwrap();
+        match card {
+            "jhash" | "misdirects" => assert!(alignment < 1.0, "{card}: {report}"),
+            // It forgets after a while, and is set again.
+            "forgets" => assert!(alignment > 0.5, "{card}: {report}"),
+            _ => assert_eq!(alignment, 1.0, "{card}: {report}"),
+        }
+    }
+    let output = flowlane(&["demo", "--duration", "200ms", "--workers", "2", "--card", "jhash"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("card        jhash, rule not learned") && text.contains("not affine"), "{text}");
 }
 
 #[test]

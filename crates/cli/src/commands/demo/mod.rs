@@ -5,6 +5,7 @@
 //! bucket of the sending worker, and whose answers arrive in the lane that sent the request. So every packet stays on one core, and the
 //! printed table shows whether it did.
 
+mod card;
 mod report;
 
 use std::io::Write;
@@ -12,14 +13,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Protocol, Rss, Runtime, UdpFields, UdpSocket};
 use flowlane_load::http::Phase;
 use flowlane_load::{
     Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, Wanted, flows,
 };
-use flowlane_rss::emulated::{Card, CardOptions};
+use flowlane_rss::emulated::CardOptions;
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
@@ -52,8 +53,8 @@ pub(crate) struct Demo {
     /// Hash UDP over addresses and ports [default: over addresses alone].
     #[arg(long)]
     udp_4tuple: bool,
-    /// Emulated card at each end: microsoft, reversed, jhash, misdirects, ... ('rss learn --emulated all' lists all) [default: a card
-    /// that uses the key and table of its host].
+    /// Emulated card at each end, whose rule the hosts learn and steer by: microsoft, reversed, jhash, misdirects, ... ('rss learn
+    /// --emulated all' lists all) [default: a card that uses the key and table of its host].
     #[arg(long, value_name = "NAME")]
     card: Option<String>,
     /// Print JSON (docs/schema/demo.json).
@@ -70,7 +71,7 @@ struct Plan {
     fields: UdpFields,
     server: Arc<Rss>,
     client: Arc<Rss>,
-    card: Option<Card>,
+    card: Option<card::Emulated>,
     load: LoadConfig,
 }
 
@@ -91,7 +92,11 @@ impl Demo {
         let client = Host::new("client", plan.client.clone(), load.main())
             .interface(interface("10.77.0.2/16", &[clients()?])?);
         let client = builder.host(client);
-        let pair = PairConfig { mtu: MTU, card: plan.card.clone(), ..PairConfig::default() };
+        let pair = PairConfig {
+            mtu: MTU,
+            card: plan.card.as_ref().map(|emulated| emulated.card.clone()),
+            ..PairConfig::default()
+        };
         builder.pair((server, 0), (client, 0), pair);
         let runtime = builder.start()?;
         let outcome = progress::watch(&load, self.duration, &interrupt, false);
@@ -124,10 +129,14 @@ impl Demo {
         let fields = if self.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
         let options = CardOptions { queues: workers as u16, udp: fields, ..CardOptions::default() };
         let options = CardOptions { seed: self.seed.unwrap_or(options.seed), ..options };
-        let card =
-            self.card.as_deref().map(|name| Card::new(name, &options)).transpose().context("--card")?;
-        let server = steering::rss(workers, fields, None, self.seed)?;
-        let client = steering::rss(workers, fields, None, self.seed.map(|s| !s))?;
+        let card = self.card.as_deref().map(|name| card::Emulated::new(name, &options)).transpose()?;
+        let (server, client) = match card.as_ref().and_then(|emulated| emulated.steering.clone()) {
+            Some(rule) => (rule.clone(), rule),
+            None => (
+                steering::rss(workers, fields, None, self.seed)?,
+                steering::rss(workers, fields, None, self.seed.map(|s| !s))?,
+            ),
+        };
         let target = Endpoint::new(IpAddr::from([10, 77, 0, 1]), PORT);
         let flows = flows::choose(&FlowWish {
             target,

@@ -20,6 +20,7 @@ use flowlane_load::report::text::plain;
 use super::state::{Page, State, Status};
 use super::tables::{self, Lines, nothing};
 use super::words::{age, percent_or_dash, short};
+use crate::wrap::wrapped;
 
 /// Least columns and rows.
 const LEAST: (u16, u16) = (40, 10);
@@ -258,22 +259,4 @@ fn foot(state: &State, width: usize) -> Line<'static> {
     add("p pause".into(), state.is_paused());
     add(format!("+- every {}", interval(state)), false);
     Line::from(spans)
-}
-
-/// A text in lines of this width.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last().map_or(0, |line| line.chars().count());
-        if last > 0 && last + 1 + word.chars().count() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
 }

@@ -1,6 +1,6 @@
 //! What was learned of a card, as a page and as a document.
 
-use super::super::words;
+use crate::wrap::{WIDTH, wrapped};
 use flowlane_rss::learn::{Finding, Gaps, LearnError, Learned};
 use flowlane_rss::{Arrangement, General, PacketKind};
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ impl Report<'_> {
     pub(super) fn page(&self, learned: &Learned) -> String {
         let mut page = String::new();
         let mut line = |name: &str, text: &str| {
-            for (i, part) in words::wrapped(text, words::WIDTH - 10).iter().enumerate() {
+            for (i, part) in wrapped(text, WIDTH - 10).iter().enumerate() {
                 // Writing to a string succeeds.
                 let _ = writeln!(page, "{:<10}{part}", if i == 0 { name } else { "" });
             }

@@ -1,8 +1,9 @@
 //! The page for people, 80 columns wide.
 
-use super::super::words::{WIDTH, line, wrapped};
+use super::super::words::line;
 use super::findings::by_cpu;
 use super::{Shown, queues, slots_of};
+use crate::wrap::{WIDTH, wrapped};
 use flowlane::card::{Card, CardRss, Cpus, FlowKind, Surroundings, Told, Untold, Way};
 use flowlane_sys::words::counted;
 use std::fmt::Write as _;
