@@ -13,6 +13,7 @@ pub mod mutate;
 pub mod reassembly;
 pub mod rss_key_hex;
 pub mod seeds;
+pub mod switch;
 pub mod tcp;
 pub mod wire;
 
@@ -20,7 +21,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
@@ -28,4 +29,5 @@ pub const TARGETS: [Target; 7] = [
     ("tcp", tcp::run),
     ("rss_key_hex", rss_key_hex::run),
     ("http1", http1::run),
+    ("switch", switch::run),
 ];

@@ -405,8 +405,57 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "tcp" => tcp_inputs(),
         "rss_key_hex" => key_inputs(),
         "http1" => http1_inputs(),
+        "switch" => switch_inputs(),
         _ => Vec::new(),
     }
+}
+
+/// Commands of each kind, and between them frames of every port to every other, with and without tags.
+fn switch_inputs() -> Vec<Vec<u8>> {
+    let commands = [
+        "config vlan_mode dot1q vlangroup 10 members p0,p1t,p2 port p0 pvid 10 port p2 pvid 10",
+        "config vlan_mode qinq learning shared reserved pass vlangroup 20 members 0t,1t,2t,3t,4t port p1 doubletag pvid 1",
+        "config vlan_mode port vlangroup 0 members 0,1 vlangroup 1 members 0,1,2,3,4 port p2 mtu 68",
+        "config vlan_mode dot1q port p0 priority 3 striptag port p1 droptagged port p2 dropuntagged port p3 addtag -ingress",
+        "port p2 pvid 0 vlangroup 10 members 0,1",
+        "fdb flush all fdb flush port p1 fdb flush vlan 10",
+        "fdb static 02:00:00:00:00:01 vlan 0 port p1",
+        "config snooping on probe 1 block 2 moves 3 port p1 storm unknown 100 addresses 4 mirror from 0,1 to p4",
+    ];
+    let command = |words: &str| -> Vec<u8> {
+        let words: Vec<u8> =
+            words.split(' ').map(|word| crate::switch::word(word).expect("a word of a command")).collect();
+        [&[0, words.len() as u8][..], &words].concat()
+    };
+    // A word of a generator of its own for each choice, so that they do not go in step.
+    let mut random = 1u64;
+    let mut next = |below: u8| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as u8 % below
+    };
+    let frames: Vec<u8> = (0..150)
+        .flat_map(|_| {
+            let tags = next(3);
+            let mut frame = vec![
+                1,
+                next(5),
+                tags + 48 * next(2),
+                [next(8), next(8), 170, 200, 255][usize::from(next(5))],
+                next(8),
+            ];
+            // Few VLANs, mostly of 802.1Q.
+            (0..tags).for_each(|_| frame.extend([1 + next(3), 16 * next(16) + 8 * (next(4) / 3)]));
+            frame.push(next(60));
+            frame
+        })
+        .collect();
+    let one =
+        |words: &[&str]| words.iter().flat_map(|words| [&command(words)[..], &frames[..]].concat()).collect();
+    let mut all: Vec<Vec<u8>> = commands.iter().map(|words| one(&[words])).collect();
+    all.push(one(&commands));
+    // Addresses stay where a VLAN's ports change.
+    all.push(one(&[commands[0], commands[4], commands[0]]));
+    all
 }
 
 /// Conversations of both sides, with every framing, whole and with each kind of fault.

@@ -1,4 +1,4 @@
-//! The switch against a model of a few lines that knows bytes, maps and the words of the standard, and nothing of the switch's tables.
+//! The switch against its model (`common/model.rs`), which fuzzing shares.
 //!
 //! Random configurations, changed while frames flow; every frame must leave by exactly the ports of the model, with exactly its bytes. So: never
 //! by a port outside the VLAN, never back, never twice, the tag as configured.
@@ -6,128 +6,15 @@
 
 mod common;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use common::{Bench, port};
+use common::Bench;
+use common::model::{Bytes, Model, PORTS};
 use flowlane_switch::config::{Config, Flags, Group, Mode, PortConfig, file};
 use flowlane_switch::{Change, PortSet};
 use proptest::prelude::*;
 
-const PORTS: usize = 5;
 const VIDS: [u16; 4] = [1, 10, 20, 4094];
-
-type Bytes = Vec<u8>;
-
-/// What is learnt: by filtering database and address.
-#[derive(Default)]
-struct Model {
-    learnt: HashMap<(u16, Bytes), usize>,
-}
-
-impl Model {
-    fn send(&mut self, config: &Config, from: usize, frame: &[u8]) -> Vec<(usize, Bytes)> {
-        self.ways(config, from, frame).unwrap_or_default()
-    }
-
-    /// `None`: dropped.
-    fn ways(&mut self, config: &Config, from: usize, frame: &[u8]) -> Option<Vec<(usize, Bytes)>> {
-        let (dst, src) = (frame.get(..6)?.to_vec(), frame.get(6..12)?.to_vec());
-        frame.get(13)?;
-        let port = &config.ports[from];
-        let tag = |at: usize| frame.get(at..at + 2).map(|b| u16::from(b[0]) << 8 | u16::from(b[1]));
-        let tpid = match config.mode {
-            Mode::Dot1q => Some(0x8100),
-            Mode::Qinq => Some(0x88a8),
-            _ => None,
-        };
-        let looked_at = tpid.is_some() && !port.flags.has(Flags::DOUBLETAG);
-        let tagged = looked_at && tag(12) == tpid;
-        if tagged && frame.len() < 18 {
-            return None;
-        }
-        if src[0] & 1 == 1 || src.iter().all(|b| *b == 0) {
-            return None;
-        }
-        if dst[..5] == [1, 0x80, 0xc2, 0, 0] && dst[5] < 16 && (!config.pass_reserved || dst[5] == 1) {
-            return None;
-        }
-        // What is left without the VLAN's tag.
-        let plain = if tagged { [&frame[..12], &frame[16..]].concat() } else { frame.to_vec() };
-        let everybody: Vec<usize> = (0..PORTS).collect();
-        let (vid, fid, members, reach, tci) = match tpid {
-            None if config.mode == Mode::Port => {
-                let group = config.groups.get(&(from as u16)).map_or(PortSet::NONE, |g| g.members);
-                (0, 0, everybody, group.map(flowlane_switch::PortId::index).collect(), 0)
-            }
-            None => (0, 0, everybody.clone(), everybody, 0),
-            Some(_) => {
-                let tci = if tagged { tag(14)? } else { 0 };
-                let named = tci % 4096;
-                if named != 0 && port.flags.has(Flags::DROPTAGGED)
-                    || named == 0 && port.flags.has(Flags::DROPUNTAGGED)
-                {
-                    return None;
-                }
-                let vid = if named == 0 { port.pvid } else { named };
-                let members: Vec<usize> =
-                    config.groups.get(&vid)?.members.map(flowlane_switch::PortId::index).collect();
-                if port.flags.has(Flags::INGRESS) && !members.contains(&from) {
-                    return None;
-                }
-                let pcp = if tagged { port.priorities[usize::from(tci / 8192)] } else { port.priority };
-                let tci = u16::from(pcp) * 8192 + tci / 4096 % 2 * 4096 + vid;
-                (vid, if config.shared { 0 } else { vid }, members.clone(), members, tci)
-            }
-        };
-        if members.contains(&from) {
-            self.learnt.insert((fid, src), from);
-        }
-        let known = self.learnt.get(&(fid, dst.clone())).copied().filter(|_| dst[0] & 1 == 0);
-        let mut ways = Vec::new();
-        for to in 0..PORTS {
-            let allowed = to != from && reach.contains(&to) && members.contains(&to);
-            if !allowed || known.is_some_and(|known| known != to) {
-                continue;
-            }
-            if plain.len() - 14
-                > usize::from(config.ports[to].mtu) + if tpid.is_none() && is_tag(tag(12)) { 4 } else { 0 }
-            {
-                continue;
-            }
-            let out = match tpid {
-                Some(tpid) if leaves_tagged(config, vid, to) => {
-                    let tag = [tpid.to_be_bytes(), tci.to_be_bytes()].concat();
-                    [&plain[..12], &tag[..], &plain[12..]].concat()
-                }
-                _ => plain.clone(),
-            };
-            ways.push((to, out));
-        }
-        Some(ways)
-    }
-
-    /// What another configuration leaves.
-    fn changed(&mut self, before: &Config, after: &Config) {
-        if before.mode != after.mode || before.shared != after.shared {
-            self.learnt.clear();
-        }
-        let vlans = after.mode.tpid().is_some();
-        self.learnt.retain(|(fid, _), at| {
-            let mut groups = after.groups.iter().filter(|(vid, _)| after.shared || **vid == *fid);
-            !vlans || groups.any(|(_, group)| group.members.has(port(*at)))
-        });
-    }
-}
-
-fn is_tag(kind: Option<u16>) -> bool {
-    matches!(kind, Some(0x8100 | 0x88a8))
-}
-
-fn leaves_tagged(config: &Config, vid: u16, to: usize) -> bool {
-    let flags = config.ports[to].flags;
-    let tagged = config.groups.get(&vid).is_some_and(|g| g.tagged.has(port(to)));
-    (tagged || flags.has(Flags::ADDTAG)) && !flags.has(Flags::STRIPTAG)
-}
 
 fn groups(numbers: Vec<u16>, tags: bool) -> impl Strategy<Value = BTreeMap<u16, Group>> {
     let group = (0u64..1 << PORTS, 0u64..1 << PORTS).prop_map(move |(members, tagged)| Group {

@@ -1,6 +1,8 @@
 //! A switch with frames as bytes.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; each uses its part")]
 
+pub mod model;
+
 use flowlane_stack::time::Time;
 use flowlane_switch::{Config, Output, PortId, Seed, Switch, config::PortConfig};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
