@@ -6,6 +6,14 @@ have_packages ip=iproute2 ethtool=ethtool || true
 have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
 have_packages chromium=chromium chromedriver=chromium-driver || true
 RUNLEVEL=1 have_packages nginx=nginx nfcapd=nfdump promtool=prometheus || true
+# A reader of Parquet files that nobody here wrote, in a place of its own.
+pyarrow=$CI_TARGET/tools/pyarrow
+if [ "${CI-}" = true ] && ! "$pyarrow/bin/python" -c 'import pyarrow' 2>/dev/null; then
+    have_packages python3=python3 /usr/share/doc/python3-venv=python3-venv || true
+    { python3 -m venv "$pyarrow" && retry "$pyarrow/bin/pip" install --quiet --retries 1 --only-binary :all: pyarrow; } ||
+        note "test: pyarrow could not be installed, so no other reader has read the Parquet files"
+fi
+if [ -x "$pyarrow/bin/python" ]; then export FLOWLANE_PYARROW=$pyarrow/bin/python; fi
 log=$CI_TARGET/ci-test.log
 # Every test runs, whatever fails before it. --show-output, so that a test that cannot run here can say why. Panics on
 # purpose are many: a backtrace for each would hide the failures.

@@ -15,6 +15,8 @@ mod discovery;
 mod drops;
 mod examples;
 mod exit;
+mod flow_log;
+mod instruments;
 mod interrupt;
 mod ipfix;
 mod keeper;

@@ -5,11 +5,14 @@ use flowlane::{
     Bucket, Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, block_on,
     control, current, spawn,
 };
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -107,6 +110,28 @@ impl Running {
             socket.local().unwrap().1
         });
         block_on(probe.unwrap()).unwrap()
+    }
+
+    /// So many datagrams to a port of the server at which nobody is.
+    fn send_to_nobody(&self, datagrams: usize) {
+        let handle = self.runtime.as_ref().unwrap().handle();
+        let sent = handle.spawn_on(1, Bucket(0), async move {
+            let socket = UdpSocket::connect("10.0.0.1:9".parse().unwrap()).unwrap();
+            for _ in 0..datagrams {
+                // An error is that nobody is there.
+                let _ = socket.send(b"hello").await;
+            }
+        });
+        block_on(sent.unwrap()).unwrap();
+        let drops = || {
+            self.stat("-p drops").lines().any(|line| {
+                line.trim_start().starts_with(&format!("{datagrams} UDP datagrams for a port without"))
+            })
+        };
+        let begun = std::time::Instant::now();
+        while !drops() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", self.stat("-p drops"));
+        }
     }
 
     fn stat(&self, letters: &str) -> String {
@@ -481,6 +506,207 @@ fn flows_are_watched_on_demand() {
         );
         assert!(running.raw((head + body).as_bytes()).starts_with("HTTP/1.1 400"), "{body}");
     }
+}
+
+/// A process and those that it starts. All of them are killed after a time, so that whoever reads what they say does not wait for ever.
+struct Bounded {
+    child: Child,
+    /// Closed when the process has ended.
+    ended: Option<mpsc::Sender<()>>,
+    guard: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Bounded {
+    fn start(command: &mut Command) -> Self {
+        let child = command.process_group(0).spawn().unwrap();
+        let group = Pid::from_child(&child);
+        let (ended, ends) = mpsc::channel::<()>();
+        let guard = std::thread::spawn(move || {
+            if ends.recv_timeout(Duration::from_secs(90)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        });
+        Self { child, ended: Some(ended), guard: Some(guard) }
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        // Whoever panics leaves nothing behind; one that has ended by itself is not there any more.
+        if std::thread::panicking() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        let _ = self.child.wait();
+        drop(self.ended.take());
+        self.guard.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// `flowlane capture` while datagrams go to and fro, some of them to a port without socket, and a lane moves: what tshark reads is what was
+/// sent, each frame with its comment.
+#[test]
+fn a_capture_while_it_runs() {
+    let running = Running::with("capture", 2);
+    let file = std::env::temp_dir().join(format!("flowlane-capture-cli-{}.pcapng", std::process::id()));
+    let _ = std::fs::remove_file(&file);
+    let name = file.to_str().unwrap();
+    let begin = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.arg("capture").args(arguments.split_whitespace()).arg("--control").arg(&running.path);
+        let mut all = Bounded::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut said = String::new();
+        let mut stderr = BufReader::new(all.child.stderr.take().unwrap());
+        stderr.read_line(&mut said).unwrap();
+        assert!(said.contains("capturing to"), "{said}");
+        all
+    };
+    let end = |mut all: Bounded| {
+        kill_process(Pid::from_child(&all.child), Signal::INT).unwrap();
+        let mut said = String::new();
+        all.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(all.child.wait().unwrap().success());
+        said
+    };
+    let child = begin(&format!("{name} --host server"));
+    // Two at once; this one only has what is dropped.
+    let drops = format!("{name}.drops");
+    let _ = std::fs::remove_file(&drops);
+    let second = begin(&format!("{drops} --host server --drops"));
+    running.probe(100);
+    let handle = running.runtime.as_ref().unwrap().handle();
+    for bucket in 0..2 {
+        let to = 1 - handle.worker_of(0, Bucket(bucket)).unwrap();
+        handle.move_lane(0, Bucket(bucket), to).unwrap();
+    }
+    running.probe(100);
+    running.send_to_nobody(7);
+    let said = end(child);
+    assert!(said.contains(" 7 of them dropped, ") && !said.contains("missed"), "{said}");
+    assert!(end(second).contains(": 7 frames, 7 of them dropped, "));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, refused) = running.command("capture", &format!("{name} --for 1s"));
+    assert_eq!((code, refused.contains("only overwritten with 'overwrite'")), (Some(2), true), "{refused}");
+    let (code, said) = running.command("capture", &format!("{name}2 --for 10ms --flow udp"));
+    assert_eq!((code, said.contains(" frames, ")), (Some(0), true), "{said}");
+    for (wrong, why) in [
+        ("/nowhere/a", "No such file"),
+        ("--snap 1", "from 64 to 32768"),
+        ("--max-size 1", "at least 4096"),
+        ("--lane 99 --host server", "no bucket 99"),
+        ("--lane 0", "several hosts"),
+        ("--host nobody", "no host 'nobody'"),
+        ("--flow nothing", "is no flow"),
+    ] {
+        let file = if wrong.starts_with('/') { String::new() } else { format!("{name}3") };
+        let (code, said) = running.command("capture", &format!("{file} {wrong}"));
+        assert_eq!((code, said.contains(why)), (Some(2), true), "{wrong}: {said}");
+        assert!(!Path::new(&format!("{name}3")).exists(), "{wrong}: nothing is left behind");
+    }
+    let fields = ["-T", "fields", "-e", "udp.dstport", "-e", "frame.comment"];
+    let read = Command::new("tshark").args(["-r", name, "-Y", "udp && !icmp"]).args(fields).output();
+    if let Ok(read) = read {
+        let complaints = String::from_utf8_lossy(&read.stderr).replace("could be dangerous", "");
+        assert!(read.status.success() && complaints.lines().count() <= 1, "{complaints}");
+        let text = String::from_utf8(read.stdout).unwrap();
+        let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+        assert_eq!((count("\treceived; worker "), count("\tsent; worker ")), (200, 200), "{text}");
+        assert_eq!(count("9\tdropped: stack udp-no-socket; worker "), 7, "{text}");
+        assert_eq!(count(", queue "), 407, "{text}");
+        assert!(
+            count("; worker 0, ") > 0 && count("; worker 1, ") > 0 && count(", bucket ") == 407,
+            "{text}"
+        );
+    } else {
+        flowlane_testnet::skipped("skipped, because there is no tshark");
+    }
+    for file in [name.to_owned(), drops, format!("{name}2")] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+/// `serve --capture` in a file system with 64 KiB of room: one line says that it is full, the service goes on, and the file can be read. Killed
+/// in the middle, it can be read, too.
+#[test]
+fn a_capture_that_fills_the_disk_and_one_that_is_killed() {
+    if let Err(why) = flowlane_testnet::requires() {
+        return flowlane_testnet::skipped(why);
+    }
+    let dir = std::env::temp_dir().join(format!("flowlane-capture-disk-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let input = dir.join("in.pcap");
+    let mut pcap = [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_ne_bytes).concat();
+    // Captures begin before the first of them is read, and their chunks have room for all.
+    for n in 0..20_000_u32 {
+        let mut frame =
+            vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0];
+        frame.extend([10, 0, 1, (n >> 8) as u8, 10, 0, 0, 1, 4, n as u8, 0, 9, 0, 26, 0, 0]);
+        frame.resize(60, 7);
+        pcap.extend([n, 0, 60, 60].map(u32::to_ne_bytes).concat());
+        pcap.extend(frame);
+    }
+    std::fs::write(&input, pcap).unwrap();
+    let room = dir.join("room");
+    std::fs::create_dir_all(&room).unwrap();
+    let start = |mount: bool, file: &Path| {
+        let mount = if mount { "mount -t tmpfs -o size=64k none $ROOM || exit 9; " } else { "" };
+        // What is in a mount namespace is gone with it: it is read before that.
+        let line = format!(
+            "{mount} {} serve udp-discard --link pcap:{},/dev/null --addr 10.0.0.1/8 --port 8 --no-pin \
+             --capture $FILE & PID=$!; echo $PID; wait $PID; echo code $?; {}",
+            env!("CARGO_BIN_EXE_flowlane"),
+            input.display(),
+            if mount.is_empty() { "true" } else { "tshark -r $FILE | wc -l" }
+        );
+        let mut shell = Command::new("unshare");
+        shell
+            .args(["-m", "--propagation", "private", "sh", "-c", &line])
+            .env("ROOM", &room)
+            .env("FILE", file);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut all = Bounded::start(&mut shell);
+        let mut out = BufReader::new(all.child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let service = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        (all, service, out)
+    };
+    let file = room.join("c.pcapng");
+    let (mut full, service, mut out) = start(true, &file);
+    let mut err = BufReader::new(full.child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("No space left on device") {
+        assert!(err.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    kill_process(service, Signal::INT).unwrap();
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    err.read_to_string(&mut said).unwrap();
+    drop(full);
+    assert_eq!(said.matches("No space left").count(), 1, "{said}");
+    assert!(rest.contains("code 0\n"), "{rest} {said}");
+    if Command::new("tshark").arg("-v").output().is_ok() {
+        let frames: u64 = rest.lines().last().unwrap().trim().parse().unwrap();
+        assert!(frames > 100 && !said.contains("cut short"), "{rest} {said}");
+    }
+    // Killed once the file grows.
+    let file = dir.join("killed.pcapng");
+    let (killed, service, _out) = start(false, &file);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(&file).map_or(0, |m| m.len()) < 20_000 {
+        assert!(std::time::Instant::now() < deadline, "nothing is captured");
+        std::thread::yield_now();
+    }
+    kill_process(service, Signal::KILL).unwrap();
+    drop(killed);
+    if let Ok(read) = Command::new("tshark").arg("-r").arg(&file).output() {
+        let complaints = String::from_utf8_lossy(&read.stderr);
+        // A write may be under way: then the last packet is not whole, and all before it are.
+        let cut = complaints.contains("cut short in the middle of a packet");
+        assert!(read.status.success() || cut, "{complaints}");
+        assert!(read.stdout.iter().filter(|b| **b == b'\n').count() > 50);
+    }
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -74,6 +74,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod block;
+pub mod capture;
 pub mod card;
 mod context;
 #[cfg(feature = "control")]

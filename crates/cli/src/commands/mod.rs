@@ -1,6 +1,7 @@
 //! One module for each subcommand.
 
 mod bench;
+mod capture;
 mod compare;
 mod demo;
 mod epair;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     /// Join two interfaces back to back, in any two network namespaces.
     #[command(subcommand)]
     Epair(epair::Epair),
+    Capture(capture::Capture),
     /// Run a switch with VLANs between links, and change it while it runs.
     #[command(subcommand)]
     Switch(Box<switch::Switch>),
@@ -69,6 +71,7 @@ impl Command {
             Self::Lanes(command) => command.run(),
             Self::Flows(command) => command.run(),
             Self::Epair(command) => command.run(),
+            Self::Capture(command) => command.run(),
             Self::Switch(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),

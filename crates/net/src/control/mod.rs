@@ -1,7 +1,7 @@
 //! The control socket: counters of a running instance, as JSON over HTTP/1.1 on a Unix socket.
 //!
 //! It is opened on request only. The socket is a file of mode 0600 in a directory of mode 0700, so only the instance's user and root can
-//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move`, which is for `POST`, and `/v1/flows`,
+//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move` and `/v1/capture`, which are for `POST`, and `/v1/flows`,
 //! which is for both:
 //!
 //! | path | document |
@@ -15,6 +15,7 @@
 //! | `/v1/live` | the numbers of this moment for those who look on: [`LiveView`] |
 //! | `/v1/metrics` | the list of metrics ([`crate::metrics`]) |
 //! | `/v1/flows` | the flows with most packets and bytes ([`FlowsView`]); `?n=20`: how many. `POST` switches that on and off ([`WatchRequest`]) |
+//! | `/v1/capture` | `POST` only: starts and ends a capture, and tells how it goes ([`CaptureRequest`], [`CaptureView`]) |
 //! | `/metrics` | the same as text for Prometheus; [`listen_for_metrics`] serves it over TCP, too |
 //! | `/v1/move` | moves a lane to another worker ([`MoveRequest`]), and answers when it is there ([`MoveView`]) |
 //!
@@ -24,6 +25,7 @@
 //!
 //! [`serve`] starts it, [`get`] is the client, [`instances`] finds running instances.
 
+mod captures;
 mod change;
 mod client;
 mod collect;
@@ -42,6 +44,7 @@ mod web;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use captures::{CaptureRequest, CaptureStart, CaptureView};
 pub use change::{Change, CountRate, DropRate, LaneMove, LaneRate, QueueRate, Total, WorkerRate};
 pub use client::{ClientError, get, get_text, post};
 pub use documents::{Answer, Asked, Documents};

@@ -12,6 +12,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::captures::{self, CaptureRequest, CaptureView};
 use super::flows::{self, FlowsView, WatchRequest};
 use super::live::{Additions, LiveView};
 use super::metrics::exposed;
@@ -23,7 +24,7 @@ use crate::{Bucket, Handle};
 
 const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };
 /// Bytes of a request's body.
-const BODY: usize = 1024;
+const BODY: usize = 16 << 10;
 
 /// A control socket that answers. Dropping it stops it and removes its file.
 #[derive(Debug)]
@@ -67,6 +68,7 @@ async fn answer(request: Request<Incoming>, served: Arc<Served>) -> Response<Ful
         match request.uri().path() {
             "/v1/move" => return posted(request, served, moved).await,
             "/v1/flows" => return posted(request, served, watched).await,
+            "/v1/capture" => return posted(request, served, captured).await,
             _ => {}
         }
     }
@@ -115,6 +117,11 @@ where
         Ok(Err(why)) => failure(StatusCode::CONFLICT, &why),
         Err(_) => failure(StatusCode::INTERNAL_SERVER_ERROR, "that could not be done"),
     }
+}
+
+/// Starts or ends a capture, or tells how it goes.
+fn captured(asked: &CaptureRequest, served: &Served) -> Result<CaptureView, String> {
+    captures::capture(asked, &served.handle)
 }
 
 /// Switches the watching of flows on or off.

@@ -8,6 +8,7 @@ use flowlane_sys::frame::MemoryError;
 use flowlane_sys::words::counted;
 
 use super::{Failed, OpenError};
+use crate::capture::CaptureError;
 
 /// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +92,9 @@ pub enum StartError {
         /// How it failed.
         failed: Failed,
     },
+    /// A capture that was to begin with the runtime ([`Builder::capture`](crate::Builder::capture)).
+    #[error("capture: {0}")]
+    Capture(#[from] CaptureError),
     /// Something else that the application does before the start failed.
     #[error("{0}")]
     Other(String),

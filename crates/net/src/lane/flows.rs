@@ -21,13 +21,15 @@ const RING: usize = 256;
 pub struct FlowRecords {
     queue: Arc<ArrayQueue<FlowRecord>>,
     lost: Arc<AtomicU64>,
+    /// A copy of each record goes there.
+    also: Option<Box<FlowRecords>>,
 }
 
 impl FlowRecords {
     /// A queue for `most` records (at least 1), each about 150 bytes, which are allocated now.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default() }
+        Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default(), also: None }
     }
 
     /// The next record; `None` if there is none now. May be called on any thread. Records of one lane are in the order in which
@@ -35,6 +37,14 @@ impl FlowRecords {
     #[must_use]
     pub fn try_next(&self) -> Option<FlowRecord> {
         self.queue.pop()
+    }
+
+    /// The same queue; from hosts that are given this handle a copy of each record goes to `other`, too, for a second exporter. A queue that
+    /// is full while the other has room loses records, and counts them.
+    #[must_use]
+    pub fn and(mut self, other: &FlowRecords) -> Self {
+        self.also = Some(Box::new(other.clone()));
+        self
     }
 
     /// Records that found no room in this queue when their lane ended. Those that found none in their lane's ring while it ran are
@@ -52,7 +62,7 @@ impl FlowRecords {
     /// Moves what has ended in a lane to this queue, as far as there is room.
     #[inline]
     pub(crate) fn take_from(&self, lane: &mut Lane) {
-        while !self.queue.is_full() {
+        while self.has_room() {
             let Some(record) = lane.poll_flow() else { return };
             self.push(record);
         }
@@ -63,7 +73,15 @@ impl FlowRecords {
         lane.end_flows(now, |record| self.push(record));
     }
 
+    /// Whether anybody would take a record.
+    fn has_room(&self) -> bool {
+        !self.queue.is_full() || self.also.as_ref().is_some_and(|also| also.has_room())
+    }
+
     fn push(&self, record: FlowRecord) {
+        if let Some(also) = &self.also {
+            also.push(record);
+        }
         if self.queue.push(record).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }

@@ -62,6 +62,22 @@ pub struct HostInfo {
 }
 
 impl Handle {
+    /// `links`: those of each host.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        cards: Arc<Cards>,
+        hosts: &[Host],
+        links: Vec<Vec<String>>,
+    ) -> Self {
+        let mut first_lane = 0;
+        let infos = hosts.iter().zip(links).map(|(host, links)| {
+            let info = HostInfo { name: host.name.clone(), rss: host.rss.clone(), links, first_lane };
+            first_lane += host.rss.buckets.len() as u32;
+            info
+        });
+        Self { shared, cards, hosts: infos.collect() }
+    }
+
     /// The hosts, by number.
     #[must_use]
     pub fn hosts(&self) -> &[HostInfo] {
@@ -91,12 +107,21 @@ impl Handle {
         &self.shared
     }
 
+    pub(super) fn shared_arc(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// Whether the workers have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.outside.has_ended()
+    }
+
     /// Lanes of all hosts.
     pub(super) fn lane_count(&self) -> u32 {
         self.hosts.last().map_or(0, |host| host.first_lane + host.rss.buckets.len() as u32)
     }
 
-    fn lane(&self, host: usize, bucket: Bucket) -> Option<u32> {
+    pub(super) fn lane(&self, host: usize, bucket: Bucket) -> Option<u32> {
         let info = self.hosts.get(host)?;
         (usize::from(bucket.0) < info.rss.buckets.len()).then(|| info.first_lane + u32::from(bucket.0))
     }
@@ -261,37 +286,14 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        cards: Arc<Cards>,
-        mains: Arc<Mains>,
-        threads: Vec<thread::JoinHandle<()>>,
-        hosts: &[Host],
-    ) -> Self {
-        let mut first_lane = 0;
-        let infos = hosts
-            .iter()
-            .map(|h| {
-                let (name, rss) = (h.name.clone(), h.rss.clone());
-                let info = HostInfo { name, rss, links: Vec::new(), first_lane };
-                first_lane += h.rss.buckets.len() as u32;
-                info
-            })
-            .collect();
-        Self { handle: Handle { shared, cards, hosts: infos }, threads, mains, card_thread: None }
+    pub(super) fn new(handle: Handle, mains: Arc<Mains>, threads: Vec<thread::JoinHandle<()>>) -> Self {
+        Self { handle, threads, mains, card_thread: None }
     }
 
     /// Has cards looked after until the end.
     pub(super) fn with_cards(mut self, cards: Vec<card::Steered>) -> std::io::Result<Self> {
         self.card_thread = card::Thread::start(cards, &self.handle.cards, &self.handle.shared)?;
         Ok(self)
-    }
-
-    /// Says what the links of each host are.
-    pub(super) fn with_links(mut self, links: Vec<Vec<String>>) -> Self {
-        let named = self.handle.hosts.iter().cloned().zip(links);
-        self.handle.hosts = named.map(|(host, links)| HostInfo { links, ..host }).collect();
-        self
     }
 
     /// A handle to the runtime, for other threads.
@@ -360,6 +362,7 @@ impl Runtime {
             let _ = thread.join();
         }
         report.add_lanes(self.handle.shared.last_reports.take());
+        self.handle.shared.captures.stop_all();
         if let Some(thread) = self.card_thread.take() {
             thread.end();
         }

@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | [`builder`] | from a description to running threads |
-//! | [`handle`], [`top`] | what can be asked of a running runtime |
+//! | [`handle`], [`top`], [`capture`] | what can be asked of a running runtime |
 //! | [`worker`] | the loop and the steps of a turn, sleeping, lanes that come and go, the report |
 //! | [`card`] | the thread that has cards' tables follow the lanes, and how workers ask it |
 //! | [`moving`] | a move of a lane, for its caller |
@@ -17,6 +17,7 @@
 //! worker ([`crate::context`]) is below the runtime.
 
 pub(crate) mod builder;
+mod capture;
 mod card;
 mod first_task;
 pub(crate) mod handle;

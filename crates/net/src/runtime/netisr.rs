@@ -106,6 +106,13 @@ impl Netisr {
         self.backlog[to].push_back(parcel);
     }
 
+    /// Whether a frame for a worker would not be dropped now.
+    pub(crate) fn takes(&mut self, to: usize) -> bool {
+        let waiting = self.backlog.get(to).map_or(0, VecDeque::len);
+        let Some(sender) = self.senders.get_mut(to).and_then(Option::as_mut) else { return true };
+        if waiting > 0 { waiting < self.limit } else { sender.pending() < self.limit.next_power_of_two() }
+    }
+
     /// How many frames surely find room, whichever worker they are for.
     pub(crate) fn room(&mut self) -> usize {
         let (limit, backlog) = (self.limit, &self.backlog);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use flowlane_stack::LaneEvent;
 
 use super::order::{Asked, Expectation, Order};
+use crate::capture::Tap;
 use crate::lane::{Ready, SocketHandle};
 use crate::stats::{LaneTop, WorkerReport};
 
@@ -47,6 +48,13 @@ pub(crate) enum Message {
         lane: u32,
         /// Who asks.
         to: mpsc::SyncSender<LaneTop>,
+    },
+    /// Copy frames for a capture.
+    Capture(Arc<Tap>),
+    /// A capture is over.
+    EndCapture {
+        /// Its number.
+        number: u64,
     },
     /// A lane is about to come to you from `from`: hold frames for it that others send you directly.
     Expect {

@@ -28,6 +28,7 @@ use crossbeam_queue::SegQueue;
 use flowlane_stack::time::Time;
 
 use self::outside::Outside;
+use crate::capture::Captures;
 use crate::lane::LastReports;
 use crate::wake::Wake;
 
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) beats: Vec<Arc<Beat>>,
     /// How often workers stood still.
     pub(crate) stalls: Stalls,
+    /// The captures that run.
+    pub(crate) captures: Captures,
     /// Of lanes that were on their way when the workers ended.
     pub(crate) last_reports: LastReports,
     /// Whether the workers have ended, so that inboxes are not read any more.
@@ -91,6 +94,7 @@ impl Shared {
             outside: Outside::default(),
             rebalanced: Rebalanced::default(),
             top: Watched::default(),
+            captures: Captures::default(),
             last_reports: LastReports::default(),
             closed: AtomicBool::new(false),
         }

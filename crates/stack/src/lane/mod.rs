@@ -47,7 +47,7 @@ use crate::time::Time;
 use crate::top::Top;
 use crate::tunnel::{TunnelConfig, TunnelError, Tunnels};
 use crate::udp::{Outcome, Udp, UdpConfig};
-use crate::wire::{IpProtocol, MacAddr};
+use crate::wire::{IpProtocol, MacAddr, Malformed};
 
 /// Frames waiting to be handed to another lane.
 const REDIRECTS: usize = 1024;
@@ -434,6 +434,15 @@ impl Lane {
     #[must_use]
     pub fn stats(&self) -> LaneStats {
         LaneStats { tcp: *self.tcp.stats(), ..self.ip.stats.clone() }
+    }
+
+    /// Calls `f` with the layer, the name and the count of every reason for which the lane can drop a packet, always in the same order.
+    pub fn drops(&self, f: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        let drops = &self.ip.stats.drops;
+        DropReason::ALL.iter().for_each(|reason| f("stack", reason.name(), drops.get(*reason)));
+        Malformed::ALL.iter().for_each(|reason| f("malformed", reason.name(), drops.get_malformed(*reason)));
+        let tcp = self.tcp.stats();
+        crate::tcp::DropReason::ALL.iter().for_each(|reason| f("tcp", reason.name(), tcp.dropped(*reason)));
     }
 
     /// The shared link of an interface is up, for the first time or again. The lane of bucket 0 probes the host's addresses for

@@ -17,21 +17,21 @@ mod tcp;
 mod udp;
 
 use crate::exit::Missed;
+use crate::flow_log::FlowLog;
 use crate::ipfix::{Collector, Opened};
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
-use crate::lost;
 use crate::say::say;
 use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
 use flowlane::watchdog::Watchdog;
-use flowlane::{Handle, Runtime, SocketError, WatchFlows};
+use flowlane::{FlowRecords, Handle, Host, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
 use plan::Plan;
 use rustix::io::Errno;
-use show::Show;
+use show::{Extras, Show};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -125,7 +125,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let (events, happened) = mpsc::channel();
     // Before links are opened, so that from here on a signal closes them in order.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
-    let listener = plan.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?;
+    let listener = plan.instruments.listen()?;
     let metrics = plan.metrics.map(control::listen_for_metrics).transpose()?;
     let web = plan.web.map(control::listen_for_web).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
@@ -138,18 +138,13 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         None => udp::host(plan, own, more),
     };
     let exporter = plan.ipfix.as_ref().map(open_exporter).transpose()?;
-    let host = match &exporter {
-        Some(exporter) => host.flows(exporter.records()),
-        None => host,
-    };
-    let host = builder.host(host);
+    let log_queue = plan.flow_log.as_ref().map(|_| FlowLog::queue());
+    let host = builder.host(recorded(host, exporter.as_ref().map(Opened::records), log_queue.as_ref()));
     link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
-    let runtime = lost::start(builder)?;
+    let (runtime, capture) = plan.instruments.start(builder)?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
-    let keep = plan.top_flows.map(|n| WatchFlows::default().flows(n));
-    keep.map(|keep| runtime.handle().watch_flows(Some(keep))).transpose().context("--top-flows")?;
     let control = listener.map(|listener| match &http {
         Some(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
         None => listener.serve(runtime.handle(), &name),
@@ -178,6 +173,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let watching = plan.watches.watchdog.map(|limit| watchdog(limit, plan.watches.ends));
     let watching =
         watching.map(|dog| dog.start(runtime.handle())).transpose().context("starting a thread")?;
+    let log = open_log(plan, &runtime.handle(), log_queue)?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
@@ -201,8 +197,13 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
-    let exported = exporter.map(|exporter| exporter.end(report.total(host).tcp.flow_records_lost));
-    show.summary(&report, host, began.elapsed(), moved, exported)?;
+    if let Some(capture) = capture {
+        capture.end();
+    }
+    let in_lanes = report.total(host).tcp.flow_records_lost;
+    let exported = exporter.map(|exporter| exporter.end(in_lanes));
+    let logged = log.map(|log| log.end(in_lanes));
+    show.summary(&report, host, began.elapsed(), &Extras { moved, exported, logged })?;
     if let Some(http) = &http {
         http.summary()?;
     }
@@ -210,6 +211,22 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         show.flows(&flows.list())?;
     }
     all_served(&report)
+}
+
+/// A host whose records of connections go to the exporter, to the log, or to both.
+fn recorded(host: Host, exported: Option<&FlowRecords>, logged: Option<&FlowRecords>) -> Host {
+    match (exported, logged) {
+        (Some(exported), Some(logged)) => host.flows(&exported.clone().and(logged)),
+        (Some(records), None) | (None, Some(records)) => host.flows(records),
+        (None, None) => host,
+    }
+}
+
+/// Starts the log of connections, after privileges were given up: what can be written now can be written later.
+fn open_log(plan: &Plan, handle: &Handle, queue: Option<FlowRecords>) -> anyhow::Result<Option<FlowLog>> {
+    let Some((target, queue)) = plan.flow_log.as_ref().zip(queue) else { return Ok(None) };
+    let log = FlowLog::start(queue, target, handle.now());
+    log.map(Some).map_err(|e| anyhow!("--flow-log {target}: {e}"))
 }
 
 /// From here on a signal ends the process at once.

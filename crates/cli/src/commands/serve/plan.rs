@@ -5,6 +5,8 @@ use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
+use crate::flow_log::Target;
+use crate::instruments::Instruments;
 use crate::ipfix::Collector;
 use crate::reassembly::Limits;
 use crate::steering::{self, RssOption, Wish};
@@ -21,7 +23,7 @@ use flowlane::{
 use flowlane_load::tcp::pattern::LONGEST;
 use flowlane_sys::words::counted;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,15 +89,15 @@ pub(crate) struct Arguments {
     /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
-    /// Keep the flows with most packets and bytes for 'flowlane flows', N of each in every lane [default: 256, if given without a value].
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
-    top_flows: Option<usize>,
     /// Send a record of each TCP connection that has ended to this collector, as IPFIX over UDP (docs/flows.md).
     #[arg(long, value_name = "HOST:PORT")]
     ipfix: Option<Collector>,
-    /// Open a control socket for 'flowlane top', 'flowlane stat' and 'flowlane lanes'.
-    #[arg(long, value_name = "PATH", num_args = 0..=1)]
-    control: Option<Option<PathBuf>>,
+    /// Write a record of each TCP connection that has ended to Parquet files: FILE.parquet makes FILE-0001.parquet and so on, each finished
+    /// after every=5m or size=64Mi, at most max=1Gi in all (FILE.parquet,every=1m; docs/flows.md).
+    #[arg(long, value_name = "FILE.parquet")]
+    flow_log: Option<Target>,
+    #[command(flatten)]
+    instruments: Instruments,
     /// Serve /metrics for Prometheus over HTTP at this address, or at this port of 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening)]
     metrics: Option<SocketAddr>,
@@ -275,18 +277,18 @@ pub(super) struct Plan {
     pub(super) workers: usize,
     /// By what policy lanes move by themselves.
     pub(super) rebalance: Option<PolicyKind>,
-    /// Flows with most packets that each lane keeps.
-    pub(super) top_flows: Option<usize>,
+    /// Control socket, flows, capture.
+    pub(super) instruments: Instruments,
     /// Where records of connections go.
     pub(super) ipfix: Option<Collector>,
+    /// Files of records of connections.
+    pub(super) flow_log: Option<Target>,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
     /// Time for connections to end when the service is stopped.
     pub(super) grace: Duration,
     pub(super) flows: bool,
-    /// `Some(None)` for the default path.
-    pub(super) control: Option<Option<PathBuf>>,
     /// Where `/metrics` is served.
     pub(super) metrics: Option<SocketAddr>,
     /// Where the web page is served.
@@ -325,6 +327,7 @@ impl Plan {
             addresses
         };
         check_values(service, &a)?;
+        a.instruments.check(link.is_kernel())?;
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
@@ -372,9 +375,9 @@ impl Plan {
             interval: a.interval,
             grace: a.grace,
             flows: a.flows,
-            top_flows: a.top_flows,
+            instruments: a.instruments,
             ipfix: a.ipfix,
-            control: a.control,
+            flow_log: a.flow_log,
             metrics: a.metrics,
             web: a.web,
             watches,
@@ -447,12 +450,8 @@ fn check_values(service: Service, a: &Arguments) -> anyhow::Result<()> {
     if a.ipfix.is_some() && !service.is_tcp() {
         bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
     }
-    if let Some(n) = a.top_flows {
-        ensure!((8..=1 << 20).contains(&n), "--top-flows {n}: must be from 8 to 1048576");
-        ensure!(
-            a.control.is_some(),
-            "--top-flows: needs --control, through which 'flowlane flows' asks for them"
-        );
+    if a.flow_log.is_some() && !service.is_tcp() {
+        bail!("--flow-log: {} has no connections: records are of TCP connections", service.name());
     }
     if a.port == 0 {
         bail!("--port 0: must be from 1 to 65535");
@@ -486,8 +485,8 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     if let Some(collector) = &a.ipfix {
         bail!("--ipfix {collector}: with kernel sockets connections are the kernel's; use a link of ours");
     }
-    if a.top_flows.is_some() {
-        bail!("--top-flows: with kernel sockets packets are the kernel's; use a link of ours");
+    if let Some(target) = &a.flow_log {
+        bail!("--flow-log {target}: with kernel sockets connections are the kernel's; use a link of ours");
     }
     a.discovery.check_kernel()
 }

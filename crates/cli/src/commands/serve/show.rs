@@ -5,6 +5,7 @@
 
 use super::Service;
 use super::flows::List;
+use crate::flow_log::Logged;
 use crate::ipfix::Exported;
 use crate::{drops, steering};
 use flowlane::metrics::steering as arrivals;
@@ -14,6 +15,17 @@ use flowlane_rss::HashType;
 use serde_json::json;
 use std::io::{self, Write};
 use std::time::Duration;
+
+/// What a summary says beside the counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extras<'a> {
+    /// What was done to balance the load, and by which policy.
+    pub(super) moved: Option<(&'a str, Counts)>,
+    /// What became of the records for a collector.
+    pub(super) exported: Option<Exported>,
+    /// And of those for files.
+    pub(super) logged: Option<Logged>,
+}
 
 /// The printer.
 #[derive(Debug)]
@@ -199,8 +211,7 @@ impl Show {
         report: &Report,
         host: usize,
         took: Duration,
-        moved: Option<(&str, Counts)>,
-        exported: Option<Exported>,
+        &Extras { moved, exported, logged }: &Extras<'_>,
     ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
@@ -212,6 +223,9 @@ impl Show {
             summary["ipfix"] = json!(exported.map(|exported| json!({
                 "sent": exported.sent, "refused": exported.refused, "lost": exported.lost,
             })));
+            summary["flow-log"] = json!(logged.map(|logged| json!({
+                "written": logged.written, "files": logged.files, "failed": logged.failed, "lost": logged.lost,
+            })));
             writeln!(out, "{summary}")?;
         } else {
             if let Some(Exported { sent, refused, lost }) = exported {
@@ -219,6 +233,12 @@ impl Show {
                 let more = more.iter().filter(|(count, _)| *count > 0);
                 let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
                 writeln!(out, "ipfix: {sent} records of connections sent{more}")?;
+            }
+            if let Some(Logged { written, files, failed, lost }) = logged {
+                let more = [(failed, "could not be written"), (lost, "lost for lack of room")];
+                let more = more.iter().filter(|(count, _)| *count > 0);
+                let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
+                writeln!(out, "flow log: {written} records of connections in {files} files{more}")?;
             }
             if let Some((policy, counts)) = moved {
                 let Counts { moves, failed, .. } = counts;

@@ -22,10 +22,11 @@ use flowlane_rss::Bucket;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig};
 
 use super::first_task::Mains;
-use super::handle::Runtime;
+use super::handle::{Handle, Runtime};
 use super::host::Host;
 use super::idle::Idle;
 use super::worker::Watched;
+use crate::capture::CaptureOptions;
 use crate::card::{Access, Surroundings};
 use crate::error::StartError;
 use crate::events;
@@ -62,6 +63,7 @@ pub struct Builder {
     seed: Option<u64>,
     before_start: Option<Box<dyn FnOnce() -> Result<(), StartError> + Send>>,
     in_workers: Option<InWorkers>,
+    captures: Vec<CaptureOptions>,
 }
 
 /// Begins what a worker's thread carries, and keeps it.
@@ -103,6 +105,7 @@ impl Builder {
             seed: None,
             before_start: None,
             in_workers: None,
+            captures: Vec::new(),
         }
     }
 
@@ -226,6 +229,13 @@ impl Builder {
         self.before_start = Some(Box::new(f));
     }
 
+    /// Captures from before the first packet is handled; the number of the capture, as of one that [`Handle::capture`] starts. Its file is
+    /// made after [`Builder::before_start`]. If the start fails, the file is removed.
+    pub fn capture(&mut self, options: CaptureOptions) -> u64 {
+        self.captures.push(options);
+        self.captures.len() as u64 - 1
+    }
+
     /// Calls `f` on the thread of each worker, with its number, before its lanes start, and keeps the result until the thread ends: for
     /// libraries that need a context on their thread.
     ///
@@ -299,20 +309,22 @@ impl Builder {
         }
         let steered = links.take_cards(&self.hosts, self.workers);
         let plans = self.plan(&shared, links, &owners, &mut seeds, &cpus)?;
+        let common =
+            threads::Common { shared, cards: Arc::default(), mains: Arc::new(Mains::new(owners.len())) };
+        let handle = Handle::new(common.shared.clone(), common.cards.clone(), &self.hosts, named);
+        let captures = handle.capture_all(&self.captures)?;
         let start = threads::Start {
             memory: &memory,
-            common: threads::Common {
-                shared,
-                cards: Arc::default(),
-                mains: Arc::new(Mains::new(owners.len())),
-            },
+            common,
             cpus: &cpus,
             hosts: &self.hosts,
             in_workers: self.in_workers.as_ref(),
+            handle,
         };
-        let runtime = start.workers(plans, thread)?;
+        let runtime = start.workers(plans, thread)?.with_cards(steered).map_err(StartError::Thread)?;
+        captures.go_on();
         events::started(self.workers, owners.len());
-        runtime.with_links(named).with_cards(steered).map_err(StartError::Thread)
+        Ok(runtime)
     }
 
     /// Everything that can be wrong with the description itself. Returns the processors to pin workers to.

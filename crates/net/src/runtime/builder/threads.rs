@@ -21,7 +21,7 @@ use crate::error::{Failed, StartError};
 use crate::events;
 use crate::runtime::card::Cards;
 use crate::runtime::first_task::{FirstTask, Mains};
-use crate::runtime::handle::Runtime;
+use crate::runtime::handle::{Handle, Runtime};
 use crate::runtime::host::{Host, Main};
 use crate::runtime::worker::{Plan, Worker};
 use crate::shared::Shared;
@@ -51,6 +51,8 @@ pub(super) struct Start<'a> {
     pub(super) cpus: &'a [usize],
     pub(super) hosts: &'a [Host],
     pub(super) in_workers: Option<&'a InWorkers>,
+    /// To the runtime that this becomes.
+    pub(super) handle: Handle,
 }
 
 impl Start<'_> {
@@ -60,7 +62,7 @@ impl Start<'_> {
         plans: Vec<Plan>,
         mut thread: impl FnMut(usize, Body) -> io::Result<JoinHandle<()>>,
     ) -> Result<Runtime, StartError> {
-        let Self { memory, common, cpus, hosts, in_workers } = self;
+        let Self { memory, common, cpus, hosts, in_workers, handle } = self;
         let mut threads = Vec::new();
         let mut none = None;
         let (failed, failures) = mpsc::channel();
@@ -121,10 +123,7 @@ impl Start<'_> {
                 }
                 Err(e)
             }
-            None => {
-                let Common { shared, cards, mains } = common;
-                Ok(Runtime::new(shared, cards, mains, threads, hosts))
-            }
+            None => Ok(Runtime::new(handle, common.mains, threads)),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::Pool;
 
+use super::captures::Taps;
 use super::moving::Moves;
 use super::over::Over;
 use super::perf::Perf;
@@ -99,6 +100,7 @@ impl Worker {
             panics: 0,
             idle_turn: true,
             poller,
+            taps: Taps::default(),
         }
     }
 

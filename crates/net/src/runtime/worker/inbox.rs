@@ -53,6 +53,8 @@ impl Worker {
                 self.lanes.iter_mut().flatten().for_each(|slot| slot.watch_as(&wish));
             }
             Message::TopFlows { lane, to } => self.top_flows(lane, to),
+            Message::Capture(tap) => self.taps.add(tap, self.index),
+            Message::EndCapture { number } => self.taps.remove(number),
             Message::Expect { lane, from, expectation } => self.expect(lane, from, expectation),
             Message::Give { lane, to, order } => self.give(lane, to, order),
             Message::GivenUp { lane } => self.give_up_move(lane),

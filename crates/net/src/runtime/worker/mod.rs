@@ -12,6 +12,7 @@
 //! deadlines at its end, so idle lanes cost nothing.
 
 mod begin;
+mod captures;
 mod doors;
 mod end;
 mod inbox;
@@ -39,6 +40,7 @@ use flowlane_rss::{Bucket, Rss};
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::{Frame, Pool};
 
+use self::captures::Taps;
 use self::moving::{Late, Moves};
 use self::over::Over;
 use self::perf::Perf;
@@ -205,13 +207,18 @@ pub(crate) struct Worker {
     panics: u64,
     /// Where there are sockets of the kernel.
     poller: Option<Poller>,
+    /// Captures that run.
+    taps: Taps,
 }
 
 impl Worker {
     /// Works until told to stop.
     pub(crate) fn run(&mut self) {
         let mut idle_since: Option<Time> = None;
-        self.steps = Steps::new(self.shared.now());
+        self.now = self.shared.now();
+        self.steps = Steps::new(self.now);
+        // Captures that begin with the runtime are to have the first packets, too.
+        self.take_inbox();
         while !self.stopping {
             let now = self.shared.now();
             self.charge_lanes(now);
@@ -274,6 +281,9 @@ impl Worker {
         busy |= self.did(Step::Transmit, Self::send);
         let waiting = self.netisr.flush(&self.shared);
         self.panics += flowlane_sys::block::drop_owners().len() as u64;
+        if self.taps.is_on() {
+            self.taps.turned(self.now);
+        }
         busy | waiting
     }
 

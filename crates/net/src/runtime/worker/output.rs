@@ -142,7 +142,13 @@ impl Worker {
         slot.touched = false;
         self.spent.add(lane, std::mem::take(&mut slot.work));
         let host = &self.hosts[slot.host];
+        if self.taps.is_on() {
+            self.taps.mark(slot, host, &self.ports);
+        }
         let left = drain_output(slot, host, &mut self.ports, self.now, &self.frames);
+        if self.taps.is_on() {
+            self.taps.sent(slot, host, &self.ports, self.shared.now());
+        }
         let deadline = [slot.lane.poll_at(), slot.sleepers.next_deadline()].into_iter().flatten().min();
         self.deadlines[lane as usize] = deadline.unwrap_or(Time::MAX);
         self.next_deadline = self.next_deadline.min(self.deadlines[lane as usize]);

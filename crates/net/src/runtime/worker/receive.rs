@@ -145,6 +145,9 @@ impl Worker {
             } else if host.of_card && right_queue {
                 stats.redirected_away += 1;
             }
+            if self.taps.is_on() {
+                return self.hand_over_captured(owner, lane, frame);
+            }
             self.netisr.send(owner, Parcel::Frame { lane, class: Class::Ethernet, frame });
         }
     }
@@ -237,6 +240,10 @@ impl Worker {
             let owner = self.owner_in_view(lane);
             if owner == self.index {
                 self.netisr.stats.no_lane += 1;
+                if self.taps.is_on() {
+                    let place = self.lane_place(lane);
+                    self.taps.dropped(place, self.now, &frame, ("netisr", "no-lane"));
+                }
             } else {
                 self.netisr.send(owner, Parcel::Frame { lane, class, frame });
             }
@@ -247,7 +254,9 @@ impl Worker {
         slot.work += 1;
         self.netisr.stats.handled += 1;
         self.netisr.stats.dispatched += u64::from(aligned);
-        if self.in_burst {
+        if self.taps.is_on() {
+            self.taps.input(slot, &self.shared, (self.now, &self.frames), frame, class);
+        } else if self.in_burst {
             slot.lane.input_in_burst(self.now, &self.frames, frame, class);
         } else {
             slot.lane.input(self.now, &self.frames, frame, class);

@@ -93,11 +93,14 @@ impl Worker {
         self.poller.is_some() && self.ports.is_empty() && self.idle != Idle::Spin
     }
 
-    /// When a sleep has to end: at the next deadline, or when a link that took nothing is asked again.
+    /// When a sleep has to end: at the next deadline, when a link that took nothing is asked again, or when captured frames have waited for long.
     fn wake_at(&self) -> Time {
         let leaving = self.moves.is_waiting().then(|| self.now + GIVING);
         let ending = self.ending.as_ref().map(|e| e.until);
-        [self.retry_at(), leaving, ending].into_iter().flatten().fold(self.next_deadline, Time::min)
+        [self.retry_at(), leaving, ending, self.taps.due()]
+            .into_iter()
+            .flatten()
+            .fold(self.next_deadline, Time::min)
     }
 }
 

@@ -1,0 +1,130 @@
+//! What is looked at while a service or a load runs: its counters and flows over a control socket, and its frames in a file.
+//!
+//! `serve` and every `load` have the same options. They are checked before anything is opened; the socket is opened next, the file of a
+//! capture when privileges have been given up and before the first packet is handled.
+
+use crate::lost;
+use crate::say::say;
+use crate::units;
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use flowlane::capture::{CaptureOptions, CaptureStatus, Ended};
+use flowlane::control::{self, Listener};
+use flowlane::{Builder, Handle, Runtime, WatchFlows};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The options.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Instruments {
+    /// Open a control socket for 'flowlane top', 'flowlane stat', 'flowlane lanes', 'flowlane flows' and 'flowlane capture'.
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
+    control: Option<Option<PathBuf>>,
+    /// Keep the flows with most packets and bytes for 'flowlane flows', N of each in every lane [default: 256, if given without a value].
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
+    top_flows: Option<usize>,
+    /// Capture frames with lane, worker, hash and drop reason to this pcapng file, which is made. After it, separated by commas: max=100M,
+    /// snap=128, drops (only what is dropped), overwrite (docs/capture.md).
+    #[arg(long, value_name = "FILE")]
+    capture: Option<CaptureTo>,
+}
+
+impl Instruments {
+    /// Checks the options; `kernel`: the run is on kernel sockets.
+    pub(crate) fn check(&self, kernel: bool) -> anyhow::Result<()> {
+        if let Some(n) = self.top_flows {
+            ensure!((8..=1 << 20).contains(&n), "--top-flows {n}: must be from 8 to 1048576");
+            ensure!(
+                self.control.is_some(),
+                "--top-flows: needs --control, through which 'flowlane flows' asks for them"
+            );
+        }
+        if kernel && self.capture.is_some() {
+            bail!("--capture: with kernel sockets packets are the kernel's; capture them with tcpdump");
+        }
+        if kernel && self.top_flows.is_some() {
+            bail!("--top-flows: with kernel sockets packets are the kernel's; use a link of ours");
+        }
+        Ok(())
+    }
+
+    /// Opens the control socket, which answers once it is served.
+    pub(crate) fn listen(&self) -> anyhow::Result<Option<Listener>> {
+        Ok(self.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?)
+    }
+
+    /// Starts a runtime, looked at as the options say.
+    pub(crate) fn start(&self, mut builder: Builder) -> anyhow::Result<(Runtime, Option<Capturing>)> {
+        let capture = self.capture.as_ref().map(|to| builder.capture(to.0.clone()));
+        let runtime = lost::start(builder)?;
+        let capture = capture.map(|number| Capturing { handle: runtime.handle(), number, keep: false });
+        let keep = self.top_flows.map(|n| WatchFlows::default().flows(n));
+        keep.map(|keep| runtime.handle().watch_flows(Some(keep))).transpose().context("--top-flows")?;
+        Ok((runtime, capture))
+    }
+}
+
+/// The file, and how much of it.
+#[derive(Debug, Clone)]
+struct CaptureTo(CaptureOptions);
+
+impl FromStr for CaptureTo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',');
+        let path = words.next().unwrap_or_default();
+        if path.is_empty() {
+            return Err("a file is needed".into());
+        }
+        let bytes = |text: &str| units::size(text).map_err(|e| e.to_string());
+        let mut options = CaptureOptions::new(path);
+        for word in words {
+            match (word, word.split_once('=')) {
+                ("drops", _) => options.drops_only = true,
+                ("overwrite", _) => options.overwrite = true,
+                (_, Some(("max", size))) => options.max_bytes = bytes(size)? as u64,
+                (_, Some(("snap", size))) => options.snap = bytes(size)?,
+                _ => return Err(format!("'{word}': known are max=SIZE, snap=BYTES, drops and overwrite")),
+            }
+        }
+        Ok(Self(options))
+    }
+}
+
+/// A capture that runs. Dropped before its end it removes its file: the run did not come about.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Capturing {
+    handle: Handle,
+    number: u64,
+    keep: bool,
+}
+
+impl Capturing {
+    /// Says what is in the file, after the runtime has stopped.
+    pub(crate) fn end(mut self) {
+        self.keep = true;
+        let Some(CaptureStatus { path, frames, dropped, bytes, missed, ended }) =
+            self.handle.stop_capture(self.number)
+        else {
+            return;
+        };
+        let missed = if missed > 0 { format!(", {missed} missed") } else { String::new() };
+        let full = if ended == Some(Ended::Full) { ", and it is full" } else { "" };
+        say!(
+            "flowlane: capture {}: {frames} frames, {dropped} of them dropped, {bytes} bytes{missed}{full}",
+            path.display()
+        );
+    }
+}
+
+impl Drop for Capturing {
+    fn drop(&mut self) {
+        if !self.keep
+            && let Some(status) = self.handle.stop_capture(self.number)
+        {
+            let _ = std::fs::remove_file(status.path);
+        }
+    }
+}
