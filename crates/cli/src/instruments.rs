@@ -9,7 +9,8 @@ use crate::units;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane::capture::{CaptureOptions, CaptureStatus, Ended};
-use flowlane::control::{self, Listener};
+use flowlane::control::{self, Control, Listener};
+use flowlane::stats::Report;
 use flowlane::{Builder, Handle, Runtime, WatchFlows};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -61,6 +62,39 @@ impl Instruments {
         let keep = self.top_flows.map(|n| WatchFlows::default().flows(n));
         keep.map(|keep| runtime.handle().watch_flows(Some(keep))).transpose().context("--top-flows")?;
         Ok((runtime, capture))
+    }
+
+    /// Starts the runtime of a run that has no more to say about itself than a name, and serves its control socket.
+    pub(crate) fn run(&self, builder: Builder, name: &str) -> anyhow::Result<Looked> {
+        let listener = self.listen()?;
+        let (runtime, capture) = self.start(builder)?;
+        let control = listener.map(|listener| listener.serve(runtime.handle(), name)).transpose()?;
+        Ok(Looked { control, capture, runtime })
+    }
+}
+
+/// A runtime that is looked at.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    control: Option<Control>,
+    capture: Option<Capturing>,
+    runtime: Runtime,
+}
+
+impl Looked {
+    pub(crate) fn handle(&self) -> Handle {
+        self.runtime.handle()
+    }
+
+    /// Stops it, and says what was captured.
+    pub(crate) fn stop(self) -> Report {
+        let Self { control, capture, runtime } = self;
+        drop(control);
+        let report = runtime.stop();
+        if let Some(capture) = capture {
+            capture.end();
+        }
+        report
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use flowlane::control;
 use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
@@ -167,6 +168,48 @@ fn a_run_in_one_process() {
         assert!(counts["answered"].as_u64().unwrap() > 100, "{counts}");
         assert_eq!(counts["failed"], 0, "{counts}");
     }
+}
+
+/// `--control`, `--top-flows` and `--capture`: flows are listed while it runs, and what was captured is in the file.
+#[test]
+fn a_run_that_is_looked_at() {
+    let dir = std::env::temp_dir().join(format!("flowlane-load-looked-at-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (control, file) = (dir.join("control"), dir.join("frames.pcapng"));
+    let capture = format!("{},max=1M", file.display());
+    let kernel = ["http://127.0.0.1:9/", "--capture", &capture];
+    refused(&kernel, "the kernel's");
+    refused(&["http://10.0.0.1/", "--link", "pair", "--top-flows"], "needs --control");
+    refused(&["http://10.0.0.1/", "--link", "pair", "--capture", "/nowhere/a"], "/nowhere/a");
+    assert!(!file.exists());
+    let mut child =
+        command(&["http://10.0.0.1/", "--link", "pair", "-c", "20", "-d", "90s", "-q", "--no-pin"])
+            .args(["--top-flows", "64", "--capture", &capture, "--control"])
+            .arg(&control)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let begun = Instant::now();
+    loop {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no flow is listed");
+        let flows = control::get::<control::FlowsView>(&control, "/v1/flows?n=10");
+        let file_grows = std::fs::metadata(&file).is_ok_and(|m| m.len() > 100_000);
+        if file_grows && flows.is_ok_and(|flows| !flows.flows.is_empty()) {
+            break;
+        }
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    let line = said.lines().find(|line| line.contains("flowlane: capture ")).unwrap();
+    assert!(line.contains(&format!(", {bytes} bytes")) && !line.contains(": 0 frames"), "{said}");
+    assert!(!control.exists(), "the socket is gone");
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]

@@ -12,14 +12,14 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{
-    Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss, Runtime,
+    Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss,
     StartError, TcpConfig, Toeplitz, TunnelConfig, UdpFields,
 };
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use crate::address::with_network;
+use crate::instruments::{Instruments, Looked};
 use crate::link::{self, give_up_privileges};
-use crate::lost;
 use crate::reassembly::Limits;
 use crate::steering::{self, Wish, Workers};
 use crate::tunnel::TunnelSpec;
@@ -64,11 +64,15 @@ pub(super) struct Near {
     /// Seed of keys, flows and send times, for runs that repeat [default: random].
     #[arg(long)]
     seed: Option<u64>,
+    #[command(flatten)]
+    instruments: Instruments,
 }
 
 /// Parameters to start a host of the generator.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
+    /// What the run is called.
+    pub(super) name: &'a str,
     /// The target.
     pub(super) target: SocketAddr,
     /// How our side is steered.
@@ -121,6 +125,7 @@ impl Near {
     pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
         let workers = self.workers();
         ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
+        self.instruments.check(self.link.is_kernel())?;
         ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
             return self.check_kernel(target.ip());
@@ -255,18 +260,18 @@ impl Near {
         steering::seed(self.seed)
     }
 
-    /// Opens the link, gives up privileges and starts the host that runs `main` in every lane. Returns the runtime and the host's number.
+    /// Opens the link, gives up privileges and starts the host that runs `main` in every lane. Returns the run and the host's number.
     /// `check` is called with the link before anything is sent.
     pub(super) fn start<F>(
         &self,
         run: Run<'_>,
         main: F,
         check: impl FnOnce(OpenLink) -> OpenLink,
-    ) -> anyhow::Result<(Runtime, usize)>
+    ) -> anyhow::Result<(Looked, usize)>
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
-        let Run { target, rss, clients, tcp, frames, descriptors } = run;
+        let Run { name, target, rss, clients, tcp, frames, descriptors } = run;
         let idle = match (self.idle, self.is_kernel()) {
             (Some(IdleKind::Spin), _) => Idle::Spin,
             (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
@@ -283,7 +288,7 @@ impl Near {
             more_descriptors(descriptors, "connections or flows")?;
             let host = builder.host(Host::kernel("load", rss.clone(), main));
             builder.before_start(give_up_privileges);
-            return Ok((lost::start(builder)?, host));
+            return Ok((self.instruments.run(builder, name)?, host));
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
         let through = self.tunnel_towards(target.ip());
@@ -307,7 +312,7 @@ impl Near {
         let open = check(link::open(self.link.clone(), &ours, self.vlan, rss));
         link::put_on(&mut builder, host, &self.link, open);
         builder.before_start(give_up_privileges);
-        Ok((lost::start(builder)?, host))
+        Ok((self.instruments.run(builder, name)?, host))
     }
 }
 

@@ -148,6 +148,7 @@ impl Tcp {
         let load = TcpLoad::new(config)?;
 
         let run = Run {
+            name: "load tcp",
             target: self.target,
             rss: &rss,
             clients: &clients,

@@ -110,6 +110,7 @@ impl Udp {
         let check = |open| fits(open, size, headers);
         let descriptors = usize::try_from(self.flows()).context("--flows")?;
         let run = Run {
+            name: "load udp",
             target: self.target,
             rss: &rss,
             clients: &clients,

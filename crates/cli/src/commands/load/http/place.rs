@@ -7,15 +7,13 @@ use std::sync::Arc;
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::link::LinkSpec;
-use flowlane::{
-    Host, Idle, Interface, Key, PairConfig, Prefix, Rss, Runtime, TcpConfig, TunnelConfig, UdpFields,
-};
+use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, TcpConfig, TunnelConfig, UdpFields};
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Version};
 
 use crate::address::with_network;
+use crate::instruments::{Instruments, Looked};
 use crate::link::{self, give_up_privileges};
-use crate::lost;
 use crate::steering::{self, Wish, Workers};
 use crate::tunnel::TunnelSpec;
 
@@ -94,6 +92,8 @@ pub(super) struct Place {
     /// Seed of keys, choices and send times, for runs that repeat [default: random].
     #[arg(long)]
     pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    instruments: Instruments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -150,6 +150,7 @@ impl Place {
     /// Checks the options for this plan.
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
+        self.instruments.check(kernel)?;
         ensure!(
             self.tunnel.is_empty() || matches!(self.link, LinkKind::Link(_)),
             "--tunnel: {} has no packets that could go through one; name a --link",
@@ -251,13 +252,13 @@ impl Place {
         crate::commands::load::near::more_descriptors(connections, "connections (-c)")
     }
 
-    /// Opens the link and starts the host that runs the load in every lane. Returns the runtime and the host's number.
+    /// Opens the link and starts the host that runs the load in every lane. Returns the run and the host's number.
     pub(super) fn start(
         &self,
         plan: &Plan,
         rss: &Arc<Rss>,
         load: &HttpLoad,
-    ) -> anyhow::Result<(Runtime, usize)> {
+    ) -> anyhow::Result<(Looked, usize)> {
         let idle = match (self.idle, &self.link) {
             (Some(IdleKind::Spin), _) => Idle::Spin,
             (Some(IdleKind::Sleep), _) | (None, LinkKind::Kernel) => {
@@ -314,7 +315,7 @@ impl Place {
             }
         };
         builder.before_start(give_up_privileges);
-        Ok((lost::start(builder)?, host))
+        Ok((self.instruments.run(builder, "load http")?, host))
     }
 }
 
