@@ -5,6 +5,7 @@
 #[path = "../../load/tests/report/schema.rs"]
 mod schema;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
@@ -453,14 +454,67 @@ fn nginx_over_loopback() {
 /// directions, whoever opened the connection and however it ended.
 #[test]
 fn a_collector_reads_the_records() {
+    let requests = ["0", "600", "30000", "1000000"].map(|size| [size, "1G"]);
+    let Some(collected) = collect("ix", "", &requests) else { return };
+    // With the active timeout that there is by default, and connections that are short.
+    assert_eq!(collected.exported, serde_json::json!({ "sent": 4, "refused": 0, "lost": 0 }));
+    assert_eq!(collected.compare(), [1; 4]);
+}
+
+/// A connection that stands for seconds has a record each time the active timeout has passed, and all of them together are what tcpdump saw.
+#[test]
+fn a_collector_reads_of_connections_that_stand() {
+    let requests = [["1000000", "400k"], ["600", "1G"]];
+    let Some(collected) = collect("iy", ",active=200ms", &requests) else { return };
+    let records = collected.compare();
+    assert!(records.contains(&1) && records.iter().any(|records| *records > 4), "{records:?}");
+    assert_eq!(collected.exported["sent"], records.iter().sum::<usize>(), "{:?}", collected.exported);
+}
+
+/// What a collector took, and what was on the wire.
+struct Collected {
+    exported: Value,
+    flows: Vec<Value>,
+    wire: String,
+    _dir: Dir,
+}
+
+impl Collected {
+    /// Compares packets and octets of each connection with those on the wire. How many records each has.
+    fn compare(&self) -> Vec<usize> {
+        let mut of_port: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
+        for flow in &self.flows {
+            assert_eq!(
+                (&flow["src4_addr"], &flow["dst4_addr"]),
+                (&"10.11.2.2".into(), &"10.11.2.1".into()),
+                "{flow}"
+            );
+            assert_eq!((&flow["dst_port"], &flow["proto"]), (&8080.into(), &6.into()), "{flow}");
+            of_port.entry(flow["src_port"].as_u64().unwrap()).or_default().push(flow);
+        }
+        for (port, flows) in &of_port {
+            let seen = |direction: &str| on_the_wire(&self.wire, &format!("tcp {direction} port {port}"));
+            let sum = |count: &str| flows.iter().map(|flow| flow[count].as_u64().unwrap()).sum::<u64>();
+            assert_eq!((sum("in_packets"), sum("in_bytes")), seen("src"), "{flows:?}");
+            assert_eq!((sum("out_packets"), sum("out_bytes")), seen("dst"), "{flows:?}");
+        }
+        of_port.values().map(Vec::len).collect()
+    }
+}
+
+/// A service with an exporter, curl that asks it for sizes at rates, nfdump's collector, and tcpdump beside it.
+fn collect(word: &str, options: &str, requests: &[[&str; 2]]) -> Option<Collected> {
     let tools = ["nfcapd", "nfdump", "tcpdump"];
     if let Some(missing) = tools.iter().find(|tool| Command::new(tool).arg("-V").output().is_err()) {
-        return flowlane_testnet::skipped(format!("there is no {missing} (packages nfdump and tcpdump)"));
+        flowlane_testnet::skipped(format!(
+            "skipped, because there is no {missing} (packages nfdump and tcpdump)"
+        ));
+        return None;
     }
-    let Some((near, far)) = wire("ix") else { return };
+    let (near, far) = wire(word)?;
     far.ip("link set lo up").unwrap();
     near.ip("addr add 10.11.2.2/24 dev va").unwrap();
-    let dir = Dir::new("ipfix");
+    let dir = Dir::new(word);
     let inside = |namespace: &Namespace, words: &[&str]| {
         let mut ip = Command::new("ip");
         ip.args(["netns", "exec", namespace.name()]).args(words).stdin(Stdio::null());
@@ -491,26 +545,25 @@ fn a_collector_reads_the_records() {
     );
     let mut watcher = Tool::start(watch, "listening on");
 
-    let service = Service::start(Some(&far), &format!("http --port 8080 --ipfix 127.0.0.1:4739 {FAR}"));
-    let get = |size: u32| {
+    let service =
+        Service::start(Some(&far), &format!("http --port 8080 --ipfix 127.0.0.1:4739{options} {FAR}"));
+    for [size, rate] in requests {
         let url = format!("http://10.11.2.1:8080/size/{size}");
-        let output =
-            inside(&near, &["curl", "-s", "-m", "30", "-o", "/dev/null", "-w", "%{size_download}", &url])
-                .output();
-        assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), size.to_string());
-    };
-    [0, 600, 30_000, 1_000_000].into_iter().for_each(get);
+        let mut curl = inside(&near, &["curl", "-s", "-m", "60", "-o", "/dev/null", "--limit-rate", rate]);
+        let output = curl.args(["-w", "%{size_download}", &url]).output();
+        assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), *size);
+    }
     // Nobody listens there, and this is no connection: no record.
     let refused = inside(&near, &["curl", "-s", "-m", "30", "http://10.11.2.1:8081/"]).output().unwrap();
     assert!(!refused.status.success());
     let said = service.end();
-    let exported = &last(&said, "summary")["ipfix"];
-    assert_eq!(exported, &serde_json::json!({ "sent": 4, "refused": 0, "lost": 0 }));
+    let exported = last(&said, "summary")["ipfix"].clone();
     // The capture is behind: it has all when the last segment of the last connection is in it.
     let all = |filter: &str| on_the_wire(&capture, filter).0;
     let deadline = Instant::now() + Duration::from_secs(30);
-    while all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.1") < 4
-        || all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.2") < 4
+    let connections = requests.len() as u64;
+    while all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.1") < connections
+        || all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.2") < connections
     {
         assert!(Instant::now() < deadline, "{} packets", all("tcp"));
     }
@@ -519,21 +572,7 @@ fn a_collector_reads_the_records() {
 
     let output = Command::new("nfdump").args(["-R", &directory, "-o", "json"]).output().unwrap();
     let flows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(flows.len(), 4, "{flows:?}");
-    for flow in flows {
-        assert_eq!(
-            (&flow["src4_addr"], &flow["dst4_addr"]),
-            (&"10.11.2.2".into(), &"10.11.2.1".into()),
-            "{flow}"
-        );
-        assert_eq!((&flow["dst_port"], &flow["proto"]), (&8080.into(), &6.into()), "{flow}");
-        let port = flow["src_port"].as_u64().unwrap();
-        let seen = |direction: &str| on_the_wire(&capture, &format!("tcp {direction} port {port}"));
-        let of =
-            |packets: &str, octets: &str| (flow[packets].as_u64().unwrap(), flow[octets].as_u64().unwrap());
-        assert_eq!(of("in_packets", "in_bytes"), seen("src"), "{flow}");
-        assert_eq!(of("out_packets", "out_bytes"), seen("dst"), "{flow}");
-    }
+    Some(Collected { exported, flows, wire: capture, _dir: dir })
 }
 
 /// Packets of a capture, and the sum of their lengths by their IP headers.

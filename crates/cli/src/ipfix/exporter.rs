@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -13,6 +14,7 @@ use flowlane_stack::time::Time;
 
 use super::message::{Message, Record};
 use crate::say::say;
+use crate::units;
 
 /// Records that wait to be exported, at most: about 2.5 MB.
 const WAITING: usize = 1 << 14;
@@ -21,26 +23,48 @@ const EVERY: Duration = Duration::from_millis(100);
 /// How often the templates are sent again (RFC 7011 §8.4 leaves it open; collectors forget them after half an hour or so).
 const TEMPLATES_EVERY: Duration = Duration::from_secs(30);
 
-/// Where a collector is.
+/// Active timeout by default.
+const ACTIVE: Duration = Duration::from_secs(60);
+/// The least, and the most that makes sense: a day.
+const ACTIVES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
+
+/// Where a collector is, and how often it hears of connections that stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Collector(SocketAddr);
+pub(crate) struct Collector {
+    address: SocketAddr,
+    /// Active timeout; `None`: a connection has one record, at its end.
+    active: Option<Duration>,
+}
 
 impl FromStr for Collector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = text.to_socket_addrs().map_err(|e| format!("{e} (HOST:PORT, such as 10.0.0.9:4739)"))?;
+        let mut words = text.split(',');
+        let place = words.next().unwrap_or_default();
+        let found = place.to_socket_addrs().map_err(|e| format!("{e} (HOST:PORT, such as 10.0.0.9:4739)"))?;
         let address = found.into_iter().next().ok_or("no address has that name")?;
         if address.port() == 0 || address.ip().is_unspecified() {
             return Err("an address and a port to send to are needed, such as 10.0.0.9:4739".into());
         }
-        Ok(Self(address))
+        let mut active = Some(ACTIVE);
+        for word in words {
+            active = match word.strip_prefix("active=") {
+                Some("off") => None,
+                Some(time) => Some(units::duration(time).map_err(|e| format!("active: {e}"))?),
+                None => return Err(format!("'{word}': known is active=TIME, or active=off")),
+            };
+        }
+        if active.is_some_and(|time| !ACTIVES.contains(&time)) {
+            return Err("active: must be from 100ms to 24h, or off".into());
+        }
+        Ok(Self { address, active })
     }
 }
 
 impl fmt::Display for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.address.fmt(f)
     }
 }
 
@@ -75,13 +99,18 @@ impl Opened {
     /// # Errors
     /// There is no such socket, or no route.
     pub(crate) fn new(to: &Collector) -> io::Result<Self> {
-        let any: SocketAddr = match to.0 {
+        let any: SocketAddr = match to.address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         };
         let socket = UdpSocket::bind(any)?;
-        socket.connect(to.0)?;
-        Ok(Self { records: FlowRecords::new(WAITING), socket, to: to.clone() })
+        socket.connect(to.address)?;
+        let records = FlowRecords::new(WAITING);
+        let records = match to.active {
+            Some(every) => records.active_timeout(every),
+            None => records,
+        };
+        Ok(Self { records, socket, to: to.clone() })
     }
 
     /// Where lanes put their records.
@@ -201,6 +230,20 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn collectors() {
+        let of = |text: &str| text.parse::<Collector>();
+        let collector = |active| Ok(Collector { address: "10.0.0.9:4739".parse().unwrap(), active });
+        assert_eq!(of("10.0.0.9:4739"), collector(Some(Duration::from_secs(60))));
+        assert_eq!(of("10.0.0.9:4739,active=5m"), collector(Some(Duration::from_secs(300))));
+        assert_eq!(of("10.0.0.9:4739,active=off"), collector(None));
+        for wrong in
+            ["10.0.0.9", "10.0.0.9:0", "10.0.0.9:1,active=1ms", "10.0.0.9:1,active=25h", "10.0.0.9:1,idle=1s"]
+        {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
 
     /// Records lost in the lanes' rings are among those lost.
     #[test]

@@ -206,9 +206,10 @@ impl Message {
     }
 }
 
-/// flowEndReason: 1 idle timeout, 3 end of flow detected, 4 forced end (RFC 5102 §5.11.3).
+/// flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow detected, 4 forced end (RFC 5102 §5.11.3).
 fn reason(end: FlowEnd) -> u8 {
     match end {
+        FlowEnd::ActiveTimeout => 2,
         FlowEnd::TimedOut | FlowEnd::Unreachable | FlowEnd::HalfOpen => 1,
         FlowEnd::GivenUp | FlowEnd::LaneEnded => 4,
         _ => 3,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use flowlane_stack::Lane;
@@ -23,13 +24,15 @@ pub struct FlowRecords {
     lost: Arc<AtomicU64>,
     /// A copy of each record goes there.
     also: Option<Box<FlowRecords>>,
+    /// The active timeout.
+    every: Option<Duration>,
 }
 
 impl FlowRecords {
     /// A queue for `most` records (at least 1), each about 150 bytes, which are allocated now.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default(), also: None }
+        Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default(), also: None, every: None }
     }
 
     /// The next record; `None` if there is none now. May be called on any thread. Records of one lane are in the order in which
@@ -47,6 +50,15 @@ impl FlowRecords {
         self
     }
 
+    /// The same queue; from hosts that are given this handle it also has a record of each connection that stands, each time this time has passed
+    /// (RFC 7011 §5.1.1: active timeout), of what was counted since the connection's record before. Connections without a packet since then
+    /// have none. So the sum of a connection's records is what passed.
+    #[must_use]
+    pub fn active_timeout(mut self, every: Duration) -> Self {
+        self.every = Some(every);
+        self
+    }
+
     /// Records that found no room in this queue when their lane ended. Those that found none in their lane's ring while it ran are
     /// counted by that (`flow_records_lost` of its TCP).
     #[must_use]
@@ -56,7 +68,7 @@ impl FlowRecords {
 
     /// The records of a new lane are for this queue.
     pub(crate) fn watch(&self, lane: &mut Lane) {
-        lane.watch_flows(Time::ZERO, RING);
+        lane.watch_flows(Time::ZERO, RING, self.every);
     }
 
     /// Moves what has ended in a lane to this queue, as far as there is room.

@@ -1,5 +1,6 @@
 //! Records of the lane's flows that have ended ([`Lane::watch_flows`]), and its flows with most packets and bytes ([`Lane::watch_top`]).
 
+use core::time::Duration;
 use flowlane_sys::frame::Frame;
 
 use crate::lane::{Class, Lane};
@@ -12,9 +13,14 @@ impl Lane {
     /// ([`poll_flow`](Self::poll_flow)), further ones are lost and counted (`flow-records-lost`); 0 turns records off. Totals of existing
     /// connections start now. The records move with the lane.
     ///
+    /// With `active_timeout`, connections that stand also have a record each time it has passed, of what was counted since the one before
+    /// ([`FlowEnd::ActiveTimeout`]). Such a record waits for room and is not lost.
+    ///
     /// There are none for UDP: a socket has no state for each peer.
-    pub fn watch_flows(&mut self, now: Time, most: usize) {
-        self.tcp.watch_flows(now, most);
+    ///
+    /// [`FlowEnd::ActiveTimeout`]: crate::tcp::FlowEnd::ActiveTimeout
+    pub fn watch_flows(&mut self, now: Time, most: usize, active_timeout: Option<Duration>) {
+        self.tcp.watch_flows(now, most, active_timeout);
     }
 
     /// The next record of a flow that has ended.

@@ -302,6 +302,8 @@ counters! {
     pmtu_lowered,
     /// Flows that ended while flows were watched.
     flow_records,
+    /// Records of flows that went on, by the active timeout.
+    flow_records_active,
     /// Records lost because the ring was full.
     flow_records_lost,
     /// Paths suspected of swallowing big packets.

@@ -350,13 +350,15 @@ impl Tcp {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let more = self.core.looks_again_at().min(self.trim_at);
+        let flows = self.core.flows.next_deadline().unwrap_or(NEVER);
+        let more = self.core.looks_again_at().min(self.trim_at).min(flows);
         if more == NEVER { next } else { Some(next.map_or(more, |next| next.min(more))) }
     }
 
     /// Does what time demands.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
         self.core.expire_time_wait(cx.now);
+        self.core.stats.flow_records_active += self.core.flows.look(&self.connections, cx.now);
         // What frames alone held is told by nobody when they go.
         self.core.regain_blocks();
         self.perhaps_trim(cx.now);

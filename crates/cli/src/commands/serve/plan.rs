@@ -89,7 +89,8 @@ pub(crate) struct Arguments {
     /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
-    /// Send a record of each TCP connection that has ended to this collector, as IPFIX over UDP (docs/flows.md).
+    /// Send records of TCP connections to this collector, as IPFIX over UDP: one at their end, and while they stand one each minute, or what
+    /// ,active=TIME says, or none with ,active=off (docs/flows.md).
     #[arg(long, value_name = "HOST:PORT")]
     ipfix: Option<Collector>,
     /// Write a record of each TCP connection that has ended to Parquet files: FILE.parquet makes FILE-0001.parquet and so on, each finished

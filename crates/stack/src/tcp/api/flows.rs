@@ -3,13 +3,17 @@
 use crate::tcp::Tcp;
 use crate::tcp::lane::flow_records::{FlowRecord, FlowWatch};
 use crate::time::Time;
+use core::time::Duration;
 
 impl Tcp {
     /// From now on a record is made of each connection that leaves the table. At most `most` records wait to be taken; 0 turns records off.
-    /// Totals of existing connections start now.
-    pub fn watch_flows(&mut self, now: Time, most: usize) {
-        self.core.flows =
-            if most == 0 { FlowWatch::default() } else { FlowWatch::of_all(&self.connections, now, most) };
+    /// Totals of existing connections start now. With an active timeout there is also one each time this has passed
+    /// ([`FlowEnd::ActiveTimeout`](crate::tcp::FlowEnd::ActiveTimeout)).
+    pub fn watch_flows(&mut self, now: Time, most: usize, active_timeout: Option<Duration>) {
+        self.core.flows = match most {
+            0 => FlowWatch::default(),
+            most => FlowWatch::of_all(&self.connections, now, most, active_timeout),
+        };
     }
 
     /// The next record of a flow that has ended, in the order of their ends.

@@ -9,6 +9,11 @@
 //! knows: one that the link segmented or merged counts as the number it was split into or merged from. Segments of a connection in
 //! TIME-WAIT, received and sent, belong to no record.
 //!
+//! **Flows that stand.** With an active timeout (RFC 7011 §5.1.1) a connection also has a record each time this has passed, of what was
+//! counted since its last one ([`FlowEnd::ActiveTimeout`]), unless nothing was. So the sum of a connection's records is what passed.
+//! Since all have the same timeout, the one that was looked at longest ago is due first: connections are in a list in that order, and what
+//! is done costs a step for each that is due. A record that finds no room is made later, and loses nothing.
+//!
 //! UDP has no such records: a socket keeps nothing about each of its peers.
 
 use crate::packet::IpOutput;
@@ -18,9 +23,10 @@ use crate::tcp::segment::Segment;
 use crate::tcp::table::Slab;
 use crate::time::Time;
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::collections::VecDeque;
 
-/// How a flow ended.
+/// How a flow ended, or why else a record of it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlowEnd {
@@ -42,11 +48,13 @@ pub enum FlowEnd {
     GivenUp,
     /// The lane ended before the connection.
     LaneEnded,
+    /// It goes on: the active timeout has passed since its last record.
+    ActiveTimeout,
 }
 
 impl FlowEnd {
     /// All of them.
-    pub const ALL: [FlowEnd; 9] = [
+    pub const ALL: [FlowEnd; 10] = [
         FlowEnd::Closed,
         FlowEnd::ResetByPeer,
         FlowEnd::ResetByUs,
@@ -56,6 +64,7 @@ impl FlowEnd {
         FlowEnd::HalfOpen,
         FlowEnd::GivenUp,
         FlowEnd::LaneEnded,
+        FlowEnd::ActiveTimeout,
     ];
 
     /// Its name for machines.
@@ -71,6 +80,7 @@ impl FlowEnd {
             FlowEnd::HalfOpen => "half-open",
             FlowEnd::GivenUp => "given-up",
             FlowEnd::LaneEnded => "lane-ended",
+            FlowEnd::ActiveTimeout => "active-timeout",
         }
     }
 }
@@ -86,7 +96,7 @@ pub struct FlowTotals {
     pub octets: u64,
 }
 
-/// A flow that has ended.
+/// What passed of a flow since its record before, or since it began. It has ended, unless `end` is [`FlowEnd::ActiveTimeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlowRecord {
@@ -104,9 +114,10 @@ pub struct FlowRecord {
     pub end: FlowEnd,
     /// The state that it was in then; [`State::TimeWait`] if it left a record in TIME-WAIT.
     pub state: State,
-    /// When it began, on the lane's clock: with its first segment, or with the watch if that was later.
+    /// When it began, on the lane's clock: with its first segment, or with the watch if that was later. Behind an active timeout: the time up
+    /// to which its flow was counted before.
     pub began: Time,
-    /// When it ended.
+    /// When it ended, or the active timeout passed.
     pub ended: Time,
     /// Sent.
     pub sent: FlowTotals,
@@ -125,7 +136,20 @@ struct Totals {
     /// Up to where bytes are counted.
     snd: Seq,
     rcv: Seq,
+    /// Segments sent again that earlier records have.
+    retransmitted: u32,
+    /// Whether it is in the list of those that stand, and its neighbours there.
+    listed: bool,
+    before: u32,
+    after: u32,
 }
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+/// Connections that are looked at in a turn, for the others not to wait.
+const AT_ONCE: usize = 64;
+/// When it is tried again, if there is no room for records.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// Bytes that a connection costs more while flows are watched.
 pub(crate) const PER_FLOW: usize = size_of::<Totals>();
@@ -137,6 +161,12 @@ struct Watch {
     ended: VecDeque<FlowRecord>,
     /// Records that may wait.
     most: usize,
+    /// Active timeout: then those that stand are in a list, the one that was looked at longest ago first.
+    every: Option<Duration>,
+    first: u32,
+    last: u32,
+    /// There was no room: nothing is looked at before.
+    not_before: Time,
 }
 
 /// The records of flows, if enabled.
@@ -144,18 +174,47 @@ struct Watch {
 pub(crate) struct FlowWatch(Option<Box<Watch>>);
 
 impl FlowWatch {
-    /// At most `most` records wait to be taken. Totals of connections that stand begin now.
-    pub(crate) fn of_all(connections: &Slab<Connection>, now: Time, most: usize) -> Self {
+    /// At most `most` records wait to be taken. Totals of connections that stand begin now. `every`: the active timeout.
+    pub(crate) fn of_all(
+        connections: &Slab<Connection>,
+        now: Time,
+        most: usize,
+        every: Option<Duration>,
+    ) -> Self {
         let slots = connections.slots() as usize;
-        let mut watch =
-            Watch { totals: Vec::with_capacity(slots), ended: VecDeque::with_capacity(most), most };
+        let mut watch = Watch {
+            totals: Vec::with_capacity(slots),
+            ended: VecDeque::with_capacity(most),
+            most,
+            every,
+            first: NONE,
+            last: NONE,
+            not_before: Time::ZERO,
+        };
         for c in connections.iter() {
             watch.begin(c, now);
         }
         Self(Some(Box::new(watch)))
     }
 
-    /// The next record of a flow that has ended, in the order of their ends.
+    /// When the active timeout of a connection passes next.
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let watch = self.0.as_ref()?;
+        let (every, first) = (watch.every?, watch.totals.get(watch.first as usize)?);
+        Some((first.began + every).max(watch.not_before))
+    }
+
+    /// Makes records of connections whose active timeout has passed: of some, if many have. How many records.
+    #[inline]
+    pub(crate) fn look(&mut self, connections: &Slab<Connection>, now: Time) -> u64 {
+        if self.next_deadline().is_none_or(|at| at > now) {
+            return 0;
+        }
+        self.0.as_mut().map_or(0, |watch| watch.look(connections, now))
+    }
+
+    /// The next record, in the order of their ends.
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<FlowRecord> {
         self.0.as_mut()?.ended.pop_front()
@@ -168,10 +227,10 @@ impl FlowWatch {
         now: Time,
         mut take: impl FnMut(FlowRecord),
     ) {
-        let Some(watch) = self.0.take() else { return };
+        let Some(mut watch) = self.0.take() else { return };
         watch.ended.iter().copied().for_each(&mut take);
         for c in connections.iter().filter(|c| c.is_in(Lists::LINKED)) {
-            if let Some(totals) = watch.totals.get(c.id().slot as usize) {
+            if let Some(totals) = watch.totals.get_mut(c.id().slot as usize) {
                 take(totals.record(c, now, FlowEnd::LaneEnded));
             }
         }
@@ -183,7 +242,8 @@ impl FlowWatch {
         let Some(watch) = &self.0 else { return (0, 0, 0) };
         let mut sums = (0, 0, 0);
         for c in connections.iter().filter(|c| c.is_in(Lists::LINKED)) {
-            let record = watch.totals[c.id().slot as usize].record(c, Time::ZERO, FlowEnd::LaneEnded);
+            let mut totals = watch.totals[c.id().slot as usize];
+            let record = totals.record(c, Time::ZERO, FlowEnd::LaneEnded);
             sums = (sums.0 + 1, sums.1 + record.sent.bytes, sums.2 + u64::from(record.retransmitted));
         }
         sums
@@ -277,7 +337,18 @@ impl FlowTotals {
 impl Totals {
     fn of(c: &Connection, began: Time) -> Self {
         let none = FlowTotals::default();
-        Self { began, sent: none, received: none, snd: c.snd.nxt(), rcv: c.rcv.nxt() }
+        let (snd, rcv, retransmitted) = (c.snd.nxt(), c.rcv.nxt(), c.retransmits());
+        Self {
+            began,
+            sent: none,
+            received: none,
+            snd,
+            rcv,
+            retransmitted,
+            listed: false,
+            before: NONE,
+            after: NONE,
+        }
     }
 
     /// Counts the numbers that were used since: fewer than there are, since each segment is followed by this.
@@ -287,9 +358,10 @@ impl Totals {
         (self.snd, self.rcv) = (c.snd.nxt(), c.rcv.nxt());
     }
 
-    fn record(mut self, c: &Connection, now: Time, end: FlowEnd) -> FlowRecord {
+    /// What was counted since the record before. The next begins here.
+    fn record(&mut self, c: &Connection, now: Time, end: FlowEnd) -> FlowRecord {
         self.advance(c);
-        // A FIN takes a number but is no byte.
+        // A FIN takes a number but is no byte. No byte is behind it, so in later records there is nothing to be taken away.
         self.sent.bytes -= u64::from(c.has(Flags::FIN_SENT)).min(self.sent.bytes);
         self.received.bytes -= u64::from(c.has(Flags::FIN_RECEIVED)).min(self.received.bytes);
         let tuple = c.tuple();
@@ -301,32 +373,94 @@ impl Totals {
             active: c.has(Flags::ACTIVE),
             end,
             state: c.state(),
-            began: self.began,
+            began: core::mem::replace(&mut self.began, now),
             ended: now,
-            sent: self.sent,
-            received: self.received,
-            retransmitted: c.retransmits(),
+            sent: core::mem::take(&mut self.sent),
+            received: core::mem::take(&mut self.received),
+            retransmitted: c
+                .retransmits()
+                .wrapping_sub(core::mem::replace(&mut self.retransmitted, c.retransmits())),
         }
     }
 }
 
 impl Watch {
     fn begin(&mut self, c: &Connection, now: Time) {
-        let (slot, totals) = (c.id().slot as usize, Totals::of(c, now));
-        match self.totals.get_mut(slot) {
+        let (slot, totals) = (c.id().slot, Totals::of(c, now));
+        self.unlist(slot);
+        match self.totals.get_mut(slot as usize) {
             Some(place) => *place = totals,
             // Slots are taken in order; those between are nobody's.
-            None => self.totals.resize(slot + 1, totals),
+            None => self.totals.resize(slot as usize + 1, totals),
+        }
+        if self.every.is_some() {
+            self.list(slot);
         }
     }
 
     #[cold]
     fn end(&mut self, c: &Connection, now: Time, end: FlowEnd) -> bool {
-        let Some(totals) = self.totals.get(c.id().slot as usize) else { return true };
+        let slot = c.id().slot;
+        self.unlist(slot);
+        let Some(totals) = self.totals.get_mut(slot as usize) else { return true };
         let room = self.ended.len() < self.most;
         if room {
             self.ended.push_back(totals.record(c, now, end));
         }
         room
+    }
+
+    #[cold]
+    fn look(&mut self, connections: &Slab<Connection>, now: Time) -> u64 {
+        let Some(every) = self.every else { return 0 };
+        let mut made = 0;
+        for _ in 0..AT_ONCE {
+            let slot = self.first;
+            if self.totals.get(slot as usize).is_none_or(|totals| totals.began + every > now) {
+                break;
+            }
+            if self.ended.len() >= self.most {
+                self.not_before = now + AGAIN;
+                break;
+            }
+            self.unlist(slot);
+            let Some(c) = connections.get_slot(slot) else { continue };
+            self.list(slot);
+            let totals = &mut self.totals[slot as usize];
+            if totals.sent.segments + totals.received.segments == 0 {
+                totals.began = now;
+            } else {
+                self.ended.push_back(totals.record(c, now, FlowEnd::ActiveTimeout));
+                made += 1;
+            }
+        }
+        made
+    }
+
+    /// Puts a slot at the end of the list of those that stand.
+    fn list(&mut self, slot: u32) {
+        let last = core::mem::replace(&mut self.last, slot);
+        match self.totals.get_mut(last as usize) {
+            Some(totals) => totals.after = slot,
+            None => self.first = slot,
+        }
+        if let Some(totals) = self.totals.get_mut(slot as usize) {
+            (totals.listed, totals.before, totals.after) = (true, last, NONE);
+        }
+    }
+
+    /// Takes a slot out of it, if it is there.
+    fn unlist(&mut self, slot: u32) {
+        let Some(totals) = self.totals.get_mut(slot as usize).filter(|totals| totals.listed) else { return };
+        totals.listed = false;
+        let (before, after) = (totals.before, totals.after);
+        match self.totals.get_mut(before as usize) {
+            Some(totals) => totals.after = after,
+            None => self.first = after,
+        }
+        match self.totals.get_mut(after as usize) {
+            Some(totals) => totals.before = before,
+            None => self.last = before,
+        }
     }
 }

@@ -230,7 +230,7 @@ fn what_nobody_takes_is_counted() {
     let mut s = Scene::listen(Scene::config());
     s.flows.takes = false;
     let now = s.now;
-    s.tcp.watch_flows(now, 3);
+    s.tcp.watch_flows(now, 3, None);
     for n in 0..5 {
         (s.peer_port, s.iss) = (PEER_PORT + n, None);
         send!(s, 10 * u64::from(n), "S 0:0(0) win 65000 <mss 1000>");
@@ -240,7 +240,7 @@ fn what_nobody_takes_is_counted() {
     let ports: Vec<_> =
         std::iter::from_fn(|| s.tcp.poll_flow()).map(|r| r.remote.port() - PEER_PORT).collect();
     assert_eq!(ports, [0, 1, 2]);
-    s.tcp.watch_flows(now, 0);
+    s.tcp.watch_flows(now, 0, None);
     (s.peer_port, s.iss) = (PEER_PORT, None);
     send!(s, 100, "S 0:0(0) win 65000 <mss 1000>");
     send!(s, 100, "R 1:1(0)");
@@ -255,7 +255,7 @@ fn a_late_watch() {
     s.write(300);
     s.until(15);
     let now = s.now;
-    s.tcp.watch_flows(now, 10);
+    s.tcp.watch_flows(now, 10, None);
     send!(s, 20, "P. 1:101(100) ack 301");
     s.write(50);
     send!(s, 30, "R 101:101(0)");
@@ -280,4 +280,77 @@ fn segments_of_the_wire() {
     // Headers of each, twelve bytes of options in SYN and SYN-ACK, and the data.
     assert_eq!(sent.octets, sent.segments * 40 + 12 + 5000);
     assert_eq!(received.octets, 6 * 40 + 12 + 300);
+}
+
+/// A connection that stands has a record each time the active timeout has passed, of what was counted since the one before; none if nothing
+/// was. Its FIN is no byte, whichever record it is in. (That all records together say what passed is compared in every other test, by
+/// `Scene`, which has an active timeout.)
+#[test]
+fn the_active_timeout() {
+    let mut s = Scene::established(Scene::config());
+    s.write(300);
+    recv!(s, 10, "P. 1:301(300) ack 1");
+    send!(s, 20, ". 1:1(0) ack 301");
+    s.until(699);
+    assert!(s.flows.parts.is_empty());
+    s.until(700);
+    let [first] = s.flows.parts[..] else { panic!("{:?}", s.flows.parts) };
+    assert_eq!((first.end, first.state), (FlowEnd::ActiveTimeout, State::Established));
+    assert_eq!((of(first.sent), of(first.received)), (totals(300, 2), totals(0, 3)));
+    assert_eq!((first.began, first.ended), (Time::from_millis(100_000), Time::from_millis(100_700)));
+    assert_eq!((s.tcp.stats().flow_records, s.tcp.stats().flow_records_active), (0, 1));
+    s.until(2000);
+    assert_eq!(s.flows.parts.len(), 1, "nothing passed");
+    send!(s, 2000, "P. 1:101(100) ack 301");
+    s.expect_read(100);
+    s.until(2050);
+    s.close();
+    s.until(2100);
+    let second = s.flows.parts[1];
+    assert_eq!((second.sent.bytes, of(second.received)), (0, totals(100, 1)), "a FIN of ours is no byte");
+    assert_eq!((second.began, second.ended), (Time::from_millis(101_400), Time::from_millis(102_100)));
+    s.heard.clear();
+    send!(s, 2200, "F. 101:101(0) ack 302");
+    let record = only(&s);
+    assert_eq!((record.end, record.began), (FlowEnd::Closed, first.began));
+    assert_eq!((record.sent.bytes, record.received.bytes), (300, 100));
+    s.until(60_000);
+    assert_eq!((s.flows.records.len(), s.tcp.stats().flow_records_active), (1, 2), "it stands no more");
+}
+
+/// Of many connections that are due at once some are looked at in a turn, the others in the next; what finds no room waits.
+#[test]
+fn many_active_timeouts_at_once() {
+    for most in [1000, 3] {
+        let mut s = Scene::listen(Scene::config());
+        s.flows.takes = false;
+        let now = s.now;
+        s.tcp.watch_flows(now, most, Some(Duration::from_millis(100)));
+        for n in 0..100 {
+            (s.peer_port, s.iss) = (PEER_PORT + n, None);
+            send!(s, 0, "S 0:0(0) win 65000 <mss 1000>");
+        }
+        // One of them is gone by then.
+        send!(s, 1, "R 1:1(0)");
+        assert_eq!(s.tcp.poll_flow().unwrap().end, FlowEnd::ResetByPeer);
+        s.now = now + Duration::from_millis(100);
+        let mut at_once = Vec::new();
+        let mut ports = Vec::new();
+        while ports.len() < 99 {
+            assert!(s.tcp.next_deadline().is_some_and(|at| at <= s.now + Duration::from_millis(20)));
+            s.with(Tcp::on_timer);
+            at_once.push(0);
+            while let Some(record) = s.tcp.poll_flow() {
+                assert_eq!((record.end, of(record.received)), (FlowEnd::ActiveTimeout, totals(0, 1)));
+                ports.push(record.remote.port() - PEER_PORT);
+                *at_once.last_mut().unwrap() += 1;
+            }
+            if most == 3 {
+                s.now += Duration::from_millis(20);
+            }
+        }
+        assert_eq!(ports, (0..99).collect::<Vec<_>>(), "the oldest first, each once");
+        assert_eq!(at_once[..2], if most == 3 { [3, 3] } else { [64, 35] });
+        assert_eq!((s.tcp.stats().flow_records_active, s.tcp.stats().flow_records_lost), (99, 0));
+    }
 }

@@ -50,9 +50,14 @@ pub(super) struct Scene {
     pub(super) flows: FlowSums,
 }
 
+/// Active timeout of scenes.
+pub(super) const ACTIVE: Duration = Duration::from_millis(700);
+
 /// The records of a lane's flows, which with what stands must sum up to its counters.
 pub(super) struct FlowSums {
     pub(super) records: Vec<FlowRecord>,
+    /// Records of flows that went on. They are added to that of their end, which then says what it would without them.
+    pub(super) parts: Vec<FlowRecord>,
     /// Whether records are taken and compared.
     pub(super) takes: bool,
     /// Bytes and segments sent again, of all records.
@@ -62,8 +67,8 @@ pub(super) struct FlowSums {
 impl FlowSums {
     /// For a lane that has done nothing yet.
     pub(super) fn of(tcp: &mut Tcp) -> Self {
-        tcp.watch_flows(Time::ZERO, 1 << 16);
-        Self { records: Vec::new(), takes: true, sums: (0, 0) }
+        tcp.watch_flows(Time::ZERO, 1 << 16, Some(ACTIVE));
+        Self { records: Vec::new(), parts: Vec::new(), takes: true, sums: (0, 0) }
     }
 
     pub(super) fn compare(&mut self, tcp: &mut Tcp) {
@@ -73,7 +78,12 @@ impl FlowSums {
         while let Some(record) = tcp.poll_flow() {
             self.sums.0 += record.sent.bytes;
             self.sums.1 += u64::from(record.retransmitted);
-            self.records.push(record);
+            if record.end == FlowEnd::ActiveTimeout {
+                self.parts.push(record);
+            } else {
+                let whole = self.whole(record);
+                self.records.push(whole);
+            }
         }
         let ended = self.records.len() as u64;
         let stats = tcp.stats();
@@ -86,6 +96,26 @@ impl FlowSums {
         let (sums, stats) = ((self.sums.0 + bytes, self.sums.1 + again), tcp.stats());
         assert_eq!(sums, (stats.data_bytes_sent, stats.packets_retransmitted), "flows and counters");
         assert!(standing <= tcp.connections() as u64);
+    }
+
+    /// The last record of a flow, and those before together.
+    pub(super) fn whole(&mut self, mut last: FlowRecord) -> FlowRecord {
+        let ends = |record: &FlowRecord| (record.local, record.remote);
+        let (parts, others) =
+            std::mem::take(&mut self.parts).into_iter().partition(|part| ends(part) == ends(&last));
+        let parts: Vec<FlowRecord> = parts;
+        self.parts = others;
+        for part in parts.iter().rev() {
+            assert!(part.ended <= last.began, "one after the other");
+            last.began = part.began;
+            last.retransmitted += part.retransmitted;
+            for (all, part) in [(&mut last.sent, part.sent), (&mut last.received, part.received)] {
+                all.bytes += part.bytes;
+                all.segments += part.segments;
+                all.octets += part.octets;
+            }
+        }
+        last
     }
 }
 

@@ -115,6 +115,9 @@ fn frames_are_kept_for_the_links() {
 fn a_window_reopens_when_memory_returns() {
     let config = TcpConfig { recv_buffer: BufferSize { initial: 8192, max: 8192 }, ..Scene::config() };
     let mut s = Scene::established(config);
+    // Flows that stand are looked at, too.
+    s.flows.takes = false;
+    s.tcp.watch_flows(s.now, 0, None);
     let hoard: Vec<_> = std::iter::from_fn(|| s.pool.alloc()).take(4096 - 400).collect();
     let mut seq = 1;
     while s.info().rcv_wnd >= 1000 {
