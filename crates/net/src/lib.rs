@@ -92,6 +92,7 @@ pub mod metrics;
 pub mod poll_loop;
 pub mod rebalance;
 mod runtime;
+mod send_pool;
 pub mod service;
 mod shared;
 pub mod stats;
@@ -134,9 +135,10 @@ pub use runtime::host::{Host, Interface, Outcome};
 pub use runtime::idle::Idle;
 pub use runtime::moving::{Move, MoveError};
 pub use runtime::top::WatchFlows;
+pub use send_pool::{PoolBuffer, SendPool};
 pub use task::{
     JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, TimedOut, current, keep, now, precise_now, sleep,
     sleep_until, spawn, spawn_on, timeout, yield_now,
 };
-pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpHalfOpen, TcpListener, TcpStream};
+pub use tcp::{OwnedReadHalf, OwnedWriteHalf, SendZcError, Sending, TcpHalfOpen, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -33,10 +33,28 @@ pub(crate) enum Hold {
     /// A block's own memory.
     Block(Arc<Memory>),
     /// Bytes that an application gave away to be sent.
-    Owner(#[expect(dead_code, reason = "kept, not read: it keeps the bytes alive")] Owner),
+    Owner(Owner),
 }
 
-type Shared = Arc<dyn AsRef<[u8]> + Send + Sync>;
+type Shared = Arc<dyn Lender>;
+
+/// Lends its bytes to be sent from where they are.
+pub trait Lender: Send + Sync {
+    /// The bytes: the same ones, at the same place, until it is dropped.
+    fn bytes(&self) -> &[u8];
+
+    /// The connection has ended, and not all of the bytes were acknowledged. They may still be in use until this is dropped.
+    fn cut_off(&self) {}
+}
+
+/// Who lends and does not ask what became of it.
+struct Plain<T>(T);
+
+impl<T: AsRef<[u8]> + Send + Sync> Lender for Plain<T> {
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
 
 thread_local! {
     /// Parts of owners that this thread let go of; `None` where they are dropped at once.
@@ -99,7 +117,7 @@ unsafe impl Sync for Hold {}
 /// with the last reference.
 #[derive(Clone)]
 pub struct OwnedBytes {
-    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    owner: Shared,
     start: *const u8,
     len: usize,
 }
@@ -113,10 +131,16 @@ impl OwnedBytes {
     /// All bytes of `owner`: a `Vec<u8>`, a `&'static [u8]`, an `Arc<[u8]>`, `bytes::Bytes`, a mapped file.
     #[must_use]
     pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::new(owner);
+        Self::lent(Plain(owner))
+    }
+
+    /// All bytes of `owner`, which is told if they do not all arrive.
+    #[must_use]
+    pub fn lent(owner: impl Lender + 'static) -> Self {
+        let owner: Shared = Arc::new(owner);
         // The owner stays where it is and is only ever borrowed until it is dropped, so a slice that it lends now is good for
         // as long.
-        let bytes = (*owner).as_ref();
+        let bytes = owner.bytes();
         let (start, len) = (bytes.as_ptr(), bytes.len());
         Self { owner, start, len }
     }
@@ -203,6 +227,13 @@ impl Block {
     #[must_use]
     pub fn is_owned(&self) -> bool {
         matches!(self.memory, Hold::Owner(_))
+    }
+
+    /// Tells an application whose bytes these are that not all of them were acknowledged, and none will be any more.
+    pub fn cut_off(&self) {
+        if let Hold::Owner(Owner(Some(owner))) = &self.memory {
+            owner.cut_off();
+        }
     }
 
     /// Bytes that can be written in all.

@@ -30,6 +30,7 @@ pub mod frame;
 pub mod heap;
 #[cfg(not(loom))]
 pub mod kernel;
+pub mod locked;
 #[cfg(not(loom))]
 pub mod mmsg;
 pub mod netdev;

@@ -23,6 +23,7 @@ mod slab;
 mod stats;
 mod steer;
 mod stream;
+mod zerocopy;
 
 pub(crate) use listen::Ports;
 pub(crate) use poller::Poller;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use flowlane_sys::kernel::epoll::{Epoll, Event};
+use flowlane_sys::kernel::zerocopy::ZeroCopy;
 
 use crate::error::SocketError;
 use slab::{Flags, Slab};
@@ -55,6 +57,10 @@ pub(crate) struct KernelLane {
     /// Who wait for the end of a connection: few.
     closed: HashMap<u32, Waker>,
     udp: datagrams::Udp,
+    /// By slot, what connections send without copying it ([`zerocopy`]).
+    zero_copy: HashMap<u32, ZeroCopy>,
+    /// Closed connections whose memory the kernel still reads.
+    lingering: usize,
     /// What the host's lanes listen on.
     ports: Arc<Ports>,
     /// Given up for a moment to take a connection off the queue, and end it, when there are no descriptors left.
@@ -74,6 +80,8 @@ impl KernelLane {
             sockets: Slab::default(),
             closed: HashMap::new(),
             udp: datagrams::Udp::default(),
+            zero_copy: HashMap::new(),
+            lingering: 0,
             ports,
             reserve: None,
             starved: false,
@@ -111,7 +119,15 @@ impl KernelLane {
     #[inline]
     pub(crate) fn on_event(&mut self, event: Event) {
         let (slot, generation) = (event.token as u32, (event.token >> 32) as u16);
-        let Some(socket) = self.sockets.at(slot, generation) else { return };
+        let Some(mut socket) = self.sockets.at(slot, generation) else { return };
+        let mut event = event;
+        if socket.flags.has(Flags::ZERO_COPY) {
+            if event.failed() && self.on_completions(slot, event.hung_up()) {
+                return;
+            }
+            let Some(same) = self.sockets.at(slot, generation) else { return };
+            (socket, event) = (same, event.without_completions());
+        }
         let mut now = Flags::empty();
         if event.readable() {
             now = now | Flags::READABLE;
@@ -143,10 +159,15 @@ impl KernelLane {
     pub(crate) fn close(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.remove(id) else { return };
         let stream = socket.flags.has(Flags::STREAM);
+        let zero_copy = socket.flags.has(Flags::ZERO_COPY);
         let (fd, wakers) = socket.apart();
         if stream {
             self.stats.closed += 1;
-            drop(fd);
+            if zero_copy {
+                self.close_when_complete(id.slot, fd);
+            } else {
+                drop(fd);
+            }
         } else {
             self.release(id.slot, fd);
             self.udp.forget(id.slot);
@@ -184,6 +205,7 @@ impl KernelLane {
 
 impl Drop for KernelLane {
     fn drop(&mut self) {
+        self.take_last_completions();
         self.ports.release_all(self.lane);
     }
 }

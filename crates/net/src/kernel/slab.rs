@@ -44,6 +44,10 @@ impl Flags {
 
     /// A UDP socket that tells where datagrams came to, and may be told where they come from.
     pub(super) const TELLS: Self = Self(4096);
+    /// A connection that sends memory without copying it: its error queue has completions.
+    pub(super) const ZERO_COPY: Self = Self(8192);
+    /// Closed, and kept for the completions that are still to come.
+    pub(super) const LINGERS: Self = Self(16384);
 
     pub(super) const fn empty() -> Self {
         Self(0)
@@ -195,6 +199,16 @@ impl Slab {
 
     pub(super) fn in_slot(&self, slot: u32) -> Option<&Socket> {
         self.places.get(slot as usize)?.socket.as_ref()
+    }
+
+    pub(super) fn in_slot_mut(&mut self, slot: u32) -> Option<&mut Socket> {
+        self.places.get_mut(slot as usize)?.socket.as_mut()
+    }
+
+    /// As [`Slab::remove`], of whichever socket is there.
+    pub(super) fn remove_slot(&mut self, slot: u32) -> Option<Socket> {
+        let generation = self.places.get(slot as usize)?.generation;
+        self.remove(SocketId { slot, generation })
     }
 
     /// By slot and as much of the generation as a token holds.

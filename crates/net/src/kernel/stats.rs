@@ -37,6 +37,11 @@ counters! {
     writes: "writes", "writes that took bytes";
     written_bytes: "written-bytes", "bytes written";
     writes_in_vain: "writes-in-vain", "writes that found no room";
+    zerocopy_sends: "zerocopy-sends", "writes whose memory the kernel was to send without copying it";
+    zerocopy_copied: "zerocopy-copied", "of these, writes that the kernel copied after all";
+    zerocopy_skipped: "zerocopy-skipped", "writes copied because they were small, or the kernel copied those before";
+    zerocopy_refused: "zerocopy-refused", "writes copied because the kernel had no memory for their completion, or does not know how";
+    zerocopy_cut_off: "zerocopy-cut-off", "connections closed and then reset with memory of sends outstanding";
     datagram_reads: "datagram-reads", "reads that brought datagrams";
     datagram_writes: "datagram-writes", "writes that took datagrams";
     datagrams_received: "datagrams-received", "datagrams received";

@@ -114,7 +114,7 @@ impl KernelLane {
     }
 
     #[inline]
-    fn write(
+    pub(super) fn write(
         &mut self,
         id: SocketId,
         len: usize,
@@ -221,15 +221,17 @@ impl KernelLane {
 
     /// Resets the connection.
     pub(crate) fn abort(&mut self, id: SocketId) -> Result<(), SocketError> {
-        let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
+        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         options::set_reset_on_close(socket.fd(), true).map_err(|e| errors::other(&e))?;
+        // Another task that waits finds that it is closed.
+        socket.wake(Flags::READABLE | Flags::WRITABLE);
         self.close(id);
         Ok(())
     }
 }
 
 /// Takes the error that the kernel has for a socket, if any.
-fn waiting_error(socket: &mut Socket) -> Result<(), SocketError> {
+pub(super) fn waiting_error(socket: &mut Socket) -> Result<(), SocketError> {
     let number = options::get(socket.fd(), Number::ERROR).map_err(|e| errors::other(&e))?;
     if number == 0 {
         return Ok(());

@@ -16,7 +16,7 @@ mod stream;
 pub use half_open::TcpHalfOpen;
 pub use io::{OwnedReadHalf, OwnedWriteHalf};
 pub use listener::TcpListener;
-pub use stream::TcpStream;
+pub use stream::{SendZcError, Sending, TcpStream};
 
 use crate::kernel::SocketId;
 

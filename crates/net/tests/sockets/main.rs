@@ -8,3 +8,4 @@ mod kernel;
 mod kit;
 #[path = "../common/streams.rs"]
 mod streams;
+mod zero_copy;

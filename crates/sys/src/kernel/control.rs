@@ -40,16 +40,21 @@ pub(super) struct Told {
 const DATA: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
 
 /// Reads control messages.
-pub(super) fn told(mut control: &[u8]) -> Told {
+pub(super) fn told(control: &[u8]) -> Told {
     let mut told = Told::default();
+    messages(control, |level, kind, data| told.take(level, kind, data));
+    told
+}
+
+/// Each message: level, type, data.
+pub(super) fn messages(mut control: &[u8], mut each: impl FnMut(i32, i32, &[u8])) {
     while control.len() >= DATA {
         // SAFETY: there are enough bytes, and every bit pattern is a valid header.
         let header: libc::cmsghdr = unsafe { std::ptr::read_unaligned(control.as_ptr().cast()) };
         let Some(data) = control.get(DATA..length(&header)) else { break };
-        told.take(header.cmsg_level, header.cmsg_type, data);
+        each(header.cmsg_level, header.cmsg_type, data);
         control = control.get(length(&header).next_multiple_of(size_of::<usize>())..).unwrap_or_default();
     }
-    told
 }
 
 #[allow(clippy::unnecessary_cast, reason = "some C libraries count control bytes in 32 bits")]

@@ -50,6 +50,22 @@ impl Event {
         self.bits & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
 
+    /// Both directions are over, and not only something in the error queue.
+    #[inline]
+    #[must_use]
+    pub fn hung_up(self) -> bool {
+        self.bits & libc::EPOLLHUP as u32 != 0
+    }
+
+    /// The same for a socket whose completions of sends without copies come by its error queue: without what only says that there
+    /// are some. A connection that has failed has ended as well.
+    #[inline]
+    #[must_use]
+    pub fn without_completions(self) -> Self {
+        let ended = self.bits & libc::EPOLLHUP as u32 != 0;
+        Self { bits: if ended { self.bits } else { self.bits & !(libc::EPOLLERR as u32) }, ..self }
+    }
+
     /// The socket has a pending error.
     #[inline]
     #[must_use]

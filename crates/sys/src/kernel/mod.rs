@@ -4,6 +4,7 @@
 //! * [`datagrams`]: the same for many datagrams at once.
 //! * [`options`]: socket options and `TCP_INFO`.
 //! * [`select`]: programs that pick one of the sockets that share a port.
+//! * [`zerocopy`]: sends that the kernel does not copy, and their completions.
 //! * [`limits`]: descriptors and the precision of timers.
 //!
 //! Errors are the kernel's error numbers; callers translate them for users.
@@ -18,3 +19,4 @@ pub mod select;
 pub mod socket;
 #[cfg(test)]
 mod tests;
+pub mod zerocopy;

@@ -90,6 +90,20 @@ pub fn connect(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<bool> {
     }
 }
 
+/// Ends a connection at once: what was not acknowledged is not sent any more, and the peer is told by a reset. The socket stays.
+///
+/// # Errors
+/// The kernel's.
+pub fn disconnect(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: all zeros is a valid value of this plain C structure; its family says that there is no address.
+    let mut nowhere: libc::sockaddr = unsafe { std::mem::zeroed() };
+    nowhere.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    // SAFETY: the address is valid for the call and only read.
+    check(unsafe {
+        libc::connect(fd.as_raw_fd(), &raw const nowhere, size_of::<libc::sockaddr>() as libc::socklen_t)
+    })
+}
+
 /// The address a socket is bound to.
 ///
 /// # Errors

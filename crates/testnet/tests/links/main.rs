@@ -14,3 +14,4 @@ mod routers;
 mod tap;
 mod tap_tcp;
 mod xdp;
+mod zero_copy;

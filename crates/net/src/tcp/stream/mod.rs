@@ -1,8 +1,11 @@
-//! Connections: their endpoints, options and closing; [`connect`], [`read`] and [`write`] are separate files.
+//! Connections: their endpoints, options and closing; [`connect`], [`read`], [`write`] and [`zero_copy`] are separate files.
 
 mod connect;
 mod read;
 mod write;
+mod zero_copy;
+
+pub use zero_copy::{SendZcError, Sending};
 
 use std::future::poll_fn;
 use std::net::{Shutdown, SocketAddr};

@@ -136,7 +136,7 @@ impl TcpStream {
 
 /// What the stack says of a write, `None` for no room.
 #[inline]
-fn sent(result: Result<usize, SendError>) -> Result<Option<usize>, SocketError> {
+pub(super) fn sent(result: Result<usize, SendError>) -> Result<Option<usize>, SocketError> {
     match result {
         Ok(n) => Ok(Some(n)),
         Err(SendError::WouldBlock) => Ok(None),

@@ -295,6 +295,7 @@ impl SendBuffer {
     pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
         let mut freed = 0;
         while let Some(block) = self.blocks.pop_front() {
+            block.cut_off();
             freed += blocks.give(block);
         }
         (self.gone, self.len, self.capacity) = (0, 0, 0);
@@ -373,6 +374,32 @@ mod tests {
         }
         assert_eq!(memory - buffer.reset(&mut blocks), 0);
         assert!(blocks.retired.is_empty());
+    }
+
+    #[test]
+    fn somebodys_bytes_that_are_given_up_are_told_so() {
+        use flowlane_sys::block::Lender;
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        struct Told(Arc<AtomicU32>);
+        impl Lender for Told {
+            fn bytes(&self) -> &[u8] {
+                &[1; 5000]
+            }
+            fn cut_off(&self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (mut buffer, mut blocks) = (SendBuffer::default(), Blocks::default());
+        let told: [Arc<AtomicU32>; 3] = Default::default();
+        for told in &told {
+            buffer.push_owned(OwnedBytes::lent(Told(told.clone())));
+        }
+        // All of the first, and all but a byte of the second.
+        buffer.consume(9999, &mut blocks);
+        buffer.reset(&mut blocks);
+        assert_eq!(told.each_ref().map(|told| told.load(Ordering::Relaxed)), [0, 1, 1]);
+        assert_eq!(told.each_ref().map(Arc::strong_count), [1; 3]);
     }
 
     #[test]
