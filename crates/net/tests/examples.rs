@@ -7,6 +7,8 @@ mod client;
 mod kernel;
 #[path = "../examples/moving.rs"]
 mod moving;
+#[path = "../examples/stalled.rs"]
+mod stalled;
 #[path = "../examples/udp.rs"]
 mod udp;
 
@@ -28,4 +30,9 @@ fn sockets_of_the_kernel() {
 #[test]
 fn lanes_that_move_while_they_serve() {
     moving::main().unwrap();
+}
+
+#[test]
+fn a_worker_that_stands_still() {
+    stalled::main().unwrap();
 }
