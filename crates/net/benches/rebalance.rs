@@ -8,6 +8,7 @@
 //! a Poisson process, and the server spends 100 us of its worker on each request. The connections whose lanes are on worker 0 at the start ask
 //! three times as often as the others, in all for 70 % of both workers. Latency is from the moment that a request was due, so waiting counts.
 //! In turns: lanes stay (`static`), and lanes move by `Even` (`even`). `balanced`: the same with an even load, where nothing should move.
+//! `hot spot`: every 5 seconds those who ask more often are the others, for four times as long.
 //!
 //! Both workers need a processor to themselves. On a machine with other work: `chrt -f 50` before the command.
 
@@ -66,20 +67,33 @@ async fn server() -> Result<(), Failure> {
 /// Latencies in nanoseconds.
 type Times = Arc<Mutex<Vec<u64>>>;
 
-/// Asks for so long, `skew` times as often where the answer comes from worker 0.
-async fn ask(seed: u64, skew: f64, lasts: Duration, times: Times) -> Result<(), Failure> {
+/// How often connections ask.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    /// The hot ones ask so many times as often as the others: those whose server was on worker 0 when they began.
+    skew: f64,
+    /// Afterwards, in turns, those and the others are the hot ones for so long.
+    hops: Option<Duration>,
+}
+
+/// Asks for so long.
+async fn ask(seed: u64, Wish { skew, hops }: Wish, lasts: Duration, times: Times) -> Result<(), Failure> {
     let stream = TcpStream::connect("10.0.0.1:80".parse()?).await?;
     stream.set_nodelay(true)?;
     let mut answer = [0];
     stream.read(&mut answer).await?;
-    let mean = 2.0 / (1.0 + skew) * if answer[0] == 0 { skew } else { 1.0 };
-    let rate = mean * LOAD * WORKERS as f64 / COST.as_secs_f64() / (BUCKETS * CONNECTIONS) as f64;
+    let turned = |since: Duration| hops.is_some_and(|every| since.as_nanos() / every.as_nanos() % 2 == 1);
+    let first = answer[0] == 0;
+    let rate = |since: Duration| {
+        let mean = 2.0 / (1.0 + skew) * if first != turned(since) { skew } else { 1.0 };
+        mean * LOAD * WORKERS as f64 / COST.as_secs_f64() / (BUCKETS * CONNECTIONS) as f64
+    };
     let (mut rng, begun) = (Rng::new(seed), now()?);
     let (measured, end) = (begun + WARM_UP, begun + WARM_UP + lasts);
     let (mut due, mut mine) = (begun, Vec::new());
     loop {
         let uniform = (f64::from(rng.next_u32()) + 1.0) / 4_294_967_296.0;
-        due += Duration::from_secs_f64(-uniform.ln() / rate);
+        due += Duration::from_secs_f64(-uniform.ln() / rate(due.saturating_duration_since(begun)));
         if due >= end {
             break;
         }
@@ -103,7 +117,7 @@ async fn ask(seed: u64, skew: f64, lasts: Duration, times: Times) -> Result<(), 
 }
 
 /// Runs once, and prints a line.
-fn measure(what: &str, skew: f64, moves: bool, lasts: Duration) -> Result<(), Failure> {
+fn measure(what: &str, wish: Wish, moves: bool, lasts: Duration) -> Result<(), Failure> {
     let table = Indirection::new(128, BUCKETS)?;
     let map = BucketMap::new(BUCKETS, WORKERS)?;
     let rss = Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, map);
@@ -120,7 +134,7 @@ fn measure(what: &str, skew: f64, moves: bool, lasts: Duration) -> Result<(), Fa
         async move {
             let lane = u64::from(current()?.bucket.0);
             let tasks: Vec<_> = (0..CONNECTIONS as u64)
-                .map(|n| spawn(ask(lane * 1000 + n, skew, lasts, times.clone())))
+                .map(|n| spawn(ask(lane * 1000 + n, wish, lasts, times.clone())))
                 .collect();
             for task in tasks {
                 task?.await??;
@@ -166,10 +180,15 @@ fn main() -> Result<(), Failure> {
         "microseconds", "answers", "p50", "p95", "p99", "moves", "failed"
     );
     for _ in 0..numbers.get(1).copied().unwrap_or(3) {
-        measure("skewed, static", 3.0, false, lasts)?;
-        measure("skewed, even", 3.0, true, lasts)?;
-        measure("balanced, static", 1.0, false, lasts)?;
-        measure("balanced, even", 1.0, true, lasts)?;
+        let skewed = Wish { skew: 3.0, hops: None };
+        measure("skewed, static", skewed, false, lasts)?;
+        measure("skewed, even", skewed, true, lasts)?;
+        let hops = Wish { hops: Some(Duration::from_secs(5)), ..skewed };
+        measure("hot spot, static", hops, false, lasts * 4)?;
+        measure("hot spot, even", hops, true, lasts * 4)?;
+        let even = Wish { skew: 1.0, hops: None };
+        measure("balanced, static", even, false, lasts)?;
+        measure("balanced, even", even, true, lasts)?;
     }
     Ok(())
 }

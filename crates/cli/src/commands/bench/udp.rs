@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use flowlane::{
-    Bind, Host, Idle, Interface, Key, Rss, Runtime, UdpConfig, UdpFields, UdpSocket, current, spawn,
+    Bind, Host, Idle, Interface, Key, Rss, Runtime, UdpConfig, UdpFields, UdpSocket, WatchFlows, current,
+    spawn,
 };
 use flowlane_sys::mmsg::Batch;
 
@@ -37,6 +38,9 @@ pub(super) struct Options {
     /// Handle this many datagrams, print the count and stop: for instruction counters.
     #[arg(long)]
     pub(super) packets: Option<u64>,
+    /// Keep the flows with most packets and bytes, so many of each in every lane, as 'serve --top-flows' does.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
+    top_flows: Option<u32>,
 }
 
 /// A worker that echoes the datagrams of a [`source`](super::source) link.
@@ -88,6 +92,9 @@ impl Echo {
         );
         builder.link(number, 0, Box::new(move |_, _| Ok((link.0, vec![link.1]))));
         let runtime = builder.start()?;
+        if let Some(n) = options.top_flows {
+            runtime.handle().watch_flows(Some(WatchFlows::default().flows(n as usize)))?;
+        }
         for _ in 0..rss.buckets.len() {
             if let Some(e) = bound.recv()? {
                 return Err(e.into());
