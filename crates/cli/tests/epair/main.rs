@@ -5,5 +5,6 @@ mod arguments;
 mod ends;
 mod impairments;
 mod kit;
+mod missing;
 mod traffic;
 mod veth;
