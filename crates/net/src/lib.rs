@@ -65,7 +65,7 @@
 //! | `lane` | a lane of the crate `flowlane-stack` with what moves with it |
 //! | [`stats`] | what a runtime counted, as it is shown |
 //! | [`link`], `kernel` | links; the kernel's own sockets. A [`card`] lies under a link |
-//! | `block`, `wake`, `worker_id` | waiting on other threads; waking a worker; which worker a thread is |
+//! | `block`, `directory`, `wake`, `worker_id` | waiting on other threads; where sockets are; waking a worker; which worker a thread is |
 //! | `error`, `events`, [`entropy`] | what goes wrong; what is told to `tracing`; randomness |
 //!
 //! The worker runs tasks, and tasks know nothing of it: it fills `context` before it runs them.
@@ -79,6 +79,7 @@ pub mod card;
 mod context;
 #[cfg(feature = "control")]
 pub mod control;
+mod directory;
 pub mod entropy;
 pub mod epair;
 mod error;

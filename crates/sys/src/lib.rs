@@ -2,7 +2,8 @@
 //!
 //! Modules, in the order of a packet's path:
 //!
-//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP; [`queue`]: their common trait.
+//! * [`xdp`], [`packet`], [`tun`]: queues of real links: AF_XDP, AF_PACKET, TAP; [`plug`]: packets between processes; [`queue`]: the common
+//!   trait.
 //! * [`kernel`]: kernel sockets, used without a link.
 //! * [`bpf`]: the small programs in the kernel that choose which packets and which queue.
 //! * [`frame`]: packet memory, a [`Pool`](frame::Pool) for each worker, and the owned [`Frame`](frame::Frame).
@@ -39,6 +40,8 @@ pub mod netns;
 pub mod packet;
 #[cfg(not(loom))]
 pub mod perf;
+#[cfg(not(loom))]
+pub mod plug;
 pub mod poll;
 pub mod prefetch;
 pub mod privilege;

@@ -78,26 +78,46 @@ pub(crate) fn write(frame: &Frame) -> Option<[u8; LEN]> {
 /// Writes a packet with its header to a descriptor that takes both, in one call. Returns the packet's bytes.
 pub(crate) fn send(fd: BorrowedFd<'_>, frame: &Frame) -> std::io::Result<usize> {
     let header = write(frame).ok_or(ErrorKind::InvalidInput)?;
+    let (slices, pieces) = slices(&header, frame)?;
+    // SAFETY: an `IoSlice` is an `iovec`, and each is readable for its length; `pieces` is at most their number.
+    let written = unsafe { libc::writev(fd.as_raw_fd(), slices.as_ptr().cast(), pieces as libc::c_int) };
+    sent(written)
+}
+
+/// As [`send`], to a socket of packets. No signal is raised when its other end is closed.
+pub(crate) fn send_to_socket(fd: BorrowedFd<'_>, frame: &Frame) -> std::io::Result<usize> {
+    let header = write(frame).ok_or(ErrorKind::InvalidInput)?;
+    let (mut slices, pieces) = slices(&header, frame)?;
+    // SAFETY: all zero is a message without address, data and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = slices.as_mut_ptr().cast();
+    message.msg_iovlen = pieces as _;
+    // SAFETY: an `IoSlice` is an `iovec`, each readable for its length, and there are at least `pieces`; nothing else is pointed to.
+    let written =
+        unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    sent(written)
+}
+
+/// The packet's bytes of those written.
+fn sent(written: isize) -> std::io::Result<usize> {
+    usize::try_from(written).map(|n| n.saturating_sub(LEN)).map_err(|_| Error::last_os_error())
+}
+
+/// A header and the pieces of its packet, and how many there are.
+fn slices<'a>(header: &'a [u8; LEN], frame: &'a Frame) -> std::io::Result<([IoSlice<'a>; PIECES], usize)> {
     let mut chunks = frame.chunks();
-    let (slices, pieces): ([IoSlice<'_>; PIECES], usize) = if frame.is_chained() {
+    if frame.is_chained() {
         let slices = std::array::from_fn(|i| {
-            IoSlice::new(if i == 0 { &header } else { chunks.next().unwrap_or_default() })
+            IoSlice::new(if i == 0 { header } else { chunks.next().unwrap_or_default() })
         });
         if chunks.next().is_some() {
             return Err(ErrorKind::InvalidInput.into());
         }
-        (slices, frame.chunks().count() + 1)
-    } else {
-        let mut slices = [IoSlice::new(&[]); PIECES];
-        (slices[0], slices[1]) = (IoSlice::new(&header), IoSlice::new(frame.data()));
-        (slices, 2)
-    };
-    // SAFETY: an `IoSlice` is an `iovec`, and each is readable for its length; `pieces` is at most their number.
-    let written = unsafe { libc::writev(fd.as_raw_fd(), slices.as_ptr().cast(), pieces as libc::c_int) };
-    match usize::try_from(written) {
-        Ok(n) => Ok(n.saturating_sub(LEN)),
-        Err(_) => Err(Error::last_os_error()),
+        return Ok((slices, frame.chunks().count() + 1));
     }
+    let mut slices = [IoSlice::new(&[]); PIECES];
+    (slices[0], slices[1]) = (IoSlice::new(header), IoSlice::new(frame.data()));
+    Ok((slices, 2))
 }
 
 /// Puts the checksum that was left out into a packet that is to leave as it is. `false` if its headers make no sense.

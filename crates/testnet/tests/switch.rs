@@ -4,10 +4,13 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use flowlane::link::LinkSpec;
 use flowlane::switch::core::config::{Config, PortConfig};
-use flowlane::switch::{self, Handle, Options, PortLink, Switch};
+use flowlane::switch::{self, Handle, Options, PlugListener, PortLink, Switch};
+use flowlane::{Host, Interface, Key, Rss, Runtime};
 use flowlane_testnet::{Namespace, requires, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,11 +46,15 @@ impl Net {
     }
 
     fn start(&self, links: &[&str], words: &str, workers: usize) -> Switch {
+        self.start_with(links, words, workers, None)
+    }
+
+    fn start_with(&self, links: &[&str], words: &str, workers: usize, plugs: Option<PlugListener>) -> Switch {
         let ports = (0..links.len()).map(|n| PortConfig::new(&format!("p{}", n + 1))).collect();
         let config = switch::core::Change::parse(&Config::new(ports), words).unwrap().config;
         let links = links.iter().map(|link| link.parse::<PortLink>().unwrap()).collect();
         let poll = Duration::from_micros(50);
-        let options = Options { config, links, workers, poll, before_start: || Ok(()) };
+        let options = Options { config, links, plugs, workers, poll, before_start: || Ok(()) };
         self.middle.run(|| switch::start(options).unwrap()).unwrap()
     }
 }
@@ -116,6 +123,10 @@ fn kernel_hosts_on_every_kind_of_port_reach_each_other() {
         net.middle.ip("addr replace 10.9.0.9/24 dev t0").unwrap();
         net.middle.ip("addr replace fd09::9/64 dev t0 nodad").unwrap();
         let (one, two) = (&net.hosts[0], &net.hosts[1]);
+        // The TAP interface of the round before had another address of Ethernet, which hosts would try for eight seconds each.
+        for host in [one, two] {
+            host.ip("neigh flush dev eth0").unwrap();
+        }
         for (from, to, address) in [
             (one, two, "10.9.0.2"),
             (two, one, "10.9.0.1"),
@@ -254,15 +265,20 @@ fn a_thousand_changes_under_load_lead_no_frame_astray() {
     speaks.set_broadcast(true).unwrap();
     let hears = two.run(|| UdpSocket::bind("0.0.0.0:7777").unwrap()).unwrap();
     hears.set_nonblocking(true).unwrap();
-    let stop = AtomicBool::new(false);
+    // Some frames at each change: a sender that never rests takes the processor from those who make the change.
+    let (go_on, goes_on) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                let _ = speaks.send_to(b"secret", "10.9.0.255:7777");
+        let speaks = &speaks;
+        scope.spawn(move || {
+            while goes_on.recv().is_ok() {
+                for _ in 0..20 {
+                    let _ = speaks.send_to(b"secret", "10.9.0.255:7777");
+                }
             }
         });
         for n in 0..1000u16 {
             let (one, two) = (10 + n % 7, 20 + n % 5);
+            go_on.send(()).unwrap();
             let others = handle
                 .config()
                 .groups
@@ -276,7 +292,7 @@ fn a_thousand_changes_under_load_lead_no_frame_astray() {
                 ))
                 .unwrap();
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(go_on);
     });
     let view = handle.view().unwrap();
     assert!(view.ports[0].counters["received"] > 1000, "there was load: {view:?}");
@@ -293,4 +309,79 @@ fn a_thousand_changes_under_load_lead_no_frame_astray() {
         let _ = speaks.send_to(b"secret", "10.9.0.255:7777");
         hears.recv(&mut [0; 16]).is_ok()
     });
+}
+
+/// Hosts of the kernel and one of Flowlane that is plugged in, on two workers between which all ports move: every byte arrives, there and back.
+#[test]
+fn streams_go_on_while_ports_move() {
+    let Some(net) = Net::new("move", 2) else { return };
+    let name = format!("sw-move-{}", std::process::id());
+    let plugs = flowlane::control::listen_for_plugs(&name).unwrap();
+    let switch = net.start_with(&["af-packet:e1", "af-xdp:e2", "plug", "tap:t0"], "", 2, Some(plugs));
+    net.middle.ip("addr replace 10.9.0.9/24 dev t0").unwrap();
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
+    let addresses = vec!["10.9.0.7/24".parse().unwrap()];
+    let interface = Interface { addresses: addresses.clone(), ..Interface::default() };
+    let mut builder = Runtime::builder().workers(2).pin(false);
+    let host = builder.host(Host::new("echo", rss.clone(), echo).interface(interface));
+    format!("switch:{name}/p3").parse::<LinkSpec>().unwrap().join(&mut builder, host, &addresses, None, &rss);
+    let runtime = builder.start().unwrap();
+    let (one, two) = (&net.hosts[0], &net.hosts[1]);
+    let handle = switch.handle();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let port = format!("p{}", 1 + n % 4);
+                if let Err(e) = handle.move_port(&port, n / 4 % 2) {
+                    // A link of the kernel may be slow to take what there is; then the port stays, and that is said.
+                    assert!(e.to_string().contains("stays where it is"), "{e}");
+                }
+                n += 1;
+            }
+            assert!(n > 8, "{n} moves");
+        });
+        streams(one, two, "10.9.0.2");
+        streams(two, &net.middle, "10.9.0.9");
+        for from in [one, two] {
+            there_and_back(from, "10.9.0.7:7");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    drop(runtime.stop());
+    eventually("the port is free", || handle.view().unwrap().ports[2].state == "down");
+}
+
+async fn echo() {
+    let at = "10.9.0.7".parse().unwrap();
+    let listener = flowlane::TcpListener::bind(Some(at), 7, flowlane::ListenOptions::default()).unwrap();
+    while let Ok(stream) = listener.accept().await {
+        let echo = async move {
+            let mut buffer = vec![0; 1 << 14];
+            while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                if stream.write_all(&buffer[..n]).await.is_err() {
+                    return;
+                }
+            }
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        };
+        flowlane::spawn(echo).unwrap();
+    }
+}
+
+fn there_and_back(from: &Namespace, address: &str) {
+    let target = address.parse().unwrap();
+    let mut stream = from.run(|| TcpStream::connect_timeout(&target, PATIENCE).unwrap()).unwrap();
+    let bytes: Vec<u8> = (0..1_000_000u32).map(|n| (n % 241) as u8).collect();
+    let mut received = vec![0; bytes.len()];
+    for timeout in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+        timeout(&stream, Some(PATIENCE)).unwrap();
+    }
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer.write_all(&bytes).unwrap());
+        stream.read_exact(&mut received).unwrap();
+    });
+    assert!(received == bytes, "{address}");
 }

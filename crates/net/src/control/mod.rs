@@ -52,9 +52,9 @@ pub use flows::{FlowRow, FlowsView, WatchRequest};
 pub use listening::ListenError;
 pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
-pub use place::{default_directory, default_path, instances, instances_of};
+pub use place::{default_path, instances, instances_of};
 pub use server::Control;
-pub use switch::{AddressesView, ChangeRequest, ConfigView, DoneView, SwitchControl};
+pub use switch::{AddressesView, ChangeRequest, ConfigView, DoneView, PortMoveRequest, SwitchControl};
 pub use view::{
     CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView, MoveRequest, MoveView,
     NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StallView,
@@ -63,7 +63,10 @@ pub use view::{
 };
 pub use web::{WebListener, WebPage, listen_for_web};
 
+pub use crate::directory::default_directory;
+
 use crate::Handle;
+use crate::directory::plugs_path;
 
 /// Why the control socket could not be opened: one line.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +131,17 @@ pub fn listen_for_switch(name: &str) -> Result<Listener, ControlError> {
 #[must_use]
 pub fn switch_path(name: &str) -> PathBuf {
     default_directory().join(format!("{name}.{SWITCH}"))
+}
+
+/// Opens the socket on which hosts ask the switch of this name for ports to plug into. To be called by whoever has the switch's control socket
+/// ([`listen_for_switch`]): a file that is there is of a switch that is dead.
+///
+/// # Errors
+/// See [`ControlError`].
+pub fn listen_for_plugs(name: &str) -> Result<crate::switch::PlugListener, ControlError> {
+    place::make_default(SWITCH)?;
+    let path = plugs_path(name);
+    crate::switch::PlugListener::bind(path.clone()).map_err(|source| ControlError::System { path, source })
 }
 
 /// Sockets of this user's switches that answer.

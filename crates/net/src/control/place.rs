@@ -11,16 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::ControlError;
-
-/// The directory that the default path is in. It need not exist.
-#[must_use]
-pub fn default_directory() -> PathBuf {
-    let uid = rustix::process::getuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let user = PathBuf::from(format!("/run/user/{uid}"));
-    let found = runtime.into_iter().chain([user]).find(|dir| dir.is_absolute() && dir.is_dir());
-    found.map_or_else(|| PathBuf::from(format!("/tmp/flowlane-{uid}")), |dir| dir.join("flowlane"))
-}
+use crate::directory::default_directory;
 
 /// How the file names of runtimes end.
 pub(super) const RUNTIME: &str = "sock";

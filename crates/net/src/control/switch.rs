@@ -6,6 +6,7 @@
 //! | `/v1/switch/addresses` | the table of addresses |
 //! | `/v1/switch/config` | the configuration as a TOML file, in the field `file` |
 //! | `/v1/switch/change` (`POST`) | [`ChangeRequest`]: words that change it |
+//! | `/v1/switch/move` (`POST`) | [`PortMoveRequest`]: moves a port to another worker, and answers when it is there |
 //! | `/v1/switch/down` (`POST`) | ends it |
 
 use std::path::Path;
@@ -23,6 +24,15 @@ use crate::switch::{AddressView, Handle};
 pub struct ChangeRequest {
     /// The words.
     pub words: String,
+}
+
+/// Where a port is to go ([`Handle::move_port`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortMoveRequest {
+    /// The port.
+    pub port: String,
+    /// The worker's number.
+    pub worker: usize,
 }
 
 /// The table of addresses.
@@ -92,6 +102,7 @@ fn answer(asked: &Asked<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answe
             document(&DoneView { version })
         }
         Asked::Post("/v1/switch/change", body) => change(handle, body),
+        Asked::Post("/v1/switch/move", body) => move_port(handle, body),
         Asked::Get("/v1/switch") => handle.view().map_err(words).and_then(|view| document(&view)),
         Asked::Get("/v1/switch/addresses") => handle
             .addresses()
@@ -107,6 +118,13 @@ fn change(handle: &Handle, body: &[u8]) -> Answer {
     let asked: ChangeRequest =
         serde_json::from_slice(body).map_err(|_| "that is no request to change a switch".to_owned())?;
     handle.change(&asked.words).map_err(words)?;
+    document(&DoneView { version: super::VERSION })
+}
+
+fn move_port(handle: &Handle, body: &[u8]) -> Answer {
+    let asked: PortMoveRequest =
+        serde_json::from_slice(body).map_err(|_| "that is no request to move a port".to_owned())?;
+    handle.move_port(&asked.port, asked.worker).map_err(words)?;
     document(&DoneView { version: super::VERSION })
 }
 

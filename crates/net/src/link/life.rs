@@ -1,6 +1,7 @@
-//! The interface under a real link, and its changes while the link is open.
+//! What is under a real link, an interface or a port of a switch, and its changes while the link is open.
 
 use std::any::Any;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -11,10 +12,10 @@ use flowlane_sys::netdev::watch::LinkWatch;
 
 use crate::events;
 
-/// The interface that a link uses, as long as the link is open.
+/// The interface that a link uses, or its connection to a switch, as long as the link is open.
 #[derive(Debug, Clone)]
 pub struct Life {
-    interface: Interface,
+    under: Under,
     /// Something that the queues hold while they are open.
     open: Weak<dyn Any + Send + Sync>,
     mtu: Arc<AtomicU16>,
@@ -30,7 +31,17 @@ impl Life {
         open: Weak<dyn Any + Send + Sync>,
     ) -> Self {
         let most = short(most);
-        Self { interface, open, mtu: Arc::new(AtomicU16::new(short(mtu).min(most))), most }
+        Self {
+            under: Under::Interface(interface),
+            open,
+            mtu: Arc::new(AtomicU16::new(short(mtu).min(most))),
+            most,
+        }
+    }
+
+    /// The life of a plug of a switch.
+    pub(super) fn plugged(connection: Arc<Connection>, mtu: u16, open: Weak<dyn Any + Send + Sync>) -> Self {
+        Self { under: Under::Plug(connection), open, mtu: Arc::new(AtomicU16::new(mtu)), most: mtu }
     }
 
     /// Longest IP packet that is sent, bytes. It follows the interface's MTU, as far as the queues allow, while [`News`] is being read.
@@ -45,7 +56,51 @@ impl Life {
     /// # Errors
     /// The system has no socket for it.
     pub fn watch(&self) -> Result<News, Error> {
-        Ok(News { watch: LinkWatch::new(&self.interface)?, life: self.clone() })
+        let source = match &self.under {
+            Under::Interface(interface) => Source::Interface(LinkWatch::new(interface)?),
+            Under::Plug(connection) => Source::Plug(Some(connection.clone())),
+        };
+        Ok(News { source, life: self.clone() })
+    }
+}
+
+/// The connection of a plug of a switch (`plug.rs`). Closing it unplugs.
+#[derive(Debug)]
+pub(crate) struct Connection(OwnedFd);
+
+impl Connection {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What is under a link.
+#[derive(Debug, Clone)]
+enum Under {
+    Interface(Interface),
+    Plug(Arc<Connection>),
+}
+
+impl Under {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Interface(one), Self::Interface(other)) => one == other,
+            (Self::Plug(one), Self::Plug(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Interface(interface) => interface.name(),
+            Self::Plug(_) => "switch",
+        }
     }
 }
 
@@ -56,7 +111,7 @@ fn short(mtu: u32) -> u16 {
 
 impl PartialEq for Life {
     fn eq(&self, other: &Self) -> bool {
-        self.interface == other.interface && self.open.ptr_eq(&other.open)
+        self.under.is(&other.under) && self.open.ptr_eq(&other.open)
     }
 }
 
@@ -65,8 +120,29 @@ impl Eq for Life {}
 /// News of a link's interface.
 #[derive(Debug)]
 pub struct News {
-    watch: LinkWatch,
+    source: Source,
     life: Life,
+}
+
+#[derive(Debug)]
+enum Source {
+    Interface(LinkWatch),
+    /// Until its end has been reported.
+    Plug(Option<Arc<Connection>>),
+}
+
+impl Source {
+    fn wait(&mut self) -> Option<LinkState> {
+        match self {
+            Self::Interface(watch) => watch.wait(None),
+            Self::Plug(connection) => {
+                // Nothing is ever said on it: what there is to read is its end.
+                let connection = connection.take()?;
+                while flowlane_sys::poll::wait_readable(&[connection.as_fd()], None).is_ok_and(|n| n == 0) {}
+                Some(LinkState::Gone)
+            }
+        }
+    }
 }
 
 impl News {
@@ -79,7 +155,7 @@ impl News {
     /// Waits for the next change. `None` when there will be none: the interface has been removed, which was reported before, or was
     /// removed with the link, as a TAP interface created for it.
     pub fn wait(&mut self) -> Option<LinkState> {
-        let state = self.watch.wait(None)?;
+        let state = self.source.wait()?;
         if let LinkState::Mtu(bytes) = state {
             let mtu = short(bytes).min(self.life.most);
             self.life.mtu.store(mtu, Ordering::Relaxed);
@@ -87,7 +163,7 @@ impl News {
         // The last queue gives up its hold before it closes.
         let open = self.life.open.strong_count() > 0;
         if open {
-            events::link_changed(self.life.interface.name(), state, self.life.mtu());
+            events::link_changed(self.life.under.name(), state, self.life.mtu());
         }
         open.then_some(state)
     }

@@ -14,6 +14,7 @@ mod life;
 pub(crate) mod opening;
 pub mod pair;
 pub mod pcap;
+pub(crate) mod plug;
 mod spec;
 pub mod tap;
 

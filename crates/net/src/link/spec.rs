@@ -1,5 +1,5 @@
-//! Links by name: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`, `pcap:IN,OUT`, and `kernel` for kernel
-//! sockets without a link.
+//! Links by name: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`, `switch:NAME/PORT`, `pcap:IN,OUT`, and
+//! `kernel` for kernel sockets without a link.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -38,12 +38,13 @@ use super::af_packet::AfPacketOptions;
 use super::af_xdp::AfXdpOptions;
 use super::opening::OpenLink;
 use super::pcap::PcapOptions;
+use super::plug;
 use super::tap::TapOptions;
 use super::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
 use crate::error::StartError;
 
 /// What can be named, for messages.
-const KINDS: &str = "kernel[:NAME], tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload] or pcap:IN,OUT";
+const KINDS: &str = "kernel[:NAME], tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload], switch:NAME/PORT or pcap:IN,OUT";
 /// Longest name of an interface in Linux.
 const NAME: usize = 15;
 
@@ -56,6 +57,8 @@ pub enum LinkSpec {
     AfPacket(String, bool),
     /// The queues of a card; whether checksum and segmentation are left to it; the first of its queues and how many, if not all.
     AfXdp(String, CopyMode, bool, Option<(u32, u32)>),
+    /// A port of a running [switch](crate::switch) of this user that hosts plug into: the switch's name and the port's.
+    Switch(String, String),
     /// Capture files: input and output.
     Pcap(Option<PathBuf>, Option<PathBuf>),
     /// No link: sockets of the kernel, with its addresses and routes; the card whose packets they are for, if it was named: workers are
@@ -112,6 +115,16 @@ impl FromStr for LinkSpec {
                 }
                 Ok(Self::AfXdp(name, copy, offload, queues))
             }
+            "switch" => {
+                let (name, port) = rest.split_once('/').unwrap_or((rest, ""));
+                let wrong = |part: &str| part.is_empty() || part.len() > 32 || part.contains(['/', '.', ' ']);
+                if wrong(name) || wrong(port) {
+                    return Err(BadLink(format!(
+                        "'{text}' names no port of a switch: give the switch and the port, as switch:sw0/web"
+                    )));
+                }
+                Ok(Self::Switch(name.to_owned(), port.to_owned()))
+            }
             "pcap" => {
                 let (input, output) = rest.split_once(',').unwrap_or((rest, ""));
                 let path = |p: &str| (!p.is_empty()).then(|| PathBuf::from(p));
@@ -154,6 +167,7 @@ impl fmt::Display for LinkSpec {
             Self::Tap(name) => write!(f, "tap:{name}"),
             Self::AfPacket(name, _) => write!(f, "af-packet:{name}"),
             Self::AfXdp(name, ..) => write!(f, "af-xdp:{name}"),
+            Self::Switch(name, port) => write!(f, "switch:{name}/{port}"),
             Self::Pcap(input, output) => write!(f, "pcap:{},{}", show(input), show(output)),
             Self::Kernel(None) => f.write_str("kernel sockets"),
             Self::Kernel(Some(name)) => write!(f, "kernel:{name}"),
@@ -191,6 +205,11 @@ impl LinkSpec {
                     let options =
                         AfXdpOptions { copy, offload, hash, queues, ..AfXdpOptions::new(&name, claim) };
                     af_xdp::open(&options, memory)
+                }
+                Self::Switch(switch, port) => {
+                    let name = format!("switch:{switch}/{port}");
+                    let path = crate::directory::plugs_path(&switch);
+                    plug::open(&path, (&name, &switch, &port), memory, workers)
                 }
                 Self::Pcap(input, output) => {
                     let mac = MacAddr([0x02, 0x46, 0x4c, 0x00, 0x00, 0x0c]);
@@ -250,6 +269,7 @@ mod tests {
         }
         assert_eq!(parse("af-xdp:eth0,copy,offload"), Ok(both));
         assert_eq!(parse("af-packet:eth0,offload"), Ok(LinkSpec::AfPacket("eth0".into(), true)));
+        assert_eq!(parse("switch:sw0/web"), Ok(LinkSpec::Switch("sw0".into(), "web".into())));
         assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel(None)));
         assert_eq!(parse("kernel:eth0"), Ok(LinkSpec::Kernel(Some("eth0".into()))));
         assert_eq!(parse("pcap:a,b"), Ok(LinkSpec::Pcap(Some("a".into()), Some("b".into()))));
@@ -267,6 +287,12 @@ mod tests {
             "af-packet:much-too-long-name",
             "pcap:",
             "kernel:",
+            "switch:",
+            "switch:sw0",
+            "switch:sw0/",
+            "switch:/p",
+            "switch:../x/p",
+            "switch:sw0/a/b",
             "af-xdp:e,fast",
             "af-packet:e,copy",
         ] {

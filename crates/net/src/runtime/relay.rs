@@ -61,6 +61,11 @@ impl Relay {
         n
     }
 
+    /// Whether this is the other end of a queue.
+    pub(crate) fn is_of(&self, queue: &RelayQueue) -> bool {
+        Arc::ptr_eq(&self.taken, &queue.taken)
+    }
+
     /// Whether frames wait.
     pub(crate) fn ready(&mut self) -> bool {
         self.ring.ready() > 0
@@ -73,6 +78,14 @@ impl Relay {
             self.told = self.received;
             self.taken.store(self.received, Ordering::Release);
         }
+    }
+}
+
+impl RelayQueue {
+    /// Another worker has the other end now, and `wake` is its doorbell. It is rung for what waits.
+    pub(crate) fn repoint(&mut self, wake: Arc<Wake>) {
+        self.wake = wake;
+        self.wake.ring();
     }
 }
 

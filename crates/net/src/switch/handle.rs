@@ -7,10 +7,10 @@ use std::time::Duration;
 use flowlane_switch::config::file;
 use flowlane_switch::{Change, Config, PortId};
 
-use super::ask::{Ask, Post};
+use super::ask::{Ask, Leaving, Post};
 use super::error::SwitchError;
 use super::view::{AddressView, SwitchView, View};
-use crate::link::{Life, LinkInfo, LinkState};
+use crate::link::{Life, LinkInfo, LinkState, Queue};
 
 /// Longer than any worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,19 +71,58 @@ impl Handle {
         Ok(())
     }
 
+    /// Moves a port, with all its queues, to another worker. No frame is lost or overtaken by a later one of its flow; what comes meanwhile waits in
+    /// the interface. When it returns, the worker has the port or, with an error, those workers have it that had it.
+    ///
+    /// # Errors
+    /// [`SwitchError::Config`]: there is no such port or worker, or a link takes no frames; [`SwitchError::Silent`].
+    pub fn move_port(&self, name: &str, worker: usize) -> Result<(), SwitchError> {
+        // One move, or change, at a time.
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let wrong = |what: String| Err(SwitchError::Config(what));
+        let Some(port) = config.port(name) else {
+            return wrong(format!("there is no port '{name}': see 'flowlane switch port'"));
+        };
+        let Some(to) = self.posts.get(worker) else {
+            let last = self.posts.len() - 1;
+            return wrong(format!(
+                "there is no worker {worker}: the switch has workers 0 to {last} (--workers)"
+            ));
+        };
+        let views = self.views()?;
+        let has = |w: &usize| views[*w].receives(port);
+        if !(0..views.len()).any(|w| has(&w)) {
+            return wrong(format!("port {name}: no host is plugged in, so there is nothing to move"));
+        }
+        for w in (0..views.len()).filter(has).filter(|w| *w != worker) {
+            let (done, answer) = mpsc::channel();
+            self.posts[w].ask(Ask::Release(Leaving { port, to: to.clone(), since: None, done }));
+            answer.recv_timeout(PATIENCE).map_err(|_| SwitchError::Silent)?.map_err(SwitchError::Config)?;
+        }
+        for (_, post) in self.posts.iter().enumerate().filter(|(w, _)| *w != worker) {
+            post.ask(Ask::Repoint(port, to.wake.clone()));
+        }
+        Ok(())
+    }
+
+    /// What each worker knows, by number.
+    fn views(&self) -> Result<Vec<View>, SwitchError> {
+        let ask = |post: &Post| {
+            let (done, answer) = mpsc::channel();
+            post.ask(Ask::View(done));
+            answer
+        };
+        let answers: Vec<_> = self.posts.iter().map(ask).collect();
+        answers.iter().map(|answer| answer.recv_timeout(PATIENCE).map_err(|_| SwitchError::Silent)).collect()
+    }
+
     /// What the switch counted, all workers together.
     ///
     /// # Errors
     /// [`SwitchError::Silent`].
     pub fn view(&self) -> Result<SwitchView, SwitchError> {
         let config = self.config();
-        let (done, answers) = mpsc::channel();
-        self.post(|| Ask::View(done.clone()));
-        drop(done);
-        let views: Result<Vec<View>, _> = (0..self.posts.len())
-            .map(|_| answers.recv_timeout(PATIENCE).map_err(|_| SwitchError::Silent))
-            .collect();
-        Ok(SwitchView::of(&config, &self.links, &views?))
+        Ok(SwitchView::of(&config, &self.links, &self.views()?))
     }
 
     /// Every address that is known.
@@ -106,6 +145,13 @@ impl Handle {
     /// Tells the workers that a port's link has come up or gone down.
     pub(super) fn link(&self, port: PortId, up: bool) {
         self.post(|| Ask::Link(port, up));
+    }
+
+    /// Gives each worker its queues of a port.
+    pub(super) fn plug(&self, port: PortId, queues: Vec<Vec<Box<dyn Queue>>>) {
+        for (post, queues) in self.posts.iter().zip(queues) {
+            post.ask(Ask::Plug(port, queues));
+        }
     }
 
     /// Ends all workers.

@@ -17,10 +17,13 @@
 //! is left.
 
 mod ask;
+mod egress;
 mod error;
 mod handle;
+mod moving;
 mod news;
 mod open;
+mod plugs;
 mod threads;
 mod view;
 mod worker;
@@ -29,6 +32,7 @@ pub use error::SwitchError;
 pub use flowlane_switch as core;
 pub use handle::Handle;
 pub use open::PortLink;
+pub use plugs::PlugListener;
 pub use threads::Switch;
 pub use view::{AddressView, PortView, SwitchView, View};
 
@@ -45,7 +49,8 @@ use crate::error::StartError;
 use crate::runtime::relay::relay;
 use crate::wake::Wake;
 use ask::Post;
-use worker::{Egress, Worker};
+use egress::Egress;
+use worker::Worker;
 
 /// How to start a switch.
 pub struct Options {
@@ -53,6 +58,8 @@ pub struct Options {
     pub config: Config,
     /// The links.
     pub links: Vec<PortLink>,
+    /// Where hosts ask for ports to plug into; without it nobody can.
+    pub plugs: Option<PlugListener>,
     /// Threads that forward, 1 to 64.
     pub workers: usize,
     /// How long a worker looks for frames before it sleeps.
@@ -75,7 +82,7 @@ impl std::fmt::Debug for Options {
 /// # Errors
 /// [`SwitchError`]: the configuration, a link, memory or a thread. Nothing is left then.
 pub fn start(options: Options) -> Result<Switch, SwitchError> {
-    let Options { mut config, links, workers, poll, before_start } = options;
+    let Options { mut config, links, plugs, workers, poll, before_start } = options;
     if links.len() != config.ports.len() {
         let (links, ports) = (links.len(), config.ports.len());
         return Err(SwitchError::Config(format!("{ports} ports and {links} links: each port needs one")));
@@ -117,7 +124,8 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
         let mut relays: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         let mut near = Vec::new();
         for w in 0..workers {
-            near.push((w >= count).then(|| {
+            // A port without queues is one that nobody has plugged into yet.
+            near.push((w >= count && count > 0).then(|| {
                 let to = w % count;
                 let (queue, far) = relay(wakes[to].clone());
                 relays[to].push(far);
@@ -139,7 +147,7 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
             .map_err(|e| SwitchError::Config(e.0))?;
         for (n, info) in infos.iter().enumerate() {
             let Some(port) = PortId::new(n) else { continue };
-            switch.set_link(port, true);
+            switch.set_link(port, !links[n].is_plug());
             switch.set_link_mtu(port, info.mtu.into());
         }
         all.push(Worker::new(index, switch, ports, news, inbox, wakes[index].clone(), poll, say.clone()));
@@ -149,7 +157,13 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
     for (n, info) in infos.iter().enumerate() {
         handle::watch(n, info, &handle, &say);
     }
-    threads::run(all, &memory, handle, notices)
+    let free = (0..links.len()).filter(|n| links[*n].is_plug()).filter_map(PortId::new).collect();
+    let shape = (workers, memory.frame_size());
+    let mut switch = threads::run(all, &memory, handle.clone(), notices)?;
+    if let Some(listener) = plugs {
+        switch.give_out(plugs::start(listener, handle, free, shape, say)?);
+    }
+    Ok(switch)
 }
 
 /// Frame memory for all ports: what waits in rings and outputs, and some to work with.

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use flowlane_stack::address::Prefix;
+use flowlane_stack::wire::MacAddr;
+use flowlane_switch::config::MAX_MTU;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::xdp::CopyMode;
@@ -11,30 +14,60 @@ use super::error::SwitchError;
 use crate::link::af_packet::{self, AfPacketOptions};
 use crate::link::af_xdp::{self, AfXdpOptions};
 use crate::link::tap::{self, TapOptions};
-use crate::link::{BadLink, Claim, LinkInfo, LinkSpec, Queue};
+use crate::link::{BadLink, Claim, LinkInfo, LinkSpec, OpenError, Queue};
 
 /// The link behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortLink(LinkSpec);
+pub enum PortLink {
+    /// A link of the usual kinds, for every frame.
+    Link(LinkSpec),
+    /// Nothing until a host plugs in, as `switch:NAME/PORT`.
+    Plug,
+    /// As [`PortLink::Plug`], for the host of the switch itself, which has these addresses. Whoever starts the switch starts the host.
+    Host(Vec<Prefix>),
+}
+
+/// What a port can be, for messages.
+const KINDS: &str = "tap:NAME, af-packet:NAME, af-xdp:NAME, plug or host:ADDRESS/LEN[,ADDRESS/LEN]";
 
 impl FromStr for PortLink {
     type Err = SwitchError;
 
     fn from_str(text: &str) -> Result<PortLink, SwitchError> {
-        let spec: LinkSpec = text.parse().map_err(|e: BadLink| SwitchError::Link(e.to_string()))?;
+        if text == "plug" {
+            return Ok(Self::Plug);
+        }
+        if let Some(addresses) = text.strip_prefix("host:") {
+            let wrong = |e: &dyn fmt::Display| {
+                SwitchError::Link(format!("'{text}': {e}: give addresses as host:10.9.0.9/24,fd09::9/64"))
+            };
+            let parse = |address: &str| address.parse::<Prefix>().map_err(|e| wrong(&e));
+            return Ok(Self::Host(addresses.split(',').map(parse).collect::<Result<_, _>>()?));
+        }
+        let spec: LinkSpec = text
+            .parse()
+            .map_err(|e: BadLink| SwitchError::Link(format!("{e}; a port of a switch is {KINDS}")))?;
         match spec {
-            LinkSpec::Pcap(..) | LinkSpec::Kernel(..) => Err(SwitchError::Link(format!(
-                "'{text}': a port of a switch is a link of kind tap, af-packet or af-xdp"
-            ))),
-            spec => Ok(PortLink(spec)),
+            LinkSpec::Pcap(..) | LinkSpec::Kernel(..) | LinkSpec::Switch(..) => {
+                Err(SwitchError::Link(format!("'{text}' is no port of a switch: give {KINDS}")))
+            }
+            spec => Ok(Self::Link(spec)),
         }
     }
 }
 
 impl fmt::Display for PortLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)?;
-        if let LinkSpec::AfXdp(_, copy, _, queues) = &self.0 {
+        let spec = match self {
+            Self::Link(spec) => spec,
+            Self::Plug => return f.write_str("plug"),
+            Self::Host(addresses) => {
+                let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                return write!(f, "host:{}", addresses.join(","));
+            }
+        };
+        spec.fmt(f)?;
+        if let LinkSpec::AfXdp(_, copy, _, queues) = spec {
             match copy {
                 CopyMode::Auto => {}
                 CopyMode::Copy => f.write_str(",copy")?,
@@ -58,44 +91,55 @@ impl PortLink {
     /// The interface whose frames are all taken from the kernel; `None` for TAP, whose other side is ours anyway.
     #[must_use]
     pub fn takes(&self) -> Option<&str> {
-        match &self.0 {
-            LinkSpec::AfPacket(name, _) | LinkSpec::AfXdp(name, ..) => Some(name),
+        match self {
+            Self::Link(LinkSpec::AfPacket(name, _) | LinkSpec::AfXdp(name, ..)) => Some(name),
             _ => None,
         }
     }
 
-    /// The interface.
+    /// The interface, if there is one.
     #[must_use]
-    pub fn interface(&self) -> &str {
-        match &self.0 {
-            LinkSpec::AfPacket(name, _) | LinkSpec::AfXdp(name, ..) | LinkSpec::Tap(name) => name,
-            LinkSpec::Pcap(..) | LinkSpec::Kernel(..) => "",
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Link(LinkSpec::AfPacket(name, _) | LinkSpec::AfXdp(name, ..) | LinkSpec::Tap(name)) => {
+                Some(name)
+            }
+            _ => None,
         }
     }
 
     /// Whether it is AF_XDP, whose card may forget settings.
     #[must_use]
     pub fn is_af_xdp(&self) -> bool {
-        matches!(self.0, LinkSpec::AfXdp(..))
+        matches!(self, Self::Link(LinkSpec::AfXdp(..)))
+    }
+
+    /// Whether hosts plug into it.
+    #[must_use]
+    pub fn is_plug(&self) -> bool {
+        matches!(self, Self::Plug | Self::Host(_))
     }
 
     /// Queues and MTU, as far as they are known before it is open.
     pub(super) fn shape(&self) -> (usize, usize) {
-        let (LinkSpec::AfXdp(name, ..) | LinkSpec::AfPacket(name, _) | LinkSpec::Tap(name)) = &self.0 else {
-            return (1, 1500);
-        };
-        let Ok(interface) = Interface::find(name) else { return (1, 1500) };
+        let Some(Ok(interface)) = self.interface().map(Interface::find) else { return (1, 1500) };
         let mtu = interface.mtu().unwrap_or(1500) as usize;
-        let queues = match &self.0 {
-            LinkSpec::AfXdp(_, _, _, Some((_, count))) => *count as usize,
-            LinkSpec::AfXdp(..) => interface.channels().map_or(1, |channels| channels.receive) as usize,
+        let queues = match self {
+            Self::Link(LinkSpec::AfXdp(_, _, _, Some((_, count)))) => *count as usize,
+            Self::Link(LinkSpec::AfXdp(..)) => {
+                interface.channels().map_or(1, |channels| channels.receive) as usize
+            }
             _ => 1,
         };
         (queues, mtu)
     }
 
     pub(super) fn open(&self, memory: &FrameMemory, workers: usize) -> Result<Opened, SwitchError> {
-        let opened = match &self.0 {
+        let Self::Link(spec) = self else {
+            let info = LinkInfo::new(self.to_string(), MacAddr([0; 6]), MAX_MTU, 0);
+            return Ok(Opened { info, queues: Vec::new() });
+        };
+        let opened = match spec {
             LinkSpec::AfPacket(name, _) => {
                 let usual = AfPacketOptions::new(name, Claim::every_frame());
                 // Segments that a sender on this machine left together leave together.
@@ -107,7 +151,10 @@ impl PortLink {
                 af_xdp::open(&options, memory)
             }
             LinkSpec::Tap(name) => tap::open(&TapOptions::new(name), memory, workers),
-            LinkSpec::Pcap(..) | LinkSpec::Kernel(..) => unreachable!("refused when it was read"),
+            other => Err(OpenError::Option {
+                link: other.to_string(),
+                what: format!("is no port of a switch: give {KINDS}"),
+            }),
         };
         let (info, queues) = opened.map_err(|e| SwitchError::Link(e.to_string()))?;
         Ok(Opened { info, queues })

@@ -9,6 +9,7 @@ use flowlane_sys::frame::FrameMemory;
 
 use super::error::SwitchError;
 use super::handle::Handle;
+use super::plugs::Plugs;
 use super::worker::Worker;
 
 /// A running switch. Dropping it stops it and closes its links.
@@ -17,9 +18,15 @@ pub struct Switch {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
     notices: Receiver<String>,
+    plugs: Option<Plugs>,
 }
 
 impl Switch {
+    /// Keeps the thread that gives ports out.
+    pub(super) fn give_out(&mut self, plugs: Plugs) {
+        self.plugs = Some(plugs);
+    }
+
     /// A way to ask it.
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -48,6 +55,8 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
+        // First, so that nobody is given a port of a switch that ends.
+        self.plugs = None;
         self.handle.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -63,7 +72,7 @@ pub(super) fn run(
     notices: Receiver<String>,
 ) -> Result<Switch, SwitchError> {
     // If one cannot be started, dropping this stops the others.
-    let mut switch = Switch { handle, threads: Vec::new(), notices };
+    let mut switch = Switch { handle, threads: Vec::new(), notices, plugs: None };
     for (index, mut worker) in workers.into_iter().enumerate() {
         let memory = memory.clone();
         let (began, begun) = mpsc::channel();

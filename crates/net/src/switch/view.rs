@@ -14,6 +14,8 @@ use crate::link::QueueStats;
 pub struct View {
     counters: Vec<PortCounters>,
     queues: Vec<QueueStats>,
+    /// Ports whose frames come to this worker.
+    receives: PortSet,
     known: Vec<usize>,
     all: usize,
     up: PortSet,
@@ -23,11 +25,15 @@ pub struct View {
 }
 
 impl View {
-    pub(super) fn of(switch: &Switch, queues: Vec<QueueStats>, lost: u64) -> View {
+    /// `queues`: of each port what its queues here counted, and whether frames come from there.
+    pub(super) fn of(switch: &Switch, queues: Vec<(QueueStats, bool)>, lost: u64) -> View {
         let ports = || (0..switch.config().ports.len()).filter_map(PortId::new);
         View {
             counters: ports().map(|port| switch.counters(port).clone()).collect(),
-            queues,
+            receives: ports()
+                .filter(|port| queues.get(port.index()).is_some_and(|(_, some)| *some))
+                .collect(),
+            queues: queues.into_iter().map(|(stats, _)| stats).collect(),
             known: ports().map(|port| switch.known(Some(port))).collect(),
             all: switch.known(None),
             up: switch.up(),
@@ -35,6 +41,11 @@ impl View {
             listeners: switch.listeners().collect(),
             lost_news: lost + switch.lost_news(),
         }
+    }
+
+    /// Whether frames of a port come to this worker.
+    pub(super) fn receives(&self, port: PortId) -> bool {
+        self.receives.has(port)
     }
 }
 
@@ -74,6 +85,8 @@ pub struct PortView {
     pub state: String,
     /// The VLAN of frames without one.
     pub pvid: u16,
+    /// The workers that forward what comes there.
+    pub workers: Vec<usize>,
     /// Its flags, by name.
     pub flags: Vec<String>,
     /// Addresses learnt here.
@@ -158,6 +171,7 @@ fn port(config: &Config, links: &[String], views: &[View], n: usize) -> Option<P
         name: of.name.clone(),
         link: links.get(n).cloned().unwrap_or_default(),
         state: state.to_owned(),
+        workers: (0..views.len()).filter(|w| views[*w].receives(id)).collect(),
         pvid: of.pvid,
         flags: of.flags.names().map(str::to_owned).collect(),
         addresses: first.known.get(n).copied().unwrap_or_default(),

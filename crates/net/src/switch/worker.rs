@@ -10,12 +10,12 @@ use flowlane_sys::frame::{Frame, Pool};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::ROOM;
-use super::ask::Ask;
+use super::ask::{Ask, Leaving};
+use super::egress::Egress;
 use super::news::Rings;
 use super::view::View;
-use crate::link::{Queue, QueueStats};
 use crate::runtime::idle::Patience;
-use crate::runtime::relay::{Relay, RelayQueue};
+use crate::runtime::relay::Relay;
 use crate::wake::Wake;
 
 /// Frames taken from a queue at once.
@@ -31,70 +31,12 @@ pub(super) fn clock() -> Time {
     Time::from_nanos(START.elapsed().as_nanos() as u64 + 1)
 }
 
-/// A port at one worker: its queues here, or a ring to a worker that has one.
-pub(super) struct Egress {
-    queues: Vec<Box<dyn Queue>>,
-    near: Option<RelayQueue>,
-    relays: Vec<Relay>,
-    /// Frames were given to it since the last flush.
-    dirty: bool,
-    /// Waiting for its descriptors is of no use any more.
-    broken: Vec<bool>,
-}
-
-impl Egress {
-    pub(super) fn new(queues: Vec<Box<dyn Queue>>, near: Option<RelayQueue>, relays: Vec<Relay>) -> Egress {
-        let broken = vec![false; queues.len()];
-        Egress { queues, near, relays, dirty: false, broken }
-    }
-
-    fn transmit(&mut self, frames: &mut Vec<Frame>) {
-        self.dirty |= !frames.is_empty();
-        match (&mut self.near, self.queues.first_mut()) {
-            (Some(near), _) => near.transmit(frames),
-            (None, Some(queue)) => queue.transmit(frames),
-            (None, None) => 0,
-        };
-    }
-
-    fn flush(&mut self) {
-        if std::mem::take(&mut self.dirty) {
-            match (&mut self.near, self.queues.first_mut()) {
-                // Whether the link has taken them is asked by lanes that move; there are none here.
-                (Some(near), _) => near.flush(),
-                (None, Some(queue)) => queue.flush(),
-                (None, None) => true,
-            };
-            self.relays.iter_mut().for_each(Relay::handed_over);
-        }
-    }
-
-    fn stats(&self) -> QueueStats {
-        let mut sum = QueueStats::default();
-        for queue in &self.queues {
-            let one = queue.stats();
-            sum.rx_frames += one.rx_frames;
-            sum.rx_bytes += one.rx_bytes;
-            sum.rx_no_frame += one.rx_no_frame;
-            sum.rx_ring_full += one.rx_ring_full;
-            sum.rx_bad += one.rx_bad;
-            sum.rx_unfinished += one.rx_unfinished;
-            sum.tx_frames += one.tx_frames;
-            sum.tx_bytes += one.tx_bytes;
-            sum.tx_failed += one.tx_failed;
-            sum.tx_far_full += one.tx_far_full;
-            sum.system_calls += one.system_calls;
-        }
-        sum
-    }
-}
-
 /// A worker.
 pub(super) struct Worker {
     index: usize,
-    switch: Switch,
-    ports: Vec<Egress>,
-    output: Output,
+    pub(super) switch: Switch,
+    pub(super) ports: Vec<Egress>,
+    pub(super) output: Output,
     news: Rings,
     inbox: Receiver<Ask>,
     wake: Arc<Wake>,
@@ -103,6 +45,8 @@ pub(super) struct Worker {
     say: Sender<String>,
     burst: Vec<Frame>,
     tick: Time,
+    /// A port whose queues are about to go to another worker.
+    pub(super) leaving: Option<Leaving>,
     stopping: bool,
 }
 
@@ -134,6 +78,7 @@ impl Worker {
             say,
             burst,
             tick,
+            leaving: None,
             stopping: false,
         }
     }
@@ -178,18 +123,24 @@ impl Worker {
             self.switch.probe(now, pool, &mut self.output);
         }
         self.send();
-        for port in &mut self.ports {
-            port.flush();
+        let used = self.output.used();
+        let mut over = used.is_empty();
+        for (n, port) in self.ports.iter_mut().enumerate() {
+            let waits = PortId::new(n).is_some_and(|id| used.has(id));
+            over &= port.flush(waits);
         }
         self.news.tell(self.switch.news());
-        busy
+        // Who is about to give a port away does not sleep until it has.
+        busy | self.go_on_leaving(over, now)
     }
 
     /// Receives from the queues of a port and from workers that have none.
     fn receive(&mut self, n: usize, pool: &Pool, now: Time) -> bool {
         let Some(id) = PortId::new(n) else { return false };
         let mut some = false;
-        for q in 0..self.ports[n].queues.len() {
+        // While a port is on its way to another worker nothing new is begun, so that nothing is overtaken.
+        let queues = if self.leaving.is_some() { 0 } else { self.ports[n].queues.len() };
+        for q in 0..queues {
             if self.ports[n].queues[q].receive(pool, &mut self.burst, BURST) > 0 {
                 some = true;
                 self.switch.forward(id, &mut self.burst, now, &mut self.output);
@@ -263,8 +214,20 @@ impl Worker {
             }
             Ask::Link(port, up) => self.link(port, up),
             Ask::Mtu(port, mtu) => self.switch.set_link_mtu(port, mtu),
+            Ask::Plug(port, queues) => {
+                if let Some(egress) = self.ports.get_mut(port.index()) {
+                    *egress = Egress::new(queues, None, Vec::new());
+                }
+            }
+            Ask::Release(leaving) => self.leaving = Some(leaving),
+            Ask::Adopt(port, moved) => self.adopt(port, moved),
+            Ask::Repoint(port, wake) => {
+                if let Some(egress) = self.ports.get_mut(port.index()) {
+                    egress.repoint(wake);
+                }
+            }
             Ask::View(done) => {
-                let queues = self.ports.iter().map(Egress::stats).collect();
+                let queues = self.ports.iter().map(|port| (port.stats(), port.receives())).collect();
                 let _ = done.send(View::of(&self.switch, queues, self.news.lost));
             }
             Ask::Addresses(done) => {
@@ -309,7 +272,7 @@ impl Worker {
         if self.index == 0 {
             until = until.min(self.switch.probe_due());
         }
-        if !self.output.used().is_empty() {
+        if !self.output.used().is_empty() || self.ports.iter().any(Egress::waits) {
             until = until.min(now + RETRY);
         }
         self.wait(until.saturating_duration_since(clock()));

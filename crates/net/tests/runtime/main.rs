@@ -22,6 +22,7 @@ mod service;
 mod steps;
 #[path = "../common/streams.rs"]
 mod streams;
+mod switched;
 mod tcp;
 mod tls;
 mod traffic;

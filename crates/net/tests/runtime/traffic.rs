@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane::card::Access;
+use flowlane::link::LinkSpec;
 use flowlane::link::pair::{self, EmulatedAccess};
 use flowlane::{
     Bind, Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Interface, Key, LinkId, PairConfig,
@@ -54,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) window: u32,
     pub(crate) size: usize,
     pub(crate) pair: PairConfig,
+    /// Links of server and client, instead of a pair.
+    pub(crate) ends: Option<[LinkSpec; 2]>,
     /// How server and client are steered, if not by `buckets`, `workers` and `udp`.
     pub(crate) steering: Option<[Arc<Rss>; 2]>,
     /// The runtime's access to an emulated card.
@@ -74,6 +77,7 @@ impl Default for Plan {
             window: 4,
             size: 64,
             pair: PairConfig::default(),
+            ends: None,
             steering: None,
             access: |card| Box::new(card),
             silence: Duration::from_secs(20),
@@ -108,6 +112,7 @@ impl Plan {
         let ours =
             || [Key::MICROSOFT, Key::symmetric()].map(|key| rss(key, self.buckets, self.workers, self.udp));
         let [server_rss, client_rss] = self.steering.clone().unwrap_or_else(ours);
+        let steering = [server_rss.clone(), client_rss.clone()];
         let server = Host::new("server", server_rss, echo);
         let server = builder.host(server.interface(interface(server_ip, &[])));
         assert_eq!(server, SERVER);
@@ -122,6 +127,12 @@ impl Plan {
         });
         let client = builder.host(client.interface(interface(client_ip, &[clients])));
         assert_eq!(client, CLIENT);
+        if let Some(ends) = self.ends.clone() {
+            for (host, (link, rss)) in ends.into_iter().zip(steering).enumerate() {
+                link.join(&mut builder, host, &[], None, &rss);
+            }
+            return Net { runtime: builder.start().unwrap(), results, lanes: self.buckets, cards: None };
+        }
         let (open, cards) = pair::opener_with_access(self.pair.clone());
         let ends: [LinkId; 2] = builder.wire(open);
         // By number of the host.

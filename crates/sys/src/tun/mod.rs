@@ -10,13 +10,15 @@
 mod attach;
 mod end;
 mod queue;
+pub(crate) mod reader;
 
 pub use end::{End, EndOptions, HEADER, LONGEST, MOST_QUEUES};
 pub use queue::TapQueue;
+use reader::Reader;
 
 use crate::bpf::steer::{Steering, SteeringRules};
 use crate::error::{Error, Result};
-use crate::frame::{FrameMemory, HEADROOM};
+use crate::frame::FrameMemory;
 use crate::netdev::{self, Interface};
 use crate::privilege;
 use crate::sharing::{Hold, Side};
@@ -159,9 +161,11 @@ fn open_all(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
     let (kernel_mac, mtu) = (interface.mac()?, interface.mtu()?);
     let tap = Arc::new(Tap { interface, kernel_mac, mtu, steering, unsteered, _hold: hold });
     let longest = if options.segmentation { 65_536 + 18 } else { mtu as usize + 18 };
-    let overflow = longest.saturating_sub(memory.frame_size() - HEADROOM).div_ceil(memory.frame_size());
     let open = Arc::new(());
-    let queue = |(i, file): (usize, File)| TapQueue::new(open.clone(), file, i as u16, overflow, tap.clone());
+    let queue = |(i, file): (usize, File)| {
+        let reader = Reader::new(longest, memory.frame_size());
+        TapQueue::new(open.clone(), file, i as u16, reader, tap.clone())
+    };
     Ok(files.into_iter().enumerate().map(queue).collect())
 }
 

@@ -1,11 +1,12 @@
 //! One queue of a TAP link: what happens for every packet.
 
 use super::Tap;
-use crate::frame::{Frame, Meta, Pool};
+use super::reader::{Packet, Reader};
+use crate::frame::{Frame, Pool};
 use crate::queue::{Queue, QueueStats};
-use crate::vnet::{self, PIECES};
+use crate::vnet;
 use std::fs::File;
-use std::io::{ErrorKind, IoSliceMut, Read};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
@@ -19,74 +20,14 @@ pub struct TapQueue {
     open: Arc<()>,
     file: File,
     queue: u16,
-    /// Frames to read into: the first with headroom, then as many full ones as the longest packet needs. Grown to
-    /// their whole length, ready.
-    waiting: Vec<Frame>,
-    overflow: usize,
+    reader: Reader,
     stats: QueueStats,
     tap: Arc<Tap>,
 }
 
 impl TapQueue {
-    pub(super) fn new(open: Arc<()>, file: File, queue: u16, overflow: usize, tap: Arc<Tap>) -> Self {
-        Self { open, file, queue, waiting: Vec::new(), overflow, stats: QueueStats::default(), tap }
-    }
-
-    fn read(&mut self, header: &mut [u8; vnet::LEN]) -> std::io::Result<usize> {
-        if let [only] = &mut self.waiting[..] {
-            return self.file.read_vectored(&mut [IoSliceMut::new(header), IoSliceMut::new(only.data_mut())]);
-        }
-        let pieces = self.waiting.len() + 1;
-        let mut buffers =
-            std::iter::once(&mut header[..]).chain(self.waiting.iter_mut().map(Frame::data_mut));
-        let mut slices: [IoSliceMut<'_>; PIECES] =
-            std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
-        self.file.read_vectored(&mut slices[..pieces.min(PIECES)])
-    }
-
-    /// Sees to it that the next read has frames. `false` if the pool is empty.
-    fn stock(&mut self, pool: &Pool) -> bool {
-        while self.waiting.len() <= self.overflow {
-            let Some(mut frame) = pool.alloc() else {
-                self.stats.rx_no_frame += 1;
-                return false;
-            };
-            if !self.waiting.is_empty() {
-                frame.reset(0);
-            }
-            let all = frame.tailroom();
-            let _ = frame.push_back(all);
-            self.waiting.push(frame);
-        }
-        true
-    }
-
-    /// Takes the frames that `len` bytes were read into, as one packet.
-    fn take(&mut self, len: usize) -> Option<Frame> {
-        let mut ends = 0;
-        let used = self
-            .waiting
-            .iter()
-            .take_while(|f| {
-                let begins = ends;
-                ends += f.len();
-                begins < len
-            })
-            .count();
-        let mut left = len;
-        let mut packet: Option<Frame> = None;
-        for mut frame in self.waiting.drain(..used) {
-            frame.truncate(left);
-            left -= frame.len();
-            *frame.meta_mut() = Meta::default();
-            match packet.as_mut() {
-                None => packet = Some(frame),
-                Some(head) => head.append(frame),
-            }
-        }
-        // What is left over was for the rest of a packet; the first has to have headroom.
-        self.waiting.clear();
-        packet
+    pub(super) fn new(open: Arc<()>, file: File, queue: u16, reader: Reader, tap: Arc<Tap>) -> Self {
+        Self { open, file, queue, reader, stats: QueueStats::default(), tap }
     }
 
     /// Number of this queue.
@@ -111,28 +52,12 @@ impl TapQueue {
 impl Queue for TapQueue {
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut count = 0;
-        while count < max && self.stock(pool) {
-            let mut header = [0; vnet::LEN];
-            self.stats.system_calls += 1;
-            let read = match self.read(&mut header) {
-                Ok(n) if n > vnet::LEN => n - vnet::LEN,
-                Ok(_) => {
-                    self.stats.rx_bad += 1;
-                    continue;
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => break,
-            };
-            let Some(mut frame) = self.take(read) else { break };
-            *frame.meta_mut() = Meta { queue: self.queue, ..Meta::default() };
-            if vnet::read(header, frame.meta_mut()) {
-                self.stats.rx_frames += 1;
-                self.stats.rx_bytes += read as u64;
-                into.push(frame);
-                count += 1;
-            } else {
-                self.stats.rx_bad += 1;
-            }
+        while count < max
+            && let Packet::Read(mut frame) = self.reader.next(&self.file, pool, &mut self.stats)
+        {
+            frame.meta_mut().queue = self.queue;
+            into.push(frame);
+            count += 1;
         }
         count
     }

@@ -27,7 +27,7 @@ use crate::tunnel::TunnelSpec;
 /// Our end of the link.
 #[derive(Debug, Args)]
 pub(super) struct Near {
-    /// Link: kernel (kernel sockets), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
+    /// Link: kernel (kernel sockets), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3], switch:NAME/PORT or pcap:IN,OUT.
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkSpec,
     /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...].

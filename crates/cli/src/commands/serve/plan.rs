@@ -31,7 +31,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Link: kernel (kernel sockets; the default of http), kernel:NAME (the same, for the packets of this card: docs/kernel.md), tap:NAME,
-    /// af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3] or pcap:IN,OUT.
+    /// af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3], switch:NAME/PORT or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
     /// Our addresses, each with its prefix length: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets: one address of the machine

@@ -3,6 +3,7 @@
 //! `up` runs in the foreground until ^C or `down`. The other commands ask it over its control socket, whose name has the switch's name in it. Words
 //! that change it are those of `flowlane_switch::config::Change`, without their first: `flowlane switch port 1 pvid 10`.
 
+mod host;
 mod show;
 mod up;
 
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Subcommand;
-use flowlane::control::{self, ChangeRequest, ConfigView, DoneView};
+use flowlane::control::{self, ChangeRequest, ConfigView, DoneView, PortMoveRequest};
 
 /// Run a switch with VLANs between links, and change it while it runs.
 #[derive(Debug, Subcommand)]
@@ -24,7 +25,7 @@ pub(crate) enum Switch {
     Config(Words),
     /// Print the VLANs, or change one: 10 members 1,2,0t.
     Vlan(Words),
-    /// Print the ports, or change one: p1 pvid 10 striptag.
+    /// Print the ports, or change one: p1 pvid 10 striptag. 'p1 worker 1' moves it to another worker.
     Port(Words),
     /// Print the table of addresses, or change it: flush port p1.
     Fdb(Words),
@@ -94,6 +95,27 @@ impl Words {
     }
 }
 
+impl Words {
+    /// Moves a port, if that is what they say.
+    fn moves(&self) -> anyhow::Result<bool> {
+        let Some((port, rest)) =
+            self.words.split_first().filter(|(_, rest)| rest.iter().any(|w| w == "worker"))
+        else {
+            return Ok(false);
+        };
+        let worker = match rest {
+            [_, number] => number.parse().ok(),
+            _ => None,
+        };
+        let Some(worker) = worker.filter(|_| rest[0] == "worker") else {
+            bail!("port {port}: a move is a command of its own: '{port} worker 1'");
+        };
+        let request = PortMoveRequest { port: port.clone(), worker };
+        let _: DoneView = control::post(&self.name.path()?, "/v1/switch/move", &request)?;
+        Ok(true)
+    }
+}
+
 impl Switch {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
@@ -118,7 +140,7 @@ impl Switch {
                 }
             }
             Self::Port(words) => {
-                if words.change("port")? {
+                if words.moves()? || words.change("port")? {
                     Ok(())
                 } else {
                     show::ports(&words.name, words.json)

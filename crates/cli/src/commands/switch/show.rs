@@ -118,7 +118,10 @@ pub(super) fn ports(name: &Name, json: bool) -> anyhow::Result<()> {
     for port in &view.ports {
         let flags =
             if port.flags.is_empty() { String::new() } else { format!(" flags {}", port.flags.join(",")) };
-        writeln!(out, "port {} {} {} pvid {}{flags}", port.name, port.link, port.state, port.pvid)?;
+        let workers: Vec<_> = port.workers.iter().map(ToString::to_string).collect();
+        let workers =
+            if workers.is_empty() { String::new() } else { format!(" worker {}", workers.join(",")) };
+        writeln!(out, "port {} {} {} pvid {}{workers}{flags}", port.name, port.link, port.state, port.pvid)?;
     }
     Ok(())
 }

@@ -14,19 +14,25 @@ use crate::interrupt::Interrupt;
 use crate::say::say;
 use crate::{keeper, link};
 
+use super::host;
+
+/// The link of a port that is given none.
+const PLUG: &str = "plug";
 /// How often it is seen to that somebody wants an end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Run a switch between links, until ^C or 'flowlane switch down'.
 ///
 /// A port takes every frame of its interface from the kernel while the switch runs: an address of the kernel there is not reached any more. The
-/// interface is promiscuous until the end. TAP interfaces are made if they do not exist.
+/// interface is promiscuous until the end. TAP interfaces are made if they do not exist. Hosts of Flowlane plug into a port without a link:
+/// 'flowlane serve tcp-echo --link switch:sw0/p4 --addr 10.9.0.4/24'.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Up {
     /// Configuration, as 'flowlane switch config' prints it.
     file: Option<PathBuf>,
-    /// A port and its link: p1=tap:a, p2=af-xdp:eth1, p3=af-packet:veth0. With a file: the link of a port that it names.
-    #[arg(long = "port", value_name = "NAME=LINK")]
+    /// A port and its link: p1=tap:a, p2=af-xdp:eth1, p3=af-packet:veth0; p4 alone or p4=plug: hosts plug into it; cpu=host:10.9.0.9/24: the
+    /// switch itself has this address there. With a file: the link of a port that it names.
+    #[arg(long = "port", value_name = "NAME[=LINK]")]
     ports: Vec<String>,
     /// Name of the switch, for the other commands.
     #[arg(long, value_name = "NAME", default_value = "sw0", value_parser = super::name)]
@@ -59,6 +65,8 @@ impl Up {
             }
             e => e.into(),
         })?;
+        let plugs = links.iter().any(PortLink::is_plug).then(|| control::listen_for_plugs(&self.name));
+        let plugs = plugs.transpose()?;
         for interface in links.iter().filter_map(PortLink::takes) {
             keeper::put_back_what_was_left(interface);
         }
@@ -67,12 +75,14 @@ impl Up {
         }
         let options = Options {
             config,
-            links,
+            links: links.clone(),
+            plugs,
             workers: self.workers,
             poll: Duration::from_micros(50),
             before_start: link::give_up_privileges,
         };
         let switch = switch::start(options)?;
+        let hosts = host::start(&self.name, &switch.handle().config(), &links)?;
         let control = listener.serve_switch(switch.handle())?;
         let config = switch.handle().config();
         for port in &config.ports {
@@ -88,6 +98,8 @@ impl Up {
             }
         }
         summary(&switch.handle().view()?)?;
+        // Before the switch, or it would be said that its ports are free again.
+        drop(hosts);
         Ok(())
     }
 
@@ -95,14 +107,7 @@ impl Up {
     fn ports(&self) -> anyhow::Result<(Config, Vec<PortLink>)> {
         let mut given = Vec::new();
         for port in &self.ports {
-            let Some((name, link)) = port.split_once('=') else {
-                if port == "cpu" {
-                    bail!(
-                        "--port cpu: a host behind the switch is not supported yet; a tap port gives the kernel's own stack one: --port cpu=tap:cpu0"
-                    );
-                }
-                bail!("--port {port}: a name and a link, as p1=tap:a");
-            };
+            let (name, link) = port.split_once('=').unwrap_or((port, PLUG));
             given.push((name, link));
         }
         let mut config = match &self.file {
@@ -113,8 +118,11 @@ impl Up {
             None if given.is_empty() => bail!("no ports: give --port p1=tap:a --port p2=tap:b, or a file"),
             None => {
                 let mut config = Config::new(given.iter().map(|(name, _)| PortConfig::new(name)).collect());
-                // As long as each link takes.
-                config.ports.iter_mut().for_each(|port| port.mtu = switch::core::config::MAX_MTU);
+                // As long as each link takes. Hosts that plug in send what others can receive.
+                let links = given.iter().map(|(_, link)| *link != PLUG && !link.starts_with("host:"));
+                for (port, _) in config.ports.iter_mut().zip(links).filter(|(_, has_own)| *has_own) {
+                    port.mtu = switch::core::config::MAX_MTU;
+                }
                 config
             }
         };
@@ -135,9 +143,8 @@ impl Up {
             }
             let link: PortLink =
                 port.link.parse().map_err(|e: SwitchError| anyhow::anyhow!("port {}: {e}", port.name))?;
-            if let Some(other) =
-                links.iter().position(|other: &PortLink| other.interface() == link.interface())
-            {
+            let same = |other: &PortLink| other.interface() == link.interface();
+            if let Some(other) = link.interface().and_then(|_| links.iter().position(same)) {
                 bail!("ports {} and {} are on the same interface", config.ports[other].name, port.name);
             }
             links.push(link);
