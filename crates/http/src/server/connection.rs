@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::counters::Counter;
 use super::exchange::{Exchange, Job};
 use super::memory::Held;
+use super::respond::NotSent;
 use super::scratch::{self, OUTPUT, Scratch};
 use super::{LINGER_BYTES, Lane, PREFACE, Phase};
 use crate::tls::Stream;
@@ -149,6 +150,12 @@ impl Connection {
                 Poll::Pending => self.wait(cx, now, Wait::Write, scratch),
             };
         }
+        if let Some(sent) = self.send_in_place(cx) {
+            return match sent? {
+                Poll::Ready(step) => Ok(step),
+                Poll::Pending => self.wait(cx, now, Wait::Write, scratch),
+            };
+        }
         if !matches!(self.exchange.job(), Job::None) {
             match self.work(cx, scratch) {
                 Step::Again => {}
@@ -249,14 +256,39 @@ impl Connection {
             Job::Send(sending) => match sending.more(output, self.lane.memory().allowance()) {
                 Ok(true) => *self.exchange.job() = Job::None,
                 Ok(false) => {}
-                Err(_) => {
-                    // The missing bytes or the missing last chunk tell the peer that the answer is incomplete.
-                    self.lane.cells().add(Counter::FileFailed, 1);
-                    return Step::End(Outcome::Closed);
-                }
+                Err(_) => return self.file_failed(),
             },
         }
         Step::Again
+    }
+
+    /// Sends a file from where it is; `None` if there is none to be sent so.
+    #[inline]
+    fn send_in_place(&mut self, cx: &mut Context<'_>) -> Option<io::Result<Poll<Step>>> {
+        let (Stream::Plain(stream), Job::Send(sending)) = (&self.stream, self.exchange.job()) else {
+            return None;
+        };
+        Some(Ok(match sending.poll_in_place(cx, stream)? {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok((n, last))) => {
+                self.progress = true;
+                self.lane.cells().add(Counter::BytesOut, n as u64);
+                if last {
+                    *self.exchange.job() = Job::None;
+                }
+                Poll::Ready(Step::Again)
+            }
+            Poll::Ready(Err(NotSent::File)) => Poll::Ready(self.file_failed()),
+            Poll::Ready(Err(NotSent::Connection(e))) => return Some(Err(e.into())),
+        }))
+    }
+
+    /// The missing bytes or the missing last chunk tell the peer that the answer is incomplete, and so does the reset.
+    #[cold]
+    fn file_failed(&mut self) -> Step {
+        self.lane.cells().add(Counter::FileFailed, 1);
+        let _ = self.stream.get_ref().abort();
+        Step::End(Outcome::Closed)
     }
 
     /// Sends the output, and keeps the bytes that the peer has no room for.

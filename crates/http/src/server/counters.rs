@@ -80,8 +80,8 @@ counters! {
     BadHost, "bad-host", "requests with a Host that is none";
     /// Bodies longer than allowed.
     BodyTooLong, "body-too-long", "bodies longer than allowed";
-    /// Files that could not be read to their end.
-    FileFailed, "file-failed", "files that could not be read to their end";
+    /// Files that could not be read to their end, or were changed while they were sent.
+    FileFailed, "file-failed", "files that could not be read to their end, or were changed while they were sent";
     /// Connections that ended by an error of HTTP/2.
     Http2Failed, "http2-failed", "connections ended by an error of HTTP/2";
     /// Connections that sent too many frames of HTTP/2 that carry nothing.

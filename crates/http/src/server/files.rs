@@ -5,7 +5,9 @@
 //! files are served, and `index.html` for a directory. Conditional requests (RFC 9110 §13) and single ranges (§14) are supported; a request
 //! with several ranges gets the whole file, as the RFC allows.
 //!
-//! Files are read in pieces as the peer receives them. A read that misses the page cache blocks the whole lane.
+//! Files are read in pieces as the peer receives them, or sent in place ([`TcpStream::poll_send_file`](flowlane::TcpStream::poll_send_file)). A
+//! read that misses the page cache blocks the whole lane. Before its last piece a file is looked at again: an answer from a file that was changed meanwhile
+//! remains incomplete.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -17,7 +19,7 @@ use std::time::UNIX_EPOCH;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::date;
-use super::reply::{BYTES, Body, Part, Reply};
+use super::reply::{BYTES, Body, Part, Reply, Version};
 use super::route::Asked;
 
 /// The directory that is served, opened once.
@@ -95,7 +97,8 @@ where
                 return Reply::status(416).with("Content-Range", format!("bytes */{}", metadata.len()));
             }
         };
-        let mut reply = Reply::ok(mime(&path), Body::File(Part { file, at, len }));
+        let mut reply =
+            Reply::ok(mime(&path), Body::File(Part { file, at, len, version: Version::of(&metadata) }));
         if let Range::Part(at, len) = range {
             reply.status = 206;
             reply = reply.with("Content-Range", format!("bytes {at}-{}/{}", at + len - 1, metadata.len()));

@@ -1,7 +1,8 @@
 //! An answer before it is written in either version of HTTP.
 
 use std::borrow::Cow;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// What to answer.
@@ -38,6 +39,32 @@ pub(crate) struct Part {
     pub(crate) file: File,
     pub(crate) at: u64,
     pub(crate) len: u64,
+    /// What the head says about it.
+    pub(crate) version: Version,
+}
+
+/// Which content a file had: its length and the time of its last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version {
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl Version {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { len: metadata.len(), changed: (metadata.mtime(), metadata.mtime_nsec()) }
+    }
+}
+
+impl Part {
+    /// Whether the bytes sent are those of which the head told. A file that has become longer has them still; another one under its name is
+    /// no change of this one.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.file.metadata().is_ok_and(|now| {
+            let now = Version::of(&now);
+            now == self.version || now.len > self.version.len
+        })
+    }
 }
 
 /// What [`Body::Lines`] repeats.

@@ -1,5 +1,10 @@
 //! Writing an answer in HTTP/1.
 
+use std::io;
+use std::task::{Context, Poll};
+
+use flowlane::{SocketError, TcpStream};
+
 use super::reply::{Body, LINE, LINE_OF_PATTERN, PATTERN, Part, Reply, has_body, pattern, reason};
 use super::scratch::Prepared;
 use crate::h1::Version;
@@ -141,8 +146,8 @@ impl Sending {
     /// Writes the next piece, at most [`PATTERN`] bytes or `most`; `true` if it was the last.
     ///
     /// # Errors
-    /// A file could not be read, or became shorter. What is missing cannot be replaced: the connection must end.
-    pub(crate) fn more(&mut self, out: &mut Vec<u8>, most: usize) -> std::io::Result<bool> {
+    /// A file could not be read, became shorter, or was changed. What is missing cannot be replaced: the connection must end.
+    pub(crate) fn more(&mut self, out: &mut Vec<u8>, most: usize) -> io::Result<bool> {
         // Whole lines of the pattern, which begins anew with each piece.
         let most = most.min(PATTERN).next_multiple_of(LINE_OF_PATTERN).min(PATTERN);
         match &mut self.source {
@@ -170,7 +175,8 @@ impl Sending {
                 let begin = out.len();
                 out.resize(begin + len, 0);
                 let read = std::os::unix::fs::FileExt::read_exact_at(&part.file, &mut out[begin..], part.at);
-                if let Err(e) = read {
+                let last = len as u64 == self.left;
+                if let Err(e) = read.and_then(|()| if last { unchanged(part) } else { Ok(()) }) {
                     out.truncate(begin);
                     return Err(e);
                 }
@@ -184,6 +190,54 @@ impl Sending {
         }
         Ok(last)
     }
+
+    /// Sends the next piece of a file from where it is; `true` if it was the last, `None` for what is no file or too small for that.
+    ///
+    /// # Errors
+    /// As [`Sending::more`], and those of the connection.
+    pub(crate) fn poll_in_place(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &TcpStream,
+    ) -> Option<Poll<Result<(usize, bool), NotSent>>> {
+        let Source::File(part) = &mut self.source else { return None };
+        if self.chunked || part.len < IN_PLACE {
+            return None;
+        }
+        // The last piece goes alone, when it is known to belong to the others.
+        let len = if self.left > LAST_PIECE { self.left - LAST_PIECE } else { self.left };
+        if len == self.left && unchanged(part).is_err() {
+            return Some(Poll::Ready(Err(NotSent::File)));
+        }
+        Some(stream.poll_send_file(cx, &part.file, part.at, len).map(|sent| match sent {
+            Ok(0) | Err(SocketError::Kernel(_)) => Err(NotSent::File),
+            Ok(n) => {
+                part.at += n as u64;
+                self.left -= n as u64;
+                Ok((n, self.left == 0))
+            }
+            Err(e) => Err(NotSent::Connection(e)),
+        }))
+    }
+}
+
+/// Why a file was not sent to its end.
+#[derive(Debug)]
+pub(crate) enum NotSent {
+    /// It could not be read, became shorter, or was changed.
+    File,
+    /// The connection ended.
+    Connection(SocketError),
+}
+
+/// Files from this size on are sent from where they are. Smaller ones cost less to copy.
+const IN_PLACE: u64 = 32 << 10;
+/// Bytes that are held back until the file has been looked at again.
+const LAST_PIECE: u64 = 4 << 10;
+
+/// An error if the file is not what it was.
+fn unchanged(part: &Part) -> io::Result<()> {
+    if part.is_unchanged() { Ok(()) } else { Err(io::Error::other("the file was changed")) }
 }
 
 /// The end of a body in chunks.

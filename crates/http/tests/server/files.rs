@@ -1,10 +1,14 @@
 //! Files over a connection: whole, in part, larger than any buffer, and none from outside.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
 
-use flowlane_http::server::{Counter, Options};
+use flowlane::{Host, Key, Rss, Runtime, TcpListener};
+use flowlane_http::server::{Counter, Counts, Options, Server};
 
-use crate::kit::{Client, beside, field, get, status};
+use crate::kit::{Client, PATIENCE, beside, field, get, status};
 
 #[test]
 fn files_whole_in_part_and_not_at_all() {
@@ -67,4 +71,120 @@ fn a_file_that_becomes_shorter_meanwhile() {
     assert!(received < 20_000_000, "{received}");
     assert_eq!((counts.get(Counter::FileFailed), counts.errors()), (1, 1));
     fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A file of 20 MB, which no buffers on the way hold, and a directory for it.
+fn large(name: &str) -> (std::path::PathBuf, Vec<u8>) {
+    let dir = std::env::temp_dir().join(format!("flowlane-{name}-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let bytes: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ i >> 9) as u8).collect();
+    fs::write(dir.join("file"), &bytes).unwrap();
+    (dir, bytes)
+}
+
+/// What is done to a file while it is sent.
+type Change = fn(&Path);
+
+/// Asks for the file, changes it when the head has come, and reads what there is: how much that is of what it was; what the server
+/// counted, and how many writes of files the kernel did.
+fn changed_meanwhile(name: &str, change: Change, kernel: bool) -> (usize, Counts, u64) {
+    let (dir, was) = large(name);
+    let (path, options) = (dir.join("file"), Options { dir: Some(dir.clone()), ..Options::default() });
+    let same = move |got: &[u8]| got.iter().zip(&was).take_while(|(a, b)| a == b).count();
+    let (received, counts, writes) = if kernel {
+        over_the_loopback(options, move |server| {
+            let mut stream = std::net::TcpStream::connect(server).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(get("/file").as_bytes()).unwrap();
+            let mut got = Vec::new();
+            while !got.windows(4).any(|end| end == b"\r\n\r\n") {
+                let mut one = [0];
+                stream.read_exact(&mut one).unwrap();
+                got.push(one[0]);
+            }
+            change(&path);
+            let (mut body, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+            // Whether it ends with a reset is up to the buffers in between.
+            while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                body.extend_from_slice(&buffer[..n]);
+                if body.len() == 20_000_000 {
+                    break;
+                }
+            }
+            same(&body)
+        })
+    } else {
+        let (received, counts) = beside(options, move || async move {
+            let mut client = Client::connect().await;
+            client.write(get("/file")).await;
+            client.until("\r\n\r\n").await;
+            change(&path);
+            while client.got.len() < 20_000_000 && client.more().await.unwrap_or(false) {}
+            same(&client.got)
+        });
+        (received, counts, 0)
+    };
+    fs::remove_dir_all(&dir).unwrap();
+    (received, counts, writes)
+}
+
+/// Runs a server on kernel sockets of the loopback, and `body` beside it.
+fn over_the_loopback<R>(options: Options, body: impl FnOnce(std::net::SocketAddr) -> R) -> (R, Counts, u64) {
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let server = Server::new(options, rss.buckets.len()).unwrap();
+    let (say, said) = mpsc::channel();
+    let (own, say) = (server.clone(), Mutex::new(say));
+    let host = Host::kernel("server", rss, move || {
+        let (server, say) = (own.clone(), say.lock().unwrap().clone());
+        async move {
+            let here = Some([127, 0, 0, 1].into());
+            let listener = TcpListener::bind(here, 0, Server::listen_options()).unwrap();
+            say.send(listener.local_addr().unwrap()).unwrap();
+            let _ = server.serve(listener).await;
+        }
+    });
+    let mut builder = Runtime::builder().workers(1).pin(false);
+    builder.host(host);
+    let runtime = builder.start().unwrap();
+    let result = body(said.recv_timeout(PATIENCE).unwrap());
+    let begin = std::time::Instant::now();
+    while server.total().open() > 0 {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", server.total());
+        std::thread::yield_now();
+    }
+    let writes = runtime.stop().kernel(0).unwrap().file_writes;
+    (result, server.total(), writes)
+}
+
+#[test]
+fn a_file_that_is_replaced_or_grows_is_sent_as_it_was() {
+    let replace: Change = |path| {
+        fs::write(path.with_extension("new"), vec![b'n'; 20_000_000]).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
+    };
+    let grow: Change =
+        |path| fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap();
+    for (name, change) in [("replaced", replace), ("grown", grow)] {
+        for kernel in [false, true] {
+            let (received, counts, writes) = changed_meanwhile(name, change, kernel);
+            assert_eq!((received, counts.errors()), (20_000_000, 0), "{name}, {kernel}: {counts:?}");
+            assert_eq!(writes > 10, kernel, "{writes} writes of files");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_changed_meanwhile_is_not_sent_to_its_end() {
+    let truncate: Change = |path| fs::write(path, "short").unwrap();
+    let rewrite: Change = |path| {
+        let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all(b"another beginning, which nobody gets").unwrap();
+    };
+    for (name, change) in [("truncated", truncate), ("rewritten", rewrite)] {
+        for kernel in [false, true] {
+            let (received, counts, _) = changed_meanwhile(name, change, kernel);
+            assert!(received < 20_000_000, "{name}, {kernel}");
+            assert_eq!((counts.get(Counter::FileFailed), counts.errors()), (1, 1), "{name}, {kernel}");
+        }
+    }
 }

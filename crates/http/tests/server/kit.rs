@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Reads once; `false` at the end.
-    async fn more(&mut self) -> Result<bool, SocketError> {
+    pub(crate) async fn more(&mut self) -> Result<bool, SocketError> {
         let mut buffer = vec![0; 1 << 16];
         let n = self.stream.read(&mut buffer).await?;
         self.got.extend(&buffer[..n]);

@@ -37,6 +37,7 @@ counters! {
     writes: "writes", "writes that took bytes";
     written_bytes: "written-bytes", "bytes written";
     writes_in_vain: "writes-in-vain", "writes that found no room";
+    file_writes: "file-writes", "of these, writes of files by the kernel alone";
     zerocopy_sends: "zerocopy-sends", "writes whose memory the kernel was to send without copying it";
     zerocopy_copied: "zerocopy-copied", "of these, writes that the kernel copied after all";
     zerocopy_skipped: "zerocopy-skipped", "writes copied because they were small, or the kernel copied those before";

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Poll, Waker};
 
 use flowlane_stack::Connect;
@@ -111,6 +111,20 @@ impl KernelLane {
     ) -> Result<Option<usize>, SocketError> {
         let len = slices.iter().take(1024).map(|s| s.len()).sum();
         self.write(id, len, |socket| socket::send_slices(socket.fd(), slices))
+    }
+
+    /// Writes what there is room for of a file; `None` if there is none, 0 at the end of the file.
+    pub(crate) fn send_file(
+        &mut self,
+        id: SocketId,
+        file: BorrowedFd<'_>,
+        at: u64,
+        len: usize,
+    ) -> Result<Option<usize>, SocketError> {
+        // A call that takes less does not say why, so the next one finds out: one byte is all that this one needs to take.
+        let sent = self.write(id, len.min(1), |socket| socket::send_file(socket.fd(), file, at, len));
+        self.stats.file_writes += u64::from(matches!(sent, Ok(Some(1..))));
+        sent
     }
 
     #[inline]

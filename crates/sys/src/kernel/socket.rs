@@ -141,6 +141,17 @@ pub fn send_slices(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usi
     length(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) })
 }
 
+/// Sends `len` bytes of a file from `at` on, by the kernel alone (`sendfile(2)`); how many were taken, 0 if the file ends there.
+/// Fewer than asked for say neither that there is no room nor that the file ends.
+///
+/// # Errors
+/// The kernel's; `WouldBlock` if there is no room.
+pub fn send_file(fd: BorrowedFd<'_>, file: BorrowedFd<'_>, at: u64, len: usize) -> io::Result<usize> {
+    let mut at = i64::try_from(at).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: the kernel reads and writes the offset during the call; no other memory is involved.
+    length(unsafe { libc::sendfile64(fd.as_raw_fd(), file.as_raw_fd(), &raw mut at, len) })
+}
+
 /// Receives bytes; 0 is the end of the stream.
 ///
 /// # Errors

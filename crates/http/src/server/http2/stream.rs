@@ -4,7 +4,6 @@
 //! time, each with a timeout: the request's body, a delay, room in the peer's windows, memory. A body is read only as far as there is room
 //! for it, so an answer that waits holds no memory.
 
-use std::fs::File;
 use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use super::conn::Conn;
 use super::echo;
 use crate::h1::is_host;
 use crate::server::counters::Counter;
-use crate::server::reply::{Body, LINE, PATTERN, Reply, has_body, pattern};
+use crate::server::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern};
 use crate::server::route::{self, Asked};
 use crate::server::{scratch, within};
 
@@ -131,7 +130,7 @@ impl Exchange {
             Body::Text(text) => return send_whole(conn, &mut stream, text.into_owned().into_bytes()),
             Body::Lines(n) => return send_whole(conn, &mut stream, LINE.repeat(n as usize).into_bytes()),
             Body::Pattern(_) => Source::Pattern,
-            Body::File(part) => Source::File(part.file, part.at),
+            Body::File(part) => Source::File(part),
             Body::Echo => Source::Echo(body),
         };
         let mut sending = Sending { stream, source, at: 0, len: len.unwrap_or(0), open: self.open };
@@ -192,8 +191,7 @@ async fn discard(conn: &Conn, body: &mut RecvStream) -> Result<(), Counter> {
 /// Where the rest of an answer comes from.
 enum Source {
     Pattern,
-    /// From here on.
-    File(File, u64),
+    File(Part),
     Echo(RecvStream),
 }
 
@@ -254,9 +252,11 @@ impl Sending {
                 let bytes = &pattern()[at..PATTERN.min(at + n)];
                 (Piece::constant(bytes), bytes.len())
             }
-            Source::File(file, from) => {
+            Source::File(part) => {
                 let mut bytes = vec![0; n];
-                if file.read_exact_at(&mut bytes, from + self.at).is_err() {
+                let read = part.file.read_exact_at(&mut bytes, part.at + self.at);
+                let last = self.at + n as u64 == self.len;
+                if read.is_err() || last && !part.is_unchanged() {
                     conn.lane.cells().add(Counter::FileFailed, 1);
                     self.stream.send_reset(Reason::INTERNAL_ERROR);
                     return Err(Over);

@@ -1,6 +1,7 @@
-//! Connections: their endpoints, options and closing; [`connect`], [`read`], [`write`] and [`zero_copy`] are separate files.
+//! Connections: their endpoints, options and closing; [`connect`], [`files`], [`read`], [`write`] and [`zero_copy`] are separate files.
 
 mod connect;
+mod files;
 mod read;
 mod write;
 mod zero_copy;
