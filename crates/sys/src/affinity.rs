@@ -32,6 +32,13 @@ pub fn pin_to(cpu: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The processor on which this thread runs at this moment; `None` if the system does not say.
+#[must_use]
+pub fn current_cpu() -> Option<u32> {
+    // SAFETY: no memory is involved.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +50,7 @@ mod tests {
             assert!(!allowed.is_empty());
             pin_to(allowed[0]).unwrap();
             assert_eq!(allowed_cpus(), [allowed[0]]);
+            assert_eq!(current_cpu(), Some(allowed[0] as u32));
             assert!(pin_to(100_000).is_err());
         })
         .join()

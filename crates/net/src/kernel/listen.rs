@@ -12,6 +12,7 @@ use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::select;
 use flowlane_sys::kernel::socket::{self, errno};
 
+use super::arrival::judge;
 use super::slab::{Flags, SocketId};
 use super::steer::{Bound, Families, Steering};
 use super::{KernelLane, KernelStats, errors};
@@ -186,7 +187,7 @@ impl KernelLane {
             let family = if listener.flags.has(Flags::V4) { Flags::V4 } else { Flags::empty() };
             let e = match socket::accept(listener.fd()) {
                 Ok((fd, peer)) => {
-                    judge(self.cpu, &mut self.stats, fd.as_fd(), 1);
+                    judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
                     // What has arrived already is reported by the registration.
                     let id = self.insert(fd, Flags::STREAM | Flags::WRITABLE | family)?;
                     self.stats.accepted += 1;
@@ -276,18 +277,6 @@ impl KernelLane {
         let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
         let info = options::tcp_info(socket.fd()).map_err(|e| errors::other(&e))?;
         Ok((info.unacked as usize, 0))
-    }
-}
-
-/// Counts so many arrivals at a socket as aligned, or not: by the processor on which its last packet arrived. Nothing is asked where the
-/// worker is not bound to a processor, `cpu`.
-#[inline]
-pub(super) fn judge(cpu: Option<u32>, stats: &mut KernelStats, fd: BorrowedFd<'_>, arrived: u64) {
-    let Some(cpu) = cpu else { return };
-    match options::get(fd, Number::INCOMING_CPU) {
-        Ok(on) if u32::try_from(on) == Ok(cpu) => stats.aligned += arrived,
-        Ok(_) => stats.elsewhere += arrived,
-        Err(_) => {}
     }
 }
 

@@ -14,6 +14,7 @@
 //!   host says ([`steer`]), and a connection stays in the lane that accepted it.
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
 
+mod arrival;
 mod datagrams;
 mod errors;
 mod listen;
@@ -25,6 +26,7 @@ mod steer;
 mod stream;
 mod zerocopy;
 
+pub use arrival::{Arrival, Elsewhere};
 pub(crate) use listen::Ports;
 pub(crate) use poller::Poller;
 pub(crate) use slab::SocketId;

@@ -55,6 +55,12 @@ counters! {
     datagrams_cut: "datagrams-cut", "datagrams dropped because no frame was free for their end";
     aligned: "aligned", "connections and sampled datagrams from the worker's processor";
     elsewhere: "elsewhere", "connections and sampled datagrams from another processor";
+    elsewhere_thread: "elsewhere-thread", "of these, because the worker's thread was moved";
+    elsewhere_unsteered: "elsewhere-unsteered", "of these, because sockets are not steered by processor";
+    elsewhere_no_worker: "elsewhere-no-worker", "of these, because no worker is bound to that processor";
+    elsewhere_sender: "elsewhere-sender", "of these, because the sender on this machine changed its processor (threads, XPS)";
+    elsewhere_rps: "elsewhere-rps", "of these, because RPS spreads the card's packets";
+    elsewhere_interrupt: "elsewhere-interrupt", "of these, because the processor of the queue's interrupt changed";
     steering_refused: "steering-refused", "times the kernel refused a program that picks sockets";
     no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
     errors: "errors", "system calls that failed otherwise";

@@ -394,3 +394,53 @@ fn both_backends_share_workers() {
         assert_eq!(said_too.recv_timeout(PATIENCE).unwrap(), Ok(50));
     }
 }
+
+/// A connection knows the processor on which it arrives, and why that is not its worker's.
+#[test]
+fn a_connection_knows_where_it_arrives() {
+    if !flowlane_sys::affinity::allowed_cpus().starts_with(&[0, 1]) {
+        return eprintln!(
+            "a_connection_knows_where_it_arrives: skipped, because it needs processors 0 and 1"
+        );
+    }
+    let server = Over::Kernel(LOOPBACK).server();
+    let (say, said) = mpsc::channel();
+    let mut builder = Runtime::builder().workers(2).cpus(vec![0, 1]);
+    let host = Host::kernel("server", rss(2), move || {
+        let say = say.clone();
+        async move {
+            let listener =
+                TcpListener::bind(Some(server.ip()), server.port(), ListenOptions::default()).unwrap();
+            loop {
+                let stream = listener.accept().await.unwrap();
+                let mut one = [0];
+                for _ in 0..2 {
+                    assert_eq!(stream.read(&mut one).await, Ok(1));
+                    say.send((stream.arrival().unwrap().unwrap(), stream.flow().unwrap())).unwrap();
+                }
+            }
+        }
+    });
+    builder.host(host.steer(Steer::Cpu));
+    let runtime = builder.start().unwrap();
+    let rounds = std::thread::spawn(move || {
+        for cpu in [0u32, 1] {
+            flowlane_sys::affinity::pin_to(cpu as usize).unwrap();
+            let mut stream = std::net::TcpStream::connect(server).unwrap();
+            std::io::Write::write_all(&mut stream, b"x").unwrap();
+            let (arrival, (hash, kind, _)) = said.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((arrival.processor, arrival.worker, arrival.queue), (cpu, cpu, 0));
+            assert_eq!(arrival.elsewhere, None);
+            assert_ne!((hash, kind), (0, flowlane::HashType::None));
+            // The client goes elsewhere, and with it the processor that its packets arrive on.
+            flowlane_sys::affinity::pin_to(1 - cpu as usize).unwrap();
+            std::io::Write::write_all(&mut stream, b"y").unwrap();
+            let (arrival, _) = said.recv_timeout(PATIENCE).unwrap();
+            assert_eq!((arrival.processor, arrival.worker), (1 - cpu, cpu));
+            assert_eq!(arrival.elsewhere, Some(flowlane::Elsewhere::Sender));
+        }
+    });
+    rounds.join().unwrap();
+    let stats = runtime.stop().kernel(0).unwrap();
+    assert_eq!((stats.aligned, stats.elsewhere), (2, 0), "judged when it was accepted: {stats:?}");
+}

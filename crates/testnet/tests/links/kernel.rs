@@ -154,6 +154,17 @@ fn aligned(client: &Namespace, server: &Namespace, ip: &str, steer: Steer) -> (u
     let stats = report.kernel(0).unwrap();
     assert_eq!((stats.accepted, stats.steering_refused), (CONNECTIONS, 0), "{stats:?}");
     assert_eq!(stats.aligned + stats.elsewhere, CONNECTIONS, "{stats:?}");
+    // The reasons are those of the sum, and without a program there is only one.
+    let reasons = stats.elsewhere_thread
+        + stats.elsewhere_unsteered
+        + stats.elsewhere_no_worker
+        + stats.elsewhere_sender
+        + stats.elsewhere_rps
+        + stats.elsewhere_interrupt;
+    assert_eq!(reasons, stats.elsewhere, "{stats:?}");
+    if steer == Steer::None {
+        assert_eq!(stats.elsewhere_unsteered, stats.elsewhere, "{stats:?}");
+    }
     (stats.aligned, stats.elsewhere)
 }
 

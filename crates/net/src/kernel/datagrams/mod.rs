@@ -24,7 +24,7 @@ use flowlane_sys::kernel::datagrams::{BATCH, Batch, SEGMENTS};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
-use super::listen::judge;
+use super::arrival::judge;
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
@@ -208,7 +208,7 @@ impl KernelLane {
         self.stats.datagrams_received += kept as u64;
         self.stats.datagrams_cut += cut as u64;
         if self.cpu.is_some() && self.stats.datagram_reads.is_multiple_of(LOOK_EVERY) {
-            judge(self.cpu, &mut self.stats, socket.fd(), kept as u64);
+            judge(self.cpu, &self.ports.steering, &mut self.stats, socket.fd(), kept as u64);
         }
         Ok(kept.min(max))
     }

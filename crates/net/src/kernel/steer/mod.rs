@@ -53,6 +53,8 @@ pub(crate) struct Steering {
     cpus: Vec<usize>,
     /// Of each processor, the worker that is nearest.
     near: Vec<u16>,
+    /// RPS spreads the packets of the card near which the workers are.
+    rps: bool,
     /// The hash of each protocol as a program computes it; `None` if it cannot.
     linear: [OnceLock<Option<Linear>>; 2],
 }
@@ -64,12 +66,30 @@ impl Steering {
         let by = if by == Steer::Cpu && !bound { Steer::Hash } else { by };
         let near = if by == Steer::Cpu { near::workers(cpus) } else { Vec::new() };
         let cpus = if bound { cpus.to_vec() } else { Vec::new() };
-        Self { by, wanted, rss, first_lane, cpus, near, linear: Default::default() }
+        Self { by, wanted, rss, first_lane, cpus, near, rps: false, linear: Default::default() }
     }
 
     /// The processor of a worker, if it is bound to one and there are others.
     pub(super) fn cpu_of(&self, worker: usize) -> Option<u32> {
         (self.cpus.len() > 1).then(|| self.cpus.get(worker).map(|cpu| *cpu as u32))?
+    }
+
+    /// Whether the card near which the workers are spreads its packets by RPS.
+    pub(crate) fn with_rps(self, rps: bool) -> Self {
+        Self { rps, ..self }
+    }
+
+    pub(super) fn has_rps(&self) -> bool {
+        self.rps
+    }
+
+    pub(super) fn is_by_processor(&self) -> bool {
+        self.by == Steer::Cpu
+    }
+
+    /// Whether a worker is bound to this processor.
+    pub(super) fn serves(&self, processor: u32) -> bool {
+        self.cpus.contains(&(processor as usize))
     }
 
     /// How it is done, in words for people.

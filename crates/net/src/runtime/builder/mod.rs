@@ -49,6 +49,8 @@ pub struct Builder {
     pin: bool,
     cpus: Option<Vec<usize>>,
     near: Option<Near>,
+    /// RPS spreads that card's packets.
+    rps: bool,
     idle: Idle,
     watched: Watched,
     memory: MemoryConfig,
@@ -93,6 +95,7 @@ impl Builder {
             pin: true,
             cpus: None,
             near: None,
+            rps: false,
             idle: Idle::default(),
             watched: Watched::default(),
             memory: MemoryConfig::default(),
@@ -140,6 +143,8 @@ impl Builder {
         if self.near.is_none() {
             let around = Surroundings::read(Path::new("/"), interface);
             self.memory.node = around.node;
+            self.rps =
+                around.receive.iter().any(|queue| queue.rps.as_ref().is_some_and(|cpus| !cpus.is_empty()));
             self.near = Some(Near::of(&around, first_queue));
         }
     }

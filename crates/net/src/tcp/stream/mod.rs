@@ -22,7 +22,7 @@ use super::ends::Ends;
 use crate::Time;
 use crate::context::LaneRef;
 use crate::error::SocketError;
-use crate::kernel::{KernelLane, SocketId};
+use crate::kernel::{Arrival, KernelLane, SocketId};
 use crate::lane::SocketHandle;
 
 /// A connection of one lane.
@@ -185,6 +185,15 @@ impl TcpStream {
             };
             Ok((hash, kind, slot.lane.bucket()))
         })?
+    }
+
+    /// Where the last packet of the connection arrived, and why that is not its worker's processor, if it is not. `None` on our own
+    /// stack, whose lanes count that for each frame, and where workers are not bound to processors.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn arrival(&self) -> Result<Option<Arrival>, SocketError> {
+        self.with(|_, _, _, _| Ok(None), |kernel, id| kernel.arrival(id))
     }
 
     /// Does something with the connection, be it the stack's or the kernel's.
