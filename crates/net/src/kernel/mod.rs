@@ -17,6 +17,7 @@
 mod arrival;
 mod datagrams;
 mod errors;
+mod home;
 mod listen;
 mod options;
 mod poller;
@@ -63,6 +64,8 @@ pub(crate) struct KernelLane {
     zero_copy: HashMap<u32, ZeroCopy>,
     /// Closed connections whose memory the kernel still reads.
     lingering: usize,
+    /// Where connections of this lane begin, if their answers are to come here.
+    home: Option<Box<home::Home>>,
     /// What the host's lanes listen on.
     ports: Arc<Ports>,
     /// Given up for a moment to take a connection off the queue, and end it, when there are no descriptors left.
@@ -84,6 +87,7 @@ impl KernelLane {
             udp: datagrams::Udp::default(),
             zero_copy: HashMap::new(),
             lingering: 0,
+            home: None,
             ports,
             reserve: None,
             starved: false,

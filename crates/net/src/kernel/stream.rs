@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Poll, Waker};
 
 use flowlane_stack::Connect;
@@ -10,6 +10,7 @@ use flowlane_stack::tcp::{ConnectError, Failure, Interest};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket;
 
+use super::home::Home;
 use super::slab::{Flags, Socket, SocketId};
 use super::{KernelLane, errors};
 use crate::error::SocketError;
@@ -29,9 +30,14 @@ impl KernelLane {
         if remote.port() == 0 || connect.local_ip.is_some_and(|ip| ip.is_ipv4() != v4) {
             return Err(ConnectError::BadAddress.into());
         }
-        let fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
+        let mut fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
         super::options::apply(fd.as_fd(), v4, &connect.options)?;
+        let family = if v4 { Flags::V4 } else { Flags::empty() };
         let chosen = connect.local_port != 0;
+        if !chosen && let Some(connected) = self.connect_from_home(&mut fd, connect)? {
+            let state = if connected { Flags::WRITABLE } else { Flags::CONNECTING };
+            return self.insert(fd, Flags::STREAM | state | family);
+        }
         if chosen || connect.local_ip.is_some() {
             let any = SocketAddr::new(if v4 { [0; 4].into() } else { [0u8; 16].into() }, 0);
             let ip = connect.local_ip.unwrap_or(any.ip());
@@ -43,8 +49,33 @@ impl KernelLane {
         }
         let connected = socket::connect(fd.as_fd(), remote).map_err(|e| errors::connect(&e, chosen))?;
         let state = if connected { Flags::WRITABLE } else { Flags::CONNECTING };
-        let family = if v4 { Flags::V4 } else { Flags::empty() };
         self.insert(fd, Flags::STREAM | state | family)
+    }
+
+    /// Connects from a port whose answers come to this lane, if the host is to do so and one is free.
+    fn connect_from_home(
+        &mut self,
+        fd: &mut OwnedFd,
+        connect: &Connect,
+    ) -> Result<Option<bool>, SocketError> {
+        if self.home.is_none() {
+            let Some(ports) = self.ports.steering.home_ports(self.lane) else { return Ok(None) };
+            self.home = Some(Box::new(Home::new(ports)));
+        }
+        let Some(home) = &mut self.home else { return Ok(None) };
+        let remote = SocketAddr::from(connect.remote);
+        let v4 = remote.is_ipv4();
+        let again = || {
+            let fd = socket::tcp(v4)?;
+            super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
+            Ok(fd)
+        };
+        let connected =
+            home.connect(fd, connect.local_ip, remote, again).map_err(|e| errors::connect(&e, true))?;
+        let counter =
+            if connected.is_some() { &mut self.stats.home_ports } else { &mut self.stats.ports_elsewhere };
+        *counter += 1;
+        Ok(connected)
     }
 
     /// Whether a connection stands.

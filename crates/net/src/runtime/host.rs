@@ -108,6 +108,8 @@ pub struct Host {
     pub(crate) kernel: bool,
     /// How those are chosen.
     pub(crate) steer: Steer,
+    /// Whether their outgoing connections take home ports.
+    pub(crate) home_ports: bool,
 }
 
 impl Host {
@@ -134,6 +136,7 @@ impl Host {
             flows: None,
             kernel: false,
             steer: Steer::None,
+            home_ports: false,
         }
     }
 
@@ -180,6 +183,16 @@ impl Host {
     #[must_use]
     pub fn steer(mut self, steer: Steer) -> Self {
         self.steer = steer;
+        self
+    }
+
+    /// Outgoing connections of a host made by [`Host::kernel`] take a source port whose answers hash, by the host's [`Rss`], to the lane that
+    /// connects, if the program chooses none. Where the host has its card's `Rss` ([`Rss::of_card`]) and its buckets' workers the processors of the queues,
+    /// answers arrive where they are read. It costs a system call or two for each connection. `home-ports` and `ports-elsewhere` of
+    /// [`KernelStats`](crate::KernelStats) count how often that was possible. (On our own stack it is always so.)
+    #[must_use]
+    pub fn home_ports(mut self, home: bool) -> Self {
+        self.home_ports = home;
         self
     }
 

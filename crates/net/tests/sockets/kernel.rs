@@ -444,3 +444,41 @@ fn a_connection_knows_where_it_arrives() {
     let stats = runtime.stop().kernel(0).unwrap();
     assert_eq!((stats.aligned, stats.elsewhere), (2, 0), "judged when it was accepted: {stats:?}");
 }
+
+/// Every connection begins at a port whose answers hash to the lane that made it, over both families; a port that the program chooses is left alone.
+#[test]
+fn connections_begin_where_their_answers_come() {
+    const EACH: u64 = 100;
+    for over in Over::all().into_iter().filter(|over| *over != Over::Pair) {
+        let server = over.server();
+        let (say, said) = mpsc::channel();
+        let ports: [u16; LANES] = std::array::from_fn(|_| crate::kit::free_port(server.ip()));
+        let mut builder = Runtime::builder().workers(2).pin(false);
+        let client = Host::kernel("client", rss(2), move || {
+            let say = say.clone();
+            async move {
+                let (mut kept, rss) = (Vec::new(), rss(2));
+                for _ in 0..EACH {
+                    let stream = TcpStream::connect(server).await.unwrap();
+                    let (local, peer) = (stream.local_addr(), stream.peer_addr());
+                    let steered = rss.steer(&Flow::new(peer, local, Protocol::TCP));
+                    assert_eq!(steered.bucket, flowlane::current().unwrap().bucket, "{local}");
+                    kept.push(stream);
+                }
+                let port = ports[usize::from(flowlane::current().unwrap().bucket.0)];
+                let chosen = Connect { local_port: port, ..Connect::to(server.into()) };
+                let chosen = TcpStream::connect_with(chosen, None).await.map(|s| s.local_addr().port());
+                say.send((chosen, port)).unwrap();
+            }
+        });
+        builder.host(Host::kernel("server", rss(2), move || echo(server)));
+        builder.host(client.home_ports(true));
+        let runtime = builder.start().unwrap();
+        for _ in 0..LANES {
+            let (chosen, port) = said.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(chosen, Ok(port), "{over:?}");
+        }
+        let stats = runtime.stop().kernel(1).unwrap();
+        assert_eq!((stats.home_ports, stats.ports_elsewhere), (EACH * LANES as u64, 0), "{stats:?}");
+    }
+}

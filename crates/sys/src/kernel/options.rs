@@ -18,6 +18,12 @@ macro_rules! numbers {
     };
 }
 
+impl Number {
+    /// The ports from which `connect` takes one, if it is to choose: the first in the lower half, the last in the upper; 0 for the
+    /// host's. Since Linux 6.3 (`IP_LOCAL_PORT_RANGE`), for both families.
+    pub const LOCAL_PORT_RANGE: Self = Self { level: libc::IPPROTO_IP, name: 51 };
+}
+
 numbers! {
     /// Several sockets may listen on one address.
     REUSE_PORT = SOL_SOCKET, SO_REUSEPORT;

@@ -13,7 +13,7 @@ pub(super) mod program;
 
 use std::sync::{Arc, OnceLock};
 
-use flowlane_rss::{Bucket, Protocol, Rss};
+use flowlane_rss::{Bucket, HomePorts, Protocol, Rss};
 use flowlane_sys::kernel::select::Instruction;
 
 use program::Linear;
@@ -55,6 +55,8 @@ pub(crate) struct Steering {
     near: Vec<u16>,
     /// RPS spreads the packets of the card near which the workers are.
     rps: bool,
+    /// Outgoing connections take a port whose answers hash to their lane.
+    home: bool,
     /// The hash of each protocol as a program computes it; `None` if it cannot.
     linear: [OnceLock<Option<Linear>>; 2],
 }
@@ -66,7 +68,7 @@ impl Steering {
         let by = if by == Steer::Cpu && !bound { Steer::Hash } else { by };
         let near = if by == Steer::Cpu { near::workers(cpus) } else { Vec::new() };
         let cpus = if bound { cpus.to_vec() } else { Vec::new() };
-        Self { by, wanted, rss, first_lane, cpus, near, rps: false, linear: Default::default() }
+        Self { by, wanted, rss, first_lane, cpus, near, rps: false, home: false, linear: Default::default() }
     }
 
     /// The processor of a worker, if it is bound to one and there are others.
@@ -77,6 +79,17 @@ impl Steering {
     /// Whether the card near which the workers are spreads its packets by RPS.
     pub(crate) fn with_rps(self, rps: bool) -> Self {
         Self { rps, ..self }
+    }
+
+    /// Whether outgoing connections take a port whose answers hash to their lane.
+    pub(crate) fn with_home_ports(self, home: bool) -> Self {
+        Self { home, ..self }
+    }
+
+    /// The ports of a lane's outgoing connections, if they are to be its own.
+    pub(super) fn home_ports(&self, lane: u16) -> Option<HomePorts> {
+        let slots = self.rss.slots_of_bucket(Bucket(lane - self.first_lane));
+        self.home.then(|| HomePorts::new(&self.rss, &slots))
     }
 
     pub(super) fn has_rps(&self) -> bool {

@@ -58,7 +58,7 @@ impl Builder {
         let mut first_lane = 0;
         for (h, host) in self.hosts.iter().enumerate() {
             let steering = Steering::new(host.steer, host.rss.clone(), first_lane as u16, cpus, self.workers);
-            let steering = steering.with_rps(self.rps);
+            let steering = steering.with_rps(self.rps).with_home_ports(host.home_ports);
             let listening = Arc::new(Ports::new(steering));
             let interfaces = interfaces(h, host, links);
             let groups = groups(h, host, links);
