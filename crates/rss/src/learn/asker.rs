@@ -9,6 +9,10 @@ use crate::{Flow, PacketKind};
 const TRIES: usize = 4;
 /// Most answers that are asked for about one doubtful packet.
 const OPINIONS: usize = 15;
+/// Answers that are kept.
+const KEPT: usize = 160;
+/// Of these, those that show whether the card has changed.
+const BEFORE: usize = 32;
 
 pub(super) struct Asker<'a> {
     oracle: &'a mut Oracle<'a>,
@@ -17,7 +21,7 @@ pub(super) struct Asker<'a> {
     limit: usize,
     /// Packets that were never answered.
     pub(super) lost: usize,
-    /// The first packets that were answered. They show later whether the card still answers the same.
+    /// The first packets that were answered. Sent again later, they show whether the card answers the same.
     first: Vec<(Tuple, Answer)>,
 }
 
@@ -61,7 +65,7 @@ impl<'a> Asker<'a> {
         }
         self.lost += answers.iter().filter(|answer| answer.is_none()).count();
         for (tuple, answer) in tuples.iter().zip(&answers) {
-            if self.first.len() < 32 {
+            if self.first.len() < KEPT {
                 self.first.extend(answer.map(|answer| (*tuple, answer)));
             }
         }
@@ -112,15 +116,44 @@ impl<'a> Asker<'a> {
         if lead == 1 || first.is_empty() { Ok(first) } else { wrong(self, &first, lead + 2) }
     }
 
+    /// How many answered packets are kept.
+    pub(super) fn answered(&self) -> usize {
+        self.first.len()
+    }
+
+    /// Sends packets again that were answered already, `count` of them behind the first `skip`, or as many as there are. Returns how many arrived
+    /// on another queue than before, and of how many that is known.
+    pub(super) fn again(&mut self, skip: usize, count: usize) -> Result<(usize, usize), LearnError> {
+        let both =
+            self.answered_again(skip, count, "seeing whether the same packet comes on the same queue")?;
+        Ok((both.iter().filter(|(before, now)| before.queue != now.queue).count(), both.len()))
+    }
+
+    /// Answers to packets before and now.
+    fn answered_again(
+        &mut self,
+        skip: usize,
+        count: usize,
+        doing: &'static str,
+    ) -> Result<Vec<(Answer, Answer)>, LearnError> {
+        // The same packets are not kept twice.
+        let first = core::mem::take(&mut self.first);
+        let before = first.iter().skip(skip).take(count);
+        let tuples: Vec<Tuple> = before.clone().map(|(tuple, _)| *tuple).collect();
+        let answers = self.ask(&tuples, doing);
+        let both = answers
+            .map(|now| before.zip(now).filter_map(|((_, before), now)| Some((*before, now?))).collect());
+        self.first = first;
+        both
+    }
+
     /// Whether the first packets are answered as before. If not, the card has changed.
     pub(super) fn still_the_same(&mut self) -> Result<bool, LearnError> {
-        let first = self.first.clone();
-        let tuples: Vec<Tuple> = first.iter().map(|(tuple, _)| *tuple).collect();
+        let asked = self.first.len().min(BEFORE);
         // These few probes exceed the limit; they show why it did not suffice.
-        self.limit += TRIES * tuples.len();
-        let now = self.ask(&tuples, "seeing whether the card still says the same")?;
-        let same = first.iter().zip(&now).filter(|((_, before), now)| Some(*before) == **now).count();
-        Ok(2 * same >= first.len())
+        self.limit += TRIES * asked;
+        let both = self.answered_again(0, asked, "seeing whether the card still says the same")?;
+        Ok(2 * both.iter().filter(|(before, now)| before == now).count() >= asked)
     }
 
     /// A random packet of this kind.

@@ -17,6 +17,8 @@ use crate::{Affine, Arrangement, Bucket, General, Indirection, MAX_SLOTS, Packet
 
 /// Packets that are sent twice to test whether answers are steady.
 const TWICE: usize = 64;
+/// Packets that are sent again if no affine rule fits.
+const AFTER_ALL: usize = 96;
 /// Fresh packets that confirm the result.
 const FRESH: usize = 160;
 /// Wrong predictions for one kind after which its rule is given up.
@@ -43,7 +45,7 @@ pub(super) fn learn(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<Learn
             // There are wrong answers, which the first test did not show. They spoil what is derived from them.
             Err(LearnError::Unsteady { .. }) if lead == 1 => lead = 2,
             Err(LearnError::NotAffineQueues { .. } | LearnError::Unverified { .. })
-                if lead == 1 && asker.asked - start < asker.left() && unsteady_after_all(asker, kinds)? =>
+                if lead == 1 && asker.asked - start < asker.left() && unsteady_after_all(asker)? =>
             {
                 lead = 2;
             }
@@ -63,23 +65,21 @@ pub(super) fn learn(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<Learn
     }
 }
 
-fn unsteady_after_all(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<bool, LearnError> {
-    Ok((0..2).map(|_| steadiness(asker, kinds)).collect::<Result<Vec<_>, _>>()?.iter().any(|(n, _)| *n > 0))
+/// Whether one of the packets that were answered behind the first ones arrives on another queue now.
+fn unsteady_after_all(asker: &mut Asker<'_>) -> Result<bool, LearnError> {
+    Ok(asker.again(TWICE, AFTER_ALL)?.0 > 0)
 }
 
 /// How many of the packets that were sent twice arrived on two queues, and how many were sent.
 fn steadiness(asker: &mut Asker<'_>, kinds: &[PacketKind]) -> Result<(usize, usize), LearnError> {
-    let tuples: Vec<Tuple> = (0..TWICE).map(|i| asker.any(kinds[i % kinds.len()])).collect();
-    let doing = "seeing whether the same packet comes on the same queue";
-    let one = asker.ask(&tuples, doing)?;
-    let two = asker.ask(&tuples, doing)?;
-    let both: Vec<bool> =
-        one.iter().zip(&two).filter_map(|(a, b)| Some((*a)?.queue != (*b)?.queue)).collect();
-    let differ = both.iter().filter(|differ| **differ).count();
-    if 3 * differ > both.len() {
-        return Err(LearnError::Unsteady { differ, of: both.len() });
+    // Some packets of each kind have been answered. A few kinds have few of them.
+    let more: Vec<Tuple> = (asker.answered()..TWICE).map(|i| asker.any(kinds[i % kinds.len()])).collect();
+    asker.ask(&more, "seeing whether the same packet comes on the same queue")?;
+    let (differ, of) = asker.again(0, TWICE)?;
+    if 3 * differ > of {
+        return Err(LearnError::Unsteady { differ, of });
     }
-    Ok((differ, both.len()))
+    Ok((differ, of))
 }
 
 fn attempt(asker: &mut Asker<'_>, kinds: &[PacketKind], lead: usize) -> Result<Learned, LearnError> {
