@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    fn turn(&mut self, pool: &Pool, now: Time) -> bool {
+    pub(super) fn turn(&mut self, pool: &Pool, now: Time) -> bool {
         let mut busy = self.asked(now);
         for n in 0..self.ports.len() {
             busy |= self.receive(n, pool, now);

@@ -57,3 +57,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
