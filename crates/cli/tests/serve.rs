@@ -44,6 +44,19 @@ fn one_line(output: &Output, what: &str) -> String {
     said
 }
 
+/// The time to poll is bounded, and other links are polled by other means.
+#[test]
+fn busy_polling_that_is_not_to_be_had() {
+    for (more, words) in [
+        ("kernel --port 7007 --busy-poll 1s", "--busy-poll 1s: must be from 1us to 10ms"),
+        ("kernel --port 7007 --busy-poll 0s", "must be from 1us to 10ms"),
+        ("tap:flnone0 --addr 10.11.2.1/24 --busy-poll 50us", "--busy-poll: for kernel sockets"),
+    ] {
+        let said = refused(&format!("serve udp-echo --link {more}"));
+        assert!(said.contains(words), "{more}: {said}");
+    }
+}
+
 /// A directory of the test's own.
 struct Scratch(PathBuf);
 

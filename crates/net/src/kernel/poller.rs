@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use flowlane_stack::time::Time;
 use flowlane_sys::kernel::epoll::{Epoll, Event, Events};
+use flowlane_sys::kernel::socket::errno;
 use rustix::fd::BorrowedFd;
+
+use crate::error::StartError;
 
 /// Events taken at once.
 const BATCH: usize = 1024;
@@ -40,6 +43,19 @@ impl Poller {
             rested: false,
             #[cfg(test)]
             calls: 0,
+        })
+    }
+
+    /// Has waits poll the queues of the sockets' cards for so long before they sleep.
+    pub(crate) fn busy_poll(&self, time: Duration) -> Result<(), StartError> {
+        let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        self.epoll.set_busy_poll(micros, true).map_err(|e| {
+            let why = match e.raw_os_error() {
+                Some(errno::ENOTTY) => "needs Linux 6.9, built with CONFIG_NET_RX_BUSY_POLL".to_owned(),
+                Some(errno::EINVAL) => format!("{time:?} is too long"),
+                _ => e.to_string(),
+            };
+            StartError::Other(format!("busy polling: {why}"))
         })
     }
 

@@ -482,3 +482,32 @@ fn connections_begin_where_their_answers_come() {
         assert_eq!((stats.home_ports, stats.ports_elsewhere), (EACH * LANES as u64, 0), "{stats:?}");
     }
 }
+
+/// Polling before sleeping changes nothing but the waiting; a time that no kernel takes is refused at the start.
+#[test]
+fn workers_poll_before_they_sleep() {
+    let server = Over::Kernel(LOOPBACK).server();
+    let start = |time| {
+        let (say, said) = mpsc::channel();
+        let mut builder = Runtime::builder().workers(1).pin(false).busy_poll(time);
+        builder.host(Host::kernel("server", rss(1), move || echo(server)));
+        builder.host(Host::kernel("client", rss(1), move || {
+            let say = say.clone();
+            async move { say.send(one_echo(server, &[3; 5000]).await).unwrap() }
+        }));
+        builder.start().map(|runtime| (runtime, said))
+    };
+    match start(Duration::from_micros(50)) {
+        Ok((_runtime, said)) => {
+            for _ in 0..LANES {
+                assert_eq!(said.recv_timeout(PATIENCE).unwrap(), Ok(()));
+            }
+        }
+        Err(e) => {
+            assert!(e.to_string().contains("Linux 6.9"), "{e}");
+            return eprintln!("workers_poll_before_they_sleep: skipped, because {e}");
+        }
+    }
+    let error = start(Duration::from_secs(100_000)).map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("busy polling: ") && error.contains("too long"), "{error}");
+}

@@ -142,6 +142,39 @@ impl Epoll {
         }
     }
 
+    /// Has waits poll the card's queue of the instance's sockets for up to so many microseconds before they sleep; 0 ends that. With `prefer`
+    /// the card's interrupts stay off while the application polls often enough, if the card is told to defer them (`napi_defer_hard_irqs`).
+    ///
+    /// # Errors
+    /// The kernel's: `ENOTTY` if it is older than Linux 6.9, or built without busy polling.
+    pub fn set_busy_poll(&self, micros: u32, prefer: bool) -> io::Result<()> {
+        let wish = libc::epoll_params {
+            busy_poll_usecs: micros,
+            // What the kernel takes without a privilege; 0 would be its default of 8.
+            busy_poll_budget: 64,
+            prefer_busy_poll: u8::from(prefer),
+            __pad: 0,
+        };
+        // SAFETY: the kernel reads one structure of this size.
+        let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::EPIOCSPARAMS, &raw const wish) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// What [`Epoll::set_busy_poll`] has set.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn busy_poll(&self) -> io::Result<(u32, bool)> {
+        let mut now =
+            libc::epoll_params { busy_poll_usecs: 0, busy_poll_budget: 0, prefer_busy_poll: 0, __pad: 0 };
+        // SAFETY: the kernel writes one structure of this size.
+        let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::EPIOCGPARAMS, &raw mut now) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((now.busy_poll_usecs, now.prefer_busy_poll != 0))
+    }
+
     /// Registers a socket for all events, edge-triggered. Events that are pending now are reported by the next wait.
     ///
     /// # Errors

@@ -117,3 +117,16 @@ fn the_limit_of_descriptors_is_never_lowered() {
     assert!(limits::descriptors(now).unwrap() >= now);
     assert_eq!(limits::descriptors(1).unwrap(), limits::descriptors(0).unwrap());
 }
+
+#[test]
+fn busy_polling_is_set_and_ended() {
+    let epoll = Epoll::new().unwrap();
+    match epoll.set_busy_poll(50, true) {
+        Ok(()) => {}
+        Err(e) => return eprintln!("busy_polling_is_set_and_ended: skipped, because {e} (Linux 6.9)"),
+    }
+    assert_eq!(epoll.busy_poll().unwrap(), (50, true));
+    epoll.set_busy_poll(0, false).unwrap();
+    assert_eq!(epoll.busy_poll().unwrap(), (0, false));
+    assert!(epoll.set_busy_poll(u32::MAX, false).is_err());
+}

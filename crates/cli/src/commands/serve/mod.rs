@@ -130,6 +130,9 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let web = plan.web.map(control::listen_for_web).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = plan.pinning.apply(Runtime::builder().workers(plan.workers).idle(plan.idle));
+    if let Some(time) = plan.busy_poll {
+        builder = builder.busy_poll(time);
+    }
     builder = builder.task_budget(plan.watches.task_budget).perf_events(plan.watches.perf_events);
     let (own, more) = (flows.clone(), events.clone());
     let host = match &http {

@@ -66,6 +66,10 @@ pub(crate) struct Arguments {
     /// several queues, else hash].
     #[arg(long, value_name = "HOW", value_enum, help_heading = "Steering")]
     steer: Option<SteerKind>,
+    /// With kernel sockets, poll the card's queues for so long before a worker sleeps, at most 10ms: shorter waits for processor time. Needs
+    /// Linux 6.9 (docs/kernel.md).
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Steering")]
+    busy_poll: Option<Duration>,
     /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
@@ -187,6 +191,9 @@ impl PolicyKind {
     }
 }
 
+/// A worker that polls a card does nothing else.
+const LONGEST_POLL: Duration = Duration::from_millis(10);
+
 /// Values of `--steer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SteerKind {
@@ -270,6 +277,7 @@ pub(super) struct Plan {
     pub(super) rss: Arc<Rss>,
     /// How kernel sockets are steered, and a line about their card.
     pub(super) steer: Steer,
+    pub(super) busy_poll: Option<Duration>,
     pub(super) note: Option<String>,
     /// Buckets to listen in; `None` for all.
     pub(super) listen: Option<Vec<Bucket>>,
@@ -332,6 +340,14 @@ impl Plan {
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
+        if let Some(time) = a.busy_poll {
+            ensure!(
+                link.is_kernel(),
+                "--busy-poll: for kernel sockets; {link} is polled anyway (--idle spin)"
+            );
+            let some = Duration::from_micros(1)..=LONGEST_POLL;
+            ensure!(some.contains(&time), "--busy-poll {time:?}: must be from 1us to 10ms");
+        }
         let note = match &link {
             LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
             _ => None,
@@ -367,6 +383,7 @@ impl Plan {
             workers,
             rss: Arc::new(rss),
             steer,
+            busy_poll: a.busy_poll,
             note,
             listen: None,
             fast_open: None,

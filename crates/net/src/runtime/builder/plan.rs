@@ -52,7 +52,11 @@ impl Builder {
         let links = &links;
         if self.hosts.iter().any(|h| h.kernel) {
             for (plan, post) in plans.iter_mut().zip(&shared.posts) {
-                plan.poller = Some(Poller::new(post.wake.fd()).map_err(StartError::Thread)?);
+                let poller = Poller::new(post.wake.fd()).map_err(StartError::Thread)?;
+                if let Some(time) = self.busy_poll {
+                    poller.busy_poll(time)?;
+                }
+                plan.poller = Some(poller);
             }
         }
         let mut first_lane = 0;
