@@ -87,6 +87,7 @@ mod tests {
             worker: 0,
             stats: Default::default(),
             kernel: Some(kernel),
+            relay: None,
             aligned: 0,
             redirected: 0,
             task_runs: 0,

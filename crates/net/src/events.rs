@@ -6,7 +6,7 @@
 //! | `flowlane::worker` | info: runtime started; debug: worker began, with its processor, and ended; warn: no free frames |
 //! | `flowlane::watchdog` | error: a worker stands still, with its trace; warn: a worker is given no processor; info: it turns again |
 //! | `flowlane::lane` | warn: TCP is short of memory; info: it has memory again; debug: move begun, lane sent, arrived, move given up |
-//! | `flowlane::socket` | debug: listening |
+//! | `flowlane::socket` | warn: a target of a relay is down; info: it is up again; debug: listening |
 //! | `flowlane::card` | warn: its table was changed by others, it was set again, it refuses a change, it does not what it shows |
 //!
 //! All of them are rare. There are no events for packets, which are counted ([`stats`](crate::stats)). Without a subscriber an event costs
@@ -41,6 +41,16 @@ pub(crate) struct Shortage {
     told: bool,
     /// When that was told last.
     at: Option<Time>,
+}
+
+/// A target of a relay is down, or up again.
+#[cold]
+pub(crate) fn relay_target(target: &dyn Display, up: bool) {
+    if up {
+        info!(target: SOCKET, relay_target = %target, "is up again");
+    } else {
+        warn!(target: SOCKET, relay_target = %target, "is down");
+    }
 }
 
 #[cold]

@@ -58,6 +58,7 @@
 //! | [`metrics`] | a snapshot of all numbers, and the list of metrics made from it |
 //! | [`watchdog`] | notices workers that stand still |
 //! | `runtime` | builder, handle, worker: its loop is where a packet goes from a link to its lane and back |
+//! | [`relay`] | joins connections of clients and targets |
 //! | [`service`], `mailbox` | kits made of tasks and sockets |
 //! | `udp`, `tcp`; `task` | sockets; tasks and sleeping |
 //! | `context` | what sockets and tasks have of their worker: the lane lent to its thread, the way to a lane elsewhere, the tasks that are ready |
@@ -92,6 +93,7 @@ mod mailbox;
 pub mod metrics;
 pub mod poll_loop;
 pub mod rebalance;
+pub mod relay;
 mod runtime;
 mod send_pool;
 pub mod service;

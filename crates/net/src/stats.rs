@@ -1,6 +1,7 @@
 //! Counters of a runtime, collected on request by messages to the workers, each of which copies its own plain counters. Between requests
 //! there is no cost for the workers.
 
+mod relay;
 mod watched;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use flowlane_stack::top::TopReport;
 use flowlane_stack::udp::SocketInfo;
 use serde::Serialize;
 
+pub use self::relay::{RelayCounts, RelayStats, TargetStats};
 pub use self::watched::{Derived, LongTask, LongTasks, PerfReport, Stall, StallCounts, WatchdogReport};
 pub use crate::error::Failed;
 
@@ -252,6 +254,8 @@ pub struct LaneReport {
     pub stats: LaneStats,
     /// Counters of the kernel sockets, in a lane that uses them.
     pub kernel: Option<KernelStats>,
+    /// Counters of a relay, in a lane that is one.
+    pub relay: Option<Box<RelayCounts>>,
     /// Frames that arrived on a queue of the lane's own worker.
     pub aligned: u64,
     /// Frames that another worker handed over.
@@ -573,6 +577,16 @@ impl Report {
         let mut total: Option<KernelStats> = None;
         for stats in self.lanes(host).iter().filter_map(|l| l.kernel) {
             total.get_or_insert_default().add(&stats);
+        }
+        total
+    }
+
+    /// The counters of a host's relay, summed; `None` for a host that is none.
+    #[must_use]
+    pub fn relay(&self, host: usize) -> Option<RelayCounts> {
+        let mut total: Option<RelayCounts> = None;
+        for counts in self.lanes(host).iter().filter_map(|l| l.relay.as_deref()) {
+            total.get_or_insert_default().add(counts);
         }
         total
     }

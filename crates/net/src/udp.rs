@@ -38,7 +38,7 @@ impl UdpSocket {
     /// [`SocketError::Bind`], or [`SocketError::WrongLane`] outside a lane.
     pub fn bind(bind: Bind) -> Result<Self, SocketError> {
         let lane = LaneRef::current()?;
-        let id = lane.with(|slot, _, _| match &mut slot.kernel {
+        let id = lane.with(|slot, _, _| match slot.own_kernel() {
             Some(kernel) => Ok(Id::Kernel(kernel.udp_bind(&bind)?)),
             None => Ok::<_, SocketError>(Id::Stack(slot.lane.udp_bind(bind)?)),
         })??;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowlane_rss::HashType;
-use flowlane_stack::stats::Counters;
+use flowlane_stack::stats::{Counters, CountersRef};
 use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
@@ -63,6 +63,16 @@ fn stats(hosts: &[HostInfo], report: &Report) -> StatsView {
             Counters::each(&kernel, &mut |c| {
                 counters.insert(c.name.to_owned(), c.value);
             });
+        }
+        if let Some(relay) = report.relay(h) {
+            let mut group = |name: String, counters: &dyn CountersRef| {
+                let group = protocols.entry(name).or_default();
+                counters.each(&mut |c| {
+                    group.insert(c.name.to_owned(), c.value);
+                });
+            };
+            group("relay".to_owned(), &relay.relay);
+            relay.targets.iter().for_each(|(name, stats)| group(format!("relay {name}"), stats));
         }
         StatsHost { host: info.name.clone(), protocols }
     };

@@ -22,6 +22,7 @@ mod listen;
 mod options;
 mod poller;
 mod slab;
+mod splice;
 mod stats;
 mod steer;
 mod stream;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use flowlane_sys::kernel::epoll::{Epoll, Event};
+use flowlane_sys::kernel::pipe::Pipe;
 use flowlane_sys::kernel::zerocopy::ZeroCopy;
 
 use crate::error::SocketError;
@@ -57,6 +59,8 @@ pub(crate) struct KernelLane {
     worker: u16,
     cpu: Option<u32>,
     sockets: Slab,
+    /// The lane has a stack of ours, too, whose sockets programs get unless they ask for these.
+    beside: bool,
     /// Who wait for the end of a connection: few.
     closed: HashMap<u32, Waker>,
     udp: datagrams::Udp,
@@ -72,6 +76,8 @@ pub(crate) struct KernelLane {
     reserve: Option<OwnedFd>,
     /// Not even the reserve was there: connections may wait until a descriptor is free.
     starved: bool,
+    /// Empty, for whoever relays between two connections.
+    pipes: Vec<Pipe>,
     pub(crate) stats: KernelStats,
 }
 
@@ -83,6 +89,7 @@ impl KernelLane {
             worker: worker as u16,
             cpu: ports.steering.cpu_of(worker),
             sockets: Slab::default(),
+            beside: false,
             closed: HashMap::new(),
             udp: datagrams::Udp::default(),
             zero_copy: HashMap::new(),
@@ -91,8 +98,20 @@ impl KernelLane {
             ports,
             reserve: None,
             starved: false,
+            pipes: Vec::new(),
             stats: KernelStats::default(),
         }
+    }
+
+    /// In a lane with a stack of ours.
+    pub(crate) fn beside(mut self) -> Self {
+        self.beside = true;
+        self
+    }
+
+    /// Whether the lane has a stack of ours, too.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.beside
     }
 
     /// Connections open, those being made included.

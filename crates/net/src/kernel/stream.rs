@@ -199,7 +199,7 @@ impl KernelLane {
 
     /// A connection has failed: the kernel says it once, so it is noted here.
     #[cold]
-    fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
+    pub(super) fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
         let error = errors::connection(e);
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         match error {

@@ -29,6 +29,7 @@ use crate::error::{Failed, SocketError};
 use crate::events::Shortage;
 use crate::kernel::{KernelLane, SocketId};
 use crate::link::Groups;
+use crate::stats::RelayCounts;
 
 /// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,8 +97,10 @@ pub(crate) struct LaneSlot {
     pub(crate) flows: Option<FlowRecords>,
     /// The wish by which it keeps its flows with most packets.
     pub(crate) top_wish: u32,
-    /// The kernel's sockets, in a host that uses them.
+    /// The kernel's sockets, in a host that uses them, alone or beside its own.
     pub(crate) kernel: Option<Box<KernelLane>>,
+    /// What it counts as a relay, if it is one.
+    pub(crate) relay: Option<Box<RelayCounts>>,
     /// Of each link of the host, how to have multicast groups let through.
     pub(crate) groups: Arc<[Option<Groups>]>,
     pub(crate) sleepers: Sleepers,
@@ -134,6 +137,7 @@ impl LaneSlot {
             flows: None,
             top_wish: 0,
             kernel: None,
+            relay: None,
             groups,
             sleepers: Sleepers::default(),
             counters: LaneCounters::default(),
@@ -214,6 +218,12 @@ impl LaneSlot {
     /// The kernel's sockets, and the stack, which knows how the host is steered.
     pub(crate) fn both(&mut self) -> Result<(&Lane, &mut KernelLane), SocketError> {
         Ok((&self.lane, self.kernel.as_deref_mut().ok_or(SocketError::Closed)?))
+    }
+
+    /// The kernel's sockets, if the host's sockets are those of the kernel; not if it has them beside its own.
+    #[inline]
+    pub(crate) fn own_kernel(&mut self) -> Option<&mut KernelLane> {
+        self.kernel.as_deref_mut().filter(|kernel| !kernel.is_beside())
     }
 
     /// The kernel's sockets, for a handle of one of them.

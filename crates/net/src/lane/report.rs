@@ -31,6 +31,7 @@ impl LaneSlot {
             worker,
             stats,
             kernel: self.kernel.as_ref().map(|k| k.stats),
+            relay: self.relay.clone(),
             aligned,
             redirected,
             task_runs: self.counters.task_runs,

@@ -9,12 +9,12 @@ use flowlane_stack::wire::Malformed;
 
 use crate::kernel::KernelStats;
 use crate::link::QueueStats;
-use crate::stats::{LaneReport, Report, WorkerReport};
+use crate::stats::{LaneReport, RelayStats, Report, WorkerReport};
 
 /// The packets dropped for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Who dropped them: `stack`, `malformed` (the stack, because it could not read them), `tcp`, `link`, `kernel`, `netisr` or `move`.
+    /// Who dropped them: `stack`, `malformed` (the stack, because it could not read them), `tcp`, `link`, `kernel`, `relay` (connections), `netisr` or `move`.
     pub layer: &'static str,
     /// Why, for machines.
     pub reason: &'static str,
@@ -56,12 +56,27 @@ pub fn of_sockets(k: &KernelStats) -> [Dropped; 4] {
     ]
 }
 
+/// The counters of a relay that count connections of clients that were ended without having been relayed.
+#[must_use]
+pub fn of_relay(r: &RelayStats) -> [Dropped; 6] {
+    let relay = |reason, text, count| Dropped::new("relay", reason, text, count);
+    [
+        relay("no-target", "connections for which no target was up", r.no_target),
+        relay("unreached", "connections that no target took", r.unreached),
+        relay("too-many", "connections beyond as many as a lane may have", r.too_many),
+        relay("proxy-malformed", "connections with a malformed PROXY header", r.proxy_malformed),
+        relay("proxy-too-late", "connections whose PROXY header did not come in time", r.proxy_too_late),
+        relay("proxy-cut", "connections that ended before their PROXY header did", r.proxy_cut),
+    ]
+}
+
 /// Packets that a lane dropped, in the stack (TCP included) or at kernel sockets.
 #[must_use]
 pub fn of_lane(lane: &LaneReport) -> u64 {
     let segments = TcpDropReason::ALL.iter().map(|reason| lane.stats.tcp.dropped(*reason));
     let sockets = lane.kernel.iter().flat_map(of_sockets).map(|d| d.count);
-    lane.stats.drops.total() + segments.chain(sockets).sum::<u64>()
+    let relayed = lane.relay.iter().flat_map(|counts| of_relay(&counts.relay)).map(|d| d.count);
+    lane.stats.drops.total() + segments.chain(sockets).chain(relayed).sum::<u64>()
 }
 
 /// All packets that a worker dropped.
@@ -111,6 +126,7 @@ pub fn of_host(report: &Report, host: usize) -> Vec<Dropped> {
     }
     all.extend(links);
     all.extend(of_sockets(&report.kernel(host).unwrap_or_default()));
+    all.extend(report.relay(host).iter().flat_map(|counts| of_relay(&counts.relay)));
     all
 }
 

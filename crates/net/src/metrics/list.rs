@@ -196,6 +196,13 @@ fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {
     if let Some(kernel) = now.report.kernel(h) {
         Counters::each(&kernel, &mut |c| list.counter("kernel", &labels, &c));
     }
+    if let Some(relay) = now.report.relay(h) {
+        relay.relay.each(&mut |c| list.counter("relay", &labels, &c));
+        for (target, stats) in &relay.targets {
+            let labels = [("host", name), ("target", target.as_str())];
+            stats.each(&mut |c| list.counter("relay_target", &labels, &c));
+        }
+    }
     for dropped in drops::of_host(&now.report, h) {
         drop(list, name, &dropped);
     }

@@ -12,7 +12,8 @@
 //!
 //! **Names.** `flowlane_` and the group (`worker`, `lane`, `link`, `tcp`, ...) and the counter's own name. A counter of nanoseconds is shown
 //! in seconds. Labels are few and bounded by the configuration: `host`, `bucket`, `worker`, `interface`, `queue`, `layer`, `reason`, `state`,
-//! `step`. No label has an address or a port, so strangers cannot add series.
+//! `step`, `target`. Strangers cannot add series: no label has the address or port of a peer, and targets are those that the configuration
+//! of a relay names.
 //!
 //! **Drops.** [`drops`] lists every way in which a packet is lost, with its layer and reason; all are samples of `flowlane_drops_total`, also
 //! those that are 0.

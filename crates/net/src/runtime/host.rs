@@ -106,6 +106,8 @@ pub struct Host {
     pub(crate) flows: Option<FlowRecords>,
     /// On sockets of the kernel.
     pub(crate) kernel: bool,
+    /// Has sockets of the kernel beside its own.
+    pub(crate) beside_kernel: bool,
     /// How those are chosen.
     pub(crate) steer: Steer,
     /// Whether their outgoing connections take home ports.
@@ -135,6 +137,7 @@ impl Host {
             begun: Location::caller(),
             flows: None,
             kernel: false,
+            beside_kernel: false,
             steer: Steer::None,
             home_ports: false,
         }
@@ -177,6 +180,18 @@ impl Host {
         R: Future<Output: Outcome> + Send + 'static,
     {
         Self { kernel: true, ..Self::new(name, rss, main) }
+    }
+
+    /// Gives a host with links of ours sockets of the kernel, too, for a [`relay`](crate::relay) whose targets are reached by the kernel.
+    #[must_use]
+    pub fn beside_kernel(mut self) -> Self {
+        self.beside_kernel = !self.kernel;
+        self
+    }
+
+    /// Whether its lanes have sockets of the kernel.
+    pub(crate) fn has_kernel_sockets(&self) -> bool {
+        self.kernel || self.beside_kernel
     }
 
     /// How the kernel is told which lane gets a connection or a datagram, in a host made by [`Host::kernel`]. By default it chooses itself.

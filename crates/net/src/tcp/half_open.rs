@@ -23,7 +23,7 @@ impl TcpHalfOpen {
     pub fn open(quiet: bool) -> Result<Self, SocketError> {
         let lane = LaneRef::current()?;
         lane.with(|slot, _, _| {
-            if slot.kernel.is_some() {
+            if slot.own_kernel().is_some() {
                 return Err(SocketError::Unsupported("send a SYN without a connection: use a link"));
             }
             slot.lane.tcp_half_open(quiet);

@@ -31,7 +31,7 @@ impl TcpListener {
     /// [`SocketError::Listen`], or [`SocketError::WrongLane`] outside a lane.
     pub fn bind(local: Option<IpAddr>, port: u16, options: ListenOptions) -> Result<Self, SocketError> {
         let lane = LaneRef::current()?;
-        let id = lane.with(|slot, _, _| match &mut slot.kernel {
+        let id = lane.with(|slot, _, _| match slot.own_kernel() {
             Some(kernel) => Ok(Id::Kernel(kernel.listen(local, port, &options)?)),
             None => Ok::<_, SocketError>(Id::Stack(slot.lane.tcp_listen(local, port, options)?)),
         })??;

@@ -18,6 +18,7 @@ mod panics;
 mod queues;
 mod quirks;
 mod rebalance;
+mod relay;
 mod service;
 mod steps;
 #[path = "../common/streams.rs"]

@@ -5,6 +5,7 @@
 //! * [`options`]: socket options and `TCP_INFO`.
 //! * [`select`]: programs that pick one of the sockets that share a port.
 //! * [`zerocopy`]: sends that the kernel does not copy, and their completions.
+//! * [`pipe`]: bytes from one socket to another, uncopied.
 //! * [`limits`]: descriptors and the precision of timers.
 //!
 //! Errors are the kernel's error numbers; callers translate them for users.
@@ -15,6 +16,7 @@ pub mod datagrams;
 pub mod epoll;
 pub mod limits;
 pub mod options;
+pub mod pipe;
 pub mod select;
 pub mod socket;
 #[cfg(test)]

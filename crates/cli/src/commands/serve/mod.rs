@@ -1,4 +1,4 @@
-//! `flowlane serve`: echo, discard, source and web servers, on links of ours or on kernel sockets.
+//! `flowlane serve`: echo, discard, source and web servers and a relay, on links of ours or on kernel sockets.
 //!
 //! Arguments are checked and become a plan ([`plan`]). Then links are opened, privileges given up and workers started. After that this
 //! thread waits for signals and the clock, and prints:
@@ -7,11 +7,12 @@
 //!   ^C, SIGTERM   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
-//! The services ([`udp`], [`tcp`], [`http`]) are a dozen lines in each lane, and share nothing.
+//! The services ([`udp`], [`tcp`], [`http`], [`relay`]) are a dozen lines in each lane, and share nothing.
 
 mod flows;
 mod http;
 mod plan;
+mod relay;
 mod show;
 mod tcp;
 mod udp;
@@ -30,10 +31,12 @@ use flowlane::{FlowRecords, Handle, Host, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
 use plan::Plan;
+use relay::Relaying;
 use rustix::io::Errno;
 use show::{Extras, Show};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -52,6 +55,8 @@ pub(crate) enum Serve {
     TcpSource(plan::SourceArguments),
     /// Serve HTTP/1.1, HTTP/2 and HTTPS: test endpoints and a directory of files.
     Http(Box<http::HttpArguments>),
+    /// Join each connection to one of several targets: a TCP proxy.
+    Relay(Box<relay::RelayArguments>),
 }
 
 /// The service of a plan.
@@ -64,6 +69,7 @@ enum Service {
     /// Bytes of one write, and of all writes to a connection.
     TcpSource(usize, Option<u64>),
     Http,
+    Relay,
 }
 
 impl Service {
@@ -75,11 +81,12 @@ impl Service {
             Self::TcpDiscard => "tcp-discard",
             Self::TcpSource(..) => "tcp-source",
             Self::Http => "http",
+            Self::Relay => "relay",
         }
     }
 
     fn is_tcp(self) -> bool {
-        matches!(self, Self::TcpEcho | Self::TcpDiscard | Self::TcpSource(..) | Self::Http)
+        matches!(self, Self::TcpEcho | Self::TcpDiscard | Self::TcpSource(..) | Self::Http | Self::Relay)
     }
 }
 
@@ -93,10 +100,57 @@ impl Serve {
             Self::TcpSource(arguments) => Plan::source(arguments)?,
             Self::Http(arguments) => {
                 let (plan, http) = http::plan(*arguments)?;
-                return serve(&plan, Some(http));
+                return serve(&plan, Own::Http(Box::new(http)));
+            }
+            Self::Relay(arguments) => {
+                let (plan, relay) = relay::plan(*arguments)?;
+                return serve(&plan, Own::Relay(relay));
             }
         };
-        serve(&plan, None)
+        serve(&plan, Own::Nothing)
+    }
+}
+
+/// What a service has beyond its host: an end in order, and output of its own.
+enum Own {
+    Nothing,
+    Http(Box<Http>),
+    Relay(Relaying),
+}
+
+impl Own {
+    fn host(&self, plan: &Plan, flows: Option<Flows>, events: mpsc::Sender<Event>) -> Host {
+        match self {
+            Self::Http(http) => http.host(plan, flows, events),
+            Self::Relay(relay) => relay.host(plan, flows, events),
+            Self::Nothing if plan.service.is_tcp() => tcp::host(plan, flows, events),
+            Self::Nothing => udp::host(plan, flows, events),
+        }
+    }
+
+    /// Ends connections in order, within `grace`.
+    fn stop(&self, grace: Duration) {
+        match self {
+            Self::Nothing => {}
+            Self::Http(http) => http.stop(grace),
+            Self::Relay(relay) => relay.stop(grace),
+        }
+    }
+
+    fn interval(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Http(http) => http.interval(took),
+            Self::Relay(relay) => relay.interval(report, took),
+        }
+    }
+
+    fn summary(&self, report: &Report, host: usize) -> io::Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Http(http) => http.summary(),
+            Self::Relay(relay) => relay.summary(report, host),
+        }
     }
 }
 
@@ -121,7 +175,7 @@ enum Event {
     Ready,
 }
 
-fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
+fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let (events, happened) = mpsc::channel();
     // Before links are opened, so that from here on a signal closes them in order.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
@@ -134,12 +188,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
         builder = builder.busy_poll(time);
     }
     builder = builder.task_budget(plan.watches.task_budget).perf_events(plan.watches.perf_events);
-    let (own, more) = (flows.clone(), events.clone());
-    let host = match &http {
-        Some(http) => http.host(plan, own, more),
-        None if plan.service.is_tcp() => tcp::host(plan, own, more),
-        None => udp::host(plan, own, more),
-    };
+    let host = own.host(plan, flows.clone(), events.clone());
     let exporter = plan.ipfix.as_ref().map(open_exporter).transpose()?;
     let log_queue = plan.flow_log.as_ref().map(|_| FlowLog::queue());
     let host = builder.host(recorded(host, exporter.as_ref().map(Opened::records), log_queue.as_ref()));
@@ -148,15 +197,15 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let (runtime, capture) = plan.instruments.start(builder)?;
     let began = Instant::now();
     let name = format!("serve {}", plan.service.name());
-    let control = listener.map(|listener| match &http {
-        Some(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
-        None => listener.serve(runtime.handle(), &name),
+    let control = listener.map(|listener| match &own {
+        Own::Http(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
+        _ => listener.serve(runtime.handle(), &name),
     });
     let control = control.transpose()?;
     let metrics = metrics.map(|l| l.serve(runtime.handle(), &name)).transpose()?;
-    let web = web.map(|listener| match &http {
-        Some(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
-        None => listener.serve(runtime.handle(), &name),
+    let web = web.map(|listener| match &own {
+        Own::Http(http) => listener.serve_with(runtime.handle(), &name, http.additions()),
+        _ => listener.serve(runtime.handle(), &name),
     });
     let web = web.transpose()?;
     std::thread::Builder::new()
@@ -188,15 +237,13 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
             &runtime.handle().hosts()[host].links,
             &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()),
         );
-        watch(plan, &show, http.as_mut(), &runtime.handle(), flows.as_ref(), &happened)?;
+        watch(plan, &show, &mut own, &runtime.handle(), flows.as_ref(), &happened)?;
     }
     drop((control, metrics, web, watching));
     let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
     end_at_once_on_a_signal(happened)?;
     let until = Instant::now() + plan.grace;
-    if let Some(http) = &http {
-        http.stop(plan.grace);
-    }
+    own.stop(plan.grace);
     // Time for FINs and resets to be sent.
     let rest = until.saturating_duration_since(Instant::now()).max(plan.grace.min(LAST_WORDS));
     let report = runtime.stop_within(rest);
@@ -207,9 +254,7 @@ fn serve(plan: &Plan, mut http: Option<Http>) -> anyhow::Result<()> {
     let exported = exporter.map(|exporter| exporter.end(in_lanes));
     let logged = log.map(|log| log.end(in_lanes));
     show.summary(&report, host, began.elapsed(), &Extras { moved, exported, logged })?;
-    if let Some(http) = &http {
-        http.summary()?;
-    }
+    own.summary(&report, host)?;
     if let Some(flows) = &flows {
         show.flows(&flows.list())?;
     }
@@ -331,7 +376,7 @@ fn announce(plan: &Plan, links: &[String], listeners: &str) {
 fn watch(
     plan: &Plan,
     show: &Show,
-    mut http: Option<&mut Http>,
+    own: &mut Own,
     handle: &Handle,
     flows: Option<&Flows>,
     happened: &Receiver<Event>,
@@ -353,7 +398,7 @@ fn watch(
                 let now = Instant::now();
                 let report = handle.counters();
                 let shown = show.interval(&before, &report, now - at);
-                let shown = shown.and_then(|()| http.as_mut().map_or(Ok(()), |http| http.interval(now - at)));
+                let shown = shown.and_then(|()| own.interval(&report, now - at));
                 if let Err(e) = shown {
                     // Standard output is closed; the summary fails with the same error.
                     return if e.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e.into()) };
@@ -368,7 +413,7 @@ fn watch(
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 mod tests {
     use super::*;
-    use flowlane::{Host, Key, Rss};
+    use flowlane::{Key, Rss};
     use std::sync::Arc;
 
     /// Says that it goes, in a panic, too.

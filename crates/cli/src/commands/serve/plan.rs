@@ -30,7 +30,7 @@ use std::time::Duration;
 /// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Link: kernel (kernel sockets; the default of http), kernel:NAME (the same, for the packets of this card: docs/kernel.md), tap:NAME,
+    /// Link: kernel (kernel sockets; the default of http and relay), kernel:NAME (the same, for the packets of this card: docs/kernel.md), tap:NAME,
     /// af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3], switch:NAME/PORT or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
@@ -311,8 +311,8 @@ impl Plan {
         let mut a = arguments;
         let link = match a.link.clone() {
             Some(link) => link,
-            // The web server uses kernel sockets by default, as other web servers do.
-            None if service == Service::Http => LinkSpec::Kernel(None),
+            // The web server and the relay use kernel sockets by default, as others do.
+            None if matches!(service, Service::Http | Service::Relay) => LinkSpec::Kernel(None),
             None => bail!(
                 "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
             ),

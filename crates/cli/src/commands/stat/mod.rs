@@ -156,7 +156,7 @@ impl Stat {
     fn filtered(&self, report: &ReportView) -> Value {
         let mut stats = report.stats.clone();
         for host in &mut stats.hosts {
-            host.protocols.retain(|name, _| self.protocol.as_ref().is_none_or(|p| p == name));
+            host.protocols.retain(|name, _| self.protocol.as_ref().is_none_or(|p| text::is_group(name, p)));
             if self.protocols > 1 {
                 host.protocols.values_mut().for_each(|counters| counters.retain(|_, value| *value > 0));
             }

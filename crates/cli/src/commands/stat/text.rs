@@ -3,35 +3,49 @@
 use super::{tcp_words, times, watched};
 use crate::steering;
 use flowlane::KernelStats;
-use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsView};
+use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsHost, StatsView};
 use flowlane::metrics::steering as arrivals;
-use flowlane::stack_stats::{Counters, CountersRef, LaneStats};
+use flowlane::stack_stats::{CountersRef, LaneStats};
+use flowlane::stats::{RelayStats, TargetStats};
 use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// The counter group of kernel sockets; only hosts on kernel sockets have it.
 const KERNEL: &str = "kernel";
+/// That of a relay; only hosts that are one have it, and another for each target, named `relay ADDR:PORT`.
+const RELAY: &str = "relay";
+
+/// Whether a group of counters is the one asked for, or one of its targets.
+pub(super) fn is_group(name: &str, asked: &str) -> bool {
+    name == asked || name.strip_prefix(asked).is_some_and(|rest| rest.starts_with(' '))
+}
 
 /// Names of the groups of counters, in the order of display.
 pub(super) fn groups() -> Vec<&'static str> {
     let mut names = Vec::new();
     LaneStats::default().groups(&mut |name, _| names.push(name));
-    names.push(KERNEL);
+    names.extend([KERNEL, RELAY]);
     names
 }
 
-/// Names and words of every group's counters, in the order of display.
-fn words() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
-    let mut all = Vec::new();
-    LaneStats::default().groups(&mut |name, group| {
+/// Names and words of every group's counters of a host, in the order of display.
+fn words(host: &StatsHost) -> Vec<(&str, Vec<(&'static str, &'static str)>)> {
+    fn of(group: &dyn CountersRef) -> Vec<(&'static str, &'static str)> {
         let mut counters = Vec::new();
-        CountersRef::each(group, &mut |c| counters.push((c.name, c.text)));
-        all.push((name, counters));
-    });
-    let mut counters = Vec::new();
-    Counters::each(&KernelStats::default(), &mut |c| counters.push((c.name, c.text)));
-    all.push((KERNEL, counters));
+        group.each(&mut |c| counters.push((c.name, c.text)));
+        counters
+    }
+    let mut all = Vec::new();
+    LaneStats::default().groups(&mut |name, group| all.push((name, of(group))));
+    if host.protocols.contains_key(KERNEL) {
+        all.push((KERNEL, of(&KernelStats::default())));
+    }
+    for name in host.protocols.keys().filter(|name| is_group(name, RELAY)) {
+        let words =
+            if name.as_str() == RELAY { of(&RelayStats::default()) } else { of(&TargetStats::default()) };
+        all.push((name, words));
+    }
     all
 }
 
@@ -43,16 +57,14 @@ pub(super) fn protocols(
     hide_zeros: bool,
 ) -> io::Result<()> {
     let none = BTreeMap::new();
-    let words = words();
     for host in &stats.hosts {
         if stats.hosts.len() > 1 {
             writeln!(out, "host {}", host.host)?;
         }
-        for (group, counters) in words.iter().filter(|(group, _)| only.is_none_or(|only| only == *group)) {
+        let words = words(host);
+        for (group, counters) in words.iter().filter(|(name, _)| only.is_none_or(|only| is_group(name, only)))
+        {
             let values = host.protocols.get(*group).unwrap_or(&none);
-            if *group == KERNEL && values.is_empty() {
-                continue;
-            }
             if hide_zeros && values.values().all(|value| *value == 0) {
                 continue;
             }
@@ -330,13 +342,25 @@ fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use super::{StatsHost, words};
+
+    /// How many counters a group has.
+    fn groups_of(all: &[(&str, Vec<(&str, &str)>)], name: &str) -> usize {
+        all.iter().find(|(group, _)| *group == name).map_or(0, |(_, counters)| counters.len())
+    }
 
     /// A tabulator, a number of seven digits, a space and the words are one line of a terminal. TCP's stand in lines of their own.
     #[test]
     fn words_of_counters_fit_a_terminal() {
         let long = |text: &str| 8 + 7 + 1 + text.len() > 80;
-        let all = words();
+        let groups =
+            ["kernel", "relay", "relay 10.0.0.2:80"].map(|name| (name.to_owned(), Default::default()));
+        let host = StatsHost { host: String::new(), protocols: groups.into() };
+        let all = words(&host);
+        assert!(
+            groups_of(&all, "relay 10.0.0.2:80") > groups_of(&all, "relay"),
+            "a target has its own words"
+        );
         let long: Vec<_> = all.iter().flat_map(|(_, c)| c).filter(|(_, text)| long(text)).collect();
         assert!(long.is_empty(), "{long:#?}");
     }

@@ -299,7 +299,7 @@ impl Builder {
             .collect::<Result<_, _>>()
             .map_err(StartError::Thread)?;
         let mut links = self.open_links(&memory, &wakes)?;
-        if self.hosts.iter().any(|h| h.kernel) {
+        if self.hosts.iter().any(Host::has_kernel_sockets) {
             // As many as this process may have. Running out of them is told when it happens.
             let _ = flowlane_sys::kernel::limits::descriptors(DESCRIPTORS);
         }
@@ -358,7 +358,7 @@ impl Builder {
             }
         }
         let lanes = self.hosts.iter().map(|h| h.rss.buckets.len()).sum();
-        if lanes > 1 << 16 && self.hosts.iter().any(|h| h.kernel) {
+        if lanes > 1 << 16 && self.hosts.iter().any(Host::has_kernel_sockets) {
             return Err(StartError::Lanes(lanes));
         }
         if let Some(cpus) = &self.cpus {

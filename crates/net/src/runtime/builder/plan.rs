@@ -50,7 +50,7 @@ impl Builder {
             deal(&mut plans, link, (info, std::mem::take(queues)), &links.doors[link], shared);
         }
         let links = &links;
-        if self.hosts.iter().any(|h| h.kernel) {
+        if self.hosts.iter().any(Host::has_kernel_sockets) {
             for (plan, post) in plans.iter_mut().zip(&shared.posts) {
                 let poller = Poller::new(post.wake.fd()).map_err(StartError::Thread)?;
                 if let Some(time) = self.busy_poll {
@@ -106,8 +106,10 @@ impl Builder {
                     host.flows.clone().filter(|_| !host.kernel).inspect(|flows| flows.watch(&mut lane));
                 let owner = owners[index as usize];
                 let plan = &mut plans[owner];
-                let kernel = plan.poller.as_ref().filter(|_| host.kernel).map(|poller| {
-                    Box::new(KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone()))
+                let sockets = plan.poller.as_ref().filter(|_| host.has_kernel_sockets());
+                let kernel = sockets.map(|poller| {
+                    let lane = KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone());
+                    Box::new(if host.kernel { lane } else { lane.beside() })
                 });
                 let id = LaneId { runtime: shared.runtime, index };
                 let mut slot = LaneSlot::new(id, h, lane, groups.clone());

@@ -79,14 +79,28 @@ impl TcpStream {
     /// As [`TcpStream::begin`].
     pub fn begin_with_data(connect: Connect, data: &[u8]) -> Result<(Self, usize), SocketError> {
         let rest_follows = !data.is_empty();
-        Self::begin_with(connect, FirstData { bytes: data, rest_follows })
+        Self::begin_with(connect, FirstData { bytes: data, rest_follows }, false)
     }
 
-    /// Begins to connect; how many bytes of the data go with the SYN.
-    fn begin_with(connect: Connect, data: FirstData<'_>) -> Result<(Self, usize), SocketError> {
+    /// As [`TcpStream::connect_with`], on a socket of the kernel also in a host that has those only beside its own.
+    pub(crate) async fn connect_by_kernel(connect: Connect, timeout: Duration) -> Result<Self, SocketError> {
+        let (stream, _) = Self::begin_with(connect, FirstData { bytes: &[], rest_follows: false }, true)?;
+        match crate::task::timeout(timeout, poll_fn(|cx| stream.poll_connected(cx))).await {
+            Ok(connected) => connected.map(|()| stream),
+            Err(_) => Err(Failure::TimedOut.into()),
+        }
+    }
+
+    /// Begins to connect; how many bytes of the data go with the SYN. `by_kernel`: on a socket of the kernel, if there are any.
+    fn begin_with(
+        connect: Connect,
+        data: FirstData<'_>,
+        by_kernel: bool,
+    ) -> Result<(Self, usize), SocketError> {
         let lane = LaneRef::current()?;
         let (id, ends, taken) = lane.with(|slot, now, frames| {
-            if let Some(kernel) = &mut slot.kernel {
+            let kernel = if by_kernel { slot.kernel.as_deref_mut() } else { slot.own_kernel() };
+            if let Some(kernel) = kernel {
                 let id = Id::Kernel(kernel.connect(&connect)?);
                 return Ok::<_, SocketError>((id, Ends::new(None, connect.remote.into()), 0));
             }

@@ -3,6 +3,7 @@
 mod connect;
 mod files;
 mod read;
+mod splice;
 mod write;
 mod zero_copy;
 
@@ -72,20 +73,24 @@ impl TcpStream {
     /// On another lane, or how the connection ended, if badly.
     pub async fn closed(&self) -> Result<(), SocketError> {
         poll_fn(|cx| {
-            let over = self.with(
-                |lane, id, _, _| {
-                    let ready = lane.tcp_readiness(id)?;
-                    ready.failure.map_or(Ok(ready.closed), |failure| Err(failure.into()))
-                },
-                KernelLane::is_over,
-            )?;
-            if over {
+            if self.is_over()? {
                 return Poll::Ready(Ok(()));
             }
             self.wake_on(Interest::Closed, cx)?;
             Poll::Pending
         })
         .await
+    }
+
+    /// Whether the connection is over, both ways; how it ended, if badly.
+    pub(crate) fn is_over(&self) -> Result<bool, SocketError> {
+        self.with(
+            |lane, id, _, _| {
+                let ready = lane.tcp_readiness(id)?;
+                ready.failure.map_or(Ok(ready.closed), |failure| Err(failure.into()))
+            },
+            KernelLane::is_over,
+        )
     }
 
     /// Number of bytes to read before the peer's urgent mark (RFC 9293 §3.8.5): 0 if the next byte is the first behind urgent data,
@@ -209,8 +214,9 @@ impl TcpStream {
         })?
     }
 
+    /// Wakes the task when what is waited for may have come; at once if it has.
     #[inline]
-    fn wake_on(&self, interest: Interest, cx: &Context<'_>) -> Result<(), SocketError> {
+    pub(crate) fn wake_on(&self, interest: Interest, cx: &Context<'_>) -> Result<(), SocketError> {
         self.with(
             |lane, id, _, _| Ok(lane.tcp_wake_on(id, interest, cx.waker())?),
             |kernel, id| kernel.wake_on(id, interest, cx.waker()),

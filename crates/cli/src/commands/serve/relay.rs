@@ -1,0 +1,291 @@
+//! `flowlane serve relay`: its arguments, its host, and its own output beside that of every service.
+
+use super::flows::Flows;
+use super::plan::{self, Plan};
+use super::{Event, Service, tcp};
+use crate::say::say;
+use crate::units;
+use anyhow::{bail, ensure};
+use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
+use flowlane::stack_stats::Counters;
+use flowlane::stats::{RelayCounts, Report, TargetStats};
+use flowlane::{Host, Prefix};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Arguments of the relay.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct RelayArguments {
+    #[command(flatten)]
+    tcp: plan::TcpArguments,
+    /// Where connections go: 10.0.0.2:80 or [fd00::2]:80. May be repeated, for one of several targets (docs/relay.md).
+    #[arg(long, value_name = "ADDR:PORT", required = true, value_delimiter = ',', value_parser = target, help_heading = "Relay")]
+    to: Vec<SocketAddr>,
+    /// Reach targets by kernel sockets, though clients come over a link of ours.
+    #[arg(long, value_name = "STACK", value_enum, help_heading = "Relay")]
+    via: Option<Via>,
+    /// Which of several targets a connection gets: hash, by the hash of its flow, so that a target that goes down moves only its own flows;
+    /// least, the one with fewest connections in the lane.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Kind::Hash, help_heading = "Relay")]
+    balance: Kind,
+    /// Connect to each target at this interval; one that does not answer three times gets no connections until it answers twice
+    /// [default: 2s, if given without a value].
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = units::duration, help_heading = "Relay")]
+    health: Option<Duration>,
+    /// Limit for connecting to a target, and for a client's PROXY header.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = "Relay")]
+    connect_timeout: Duration,
+    /// Limit for the time in which nothing passes on a connection, before both sides are reset; 0s for none.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = units::duration, help_heading = "Relay")]
+    idle_timeout: Duration,
+    /// Most open connections in each lane; further ones are reset.
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = units::count, help_heading = "Relay")]
+    max_connections: u64,
+    /// Clients send a PROXY header, version 1 or 2, before anything else; those that do not are reset.
+    #[arg(long, help_heading = "Relay")]
+    proxy_in: bool,
+    /// Send targets a PROXY header of this version, which tells them who the client is.
+    #[arg(long, value_name = "VERSION", value_enum, help_heading = "Relay")]
+    proxy_out: Option<Version>,
+}
+
+/// Values of `--balance`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Hash,
+    Least,
+}
+
+/// Values of `--via`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Via {
+    Kernel,
+}
+
+/// Values of `--proxy-out`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// A target, as it is given.
+fn target(text: &str) -> Result<SocketAddr, String> {
+    let at: SocketAddr = text
+        .parse()
+        .map_err(|_| "give an address and a port, such as 10.0.0.2:80 or [fd00::2]:80".to_owned())?;
+    let ip = at.ip();
+    let broadcast = matches!(ip, std::net::IpAddr::V4(v4) if v4.is_broadcast());
+    if at.port() == 0 || ip.is_unspecified() || ip.is_multicast() || broadcast {
+        return Err("not an address and a port that one can connect to".to_owned());
+    }
+    Ok(at)
+}
+
+/// The relay of a plan.
+pub(super) struct Relaying {
+    relay: Relay,
+    by_kernel: bool,
+    json: bool,
+    before: RelayCounts,
+}
+
+/// The plan, and the relay that belongs to it.
+pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)> {
+    let a = arguments;
+    ensure!(a.max_connections > 0, "--max-connections 0: must be at least 1");
+    ensure!(!a.connect_timeout.is_zero(), "--connect-timeout 0s: must be more than 0");
+    if a.health.is_some_and(|every| every < Duration::from_millis(10)) {
+        bail!("--health: must be at least 10ms");
+    }
+    ensure!(a.to.len() <= MOST_TARGETS, "--to: {} targets, at most {MOST_TARGETS}", a.to.len());
+    for (i, to) in a.to.iter().enumerate() {
+        ensure!(!a.to[..i].contains(to), "--to {to}: given twice");
+    }
+    let plan = Plan::tcp(Service::Relay, a.tcp)?;
+    let by_kernel = a.via == Some(Via::Kernel);
+    ensure!(
+        !(by_kernel && plan.link.is_kernel()),
+        "--via kernel: without a link of ours both sides are kernel sockets"
+    );
+    a.to.iter().try_for_each(|to| check_target(&plan, *to, by_kernel))?;
+    let tell = |target: SocketAddr, up: bool| {
+        say!("flowlane: target {target} is {}", if up { "up again" } else { "down" });
+    };
+    let config = RelayConfig {
+        targets: a.to,
+        by_kernel,
+        balance: if a.balance == Kind::Hash { Balance::Hash } else { Balance::Least },
+        connect_timeout: a.connect_timeout,
+        idle: Some(a.idle_timeout).filter(|idle| !idle.is_zero()),
+        health: a.health,
+        proxy_in: a.proxy_in,
+        proxy_out: a.proxy_out.map(|v| if v == Version::V1 { Proxy::V1 } else { Proxy::V2 }),
+        most: a.max_connections,
+        tell: Some(Arc::new(tell)),
+    };
+    let relay = Relay::new(config, plan.rss.buckets.len());
+    let json = plan.json;
+    Ok((plan, Relaying { relay, by_kernel, json, before: RelayCounts::default() }))
+}
+
+/// Refuses a target that the relay itself would be, and one that our addresses do not reach.
+fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<()> {
+    let ours = |ip| plan.addresses.iter().map(Prefix::address).any(|a| a == ip);
+    let all = plan.link.is_kernel() && plan.addresses.is_empty();
+    // An address of this machine can be bound.
+    let own = ours(to.ip()) || all && UdpSocket::bind((to.ip(), 0)).is_ok();
+    ensure!(to.port() != plan.port || !own, "--to {to}: is the relay itself (see --port)");
+    if !plan.link.is_kernel() && !by_kernel {
+        let family = plan.addresses.iter().any(|a| a.address().is_ipv4() == to.is_ipv4());
+        ensure!(family, "--to {to}: none of our addresses (--addr) is of its family");
+    }
+    Ok(())
+}
+
+impl Relaying {
+    /// The host that relays.
+    pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
+        let (bind, port) = (plan.bind(), plan.port);
+        let (listen, relay) = (plan.listen.clone(), self.relay.clone());
+        let host = plan.host(move || {
+            let (flows, events) = (flows.clone(), events.clone());
+            let (listen, relay) = (listen.clone(), relay.clone());
+            async move {
+                if flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0) {
+                    relay.check()?;
+                }
+                let options = Relay::listen_options();
+                let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
+                drop(events);
+                let Some(listener) = listener else { return Ok(()) };
+                let each = |stream: &flowlane::TcpStream| {
+                    if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
+                        flows.connection(bucket.0, hash, kind.as_u8());
+                    }
+                };
+                relay.serve_each(listener, each).await
+            }
+        });
+        if self.by_kernel { host.beside_kernel() } else { host }
+    }
+
+    /// Lets open connections end, within `grace`, and resets the rest.
+    pub(super) fn stop(&self, grace: Duration) {
+        self.relay.stop_within(grace);
+    }
+
+    /// Prints the counts since the last interval.
+    pub(super) fn interval(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        // The only host.
+        let now = report.relay(0).unwrap_or_default();
+        let second = took.as_secs_f64().max(1e-9);
+        let of = |counts: &RelayCounts, get: fn(&TargetStats) -> u64| {
+            counts.targets.iter().map(|(_, t)| get(t)).sum::<u64>()
+        };
+        let since = |get: fn(&TargetStats) -> u64| of(&now, get).saturating_sub(of(&self.before, get));
+        let (connections, failed) = (since(|t| t.connections), since(TargetStats::failed));
+        let (up, down) = (since(|t| t.to_target_bytes), since(|t| t.to_client_bytes));
+        let rate = |count: u64| (count as f64 / second).round() as u64;
+        let mut out = io::stdout().lock();
+        if self.json {
+            let line = json!({
+                "version": 1, "kind": "relay-interval", "seconds": second, "connections": connections,
+                "connections-per-second": rate(connections), "connections-open": now.relay.open,
+                "connects-failed": failed, "to-target-bytes": up, "to-client-bytes": down,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(
+                out,
+                "relay: {} connections/s, open {}, bytes/s to targets {}, to clients {}, failed connects {failed}",
+                rate(connections),
+                now.relay.open,
+                rate(up),
+                rate(down),
+            )?;
+        }
+        self.before = now;
+        out.flush()
+    }
+
+    /// Prints the totals, at the end.
+    pub(super) fn summary(&self, report: &Report, host: usize) -> io::Result<()> {
+        let counts = report.relay(host).unwrap_or_default();
+        let mut out = io::stdout().lock();
+        if self.json {
+            let mut document = object(&counts.relay);
+            document["version"] = json!(1);
+            document["kind"] = json!("relay-summary");
+            let targets = counts.targets.iter().map(|(name, stats)| {
+                let mut target = object(stats);
+                target["target"] = json!(name);
+                target
+            });
+            document["targets"] = targets.collect();
+            writeln!(out, "{document}")?;
+            return out.flush();
+        }
+        for (name, t) in &counts.targets {
+            writeln!(
+                out,
+                "target {name}: connections {}, bytes to it {}, from it {}, failed connects {}, resets {} of clients, {} of the target",
+                t.connections,
+                t.to_target_bytes,
+                t.to_client_bytes,
+                t.failed(),
+                t.client_resets,
+                t.target_resets,
+            )?;
+            let mut rest = Vec::new();
+            t.each(&mut |c| {
+                if c.value > 0 && !SAID.contains(&c.name) {
+                    rest.push(format!("{} {}", c.value, c.text));
+                }
+            });
+            for line in rest {
+                writeln!(out, "    {line}")?;
+            }
+        }
+        let mut rest = Vec::new();
+        counts.relay.each(&mut |c| {
+            if c.value > 0 {
+                rest.push(format!("relay: {} {}", c.value, c.text));
+            }
+        });
+        for line in rest {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()
+    }
+}
+
+/// Counters of a target that have their place in its line.
+const SAID: [&str; 6] =
+    ["up", "connections", "to-target-bytes", "to-client-bytes", "client-resets", "target-resets"];
+
+fn object(counters: &impl Counters) -> Value {
+    let mut object = json!({});
+    counters.each(&mut |c| object[c.name] = json!(c.value));
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        assert_eq!(target("10.0.0.2:80"), Ok(SocketAddr::from(([10, 0, 0, 2], 80))));
+        assert!(target("[fd00::2]:80").is_ok_and(|at| at.is_ipv6()));
+        for bad in ["10.0.0.2", "fd00::2:80", "web:80", ":80", "10.0.0.2:0", "0.0.0.0:80", "[ff02::1]:80", ""]
+        {
+            assert!(target(bad).is_err_and(|why| !why.contains('\n')), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A relay on our own stack and on kernel sockets: bytes, ends, resets, bounds.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use flowlane::relay::{Relay, RelayConfig};
+use flowlane::stats::{Report, TargetStats};
+use flowlane::{
+    Failure, Host, Interface, Key, PairConfig, Rss, Runtime, SocketError, TcpListener, TcpStream, UdpFields,
+};
+
+use crate::traffic::{PATIENCE, rss};
+
+const MUCH: usize = 2_000_000;
+
+fn on(address: &str) -> Interface {
+    Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
+}
+
+fn front() -> SocketAddr {
+    "10.0.0.1:80".parse().unwrap()
+}
+
+async fn relay_main(relay: Relay, port: u16) -> Result<(), SocketError> {
+    let listener = TcpListener::bind(None, port, Relay::listen_options())?;
+    relay.serve(listener).await
+}
+
+/// What a client in our stack does with a relay in another host, and what the target does in every lane: what the client says, and the
+/// counters of the target.
+fn ours<C, D, S, T>(
+    config: RelayConfig,
+    by_kernel: bool,
+    client: C,
+    serve: S,
+) -> (String, TargetStats, Report)
+where
+    C: Fn(TcpStream) -> D + Clone + Send + Sync + 'static,
+    D: Future<Output = String> + Send + 'static,
+    S: Fn(TcpStream) -> T + Clone + Send + Sync + 'static,
+    T: Future<Output = ()> + Send + 'static,
+{
+    let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(16_384);
+    let relay = Relay::new(config, 4);
+    let serving = relay.clone();
+    let host = Host::new("relay", rss(Key::MICROSOFT, 4, 2, UdpFields::Two), move || {
+        relay_main(serving.clone(), 80)
+    });
+    let host = if by_kernel { host.beside_kernel() } else { host };
+    let at = builder.host(host.interface(on("10.0.0.1/24")));
+    let (say, said) = mpsc::channel();
+    let peer = Host::new("peer", rss(Key::symmetric(), 4, 2, UdpFields::Two), move || {
+        let (client, serve, say) = (client.clone(), serve.clone(), say.clone());
+        async move {
+            let listener = TcpListener::on_port(81)?;
+            if flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0) {
+                let asks = async move {
+                    let said = match TcpStream::connect(front()).await {
+                        Ok(stream) => client(stream).await,
+                        Err(e) => e.to_string(),
+                    };
+                    let _ = say.send(said);
+                };
+                flowlane::spawn(asks).map_err(|_| SocketError::WrongLane)?;
+            }
+            loop {
+                let stream = listener.accept().await?;
+                flowlane::spawn(serve(stream)).map_err(|_| SocketError::WrongLane)?;
+            }
+            #[expect(unreachable_code, reason = "names the type of the error")]
+            Ok::<(), SocketError>(())
+        }
+    });
+    let peer = builder.host(peer.interface(on("10.0.0.2/24")));
+    builder.pair((at, 0), (peer, 0), PairConfig::default());
+    let runtime = builder.start().unwrap();
+    let said = said.recv_timeout(PATIENCE).unwrap();
+    relay.stop_within(PATIENCE);
+    let report = runtime.stop();
+    let stats = report.relay(at).map(|counts| counts.targets[0].1).unwrap_or_default();
+    (said, stats, report)
+}
+
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(2_654_435_761) >> 13) as u8
+}
+
+/// Sends much, ends its direction, and gets it back.
+async fn there_and_back(stream: TcpStream) -> String {
+    let sent: Vec<u8> = (0..MUCH).map(byte).collect();
+    let (write, read) = (
+        async {
+            stream.write_all(&sent).await?;
+            stream.shutdown(Shutdown::Write)
+        },
+        async {
+            let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+            loop {
+                match stream.read(&mut buffer).await? {
+                    0 => return Ok::<_, SocketError>(got),
+                    n => got.extend_from_slice(&buffer[..n]),
+                }
+            }
+        },
+    );
+    match tokio::join!(write, read) {
+        (Ok(()), Ok(got)) if got == sent => "the same".to_owned(),
+        (Ok(()), Ok(got)) => format!("{} other bytes", got.len()),
+        (sent, got) => format!("{sent:?} {:?}", got.map(|got| got.len())),
+    }
+}
+
+/// Sends back, once all has come.
+async fn back(stream: TcpStream) {
+    let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        got.extend_from_slice(&buffer[..n]);
+    }
+    let _ = stream.write_all(&got).await;
+}
+
+/// Waits for the end: `ended`, or how it failed.
+async fn end_of(stream: &TcpStream) -> String {
+    let mut buffer = [0; 1000];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(0) => return "ended".to_owned(),
+            Ok(_) => {}
+            Err(e) => return e.to_string(),
+        }
+    }
+}
+
+fn reset() -> String {
+    SocketError::from(Failure::Reset).to_string()
+}
+
+#[test]
+fn ours_to_ours_every_byte_is_copied_once() {
+    let config = RelayConfig::to("10.0.0.2:81".parse().unwrap());
+    let (said, stats, _) = ours(config, false, there_and_back, back);
+    assert_eq!(said, "the same");
+    let much = MUCH as u64;
+    assert_eq!((stats.connections, stats.to_target_bytes, stats.to_client_bytes), (1, much, much));
+    assert_eq!((stats.copied_bytes, stats.spliced_bytes, stats.open), (2 * much, 0, 0));
+    assert_eq!((stats.client_resets, stats.target_resets, stats.lost), (0, 0, 0));
+}
+
+#[test]
+fn ours_to_the_kernel() {
+    let target = KernelListener::bind("127.0.0.1:0").unwrap();
+    let at = target.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = target.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        stream.write_all(&all).unwrap();
+        all.len()
+    });
+    let config = RelayConfig { by_kernel: true, ..RelayConfig::to(at) };
+    let (said, stats, report) = ours(config, true, there_and_back, back);
+    assert_eq!((said.as_str(), server.join().unwrap()), ("the same", MUCH));
+    assert_eq!((stats.connections, stats.copied_bytes, stats.lost), (1, 2 * MUCH as u64, 0));
+    let kernel = report.kernel(0).unwrap();
+    assert_eq!((kernel.connected, kernel.accepted, kernel.closed), (1, 0, 1));
+}
+
+#[test]
+fn resets_are_carried_between_connections_of_ours() {
+    let to = || RelayConfig::to("10.0.0.2:81".parse().unwrap());
+    let (say, said) = mpsc::channel();
+    let client = |stream: TcpStream| async move {
+        // Until the target has said that it is there.
+        let _ = stream.read(&mut [0]).await;
+        let _ = stream.abort();
+        String::new()
+    };
+    let (_, stats, _) = ours(to(), false, client, move |stream| {
+        let say = say.clone();
+        async move {
+            let _ = stream.write_all(b"x").await;
+            let _ = say.send(end_of(&stream).await);
+        }
+    });
+    assert_eq!(said.recv_timeout(PATIENCE).unwrap(), reset());
+    assert_eq!((stats.client_resets, stats.target_resets), (1, 0));
+    let (said, stats, _) = ours(
+        to(),
+        false,
+        |stream| async move { end_of(&stream).await },
+        |stream| async move {
+            let _ = stream.abort();
+        },
+    );
+    assert_eq!(said, reset());
+    assert_eq!((stats.client_resets, stats.target_resets), (0, 1));
+}
+
+/// A relay on kernel sockets, with one lane.
+fn kernel(config: RelayConfig) -> (Runtime, Relay, SocketAddr) {
+    let relay = Relay::new(config, 1);
+    let (say, said) = mpsc::channel();
+    let serving = relay.clone();
+    let host = Host::kernel("relay", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
+        let (relay, say) = (serving.clone(), say.clone());
+        async move {
+            if flowlane::current().is_ok_and(|lane| lane.bucket.0 > 0) {
+                return Ok(());
+            }
+            let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Relay::listen_options())?;
+            let _ = say.send(listener.local_addr()?);
+            relay.serve(listener).await
+        }
+    });
+    let mut builder = Runtime::builder().pin(false);
+    builder.host(host);
+    let runtime = builder.start().unwrap();
+    (runtime, relay, said.recv_timeout(PATIENCE).unwrap())
+}
+
+fn connect(to: SocketAddr) -> KernelStream {
+    let stream = KernelStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// How many bytes come before a reset.
+fn until_reset(mut stream: &KernelStream) -> usize {
+    let (mut buffer, mut all) = (vec![0; 1 << 16], 0);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => panic!("it ended in order"),
+            Ok(n) => all += n,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::ConnectionReset);
+                return all;
+            }
+        }
+    }
+}
+
+/// A client that does not read is told of the target's reset all the same.
+#[test]
+fn a_reset_comes_through_a_stall() {
+    let target = KernelListener::bind("127.0.0.1:0").unwrap();
+    let (runtime, relay, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let client = connect(at);
+    let (mut server, _) = target.accept().unwrap();
+    // Until it is stuck for good.
+    server.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    while server.write(&[1; 1 << 16]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
+    drop(server);
+    let mut fds = [rustix::event::PollFd::new(&client, rustix::event::PollFlags::ERR)];
+    let long = PATIENCE.try_into().unwrap();
+    assert_eq!(rustix::event::poll(&mut fds, Some(&long)).unwrap(), 1);
+    until_reset(&client);
+    relay.stop_within(PATIENCE);
+    let stats = runtime.stop().relay(0).unwrap().targets[0].1;
+    assert_eq!((stats.target_resets, stats.open), (1, 0));
+}
+
+#[test]
+fn what_is_open_at_the_end_is_reset() {
+    let target = KernelListener::bind("127.0.0.1:0").unwrap();
+    let (runtime, relay, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let client = connect(at);
+    let (server, _) = target.accept().unwrap();
+    assert!(relay.stop_within(Duration::from_millis(1)) > 0);
+    until_reset(&client);
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    until_reset(&server);
+    let counts = runtime.stop().relay(0).unwrap();
+    assert_eq!((counts.relay.stopped, counts.relay.open, counts.targets[0].1.open), (1, 0, 0));
+}
+
+#[test]
+fn silence_and_numbers_have_limits() {
+    let target = KernelListener::bind("127.0.0.1:0").unwrap();
+    let to = RelayConfig::to(target.local_addr().unwrap());
+    let (runtime, relay, at) = kernel(RelayConfig { idle: Some(Duration::from_millis(300)), most: 1, ..to });
+    let first = connect(at);
+    let (server, _) = target.accept().unwrap();
+    until_reset(&connect(at));
+    until_reset(&first);
+    drop(server);
+    relay.stop_within(PATIENCE);
+    let counts = runtime.stop().relay(0).unwrap();
+    let (relay, of) = (counts.relay, counts.targets[0].1);
+    assert_eq!((relay.accepted, relay.too_many, of.connections, of.idle_ended), (2, 1, 1, 1));
+}
