@@ -47,7 +47,7 @@ run() {
         cat >"$work/haproxy.cfg" <<END
 global
     nbthread 1
-    maxconn 10000
+    maxconn 2000
 defaults
     mode tcp
     option splice-auto

@@ -165,7 +165,9 @@ impl Relaying {
                 drop(events);
                 let Some(listener) = listener else { return Ok(()) };
                 let each = |stream: &flowlane::TcpStream| {
-                    if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
+                    // To ask for its flow costs a system call.
+                    let Some(flows) = &flows else { return };
+                    if let Ok((hash, kind, bucket)) = stream.flow() {
                         flows.connection(bucket.0, hash, kind.as_u8());
                     }
                 };
