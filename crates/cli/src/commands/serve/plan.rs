@@ -229,6 +229,15 @@ fn steer(
     })
 }
 
+/// A time to poll: within its bounds, and for kernel sockets.
+fn check_busy_poll(time: Option<Duration>, link: &LinkSpec) -> anyhow::Result<()> {
+    let Some(time) = time else { return Ok(()) };
+    ensure!(link.is_kernel(), "--busy-poll: for kernel sockets; {link} is polled anyway (--idle spin)");
+    let some = Duration::from_micros(1)..=LONGEST_POLL;
+    ensure!(some.contains(&time), "--busy-poll {time:?}: must be from 1us to 10ms");
+    Ok(())
+}
+
 /// A card that was named for kernel sockets: that it is there, and a line about what of it does not fit the workers.
 fn look_at(card: &str, steer: Steer) -> anyhow::Result<Option<String>> {
     ensure!(
@@ -340,14 +349,7 @@ impl Plan {
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
-        if let Some(time) = a.busy_poll {
-            ensure!(
-                link.is_kernel(),
-                "--busy-poll: for kernel sockets; {link} is polled anyway (--idle spin)"
-            );
-            let some = Duration::from_micros(1)..=LONGEST_POLL;
-            ensure!(some.contains(&time), "--busy-poll {time:?}: must be from 1us to 10ms");
-        }
+        check_busy_poll(a.busy_poll, &link)?;
         let note = match &link {
             LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
             _ => None,
