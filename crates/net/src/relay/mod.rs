@@ -4,8 +4,8 @@
 //!   accept ─▶ PROXY header in? ─▶ choose a target ─▶ connect (another target, if that fails) ─▶ PROXY header out? ─▶ both directions
 //! ```
 //!
-//! * [`joined`] is one connection with its target: ends, resets, idleness. [`way`] is one direction: pipes, copies, what it holds.
-//! * [`target`]: which target. [`health`]: which are up. [`proxy`]: who the client is.
+//! * `joined` is one connection with its target: ends, resets, idleness. `way` is one direction: pipes, copies, what it holds.
+//! * `target`: which target. `health`: which are up. `proxy`: who the client is.
 //!
 //! A lane relays the connections that it accepts, and shares nothing with other lanes but one word for each target, which says whether it
 //! is up. Between kernel sockets bytes pass through pipes; where one of our own stack's connections is involved they are copied once,
