@@ -9,7 +9,7 @@
 //!
 //! A lane relays the connections that it accepts, and shares nothing with other lanes but one word for each target, which says whether it
 //! is up. Between kernel sockets bytes pass through pipes; where one of our own stack's connections is involved they are copied once,
-//! and counted ([`TargetStats`](crate::stats::TargetStats)). The end is that of every service ([`service`](crate::service)).
+//! and counted ([`TargetStats`]). The end is that of every service ([`service`](crate::service)).
 
 mod health;
 mod joined;
