@@ -50,8 +50,15 @@ def lay():
                         "net.ipv6.conf.default.disable_ipv6=1"], check=True)
     ip(f"link add e1 netns {MID} type veth peer name g0 netns {GEN}")
     ip(f"link add e2 netns {MID} type veth peer name s0 netns {SINK}")
-    for space, name in ((GEN, "g0"), (MID, "e1"), (MID, "e2"), (SINK, "s0")):
+    ends = ((GEN, "g0"), (MID, "e1"), (MID, "e2"), (SINK, "s0"))
+    for space, name in ends:
         ip(f"-n {space} link set {name} up")
+    # The kernel tells of a link up to a second later. A switch under --realtime has the processor of the thread that would hear of it.
+    until = time.monotonic() + 30
+    while not all("state UP" in ip(f"-n {space} link show {name}").stdout for space, name in ends):
+        if time.monotonic() > until:
+            raise RuntimeError("the links do not come up")
+        time.sleep(0.02)
 
 
 def received():
