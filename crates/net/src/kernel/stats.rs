@@ -40,11 +40,11 @@ counters! {
     written_bytes: "written-bytes", "bytes written";
     writes_in_vain: "writes-in-vain", "writes that found no room";
     file_writes: "file-writes", "of these, writes of files by the kernel alone";
-    zerocopy_sends: "zerocopy-sends", "writes whose memory the kernel was to send without copying it";
+    zerocopy_sends: "zerocopy-sends", "writes that the kernel was to send without copying them";
     zerocopy_copied: "zerocopy-copied", "of these, writes that the kernel copied after all";
-    zerocopy_skipped: "zerocopy-skipped", "writes copied because they were small, or the kernel copied those before";
-    zerocopy_refused: "zerocopy-refused", "writes copied because the kernel had no memory for their completion, or does not know how";
-    zerocopy_cut_off: "zerocopy-cut-off", "connections closed and then reset with memory of sends outstanding";
+    zerocopy_skipped: "zerocopy-skipped", "writes copied: small, or those before were copied, too";
+    zerocopy_refused: "zerocopy-refused", "writes copied: no memory for completions, or an old kernel";
+    zerocopy_cut_off: "zerocopy-cut-off", "connections closed, then reset with sends outstanding";
     datagram_reads: "datagram-reads", "reads that brought datagrams";
     datagram_writes: "datagram-writes", "writes that took datagrams";
     datagrams_received: "datagrams-received", "datagrams received";
@@ -60,9 +60,9 @@ counters! {
     elsewhere_thread: "elsewhere-thread", "of these, because the worker's thread was moved";
     elsewhere_unsteered: "elsewhere-unsteered", "of these, because sockets are not steered by processor";
     elsewhere_no_worker: "elsewhere-no-worker", "of these, because no worker is bound to that processor";
-    elsewhere_sender: "elsewhere-sender", "of these, because the sender on this machine changed its processor (threads, XPS)";
+    elsewhere_sender: "elsewhere-sender", "of these, because a local sender changed its processor";
     elsewhere_rps: "elsewhere-rps", "of these, because RPS spreads the card's packets";
-    elsewhere_interrupt: "elsewhere-interrupt", "of these, because the processor of the queue's interrupt changed";
+    elsewhere_interrupt: "elsewhere-interrupt", "of these, because the queue's interrupt was moved";
     steering_refused: "steering-refused", "times the kernel refused a program that picks sockets";
     no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
     errors: "errors", "system calls that failed otherwise";
