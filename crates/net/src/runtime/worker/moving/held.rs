@@ -40,6 +40,8 @@ pub(super) struct Arriving {
     pub(super) asked: bool,
     /// When it did so.
     pub(super) answered: Option<Time>,
+    /// The old queue's marker has come before the card's answer was read.
+    pub(super) emptied: bool,
 }
 
 impl Arriving {
@@ -55,6 +57,7 @@ impl Arriving {
             expectation,
             asked: false,
             answered: None,
+            emptied: false,
         }
     }
 

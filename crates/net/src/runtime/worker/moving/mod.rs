@@ -178,6 +178,11 @@ impl Worker {
         let (lane, marked) = (marker.lane, usize::from(marker.from));
         let Some(i) = self.moves.arriving_by(lane, marker.number) else { return };
         let arriving = &mut self.moves.arriving[i];
+        // The old queue's worker has read the card's answer before this one did: that the lane has another queue is still to be learnt.
+        if arriving.asked && marked == self.index && arriving.answered.is_none() {
+            arriving.emptied = true;
+            return;
+        }
         arriving.unmarked.retain(|w| *w != marked);
         let (free, held): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut arriving.held).into_iter().partition(|(via, ..)| *via == marked);

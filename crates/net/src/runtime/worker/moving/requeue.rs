@@ -64,6 +64,11 @@ impl Worker {
 
     /// The packets of a lane come on `queue` now; `None`: on the one that they came on before. `asked`: the move that asked for it.
     pub(crate) fn requeued(&mut self, lane: u32, asked: Option<Asked>, queue: Option<u16>) {
+        let arriving = asked.filter(|asked| asked.worker == self.index);
+        let arriving = arriving.and_then(|asked| self.moves.arriving_by(lane, asked.number));
+        if let Some(i) = arriving {
+            self.moves.arriving[i].answered = Some(self.now);
+        }
         let Some(queue) = queue else {
             return asked.into_iter().for_each(|asked| self.marker(last(lane, asked)));
         };
@@ -85,8 +90,8 @@ impl Worker {
         }
         let Some(asked) = asked else { return };
         if asked.worker == self.index {
-            if let Some(i) = self.moves.arriving_by(lane, asked.number) {
-                self.moves.arriving[i].answered = Some(now);
+            if arriving.is_some_and(|i| self.moves.arriving[i].emptied) {
+                self.marker(last(lane, asked));
             }
         } else {
             // One of each link of the host.

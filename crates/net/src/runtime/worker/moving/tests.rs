@@ -353,6 +353,40 @@ fn an_answer_of_the_card_for_an_earlier_move_is_not_heeded() {
     }
 }
 
+/// The old queue's worker reads the card's answer first and has emptied its queue. The marker says so before the new worker has read the answer
+/// itself: what comes by its queue is no surprise, and not let in before.
+#[test]
+fn a_marker_that_comes_before_the_cards_answer_is_kept() {
+    let mut net = Net::new();
+    let order = net.begin_move(B);
+    for worker in [B, A, B, A, B] {
+        net.turn(worker);
+    }
+    assert!(net.workers[B].moves.is_awaited(net.lane), "the card is asked");
+    let answer = |net: &Net, to| {
+        let asked = Some(Asked { worker: B, number: 0 });
+        net.shared.send(to, Message::Requeued { lane: net.lane, asked, queue: Some(B as u16) });
+    };
+    answer(&net, A);
+    net.arrives(A, 1);
+    net.turn(A);
+    while net.workers[A].moves.is_draining() {
+        net.turn_after(Duration::from_micros(50), A);
+    }
+    net.arrives(B, 2);
+    net.turn(B);
+    net.arrives(B, 3);
+    net.turn(B);
+    assert_eq!((net.received(), order.stage()), (vec![1], Stage::Sent));
+    assert_eq!(net.workers[B].hosts[0].arrived().misdirected, 0);
+    answer(&net, B);
+    net.turn(B);
+    assert_eq!((net.received(), order.stage()), (vec![2, 3], Stage::Done));
+    net.arrives(B, 4);
+    net.turn(B);
+    assert_eq!((net.received(), net.workers[B].hosts[0].arrived().misdirected), (vec![4], 0));
+}
+
 /// Packets may be on their way to each of the queues that a bucket had within the last second, and are no surprise there.
 #[test]
 fn every_late_queue_of_a_bucket_is_remembered() {
