@@ -6,6 +6,9 @@
 //! allocated after the start, and a frame costs the same with ten flows and with ten million: hostile flows can make counts less exact,
 //! within bounds that are reported, and nothing else.
 //!
+//! Packets of one flow that pass one after the other are added up, and counted in the tables at once when one of another flow comes, a second
+//! begins, or somebody asks. The counts are those of packet by packet.
+//!
 //! What a tunnel carries is counted as a flow of its own beside the flow of the outer packets, each in its lane.
 
 mod key;
@@ -17,8 +20,8 @@ use core::time::Duration;
 
 use flowlane_sys::frame::Frame;
 
-use self::key::{Weight, look};
-use self::table::Table;
+use self::key::{Key, Weight, look_closely, plain};
+use self::table::{Entry, Run, Table};
 use crate::address::Endpoint;
 use crate::time::Time;
 use crate::wire::IpProtocol;
@@ -26,7 +29,7 @@ use crate::wire::IpProtocol;
 /// How flows are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopConfig {
-    /// Flows in each of the two tables, at least; at most 2^20. About 120 bytes each.
+    /// Flows in each of the two tables, at least; at most 2^20. About 104 bytes each.
     pub flows: usize,
     /// A flow without packets for longer is forgotten; whole seconds.
     pub idle: Duration,
@@ -112,6 +115,8 @@ struct Watch {
     octets: Table,
     seed: [u64; 2],
     counted: Weight,
+    /// The last packets, all of one flow, which are counted when one of another comes.
+    run: Run,
     /// Seconds on the lane's clock.
     second: u32,
     /// When the next one begins.
@@ -126,6 +131,7 @@ impl Top {
             octets: Table::new(config.flows, idle),
             seed: config.seed,
             counted: Weight::NONE,
+            run: Run::NONE,
             second: 0,
             next: Time::ZERO,
         })))
@@ -164,48 +170,84 @@ impl Watch {
         if now >= self.next {
             self.turn_to(now);
         }
-        let Some((key, weight)) = look(frame, ethernet, received) else { return };
-        self.counted.packets += weight.packets;
-        self.counted.octets += weight.octets;
-        let (hash, second) = (key.hash(self.seed), self.second);
-        self.packets.add(hash, &key, weight.packets, weight, received, second);
-        self.octets.add(hash, &key, weight.octets, weight, received, second);
+        if ethernet {
+            if let Some((key, octets)) = plain(frame, received) {
+                return self.note(&key, Weight { packets: 1, octets }, received);
+            }
+        }
+        self.count_closely(frame, ethernet, received);
+    }
+
+    /// As [`Watch::count`], of a frame of any kind.
+    #[inline(never)]
+    fn count_closely(&mut self, frame: &Frame, ethernet: bool, received: bool) {
+        if let Some((key, weight)) = look_closely(frame, ethernet, received) {
+            self.note(&key, weight, received);
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, key: &Key, weight: Weight, received: bool) {
+        if !self.run.key.is(key) {
+            self.end_run();
+            self.run = Run { key: *key, ..Run::NONE };
+        }
+        let totals = &mut self.run.totals[usize::from(received)];
+        totals.packets += weight.packets;
+        totals.octets += weight.octets;
+    }
+
+    /// Counts the packets of the run.
+    #[inline]
+    fn end_run(&mut self) {
+        let [sent, received] = self.run.totals;
+        let (packets, octets) = (sent.packets + received.packets, sent.octets + received.octets);
+        if packets == 0 {
+            return;
+        }
+        self.counted.packets += packets;
+        self.counted.octets += octets;
+        // Not the frame's own hash: its key is known, and of datagrams it may be that of the addresses only.
+        let hash = self.run.key.hash(self.seed);
+        self.packets.add(&self.run, hash, packets, self.second);
+        self.octets.add(&self.run, hash, octets, self.second);
     }
 
     /// Another second.
     #[cold]
     fn turn_to(&mut self, now: Time) {
+        self.end_run();
+        self.run = Run::NONE;
         let second = now.as_nanos() / 1_000_000_000;
         self.second = second.min(u64::from(u32::MAX)) as u32;
         self.next = Time::from_secs(second + 1);
-        self.packets.expire(self.second);
-        self.octets.expire(self.second);
     }
 
     fn report(&mut self, now: Time) -> TopReport {
         self.turn_to(now);
-        let (second, seed) = (self.second, self.seed);
-        let count =
-            |table: &Table, entry: &table::Entry| match table.of(entry.key.hash(seed), &entry.key, second) {
-                Ok((count, error)) => TopCount { count, error },
-                // It is in the other table only, and knows what it has had since.
-                Err(most) => TopCount { count: most, error: most },
-            };
+        self.packets.turn_to(self.second);
+        self.octets.turn_to(self.second);
+        let seed = self.seed;
+        let count = |table: &Table, entry: &Entry| match table.of(entry.key.hash(seed), &entry.key) {
+            Ok((count, error)) => TopCount { count, error },
+            // It is in the other table only, and knows what it has had since.
+            Err(most) => TopCount { count: most, error: most },
+        };
         let mut flows = Vec::with_capacity(self.packets.len() + self.octets.len());
-        for (entry, packets) in self.packets.iter() {
+        for (entry, packets, last) in self.packets.iter() {
             let packets = TopCount { count: packets, error: entry.error };
-            flows.push(flow(entry, packets, count(&self.octets, entry)));
+            flows.push(flow(entry, last, packets, count(&self.octets, entry)));
         }
-        for (entry, octets) in self.octets.iter() {
-            if self.packets.of(entry.key.hash(seed), &entry.key, second).is_err() {
+        for (entry, octets, last) in self.octets.iter() {
+            if self.packets.of(entry.key.hash(seed), &entry.key).is_err() {
                 let octets = TopCount { count: octets, error: entry.error };
-                flows.push(flow(entry, count(&self.packets, entry), octets));
+                flows.push(flow(entry, last, count(&self.packets, entry), octets));
             }
         }
         TopReport {
             flows,
-            packets_elsewhere: self.packets.most_missing(second),
-            octets_elsewhere: self.octets.most_missing(second),
+            packets_elsewhere: self.packets.most_missing(),
+            octets_elsewhere: self.octets.most_missing(),
             counted: self.counted.into(),
             room: self.packets.capacity(),
         }
@@ -213,9 +255,9 @@ impl Watch {
 }
 
 /// An entry as it is shown. What it has certainly had is no error.
-fn flow(entry: &table::Entry, packets: TopCount, octets: TopCount) -> TopFlow {
+fn flow(entry: &Entry, last: u32, packets: TopCount, octets: TopCount) -> TopFlow {
     let (local, remote) = entry.key.ends();
-    let (received, sent) = (TopTotals::from(entry.received), TopTotals::from(entry.sent));
+    let (received, sent) = (TopTotals::from(entry.received()), TopTotals::from(entry.sent()));
     let at_least = |count: TopCount, had: u64| {
         let count = TopCount { count: count.count.max(had), ..count };
         TopCount { error: count.error.min(count.count - had), ..count }
@@ -230,7 +272,7 @@ fn flow(entry: &table::Entry, packets: TopCount, octets: TopCount) -> TopFlow {
         received,
         sent,
         since: Time::from_secs(entry.began.into()),
-        last: Time::from_secs(entry.last.into()),
+        last: Time::from_secs(last.into()),
     }
 }
 

@@ -9,30 +9,34 @@
 //! the table has had at most the *floor* of its set: the largest count that was put out of it. As long as no flow expires, that is at most
 //! an eighth of what was counted in the set. The bounds that are reported are those of the moment, and hold always.
 //!
-//! **Idle flows** leave. All flows are in a list in the order of their last packets, to the second; a flow moves to its end at most once a
-//! second. What is idle is at its head, so that expiry costs as much as there is to expire, and nothing is searched. Packets after that are
-//! of a new flow. A floor is forgotten with the last of those that it may stand for: whoever was put out and has been silent since is a
-//! new flow, too.
+//! **Idle flows** leave. A set frees the ways of its idle flows when it is looked at for the first time in a second, so nothing waits for the
+//! rest of the table, and a packet compares one number. Packets after that are of a new flow. A floor is forgotten with the last of those
+//! that it may stand for: whoever was put out and has been silent since is a new flow, too.
 
 use super::key::{Key, Weight};
 
 /// Flows in a set.
 pub(super) const WAYS: usize = 8;
 
-/// No entry.
-const NONE: u32 = u32::MAX;
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = LOW << 7;
 
-#[derive(Debug, Clone, Copy, Default)]
+/// What a packet looks at before an entry: one cache line, and one more for the counts.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
 struct Set {
     /// A byte for each way: 0 if it is free, else the upper bits of its flow's hash and the highest bit.
     tags: u64,
-    counts: [u64; WAYS],
     /// No flow that was put out of here and may come again has had more.
     floor: u64,
     /// When one was put out last.
     put_out: u32,
+    /// No flow here was idle in this second.
+    second: u32,
+    /// When each flow had its last packet: seconds on the lane's clock.
+    last: [u32; WAYS],
+    counts: [u64; WAYS],
+    entries: [Entry; WAYS],
 }
 
 /// A flow in the table.
@@ -41,89 +45,56 @@ pub(super) struct Entry {
     pub(super) key: Key,
     /// Its count may be too high by as much.
     pub(super) error: u64,
-    /// Since it is in the table.
-    pub(super) received: Weight,
-    pub(super) sent: Weight,
+    /// What was sent and what was received since it is in the table.
+    totals: [Weight; 2],
     /// Seconds on the lane's clock.
     pub(super) began: u32,
-    pub(super) last: u32,
-    older: u32,
-    newer: u32,
 }
 
-const FREE: Entry = Entry {
-    key: Key::NONE,
-    error: 0,
-    received: Weight::NONE,
-    sent: Weight::NONE,
-    began: 0,
-    last: 0,
-    older: NONE,
-    newer: NONE,
-};
-
-/// The table.
-#[derive(Debug)]
-pub(super) struct Table {
-    sets: Box<[Set]>,
-    entries: Box<[Entry]>,
-    /// Ends of the list by time.
-    oldest: u32,
-    newest: u32,
-    /// Seconds after which a flow is idle.
-    idle: u32,
-    len: u32,
+/// Packets of one flow that passed one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) key: Key,
+    /// What was sent and what was received.
+    pub(super) totals: [Weight; 2],
 }
 
-impl Table {
-    /// For at least `entries` flows, at most 2^20; the number of sets is a power of two.
-    pub(super) fn new(entries: usize, idle: u32) -> Self {
-        let sets = entries.div_ceil(WAYS).clamp(1, 1 << 17).next_power_of_two();
-        Self {
-            sets: vec![Set::default(); sets].into(),
-            entries: vec![FREE; sets * WAYS].into(),
-            oldest: NONE,
-            newest: NONE,
-            idle,
-            len: 0,
-        }
+impl Run {
+    /// No packet.
+    pub(super) const NONE: Self = Self { key: Key::NONE, totals: [Weight::NONE; 2] };
+}
+
+impl Entry {
+    const FREE: Self = Self { key: Key::NONE, error: 0, totals: [Weight::NONE; 2], began: 0 };
+
+    pub(super) fn sent(&self) -> Weight {
+        self.totals[0]
     }
 
-    /// Counts a frame that adds `count`.
-    #[inline]
-    pub(super) fn add(
-        &mut self,
-        hash: u64,
-        key: &Key,
-        count: u64,
-        weight: Weight,
-        received: bool,
-        second: u32,
-    ) {
-        let set = hash as usize & (self.sets.len() - 1);
-        let tag = hash >> 56 | 0x80;
-        let way = self.find(set, tag, key).unwrap_or_else(|| self.admit(set, tag, key, second));
-        self.sets[set].counts[way] += count;
-        let at = set * WAYS + way;
-        let entry = &mut self.entries[at];
-        let totals = if received { &mut entry.received } else { &mut entry.sent };
-        totals.packets += weight.packets;
-        totals.octets += weight.octets;
-        if entry.last != second {
-            entry.last = second;
-            self.unlink(at as u32);
-            self.push(at as u32);
-        }
+    pub(super) fn received(&self) -> Weight {
+        self.totals[1]
     }
+}
+
+impl Set {
+    const EMPTY: Self = Self {
+        tags: 0,
+        floor: 0,
+        put_out: 0,
+        second: 0,
+        last: [0; WAYS],
+        counts: [0; WAYS],
+        entries: [Entry::FREE; WAYS],
+    };
 
     #[inline]
-    fn find(&self, set: usize, tag: u64, key: &Key) -> Option<usize> {
-        let different = self.sets[set].tags ^ (LOW * tag);
+    fn find(&self, tag: u64, key: &Key) -> Option<usize> {
+        let different = self.tags ^ (LOW * tag);
         // The highest bit of each byte that is zero, and now and then of one above it: the key decides.
         let mut same = different.wrapping_sub(LOW) & !different & HIGH;
         while same != 0 {
             let way = same.trailing_zeros() as usize / 8;
-            if self.entries[set * WAYS + way].key == *key {
+            if self.entries[way % WAYS].key.is(key) {
                 return Some(way);
             }
             same &= same - 1;
@@ -131,107 +102,133 @@ impl Table {
         None
     }
 
-    /// Makes room for a flow in its set.
-    #[cold]
-    fn admit(&mut self, set: usize, tag: u64, key: &Key, second: u32) -> usize {
-        let s = &mut self.sets[set];
-        if second.saturating_sub(s.put_out) > self.idle {
-            s.floor = 0;
-        }
-        let free = !s.tags & HIGH;
+    /// Makes room for a flow.
+    #[inline]
+    fn admit(&mut self, tag: u64, key: &Key, second: u32) -> usize {
+        let free = !self.tags & HIGH;
         let way = if free != 0 {
             free.trailing_zeros() as usize / 8
         } else {
-            let least = (0..WAYS).min_by_key(|way| s.counts[*way]).unwrap_or(0);
-            (s.floor, s.put_out) = (s.floor.max(s.counts[least]), second);
+            let (least, count) = self.least();
+            (self.floor, self.put_out) = (self.floor.max(count), second);
             least
         };
-        let floor = s.floor;
-        s.tags = s.tags & !(0xff << (way * 8)) | tag << (way * 8);
-        s.counts[way] = floor;
-        let at = (set * WAYS + way) as u32;
-        if free == 0 {
-            self.unlink(at);
-        } else {
-            self.len += 1;
-        }
-        self.entries[at as usize] = Entry { key: *key, error: floor, began: second, last: second, ..FREE };
-        self.push(at);
+        let way = way % WAYS;
+        self.tags = self.tags & !(0xff << (way * 8)) | tag << (way * 8);
+        self.counts[way] = self.floor;
+        let entry = &mut self.entries[way];
+        entry.key = *key;
+        entry.error = self.floor;
+        entry.totals = [Weight::NONE; 2];
+        entry.began = second;
         way
     }
 
-    /// Removes flows that have been idle for too long: as many steps as there are such flows.
-    pub(super) fn expire(&mut self, second: u32) {
-        while let Some(entry) = self.entries.get(self.oldest as usize) {
-            if second.saturating_sub(entry.last) <= self.idle {
-                return;
+    /// The way with the smallest count, and that.
+    #[inline]
+    fn least(&self) -> (usize, u64) {
+        let (mut least, mut count) = (0, self.counts[0]);
+        for way in 1..WAYS {
+            if self.counts[way] < count {
+                (least, count) = (way, self.counts[way]);
             }
-            let at = self.oldest;
-            self.unlink(at);
-            let (set, way) = (at as usize / WAYS, at as usize % WAYS);
-            self.sets[set].tags &= !(0xff << (way * 8));
-            self.len -= 1;
+        }
+        (least, count)
+    }
+
+    /// Another second: flows that have been idle for too long leave, and a floor that stands for nobody.
+    #[cold]
+    fn turn_to(&mut self, second: u32, idle: u32) {
+        self.second = second;
+        for way in 0..WAYS {
+            if second.saturating_sub(self.last[way]) > idle {
+                self.tags &= !(0xff << (way * 8));
+            }
+        }
+        if second.saturating_sub(self.put_out) > idle {
+            self.floor = 0;
+        }
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Table {
+    sets: Box<[Set]>,
+    /// Seconds after which a flow is idle.
+    idle: u32,
+}
+
+impl Table {
+    /// For at least `entries` flows, at most 2^20; the number of sets is a power of two.
+    pub(super) fn new(entries: usize, idle: u32) -> Self {
+        let sets = entries.div_ceil(WAYS).clamp(1, 1 << 17).next_power_of_two();
+        Self { sets: vec![Set::EMPTY; sets].into(), idle }
+    }
+
+    /// Counts a run that adds `count`; `hash` is that of its key.
+    #[inline]
+    pub(super) fn add(&mut self, run: &Run, hash: u64, count: u64, second: u32) {
+        let (at, tag) = (self.set_of(hash), tag_of(hash));
+        let Some(set) = self.sets.get_mut(at) else { return };
+        if set.second != second {
+            set.turn_to(second, self.idle);
+        }
+        let way = match set.find(tag, &run.key) {
+            Some(way) => way % WAYS,
+            None => set.admit(tag, &run.key, second),
+        };
+        set.last[way] = second;
+        set.counts[way] += count;
+        for (total, more) in set.entries[way].totals.iter_mut().zip(&run.totals) {
+            total.packets += more.packets;
+            total.octets += more.octets;
         }
     }
 
-    /// The flows in the table with their counts, those heard of last first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry, u64)> {
-        let mut at = self.newest;
-        std::iter::from_fn(move || {
-            let entry = self.entries.get(at as usize)?;
-            let count = self.sets[at as usize / WAYS].counts[at as usize % WAYS];
-            at = entry.older;
-            Some((entry, count))
+    #[inline]
+    fn set_of(&self, hash: u64) -> usize {
+        hash as usize & (self.sets.len() - 1)
+    }
+
+    /// Removes all flows that have been idle for too long, before the table is read.
+    pub(super) fn turn_to(&mut self, second: u32) {
+        self.sets.iter_mut().for_each(|set| set.turn_to(second, self.idle));
+    }
+
+    /// The flows in the table with their counts, and the seconds of their last packets. [`Table::turn_to`] goes before this and what follows.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry, u64, u32)> {
+        self.sets.iter().flat_map(|set| {
+            let taken = (0..WAYS).filter(|way| set.tags >> (way * 8) & 0xff != 0);
+            taken.map(|way| (&set.entries[way], set.counts[way], set.last[way]))
         })
     }
 
     /// The count of a flow, if it is in the table, and else what it can have at most.
-    pub(super) fn of(&self, hash: u64, key: &Key, second: u32) -> Result<(u64, u64), u64> {
-        let set = hash as usize & (self.sets.len() - 1);
-        match self.find(set, hash >> 56 | 0x80, key) {
-            Some(way) => Ok((self.sets[set].counts[way], self.entries[set * WAYS + way].error)),
-            None => Err(self.floor(&self.sets[set], second)),
+    pub(super) fn of(&self, hash: u64, key: &Key) -> Result<(u64, u64), u64> {
+        let set = &self.sets[self.set_of(hash)];
+        match set.find(tag_of(hash), key) {
+            Some(way) => Ok((set.counts[way], set.entries[way].error)),
+            None => Err(set.floor),
         }
     }
 
-    fn floor(&self, set: &Set, second: u32) -> u64 {
-        if second.saturating_sub(set.put_out) > self.idle { 0 } else { set.floor }
-    }
-
     /// No flow that is not in the table has had more.
-    pub(super) fn most_missing(&self, second: u32) -> u64 {
-        self.sets.iter().map(|set| self.floor(set, second)).max().unwrap_or(0)
+    pub(super) fn most_missing(&self) -> u64 {
+        self.sets.iter().map(|set| set.floor).max().unwrap_or(0)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len as usize
+        self.sets.iter().map(|set| (set.tags & HIGH).count_ones() as usize).sum()
     }
 
     /// Flows that it can hold.
     pub(super) fn capacity(&self) -> usize {
-        self.entries.len()
+        self.sets.len() * WAYS
     }
+}
 
-    fn unlink(&mut self, at: u32) {
-        let Entry { older, newer, .. } = self.entries[at as usize];
-        match self.entries.get_mut(older as usize) {
-            Some(entry) => entry.newer = newer,
-            None => self.oldest = newer,
-        }
-        match self.entries.get_mut(newer as usize) {
-            Some(entry) => entry.older = older,
-            None => self.newest = older,
-        }
-    }
-
-    /// Appends an entry to the list, as the newest.
-    fn push(&mut self, at: u32) {
-        let older = std::mem::replace(&mut self.newest, at);
-        let entry = &mut self.entries[at as usize];
-        (entry.older, entry.newer) = (older, NONE);
-        match self.entries.get_mut(older as usize) {
-            Some(entry) => entry.newer = at,
-            None => self.oldest = at,
-        }
-    }
+#[inline]
+fn tag_of(hash: u64) -> u64 {
+    hash >> 56 | 0x80
 }
