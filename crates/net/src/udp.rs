@@ -5,16 +5,18 @@
 //! datagrams.
 
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::task::{Context, Poll};
 
 use flowlane_stack::address::Endpoint;
+use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::udp::{Bind, Datagram, UdpHandle};
 use flowlane_stack::{SendError, Unsent};
+use flowlane_sys::frame::Meta;
 
 use crate::context::LaneRef;
 use crate::error::SocketError;
-use crate::kernel::SocketId;
+use crate::kernel::{Lost, SocketId};
 use crate::lane::SocketHandle;
 
 /// A socket of the stack's, or one of the kernel's.
@@ -61,6 +63,14 @@ impl UdpSocket {
     /// answers that arrive in that lane.
     pub fn connect(remote: SocketAddr) -> Result<Self, SocketError> {
         Self::bind(Bind { remote: Some(remote.into()), ..Bind::default() })
+    }
+
+    /// As [`UdpSocket::connect`], on a socket of the kernel also in a host that has those only beside its own.
+    pub(crate) fn connect_by_kernel(remote: SocketAddr) -> Result<Self, SocketError> {
+        let lane = LaneRef::current()?;
+        let bind = Bind { remote: Some(remote.into()), ..Bind::default() };
+        let id = lane.with(|slot, _, _| slot.sockets()?.udp_bind(&bind))??;
+        Ok(Self { lane, id: Id::Kernel(id) })
     }
 
     /// The address and port it is bound to; the address is `None` for a wildcard.
@@ -295,7 +305,7 @@ impl UdpSocket {
         let end = poll_fn(|cx| {
             let polled = self.lane.with(|slot, _, _| {
                 let kernel = slot.sockets()?;
-                sent += kernel.udp_reply(id, batch, &mut done)?;
+                sent += kernel.udp_reply(id, batch, &mut done, &mut Lost::default())?;
                 if done < batch.len() {
                     kernel.wake_on_room(id, cx.waker())?;
                     return Ok(Poll::Pending);
@@ -307,6 +317,57 @@ impl UdpSocket {
         .await;
         batch.clear();
         end.map(|()| sent)
+    }
+
+    /// Sends the payloads of datagrams that another socket received, in their own frames and in order, from `source` (as in
+    /// [`UdpSocket::try_send`]) to `destination`, as far as there is room now. What finds none is dropped, and told; what cannot be sent
+    /// is dropped and counted by the lane. `link`: the kernel's interface by which a link-local source sends.
+    ///
+    /// # Errors
+    /// On another lane, or closed. `batch` is empty afterwards in any case.
+    pub(crate) fn try_pass_batch(
+        &self,
+        batch: &mut Vec<Datagram>,
+        source: Option<Endpoint>,
+        destination: Endpoint,
+        link: u16,
+    ) -> Result<Passed, SocketError> {
+        let mut passed = Passed::default();
+        let done = self.lane.with(|slot, now, frames| {
+            let id = match self.id {
+                Id::Kernel(id) => id,
+                Id::Stack(handle) => {
+                    for mut datagram in batch.drain(..) {
+                        anew(&mut datagram, link);
+                        let bytes = datagram.len() as u64;
+                        // Nobody can send from the address of a broadcast.
+                        let source = source.filter(|source| slot.lane.is_local(source.ip));
+                        let (frame, to) = (datagram.into_frame(), Some(destination));
+                        match slot.lane.udp_send_frame(now, frames, handle, frame, source, to) {
+                            Ok(()) => passed.add(1, bytes),
+                            Err(Unsent { error: SendError::Full, .. }) => passed.no_room += 1,
+                            Err(_) => {}
+                        }
+                    }
+                    return Ok(());
+                }
+            };
+            let from = source.unwrap_or(Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+            for datagram in batch.iter_mut() {
+                anew(datagram, link);
+                // It goes back to whom it has as its sender.
+                (datagram.source, datagram.destination) = (destination, from);
+            }
+            let (mut done, mut lost) = (0, Lost::default());
+            let sent = slot.sockets()?.udp_reply(id, batch, &mut done, &mut lost)? as u64;
+            let bytes: u64 = batch[..done].iter().map(|d| d.len() as u64).sum();
+            passed.add(sent, bytes - lost.bytes);
+            passed.no_room = (batch.len() - done) as u64;
+            passed.reported = lost.reported;
+            Ok(())
+        });
+        batch.clear();
+        done.map_err(SocketError::from).and_then(|done| done).map(|()| passed)
     }
 
     /// The bucket in which answers to a datagram from `local` to `remote` arrive.
@@ -338,6 +399,29 @@ impl UdpSocket {
             Id::Kernel(_) => Err(SocketError::Unsupported(what)),
         }
     }
+}
+
+/// What became of datagrams that were to be passed on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Passed {
+    pub(crate) datagrams: u64,
+    pub(crate) bytes: u64,
+    /// Dropped for lack of room.
+    pub(crate) no_room: u64,
+    /// What the network had said of an earlier one.
+    pub(crate) reported: Option<IcmpErrorKind>,
+}
+
+impl Passed {
+    fn add(&mut self, datagrams: u64, bytes: u64) {
+        self.datagrams += datagrams;
+        self.bytes += bytes;
+    }
+}
+
+/// The payload of a datagram to be sent: nothing that its reception said of the frame holds any longer.
+fn anew(datagram: &mut Datagram, link: u16) {
+    *datagram.frame_mut().meta_mut() = Meta { queue: link, ..Meta::default() };
 }
 
 impl Drop for UdpSocket {

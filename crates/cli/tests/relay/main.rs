@@ -8,6 +8,7 @@ mod proxy;
 mod shape;
 mod streams;
 mod targets;
+mod udp;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -252,6 +253,14 @@ fn bad_arguments() {
         ("--to 127.0.0.1:1 --max-connections 0", "--max-connections"),
         ("--to 127.0.0.1:1 --balance best", "--balance"),
         ("--to 127.0.0.1:1 --proxy-out v3", "--proxy-out"),
+        ("--to 127.0.0.1:1 --udp --proxy-in", "--proxy-in: not with --udp"),
+        ("--to 127.0.0.1:1 --udp --proxy-out v2", "--proxy-out: not with --udp"),
+        ("--to 127.0.0.1:1 --udp --connect-timeout 1s", "--connect-timeout: not with --udp"),
+        ("--to 127.0.0.1:1 --udp --health", "--health: not with --udp"),
+        ("--to 127.0.0.1:1 --udp --idle-timeout 0s", "--idle-timeout"),
+        ("--to 127.0.0.1:1 --udp --listen-buckets 0", "--listen-buckets: not with --udp"),
+        ("--to 127.0.0.1:1 --udp --fast-open", "--fast-open: not with --udp"),
+        ("--to 127.0.0.1:1 --udp --max-connections 0", "--max-connections"),
         ("--to [fd00::1]:1 --link tap:flnone0 --addr 10.11.2.1/24", "family"),
     ] {
         let output = command(&[], &format!("serve relay --no-pin {more}")).output().unwrap();

@@ -139,7 +139,7 @@ fn every_view_shows_each_target() {
     for line in [
         "relay:\n".to_owned(),
         format!("relay {}:\n", target.at),
-        "\t1 connections relayed\n".to_owned(),
+        "\t1 connections relayed, or flows of UDP\n".to_owned(),
         format!("\t{bytes} bytes relayed to clients\n"),
     ] {
         assert!(said.contains(&line), "{line:?} is missing in {said}");

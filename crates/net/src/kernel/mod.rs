@@ -29,6 +29,7 @@ mod stream;
 mod zerocopy;
 
 pub use arrival::{Arrival, Elsewhere};
+pub(crate) use datagrams::Lost;
 pub(crate) use listen::Ports;
 pub(crate) use poller::Poller;
 pub(crate) use slab::SocketId;

@@ -14,7 +14,7 @@ use crate::stats::{LaneReport, RelayStats, Report, WorkerReport};
 /// The packets dropped for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Who dropped them: `stack`, `malformed` (the stack, because it could not read them), `tcp`, `link`, `kernel`, `relay` (connections), `netisr` or `move`.
+    /// Who dropped them: `stack`, `malformed` (the stack, because it could not read them), `tcp`, `link`, `kernel`, `relay` (connections and datagrams), `netisr` or `move`.
     pub layer: &'static str,
     /// Why, for machines.
     pub reason: &'static str,
@@ -56,14 +56,15 @@ pub fn of_sockets(k: &KernelStats) -> [Dropped; 4] {
     ]
 }
 
-/// The counters of a relay that count connections of clients that were ended without having been relayed.
+/// The counters of a relay that count connections and datagrams of clients that were not relayed.
 #[must_use]
-pub fn of_relay(r: &RelayStats) -> [Dropped; 6] {
+pub fn of_relay(r: &RelayStats) -> [Dropped; 7] {
     let relay = |reason, text, count| Dropped::new("relay", reason, text, count);
     [
-        relay("no-target", "connections for which no target was up", r.no_target),
-        relay("unreached", "connections that no target took", r.unreached),
-        relay("too-many", "connections beyond as many as a lane may have", r.too_many),
+        relay("no-target", "connections and datagrams for which no target was up", r.no_target),
+        relay("unreached", "connections and datagrams that no target took", r.unreached),
+        relay("too-many", "connections and datagrams beyond as many as a lane may have", r.too_many),
+        relay("no-room", "datagrams that found no room to be sent", r.no_room),
         relay("proxy-malformed", "connections with a malformed PROXY header", r.proxy_malformed),
         relay("proxy-too-late", "connections whose PROXY header did not come in time", r.proxy_too_late),
         relay("proxy-cut", "connections that ended before their PROXY header did", r.proxy_cut),

@@ -1,16 +1,18 @@
-//! A relay of TCP: each connection that a client makes is joined to one of several targets.
+//! A relay: each connection that a client makes is joined to one of several targets, and each flow of UDP has a socket to one.
 //!
 //! ```text
 //!   accept ─▶ PROXY header in? ─▶ choose a target ─▶ connect (another target, if that fails) ─▶ PROXY header out? ─▶ both directions
 //! ```
 //!
 //! * `joined` is one connection with its target: ends, resets, idleness. `way` is one direction: pipes, copies, what it holds.
+//! * `datagrams` is the relay of UDP.
 //! * `target`: which target. `health`: which are up. `proxy`: who the client is.
 //!
 //! A lane relays the connections that it accepts, and shares nothing with other lanes but one word for each target, which says whether it
 //! is up. Between kernel sockets bytes pass through pipes; where one of our own stack's connections is involved they are copied once,
 //! and counted ([`TargetStats`]). The end is that of every service ([`service`](crate::service)).
 
+mod datagrams;
 mod health;
 mod joined;
 mod proxy;
@@ -403,7 +405,8 @@ impl Open {
             fits = *open < most;
             *(if fits { open } else { too_many }) += 1;
         });
-        fits.then_some(Self { target: None, ended: false })
+        // One that does not fit must not be made: its end would count.
+        fits.then(|| Self { target: None, ended: false })
     }
 
     fn of_target(at: usize) -> Self {

@@ -27,13 +27,14 @@ macro_rules! counters {
 counters! {
     /// Counters of a relay.
     RelayStats {
-        accepted: Count, "accepted", "clients' connections accepted";
+        accepted: Count, "accepted", "clients' connections accepted, or flows begun or refused";
         open: Gauge, "open", "of them, those that have not ended";
         no_target: Count, "no-target", "connections reset because no target was up";
-        unreached: Count, "unreached", "connections reset because no target took them";
-        too_many: Count, "too-many", "connections reset because the lane had as many as it may";
-        stopped: Count, "stopped", "connections reset by the end of the service";
+        unreached: Count, "unreached", "connections reset, datagrams dropped: no target took them";
+        too_many: Count, "too-many", "connections reset, datagrams dropped: too many in the lane";
+        stopped: Count, "stopped", "connections and flows ended by the end of the service";
         no_pipe: Count, "no-pipe", "times bytes were copied because no pipe could be had";
+        no_room: Count, "no-room", "datagrams dropped because there was no room to send them";
         proxy_malformed: Count, "proxy-malformed", "connections reset because of a malformed PROXY header";
         proxy_too_late: Count, "proxy-too-late", "connections reset because no PROXY header came in time";
         proxy_cut: Count, "proxy-cut", "connections that ended before their PROXY header did";
@@ -44,21 +45,23 @@ counters! {
     /// Counters of one target.
     TargetStats {
         up: Gauge, "up", "1 while the target is up, by its health checks if there are any";
-        connections: Count, "connections", "connections relayed";
+        connections: Count, "connections", "connections relayed, or flows of UDP";
         open: Gauge, "open", "of them, those that have not ended";
         to_target_bytes: Count, "to-target-bytes", "bytes relayed to the target";
         to_client_bytes: Count, "to-client-bytes", "bytes relayed to clients";
-        spliced_bytes: Count, "spliced-bytes", "of them, bytes that passed through pipes uncopied";
-        copied_bytes: Count, "copied-bytes", "of them, bytes that were copied";
-        refused: Count, "refused", "connection attempts that the target refused";
+        to_target_datagrams: Count, "to-target-datagrams", "datagrams relayed to the target";
+        to_client_datagrams: Count, "to-client-datagrams", "datagrams relayed to clients";
+        spliced_bytes: Count, "spliced-bytes", "of connections' bytes, those that passed through pipes";
+        copied_bytes: Count, "copied-bytes", "of connections' bytes, those that were copied";
+        refused: Count, "refused", "connections or datagrams (ICMP) that the target refused";
         timed_out: Count, "timed-out", "connection attempts that took too long";
-        unreachable: Count, "unreachable", "connection attempts that found no way to the target";
-        no_descriptor: Count, "no-descriptor", "connection attempts for which no descriptor was free";
-        connect_failed: Count, "connect-failed", "connection attempts that failed otherwise";
+        unreachable: Count, "unreachable", "connections or datagrams that found no way to the target";
+        no_descriptor: Count, "no-descriptor", "connections or flows for which no descriptor was free";
+        connect_failed: Count, "connect-failed", "connections or flows that could not begin for other reasons";
         client_resets: Count, "client-resets", "connections that the client reset";
-        target_resets: Count, "target-resets", "connections that the target reset";
+        target_resets: Count, "target-resets", "connections that the target reset, flows that left it";
         lost: Count, "lost", "connections of which one end no longer answered";
-        idle_ended: Count, "idle-ended", "connections reset because nothing passed for too long";
+        idle_ended: Count, "idle-ended", "connections and flows ended because nothing passed";
         checks: Count, "checks", "health checks";
         checks_failed: Count, "checks-failed", "health checks that failed";
         went_down: Count, "went-down", "times the target was found down";

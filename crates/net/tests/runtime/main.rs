@@ -19,6 +19,7 @@ mod queues;
 mod quirks;
 mod rebalance;
 mod relay;
+mod relay_udp;
 mod service;
 mod steps;
 #[path = "../common/streams.rs"]

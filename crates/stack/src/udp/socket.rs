@@ -122,6 +122,11 @@ impl Datagram {
         &self.frame
     }
 
+    /// The frame, to change what is known of it.
+    pub fn frame_mut(&mut self) -> &mut Frame {
+        &mut self.frame
+    }
+
     /// The payload of a datagram in one frame; of a chain only the first part, see [`is_chained`](Datagram::is_chained).
     #[inline]
     #[must_use]

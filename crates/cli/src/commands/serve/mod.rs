@@ -55,7 +55,7 @@ pub(crate) enum Serve {
     TcpSource(plan::SourceArguments),
     /// Serve HTTP/1.1, HTTP/2 and HTTPS: test endpoints and a directory of files.
     Http(Box<http::HttpArguments>),
-    /// Join each connection to one of several targets: a TCP proxy.
+    /// Join each connection, or each flow of UDP (--udp), to one of several targets: a TCP proxy.
     Relay(Box<relay::RelayArguments>),
 }
 
@@ -70,6 +70,7 @@ enum Service {
     TcpSource(usize, Option<u64>),
     Http,
     Relay,
+    RelayUdp,
 }
 
 impl Service {
@@ -81,7 +82,7 @@ impl Service {
             Self::TcpDiscard => "tcp-discard",
             Self::TcpSource(..) => "tcp-source",
             Self::Http => "http",
-            Self::Relay => "relay",
+            Self::Relay | Self::RelayUdp => "relay",
         }
     }
 

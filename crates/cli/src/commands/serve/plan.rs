@@ -321,7 +321,9 @@ impl Plan {
         let link = match a.link.clone() {
             Some(link) => link,
             // The web server and the relay use kernel sockets by default, as others do.
-            None if matches!(service, Service::Http | Service::Relay) => LinkSpec::Kernel(None),
+            None if matches!(service, Service::Http | Service::Relay | Service::RelayUdp) => {
+                LinkSpec::Kernel(None)
+            }
             None => bail!(
                 "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
             ),
@@ -418,6 +420,17 @@ impl Plan {
         }
         plan.fast_open = arguments.fast_open;
         Ok(plan)
+    }
+
+    /// A relay of UDP, whose arguments are those of the relay of TCP.
+    pub(super) fn udp_relay(arguments: TcpArguments) -> anyhow::Result<Self> {
+        for (option, given) in [
+            ("--listen-buckets", arguments.listen_buckets.is_some()),
+            ("--fast-open", arguments.fast_open.is_some()),
+        ] {
+            ensure!(!given, "{option}: not with --udp: it is for connections");
+        }
+        Self::new(Service::RelayUdp, arguments.common)
     }
 
     pub(super) fn source(arguments: SourceArguments) -> anyhow::Result<Self> {

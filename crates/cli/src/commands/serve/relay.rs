@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stack_stats::Counters;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
-use flowlane::{Host, Prefix};
+use flowlane::{Bind, Host, Prefix};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -23,6 +23,9 @@ use std::time::Duration;
 pub(crate) struct RelayArguments {
     #[command(flatten)]
     tcp: plan::TcpArguments,
+    /// Relay UDP: each client's flow has a socket of its own to one of the targets.
+    #[arg(long, help_heading = "Relay")]
+    udp: bool,
     /// Where connections go: 10.0.0.2:80 or [fd00::2]:80. May be repeated, for one of several targets (docs/relay.md).
     #[arg(long, value_name = "ADDR:PORT", required = true, value_delimiter = ',', value_parser = target, help_heading = "Relay")]
     to: Vec<SocketAddr>,
@@ -37,13 +40,14 @@ pub(crate) struct RelayArguments {
     /// [default: 2s, if given without a value].
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = units::duration, help_heading = "Relay")]
     health: Option<Duration>,
-    /// Limit for connecting to a target, and for a client's PROXY header.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = "Relay")]
-    connect_timeout: Duration,
-    /// Limit for the time in which nothing passes on a connection, before both sides are reset; 0s for none.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = units::duration, help_heading = "Relay")]
-    idle_timeout: Duration,
-    /// Most open connections in each lane; further ones are reset.
+    /// Limit for connecting to a target, and for a client's PROXY header [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Relay")]
+    connect_timeout: Option<Duration>,
+    /// Limit for the time in which nothing passes on a connection, before both sides are reset; 0s for none. With --udp, for a flow, before
+    /// its socket is closed [default: 10m, with --udp 1m].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Relay")]
+    idle_timeout: Option<Duration>,
+    /// Most open connections in each lane; further ones are reset. With --udp most flows, whose further datagrams are dropped.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = units::count, help_heading = "Relay")]
     max_connections: u64,
     /// Clients send a PROXY header, version 1 or 2, before anything else; those that do not are reset.
@@ -90,6 +94,7 @@ fn target(text: &str) -> Result<SocketAddr, String> {
 /// The relay of a plan.
 pub(super) struct Relaying {
     relay: Relay,
+    udp: bool,
     by_kernel: bool,
     json: bool,
     before: RelayCounts,
@@ -99,7 +104,10 @@ pub(super) struct Relaying {
 pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)> {
     let a = arguments;
     ensure!(a.max_connections > 0, "--max-connections 0: must be at least 1");
-    ensure!(!a.connect_timeout.is_zero(), "--connect-timeout 0s: must be more than 0");
+    ensure!(a.connect_timeout.is_none_or(|t| !t.is_zero()), "--connect-timeout 0s: must be more than 0");
+    if a.udp {
+        check_udp(&a)?;
+    }
     if a.health.is_some_and(|every| every < Duration::from_millis(10)) {
         bail!("--health: must be at least 10ms");
     }
@@ -107,12 +115,13 @@ pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)
     for (i, to) in a.to.iter().enumerate() {
         ensure!(!a.to[..i].contains(to), "--to {to}: given twice");
     }
-    let plan = Plan::tcp(Service::Relay, a.tcp)?;
+    let plan = if a.udp { Plan::udp_relay(a.tcp)? } else { Plan::tcp(Service::Relay, a.tcp)? };
     let by_kernel = a.via == Some(Via::Kernel);
     ensure!(
         !(by_kernel && plan.link.is_kernel()),
         "--via kernel: without a link of ours both sides are kernel sockets"
     );
+    let idle = a.idle_timeout.unwrap_or(Duration::from_secs(if a.udp { 60 } else { 600 }));
     a.to.iter().try_for_each(|to| check_target(&plan, *to, by_kernel))?;
     let tell = |target: SocketAddr, up: bool| {
         say!("flowlane: target {target} is {}", if up { "up again" } else { "down" });
@@ -121,8 +130,8 @@ pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)
         targets: a.to,
         by_kernel,
         balance: if a.balance == Kind::Hash { Balance::Hash } else { Balance::Least },
-        connect_timeout: a.connect_timeout,
-        idle: Some(a.idle_timeout).filter(|idle| !idle.is_zero()),
+        connect_timeout: a.connect_timeout.unwrap_or(Duration::from_secs(5)),
+        idle: Some(idle).filter(|idle| !idle.is_zero()),
         health: a.health,
         proxy_in: a.proxy_in,
         proxy_out: a.proxy_out.map(|v| if v == Version::V1 { Proxy::V1 } else { Proxy::V2 }),
@@ -131,7 +140,25 @@ pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)
     };
     let relay = Relay::new(config, plan.rss.buckets.len());
     let json = plan.json;
-    Ok((plan, Relaying { relay, by_kernel, json, before: RelayCounts::default() }))
+    Ok((plan, Relaying { relay, udp: a.udp, by_kernel, json, before: RelayCounts::default() }))
+}
+
+/// Refuses options that mean nothing without connections.
+fn check_udp(a: &RelayArguments) -> anyhow::Result<()> {
+    for (option, given) in [("--proxy-in", a.proxy_in), ("--proxy-out", a.proxy_out.is_some())] {
+        ensure!(!given, "{option}: not with --udp: the PROXY protocol is for connections");
+    }
+    ensure!(
+        a.connect_timeout.is_none(),
+        "--connect-timeout: not with --udp: there is nothing to wait for (see --idle-timeout)"
+    );
+    ensure!(
+        a.health.is_none(),
+        "--health: not with --udp: a check is a connection, and datagrams that a target refuses are noticed without"
+    );
+    let endless = a.idle_timeout.is_some_and(|idle| idle.is_zero());
+    ensure!(!endless, "--idle-timeout 0s: must be more than 0 with --udp: nothing else ends a flow");
+    Ok(())
 }
 
 /// Refuses a target that the relay itself would be, and one that our addresses do not reach.
@@ -151,6 +178,9 @@ fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<
 impl Relaying {
     /// The host that relays.
     pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
+        if self.udp {
+            return self.datagrams(plan, flows, events);
+        }
         let (bind, port) = (plan.bind(), plan.port);
         let (listen, relay) = (plan.listen.clone(), self.relay.clone());
         let host = plan.host(move || {
@@ -177,6 +207,38 @@ impl Relaying {
         if self.by_kernel { host.beside_kernel() } else { host }
     }
 
+    /// The host that relays datagrams.
+    fn datagrams(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
+        let bind = Bind { local_ip: plan.bind(), ..Bind::port(plan.port) };
+        let relay = self.relay.clone();
+        let host = plan.host(move || {
+            let (flows, events, relay) = (flows.clone(), events.clone(), relay.clone());
+            async move {
+                let bucket = flowlane::current().map(|lane| lane.bucket.0).unwrap_or_default();
+                if bucket == 0 {
+                    relay.check()?;
+                }
+                let socket = match flowlane::UdpSocket::bind(bind) {
+                    Ok(socket) => socket,
+                    Err(e) => {
+                        let _ = events.send(Event::Failed(e));
+                        return Ok(());
+                    }
+                };
+                let _ = events.send(Event::Ready);
+                drop(events);
+                relay
+                    .serve_datagrams(socket, |batch| {
+                        if let Some(flows) = &flows {
+                            flows.count(bucket, batch);
+                        }
+                    })
+                    .await
+            }
+        });
+        if self.by_kernel { host.beside_kernel() } else { host }
+    }
+
     /// Lets open connections end, within `grace`, and resets the rest.
     pub(super) fn stop(&self, grace: Duration) {
         self.relay.stop_within(grace);
@@ -193,6 +255,7 @@ impl Relaying {
         let since = |get: fn(&TargetStats) -> u64| of(&now, get).saturating_sub(of(&self.before, get));
         let (connections, failed) = (since(|t| t.connections), since(TargetStats::failed));
         let (up, down) = (since(|t| t.to_target_bytes), since(|t| t.to_client_bytes));
+        let what = if self.udp { "flows" } else { "connections" };
         let rate = |count: u64| (count as f64 / second).round() as u64;
         let mut out = io::stdout().lock();
         if self.json {
@@ -205,7 +268,7 @@ impl Relaying {
         } else {
             writeln!(
                 out,
-                "relay: {} connections/s, open {}, bytes/s to targets {}, to clients {}, failed connects {failed}",
+                "relay: {} {what}/s, open {}, bytes/s to targets {}, to clients {}, failed connects {failed}",
                 rate(connections),
                 now.relay.open,
                 rate(up),
@@ -236,7 +299,8 @@ impl Relaying {
         for (name, t) in &counts.targets {
             writeln!(
                 out,
-                "target {name}: connections {}, bytes to it {}, from it {}, failed connects {}, resets {} of clients, {} of the target",
+                "target {name}: {} {}, bytes to it {}, from it {}, failed connects {}, resets {} of clients, {} of the target",
+                if self.udp { "flows" } else { "connections" },
                 t.connections,
                 t.to_target_bytes,
                 t.to_client_bytes,

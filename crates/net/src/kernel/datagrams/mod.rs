@@ -24,6 +24,8 @@ use flowlane_sys::kernel::datagrams::{BATCH, Batch, SEGMENTS};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
+pub(crate) use send::Lost;
+
 use super::arrival::judge;
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, KernelStats, errors};

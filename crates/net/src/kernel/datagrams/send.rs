@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use flowlane_stack::SendError;
 use flowlane_stack::address::Endpoint;
+use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::udp::Datagram;
 use flowlane_sys::kernel::datagrams::{Batch, MESSAGE, Outgoing, SEGMENTS};
 use flowlane_sys::kernel::socket::errno;
@@ -16,6 +17,25 @@ use crate::error::SocketError;
 
 /// The path's MTU is too small for datagrams of that length (`EINVAL` until Linux 6.8), or the device computes no checksums (`EIO`).
 const MERGING: [i32; 3] = [errno::EINVAL, errno::EMSGSIZE, errno::EIO];
+
+/// What did not go of a batch, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// Bytes of those that cannot be sent.
+    pub(crate) bytes: u64,
+    /// What the network had said of a connected socket.
+    pub(crate) reported: Option<IcmpErrorKind>,
+}
+
+impl Lost {
+    /// Whether the error may be one that a connected socket met before, and which is gone once it has been told.
+    #[cold]
+    fn is_told(&mut self, e: &io::Error) -> bool {
+        let SocketError::Network(kind) = errors::datagram(e) else { return false };
+        self.reported = Some(kind);
+        true
+    }
+}
 
 impl Ends {
     /// The kernel has refused to send datagrams of `size` bytes merged.
@@ -119,6 +139,7 @@ impl KernelLane {
         id: SocketId,
         batch: &[Datagram],
         done: &mut usize,
+        lost: &mut Lost,
     ) -> Result<usize, SocketError> {
         let mut sent = 0;
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
@@ -126,7 +147,7 @@ impl KernelLane {
         let Some(headers) = self.udp.batch.as_deref_mut() else { return Err(SocketError::Closed) };
         let (told, v4) = (socket.flags.has(Flags::TELLS), socket.flags.has(Flags::V4));
         // Datagrams in front of `single` go one by one; `unsourced` goes from whichever address the kernel takes.
-        let (mut single, mut unsourced) = (0, usize::MAX);
+        let (mut single, mut unsourced, mut again) = (0, usize::MAX, usize::MAX);
         while *done < batch.len() && socket.flags.has(Flags::WRITABLE) {
             let (rest, from) = (&batch[*done..], *done);
             let outgoing = |i: usize| outgoing(&rest[i], told && from + i != unsourced);
@@ -143,6 +164,8 @@ impl KernelLane {
                     socket.flags.clear(Flags::WRITABLE);
                     self.stats.writes_in_vain += 1;
                 }
+                // The network said it of one that went before; nothing of these has gone.
+                Err(e) if again != from && lost.is_told(&e) => again = from,
                 // What is wrong with one of them is no harm to the others.
                 Err(e) if headers.first() > 1 => {
                     ends.refused(rest[0].len(), &e);
@@ -154,6 +177,7 @@ impl KernelLane {
                 }
                 Err(_) => {
                     self.stats.datagrams_dropped += 1;
+                    lost.bytes += rest[0].len() as u64;
                     *done += 1;
                 }
             }
