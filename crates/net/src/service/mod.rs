@@ -180,7 +180,7 @@ impl InLane {
     /// Accepts from a listener until the service is stopped.
     #[must_use]
     pub fn accepting(&self, listener: TcpListener) -> Accepting {
-        Accepting { place: Place::none(self), listener }
+        Accepting { place: Place::none(self), listener, stopping: false }
     }
 }
 
@@ -189,6 +189,8 @@ impl InLane {
 pub struct Accepting {
     place: Place,
     listener: TcpListener,
+    /// It has found that the service is stopping.
+    stopping: bool,
 }
 
 impl Accepting {
@@ -198,11 +200,17 @@ impl Accepting {
     /// The listener cannot accept.
     pub async fn next(&mut self) -> Result<Option<TcpStream>, SocketError> {
         let mut accepting = pin!(self.listener.accept());
-        let place = &mut self.place;
+        let (place, stopping) = (&mut self.place, &mut self.stopping);
         poll_fn(|cx| {
             place.join(cx);
             match accepting.as_mut().poll(cx) {
-                Poll::Pending if place.at.is_stopping() => Poll::Ready(Ok(None)),
+                Poll::Pending if *stopping => Poll::Ready(Ok(None)),
+                Poll::Pending if place.at.is_stopping() => {
+                    // The connection accepted last is waited for once its task has been polled, which comes before the next poll of this one.
+                    *stopping = true;
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
                 accepted => accepted.map_ok(Some),
             }
         })

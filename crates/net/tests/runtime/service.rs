@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream as KernelStream};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -92,6 +93,52 @@ fn who_takes_too_long_is_reset() {
     assert_eq!(last, b"bye");
     // It ends, in order or by a reset.
     assert!(matches!(slow.read(&mut [0; 8]), Ok(0) | Err(_)));
+    runtime.join().unwrap();
+}
+
+/// The service stops between a connection's acceptance and the first poll of its task.
+#[test]
+fn who_was_accepted_last_is_waited_for() {
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let service = Service::new(rss.buckets.len());
+    let (say, said) = mpsc::channel();
+    let (accepted, was_accepted) = mpsc::channel();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (serving, served) = (service.clone(), ended.clone());
+    let host = Host::kernel("server", rss, move || {
+        let (service, say, accepted, ended) =
+            (serving.clone(), say.clone(), accepted.clone(), served.clone());
+        async move {
+            if flowlane::current()?.bucket.0 != 0 {
+                return Ok(());
+            }
+            let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Default::default())?;
+            let _ = say.send(listener.local_addr()?);
+            let serve = move |stream: TcpStream, at: InLane| {
+                let _ = accepted.send(());
+                let begun = std::time::Instant::now();
+                while !at.is_stopping() && begun.elapsed() < PATIENCE {
+                    std::thread::yield_now();
+                }
+                let ended = ended.clone();
+                async move {
+                    // What serving takes.
+                    flowlane::sleep(Duration::from_millis(100)).await;
+                    ended.store(true, SeqCst);
+                    drop(stream);
+                }
+            };
+            service.serve(listener, serve).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        }
+    });
+    let mut builder = Runtime::builder().pin(false);
+    builder.host(host);
+    let runtime = builder.start().unwrap();
+    let _client = KernelStream::connect(said.recv_timeout(PATIENCE).unwrap()).unwrap();
+    was_accepted.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(service.stop_within(PATIENCE), 0);
+    assert!(ended.load(SeqCst));
     runtime.join().unwrap();
 }
 
