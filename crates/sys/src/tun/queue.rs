@@ -52,9 +52,8 @@ impl TapQueue {
 impl Queue for TapQueue {
     fn receive(&mut self, pool: &Pool, into: &mut Vec<Frame>, max: usize) -> usize {
         let mut count = 0;
-        while count < max
-            && let Packet::Read(mut frame) = self.reader.next(&self.file, pool, &mut self.stats)
-        {
+        while count < max {
+            let Packet::Read(mut frame) = self.reader.next(&self.file, pool, &mut self.stats) else { break };
             frame.meta_mut().queue = self.queue;
             into.push(frame);
             count += 1;

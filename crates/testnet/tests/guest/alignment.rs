@@ -5,6 +5,7 @@
 use crate::guest::Guest;
 use crate::peer;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const TARGETS: [&str; 2] = ["10.9.1.2:7", "[fd00:9:1::2]:7"];
 
@@ -246,14 +247,20 @@ fn lanes_that_move_by_themselves_take_their_slots_along() {
     let target = TARGETS[0].parse().unwrap();
     let mut streams: Vec<_> = (0..48).map(|_| peer::Stream::open(target)).collect();
     let begun = std::time::Instant::now();
-    let mut moved = false;
-    while !moved {
-        for _ in 0..4 {
-            peer::Stream::all_echo(&mut streams, 1000);
+    let moved = AtomicBool::new(false);
+    // The load goes on while the guest is asked, which takes seconds.
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            while !moved.load(Relaxed) && begun.elapsed().as_secs() < 90 {
+                peer::Stream::all_echo(&mut streams, 1000);
+            }
+        });
+        while !guest.must("flowlane stat").contains("slots moved") {
+            assert!(begun.elapsed().as_secs() < 60, "no lane has moved: {}", guest.must("flowlane lanes"));
+            assert!(!busy.is_finished(), "the streams have ended");
         }
-        moved = guest.must("flowlane stat").contains("slots moved");
-        assert!(begun.elapsed().as_secs() < 60, "no lane has moved: {}", guest.must("flowlane lanes"));
-    }
+        moved.store(true, Relaxed);
+    });
     peer::Stream::all_echo(&mut streams, 1000);
     drop(streams);
     let done = guest.finish();
