@@ -187,8 +187,9 @@ impl InLane {
 /// A listener of a service.
 #[derive(Debug)]
 pub struct Accepting {
-    place: Place,
+    // Closed before its place is left: who waits for the end finds nobody listening.
     listener: TcpListener,
+    place: Place,
     /// It has found that the service is stopping.
     stopping: bool,
 }

@@ -322,7 +322,7 @@ fn whoever_asks_for_nothing_that_makes_sense_is_refused() {
     let talker = connect(&net);
     rustix::net::send(&talker, b"flowlane-plug/1 1 a", SendFlags::empty()).unwrap();
     assert_eq!(answer(&talker), "mtu 1500");
-    assert_eq!(net.state(0), "up");
+    eventually("it is plugged in", || net.state(0) == "up");
     rustix::net::send(&talker, b"and more", SendFlags::empty()).unwrap();
     eventually("it is unplugged", || net.state(0) == "down");
     assert_eq!(answer(&talker), "", "without a word");
