@@ -2,12 +2,10 @@
 //!
 //! A pipe is held only while bytes are in it. Empty ones wait in the lane for the next connection that needs one.
 
-use std::io::ErrorKind;
-
 use flowlane_sys::kernel::pipe::Pipe;
 
 use super::KernelLane;
-use super::slab::{Flags, SocketId};
+use super::slab::SocketId;
 use crate::error::SocketError;
 
 /// Bytes that a pipe holds at most, of whole pages.
@@ -30,27 +28,8 @@ impl KernelLane {
 
     /// Moves what a connection has received into an empty pipe; `None` if nothing is there, 0 at the end of the stream.
     pub(crate) fn fill(&mut self, id: SocketId, pipe: &Pipe) -> Result<Option<usize>, SocketError> {
-        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
-        if !socket.flags.has(Flags::READABLE) {
-            return Ok(None);
-        }
-        if let Some(failure) = socket.failure {
-            return Err(failure.into());
-        }
-        match pipe.fill(socket.fd(), SIZE as usize) {
-            // That fewer bytes came than were asked for says nothing: the pipe may have had no more places.
-            Ok(n) => {
-                self.stats.reads += 1;
-                self.stats.read_bytes += n as u64;
-                Ok(Some(n))
-            }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                socket.flags.clear(Flags::READABLE);
-                self.stats.reads_in_vain += 1;
-                Ok(None)
-            }
-            Err(e) => self.failed(id, &e),
-        }
+        // That fewer bytes come than are asked for says nothing: the pipe may have no more places.
+        self.read(id, 1, |socket| pipe.fill(socket.fd(), SIZE as usize))
     }
 
     /// Moves at most `most` bytes out of a pipe to the peer of a connection; `None` if there is no room.
@@ -60,28 +39,6 @@ impl KernelLane {
         pipe: &Pipe,
         most: usize,
     ) -> Result<Option<usize>, SocketError> {
-        let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
-        if socket.flags.has(Flags::WRITE_SHUT) {
-            return Err(SocketError::ShutDown);
-        }
-        if let Some(failure) = socket.failure {
-            return Err(failure.into());
-        }
-        if !socket.flags.has(Flags::WRITABLE) {
-            return Ok(None);
-        }
-        match pipe.drain(socket.fd(), most) {
-            Ok(n) => {
-                self.stats.writes += 1;
-                self.stats.written_bytes += n as u64;
-                Ok(Some(n))
-            }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                socket.flags.clear(Flags::WRITABLE);
-                self.stats.writes_in_vain += 1;
-                Ok(None)
-            }
-            Err(e) => self.failed(id, &e),
-        }
+        self.write(id, most.min(1), |socket| pipe.drain(socket.fd(), most))
     }
 }

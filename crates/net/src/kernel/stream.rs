@@ -98,6 +98,17 @@ impl KernelLane {
     /// Reads what is there; `None` if nothing is, 0 at the end of the stream.
     #[inline]
     pub(crate) fn recv(&mut self, id: SocketId, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
+        self.read(id, into.len(), |socket| socket::recv(socket.fd(), into))
+    }
+
+    /// Reads by `call`. Fewer than `len` bytes are all that is there.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        id: SocketId,
+        len: usize,
+        call: impl FnOnce(&Socket) -> io::Result<usize>,
+    ) -> Result<Option<usize>, SocketError> {
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         if !socket.flags.has(Flags::READABLE) {
             return Ok(None);
@@ -105,14 +116,13 @@ impl KernelLane {
         if let Some(failure) = socket.failure {
             return Err(failure.into());
         }
-        if into.is_empty() {
+        if len == 0 {
             return Ok(Some(0));
         }
-        match socket::recv(socket.fd(), into) {
+        match call(socket) {
             Ok(n) => {
-                // Less than there was room for is all there is; more is announced by an event. After the end there are
-                // no more events.
-                if n < into.len() && !socket.flags.has(Flags::ENDED) && n > 0 {
+                // More is announced by an event. After the end there are no more events.
+                if n < len && !socket.flags.has(Flags::ENDED) && n > 0 {
                     socket.flags.clear(Flags::READABLE);
                 }
                 self.stats.reads += 1;
@@ -199,7 +209,7 @@ impl KernelLane {
 
     /// A connection has failed: the kernel says it once, so it is noted here.
     #[cold]
-    pub(super) fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
+    fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
         let error = errors::connection(e);
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         match error {
