@@ -454,8 +454,8 @@ fn nginx_over_loopback() {
 /// directions, whoever opened the connection and however it ended.
 #[test]
 fn a_collector_reads_the_records() {
-    let requests = ["0", "600", "30000", "1000000"].map(|size| [size, "1G"]);
-    let Some(collected) = collect("ix", "", &requests) else { return };
+    let connections: [&[&str]; 4] = [&["0"], &["600"], &["30000"], &["1000000"]];
+    let Some(collected) = collect("ix", "", &connections) else { return };
     // With the active timeout that there is by default, and connections that are short.
     assert_eq!(collected.exported, serde_json::json!({ "sent": 4, "refused": 0, "lost": 0 }));
     assert_eq!(collected.compare(), [1; 4]);
@@ -464,10 +464,10 @@ fn a_collector_reads_the_records() {
 /// A connection that stands for seconds has a record each time the active timeout has passed, and all of them together are what tcpdump saw.
 #[test]
 fn a_collector_reads_of_connections_that_stand() {
-    let requests = [["1000000", "400k"], ["600", "1G"]];
-    let Some(collected) = collect("iy", ",active=200ms", &requests) else { return };
+    let connections: [&[&str]; 2] = [&["600"; 8], &["600"]];
+    let Some(collected) = collect("iy", ",active=200ms", &connections) else { return };
     let records = collected.compare();
-    assert!(records.contains(&1) && records.iter().any(|records| *records > 4), "{records:?}");
+    assert!(records.len() == 2 && records.iter().any(|records| *records > 4), "{records:?}");
     assert_eq!(collected.exported["sent"], records.iter().sum::<usize>(), "{:?}", collected.exported);
 }
 
@@ -502,8 +502,8 @@ impl Collected {
     }
 }
 
-/// A service with an exporter, curl that asks it for sizes at rates, nfdump's collector, and tcpdump beside it.
-fn collect(word: &str, options: &str, requests: &[[&str; 2]]) -> Option<Collected> {
+/// A service with an exporter, curl that asks it for the sizes of each connection, a request each 250 ms, nfdump's collector, and tcpdump beside it.
+fn collect(word: &str, options: &str, connections: &[&[&str]]) -> Option<Collected> {
     let tools = ["nfcapd", "nfdump", "tcpdump"];
     if let Some(missing) = tools.iter().find(|tool| Command::new(tool).arg("-V").output().is_err()) {
         flowlane_testnet::skipped(format!(
@@ -547,26 +547,33 @@ fn collect(word: &str, options: &str, requests: &[[&str; 2]]) -> Option<Collecte
 
     let service =
         Service::start(Some(&far), &format!("http --port 8080 --ipfix 127.0.0.1:4739{options} {FAR}"));
-    for [size, rate] in requests {
-        let url = format!("http://10.11.2.1:8080/size/{size}");
-        let mut curl = inside(&near, &["curl", "-s", "-m", "60", "-o", "/dev/null", "--limit-rate", rate]);
-        let output = curl.args(["-w", "%{size_download}", &url]).output();
-        assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), *size);
+    for sizes in connections {
+        let url = format!("http://10.11.2.1:8080/size/{{{}}}", sizes.join(","));
+        let mut curl = inside(&near, &["curl", "-s", "-m", "60", "-o", "/dev/null", "--rate", "4/s"]);
+        let output = curl.args(["-w", "%{size_download} %{num_connects},", &url]).output().unwrap();
+        let connects = std::iter::once(1).chain(std::iter::repeat(0));
+        let expected: String =
+            sizes.iter().zip(connects).map(|(size, new)| format!("{size} {new},")).collect();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     }
+    // The capture is behind. Each connection is closed by both ends when two FINs of it are seen.
+    let captured = |filter: &str, count: usize| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while on_the_wire(&capture, filter).0 < count as u64 {
+            assert!(Instant::now() < deadline, "{} packets", on_the_wire(&capture, "tcp").0);
+        }
+    };
+    captured("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.1", connections.len());
+    captured("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.2", connections.len());
     // Nobody listens there, and this is no connection: no record.
     let refused = inside(&near, &["curl", "-s", "-m", "30", "http://10.11.2.1:8081/"]).output().unwrap();
     assert!(!refused.status.success());
     let said = service.end();
     let exported = last(&said, "summary")["ipfix"].clone();
-    // The capture is behind: it has all when the last segment of the last connection is in it.
-    let all = |filter: &str| on_the_wire(&capture, filter).0;
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let connections = requests.len() as u64;
-    while all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.1") < connections
-        || all("tcp[tcpflags] & tcp-fin != 0 and src host 10.11.2.2") < connections
-    {
-        assert!(Instant::now() < deadline, "{} packets", all("tcp"));
-    }
+    // The capture has all when it has what was sent last: a SYN that nobody answers any more.
+    let unheard = ["curl", "-s", "--connect-timeout", "0.1", "http://10.11.2.1:8080/"];
+    assert!(!inside(&near, &unheard).status().unwrap().success());
+    captured("tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn", connections.len() + 1);
     watcher.end();
     collector.end();
 
