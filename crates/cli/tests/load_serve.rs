@@ -237,8 +237,8 @@ impl Drop for Dir {
 fn reports_of_every_kind_are_the_same() {
     let dir = Dir::new("files");
     for (serve, load_line) in [
-        ("udp-echo", "udp 127.0.0.1:PORT --rate 300 --duration 2s"),
-        ("tcp-echo", "tcp 127.0.0.1:PORT --mode hold --connections 20 --rate 300 --duration 2s"),
+        ("udp-echo", "udp 127.0.0.1:PORT --rate 300 --duration 1200ms"),
+        ("tcp-echo", "tcp 127.0.0.1:PORT --mode hold --connections 20 --rate 300 --duration 1200ms"),
     ] {
         let port = free_port(serve == "udp-echo");
         let service =
