@@ -15,6 +15,7 @@ mod discovery;
 mod drops;
 mod examples;
 mod exit;
+mod fast_open;
 mod flow_log;
 mod instruments;
 mod interrupt;

@@ -401,6 +401,53 @@ fn requests_with_the_syn_over_a_link() {
     assert_eq!(last(&service.end(), "summary")["connections"], begun);
 }
 
+/// The same on kernel sockets, as the kernel counts it at both ends. Without its sysctl each end says how to have it.
+#[test]
+fn requests_with_the_syn_over_kernel_sockets() {
+    let Some((near, far)) = wire("k") else { return };
+    for (end, address) in [(&near, "10.11.2.2/24 dev va"), (&far, "10.11.2.1/24 dev vb")] {
+        end.ip(&format!("addr add {address}")).unwrap();
+    }
+    let set = |end: &Namespace, value: u32| {
+        let file = format!("echo {value} > /proc/sys/net/ipv4/tcp_fastopen");
+        let mut shell = Command::new("ip");
+        assert!(shell.args(["netns", "exec", end.name(), "sh", "-c", &file]).status().unwrap().success());
+    };
+    let counted = |end: &Namespace, name: &str| -> u64 {
+        let output =
+            Command::new("ip").args(["netns", "exec", end.name(), "cat", "/proc/net/netstat"]).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+        let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = names.position(|word| word == name).unwrap();
+        values.nth(at).unwrap().parse().unwrap()
+    };
+    let serving = "tcp-echo --link kernel --addr 10.11.2.1/24 --port 7 --workers 2 --fast-open";
+    let loading = "tcp 10.11.2.1:7 --mode connect --rate 200 --duration 500ms --fast-open";
+    set(&near, 0);
+    set(&far, 1);
+    for (end, line) in [(&far, format!("serve {serving}")), (&near, format!("load {loading}"))] {
+        let output = command(Some(end), &line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("sysctl net.ipv4.tcp_fastopen=3"), "{said}");
+    }
+    set(&near, 1);
+    set(&far, 3);
+    let service = Service::start(Some(&far), serving);
+    let report = load(Some(&near), loading);
+    let (begun, with_syn) = (count(&report, "begun"), count(&report, "syn-data"));
+    assert_eq!((count(&report, "completed"), count(&report, "failed")), (begun, 0), "{report}");
+    // The first asks for the cookie, and while it does others may.
+    assert!(with_syn > begun / 2 && with_syn < begun, "{report}");
+    let summary = last(&service.end(), "summary").clone();
+    assert_eq!(summary["connections"], begun, "{summary}");
+    assert_eq!(
+        (counted(&near, "TCPFastOpenActive"), counted(&far, "TCPFastOpenPassive")),
+        (with_syn, with_syn)
+    );
+}
+
 /// nginx as the server, if there is one.
 #[test]
 fn nginx_over_loopback() {

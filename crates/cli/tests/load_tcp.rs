@@ -82,7 +82,6 @@ fn bad_arguments_get_one_line_and_2() {
         ("--addr 10.11.2.2/24", "--link"),
         ("--target-key microsoft", "--target-key"),
         ("--clients fd00::/64", "family"),
-        ("--mode connect --fast-open", "--link"),
     ] {
         let output = load(&format!("127.0.0.1:7 {arguments}"));
         let stderr = String::from_utf8_lossy(&output.stderr);

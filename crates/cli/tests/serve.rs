@@ -167,7 +167,6 @@ fn bad_arguments() {
         assert!(said.contains("sysctl"), "{said}");
     }
     refused(&format!("serve tcp-echo {usual} --fast-open 0"));
-    refused("serve tcp-echo --link kernel --fast-open");
     refused("serve udp-echo");
     refused("serve udp-echo --link wifi:x --addr 10.11.2.1/24");
     refused("serve udp-echo --link af-xdp: --addr 10.11.2.1/24");

@@ -14,6 +14,8 @@ use flowlane_rss::{HomePorts, Protocol};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
+use super::connect::{Opened, Opening};
+
 /// Ports that are tried for one connection. After that the kernel chooses.
 const TRIES: usize = 64;
 /// Home ports that are looked at for that: many may lie outside the range that the kernel gives away.
@@ -61,15 +63,16 @@ impl Home {
         Ok(ours)
     }
 
-    /// Connects from a home port; as [`socket::connect`], `None` if none was free or there are none. Then the socket is as it was. `again` makes
+    /// Connects from a home port; `None` if none was free or there are none. Then the socket is as it was. `again` makes
     /// another socket like `fd`.
     pub(super) fn connect(
         &mut self,
         fd: &mut OwnedFd,
         local: Option<IpAddr>,
-        remote: SocketAddr,
+        opening: Opening<'_>,
         again: impl Fn() -> io::Result<OwnedFd>,
-    ) -> io::Result<Option<bool>> {
+    ) -> io::Result<Option<Opened>> {
+        let remote = opening.remote;
         let ours = match local {
             Some(local) => local,
             None => self.source(remote)?,
@@ -85,9 +88,9 @@ impl Home {
         let mut found = None;
         for port in candidates.take(TRIES) {
             let tried = if self.by_range {
-                by_range(fd, ours, port, remote)
+                by_range(fd, ours, port, opening)
             } else {
-                by_bind(fd, ours, port, remote, &again)
+                by_bind(fd, ours, port, opening, &again)
             };
             match tried {
                 Err(e) if matches!(e.raw_os_error(), Some(errno::EADDRNOTAVAIL | errno::EADDRINUSE)) => {}
@@ -111,7 +114,7 @@ impl Home {
 }
 
 /// Connects from this port, if no connection to the same peer has it.
-fn by_range(fd: &OwnedFd, ours: IpAddr, port: u16, remote: SocketAddr) -> io::Result<bool> {
+fn by_range(fd: &OwnedFd, ours: IpAddr, port: u16, opening: Opening<'_>) -> io::Result<Opened> {
     let range = u32::from(port) << 16 | u32::from(port);
     options::set(fd.as_fd(), Number::LOCAL_PORT_RANGE, range.cast_signed())?;
     options::set(fd.as_fd(), Number::BIND_ADDRESS_NO_PORT, 1)?;
@@ -120,7 +123,7 @@ fn by_range(fd: &OwnedFd, ours: IpAddr, port: u16, remote: SocketAddr) -> io::Re
         Err(e) if e.raw_os_error() == Some(errno::EINVAL) => {}
         done => done?,
     }
-    socket::connect(fd.as_fd(), remote)
+    opening.begin(fd)
 }
 
 /// The same for kernels before Linux 6.3. A socket that is bound stays so, and another takes its place.
@@ -128,12 +131,12 @@ fn by_bind(
     fd: &mut OwnedFd,
     ours: IpAddr,
     port: u16,
-    remote: SocketAddr,
+    opening: Opening<'_>,
     again: &impl Fn() -> io::Result<OwnedFd>,
-) -> io::Result<bool> {
+) -> io::Result<Opened> {
     options::set(fd.as_fd(), Number::REUSE_ADDRESS, 1)?;
     socket::bind(fd.as_fd(), SocketAddr::new(ours, port))?;
-    let done = socket::connect(fd.as_fd(), remote);
+    let done = opening.begin(fd);
     if done.is_err() {
         *fd = again()?;
     }
@@ -151,6 +154,7 @@ mod tests {
     fn ports_are_home_ports_and_differ() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let remote = listener.local_addr().unwrap();
+        let opening = Opening { remote, data: &[] };
         let rss = Rss::new(Key::MICROSOFT, 1);
         let bucket = Bucket(1);
         for by_range in [true, false] {
@@ -159,8 +163,8 @@ mod tests {
             let (mut sockets, mut ports) = (Vec::new(), std::collections::BTreeSet::new());
             let mut connect = |home: &mut Home| {
                 let mut fd = socket::tcp(true).unwrap();
-                let done = home.connect(&mut fd, None, remote, || socket::tcp(true)).unwrap()?;
-                assert!(!done, "it takes a moment");
+                let done = home.connect(&mut fd, None, opening, || socket::tcp(true)).unwrap()?;
+                assert!(!done.connected, "it takes a moment");
                 let local = socket::local_address(fd.as_fd()).unwrap();
                 assert_eq!(rss.steer(&Flow::new(remote, local, Protocol::TCP)).bucket, bucket);
                 assert!(ports.insert(local.port()), "{} twice", local.port());

@@ -128,6 +128,9 @@ impl KernelLane {
         let mut ports = ports.lock();
         let fd = self.shared(&ports, Kind::Tcp, address).map_err(|e| errors::listen(&e))?;
         super::options::apply(fd.as_fd(), address.is_ipv4(), &options.socket)?;
+        if let Some(fast_open) = &options.fast_open {
+            super::options::apply_fast_open(fd.as_fd(), fast_open).map_err(|e| errors::listen(&e))?;
+        }
         socket::listen(fd.as_fd(), options.backlog).map_err(|e| errors::listen(&e))?;
         let address = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
         if self.reserve.is_none() {

@@ -15,6 +15,7 @@
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
 
 mod arrival;
+mod connect;
 mod datagrams;
 mod errors;
 mod home;

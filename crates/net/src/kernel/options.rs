@@ -1,10 +1,13 @@
 //! Options and state of a socket, translated.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use flowlane_stack::tcp::{Algorithm, Keepalive, LossState, SegmentCounts, SocketOptions, State, TcpInfo};
+use flowlane_stack::tcp::{
+    Algorithm, FastOpen, FastOpenListen, Keepalive, LossState, SegmentCounts, SocketOptions, State, TcpInfo,
+};
 use flowlane_sys::kernel::options::{self as kernel, Number};
 
 use super::slab::{Flags, SocketId};
@@ -33,6 +36,18 @@ pub(super) fn apply(fd: BorrowedFd<'_>, v4: bool, options: &SocketOptions) -> Re
     change(fd, v4, &SocketOptions::default(), options)
 }
 
+/// Has a listener take data in SYNs.
+pub(super) fn apply_fast_open(fd: BorrowedFd<'_>, fast_open: &FastOpenListen) -> io::Result<()> {
+    if let Some(keys) = fast_open.keys {
+        let (primary, former) = keys.bytes();
+        kernel::set_fast_open_keys(fd, primary, former)?;
+    }
+    if fast_open.no_cookie {
+        kernel::set(fd, Number::FAST_OPEN_NO_COOKIE, 1)?;
+    }
+    kernel::set(fd, Number::FAST_OPEN, number(fast_open.pending))
+}
+
 /// Sets what differs between `old` and `new`.
 fn change(fd: BorrowedFd<'_>, v4: bool, old: &SocketOptions, new: &SocketOptions) -> Result<(), SocketError> {
     if old == new {
@@ -41,6 +56,11 @@ fn change(fd: BorrowedFd<'_>, v4: bool, old: &SocketOptions, new: &SocketOptions
     let set = |option: Number, value: i32| kernel::set(fd, option, value).map_err(|e| errors::other(&e));
     if new.nodelay != old.nodelay {
         set(Number::NO_DELAY, i32::from(new.nodelay))?;
+    }
+    // Whether data goes with a SYN at all is said when the connection is opened.
+    let no_cookie = |options: &SocketOptions| options.fast_open == FastOpen::NoCookie;
+    if no_cookie(new) && !no_cookie(old) {
+        set(Number::FAST_OPEN_NO_COOKIE, 1)?;
     }
     if new.cork != old.cork {
         set(Number::CORK, i32::from(new.cork))?;
@@ -108,8 +128,8 @@ fn read(fd: BorrowedFd<'_>, v4: bool) -> Result<SocketOptions, SocketError> {
     let linger = kernel::reset_on_close(fd).map_err(|e| errors::other(&e))?;
     Ok(SocketOptions {
         nodelay: get(Number::NO_DELAY)? != 0,
-        // Writing before the handshake is over is not done there.
-        fast_open: flowlane_stack::tcp::FastOpen::Off,
+        // Of one call, which is over.
+        fast_open: FastOpen::Off,
         cork: get(Number::CORK)? != 0,
         keepalive,
         user_timeout: (millis > 0).then(|| Duration::from_millis(u64::from(millis.unsigned_abs()))),
@@ -193,6 +213,7 @@ impl KernelLane {
         info.sack = agreed(2);
         info.window_scale = agreed(4).then_some((k.scales.1, k.scales.0));
         info.ecn = agreed(8);
+        info.syn_data = agreed(32);
         Ok(info)
     }
 }

@@ -27,6 +27,7 @@ macro_rules! counters {
 counters! {
     accepted: "accepted", "connections accepted";
     connecting: "connecting", "connection attempts";
+    fast_opened: "fast-opened", "of these, attempts with data in their SYN (Fast Open)";
     connected: "connected", "attempts that succeeded";
     connect_failed: "connect-failed", "attempts that failed";
     home_ports: "home-ports", "attempts from a port whose answers hash to their lane";

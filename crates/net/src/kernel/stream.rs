@@ -1,100 +1,19 @@
-//! Connections: opening, reading, writing, closing.
+//! Connections: reading, writing, closing.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Poll, Waker};
+use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
+use std::task::Waker;
 
-use flowlane_stack::Connect;
-use flowlane_stack::tcp::{ConnectError, Failure, Interest};
+use flowlane_stack::tcp::{Failure, Interest};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket;
 
-use super::home::Home;
 use super::slab::{Flags, Socket, SocketId};
 use super::{KernelLane, errors};
 use crate::error::SocketError;
 
 impl KernelLane {
-    /// Begins a connection.
-    pub(crate) fn connect(&mut self, connect: &Connect) -> Result<SocketId, SocketError> {
-        self.stats.connecting += 1;
-        let begun = self.begin(connect);
-        self.stats.connect_failed += u64::from(begun.is_err());
-        begun
-    }
-
-    fn begin(&mut self, connect: &Connect) -> Result<SocketId, SocketError> {
-        let remote = SocketAddr::from(connect.remote);
-        let v4 = remote.is_ipv4();
-        if remote.port() == 0 || connect.local_ip.is_some_and(|ip| ip.is_ipv4() != v4) {
-            return Err(ConnectError::BadAddress.into());
-        }
-        let mut fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
-        super::options::apply(fd.as_fd(), v4, &connect.options)?;
-        let family = if v4 { Flags::V4 } else { Flags::empty() };
-        let chosen = connect.local_port != 0;
-        if !chosen && let Some(connected) = self.connect_from_home(&mut fd, connect)? {
-            let state = if connected { Flags::WRITABLE } else { Flags::CONNECTING };
-            return self.insert(fd, Flags::STREAM | state | family);
-        }
-        if chosen || connect.local_ip.is_some() {
-            let any = SocketAddr::new(if v4 { [0; 4].into() } else { [0u8; 16].into() }, 0);
-            let ip = connect.local_ip.unwrap_or(any.ip());
-            // A port of ours may serve many connections, each to another peer.
-            let option = if chosen { Number::REUSE_ADDRESS } else { Number::BIND_ADDRESS_NO_PORT };
-            options::set(fd.as_fd(), option, 1).map_err(|e| errors::other(&e))?;
-            socket::bind(fd.as_fd(), SocketAddr::new(ip, connect.local_port))
-                .map_err(|e| errors::source(&e))?;
-        }
-        let connected = socket::connect(fd.as_fd(), remote).map_err(|e| errors::connect(&e, chosen))?;
-        let state = if connected { Flags::WRITABLE } else { Flags::CONNECTING };
-        self.insert(fd, Flags::STREAM | state | family)
-    }
-
-    /// Connects from a port whose answers come to this lane, if the host is to do so and one is free.
-    fn connect_from_home(
-        &mut self,
-        fd: &mut OwnedFd,
-        connect: &Connect,
-    ) -> Result<Option<bool>, SocketError> {
-        if self.home.is_none() {
-            let Some(ports) = self.ports.steering.home_ports(self.lane) else { return Ok(None) };
-            self.home = Some(Box::new(Home::new(ports)));
-        }
-        let Some(home) = &mut self.home else { return Ok(None) };
-        let remote = SocketAddr::from(connect.remote);
-        let v4 = remote.is_ipv4();
-        let again = || {
-            let fd = socket::tcp(v4)?;
-            super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
-            Ok(fd)
-        };
-        let connected =
-            home.connect(fd, connect.local_ip, remote, again).map_err(|e| errors::connect(&e, true))?;
-        let counter =
-            if connected.is_some() { &mut self.stats.home_ports } else { &mut self.stats.ports_elsewhere };
-        *counter += 1;
-        Ok(connected)
-    }
-
-    /// Whether a connection stands.
-    pub(crate) fn poll_connected(&mut self, id: SocketId, waker: &Waker) -> Poll<Result<(), SocketError>> {
-        let Some(socket) = self.sockets.get_mut(id) else { return Poll::Ready(Err(SocketError::Closed)) };
-        if socket.flags.has(Flags::CONNECTING) {
-            socket.wait_to_write(waker);
-            return Poll::Pending;
-        }
-        if socket.flags.has(Flags::FAILED | Flags::OVER)
-            && let Err(e) = waiting_error(socket)
-        {
-            self.stats.connect_failed += 1;
-            return Poll::Ready(Err(e));
-        }
-        self.stats.connected += 1;
-        Poll::Ready(Ok(()))
-    }
-
     /// Reads what is there; `None` if nothing is, 0 at the end of the stream.
     #[inline]
     pub(crate) fn recv(&mut self, id: SocketId, into: &mut [u8]) -> Result<Option<usize>, SocketError> {

@@ -59,6 +59,10 @@ numbers! {
     MAX_SEGMENT = IPPROTO_TCP, TCP_MAXSEG;
     /// A SYN is sent again so often.
     SYN_RETRIES = IPPROTO_TCP, TCP_SYNCNT;
+    /// A listener takes data in SYNs, for so many handshakes under way (RFC 7413).
+    FAST_OPEN = IPPROTO_TCP, TCP_FASTOPEN;
+    /// Data goes or is taken with a SYN that has no cookie.
+    FAST_OPEN_NO_COOKIE = IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE;
     /// Type of service of IPv4.
     TOS = IPPROTO_IP, IP_TOS;
     /// Traffic class of IPv6.
@@ -133,6 +137,18 @@ pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(value[..4] != [0; 4])
 }
 
+/// The keys of a listener's Fast Open cookies: what new ones are made with, and the former one, whose cookies are still valid.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_fast_open_keys(fd: BorrowedFd<'_>, primary: [u8; 16], former: Option<[u8; 16]>) -> io::Result<()> {
+    let mut keys = [0; 32];
+    keys[..16].copy_from_slice(&primary);
+    keys[16..].copy_from_slice(&former.unwrap_or_default());
+    let len = if former.is_some() { 32 } else { 16 };
+    raw_set(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY, &keys[..len])
+}
+
 /// Chooses the congestion control by its name (`reno`, `cubic`).
 ///
 /// # Errors
@@ -177,7 +193,7 @@ pub struct TcpInfo {
     pub probes: u8,
     /// Timeouts in a row.
     pub backoff: u8,
-    /// Agreed options: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN.
+    /// Agreed options: 1 timestamps, 2 SACK, 4 window scaling, 8 ECN; 32: the data of a SYN was taken.
     pub options: u8,
     /// Shift of the windows the peer sends, and of ours.
     pub scales: (u8, u8),

@@ -15,6 +15,7 @@ use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, flows, timeli
 use super::near::{AimOptions, Near, Run, aim};
 use super::{EVERY, Start, alignment, arrivals, rate_in_words};
 use crate::drops;
+use crate::fast_open;
 use crate::interrupt::Interrupt;
 use crate::output::Outputs;
 use crate::units::{self, show_count};
@@ -76,7 +77,7 @@ pub(crate) struct Tcp {
     /// End connections with a reset instead of a FIN.
     #[arg(long)]
     reset: bool,
-    /// TCP Fast Open: send the request with the SYN once the target has given a cookie; --mode connect, not on kernel sockets.
+    /// TCP Fast Open: send the request with the SYN once the target has given a cookie; --mode connect.
     #[arg(long)]
     fast_open: bool,
     #[command(flatten)]
@@ -284,10 +285,9 @@ impl Tcp {
         );
         if self.fast_open {
             ensure!(self.mode == ModeName::Connect, "--fast-open: only with --mode connect, not {name}");
-            ensure!(
-                !self.near.is_kernel(),
-                "--fast-open: not with kernel sockets; give a link of ours (--link)"
-            );
+            if self.near.is_kernel() {
+                fast_open::check_kernel(fast_open::End::Client)?;
+            }
         }
         self.near.check(self.target)?;
         if self.near.is_kernel() {
@@ -314,7 +314,8 @@ impl Tcp {
         let connections = usize::try_from(connections).context("--connections")?;
         let of_family: Vec<_> =
             clients.iter().filter(|c| c.is_ipv4() == target.ip.is_ipv4()).copied().collect();
-        if self.fast_open {
+        // The kernel keeps the cookies of its sockets itself, for each server address.
+        if self.fast_open && !self.near.is_kernel() {
             let addresses = self.addresses(clients);
             ensure!(
                 addresses <= MOST_COOKIES,

@@ -5,6 +5,7 @@ use crate::address::{self, Address};
 use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
+use crate::fast_open;
 use crate::flow_log::Target;
 use crate::instruments::Instruments;
 use crate::ipfix::Collector;
@@ -416,7 +417,7 @@ impl Plan {
             bail!("--fast-open 0: must be at least 1");
         }
         if arguments.fast_open.is_some() && plan.link.is_kernel() {
-            bail!("--fast-open: not with kernel sockets (see sysctl net.ipv4.tcp_fastopen)");
+            fast_open::check_kernel(fast_open::End::Server)?;
         }
         plan.fast_open = arguments.fast_open;
         Ok(plan)

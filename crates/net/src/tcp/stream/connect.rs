@@ -35,8 +35,8 @@ impl TcpStream {
 
     /// Connects and writes `data`; the timeout is for the handshake. With [`fast_open`](crate::SocketOptions::fast_open), as
     /// much of it as fits goes with the SYN to peers that are known to take it, so that the answer comes a round trip earlier
-    /// (RFC 7413). Such data may be delivered to the peer twice: for requests that may be repeated. Kernel sockets write it
-    /// after the handshake.
+    /// (RFC 7413). Such data may be delivered to the peer twice: for requests that may be repeated. Kernel sockets do so if
+    /// `net.ipv4.tcp_fastopen` has bit 0, as it has by default, and write it after the handshake otherwise.
     ///
     /// # Errors
     /// As [`TcpStream::connect`] and [`TcpStream::try_write`].
@@ -101,8 +101,8 @@ impl TcpStream {
         let (id, ends, taken) = lane.with(|slot, now, frames| {
             let kernel = if by_kernel { slot.kernel.as_deref_mut() } else { slot.own_kernel() };
             if let Some(kernel) = kernel {
-                let id = Id::Kernel(kernel.connect(&connect)?);
-                return Ok::<_, SocketError>((id, Ends::new(None, connect.remote.into()), 0));
+                let (id, taken) = kernel.connect(&connect, data.bytes)?;
+                return Ok::<_, SocketError>((Id::Kernel(id), Ends::new(None, connect.remote.into()), taken));
             }
             let (id, taken) = slot.lane.tcp_connect_with(now, frames, connect, data)?;
             let (local, remote) = slot.lane.tcp_ends(id)?;

@@ -1,0 +1,144 @@
+//! Connections: opening, from a port of the lane's if the host is to, with data in the SYN if it is asked for (RFC 7413).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Poll, Waker};
+
+use flowlane_stack::Connect;
+use flowlane_stack::tcp::{ConnectError, FastOpen};
+use flowlane_sys::kernel::options::{self, Number};
+use flowlane_sys::kernel::socket::{self, errno};
+
+use super::home::Home;
+use super::slab::{Flags, SocketId};
+use super::stream::waiting_error;
+use super::{KernelLane, errors};
+use crate::error::SocketError;
+
+/// Where a connection goes, and what goes with its SYN.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opening<'a> {
+    pub(super) remote: SocketAddr,
+    /// Nothing: a plain SYN.
+    pub(super) data: &'a [u8],
+}
+
+/// A connection that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opened {
+    /// It stands already.
+    pub(super) connected: bool,
+    /// Bytes that went with its SYN.
+    pub(super) taken: usize,
+}
+
+impl Opening<'_> {
+    /// Begins on this socket. A kernel that has no Fast Open for clients sends a plain SYN.
+    pub(super) fn begin(&self, fd: &OwnedFd) -> io::Result<Opened> {
+        if !self.data.is_empty() {
+            match socket::connect_with_data(fd.as_fd(), self.remote, self.data) {
+                Ok(taken) => return Ok(Opened { connected: false, taken }),
+                Err(e) if e.raw_os_error() == Some(errno::EOPNOTSUPP) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Opened { connected: socket::connect(fd.as_fd(), self.remote)?, taken: 0 })
+    }
+}
+
+impl KernelLane {
+    /// Begins a connection. With [`SocketOptions::fast_open`](flowlane_stack::tcp::SocketOptions::fast_open) data goes with the SYN if
+    /// the kernel has the peer's cookie: how many bytes did.
+    pub(crate) fn connect(
+        &mut self,
+        connect: &Connect,
+        data: &[u8],
+    ) -> Result<(SocketId, usize), SocketError> {
+        self.stats.connecting += 1;
+        let begun = self.begin(connect, data);
+        match &begun {
+            Ok((_, taken)) => {
+                self.stats.fast_opened += u64::from(*taken > 0);
+                self.stats.written_bytes += *taken as u64;
+            }
+            Err(_) => self.stats.connect_failed += 1,
+        }
+        begun
+    }
+
+    fn begin(&mut self, connect: &Connect, data: &[u8]) -> Result<(SocketId, usize), SocketError> {
+        let remote = SocketAddr::from(connect.remote);
+        let v4 = remote.is_ipv4();
+        if remote.port() == 0 || connect.local_ip.is_some_and(|ip| ip.is_ipv4() != v4) {
+            return Err(ConnectError::BadAddress.into());
+        }
+        let data = if connect.options.fast_open == FastOpen::Off { &[] } else { data };
+        let opening = Opening { remote, data };
+        let mut fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
+        super::options::apply(fd.as_fd(), v4, &connect.options)?;
+        let chosen = connect.local_port != 0;
+        let from_home = if chosen { None } else { self.connect_from_home(&mut fd, connect, opening)? };
+        let opened = match from_home {
+            Some(opened) => opened,
+            None => {
+                if chosen || connect.local_ip.is_some() {
+                    let any = SocketAddr::new(if v4 { [0; 4].into() } else { [0u8; 16].into() }, 0);
+                    let ip = connect.local_ip.unwrap_or(any.ip());
+                    // A port of ours may serve many connections, each to another peer.
+                    let option = if chosen { Number::REUSE_ADDRESS } else { Number::BIND_ADDRESS_NO_PORT };
+                    options::set(fd.as_fd(), option, 1).map_err(|e| errors::other(&e))?;
+                    socket::bind(fd.as_fd(), SocketAddr::new(ip, connect.local_port))
+                        .map_err(|e| errors::source(&e))?;
+                }
+                opening.begin(&fd).map_err(|e| errors::connect(&e, chosen))?
+            }
+        };
+        let family = if v4 { Flags::V4 } else { Flags::empty() };
+        let state = if opened.connected { Flags::WRITABLE } else { Flags::CONNECTING };
+        Ok((self.insert(fd, Flags::STREAM | state | family)?, opened.taken))
+    }
+
+    /// Connects from a port whose answers come to this lane, if the host is to do so and one is free.
+    fn connect_from_home(
+        &mut self,
+        fd: &mut OwnedFd,
+        connect: &Connect,
+        opening: Opening<'_>,
+    ) -> Result<Option<Opened>, SocketError> {
+        if self.home.is_none() {
+            let Some(ports) = self.ports.steering.home_ports(self.lane) else { return Ok(None) };
+            self.home = Some(Box::new(Home::new(ports)));
+        }
+        let Some(home) = &mut self.home else { return Ok(None) };
+        let v4 = opening.remote.is_ipv4();
+        let again = || {
+            let fd = socket::tcp(v4)?;
+            super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
+            Ok(fd)
+        };
+        let opened =
+            home.connect(fd, connect.local_ip, opening, again).map_err(|e| errors::connect(&e, true))?;
+        let counter =
+            if opened.is_some() { &mut self.stats.home_ports } else { &mut self.stats.ports_elsewhere };
+        *counter += 1;
+        Ok(opened)
+    }
+
+    /// Whether a connection stands.
+    pub(crate) fn poll_connected(&mut self, id: SocketId, waker: &Waker) -> Poll<Result<(), SocketError>> {
+        let Some(socket) = self.sockets.get_mut(id) else { return Poll::Ready(Err(SocketError::Closed)) };
+        if socket.flags.has(Flags::CONNECTING) {
+            socket.wait_to_write(waker);
+            return Poll::Pending;
+        }
+        if socket.flags.has(Flags::FAILED | Flags::OVER)
+            && let Err(e) = waiting_error(socket)
+        {
+            self.stats.connect_failed += 1;
+            return Poll::Ready(Err(e));
+        }
+        self.stats.connected += 1;
+        Poll::Ready(Ok(()))
+    }
+}
