@@ -8,6 +8,8 @@
 
 #[path = "../../crates/switch/tests/common/model.rs"]
 mod model;
+#[path = "../../crates/switch/tests/common/sent.rs"]
+mod sent;
 
 use std::time::Duration;
 
@@ -88,15 +90,7 @@ impl Bench {
         let port = PortId::new(from).expect("one of a few");
         self.now += Duration::from_micros(10);
         self.switch.forward(port, &mut vec![frame], self.now, &mut self.output);
-        let mut all = Vec::new();
-        for port in self.output.used() {
-            for frame in self.output.port(port).drain(..) {
-                assert_eq!(frame.meta().vlan, None, "a tag is in the data");
-                all.push((port.index(), frame.chunks().flatten().copied().collect()));
-            }
-        }
-        self.output.settle();
-        all
+        sent::take(&mut self.output)
     }
 }
 

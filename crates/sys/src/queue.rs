@@ -2,6 +2,7 @@
 
 use crate::frame::{Frame, Pool};
 use crate::packet::OffloadSocket;
+use std::io;
 use std::os::fd::BorrowedFd;
 
 /// One queue pair of a link: packets in and out.
@@ -98,6 +99,33 @@ queue_stats! {
     tx_far_full: "tx-far-full";
     /// System calls made for this queue.
     system_calls: "system-calls";
+}
+
+/// Transmits packets from the front of `frames` by a system call each, with their tags in the data. `send` returns a packet's bytes. A packet for
+/// which it has no room stays with those behind it; one that it refuses for good is counted and gone. Returns how many are done with.
+pub fn transmit_each(
+    frames: &mut Vec<Frame>,
+    stats: &mut QueueStats,
+    mut send: impl FnMut(&mut Frame) -> io::Result<usize>,
+) -> usize {
+    let mut done = 0;
+    for frame in frames.iter_mut() {
+        if let Some(tag) = frame.meta().vlan {
+            frame.insert_tag(0x8100, tag);
+        }
+        stats.system_calls += 1;
+        match send(frame) {
+            Ok(n) => {
+                stats.tx_frames += 1;
+                stats.tx_bytes += n as u64;
+            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => break,
+            Err(_) => stats.tx_failed += 1,
+        }
+        done += 1;
+    }
+    frames.drain(..done);
+    done
 }
 
 /// Transmits packets of two ways in their order: what `put` takes (from the front, at most so many; how many it took) and

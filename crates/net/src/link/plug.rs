@@ -23,7 +23,7 @@ use flowlane_stack::steering::steer;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, FrameMemory, Pool};
 use flowlane_sys::plug::{Lines, Receiver};
-use flowlane_sys::queue::{Queue, QueueStats};
+use flowlane_sys::queue::{Queue, QueueStats, transmit_each};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -75,12 +75,13 @@ impl PlugQueue {
             _hold: None,
         }
     }
+}
 
-    fn line(&self, frame: &mut Frame) -> usize {
-        let Some(rss) = &self.rss else { return 0 };
-        let (bucket, _) = steer(rss, frame);
-        usize::from(rss.queue_of(bucket)) % self.lines.count()
-    }
+/// Which of `count` lines a packet takes.
+fn line(rss: Option<&Rss>, count: usize, frame: &mut Frame) -> usize {
+    let Some(rss) = rss else { return 0 };
+    let (bucket, _) = steer(rss, frame);
+    usize::from(rss.queue_of(bucket)) % count
 }
 
 impl Queue for PlugQueue {
@@ -103,25 +104,8 @@ impl Queue for PlugQueue {
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        let mut done = 0;
-        for frame in frames.iter_mut() {
-            if let Some(tag) = frame.meta().vlan {
-                frame.insert_tag(0x8100, tag);
-            }
-            let line = self.line(frame);
-            self.stats.system_calls += 1;
-            match self.lines.send(line, frame) {
-                Ok(n) => {
-                    self.stats.tx_frames += 1;
-                    self.stats.tx_bytes += n as u64;
-                }
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => break,
-                Err(_) => self.stats.tx_failed += 1,
-            }
-            done += 1;
-        }
-        frames.drain(..done);
-        done
+        let (lines, rss) = (&self.lines, self.rss.as_ref());
+        transmit_each(frames, &mut self.stats, |frame| lines.send(line(rss, lines.count(), frame), frame))
     }
 
     /// Everything is written at once: always `true`.

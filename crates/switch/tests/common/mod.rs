@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; each uses its part")]
 
 pub mod model;
+pub mod sent;
 
 use flowlane_stack::time::Time;
 use flowlane_switch::{Config, Output, PortId, Seed, Switch, config::PortConfig};
@@ -79,15 +80,7 @@ impl Bench {
     }
 
     pub fn take(&mut self) -> Vec<(usize, Vec<u8>)> {
-        let mut all = Vec::new();
-        for port in self.output.used() {
-            for frame in self.output.port(port).drain(..) {
-                assert_eq!(frame.meta().vlan, None, "a tag is in the data");
-                all.push((port.index(), frame.chunks().flatten().copied().collect()));
-            }
-        }
-        self.output.settle();
-        all
+        sent::take(&mut self.output)
     }
 }
 

@@ -3,10 +3,9 @@
 use super::Tap;
 use super::reader::{Packet, Reader};
 use crate::frame::{Frame, Pool};
-use crate::queue::{Queue, QueueStats};
+use crate::queue::{Queue, QueueStats, transmit_each};
 use crate::vnet;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
@@ -67,24 +66,8 @@ impl Queue for TapQueue {
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        let mut done = 0;
-        for frame in frames.iter_mut() {
-            if let Some(tag) = frame.meta().vlan {
-                frame.insert_tag(0x8100, tag);
-            }
-            self.stats.system_calls += 1;
-            match vnet::send(self.file.as_fd(), frame) {
-                Ok(n) => {
-                    self.stats.tx_frames += 1;
-                    self.stats.tx_bytes += n as u64;
-                }
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-                Err(_) => self.stats.tx_failed += 1,
-            }
-            done += 1;
-        }
-        frames.drain(..done);
-        done
+        let file = self.file.as_fd();
+        transmit_each(frames, &mut self.stats, |frame| vnet::send(file, frame))
     }
 
     /// Everything is written at once: always `true`.
