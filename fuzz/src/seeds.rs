@@ -420,6 +420,7 @@ fn switch_inputs() -> Vec<Vec<u8>> {
         "port p2 pvid 0 vlangroup 10 members 0,1",
         "fdb flush all fdb flush port p1 fdb flush vlan 10",
         "fdb static 02:00:00:00:00:01 vlan 0 port p1",
+        "config snooping on querier on query_interval 2 igmp 2 mld 1 port p1 addresses 4",
         "config snooping on probe 1 block 2 moves 3 port p1 storm unknown 100 addresses 4 mirror from 0,1 to p4",
     ];
     let command = |words: &str| -> Vec<u8> {

@@ -23,8 +23,8 @@ use model::{Model, PORTS};
 
 const FRAMES: usize = 64;
 /// Words that commands are made of: one byte of the input each.
-const WORDS: &str = "config vlan_mode default port dot1q qinq learning independent shared reserved drop pass snooping on off probe block moves \
-    vlangroup members none empty all vlan p0 p1 p2 p3 p4 0 1 2 3 4 10 20 30 4094 4095 0t 1t 0,1 0,1,2,3,4 0t,1t,2t,3t,4t p0,p1t,p2 1,3t pvid mtu \
+const WORDS: &str = "config vlan_mode default port dot1q qinq learning independent shared reserved drop pass snooping querier query_interval igmp mld on off probe block moves \
+    vlangroup members none empty all vlan p0 p1 p2 p3 p4 0 1 2 3 4 10 20 30 4094 4095 10.0.0.1 0t 1t 0,1 0,1,2,3,4 0t,1t,2t,3t,4t p0,p1t,p2 1,3t pvid mtu \
     addresses storm unknown broadcast multicast priority priorities 0,1,2,3,4,5,6,7 7,6,5,4,3,2,1,0 addtag striptag doubletag droptagged \
     dropuntagged ingress firstlock -addtag -striptag -doubletag -droptagged -dropuntagged -ingress -firstlock fdb flush static \
     02:00:00:00:00:01 02:00:00:00:00:02 mirror from to 68 100 1500 9216 100000";
@@ -169,6 +169,8 @@ fn strange(change: Change, input: &mut Bytes<'_>, pool: &Pool) {
         assert!(ports.len() + 1 >= sent.len(), "twice by one port: {sent:?}");
         bench.now += Duration::from_millis(u64::from(input.u8()) * 100);
         bench.switch.tick(bench.now);
+        bench.switch.query(bench.now, pool, &mut bench.output);
+        sent::take(&mut bench.output);
     }
 }
 

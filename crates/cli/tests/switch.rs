@@ -217,7 +217,7 @@ fn words_change_a_running_switch_or_nothing_of_it() {
         assert_eq!(place.text("switch config"), before, "{words}");
     }
     for words in [
-        "config vlan_mode dot1q snooping on moves 7",
+        "config vlan_mode dot1q snooping on querier 10.9.0.9 query_interval 60 igmp 2 mld 1 moves 7",
         "vlan 10 members p1,p2t",
         "port p1 pvid 10 priority 5 storm broadcast 100 addresses 8",
         "port p2 pvid 0 dropuntagged mtu 1600",
@@ -234,6 +234,7 @@ fn words_change_a_running_switch_or_nothing_of_it() {
         "{}",
         place.text("switch fdb")
     );
+    assert!(place.text("switch show").contains("vlan 10  igmp querier  self"));
     assert!(place.text("switch port").contains("port p1 plug down pvid 10"), "{}", place.text("switch port"));
     assert_eq!(place.text("switch down"), "");
     let (code, said) = switch.end();

@@ -79,6 +79,8 @@ drops! {
     Probe: "probe";
     /// Nobody listens to the group, and no router does.
     NoListener: "no-listener";
+    /// A report of groups, which the switch itself has asked for: there is no other router to have it.
+    Report: "report";
     /// Longer than the port's MTU.
     Oversize: "oversize";
     /// No memory for a copy.
@@ -119,6 +121,8 @@ pub struct PortCounters {
     pub copies: u64,
     /// Copies that went to this port as a mirror.
     pub mirrored: u64,
+    /// Queries for groups that the switch itself sent by this port.
+    pub queries: u64,
     /// Addresses learnt here.
     pub learnt: u64,
     /// Addresses that moved here from another port.
@@ -145,6 +149,7 @@ impl Default for PortCounters {
             snooped: 0,
             copies: 0,
             mirrored: 0,
+            queries: 0,
             learnt: 0,
             moved: 0,
             moves_refused: 0,
@@ -202,6 +207,7 @@ impl PortCounters {
         "snooped",
         "copies",
         "mirrored",
+        "queries",
         "learnt",
         "moved",
         "moves-refused",
@@ -221,6 +227,7 @@ impl PortCounters {
             &mut self.snooped,
             &mut self.copies,
             &mut self.mirrored,
+            &mut self.queries,
             &mut self.learnt,
             &mut self.moved,
             &mut self.moves_refused,

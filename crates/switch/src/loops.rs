@@ -145,15 +145,19 @@ impl Loops {
         let mut frame = pool.alloc()?;
         let mut bytes = [0; LEN];
         bytes[..6].copy_from_slice(&PROBE_DST.to_be_bytes()[2..]);
-        let id = self.id.to_be_bytes();
-        // Each port its own address, that switches outside do not see one move.
-        bytes[6..12].copy_from_slice(&[0x02, 0x46, 0x4c, id[0], id[1], port.index() as u8]);
+        bytes[6..12].copy_from_slice(&address(self.id, port));
         bytes[12..14].copy_from_slice(&ETHERTYPE.to_be_bytes());
         bytes[14..18].copy_from_slice(&MAGIC);
-        bytes[18..26].copy_from_slice(&id);
+        bytes[18..26].copy_from_slice(&self.id.to_be_bytes());
         bytes[26] = port.index() as u8;
         frame.extend_from_slice(&bytes).then_some(frame)
     }
+}
+
+/// The source of frames that the switch of this number sends itself by a port: each has its own, that switches outside do not see one move.
+pub(crate) fn address(switch: u64, port: PortId) -> [u8; 6] {
+    let [a, b, ..] = switch.to_be_bytes();
+    [0x02, 0x46, 0x4c, a, b, port.index() as u8]
 }
 
 /// Whether a frame is a probe of the switch with this number.

@@ -36,6 +36,12 @@ fn a_wrong_line_changes_nothing_and_says_in_one_line_what_is_wrong() {
         ("config vlan_mode default vlangroup 1 members 0", "mode default has no groups"),
         ("config vlan_mode default port 1 pvid 10", "needs 'config vlan_mode dot1q'"),
         ("config addresses 0", "addresses 0: from 1 to"),
+        ("config querier on", "it asks for what snooping needs: 'config snooping on'"),
+        ("config snooping on querier maybe", "querier maybe: on, off, or an address of IPv4"),
+        ("config snooping on querier 239.1.1.1", "querier 239.1.1.1: no address of a host"),
+        ("config query_interval 0", "query_interval 0: from 1 to 3600"),
+        ("config igmp 1", "igmp 1: one of 2, 3"),
+        ("config mld 3", "mld 3: one of 1, 2"),
         ("fdb static 01:00:5e:00:00:01 vlan 10 port 1", "not the address of a station"),
         ("fdb static 02:00:00:00:00:01 vlan 11 port 1", "there is no VLAN 11"),
         ("fdb static 02:00:00:00:00:01 vlan 10 none", "no static address"),
@@ -87,6 +93,8 @@ fn a_file_is_read_and_a_wrong_one_refused_with_its_line() {
         ("[[port]]\nname = \"a\"\n[[port]]\nname = \"at\"", "'at' means 'a, tagged'"),
         ("[[port]]\nname = \"a\"\nflags = [\"x\"]", "flag 'x'"),
         ("mode = \"dot1q\"\nvlan = []\n[[port]]\nname = \"a\"\npvid = 1", "there is no VLAN 1"),
+        ("igmp = 7\n[[port]]\nname = \"a\"", "igmp 7: from 2 to 3"),
+        ("querier = \"x\"\n[[port]]\nname = \"a\"", "querier x: on, off, or an address"),
         ("learning = \"both\"\n[[port]]\nname = \"a\"", "learning 'both': independent or shared"),
     ] {
         let error = file::read(text).unwrap_err().to_string();

@@ -339,3 +339,75 @@ fn memory_that_is_short_costs_copies_and_nothing_else() {
     b.switch.forward(port(0), &mut two, b.now, &mut small);
     assert_eq!((small.port(port(1)).len(), b.switch.counters(port(1)).dropped(Drop::QueueFull)), (1, 1));
 }
+
+/// A report of IGMP's version 2, and the end of one, in a frame.
+fn igmp(from: u8, message: flowlane_stack::wire::IgmpMessage) -> Vec<u8> {
+    let mut bytes = [[1, 0, 0x5e, 1, 2, 3], mac(from)].concat();
+    bytes.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, from, 239, 1, 2, 3]);
+    let sum = flowlane_stack::wire::checksum::checksum(&bytes[14..]);
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    let mut text = [0; 8];
+    message.emit(&mut text);
+    bytes.extend(text);
+    bytes
+}
+
+/// What the switch asks itself until nothing is due: ports and frames.
+fn asked(b: &mut Bench) -> Vec<(usize, Vec<u8>)> {
+    let mut all = Vec::new();
+    while b.switch.query_due() <= b.now {
+        b.switch.query(b.now, &b.pool, &mut b.output);
+        all.extend(b.take());
+    }
+    all
+}
+
+#[test]
+fn a_switch_that_asks_sends_groups_to_those_who_answer() {
+    use flowlane_stack::wire::IgmpMessage::{Leave, Report};
+    let group = "239.1.2.3".parse().unwrap();
+    let words = "config vlan_mode dot1q snooping on querier on query_interval 8 igmp 2 vlangroup 1 members none \
+                 vlangroup 10 members 0,1t,2,3 port 0 pvid 10 port 1 pvid 0 port 2 pvid 10 port 3 pvid 10";
+    let mut b = Bench::words(5, &words.replace("port 3", "port 4 pvid 0 port 3"));
+    b.switch.set_link(port(3), false);
+    let pool = b.pool.free();
+    let mut all = asked(&mut b);
+    b.now += std::time::Duration::from_secs(1);
+    all.extend(asked(&mut b));
+    // IGMP and MLD, to the members that are up, tagged where they are.
+    let ports: Vec<_> = all.iter().map(|(to, _)| *to).collect();
+    assert_eq!(ports, [0, 1, 2, 0, 1, 2]);
+    assert!(all.iter().all(|(to, f)| (f[12..16] == [0x81, 0, 0xc0, 10]) == (*to == 1)), "{all:02x?}");
+    assert_eq!([0, 3, 4].map(|n| b.switch.counters(port(n)).queries), [2, 0, 0]);
+    // Nobody has had the time to answer: everywhere.
+    let data = frame([1, 0, 0x5e, 1, 2, 3], mac(9), &[], 46);
+    assert_eq!(b.send(2, &data).len(), 2);
+    assert_eq!(b.send(0, &igmp(1, Report { group })).len(), 2);
+    b.now += std::time::Duration::from_secs(6);
+    b.switch.tick(b.now);
+    assert_eq!(b.send(2, &data), [(0, data.clone())]);
+    // A report is for a router, and there is none.
+    assert!(b.send(2, &igmp(2, Report { group })).is_empty());
+    assert_eq!(b.switch.counters(port(2)).dropped(Drop::Report), 1);
+    asked(&mut b);
+    // Who leaves is asked at once, on that port alone.
+    b.send(2, &igmp(2, Leave { group }));
+    let all = asked(&mut b);
+    assert_eq!((all.len(), all[0].0, &all[0].1[30..34]), (1, 2, &[239, 1, 2, 3][..]), "{all:02x?}");
+    b.now += std::time::Duration::from_secs(4);
+    b.switch.tick(b.now);
+    asked(&mut b);
+    assert!(b.send(2, &data).len() == 1 && b.send(0, &data).is_empty());
+    // Another switch asks that has an address: it is a router, and is left to it.
+    let from = b.switch.queriers().find(|q| q.v4).unwrap();
+    assert_eq!((from.vlan, from.other), (10, None));
+    let query = [&[0x11, 100, 0xee, 0x9b], &[0u8; 4][..]].concat();
+    let mut other = igmp(7, Report { group });
+    other.truncate(34);
+    other.extend(query);
+    b.send(2, &other);
+    assert_eq!(b.switch.queriers().find(|q| q.v4).unwrap().other, Some("10.0.0.7".parse().unwrap()));
+    b.now += std::time::Duration::from_secs(9);
+    assert!(asked(&mut b).iter().all(|(_, f)| f.windows(2).any(|k| k == [0x86, 0xdd])), "MLD alone");
+    assert_eq!(b.pool.free(), pool);
+}

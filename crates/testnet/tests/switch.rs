@@ -191,6 +191,47 @@ fn vlans_keep_hosts_apart_and_a_trunk_joins_them() {
     assert!(reaches(one, three, "10.9.0.3", true), "nothing was changed");
 }
 
+/// The kernel repeats what it listens to only when it is asked. With nobody who asks the switch forgets it; once the switch asks itself it knows it
+/// again, and the entries live on.
+#[test]
+fn a_switch_that_asks_keeps_the_groups_of_kernel_hosts() {
+    let Some(net) = Net::new("query", 2) else { return };
+    let words = "config snooping on query_interval 1";
+    let switch = net.start(&["af-packet:e1", "af-xdp:e2"], words, 2);
+    let handle = switch.handle();
+    let (one, two) = (&net.hosts[0], &net.hosts[1]);
+    let join = || {
+        let v4 = UdpSocket::bind("0.0.0.0:7777").unwrap();
+        v4.join_multicast_v4(&"239.1.2.3".parse().unwrap(), &"10.9.0.1".parse().unwrap()).unwrap();
+        let v6 = UdpSocket::bind("[::]:7778").unwrap();
+        v6.join_multicast_v6(&"ff15::7".parse().unwrap(), 0).unwrap();
+        (v4, v6)
+    };
+    let (hears, _v6) = one.run(join).unwrap();
+    let on_one = |group: &str| {
+        let listeners = handle.view().unwrap().listeners;
+        listeners.iter().any(|(vlan, mac, ports)| (*vlan, mac.as_str(), ports.as_str()) == (0, group, "p1"))
+    };
+    let groups = ["01:00:5e:01:02:03", "33:33:00:00:00:07"];
+    eventually("the reports are heard", || on_one(groups[0]));
+    eventually("they are forgotten", || !groups.iter().any(|group| on_one(group)));
+    handle.change("config querier on").unwrap();
+    eventually("the hosts answer", || groups.iter().all(|group| on_one(group)));
+    let queries = || handle.view().unwrap().ports[0].counters["queries"];
+    let before = queries();
+    // Of each family one a second. An entry that nobody repeats lasts three.
+    eventually("queries are sent", || {
+        assert!(groups.iter().all(|group| on_one(group)), "{:?}", handle.view());
+        queries() >= before + 2 * 4
+    });
+    let says = two.run(|| UdpSocket::bind("10.9.0.2:0").unwrap()).unwrap();
+    hears.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    eventually("a datagram arrives", || {
+        let _ = says.send_to(b"to all of you", "239.1.2.3:7777");
+        hears.recv(&mut [0; 16]).is_ok()
+    });
+}
+
 /// The fault of the reference is to forget everybody's addresses when one link goes.
 #[test]
 fn a_link_that_flaps_costs_its_own_addresses_alone() {

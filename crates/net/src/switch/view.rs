@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flowlane_switch::snoop::Listeners;
+use flowlane_switch::snoop::{Asks, Listeners};
 use flowlane_switch::table::Entry;
 use flowlane_switch::{Config, PortCounters, PortId, PortSet, Switch};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,7 @@ pub struct View {
     up: PortSet,
     blocked: PortSet,
     listeners: Vec<Listeners>,
+    queriers: Vec<Asks>,
     lost_news: u64,
 }
 
@@ -39,6 +40,7 @@ impl View {
             up: switch.up(),
             blocked: switch.blocked(),
             listeners: switch.listeners().collect(),
+            queriers: switch.queriers().collect(),
             lost_news: lost + switch.lost_news(),
         }
     }
@@ -68,6 +70,8 @@ pub struct SwitchView {
     pub groups: BTreeMap<u16, String>,
     /// Groups of IP multicast that have listeners: VLAN, Ethernet address or `routers`, and ports.
     pub listeners: Vec<(u16, String, String)>,
+    /// Who asks for groups, where the switch would: VLAN, `igmp` or `mld`, and `self` or the address of another.
+    pub queriers: Vec<(u16, String, String)>,
     /// What workers had to tell one another and found no room for.
     pub lost_news: u64,
 }
@@ -134,6 +138,11 @@ impl SwitchView {
         let listener = |l: &Listeners| {
             (l.vlan, l.group.map_or("routers".to_owned(), |mac| mac.to_string()), names(l.ports))
         };
+        let asks = |one: &Asks| {
+            let family = if one.v4 { "igmp" } else { "mld" };
+            let who = one.other.map_or("self".to_owned(), |address| address.to_string());
+            (one.vlan, family.to_owned(), who)
+        };
         SwitchView {
             version: 1,
             mode: config.mode.name().to_owned(),
@@ -143,6 +152,7 @@ impl SwitchView {
             ports: (0..config.ports.len()).filter_map(|n| port(config, links, views, n)).collect(),
             groups: config.groups.iter().map(|(vid, group)| (*vid, config.member_words(*group))).collect(),
             listeners: first.map_or(Vec::new(), |view| view.listeners.iter().map(listener).collect()),
+            queriers: first.map_or(Vec::new(), |view| view.queriers.iter().map(asks).collect()),
             lost_news: views.iter().map(|view| view.lost_news).sum(),
         }
     }

@@ -122,6 +122,9 @@ impl Worker {
         if self.index == 0 && now >= self.switch.probe_due() {
             self.switch.probe(now, pool, &mut self.output);
         }
+        if self.index == 0 && now >= self.switch.query_due() {
+            self.switch.query(now, pool, &mut self.output);
+        }
         self.send();
         let used = self.output.used();
         let mut over = used.is_empty();
@@ -270,7 +273,7 @@ impl Worker {
         pool.flush();
         let mut until = self.tick;
         if self.index == 0 {
-            until = until.min(self.switch.probe_due());
+            until = until.min(self.switch.probe_due()).min(self.switch.query_due());
         }
         if !self.output.used().is_empty() || self.ports.iter().any(Egress::waits) {
             until = until.min(now + RETRY);

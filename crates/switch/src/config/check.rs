@@ -117,6 +117,17 @@ impl Config {
         };
         within("addresses", self.addresses, 1, MOST_ADDRESSES)?;
         within("ageing", self.ageing, 1, 1_000_000)?;
+        within("query_interval", self.query_interval, 1, 3600)?;
+        within("igmp", self.igmp.into(), 2, 3)?;
+        within("mld", self.mld.into(), 1, 2)?;
+        if let Some(address) = self.querier {
+            if !self.snooping {
+                return wrong("querier: it asks for what snooping needs: 'config snooping on'".to_owned());
+            }
+            if address.is_multicast() || address.is_loopback() || address.is_broadcast() {
+                return wrong(format!("querier {address}: no address of a host; 'on' asks from none"));
+            }
+        }
         within("probe", self.probe, 0, 3600)?;
         within("block", self.block, 1, 86_400)?;
         within("moves", self.moves, 1, 1_000_000)

@@ -20,7 +20,7 @@ use core::fmt::Write;
 use flowlane_stack::wire::MacAddr;
 use serde::Deserialize;
 
-use super::{Config, ConfigError, Flags, Mirror, Mode, PortConfig, StormLimits};
+use super::{Config, ConfigError, Flags, Mirror, Mode, PortConfig, StormLimits, words};
 use crate::ports::PortSet;
 
 #[derive(Deserialize)]
@@ -32,6 +32,10 @@ struct File {
     learning: Option<String>,
     reserved: Option<String>,
     snooping: Option<bool>,
+    querier: Option<String>,
+    query_interval: Option<u32>,
+    igmp: Option<u8>,
+    mld: Option<u8>,
     probe: Option<u32>,
     block: Option<u32>,
     moves: Option<u32>,
@@ -108,6 +112,9 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
     set(&mut config.probe, file.probe);
     set(&mut config.block, file.block);
     set(&mut config.moves, file.moves);
+    set(&mut config.query_interval, file.query_interval);
+    config.querier = file.querier.as_deref().map_or(Ok(None), words::querier)?;
+    (config.igmp, config.mld) = (file.igmp.unwrap_or(config.igmp), file.mld.unwrap_or(config.mld));
     config.snooping = file.snooping.unwrap_or_default();
     config.shared = choice("learning", file.learning.as_deref(), ["independent", "shared"])?;
     config.pass_reserved = choice("reserved", file.reserved.as_deref(), ["drop", "pass"])?;
@@ -208,6 +215,12 @@ fn write_switch(config: &Config, text: &mut String) -> core::fmt::Result {
     writeln!(text, "learning = \"{}\"", if config.shared { "shared" } else { "independent" })?;
     writeln!(text, "reserved = \"{}\"", if config.pass_reserved { "pass" } else { "drop" })?;
     writeln!(text, "snooping = {}", config.snooping)?;
+    writeln!(text, "querier = \"{}\"", words::querier_word(config.querier))?;
+    writeln!(
+        text,
+        "query-interval = {}\nigmp = {}\nmld = {}",
+        config.query_interval, config.igmp, config.mld
+    )?;
     writeln!(text, "probe = {}\nblock = {}\nmoves = {}", config.probe, config.block, config.moves)?;
     if config.groups.is_empty() && config.mode != Mode::Default {
         writeln!(text, "vlan = []")?;

@@ -15,6 +15,7 @@ mod words;
 pub use flags::Flags;
 pub use words::{Change, Flush};
 
+use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 
 use flowlane_stack::wire::{EtherType, MacAddr};
@@ -155,6 +156,14 @@ pub struct Config {
     pub pass_reserved: bool,
     /// Frames to a multicast group go where IGMP and MLD have announced listeners.
     pub snooping: bool,
+    /// The switch asks who listens, from this address; unspecified: from none, and whoever has one is heard instead. Needs `snooping`.
+    pub querier: Option<Ipv4Addr>,
+    /// Seconds between two general queries in a VLAN, of the switch or of others. Listeners are forgotten after twice that and the time to answer.
+    pub query_interval: u32,
+    /// The version of IGMP in which the switch asks: 2 or 3.
+    pub igmp: u8,
+    /// The version of MLD in which the switch asks: 1 or 2.
+    pub mld: u8,
     /// Seconds between two probe frames on each port; 0: none, and loops are not noticed.
     pub probe: u32,
     /// For how many seconds a port with a loop is blocked.
@@ -191,6 +200,10 @@ impl Config {
             shared: false,
             pass_reserved: false,
             snooping: false,
+            querier: None,
+            query_interval: 125,
+            igmp: 3,
+            mld: 2,
             probe: 1,
             block: 30,
             moves: 100,

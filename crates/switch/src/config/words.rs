@@ -11,6 +11,8 @@
 //! Commands may follow one another on a line. A port is its name or its number; `t` behind a member means "tagged". All words are read, then the
 //! whole result is checked: a line changes everything that it says, or nothing.
 
+use core::net::Ipv4Addr;
+
 use flowlane_stack::wire::MacAddr;
 
 use super::{Config, ConfigError, Flags, Group, Mirror, Mode};
@@ -61,6 +63,9 @@ impl Config {
         text += &format!("config addresses {} ageing {}", self.addresses, self.ageing);
         text += if self.shared { " learning shared" } else { " learning independent" };
         text += if self.pass_reserved { " reserved pass" } else { " reserved drop" };
+        let querier = querier_word(self.querier);
+        text += &format!(" querier {querier} query_interval {}", self.query_interval);
+        text += &format!(" igmp {} mld {}", self.igmp, self.mld);
         text += &format!(" snooping {} probe {} block {}", on(self.snooping), self.probe, self.block);
         text += &format!(" moves {}\n", self.moves);
         let mut usual =
@@ -247,6 +252,10 @@ impl<'a> Reader<'a> {
                         self.choice(word, &[("drop", false), ("pass", true)])?;
                 }
                 "snooping" => self.change.config.snooping = self.choice(word, &ON)?,
+                "querier" => self.change.config.querier = querier(self.value(word)?)?,
+                "query_interval" => self.change.config.query_interval = self.number(word)?,
+                "igmp" => self.change.config.igmp = self.choice(word, &[("2", 2), ("3", 3)])?,
+                "mld" => self.change.config.mld = self.choice(word, &[("1", 1), ("2", 2)])?,
                 "probe" => self.change.config.probe = self.number(word)?,
                 "block" => self.change.config.block = self.number(word)?,
                 "moves" => self.change.config.moves = self.number(word)?,
@@ -259,7 +268,7 @@ impl<'a> Reader<'a> {
         }
         self.said(
             some,
-            "config: vlan_mode, addresses, ageing, learning, reserved, snooping, probe, block or moves",
+            "config: vlan_mode, addresses, ageing, learning, reserved, snooping, querier, query_interval, igmp, mld, probe, block or moves",
         )
     }
 
@@ -442,6 +451,26 @@ impl<'a> Reader<'a> {
             }
             other => Err(ConfigError(format!("fdb {}: flush or static", other.escape_debug()))),
         }
+    }
+}
+
+/// Whether the switch asks who listens, and from which address.
+pub(super) fn querier(word: &str) -> Result<Option<Ipv4Addr>, ConfigError> {
+    match word {
+        "off" => Ok(None),
+        "on" => Ok(Some(Ipv4Addr::UNSPECIFIED)),
+        address => address.parse().map(Some).map_err(|_| {
+            ConfigError(format!("querier {}: on, off, or an address of IPv4", word.escape_debug()))
+        }),
+    }
+}
+
+/// The word that [`querier`] reads.
+pub(super) fn querier_word(querier: Option<Ipv4Addr>) -> String {
+    match querier {
+        None => "off".to_owned(),
+        Some(address) if address.is_unspecified() => "on".to_owned(),
+        Some(address) => address.to_string(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::ports::PortId;
 use crate::table::Place;
 
 const VLAN_TPID: u16 = 0x8100;
-const HEADER: usize = 14;
+pub(super) const HEADER: usize = 14;
 const TAG: usize = 4;
 /// Longest frame: the payload, the header and two tags.
 const GIANT: usize = MAX_MTU as usize + HEADER + 2 * TAG;

@@ -30,15 +30,15 @@ impl Switch {
         }
         let report = self.overhear(port, look, &frame, now);
         let targets = match report {
-            Some(v4) => self.snoop.routers(look.vid, v4),
-            None => self.snoop.targets(look.vid, look.dst),
+            Some(v4) => self.snoop.routers(look.vid, v4, now),
+            None => self.snoop.targets(look.vid, look.dst, now),
         };
         let Some(targets) = targets else {
             return self.flood(port, look, vlan, (reach, Flood::Multicast), frame, now, output);
         };
         let targets = targets.and(reach);
         if targets.is_empty() {
-            return self.drop(port, Drop::NoListener);
+            return self.drop(port, if report.is_some() { Drop::Report } else { Drop::NoListener });
         }
         self.ports[port.index()].counters.snooped += 1;
         self.multiply(port, look, vlan, targets, frame, output);

@@ -41,6 +41,8 @@ use rules::Rules;
 pub const BURST: usize = 64;
 /// Addresses that are forgotten in one call of [`Switch::tick`].
 const EXPIRE: usize = 512;
+/// Of queries, where they leave with a tag: control of the network (IEEE 802.1Q annex I).
+const QUERY_PRIORITY: u16 = 6;
 
 /// A switch, as one thread has it.
 #[derive(Debug)]
@@ -175,6 +177,7 @@ impl Switch {
             }
         }
         self.loops.configure(&self.config);
+        self.snoop.configure(&self.config, now);
         self.open_ports();
         self.tick(now);
     }
@@ -199,7 +202,9 @@ impl Switch {
             return;
         }
         self.up.set(port, up);
-        if !up {
+        if up {
+            self.snoop.link_up();
+        } else {
             self.table.flush(port);
             self.snoop.flush(port);
             self.ports[port.index()].lock = None;
@@ -239,6 +244,30 @@ impl Switch {
             counters.sent += 1;
             counters.sent_bytes += len;
         }
+    }
+
+    /// Asks who listens to groups, if it is time. Of several instances one does so.
+    pub fn query(&mut self, now: Time, pool: &Pool, output: &mut Output) {
+        let Some(question) = self.snoop.ask(now) else { return };
+        let vlan = self.rules.vlan(question.vid);
+        let ports = question.port.map_or(vlan.members, PortId::alone).and(vlan.members).and(self.open);
+        for port in ports {
+            let Some(frame) = self.snoop.query(question, port, pool) else {
+                self.drop(port, Drop::NoFrame);
+                continue;
+            };
+            let payload = frame.len().saturating_sub(ingress::HEADER) as u32;
+            let tci = QUERY_PRIORITY << 13 | question.vid;
+            let look = Look { vid: question.vid, tci, payload, ..Look::default() };
+            self.ports[port.index()].counters.queries += 1;
+            self.send(port, &look, vlan, frame, output);
+        }
+    }
+
+    /// When the next query is due.
+    #[must_use]
+    pub fn query_due(&self) -> Time {
+        self.snoop.deadline()
     }
 
     /// When the next probe is due.

@@ -1,6 +1,7 @@
 //! Looking into a switch, and bringing it news of its other instances.
 
 use super::{Entry, Event, Listeners, News, PortCounters, PortId, PortSet, Switch, Time};
+use crate::snoop::Asks;
 use crate::table::Learnt;
 
 impl Switch {
@@ -36,6 +37,11 @@ impl Switch {
     /// Who listens to which group.
     pub fn listeners(&self) -> impl Iterator<Item = Listeners> + '_ {
         self.snoop.all()
+    }
+
+    /// Who asks for groups; nobody is named where the switch would not ask.
+    pub fn queriers(&self) -> impl Iterator<Item = Asks> + '_ {
+        self.snoop.queriers()
     }
 
     /// The oldest event that nobody has fetched; the last 64 are kept.

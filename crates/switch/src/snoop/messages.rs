@@ -3,11 +3,11 @@
 //! Sources of groups are not distinguished: whoever wants some source of a group gets the group. What cannot be read is no message, and the frame
 //! is forwarded like any other.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use flowlane_stack::wire::{EtherType, IgmpMessage, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, Sum};
+use flowlane_stack::wire::{EtherType, IgmpMessage, IpProtocol, Ipv4Header, Ipv6Header, Sum};
 
-use super::Heard;
+use super::{Heard, number};
 
 const V3_REPORT: u8 = 0x22;
 const MLD_QUERY: u8 = 130;
@@ -34,15 +34,15 @@ fn read_v4(packet: &[u8], heard: &mut dyn FnMut(Heard)) -> Option<bool> {
     let message = packet.get(payload)?;
     match IgmpMessage::parse(message).ok()?.0 {
         IgmpMessage::Query { .. } => {
-            heard(Heard::Query { v4: true, named: !header.src.is_unspecified() });
+            heard(Heard::Query(header.src.into()));
             return None;
         }
-        IgmpMessage::Report { group } if group.is_multicast() => heard(Heard::Join(number_v4(group))),
-        IgmpMessage::Leave { group } if group.is_multicast() => heard(Heard::Leave(number_v4(group))),
+        IgmpMessage::Report { group } if group.is_multicast() => heard(Heard::Join(number(group.into()))),
+        IgmpMessage::Leave { group } if group.is_multicast() => heard(Heard::Leave(group.into())),
         IgmpMessage::Other { kind: V3_REPORT } => records(message, 4, &mut |kind, some, group| {
             let group = Ipv4Addr::from(<[u8; 4]>::try_from(group).unwrap_or_default());
             if group.is_multicast() {
-                record(kind, some, number_v4(group), heard);
+                record(kind, some, group.into(), heard);
             }
         }),
         _ => return None,
@@ -70,15 +70,15 @@ fn read_v6(packet: &[u8], heard: &mut dyn FnMut(Heard)) -> Option<bool> {
         || Some(Ipv6Addr::from(*message.get(8..)?.first_chunk::<16>()?)).filter(Ipv6Addr::is_multicast);
     match *message.first()? {
         MLD_QUERY if message.len() >= 24 => {
-            heard(Heard::Query { v4: false, named: !header.src.is_unspecified() });
+            heard(Heard::Query(header.src.into()));
             return None;
         }
-        MLD_REPORT => heard(Heard::Join(number_v6(group()?))),
-        MLD_DONE => heard(Heard::Leave(number_v6(group()?))),
+        MLD_REPORT => heard(Heard::Join(number(group()?.into()))),
+        MLD_DONE => heard(Heard::Leave(group()?.into())),
         MLD_REPORT_V2 => records(message, 16, &mut |kind, some, group| {
             let group = Ipv6Addr::from(<[u8; 16]>::try_from(group).unwrap_or_default());
             if group.is_multicast() {
-                record(kind, some, number_v6(group), heard);
+                record(kind, some, group.into(), heard);
             }
         }),
         _ => return None,
@@ -103,23 +103,10 @@ fn records(message: &[u8], size: usize, f: &mut dyn FnMut(u8, bool, &[u8])) {
 }
 
 /// One record (RFC 3376 §4.2.12): to include no source is to leave.
-fn record(kind: u8, some_sources: bool, group: u64, heard: &mut dyn FnMut(Heard)) {
+fn record(kind: u8, some_sources: bool, group: IpAddr, heard: &mut dyn FnMut(Heard)) {
     match (kind, some_sources) {
         (1 | 3, false) => heard(Heard::Leave(group)),
-        (1 | 3, true) | (2 | 4, _) | (5, true) => heard(Heard::Join(group)),
+        (1 | 3, true) | (2 | 4, _) | (5, true) => heard(Heard::Join(number(group))),
         _ => {}
     }
-}
-
-fn number_v4(group: Ipv4Addr) -> u64 {
-    number(MacAddr::for_ipv4_multicast(group))
-}
-
-fn number_v6(group: Ipv6Addr) -> u64 {
-    number(MacAddr::for_ipv6_multicast(group))
-}
-
-fn number(mac: MacAddr) -> u64 {
-    let [a, b, c, d, e, f] = mac.0;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }

@@ -1,20 +1,31 @@
 //! Who listens to a multicast group: IGMP and MLD snooping (RFC 4541).
 //!
-//! Reports say on which ports a group has listeners, queries where the router (the *querier*) is. Frames to a group go to both. Where no
-//! querier is known nobody repeats the reports, so then all groups are flooded; the switch sends no queries itself. Always flooded are
+//! Reports say on which ports a group has listeners, queries where the router (the *querier*) is. Frames to a group go to both. Where nobody
+//! asks nobody repeats the reports, so then all groups are flooded. The switch asks itself if it is told to ([`querier`]). Always flooded are
 //! 224.0.0.0/24, ff02::1, the solicited-node groups of neighbour discovery, and groups of other protocols.
 //!
 //! Groups are kept by Ethernet address, as the frames are forwarded: 32 groups of IPv4 share one. The table is of fixed size, and a port has a
-//! bounded share of it. If it is full, groups that it does not have are flooded. Times are those of RFC 3376 §8 with its usual values.
+//! bounded share of it. If it is full, groups that it does not have are flooded. Times are those of RFC 3376 §8, by the query interval.
 
 mod messages;
+mod querier;
+mod query;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use messages::read;
+pub use querier::Asks;
+pub(crate) use querier::Question;
+
+use core::net::IpAddr;
+use core::time::Duration;
 
 use flowlane_stack::time::Time;
+use flowlane_stack::wire::MacAddr;
+use flowlane_sys::frame::{Frame, Pool};
+use querier::{Querier, ROBUSTNESS};
 
+use crate::config::Config;
 use crate::ports::{PortId, PortSet};
 use crate::seed::{Seed, mix};
 
@@ -23,10 +34,7 @@ const GROUPS: usize = 1024;
 /// Groups of one port.
 const GROUPS_OF_PORT: u32 = 256;
 const HEADS: usize = 2 * GROUPS;
-/// A listener or router from which nothing comes is forgotten after so many seconds (RFC 3376 §8.4, §8.5).
-const LISTENS: u32 = 260;
-const ROUTES: u32 = 255;
-/// After a leave the others have so many seconds to answer the router's question (RFC 3376 §8.8).
+/// After a leave the others have so many seconds to answer the router's question (RFC 3376 §8.8), and one more to answer the switch's own.
 const LEAVES: u32 = 2;
 const NONE: u32 = u32::MAX;
 
@@ -35,15 +43,10 @@ const NONE: u32 = u32::MAX;
 pub enum Heard {
     /// "I listen" to the group of this Ethernet address.
     Join(u64),
-    /// "I stop".
-    Leave(u64),
-    /// "Who listens?": a router of IPv4 groups, or else of IPv6 groups. `named`: it has an address.
-    Query {
-        /// Of IGMP, not of MLD.
-        v4: bool,
-        /// Its source is an address; without one it is no router (RFC 4541 §2.1.1).
-        named: bool,
-    },
+    /// "I stop", and which group that is.
+    Leave(IpAddr),
+    /// "Who listens?", and who asks: a router of IPv4 groups, or else of IPv6 groups. Without an address it is no router (RFC 4541 §2.1.1).
+    Query(IpAddr),
 }
 
 #[derive(Clone, Copy)]
@@ -66,6 +69,12 @@ pub(crate) struct Snoop {
     ports: usize,
     of_port: Vec<u32>,
     looked: u32,
+    /// A listener or router from which nothing comes is forgotten after so many seconds (RFC 3376 §8.4, §8.5).
+    listens: u32,
+    routes: u32,
+    id: u64,
+    versions: (u8, u8),
+    querier: Querier,
 }
 
 impl core::fmt::Debug for Snoop {
@@ -80,7 +89,7 @@ pub struct Listeners {
     /// The VLAN; 0 without VLANs.
     pub vlan: u16,
     /// The group's Ethernet address; `None`: these are the ports of routers.
-    pub group: Option<flowlane_stack::wire::MacAddr>,
+    pub group: Option<MacAddr>,
     /// Where it has listeners.
     pub ports: PortSet,
 }
@@ -118,6 +127,11 @@ impl Snoop {
             ports,
             of_port: vec![0; ports],
             looked: 0,
+            listens: 0,
+            routes: 0,
+            id: seed.switch_id(),
+            versions: (3, 2),
+            querier: Querier::new(seed.switch_id()),
         };
         this.clear();
         this
@@ -128,6 +142,7 @@ impl Snoop {
         self.heads.fill(NONE);
         self.of_port.fill(0);
         self.used = 0;
+        self.querier.forget();
         for (n, entry) in self.entries.iter_mut().enumerate() {
             *entry = Entry { key: 0, ports: PortSet::NONE, next: n as u32 + 1 };
         }
@@ -137,12 +152,22 @@ impl Snoop {
         self.free = 0;
     }
 
+    /// Takes what the configuration says.
+    pub(crate) fn configure(&mut self, config: &Config, now: Time) {
+        self.querier.configure(config, now);
+        self.versions = (config.igmp, config.mld);
+        let (interval, response) = self.querier.times();
+        let seconds =
+            |response: Duration| (interval * ROBUSTNESS.into() + response).as_millis().div_ceil(1000) as u32;
+        (self.listens, self.routes) = (seconds(response), seconds(response / 2));
+    }
+
     /// Where a frame to `group` goes; `None`: everywhere.
-    pub(crate) fn targets(&self, vid: u16, group: u64) -> Option<PortSet> {
+    pub(crate) fn targets(&self, vid: u16, group: u64, now: Time) -> Option<PortSet> {
         if is_for_all(group) {
             return None;
         }
-        let routers = self.routers(vid, is_v4(group))?;
+        let routers = self.routers(vid, is_v4(group), now)?;
         match self.find(key(vid, group)) {
             Some(at) => Some(self.entries[at as usize].ports.or(routers)),
             None if self.free == NONE => None,
@@ -150,25 +175,71 @@ impl Snoop {
         }
     }
 
-    /// Where the routers are; `None`: none is known.
-    pub(crate) fn routers(&self, vid: u16, v4: bool) -> Option<PortSet> {
-        self.find(key(vid, router(v4))).map(|at| self.entries[at as usize].ports)
+    /// Where the routers are; `None`: none is known, and the switch itself does not ask, or not long enough.
+    pub(crate) fn routers(&self, vid: u16, v4: bool, now: Time) -> Option<PortSet> {
+        let known = self.find(key(vid, router(v4))).map(|at| self.entries[at as usize].ports);
+        known.or_else(|| self.querier.has_been_answered(vid, v4, now).then_some(PortSet::NONE))
     }
 
     /// Somebody behind `port` has said something.
     pub(crate) fn heard(&mut self, vid: u16, port: PortId, heard: Heard, now: Time) {
         let second = second(now);
         match heard {
-            Heard::Join(group) if !is_for_all(group) => self.join(key(vid, group), port, second + LISTENS),
-            Heard::Query { v4, named: true } => self.join(key(vid, router(v4)), port, second + ROUTES),
-            Heard::Leave(group) => {
-                if let Some(at) = self.find(key(vid, group)) {
-                    let until = &mut self.until[at as usize * self.ports + port.index()];
-                    *until = (*until).min(second + LEAVES);
-                }
+            Heard::Join(group) if !is_for_all(group) => {
+                self.join(key(vid, group), port, second + self.listens);
             }
-            Heard::Join(_) | Heard::Query { .. } => {}
+            Heard::Query(from) if !from.is_unspecified() => {
+                self.join(key(vid, router(from.is_ipv4())), port, second + self.routes);
+                self.querier.heard(vid, from, now);
+            }
+            Heard::Leave(group) => self.left(vid, port, group, now),
+            Heard::Join(_) | Heard::Query(_) => {}
         }
+    }
+
+    fn left(&mut self, vid: u16, port: PortId, group: IpAddr, now: Time) {
+        let found = self.find(key(vid, number(group)));
+        let Some(at) = found.filter(|at| self.entries[*at as usize].ports.has(port)) else { return };
+        let mut patience = LEAVES;
+        if self.querier.asks(vid, group.is_ipv4()) {
+            if !self.querier.left(vid, port, group, now) {
+                return;
+            }
+            patience += 1;
+        }
+        let until = &mut self.until[at as usize * self.ports + port.index()];
+        *until = (*until).min(second(now) + patience);
+    }
+
+    /// A port's link is up.
+    pub(crate) fn link_up(&mut self) {
+        self.querier.hurry();
+    }
+
+    /// When [`Snoop::ask`] has something again.
+    pub(crate) fn deadline(&self) -> Time {
+        self.querier.deadline()
+    }
+
+    /// The next question of the switch's own, if it is time.
+    pub(crate) fn ask(&mut self, now: Time) -> Option<Question> {
+        self.querier.next(now)
+    }
+
+    /// The frame of a question, without tag, and the port from which it is sent. `None`: there is no memory for it.
+    pub(crate) fn query(&self, question: Question, port: PortId, pool: &Pool) -> Option<Frame> {
+        let style =
+            query::Style { own: self.querier.own(), versions: self.versions, times: self.querier.times() };
+        let mut bytes = [0; query::LONGEST];
+        let source = crate::loops::address(self.id, port);
+        let len = query::write(question.group, source, &style, &mut bytes);
+        let mut frame = pool.alloc()?;
+        frame.extend_from_slice(&bytes[..len]).then_some(frame)
+    }
+
+    /// Who asks where.
+    pub(crate) fn queriers(&self) -> impl Iterator<Item = Asks> + '_ {
+        self.querier.all()
     }
 
     fn join(&mut self, key: u64, port: PortId, until: u32) {
@@ -200,10 +271,14 @@ impl Snoop {
     /// Forgets, once a second, those whose time is over. Looks at no more than the table has.
     pub(crate) fn expire(&mut self, now: Time) {
         let second = second(now);
-        if self.used == 0 || second == self.looked {
+        if second == self.looked {
             return;
         }
         self.looked = second;
+        self.querier.expire(now);
+        if self.used == 0 {
+            return;
+        }
         let (until, ports) = (std::mem::take(&mut self.until), self.ports);
         self.keep(|at, port| until[at * ports + port.index()] > second);
         self.until = until;
@@ -246,7 +321,7 @@ impl Snoop {
         self.entries.iter().filter(|entry| !entry.ports.is_empty()).map(|entry| {
             let address = entry.key & ((1 << 48) - 1);
             let [_, _, mac @ ..] = address.to_be_bytes();
-            let group = (address > 6).then_some(flowlane_stack::wire::MacAddr(mac));
+            let group = (address > 6).then_some(MacAddr(mac));
             Listeners { vlan: (entry.key >> 48) as u16, group, ports: entry.ports }
         })
     }
@@ -270,4 +345,13 @@ fn key(vid: u16, group: u64) -> u64 {
 
 fn second(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000_000) as u32
+}
+
+/// The Ethernet address of a group, as a number.
+fn number(group: IpAddr) -> u64 {
+    let MacAddr([a, b, c, d, e, f]) = match group {
+        IpAddr::V4(group) => MacAddr::for_ipv4_multicast(group),
+        IpAddr::V6(group) => MacAddr::for_ipv6_multicast(group),
+    };
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }

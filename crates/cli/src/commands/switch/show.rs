@@ -52,6 +52,9 @@ impl Show {
         for (vlan, group, ports) in &view.listeners {
             writeln!(out, "vlan {vlan}  {group}  {ports}")?;
         }
+        for (vlan, family, who) in &view.queriers {
+            writeln!(out, "vlan {vlan}  {family} querier  {who}")?;
+        }
         Ok(())
     }
 }
