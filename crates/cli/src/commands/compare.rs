@@ -8,16 +8,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use flowlane_load::report::compare::{Bounds, Judged, Metric, Turns, Verdict, Wish};
+use flowlane_load::report::compare::{Bounds, Judged, Metric, Turns, Verdict};
 use flowlane_load::report::files;
 use serde::Serialize;
 
-use super::load::{confidence, metric, neglect};
+use super::judging::{Judging, LARGEST, metric, neglect};
 use crate::exit::Missed;
 use crate::say::say;
-
-/// Largest output of a command that is read, bytes.
-const LARGEST: u64 = 256 << 20;
 
 /// Run two commands in turns, as often as it takes, and say whether their figures differ.
 ///
@@ -44,18 +41,8 @@ pub(crate) struct Compare {
     /// Most pairs.
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pairs: u32,
-    /// Confidence of the result, in percent.
-    #[arg(long, default_value = "95", value_parser = confidence)]
-    confidence: f64,
-    /// Difference in percent that does not count.
-    #[arg(long, default_value = "0", value_parser = neglect)]
-    neglect: f64,
-    /// Seed of the random choices; the same seed and figures give the same result.
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    judging: Judging,
 }
 
 fn smallest(text: &str) -> Result<f64, String> {
@@ -77,9 +64,7 @@ struct Answer {
 impl Compare {
     /// Runs the pairs and prints the result.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let wish =
-            Wish { confidence: self.confidence, neglect: self.neglect, seed: self.seed, ..Wish::default() };
-        let mut turns = Turns::new(wish, self.smallest, self.pairs as usize);
+        let mut turns = Turns::new(self.judging.wish(), self.smallest, self.pairs as usize);
         let mut less_is_better = self.less_is_better;
         let mut figure = |command: &str, side: char| {
             let (figure, metric) = self.figure(command).with_context(|| format!("--{side}"))?;
@@ -141,8 +126,9 @@ impl Compare {
 
     fn print(&self, judged: &Judged, worse: bool) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        if self.json {
-            let (confidence, neglect, smallest) = (self.confidence, self.neglect, self.smallest);
+        let Judging { confidence, neglect, json, .. } = self.judging;
+        if json {
+            let smallest = self.smallest;
             let answer = Answer { version: 1, confidence, neglect, smallest, judged: *judged, worse };
             serde_json::to_writer(&mut out, &answer)?;
             writeln!(out)?;
@@ -150,7 +136,7 @@ impl Compare {
         }
         let Judged { pairs, a, b, ratio, bounds: Bounds { low, high }, could_see, verdict } = judged;
         writeln!(out, "A {a:.1}, B {b:.1} (geometric means of {pairs} pairs)")?;
-        writeln!(out, "B / A {ratio:.4}, between {low:.4} and {high:.4} ({} %)", self.confidence * 100.0)?;
+        writeln!(out, "B / A {ratio:.4}, between {low:.4} and {high:.4} ({} %)", confidence * 100.0)?;
         writeln!(out, "smallest effect that could have been seen: {:.2} %", could_see * 100.0)?;
         let better = if worse { "worse" } else { "better" };
         let smallest = self.smallest * 100.0;

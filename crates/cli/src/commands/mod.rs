@@ -7,6 +7,7 @@ mod demo;
 mod epair;
 mod flows;
 mod instance;
+mod judging;
 mod lab;
 mod lanes;
 mod load;

@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use flowlane_load::report::compare::{Bounds, Compared, Finding, Method, Metric, Wish, compare};
+use flowlane_load::report::compare::{Bounds, Compared, Finding, Method, Metric, compare};
 use flowlane_load::report::text::{plain, wrapped};
 use flowlane_load::report::{Run, files};
 use serde::Serialize;
 
+use crate::commands::judging::{Judging, LARGEST, metric};
 use crate::exit::Missed;
 use crate::units::{show_count, show_nanos};
-
-/// Largest report that is read, bytes; usual reports have some hundred kilobytes.
-const LARGEST: u64 = 256 << 20;
 
 /// Compare runs by their JSON reports: A1.json A2.json A3.json -- B1.json B2.json B3.json.
 ///
@@ -33,37 +31,8 @@ pub(crate) struct Compare {
     /// Metrics to compare: p50, p99, p99.9, mean, rate, cpu [default: all].
     #[arg(long, value_delimiter = ',', value_parser = metric)]
     metric: Vec<Metric>,
-    /// Joint confidence of all intervals, in percent.
-    #[arg(long, default_value = "95", value_parser = confidence)]
-    confidence: f64,
-    /// Difference in percent that does not count.
-    #[arg(long, default_value = "0", value_parser = neglect)]
-    neglect: f64,
-    /// Seed of the random choices; the same seed gives the same result.
-    #[arg(long, default_value = "1")]
-    seed: u64,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn metric(text: &str) -> Result<Metric, String> {
-    let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
-    Metric::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| format!("one of {}", names.join(", ")))
-}
-
-fn percent(text: &str) -> Option<f64> {
-    text.trim().trim_end_matches('%').parse().ok()
-}
-
-pub(crate) fn confidence(text: &str) -> Result<f64, String> {
-    let percent = percent(text).filter(|p| (50.0..=99.9).contains(p));
-    percent.map(|p| p / 100.0).ok_or_else(|| "a share from 50 to 99.9 percent".to_owned())
-}
-
-pub(crate) fn neglect(text: &str) -> Result<f64, String> {
-    let percent = percent(text).filter(|p| (0.0..=1000.0).contains(p));
-    percent.map(|p| p / 100.0).ok_or_else(|| "a share from 0 to 1000 percent".to_owned())
+    #[command(flatten)]
+    judging: Judging,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,8 +59,7 @@ impl Compare {
             (a, b) => (a, b),
         };
         let (a, b) = (read_all(a)?, read_all(b)?);
-        let wish =
-            Wish { confidence: self.confidence, neglect: self.neglect, seed: self.seed, ..Wish::default() };
+        let wish = self.judging.wish();
         let metrics = if self.metric.is_empty() { &Metric::ALL[..] } else { &self.metric[..] };
         let compared = compare(metrics, &a, &b, &wish);
         ensure!(!compared.is_empty(), "no metric was measured in all of these runs");
@@ -99,7 +67,7 @@ impl Compare {
         let worse: Vec<&str> =
             compared.iter().filter(|c| c.finding == Finding::Worse).map(|c| c.metric.name()).collect();
         let mut out = io::stdout().lock();
-        if self.json {
+        if self.judging.json {
             let answer = Answer {
                 version: 1,
                 runs_a: a.len(),
@@ -133,7 +101,7 @@ impl Compare {
         };
         let runs = format!("{a} of A, {b} of B, compared {how}");
         if compared.iter().any(|c| c.bounds.is_some()) {
-            writeln!(out, "{runs}; all intervals hold with {} %", self.confidence * 100.0)?;
+            writeln!(out, "{runs}; all intervals hold with {} %", self.judging.confidence * 100.0)?;
         } else {
             writeln!(out, "{runs}")?;
         }

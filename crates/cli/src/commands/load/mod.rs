@@ -6,8 +6,6 @@ mod near;
 mod tcp;
 mod udp;
 
-pub(super) use compare::{confidence, metric, neglect};
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
