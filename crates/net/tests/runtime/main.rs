@@ -19,7 +19,6 @@ mod queues;
 mod quirks;
 mod rebalance;
 mod relay;
-mod relay_udp;
 mod service;
 mod steps;
 #[path = "../common/streams.rs"]

@@ -1,63 +1,41 @@
-//! A relay on our own stack and on kernel sockets: bytes, ends, resets, bounds.
+//! Connections: bytes, ends, resets, bounds.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{Report, TargetStats};
-use flowlane::{
-    Failure, Host, Interface, Key, PairConfig, Rss, Runtime, SocketError, TcpListener, TcpStream, UdpFields,
-};
+use flowlane::{Failure, SocketError, TcpListener, TcpStream, UdpFields};
 
-use crate::traffic::{PATIENCE, rss};
+use super::{FRONT, Relaying, address, is_first_lane, peer};
+use crate::traffic::PATIENCE;
 
 const MUCH: usize = 2_000_000;
 
-fn on(address: &str) -> Interface {
-    Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
-}
-
-fn front() -> SocketAddr {
-    "10.0.0.1:80".parse().unwrap()
-}
-
-async fn relay_main(relay: Relay, port: u16) -> Result<(), SocketError> {
-    let listener = TcpListener::bind(None, port, Relay::listen_options())?;
+async fn relay_main(relay: Relay) -> Result<(), SocketError> {
+    let listener = TcpListener::bind(None, FRONT, Relay::listen_options())?;
     relay.serve(listener).await
 }
 
 /// What a client in our stack does with a relay in another host, and what the target does in every lane: what the client says, and the
 /// counters of the target.
-fn ours<C, D, S, T>(
-    config: RelayConfig,
-    by_kernel: bool,
-    client: C,
-    serve: S,
-) -> (String, TargetStats, Report)
+fn ours<C, D, S, T>(config: RelayConfig, client: C, serve: S) -> (String, TargetStats, Report)
 where
     C: Fn(TcpStream) -> D + Clone + Send + Sync + 'static,
     D: Future<Output = String> + Send + 'static,
     S: Fn(TcpStream) -> T + Clone + Send + Sync + 'static,
     T: Future<Output = ()> + Send + 'static,
 {
-    let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(16_384);
-    let relay = Relay::new(config, 4);
-    let serving = relay.clone();
-    let host = Host::new("relay", rss(Key::MICROSOFT, 4, 2, UdpFields::Two), move || {
-        relay_main(serving.clone(), 80)
-    });
-    let host = if by_kernel { host.beside_kernel() } else { host };
-    let at = builder.host(host.interface(on("10.0.0.1/24")));
     let (say, said) = mpsc::channel();
-    let peer = Host::new("peer", rss(Key::symmetric(), 4, 2, UdpFields::Two), move || {
+    let relaying = Relaying::ours(config, UdpFields::Two, relay_main, move || {
         let (client, serve, say) = (client.clone(), serve.clone(), say.clone());
         async move {
             let listener = TcpListener::on_port(81)?;
-            if flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0) {
+            if is_first_lane() {
                 let asks = async move {
-                    let said = match TcpStream::connect(front()).await {
+                    let said = match TcpStream::connect((address(1, false), FRONT).into()).await {
                         Ok(stream) => client(stream).await,
                         Err(e) => e.to_string(),
                     };
@@ -69,18 +47,11 @@ where
                 let stream = listener.accept().await?;
                 flowlane::spawn(serve(stream)).map_err(|_| SocketError::WrongLane)?;
             }
-            #[expect(unreachable_code, reason = "names the type of the error")]
-            Ok::<(), SocketError>(())
         }
     });
-    let peer = builder.host(peer.interface(on("10.0.0.2/24")));
-    builder.pair((at, 0), (peer, 0), PairConfig::default());
-    let runtime = builder.start().unwrap();
     let said = said.recv_timeout(PATIENCE).unwrap();
-    relay.stop_within(PATIENCE);
-    let report = runtime.stop();
-    let stats = report.relay(at).map(|counts| counts.targets[0].1).unwrap_or_default();
-    (said, stats, report)
+    let (counts, report) = relaying.stop();
+    (said, counts.targets.first().map(|t| t.1).unwrap_or_default(), report)
 }
 
 fn byte(at: usize) -> u8 {
@@ -139,8 +110,8 @@ fn reset() -> String {
 
 #[test]
 fn ours_to_ours_every_byte_is_copied_once() {
-    let config = RelayConfig::to("10.0.0.2:81".parse().unwrap());
-    let (said, stats, _) = ours(config, false, there_and_back, back);
+    let config = RelayConfig::to(peer(81));
+    let (said, stats, _) = ours(config, there_and_back, back);
     assert_eq!(said, "the same");
     let much = MUCH as u64;
     assert_eq!((stats.connections, stats.to_target_bytes, stats.to_client_bytes), (1, much, much));
@@ -161,7 +132,7 @@ fn ours_to_the_kernel() {
         all.len()
     });
     let config = RelayConfig { by_kernel: true, ..RelayConfig::to(at) };
-    let (said, stats, report) = ours(config, true, there_and_back, back);
+    let (said, stats, report) = ours(config, there_and_back, back);
     assert_eq!((said.as_str(), server.join().unwrap()), ("the same", MUCH));
     assert_eq!((stats.connections, stats.copied_bytes, stats.lost), (1, 2 * MUCH as u64, 0));
     let kernel = report.kernel(0).unwrap();
@@ -170,7 +141,7 @@ fn ours_to_the_kernel() {
 
 #[test]
 fn resets_are_carried_between_connections_of_ours() {
-    let to = || RelayConfig::to("10.0.0.2:81".parse().unwrap());
+    let to = || RelayConfig::to(peer(81));
     let (say, said) = mpsc::channel();
     let client = |stream: TcpStream| async move {
         // Until the target has said that it is there.
@@ -178,7 +149,7 @@ fn resets_are_carried_between_connections_of_ours() {
         let _ = stream.abort();
         String::new()
     };
-    let (_, stats, _) = ours(to(), false, client, move |stream| {
+    let (_, stats, _) = ours(to(), client, move |stream| {
         let say = say.clone();
         async move {
             let _ = stream.write_all(b"x").await;
@@ -189,7 +160,6 @@ fn resets_are_carried_between_connections_of_ours() {
     assert_eq!((stats.client_resets, stats.target_resets), (1, 0));
     let (said, stats, _) = ours(
         to(),
-        false,
         |stream| async move { end_of(&stream).await },
         |stream| async move {
             let _ = stream.abort();
@@ -200,25 +170,12 @@ fn resets_are_carried_between_connections_of_ours() {
 }
 
 /// A relay on kernel sockets, with one lane.
-fn kernel(config: RelayConfig) -> (Runtime, Relay, SocketAddr) {
-    let relay = Relay::new(config, 1);
-    let (say, said) = mpsc::channel();
-    let serving = relay.clone();
-    let host = Host::kernel("relay", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
-        let (relay, say) = (serving.clone(), say.clone());
-        async move {
-            if flowlane::current().is_ok_and(|lane| lane.bucket.0 > 0) {
-                return Ok(());
-            }
-            let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Relay::listen_options())?;
-            let _ = say.send(listener.local_addr()?);
-            relay.serve(listener).await
-        }
-    });
-    let mut builder = Runtime::builder().pin(false);
-    builder.host(host);
-    let runtime = builder.start().unwrap();
-    (runtime, relay, said.recv_timeout(PATIENCE).unwrap())
+fn kernel(config: RelayConfig) -> (Relaying, SocketAddr) {
+    Relaying::kernel(config, |relay, say| async move {
+        let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Relay::listen_options())?;
+        let _ = say.send(listener.local_addr()?);
+        relay.serve(listener).await
+    })
 }
 
 fn connect(to: SocketAddr) -> KernelStream {
@@ -246,7 +203,7 @@ fn until_reset(mut stream: &KernelStream) -> usize {
 #[test]
 fn a_reset_comes_through_a_stall() {
     let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (runtime, relay, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
     let client = connect(at);
     let (mut server, _) = target.accept().unwrap();
     // Until it is stuck for good.
@@ -258,22 +215,21 @@ fn a_reset_comes_through_a_stall() {
     let long = PATIENCE.try_into().unwrap();
     assert_eq!(rustix::event::poll(&mut fds, Some(&long)).unwrap(), 1);
     until_reset(&client);
-    relay.stop_within(PATIENCE);
-    let stats = runtime.stop().relay(0).unwrap().targets[0].1;
+    let stats = relaying.stop().0.targets[0].1;
     assert_eq!((stats.target_resets, stats.open), (1, 0));
 }
 
 #[test]
 fn what_is_open_at_the_end_is_reset() {
     let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (runtime, relay, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
     let client = connect(at);
     let (server, _) = target.accept().unwrap();
-    assert!(relay.stop_within(Duration::from_millis(1)) > 0);
+    assert!(relaying.relay.stop_within(Duration::from_millis(1)) > 0);
     until_reset(&client);
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     until_reset(&server);
-    let counts = runtime.stop().relay(0).unwrap();
+    let (counts, _) = relaying.stop();
     assert_eq!((counts.relay.stopped, counts.relay.open, counts.targets[0].1.open), (1, 0, 0));
 }
 
@@ -281,14 +237,13 @@ fn what_is_open_at_the_end_is_reset() {
 fn silence_and_numbers_have_limits() {
     let target = KernelListener::bind("127.0.0.1:0").unwrap();
     let to = RelayConfig::to(target.local_addr().unwrap());
-    let (runtime, relay, at) = kernel(RelayConfig { idle: Some(Duration::from_millis(300)), most: 1, ..to });
+    let (relaying, at) = kernel(RelayConfig { idle: Some(Duration::from_millis(300)), most: 1, ..to });
     let first = connect(at);
     let (server, _) = target.accept().unwrap();
     until_reset(&connect(at));
     until_reset(&first);
     drop(server);
-    relay.stop_within(PATIENCE);
-    let counts = runtime.stop().relay(0).unwrap();
+    let (counts, _) = relaying.stop();
     let (relay, of) = (counts.relay, counts.targets[0].1);
     assert_eq!((relay.accepted, relay.too_many, of.connections, of.idle_ended), (2, 1, 1, 1));
 }

@@ -1,20 +1,17 @@
-//! A relay of UDP on our own stack: flows, the source of answers, targets that refuse, and targets on kernel sockets.
+//! UDP: flows, the source of answers, targets that refuse, and targets on kernel sockets.
 
 use std::net::{SocketAddr, UdpSocket as KernelSocket};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{RelayCounts, Report};
-use flowlane::{Bind, Host, Interface, Key, PairConfig, Rss, Runtime, SocketError, UdpFields, UdpSocket};
+use flowlane::{Bind, SocketError, UdpFields, UdpSocket};
 
-use crate::traffic::{PATIENCE, rss};
+use super::{FRONT, Relaying, address, is_first_lane, peer};
+use crate::traffic::PATIENCE;
 
 const FLOWS: usize = 200;
-
-fn on(address: &str) -> Interface {
-    Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() }
-}
 
 /// Sends everything back, the first byte changed to `mark`.
 async fn echo(port: u16, mark: u8) -> Result<(), SocketError> {
@@ -31,7 +28,7 @@ async fn echo(port: u16, mark: u8) -> Result<(), SocketError> {
 async fn one(i: usize) -> Result<u8, String> {
     let said = |e: SocketError| e.to_string();
     // A connected socket takes answers of the address that was asked, and no others.
-    let asked = SocketAddr::from(([10, 0, 0, 1 + 2 * (i % 2) as u8], 80));
+    let asked = SocketAddr::from((address(1 + 2 * (i % 2) as u8, i % 4 > 1), FRONT));
     let socket = UdpSocket::connect(asked).map_err(said)?;
     let payload: Vec<u8> = (0..1 + i * 7 % 1400).map(|at| (at * 13 + i) as u8).collect();
     let (mut mark, mut tries) = (None, 0);
@@ -59,32 +56,16 @@ async fn one(i: usize) -> Result<u8, String> {
 }
 
 /// A relay on a pair, and flows of a host at its other end that has targets on ports 81 and 82: what flows say, and the counters.
-fn ours(
-    config: RelayConfig,
-    by_kernel: bool,
-    flows: usize,
-) -> (Vec<Result<u8, String>>, RelayCounts, Report) {
-    let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(16_384);
-    let relay = Relay::new(config, 4);
-    let serving = relay.clone();
-    let host = Host::new("relay", rss(Key::MICROSOFT, 4, 2, UdpFields::Four), move || {
-        let relay = serving.clone();
-        async move { relay.serve_datagrams(UdpSocket::on_port(80)?, |_| {}).await }
-    });
-    let host = if by_kernel { host.beside_kernel() } else { host };
-    let both = Interface {
-        addresses: ["10.0.0.1/24", "10.0.0.3/24"].map(|a| a.parse().unwrap()).into(),
-        ..Interface::default()
-    };
-    let at = builder.host(host.interface(both));
+fn ours(config: RelayConfig, flows: usize) -> (Vec<Result<u8, String>>, RelayCounts, Report) {
     let (say, said) = mpsc::channel();
-    let peer = Host::new("peer", rss(Key::symmetric(), 4, 2, UdpFields::Four), move || {
+    let serve = |relay: Relay| async move { relay.serve_datagrams(UdpSocket::on_port(FRONT)?, |_| {}).await };
+    let relaying = Relaying::ours(config, UdpFields::Four, serve, move || {
         let say = say.clone();
         async move {
             for (port, mark) in [(81, b'a'), (82, b'b')] {
                 flowlane::spawn(echo(port, mark)).map_err(|_| SocketError::WrongLane)?;
             }
-            if flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0) {
+            if is_first_lane() {
                 for i in 0..flows {
                     let say = say.clone();
                     let asks = async move {
@@ -96,23 +77,16 @@ fn ours(
             std::future::pending::<Result<(), SocketError>>().await
         }
     });
-    let peer = builder.host(peer.interface(on("10.0.0.2/24")));
-    builder.pair((at, 0), (peer, 0), PairConfig::default());
-    let runtime = builder.start().unwrap();
     let said = (0..flows).map(|_| said.recv_timeout(PATIENCE).unwrap()).collect();
-    assert_eq!(relay.stop_within(PATIENCE), 0, "flows end at once");
-    let report = runtime.stop();
-    (said, report.relay(at).unwrap(), report)
-}
-
-fn to(port: u16) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 2], port))
+    assert_eq!(relaying.relay.stop_within(PATIENCE), 0, "flows end at once");
+    let (counts, report) = relaying.stop();
+    (said, counts, report)
 }
 
 #[test]
 fn ours_to_ours() {
-    let config = RelayConfig { targets: vec![to(81), to(82)], ..RelayConfig::to(to(81)) };
-    let (said, counts, _) = ours(config, false, FLOWS);
+    let config = RelayConfig { targets: vec![peer(81), peer(82)], ..RelayConfig::to(peer(81)) };
+    let (said, counts, _) = ours(config, FLOWS);
     let of = |mark| said.iter().filter(|s| **s == Ok(mark)).count() as u64;
     assert_eq!(of(b'a') + of(b'b'), FLOWS as u64, "{said:?}");
     assert!(of(b'a') > 40 && of(b'b') > 40);
@@ -140,7 +114,7 @@ fn ours_to_the_kernel() {
         }
     });
     let config = RelayConfig { by_kernel: true, ..RelayConfig::to(at) };
-    let (said, counts, report) = ours(config, true, 50);
+    let (said, counts, report) = ours(config, 50);
     assert!(said.iter().all(|s| *s == Ok(b'k')), "{said:?}");
     assert_eq!(counts.targets[0].1.connections, 50);
     let kernel = report.kernel(0).unwrap();
@@ -152,8 +126,8 @@ fn ours_to_the_kernel() {
 /// Nobody is on port 83: the network says so, and the flows go to the other target.
 #[test]
 fn a_target_that_refuses() {
-    let config = RelayConfig { targets: vec![to(83), to(81)], ..RelayConfig::to(to(83)) };
-    let (said, counts, _) = ours(config, false, 20);
+    let config = RelayConfig { targets: vec![peer(83), peer(81)], ..RelayConfig::to(peer(83)) };
+    let (said, counts, _) = ours(config, 20);
     assert!(said.iter().all(|s| *s == Ok(b'a')), "{said:?}");
     let (gone, there) = (counts.targets[0].1, counts.targets[1].1);
     assert!(gone.refused >= 1 && gone.target_resets >= 1 && gone.open == 0, "{gone:?}");
@@ -166,31 +140,18 @@ fn flows_that_are_quiet_end() {
     let target = KernelSocket::bind("127.0.0.1:0").unwrap();
     let idle = Some(Duration::from_millis(300));
     let config = RelayConfig { idle, most: 1, ..RelayConfig::to(target.local_addr().unwrap()) };
-    let relay = Relay::new(config, 1);
-    let (say, said) = mpsc::channel();
-    let serving = relay.clone();
-    let host = Host::kernel("relay", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
-        let (relay, say) = (serving.clone(), say.clone());
-        async move {
-            if flowlane::current().is_ok_and(|lane| lane.bucket.0 > 0) {
-                return Ok(());
-            }
-            let bind = Bind { local_ip: Some([127, 0, 0, 1].into()), ..Bind::default() };
-            let socket = UdpSocket::bind(bind)?;
-            let _ = say.send(socket.local()?.1);
-            relay.serve_datagrams(socket, |_| {}).await
-        }
+    let (relaying, at) = Relaying::kernel(config, |relay, say| async move {
+        let bind = Bind { local_ip: Some([127, 0, 0, 1].into()), ..Bind::default() };
+        let socket = UdpSocket::bind(bind)?;
+        let _ = say.send((std::net::Ipv4Addr::LOCALHOST, socket.local()?.1).into());
+        relay.serve_datagrams(socket, |_| {}).await
     });
-    let mut builder = Runtime::builder().pin(false);
-    builder.host(host);
-    let runtime = builder.start().unwrap();
-    let port = said.recv_timeout(PATIENCE).unwrap();
     let [client, other] = [(); 2].map(|()| KernelSocket::bind("127.0.0.1:0").unwrap());
     for socket in [&client, &other, &target] {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     }
     let ask = |client: &KernelSocket, what: u8| {
-        client.send_to(&[what], ("127.0.0.1", port)).unwrap();
+        client.send_to(&[what], at).unwrap();
         let mut buffer = [0; 10];
         let (n, from) = target.recv_from(&mut buffer).unwrap();
         target.send_to(&buffer[..n], from).unwrap();
@@ -198,7 +159,7 @@ fn flows_that_are_quiet_end() {
     };
     let ended = |n: u64| {
         let until = Instant::now() + Duration::from_secs(30);
-        while runtime.handle().report().relay(0).is_none_or(|c| c.targets[0].1.idle_ended < n) {
+        while relaying.runtime.handle().report().relay(0).is_none_or(|c| c.targets[0].1.idle_ended < n) {
             assert!(Instant::now() < until, "no end");
             std::thread::yield_now();
         }
@@ -209,8 +170,7 @@ fn flows_that_are_quiet_end() {
     ask(&client, 3);
     ended(2);
     ask(&other, 4);
-    relay.stop_within(PATIENCE);
-    let counts = runtime.stop().relay(0).unwrap();
+    let (counts, _) = relaying.stop();
     let of = counts.targets[0].1;
     assert_eq!((of.connections, of.idle_ended, of.to_client_datagrams, of.open), (3, 2, 4, 0));
     assert_eq!((counts.relay.too_many, counts.relay.stopped, counts.relay.open), (0, 1, 0));
