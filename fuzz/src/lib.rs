@@ -10,6 +10,7 @@ pub mod count;
 pub mod http1;
 pub mod lane;
 pub mod mutate;
+pub mod proxy;
 pub mod reassembly;
 pub mod rss_key_hex;
 pub mod seeds;
@@ -21,7 +22,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
@@ -30,4 +31,5 @@ pub const TARGETS: [Target; 8] = [
     ("rss_key_hex", rss_key_hex::run),
     ("http1", http1::run),
     ("switch", switch::run),
+    ("proxy", proxy::run),
 ];

@@ -406,6 +406,7 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "rss_key_hex" => key_inputs(),
         "http1" => http1_inputs(),
         "switch" => switch_inputs(),
+        "proxy" => crate::proxy::inputs(),
         _ => Vec::new(),
     }
 }
