@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Poll, Waker};
 
 use flowlane_stack::Connect;
-use flowlane_stack::tcp::{ConnectError, FastOpen};
+use flowlane_stack::tcp::{ConnectError, FastOpen, FirstData};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
@@ -49,11 +49,12 @@ impl Opening<'_> {
 
 impl KernelLane {
     /// Begins a connection. With [`SocketOptions::fast_open`](flowlane_stack::tcp::SocketOptions::fast_open) data goes with the SYN if
-    /// the kernel has the peer's cookie: how many bytes did.
+    /// the kernel has the peer's cookie: how many bytes did. What follows as soon as the connection stands takes the handshake's last
+    /// acknowledgement along.
     pub(crate) fn connect(
         &mut self,
         connect: &Connect,
-        data: &[u8],
+        data: FirstData<'_>,
     ) -> Result<(SocketId, usize), SocketError> {
         self.stats.connecting += 1;
         let begun = self.begin(connect, data);
@@ -67,16 +68,20 @@ impl KernelLane {
         begun
     }
 
-    fn begin(&mut self, connect: &Connect, data: &[u8]) -> Result<(SocketId, usize), SocketError> {
+    fn begin(&mut self, connect: &Connect, data: FirstData<'_>) -> Result<(SocketId, usize), SocketError> {
         let remote = SocketAddr::from(connect.remote);
         let v4 = remote.is_ipv4();
         if remote.port() == 0 || connect.local_ip.is_some_and(|ip| ip.is_ipv4() != v4) {
             return Err(ConnectError::BadAddress.into());
         }
-        let data = if connect.options.fast_open == FastOpen::Off { &[] } else { data };
-        let opening = Opening { remote, data };
+        let fast = connect.options.fast_open != FastOpen::Off && !data.bytes.is_empty();
+        let opening = Opening { remote, data: if fast { data.bytes } else { &[] } };
         let mut fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
         super::options::apply(fd.as_fd(), v4, &connect.options)?;
+        if data.rest_follows && !fast {
+            // Without it there is a segment more, and nothing is wrong.
+            let _ = options::set(fd.as_fd(), Number::QUICK_ACK, 0);
+        }
         let chosen = connect.local_port != 0;
         let from_home = if chosen { None } else { self.connect_from_home(&mut fd, connect, opening)? };
         let opened = match from_home {

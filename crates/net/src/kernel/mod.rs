@@ -166,6 +166,9 @@ impl KernelLane {
         if event.ended() {
             now = now | Flags::ENDED;
         }
+        if event.has_all() && socket.flags.has(Flags::STREAM) {
+            now = now | Flags::HAS_ALL;
+        }
         if event.over() {
             now = now | Flags::OVER;
         }

@@ -48,6 +48,10 @@ impl Flags {
     pub(super) const ZERO_COPY: Self = Self(8192);
     /// Closed, and kept for the completions that are still to come.
     pub(super) const LINGERS: Self = Self(16384);
+    /// A connection whose peer's last byte is here: a read of less than it could take has come to the end.
+    pub(super) const HAS_ALL: Self = Self(32768);
+    /// A connection whose last byte has been read. It is the bit of [`Flags::TELLS`], which connections do not have.
+    pub(super) const AT_END: Self = Self(4096);
 
     pub(super) const fn empty() -> Self {
         Self(0)

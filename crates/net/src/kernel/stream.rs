@@ -20,6 +20,18 @@ impl KernelLane {
         self.read(id, into.len(), |socket| socket::recv(socket.fd(), into))
     }
 
+    /// Whether the last byte of the stream has been read: then the next read finds the end, without a system call.
+    pub(crate) fn is_at_end(&self, id: SocketId) -> bool {
+        self.sockets.get(id).is_some_and(|socket| socket.flags.has(Flags::AT_END))
+    }
+
+    /// A read is worth trying before the first event has said so: a connection that was accepted a moment ago may have brought something.
+    pub(crate) fn expect_data(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.flags.set(Flags::READABLE);
+        }
+    }
+
     /// Reads by `call`. Fewer than `len` bytes are all that is there.
     #[inline]
     pub(super) fn read(
@@ -35,11 +47,14 @@ impl KernelLane {
         if let Some(failure) = socket.failure {
             return Err(failure.into());
         }
-        if len == 0 {
+        if len == 0 || socket.flags.has(Flags::AT_END) {
             return Ok(Some(0));
         }
         match call(socket) {
             Ok(n) => {
+                if n < len && socket.flags.has(Flags::HAS_ALL) {
+                    socket.flags.set(Flags::AT_END);
+                }
                 // More is announced by an event. After the end there are no more events.
                 if n < len && !socket.flags.has(Flags::ENDED) && n > 0 {
                     socket.flags.clear(Flags::READABLE);
@@ -61,6 +76,16 @@ impl KernelLane {
     #[inline]
     pub(crate) fn send(&mut self, id: SocketId, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
         self.write(id, bytes.len(), |socket| socket::send(socket.fd(), bytes))
+    }
+
+    /// As [`KernelLane::send`], for what comes before the end of the stream: the end goes with it.
+    #[inline]
+    pub(crate) fn send_before_end(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+    ) -> Result<Option<usize>, SocketError> {
+        self.write(id, bytes.len(), |socket| socket::send_before_more(socket.fd(), bytes))
     }
 
     /// As [`KernelLane::send`], for several slices by one system call.
@@ -196,7 +221,9 @@ impl KernelLane {
     /// Resets the connection.
     pub(crate) fn abort(&mut self, id: SocketId) -> Result<(), SocketError> {
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
-        options::set_reset_on_close(socket.fd(), true).map_err(|e| errors::other(&e))?;
+        if socket.failure.is_none() {
+            options::set_reset_on_close(socket.fd(), true).map_err(|e| errors::other(&e))?;
+        }
         // Another task that waits finds that it is closed.
         socket.wake(Flags::READABLE | Flags::WRITABLE);
         self.close(id);

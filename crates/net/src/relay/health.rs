@@ -45,7 +45,7 @@ pub(super) async fn check(relay: Relay, at: usize, base: usize, every: Duration)
     loop {
         sleep(every).await;
         let address = relay.0.targets[at].address;
-        let begun = relay.connect(Connect::to(address.into()), every).await;
+        let begun = relay.connect(Connect::to(address.into()), false, every).await;
         // It has said what it was made for.
         let good = begun.is_ok_and(|stream| stream.abort().is_ok());
         let changed = health.judge(good);

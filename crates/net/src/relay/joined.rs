@@ -11,7 +11,7 @@ use std::time::Duration;
 use flowlane_stack::tcp::{Failure, Interest};
 use flowlane_stack::time::Time;
 
-use super::way::{Broken, Moved, Wait, Way};
+use super::way::{Broken, Moved, Nagle, Wait, Way};
 use crate::error::SocketError;
 use crate::task::{Sleep, now, sleep_until};
 use crate::tcp::TcpStream;
@@ -43,9 +43,9 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// `first`: what the client has sent already.
-    pub(super) fn new(client: TcpStream, target: TcpStream, first: Vec<u8>) -> Self {
-        let (to_target, to_client) = (Way::new(first), Way::new(Vec::new()));
+    /// `first`: what the client has sent already. `nagle`: of the target's connection; a client's has its listener's options.
+    pub(super) fn new(client: TcpStream, target: TcpStream, first: Vec<u8>, nagle: Nagle) -> Self {
+        let (to_target, to_client) = (Way::new(first, nagle), Way::new(Vec::new(), Nagle::Off));
         Self { client, target, to_target, to_client, in_order: false }
     }
 

@@ -39,9 +39,12 @@ use proxy::Ends;
 pub use proxy::Proxy;
 use target::Target;
 pub use target::{Balance, MOST_TARGETS};
+use way::Nagle;
 
 /// Targets that are tried for one connection.
 const TRIES: usize = 3;
+/// Bytes of a client that are held until a target is reached.
+const EARLY: usize = 2048;
 
 /// Told that a target went down (`false`), or is up again.
 pub type Tell = Arc<dyn Fn(SocketAddr, bool) + Send + Sync>;
@@ -209,13 +212,14 @@ impl Relay {
 
     async fn serve_one(&self, client: Unserved, base: usize) {
         let (told, first) = match self.0.config.proxy_in {
-            false => (None, Vec::new()),
+            false => (None, early(client.stream())),
             true => match self.header(client.stream()).await {
                 Some(read) => read,
                 None => return,
             },
         };
-        let Some((at, target)) = self.reach(client.stream(), base).await else { return };
+        let writes = !first.is_empty() || self.0.config.proxy_out.is_some();
+        let Some((at, target)) = self.reach(client.stream(), base, writes).await else { return };
         if let Some(version) = self.0.config.proxy_out {
             let here = || Ends { from: client.stream().peer_addr(), to: client.stream().local_addr() };
             let header = proxy::header(version, &told.unwrap_or_else(here));
@@ -227,7 +231,13 @@ impl Relay {
         let open = Open::of_target(base + at);
         let Some(client) = client.take() else { return };
         let relay = self.clone();
-        let end = Joined::new(client, target, first)
+        // The options of our own stack are there from the start.
+        let nagle = match (target.is_of_kernel(), self.0.config.proxy_out) {
+            (false, _) => Nagle::Off,
+            (true, None) => Nagle::First,
+            (true, Some(_)) => Nagle::Next,
+        };
+        let end = Joined::new(client, target, first, nagle)
             .relay(self.0.config.idle, move |up, down| {
                 counts(|counts| counts.relay.no_pipe += up.no_pipe + down.no_pipe);
                 relay.count(base + at, |t| {
@@ -249,7 +259,8 @@ impl Relay {
     }
 
     /// A connection to a target, and which one it is; `None` if there is none to be had, which is counted.
-    async fn reach(&self, client: &TcpStream, base: usize) -> Option<(usize, TcpStream)> {
+    /// `writes`: something is written at once.
+    async fn reach(&self, client: &TcpStream, base: usize, writes: bool) -> Option<(usize, TcpStream)> {
         let (targets, config) = (&self.0.targets, &self.0.config);
         let hash = match config.balance {
             Balance::Hash if targets.len() > 1 => client.flow().map_or(0, |(hash, ..)| hash),
@@ -266,8 +277,11 @@ impl Relay {
             });
             let Ok(Some(at)) = next else { break };
             tried |= 1 << at;
-            let connect = Connect { options: options(), ..Connect::to(targets[at].address.into()) };
-            let error = match self.connect(connect, config.connect_timeout).await {
+            let mut connect = Connect::to(targets[at].address.into());
+            if !config.by_kernel && !client.is_of_kernel() {
+                connect.options = options();
+            }
+            let error = match self.connect(connect, writes, config.connect_timeout).await {
                 Ok(target) => return Some((at, target)),
                 Err(error) => error,
             };
@@ -293,11 +307,13 @@ impl Relay {
     }
 
     /// Connects to a target on the stack that is meant for it.
-    async fn connect(&self, connect: Connect, limit: Duration) -> Result<TcpStream, SocketError> {
-        if self.0.config.by_kernel {
-            return TcpStream::connect_by_kernel(connect, limit).await;
-        }
-        TcpStream::connect_with(connect, Some(limit)).await
+    async fn connect(
+        &self,
+        connect: Connect,
+        writes: bool,
+        limit: Duration,
+    ) -> Result<TcpStream, SocketError> {
+        TcpStream::connect_for_relay(connect, self.0.config.by_kernel, writes, limit).await
     }
 
     /// Reads a client's PROXY header: the ends it tells, and what came after it. `None`: there was none, which is counted.
@@ -328,6 +344,20 @@ impl Relay {
                 None
             }
         }
+    }
+}
+
+/// What a client has sent by the time it is accepted, on kernel sockets: a few bytes, so that those who wait for a target hold little. Then
+/// they go to the target with the handshake's last segment.
+fn early(client: &TcpStream) -> Vec<u8> {
+    if !client.is_of_kernel() {
+        return Vec::new();
+    }
+    let mut room = [0; EARLY];
+    match client.try_read_early(&mut room) {
+        Ok(Some(n)) => room[..n].to_vec(),
+        // What is wrong shows once the connection is relayed.
+        _ => Vec::new(),
     }
 }
 

@@ -9,6 +9,9 @@
 //! Something is read only when nothing is held, so what a direction holds is bounded: a pipe, one read of the scratch, or a few frames. A
 //! peer that does not read stops the reading at the other end, and so that end's peer. Few bytes are cheaper to copy than to splice, so
 //! the first read of a connection copies, and pipes are used while much comes at once.
+//!
+//! Short connections are spared what the kernel does for each call and each segment: the end of a stream goes with the last bytes where it
+//! is known with them, and Nagle's algorithm is switched off before the second piece, since the first never waits.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -46,10 +49,38 @@ enum Held {
     Frames(VecDeque<Frame>, usize),
 }
 
+/// Whether small pieces wait for the acknowledgement of those before (Nagle's algorithm, RFC 9293 §3.7.4), which they must not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nagle {
+    /// They would, and nothing has been written: the first does not.
+    First,
+    /// The next would.
+    Next,
+    /// They do not.
+    Off,
+}
+
+impl Nagle {
+    /// Called before each piece.
+    #[inline]
+    fn before_write(&mut self, to: &TcpStream) -> Result<(), SocketError> {
+        match self {
+            Self::Off => return Ok(()),
+            Self::First => *self = Self::Next,
+            Self::Next => {
+                to.set_nodelay(true)?;
+                *self = Self::Off;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// One direction.
 #[derive(Debug)]
 pub(super) struct Way {
     held: Held,
+    nagle: Nagle,
     /// Much comes at once.
     bulk: bool,
     /// The end of the stream was read.
@@ -95,9 +126,9 @@ pub(super) enum Broken {
 
 impl Way {
     /// A direction in which these bytes are the first.
-    pub(super) fn new(first: Vec<u8>) -> Self {
+    pub(super) fn new(first: Vec<u8>, nagle: Nagle) -> Self {
         let held = if first.is_empty() { Held::Nothing } else { Held::Bytes(first, 0) };
-        Self { held, bulk: false, ended: false, done: false }
+        Self { held, nagle, bulk: false, ended: false, done: false }
     }
 
     /// Moves what can be moved. `last`: the other direction is over, so that closing passes the end on.
@@ -135,6 +166,7 @@ impl Way {
             Held::Nothing => return Ok(true),
             Held::Pipe(pipe, left) => {
                 while *left > 0 {
+                    self.nagle.before_write(to)?;
                     let Some(n) = to.try_drain(pipe, *left)? else { return Ok(false) };
                     *left -= n.min(*left);
                     moved.spliced += n as u64;
@@ -142,6 +174,7 @@ impl Way {
             }
             Held::Bytes(bytes, at) => {
                 while *at < bytes.len() {
+                    self.nagle.before_write(to)?;
                     let Some(n) = to.try_write(&bytes[*at..])? else { return Ok(false) };
                     *at += n;
                     moved.copied += n as u64;
@@ -182,10 +215,12 @@ impl Way {
         }
         BUFFER.with_borrow_mut(|buffer| {
             let Some(n) = from.try_read(buffer).map_err(Broken::From)? else { return Ok(false) };
-            self.ended = n == 0;
+            self.ended = n == 0 || from.is_at_end();
             self.bulk = n >= MANY;
             if n > 0 {
-                let written = to.try_write(&buffer[..n]).map_err(Broken::To)?.unwrap_or(0);
+                self.nagle.before_write(to).map_err(Broken::To)?;
+                let write = if self.ended { TcpStream::try_write_before_end } else { TcpStream::try_write };
+                let written = write(to, &buffer[..n]).map_err(Broken::To)?.unwrap_or(0);
                 moved.copied += written as u64;
                 if written < n {
                     self.held = Held::Bytes(buffer[written..n].to_vec(), 0);

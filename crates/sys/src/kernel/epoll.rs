@@ -43,6 +43,15 @@ impl Event {
         self.bits & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
 
+    /// The peer's last byte has been received: what can be read now is the rest of the stream. Nothing urgent is in it, at which
+    /// a read would stop short of the end.
+    #[inline]
+    #[must_use]
+    pub fn has_all(self) -> bool {
+        let but = libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR;
+        self.bits & (libc::EPOLLRDHUP | but) as u32 == libc::EPOLLRDHUP as u32
+    }
+
     /// Both directions are over.
     #[inline]
     #[must_use]
@@ -180,7 +189,7 @@ impl Epoll {
     /// # Errors
     /// The kernel's: no memory, too many registrations (`/proc/sys/fs/epoll/max_user_watches`).
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let all = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        let all = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
         self.control(libc::EPOLL_CTL_ADD, fd, all as u32, token)
     }
 

@@ -43,6 +43,8 @@ numbers! {
     SEND_BUFFER = SOL_SOCKET, SO_SNDBUF;
     /// Small segments are sent at once.
     NO_DELAY = IPPROTO_TCP, TCP_NODELAY;
+    /// What arrives is acknowledged at once; off, the next segment takes the acknowledgement along, if there is one soon.
+    QUICK_ACK = IPPROTO_TCP, TCP_QUICKACK;
     /// Only full segments are sent.
     CORK = IPPROTO_TCP, TCP_CORK;
     /// Seconds of silence before the first probe.

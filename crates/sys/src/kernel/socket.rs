@@ -147,6 +147,18 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     length(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
 }
 
+/// As [`send`], with more to come at once, the end of the stream for one: a piece that fills no segment is kept until then, or for
+/// 200 ms.
+///
+/// # Errors
+/// As [`send`].
+#[inline]
+pub fn send_before_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_MORE;
+    // SAFETY: the bytes are valid for the call and only read.
+    length(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
 /// Sends several slices, in order, by one call; how many bytes were taken.
 ///
 /// # Errors

@@ -36,7 +36,7 @@ impl TcpStream {
     /// Connects and writes `data`; the timeout is for the handshake. With [`fast_open`](crate::SocketOptions::fast_open), as
     /// much of it as fits goes with the SYN to peers that are known to take it, so that the answer comes a round trip earlier
     /// (RFC 7413). Such data may be delivered to the peer twice: for requests that may be repeated. Kernel sockets do so if
-    /// `net.ipv4.tcp_fastopen` has bit 0, as it has by default, and write it after the handshake otherwise.
+    /// `net.ipv4.tcp_fastopen` has bit 0, as it has by default, and write it with the last segment of the handshake otherwise.
     ///
     /// # Errors
     /// As [`TcpStream::connect`] and [`TcpStream::try_write`].
@@ -82,9 +82,16 @@ impl TcpStream {
         Self::begin_with(connect, FirstData { bytes: data, rest_follows }, false)
     }
 
-    /// As [`TcpStream::connect_with`], on a socket of the kernel also in a host that has those only beside its own.
-    pub(crate) async fn connect_by_kernel(connect: Connect, timeout: Duration) -> Result<Self, SocketError> {
-        let (stream, _) = Self::begin_with(connect, FirstData { bytes: &[], rest_follows: false }, true)?;
+    /// As [`TcpStream::connect_with`]. `by_kernel`: on a socket of the kernel also in a host that has those only beside its own. `writes`:
+    /// the caller writes as soon as the connection stands.
+    pub(crate) async fn connect_for_relay(
+        connect: Connect,
+        by_kernel: bool,
+        writes: bool,
+        timeout: Duration,
+    ) -> Result<Self, SocketError> {
+        let data = FirstData { bytes: &[], rest_follows: writes };
+        let (stream, _) = Self::begin_with(connect, data, by_kernel)?;
         match crate::task::timeout(timeout, poll_fn(|cx| stream.poll_connected(cx))).await {
             Ok(connected) => connected.map(|()| stream),
             Err(_) => Err(Failure::TimedOut.into()),
@@ -101,7 +108,7 @@ impl TcpStream {
         let (id, ends, taken) = lane.with(|slot, now, frames| {
             let kernel = if by_kernel { slot.kernel.as_deref_mut() } else { slot.own_kernel() };
             if let Some(kernel) = kernel {
-                let (id, taken) = kernel.connect(&connect, data.bytes)?;
+                let (id, taken) = kernel.connect(&connect, data)?;
                 return Ok::<_, SocketError>((Id::Kernel(id), Ends::new(None, connect.remote.into()), taken));
             }
             let (id, taken) = slot.lane.tcp_connect_with(now, frames, connect, data)?;

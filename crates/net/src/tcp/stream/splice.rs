@@ -14,6 +14,28 @@ impl TcpStream {
         matches!(self.id, Id::Kernel(_))
     }
 
+    /// Whether the last byte that was read is known to be the stream's last; of kernel sockets only.
+    pub(crate) fn is_at_end(&self) -> bool {
+        let Id::Kernel(id) = self.id else { return false };
+        self.lane.with(|slot, _, _| slot.kernel.as_ref().is_some_and(|k| k.is_at_end(id))).unwrap_or(false)
+    }
+
+    /// What the peer of a connection that was accepted a moment ago has sent already, if anything. On kernel sockets, before an event
+    /// tells of it, a system call finds out.
+    pub(crate) fn try_read_early(&self, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
+        if let Id::Kernel(id) = self.id {
+            self.lane.with(|slot, _, _| slot.sockets().map(|kernel| kernel.expect_data(id)))??;
+        }
+        self.try_read(into)
+    }
+
+    /// As [`TcpStream::try_write`], for the last bytes of a stream: the end, which follows at once by
+    /// [`shutdown`](TcpStream::shutdown) or by closing, goes with them.
+    pub(crate) fn try_write_before_end(&self, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
+        let Id::Kernel(id) = self.id else { return self.try_write(bytes) };
+        self.lane.with(|slot, _, _| slot.sockets()?.send_before_end(id, bytes))?
+    }
+
     /// An empty pipe of the lane; `None` if none can be had.
     pub(crate) fn take_pipe(&self) -> Option<Pipe> {
         self.lane.with(|slot, _, _| slot.kernel.as_mut()?.take_pipe()).ok().flatten()

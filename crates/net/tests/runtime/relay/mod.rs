@@ -1,6 +1,7 @@
 //! Relays of TCP and UDP on our own stack and on kernel sockets. Here are the hosts that the tests have in common.
 
 mod datagrams;
+mod short;
 mod streams;
 
 use std::net::{IpAddr, SocketAddr};

@@ -170,7 +170,7 @@ fn resets_are_carried_between_connections_of_ours() {
 }
 
 /// A relay on kernel sockets, with one lane.
-fn kernel(config: RelayConfig) -> (Relaying, SocketAddr) {
+pub(super) fn kernel(config: RelayConfig) -> (Relaying, SocketAddr) {
     Relaying::kernel(config, |relay, say| async move {
         let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Relay::listen_options())?;
         let _ = say.send(listener.local_addr()?);
@@ -178,7 +178,7 @@ fn kernel(config: RelayConfig) -> (Relaying, SocketAddr) {
     })
 }
 
-fn connect(to: SocketAddr) -> KernelStream {
+pub(super) fn connect(to: SocketAddr) -> KernelStream {
     let stream = KernelStream::connect(to).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
