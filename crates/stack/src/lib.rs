@@ -29,6 +29,8 @@ mod route;
 pub mod stats;
 pub mod steering;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod timer;
 pub mod top;

@@ -264,18 +264,8 @@ mod tests {
         // In a ring that is read no more, and behind it.
         let mut all = Netisr::mesh(2, LIMIT);
         for index in 0..2 * LIMIT as u32 {
-            let mut lane = Lane::new(&LaneConfig {
-                bucket: Bucket(0),
-                rss: rss.clone(),
-                interfaces: vec![interface.clone()],
-                routes: Vec::new(),
-                tunnels: Vec::new(),
-                ip: Default::default(),
-                udp: Default::default(),
-                tcp: Default::default(),
-                reassembly: Default::default(),
-                seed: [1; 4],
-            });
+            let mut lane =
+                Lane::new(&LaneConfig::new(Bucket(0), rss.clone(), vec![interface.clone()], [1; 4]));
             records.watch(&mut lane);
             let peer = Endpoint::new([10, 0, 0, 2].into(), 7);
             lane.tcp_connect(now, &pool, Connect::to(peer)).unwrap();

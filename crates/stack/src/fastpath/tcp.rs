@@ -151,48 +151,20 @@ mod tests {
     use crate::address::Endpoint;
     use crate::steering::steer;
     use crate::tcp::ListenOptions;
-    use crate::wire::MacAddr;
-    use crate::{Class, Connect, InterfaceConfig, Lane, LaneConfig};
+    use crate::testing::{self, frame};
+    use crate::{Class, Connect, InterfaceConfig, Lane};
     use core::net::Ipv4Addr;
-    use flowlane_rss::{Bucket, Key, Rss};
-    use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
-    use std::sync::Arc;
+    use flowlane_rss::{Key, Rss};
+    use flowlane_sys::frame::Pool;
 
     fn lane(me: u8, short: bool) -> Lane {
-        let interface = InterfaceConfig {
-            claimed: vec!["10.0.9.0/24".parse().unwrap()],
-            ..InterfaceConfig::new(
-                MacAddr([2, 0, 0, 0, 0, me]),
-                vec![format!("10.0.0.{me}/24").parse().unwrap()],
-            )
-        };
-        let mut lane = Lane::new(&LaneConfig {
-            bucket: Bucket(0),
-            rss: Arc::new(Rss::new(Key::MICROSOFT, 1)),
-            interfaces: vec![interface],
-            routes: vec![],
-            tunnels: vec![],
-            ip: Default::default(),
-            udp: Default::default(),
-            tcp: Default::default(),
-            reassembly: Default::default(),
-            seed: [1, 2, 3, me.into()],
-        });
+        let claimed = vec!["10.0.9.0/24".parse().unwrap()];
+        let interface = InterfaceConfig { claimed, ..testing::interface(me) };
+        let mut lane = testing::lane(interface, [1, 2, 3, me.into()]);
         if !short {
             lane.ip.interfaces[0].fast = None;
         }
         lane
-    }
-
-    fn pool() -> Pool {
-        let memory = MemoryConfig { frames_per_home: 512, lock: false, ..Default::default() };
-        FrameMemory::new(&memory).unwrap().attach(0).unwrap()
-    }
-
-    fn frame(pool: &Pool, bytes: &[u8]) -> Frame {
-        let mut frame = pool.alloc().unwrap();
-        assert!(frame.extend_from_slice(bytes));
-        frame
     }
 
     fn output(lane: &mut Lane, now: Time, pool: &Pool) -> Vec<Vec<u8>> {
@@ -228,7 +200,7 @@ mod tests {
 
     #[test]
     fn both_ways_send_the_same_and_count_the_same() {
-        let pool = pool();
+        let pool = testing::pool(512);
         let (short, long) = (conversation(&pool, true), conversation(&pool, false));
         assert!(short.0[1].iter().any(|bytes| bytes.len() > 150), "data came");
         assert_eq!(short, long);
@@ -237,7 +209,7 @@ mod tests {
     /// LAND (RFC 1122 section 3.2.1.3 (g), our own address as source): the fast path leaves it to the slow path, which drops it.
     #[test]
     fn our_own_address_is_nobody_elses() {
-        let pool = pool();
+        let pool = testing::pool(512);
         let (came, _) = conversation(&pool, true);
         let mut syn = came[1].iter().find(|bytes| bytes[23] == 6 && bytes[13] == 0).unwrap().clone();
         assert!(lane(2, true).ip.fast_segment(frame(&pool, &syn)).is_ok(), "as it came");
@@ -267,7 +239,7 @@ mod tests {
     /// leave to the slow path it treats alike.
     #[test]
     fn both_ways_treat_damaged_frames_alike() {
-        let pool = pool();
+        let pool = testing::pool(512);
         let (came, _) = conversation(&pool, true);
         let segments: Vec<_> = came[1].iter().filter(|bytes| bytes[23] == 6 && bytes[13] == 0).collect();
         assert!(segments.len() >= 3);

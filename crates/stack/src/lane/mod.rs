@@ -77,6 +77,25 @@ pub struct LaneConfig {
     pub seed: [u64; 4],
 }
 
+impl LaneConfig {
+    /// Of a host with these interfaces: no routes beyond their networks, no tunnels, and limits by default. To be changed for a host that is more.
+    #[must_use]
+    pub fn new(bucket: Bucket, rss: Arc<Rss>, interfaces: Vec<InterfaceConfig>, seed: [u64; 4]) -> Self {
+        Self {
+            bucket,
+            rss,
+            interfaces,
+            routes: Vec::new(),
+            tunnels: Vec::new(),
+            ip: IpConfig::default(),
+            udp: UdpConfig::default(),
+            tcp: TcpConfig::default(),
+            reassembly: ReassemblyConfig::default(),
+            seed,
+        }
+    }
+}
+
 /// A packet for another lane of the same host.
 #[derive(Debug)]
 pub struct Redirect {
@@ -529,32 +548,14 @@ pub(crate) fn flow(protocol: IpProtocol, source: Endpoint, destination: Endpoint
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flowlane_sys::frame::{FrameMemory, MemoryConfig};
+    use crate::testing;
 
     /// What waits for other lanes is bounded, and what does not fit is dropped under its name: a stranger chooses how many
     /// fragments and tunnelled packets are another lane's.
     #[test]
     fn redirects_are_bounded() {
-        let memory = MemoryConfig {
-            frames_per_home: REDIRECTS + 10,
-            lock: false,
-            huge_pages: false,
-            ..Default::default()
-        };
-        let pool = FrameMemory::new(&memory).unwrap().attach(0).unwrap();
-        let rss = Rss::new(flowlane_rss::Key::MICROSOFT, 1);
-        let mut lane = Lane::new(&LaneConfig {
-            bucket: Bucket(0),
-            rss: std::sync::Arc::new(rss),
-            interfaces: vec![],
-            routes: vec![],
-            tunnels: vec![],
-            ip: Default::default(),
-            udp: Default::default(),
-            tcp: Default::default(),
-            reassembly: Default::default(),
-            seed: [1, 2, 3, 4],
-        });
+        let pool = testing::pool(REDIRECTS + 10);
+        let mut lane = testing::lane(testing::interface(1), [1, 2, 3, 4]);
         for _ in 0..REDIRECTS + 3 {
             let frame = pool.alloc().unwrap();
             lane.redirect(Redirect { bucket: Bucket(1), frame, class: Class::IpDirect });

@@ -5,6 +5,7 @@
 //! fragment has, so it is that of the fragment header.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::Add;
 
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -35,6 +36,15 @@ pub(super) struct Weight {
 
 impl Weight {
     pub(super) const NONE: Self = Self { packets: 0, octets: 0 };
+}
+
+impl Add for Weight {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, octets: self.octets + other.octets }
+    }
 }
 
 impl Key {
@@ -129,8 +139,8 @@ pub(super) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
     let half = |i: usize| u16::from_be_bytes([h[i], h[i + 1]]);
     let word = |i: usize| u32::from_be_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]]);
     let protocol = IpProtocol(h[23]);
-    let one = h[14] == 0x45 && half(20) & 0x3fff == 0 && frame.meta().segmentation == Segmentation::None;
-    if half(12) != EtherType::IPV4.0 || !one {
+    let one = half(20) & 0x3fff == 0 && frame.meta().segmentation == Segmentation::None;
+    if word(12) >> 8 != u32::from(EtherType::IPV4.0) << 8 | 0x45 || !one {
         return None;
     }
     if protocol != IpProtocol::UDP && (protocol != IpProtocol::TCP || frame.data().len() < 54) {
@@ -143,7 +153,8 @@ pub(super) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
         if received { (addresses.rotate_left(32), ports.rotate_left(16)) } else { (addresses, ports) };
     let key =
         Key { addresses: [addresses, 0, 0, 0], rest: u64::from(ports) << 32 | u64::from(protocol.0) << 8 };
-    let octets = usize::from(half(16)).min(frame.chain_len() - 14);
+    let said = usize::from(half(16));
+    let octets = if said + 14 <= frame.data().len() { said } else { said.min(frame.chain_len() - 14) };
     Some((key, octets as u64))
 }
 

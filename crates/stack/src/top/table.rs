@@ -1,71 +1,68 @@
-//! A table of fixed size that keeps the flows with the largest counts.
+//! A table of fixed size that keeps the flows with the largest counts of packets, and those with the largest counts of bytes.
 //!
-//! It is Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005) in sets of
-//! eight: a flow's hash names its set, and within the set a newcomer takes the place of the flow with the smallest count, and starts from
-//! that count, which may have been its own. So a packet costs one look at the tags of a set, and at worst one at its eight counts, however
-//! many flows there are.
+//! It is Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005) for two orders
+//! at once, in sets of sixteen: a flow's hash names its set, where it has one entry with both counts. So a packet costs one look at the tags of
+//! a set and one entry, however many flows there are.
 //!
-//! **Bounds.** A flow's count is never too low, and too high by at most its `error`, the count that it started from. A flow that is not in
-//! the table has had at most the *floor* of its set: the largest count that was put out of it. As long as no flow expires, that is at most
-//! an eighth of what was counted in the set. The bounds that are reported are those of the moment, and hold always.
+//! A set has two *floors*, of packets and of bytes: no flow that was put out of the set has had more. A newcomer may have been one of those, so
+//! its counts start from the floors, which are its errors. The entries that nobody misses are those whose counts exceed neither floor: newcomers
+//! take their places (`spare`). If there are none, the floors rise: each to the eighth largest count of its order. Then at most seven entries
+//! exceed either, and of sixteen at least two exceed neither.
+//!
+//! **Bounds.** A flow's count is never too low, and too high by at most its error. A flow that is not in the table has had at most the floor of
+//! its set. As long as no flow expires, a floor is at most an eighth of what was counted in its set: call what a count exceeds the floor by its
+//! surplus. A newcomer has none, and a packet adds one to the sum of all. A floor that rises by *n* takes *n* from each of the eight
+//! largest counts at least. Bytes likewise. The bounds that are reported are those of the moment, and hold always.
 //!
 //! **Idle flows** leave. A set frees the ways of its idle flows when it is looked at for the first time in a second, so nothing waits for the
-//! rest of the table, and a packet compares one number. Packets after that are of a new flow. A floor is forgotten with the last of those
-//! that it may stand for: whoever was put out and has been silent since is a new flow, too.
+//! rest of the table, and a packet compares one number. Packets after that are of a new flow. The floors are forgotten with the last of those
+//! that they may stand for: whoever was put out and has been silent since is a new flow, too.
 
 use super::key::{Key, Weight};
 
 /// Flows in a set.
-pub(super) const WAYS: usize = 8;
+const WAYS: usize = 16;
+/// Flows of each order that a set keeps for certain.
+pub(super) const LARGEST: usize = 8;
 
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = LOW << 7;
 
-/// What a packet looks at before an entry: one cache line, and one more for the counts.
+/// What a packet looks at before an entry: one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Set {
     /// A byte for each way: 0 if it is free, else the upper bits of its flow's hash and the highest bit.
-    tags: u64,
-    /// No flow that was put out of here and may come again has had more.
-    floor: u64,
-    /// When one was put out last.
-    put_out: u32,
+    tags: [u64; 2],
+    /// A bit for each way that a newcomer takes: all that are free or, if none is, some whose counts exceeded neither floor. That is looked at
+    /// again before it takes one.
+    spare: u32,
     /// No flow here was idle in this second.
     second: u32,
-    /// When each flow had its last packet: seconds on the lane's clock.
-    last: [u32; WAYS],
-    counts: [u64; WAYS],
+    /// When a flow was put out last.
+    put_out: u32,
+    /// No flow that was put out of here and may come again has had more.
+    floor: Weight,
     entries: [Entry; WAYS],
 }
 
 /// A flow in the table.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub(super) struct Entry {
-    pub(super) key: Key,
-    /// Its count may be too high by as much.
-    pub(super) error: u64,
     /// What was sent and what was received since it is in the table.
     totals: [Weight; 2],
-    /// Seconds on the lane's clock.
+    /// When it had its last packet, and when it came: seconds on the lane's clock.
+    pub(super) last: u32,
     pub(super) began: u32,
-}
-
-/// Packets of one flow that passed one after the other.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
     pub(super) key: Key,
-    /// What was sent and what was received.
-    pub(super) totals: [Weight; 2],
-}
-
-impl Run {
-    /// No packet.
-    pub(super) const NONE: Self = Self { key: Key::NONE, totals: [Weight::NONE; 2] };
+    /// What it may have had before.
+    pub(super) error: Weight,
 }
 
 impl Entry {
-    const FREE: Self = Self { key: Key::NONE, error: 0, totals: [Weight::NONE; 2], began: 0 };
+    const FREE: Self =
+        Self { totals: [Weight::NONE; 2], last: 0, began: 0, key: Key::NONE, error: Weight::NONE };
 
     pub(super) fn sent(&self) -> Weight {
         self.totals[0]
@@ -74,116 +71,167 @@ impl Entry {
     pub(super) fn received(&self) -> Weight {
         self.totals[1]
     }
+
+    /// Since it is in the table.
+    #[inline]
+    fn had(&self) -> Weight {
+        self.totals[0] + self.totals[1]
+    }
+
+    /// No less than it has had.
+    #[inline]
+    pub(super) fn count(&self) -> Weight {
+        self.error + self.had()
+    }
 }
 
 impl Set {
     const EMPTY: Self = Self {
-        tags: 0,
-        floor: 0,
-        put_out: 0,
+        tags: [0; 2],
+        spare: (1 << WAYS) - 1,
         second: 0,
-        last: [0; WAYS],
-        counts: [0; WAYS],
+        put_out: 0,
+        floor: Weight::NONE,
         entries: [Entry::FREE; WAYS],
     };
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, tag: u64, key: &Key) -> Option<usize> {
-        let different = self.tags ^ (LOW * tag);
-        // The highest bit of each byte that is zero, and now and then of one above it: the key decides.
-        let mut same = different.wrapping_sub(LOW) & !different & HIGH;
-        while same != 0 {
-            let way = same.trailing_zeros() as usize / 8;
-            if self.entries[way % WAYS].key.is(key) {
-                return Some(way);
+        for (half, tags) in self.tags.iter().enumerate() {
+            let different = tags ^ (LOW * tag);
+            // The highest bit of each byte that is zero, and now and then of one above it: the key decides.
+            let mut same = different.wrapping_sub(LOW) & !different & HIGH;
+            while same != 0 {
+                let way = half * 8 + same.trailing_zeros() as usize / 8;
+                if self.entries[way % WAYS].key.is(key) {
+                    return Some(way);
+                }
+                same &= same - 1;
             }
-            same &= same - 1;
         }
         None
     }
 
-    /// Makes room for a flow.
-    #[inline]
-    fn admit(&mut self, tag: u64, key: &Key, second: u32) -> usize {
-        let free = !self.tags & HIGH;
-        let way = if free != 0 {
-            free.trailing_zeros() as usize / 8
-        } else {
-            let (least, count) = self.least();
-            (self.floor, self.put_out) = (self.floor.max(count), second);
-            least
+    /// Makes room for a flow: its way, and what that had which is put out.
+    #[inline(never)]
+    fn admit(&mut self, tag: u64, second: u32) -> (usize, Weight) {
+        let way = loop {
+            if self.spare == 0 {
+                self.raise_floors();
+            }
+            let way = self.spare.trailing_zeros() as usize % WAYS;
+            self.spare &= self.spare.wrapping_sub(1);
+            if self.is_spare(way) {
+                break way;
+            }
         };
-        let way = way % WAYS;
-        self.tags = self.tags & !(0xff << (way * 8)) | tag << (way * 8);
-        self.counts[way] = self.floor;
+        let (half, shift) = (way / 8, way % 8 * 8);
+        let mut gone = Weight::NONE;
+        if self.tags[half] >> shift & 0xff != 0 {
+            (self.put_out, gone) = (second, self.entries[way].had());
+        }
+        self.tags[half] = self.tags[half] & !(0xff << shift) | tag << shift;
         let entry = &mut self.entries[way];
-        entry.key = *key;
-        entry.error = self.floor;
-        entry.totals = [Weight::NONE; 2];
-        entry.began = second;
-        way
+        (entry.totals, entry.began, entry.error) = ([Weight::NONE; 2], second, self.floor);
+        (way, gone)
     }
 
-    /// The way with the smallest count, and that.
+    /// Whether nobody misses the flow of a way, or it has none.
     #[inline]
-    fn least(&self) -> (usize, u64) {
-        let (mut least, mut count) = (0, self.counts[0]);
-        for way in 1..WAYS {
-            if self.counts[way] < count {
-                (least, count) = (way, self.counts[way]);
-            }
-        }
-        (least, count)
+    fn is_spare(&self, way: usize) -> bool {
+        let count = self.entries[way].count();
+        let free = self.tags[way / 8] >> (way % 8 * 8) & 0xff == 0;
+        free || count.packets <= self.floor.packets && count.octets <= self.floor.octets
     }
 
-    /// Another second: flows that have been idle for too long leave, and a floor that stands for nobody.
+    /// All ways are taken, and the counts of each exceed a floor: at least two are spare afterwards.
     #[cold]
-    fn turn_to(&mut self, second: u32, idle: u32) {
-        self.second = second;
+    #[inline(never)]
+    fn raise_floors(&mut self) {
+        let counts: [Weight; WAYS] = core::array::from_fn(|way| self.entries[way].count());
+        let packets = largest_but_seven(counts.map(|count| count.packets));
+        let octets = largest_but_seven(counts.map(|count| count.octets));
+        self.floor =
+            Weight { packets: self.floor.packets.max(packets), octets: self.floor.octets.max(octets) };
         for way in 0..WAYS {
-            if second.saturating_sub(self.last[way]) > idle {
-                self.tags &= !(0xff << (way * 8));
-            }
-        }
-        if second.saturating_sub(self.put_out) > idle {
-            self.floor = 0;
+            self.spare |= u32::from(self.is_spare(way)) << way;
         }
     }
+
+    /// The ways that are taken.
+    fn taken(&self) -> impl Iterator<Item = usize> + use<> {
+        let tags = self.tags;
+        (0..WAYS).filter(move |way| tags[way / 8] >> (way % 8 * 8) & 0xff != 0)
+    }
+
+    /// Another second: flows that have been idle for too long leave, and floors that stand for nobody. What they had.
+    #[cold]
+    fn turn_to(&mut self, second: u32, idle: u32) -> Weight {
+        self.second = second;
+        let mut gone = Weight::NONE;
+        let mut free = (1 << WAYS) - 1;
+        for way in self.taken() {
+            if second.saturating_sub(self.entries[way].last) > idle {
+                self.tags[way / 8] &= !(0xff << (way % 8 * 8));
+                gone = gone + self.entries[way].had();
+            } else {
+                free &= !(1 << way);
+            }
+        }
+        // Who exceeds neither floor may exceed what the floors are now.
+        self.spare = free;
+        if second.saturating_sub(self.put_out) > idle {
+            self.floor = Weight::NONE;
+        }
+        gone
+    }
+}
+
+/// The eighth largest.
+fn largest_but_seven(mut counts: [u64; WAYS]) -> u64 {
+    counts.sort_unstable();
+    let eighth = WAYS - LARGEST;
+    counts[eighth]
 }
 
 /// The table.
 #[derive(Debug)]
 pub(super) struct Table {
     sets: Box<[Set]>,
+    /// What those had that are in it no more.
+    gone: Weight,
     /// Seconds after which a flow is idle.
     idle: u32,
 }
 
 impl Table {
-    /// For at least `entries` flows, at most 2^20; the number of sets is a power of two.
-    pub(super) fn new(entries: usize, idle: u32) -> Self {
-        let sets = entries.div_ceil(WAYS).clamp(1, 1 << 17).next_power_of_two();
-        Self { sets: vec![Set::EMPTY; sets].into(), idle }
+    /// For at least `largest` flows of each order, at most 2^20; the number of sets is a power of two.
+    pub(super) fn new(largest: usize, idle: u32) -> Self {
+        let sets = largest.div_ceil(LARGEST).clamp(1, 1 << 17).next_power_of_two();
+        Self { sets: vec![Set::EMPTY; sets].into(), gone: Weight::NONE, idle }
     }
 
-    /// Counts a run that adds `count`; `hash` is that of its key.
-    #[inline]
-    pub(super) fn add(&mut self, run: &Run, hash: u64, count: u64, second: u32) {
+    /// Counts packets of a flow that came or went together; `hash` is that of its key.
+    #[inline(always)]
+    pub(super) fn add(&mut self, key: Key, hash: u64, weight: Weight, received: bool, second: u32) {
         let (at, tag) = (self.set_of(hash), tag_of(hash));
         let Some(set) = self.sets.get_mut(at) else { return };
         if set.second != second {
-            set.turn_to(second, self.idle);
+            self.gone = self.gone + set.turn_to(second, self.idle);
         }
-        let way = match set.find(tag, &run.key) {
+        let way = match set.find(tag, &key) {
             Some(way) => way % WAYS,
-            None => set.admit(tag, &run.key, second),
+            None => {
+                let (way, gone) = set.admit(tag, second);
+                self.gone = self.gone + gone;
+                set.entries[way % WAYS].key = key;
+                way % WAYS
+            }
         };
-        set.last[way] = second;
-        set.counts[way] += count;
-        for (total, more) in set.entries[way].totals.iter_mut().zip(&run.totals) {
-            total.packets += more.packets;
-            total.octets += more.octets;
-        }
+        let entry = &mut set.entries[way];
+        entry.last = second;
+        let totals = &mut entry.totals[usize::from(received)];
+        *totals = *totals + weight;
     }
 
     #[inline]
@@ -193,33 +241,32 @@ impl Table {
 
     /// Removes all flows that have been idle for too long, before the table is read.
     pub(super) fn turn_to(&mut self, second: u32) {
-        self.sets.iter_mut().for_each(|set| set.turn_to(second, self.idle));
-    }
-
-    /// The flows in the table with their counts, and the seconds of their last packets. [`Table::turn_to`] goes before this and what follows.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Entry, u64, u32)> {
-        self.sets.iter().flat_map(|set| {
-            let taken = (0..WAYS).filter(|way| set.tags >> (way * 8) & 0xff != 0);
-            taken.map(|way| (&set.entries[way], set.counts[way], set.last[way]))
-        })
-    }
-
-    /// The count of a flow, if it is in the table, and else what it can have at most.
-    pub(super) fn of(&self, hash: u64, key: &Key) -> Result<(u64, u64), u64> {
-        let set = &self.sets[self.set_of(hash)];
-        match set.find(tag_of(hash), key) {
-            Some(way) => Ok((set.counts[way], set.entries[way].error)),
-            None => Err(set.floor),
+        for set in &mut self.sets {
+            self.gone = self.gone + set.turn_to(second, self.idle);
         }
     }
 
-    /// No flow that is not in the table has had more.
-    pub(super) fn most_missing(&self) -> u64 {
-        self.sets.iter().map(|set| set.floor).max().unwrap_or(0)
+    /// All that was counted.
+    pub(super) fn counted(&self) -> Weight {
+        self.iter().fold(self.gone, |sum, entry| sum + entry.had())
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.sets.iter().map(|set| (set.tags & HIGH).count_ones() as usize).sum()
+    /// The flows in the table. [`Table::turn_to`] goes before this.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.sets.iter().flat_map(|set| set.taken().map(|way| &set.entries[way]))
+    }
+
+    /// No flow that is not in the table has had more, after [`Table::turn_to`].
+    pub(super) fn most_missing(&self) -> Weight {
+        self.sets.iter().fold(Weight::NONE, |most, set| Weight {
+            packets: most.packets.max(set.floor.packets),
+            octets: most.octets.max(set.floor.octets),
+        })
+    }
+
+    /// Flows of each order that it keeps for certain.
+    pub(super) fn room(&self) -> usize {
+        self.sets.len() * LARGEST
     }
 
     /// Flows that it can hold.

@@ -34,18 +34,12 @@ impl Fork {
         for host in &mut hosts {
             host.tcp_listen(None, 80, ListenOptions::default()).unwrap();
         }
-        let lane = Lane::new(&LaneConfig {
-            bucket: flowlane_rss::Bucket(0),
-            rss: crate::net::rss(1, flowlane_rss::UdpFields::Two),
-            interfaces: vec![interface(0), interface(1)],
-            routes: vec![],
-            tunnels: vec![],
-            ip: Default::default(),
-            udp: Default::default(),
-            tcp: Default::default(),
-            reassembly: Default::default(),
-            seed: [1, 2, 3, 4],
-        });
+        let lane = Lane::new(&LaneConfig::new(
+            flowlane_rss::Bucket(0),
+            crate::net::rss(1, flowlane_rss::UdpFields::Two),
+            vec![interface(0), interface(1)],
+            [1, 2, 3, 4],
+        ));
         Self { lane, hosts, now: Time::from_nanos(1_000_000_000), pool: pool(), left: [0; 2] }
     }
 

@@ -220,18 +220,10 @@ impl ReassemblyQueue {
 mod tests {
     use super::*;
     use crate::rng::Rng;
-    use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
+    use flowlane_sys::frame::Pool;
 
     fn pool() -> Pool {
-        let config = MemoryConfig {
-            frames_per_home: 4096,
-            frame_size: 2048,
-            homes: 1,
-            huge_pages: false,
-            lock: false,
-            ..MemoryConfig::default()
-        };
-        FrameMemory::new(&config).unwrap().attach(0).unwrap()
+        crate::testing::pool(4096)
     }
 
     /// Byte n of the stream.

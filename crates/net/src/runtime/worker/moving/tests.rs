@@ -302,18 +302,7 @@ fn slot(rss: &Arc<Rss>, bucket: Bucket) -> Box<LaneSlot> {
         vlan: None,
         offload: Default::default(),
     };
-    let lane = Lane::new(&LaneConfig {
-        bucket,
-        rss: rss.clone(),
-        interfaces: vec![interface],
-        routes: Vec::new(),
-        tunnels: Vec::new(),
-        ip: Default::default(),
-        udp: Default::default(),
-        tcp: Default::default(),
-        reassembly: Default::default(),
-        seed: [1; 4],
-    });
+    let lane = Lane::new(&LaneConfig::new(bucket, rss.clone(), vec![interface], [1; 4]));
     Box::new(LaneSlot::new(LaneId { runtime: 0, index: bucket.0.into() }, 0, lane, Arc::new([])))
 }
 
