@@ -100,6 +100,7 @@ mod tests {
             connections: 0,
             time_waits: 0,
             tcp: Default::default(),
+            kernel_sockets: Default::default(),
         };
         let worker = WorkerReport {
             needed_by: 0,

@@ -256,6 +256,87 @@ fn connections_are_listed_with_their_states_and_flows() {
     assert!(counters.contains("\t1 connection requests\n") && counters.contains("\t1 connection accepts\n"));
 }
 
+/// A connection on kernel sockets is listed with the processor on which its last packet arrived, and why that is not its worker's.
+#[test]
+fn where_kernel_connections_arrive() {
+    if !flowlane_sys::affinity::allowed_cpus().starts_with(&[0, 1]) {
+        return flowlane_testnet::skipped("it needs processors 0 and 1");
+    }
+    let path = std::env::temp_dir().join(format!("flowlane-stat-arrive-{}.sock", std::process::id()));
+    let flowlane = || Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut server = flowlane()
+        .args([
+            "serve",
+            "tcp-discard",
+            "--link",
+            "kernel",
+            "--addr",
+            "127.0.0.1/8",
+            "--port",
+            &port.to_string(),
+        ])
+        .args(["--workers", "2", "--cpus", "0,1", "--steer", "cpu", "--control", path.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    assert!(line.contains(" port "), "{line}");
+    let stat = |letters: &str| {
+        let output = flowlane()
+            .args(["stat", letters, "--json", "--control", path.to_str().unwrap()])
+            .output()
+            .unwrap();
+        let text = flowlane().args(["stat", letters, "--control", path.to_str().unwrap()]).output().unwrap();
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (json["sockets"].clone(), String::from_utf8(text.stdout).unwrap())
+    };
+    // In a thread of its own, which goes from one processor to the other. Nothing is answered: an acknowledgement of an answer would come from
+    // the processor of the worker.
+    let client = || {
+        flowlane_sys::affinity::pin_to(0).unwrap();
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let ours = format!("127.0.0.1.{}", stream.local_addr().unwrap().port());
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let mut arrived = |processor: u64, words: &str| loop {
+            stream.write_all(b"x").unwrap();
+            let (sockets, text) = stat("-a");
+            let rows = sockets["sockets"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["foreign"] == ours.as_str());
+            let line = text.lines().rfind(|l| l.contains(&ours));
+            if let (Some(row), Some(line)) = (row, line)
+                && row["arrival"]["processor"] == processor
+                && line.ends_with(words)
+            {
+                return (row.clone(), text);
+            }
+            assert!(std::time::Instant::now() < until, "{text}");
+        };
+        let (row, text) = arrived(0, "    0      0 aligned");
+        assert_eq!((&row["state"], &row["flowtype"]), (&"ESTABLISHED".into(), &0x82.into()), "{row}");
+        assert_eq!(row["arrival"]["worker-processor"], 0, "{row}");
+        assert!(
+            row["arrival"].get("elsewhere").is_none() && text.contains(", 1 ESTABLISHED"),
+            "{row}, {text}"
+        );
+        flowlane_sys::affinity::pin_to(1).unwrap();
+        let (row, text) = arrived(1, "    1      0 sender");
+        assert_eq!(row["arrival"]["elsewhere"], "sender", "{row}");
+        assert!(
+            text.contains("\nsender: the processor of its sender on this machine has changed\n"),
+            "{text}"
+        );
+    };
+    let done = std::thread::scope(|scope| scope.spawn(client).join());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let _ = std::fs::remove_file(&path);
+    done.unwrap();
+}
+
 #[test]
 fn every_document_fits_the_schema() {
     let running = Running::start("schema");

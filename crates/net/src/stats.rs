@@ -17,7 +17,7 @@ pub use self::relay::{RelayCounts, RelayStats, TargetStats};
 pub use self::watched::{Derived, LongTask, LongTasks, PerfReport, Stall, StallCounts, WatchdogReport};
 pub use crate::error::Failed;
 
-use crate::kernel::KernelStats;
+use crate::kernel::{KernelSockets, KernelStats};
 use crate::link::QueueStats;
 use crate::link::pair::QuirkCounts;
 
@@ -281,6 +281,8 @@ pub struct LaneReport {
     /// Its TCP listeners and connections, at most [`SOCKETS_SHOWN`], and how many there are in which state. No rows in a report of
     /// [`Handle::counters`](crate::Handle::counters).
     pub tcp: TcpSnapshot,
+    /// The same of its kernel sockets, in a lane that uses them.
+    pub kernel_sockets: KernelSockets,
 }
 
 impl LaneReport {

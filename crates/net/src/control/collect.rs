@@ -8,6 +8,7 @@ use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
 use crate::HostInfo;
+use crate::kernel::KernelRow;
 use crate::metrics::{Snapshot, drops};
 use crate::stats::{
     CardReport, LaneReport, Meeting, Misdirected, Report, Stall, StallCounts, StepTimes, WatchdogReport,
@@ -168,6 +169,9 @@ fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
             let tcp = &lane.tcp;
             view.left_out += (tcp.connections + tcp.listeners).saturating_sub(tcp.rows.len());
             view.sockets.extend(tcp.rows.iter().map(|r| tcp_socket(info, lane, r)));
+            let kernel = &lane.kernel_sockets;
+            view.left_out += kernel.count - kernel.rows.len();
+            view.sockets.extend(kernel.rows.iter().map(|r| kernel_socket(info, lane, r)));
             let mut count = |state: &str, n: usize| {
                 if n > 0 {
                     *view.tcp_states.entry(state.to_owned()).or_default() += n as u64;
@@ -175,6 +179,7 @@ fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
             };
             count("LISTEN", tcp.listeners);
             State::ALL.iter().for_each(|s| count(s.netstat(), tcp.states[s.index()]));
+            kernel.rows.iter().for_each(|r| count(r.state.map_or("LISTEN", State::netstat), 1));
         }
     }
     view
@@ -209,6 +214,7 @@ fn udp_socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> Sock
         flowid: s.hash,
         flowtype: s.hash_type,
         flowtype_name: HashType::from_u8(s.hash_type).unwrap_or(HashType::None).name().into(),
+        arrival: None,
     }
 }
 
@@ -232,6 +238,39 @@ fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
         flowid: r.hash,
         flowtype: r.hash_type,
         flowtype_name: HashType::from_u8(r.hash_type).unwrap_or(HashType::None).name().into(),
+        arrival: None,
+    }
+}
+
+fn kernel_socket(info: &HostInfo, lane: &LaneReport, r: &KernelRow) -> SocketRow {
+    let any = r.local.ip().is_unspecified();
+    // A wildcard of IPv6 serves both families.
+    let family = if any && r.local.is_ipv6() { None } else { Some(r.local.ip()) };
+    let local = if any { "*".to_owned() } else { r.local.ip().to_string() };
+    SocketRow {
+        proto: proto("tcp", family),
+        state: r.state.map_or("LISTEN", State::netstat).into(),
+        host: info.name.clone(),
+        bucket: lane.bucket,
+        worker: lane.worker,
+        receive_queue: r.recv_queue as usize,
+        send_queue: r.send_queue as usize,
+        local: format!("{local}.{}", star(r.local.port())),
+        foreign: r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port())),
+        connected: r.remote.is_some(),
+        received: 0,
+        dropped: 0,
+        sent: 0,
+        flowid: r.flow.0,
+        flowtype: r.flow.1,
+        flowtype_name: HashType::from_u8(r.flow.1).unwrap_or(HashType::None).name().into(),
+        arrival: r.arrival.map(|a| ArrivalView {
+            processor: a.processor,
+            queue: a.queue,
+            worker_processor: a.worker,
+            elsewhere: a.elsewhere.map(|why| why.name().to_owned()),
+            why: a.elsewhere.map(|why| why.to_string()),
+        }),
     }
 }
 

@@ -56,10 +56,10 @@ pub use place::{default_path, instances, instances_of};
 pub use server::Control;
 pub use switch::{AddressesView, ChangeRequest, ConfigView, DoneView, PortMoveRequest, SwitchControl};
 pub use view::{
-    CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView, MoveRequest, MoveView,
-    NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StallView,
-    StallsView, StatsHost, StatsView, SteeringView, TimeView, VERSION, WatchdogView, WorkerView, WorkersView,
-    Workstream,
+    ArrivalView, CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView,
+    MoveRequest, MoveView, NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow,
+    SocketsView, StallView, StallsView, StatsHost, StatsView, SteeringView, TimeView, VERSION, WatchdogView,
+    WorkerView, WorkersView, Workstream,
 };
 pub use web::{WebListener, WebPage, listen_for_web};
 

@@ -275,6 +275,27 @@ document! {
         flowtype: u8,
         /// Name of its hash type.
         flowtype_name: String,
+        /// Of a connection on kernel sockets, where its last packet arrived; none where workers are not bound to processors.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arrival: Option<ArrivalView>,
+    }
+}
+
+document! {
+    /// Where a connection's last packet arrived.
+    ArrivalView {
+        /// The processor.
+        processor: u32,
+        /// Number of the card's queue (NAPI), as the kernel counts; 0 for none, as over the loopback.
+        queue: u32,
+        /// The processor to which the connection's worker is bound. If it is the same, the connection is aligned.
+        worker_processor: u32,
+        /// Why it is another one: the counter `elsewhere-NAME` of the kernel sockets; none if it is the same.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        elsewhere: Option<String>,
+        /// The same in words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     }
 }
 

@@ -48,6 +48,21 @@ pub enum Elsewhere {
     Interrupt,
 }
 
+impl Elsewhere {
+    /// Its name, as in the counter `elsewhere-NAME`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ThreadMoved => "thread",
+            Self::NotSteered => "unsteered",
+            Self::NoWorker => "no-worker",
+            Self::Sender => "sender",
+            Self::Rps => "rps",
+            Self::Interrupt => "interrupt",
+        }
+    }
+}
+
 impl fmt::Display for Elsewhere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -230,7 +230,7 @@ fn loss_state(number: u8) -> LossState {
 }
 
 /// A state by the kernel's number (`linux/tcp_states.h`).
-fn state(number: u8) -> State {
+pub(super) fn state(number: u8) -> State {
     match number {
         1 => State::Established,
         2 => State::SynSent,

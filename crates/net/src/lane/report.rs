@@ -25,6 +25,13 @@ impl LaneSlot {
             aligned += kernel.stats.aligned;
             redirected += kernel.stats.elsewhere;
         }
+        let mut kernel_sockets = self.kernel.as_ref().map(|k| k.list(shown)).unwrap_or_default();
+        for row in &mut kernel_sockets.rows {
+            if let Some(remote) = row.remote {
+                let (hash, kind) = self.lane.tcp_hash(row.local.into(), remote.into());
+                row.flow = (hash, kind.as_u8());
+            }
+        }
         LaneReport {
             host: self.host,
             bucket: self.lane.bucket().0,
@@ -44,6 +51,7 @@ impl LaneSlot {
             connections,
             time_waits,
             tcp: self.lane.tcp_snapshot(shown, looked_at),
+            kernel_sockets,
         }
     }
 }

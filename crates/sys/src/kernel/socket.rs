@@ -137,6 +137,18 @@ pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     Ok(address.get())
 }
 
+/// The address of a connection's peer.
+///
+/// # Errors
+/// The kernel's; `NotConnected` when there is none.
+pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut address = Address::room();
+    let (room, len) = address.room_and_len();
+    // SAFETY: the kernel writes at most `len` bytes of address.
+    check(unsafe { libc::getpeername(fd.as_raw_fd(), room, len) })?;
+    Ok(address.get())
+}
+
 /// Sends bytes; how many were taken. Never raises `SIGPIPE`.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use super::{tcp_words, times, watched};
 use crate::steering;
 use flowlane::KernelStats;
-use flowlane::control::{NetisrView, ReportView, SocketRow, SocketsView, StatsHost, StatsView};
+use flowlane::control::{ArrivalView, NetisrView, ReportView, SocketRow, SocketsView, StatsHost, StatsView};
 use flowlane::metrics::steering as arrivals;
 use flowlane::stack_stats::{CountersRef, LaneStats};
 use flowlane::stats::{RelayStats, TargetStats};
@@ -192,6 +192,9 @@ pub(super) fn sockets(
             )?;
         }
     }
+    if all {
+        arriving(&mut out, &sockets.sockets)?;
+    }
     if sockets.left_out > 0 {
         writeln!(
             out,
@@ -201,6 +204,41 @@ pub(super) fn sockets(
     }
     if only.is_none_or(|p| p == "tcp") && !sockets.tcp_states.is_empty() {
         states(&mut out, sockets)?;
+    }
+    Ok(())
+}
+
+/// Where connections on kernel sockets arrive, and why that is not where their workers are.
+fn arriving(out: &mut impl Write, sockets: &[SocketRow]) -> io::Result<()> {
+    let arrived: Vec<(&SocketRow, &ArrivalView)> =
+        sockets.iter().filter_map(|s| Some((s, s.arrival.as_ref()?))).collect();
+    if arrived.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Where connections arrive")?;
+    let width = |head: &str, of: fn(&SocketRow) -> &str| {
+        arrived.iter().map(|(s, _)| of(s).len()).chain([head.len()]).max().unwrap_or_default()
+    };
+    let (local, foreign) = (width("Local Address", |s| &s.local), width("Foreign Address", |s| &s.foreign));
+    writeln!(
+        out,
+        "{:<local$} {:<foreign$} {:>4} {:>6} elsewhere",
+        "Local Address", "Foreign Address", "cpu", "worker"
+    )?;
+    let mut reasons = BTreeMap::new();
+    for (s, a) in arrived {
+        let why = a.elsewhere.as_deref().unwrap_or("aligned");
+        if let (Some(why), Some(words)) = (&a.elsewhere, &a.why) {
+            reasons.insert(why, words);
+        }
+        writeln!(
+            out,
+            "{:<local$} {:<foreign$} {:>4} {:>6} {why}",
+            s.local, s.foreign, a.processor, a.worker_processor
+        )?;
+    }
+    for (name, words) in reasons {
+        writeln!(out, "{name}: {words}")?;
     }
     Ok(())
 }

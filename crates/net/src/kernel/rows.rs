@@ -1,0 +1,82 @@
+//! Lists of a lane's listeners and connections for display, at a bounded cost.
+//!
+//! The kernel is asked for each: four system calls, one or two more where a worker is bound to a processor.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use flowlane_stack::tcp::State;
+use flowlane_sys::kernel::options;
+use flowlane_sys::kernel::socket;
+
+use super::slab::{Flags, Socket, SocketId};
+use super::{Arrival, KernelLane};
+
+/// One line of a lane's table of TCP on kernel sockets, as `netstat -a` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelRow {
+    /// State; `None` for a listener.
+    pub state: Option<State>,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer; `None` for a listener.
+    pub remote: Option<SocketAddr>,
+    /// Bytes waiting to be read; connections waiting to be accepted, for a listener.
+    pub recv_queue: u32,
+    /// Bytes not sent, and segments not acknowledged times their size; for a listener, how many connections may wait.
+    pub send_queue: u32,
+    /// Flow hash of received packets, and its type, by the host's own rule.
+    pub flow: (u32, u8),
+    /// Where the last packet of a connection arrived, and why that is not its worker's processor; `None` where workers are not bound to
+    /// processors.
+    pub arrival: Option<Arrival>,
+}
+
+/// Listeners and connections of a lane on kernel sockets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelSockets {
+    /// So many as were wanted.
+    pub rows: Vec<KernelRow>,
+    /// How many there are in all.
+    pub count: usize,
+}
+
+impl KernelLane {
+    /// At most `most` listeners and connections.
+    pub(crate) fn list(&self, most: usize) -> KernelSockets {
+        let mut list = KernelSockets::default();
+        for (id, socket) in self.sockets.iter().filter(|(_, s)| s.flags.has(Flags::STREAM | Flags::LISTENER))
+        {
+            list.count += 1;
+            if list.rows.len() < most
+                && let Some(row) = self.row(id, socket)
+            {
+                list.rows.push(row);
+            }
+        }
+        list
+    }
+
+    /// `None` of one that is gone as it is looked at.
+    fn row(&self, id: SocketId, socket: &Socket) -> Option<KernelRow> {
+        let local = socket::local_address(socket.fd()).ok()?;
+        let info = options::tcp_info(socket.fd()).ok()?;
+        if socket.flags.has(Flags::LISTENER) {
+            let (recv_queue, send_queue) = (info.unacked, info.sacked);
+            let (state, remote, flow, arrival) = (None, None, (0, 0), None);
+            return Some(KernelRow { state, local, remote, recv_queue, send_queue, flow, arrival });
+        }
+        let recv_queue = rustix::io::ioctl_fionread(socket.fd().as_fd()).unwrap_or(0);
+        Some(KernelRow {
+            state: Some(super::options::state(info.state)),
+            local,
+            remote: socket::peer_address(socket.fd()).ok(),
+            recv_queue: u32::try_from(recv_queue).unwrap_or(u32::MAX),
+            send_queue: info.not_sent.saturating_add(info.unacked.saturating_mul(info.snd_mss)),
+            flow: (0, 0),
+            arrival: self.arrival(id).ok().flatten(),
+        })
+    }
+}
