@@ -16,6 +16,7 @@
 
 pub mod address;
 mod chain;
+mod datagram_flows;
 mod fastpath;
 mod interface;
 mod ip;

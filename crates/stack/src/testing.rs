@@ -31,3 +31,19 @@ pub(crate) fn interface(me: u8) -> InterfaceConfig {
 pub(crate) fn lane(interface: InterfaceConfig, seed: [u64; 4]) -> Lane {
     Lane::new(&LaneConfig::new(Bucket(0), Arc::new(Rss::new(Key::MICROSOFT, 1)), vec![interface], seed))
 }
+
+/// An Ethernet frame with a datagram of `payload` bytes over IPv4.
+pub(crate) fn datagram(src: u32, sport: u16, dst: u32, dport: u16, payload: u16) -> Vec<u8> {
+    let mut bytes = vec![2; 12];
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend((28 + payload).to_be_bytes());
+    bytes.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    bytes.extend(src.to_be_bytes());
+    bytes.extend(dst.to_be_bytes());
+    bytes.extend(sport.to_be_bytes());
+    bytes.extend(dport.to_be_bytes());
+    bytes.extend((8 + payload).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.resize(42 + usize::from(payload), 9);
+    bytes
+}

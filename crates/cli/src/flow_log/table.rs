@@ -43,9 +43,6 @@ const GROUP: u64 = 5 << 10;
 /// Bytes of a file without rows at most: mostly the schema.
 const EMPTY: u64 = 2 << 10;
 
-/// Protocol number of TCP.
-const TCP: i32 = 6;
-
 /// Rows with their times, nanoseconds since 1970.
 #[derive(Debug)]
 pub(super) struct Row {
@@ -164,7 +161,7 @@ fn columns(group: &mut SerializedRowGroupWriter<'_, File>, rows: &[Row]) -> Resu
     column::<Int32Type>(group, &small(&|row| ends(row).0.port().into()), None)?;
     column::<ByteArrayType>(group, &texts(&|row| ends(row).1.ip().to_string()), None)?;
     column::<Int32Type>(group, &small(&|row| ends(row).1.port().into()), None)?;
-    column::<Int32Type>(group, &small(&|_| TCP), None)?;
+    column::<Int32Type>(group, &small(&|row| row.record.protocol.0.into()), None)?;
     column::<BoolType>(group, &rows.iter().map(|row| row.record.active).collect::<Vec<_>>(), None)?;
     let vlans: Vec<i32> = rows.iter().filter_map(|row| row.record.vlan.map(i32::from)).collect();
     let tagged: Vec<i16> = rows.iter().map(|row| i16::from(row.record.vlan.is_some())).collect();

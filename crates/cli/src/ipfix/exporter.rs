@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flowlane::FlowRecords;
 use flowlane_stack::time::Time;
 
-use super::message::{Message, Record};
+use super::message::{Message, Record, Timeouts};
 use crate::say::say;
 use crate::units;
 
@@ -26,14 +26,16 @@ const TEMPLATES_EVERY: Duration = Duration::from_secs(30);
 /// Active timeout by default.
 const ACTIVE: Duration = Duration::from_secs(60);
 /// The least, and the most that makes sense: a day.
-const ACTIVES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
+const TIMES: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(86_400);
 
-/// Where a collector is, and how often it hears of connections that stand.
+/// Idle timeout of UDP by default.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Where a collector is, how often it hears of flows that stand, and when of UDP flows that are silent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Collector {
     address: SocketAddr,
-    /// Active timeout; `None`: a connection has one record, at its end.
-    active: Option<Duration>,
+    timeouts: Timeouts,
 }
 
 impl FromStr for Collector {
@@ -47,18 +49,21 @@ impl FromStr for Collector {
         if address.port() == 0 || address.ip().is_unspecified() {
             return Err("an address and a port to send to are needed, such as 10.0.0.9:4739".into());
         }
-        let mut active = Some(ACTIVE);
+        let mut timeouts = Timeouts { active: Some(ACTIVE), idle: IDLE };
+        let time = |what, text| match units::duration(text) {
+            Ok(time) if TIMES.contains(&time) => Ok(time),
+            Ok(_) => Err(format!("{what}: must be from 100ms to 24h")),
+            Err(e) => Err(format!("{what}: {e}")),
+        };
         for word in words {
-            active = match word.strip_prefix("active=") {
-                Some("off") => None,
-                Some(time) => Some(units::duration(time).map_err(|e| format!("active: {e}"))?),
-                None => return Err(format!("'{word}': known is active=TIME, or active=off")),
-            };
+            match word.split_once('=') {
+                Some(("active", "off")) => timeouts.active = None,
+                Some(("active", text)) => timeouts.active = Some(time("active", text)?),
+                Some(("idle", text)) => timeouts.idle = time("idle", text)?,
+                _ => return Err(format!("'{word}': known are active=TIME, active=off and idle=TIME")),
+            }
         }
-        if active.is_some_and(|time| !ACTIVES.contains(&time)) {
-            return Err("active: must be from 100ms to 24h, or off".into());
-        }
-        Ok(Self { address, active })
+        Ok(Self { address, timeouts })
     }
 }
 
@@ -105,8 +110,8 @@ impl Opened {
         };
         let socket = UdpSocket::bind(any)?;
         socket.connect(to.address)?;
-        let records = FlowRecords::new(WAITING);
-        let records = match to.active {
+        let records = FlowRecords::new(WAITING).idle_timeout(to.timeouts.idle);
+        let records = match to.timeouts.active {
             Some(every) => records.active_timeout(every),
             None => records,
         };
@@ -175,7 +180,7 @@ impl Sender {
         let mut next = self.next();
         while next.is_some() {
             let with_templates = Instant::now() >= self.templates_due;
-            let mut message = Message::new(with_templates);
+            let mut message = Message::new(with_templates.then_some(self.to.timeouts));
             while next.is_some_and(|record| message.push(&record)) {
                 next = self.next();
             }
@@ -206,7 +211,8 @@ impl Sender {
         };
         match sent {
             Ok(_) => {
-                self.sequence = self.sequence.wrapping_add(records);
+                // The timeouts are a data record, too (RFC 7011 §3.1).
+                self.sequence = self.sequence.wrapping_add(records + u32::from(with_templates));
                 self.done.sent += u64::from(records);
                 if with_templates {
                     self.templates_due = Instant::now() + TEMPLATES_EVERY;
@@ -234,13 +240,21 @@ mod tests {
     #[test]
     fn collectors() {
         let of = |text: &str| text.parse::<Collector>();
-        let collector = |active| Ok(Collector { address: "10.0.0.9:4739".parse().unwrap(), active });
-        assert_eq!(of("10.0.0.9:4739"), collector(Some(Duration::from_secs(60))));
-        assert_eq!(of("10.0.0.9:4739,active=5m"), collector(Some(Duration::from_secs(300))));
-        assert_eq!(of("10.0.0.9:4739,active=off"), collector(None));
-        for wrong in
-            ["10.0.0.9", "10.0.0.9:0", "10.0.0.9:1,active=1ms", "10.0.0.9:1,active=25h", "10.0.0.9:1,idle=1s"]
-        {
+        let collector = |active, idle| {
+            let timeouts = Timeouts { active, idle: Duration::from_secs(idle) };
+            Ok(Collector { address: "10.0.0.9:4739".parse().unwrap(), timeouts })
+        };
+        assert_eq!(of("10.0.0.9:4739"), collector(Some(Duration::from_secs(60)), 15));
+        assert_eq!(of("10.0.0.9:4739,active=5m,idle=1m"), collector(Some(Duration::from_secs(300)), 60));
+        assert_eq!(of("10.0.0.9:4739,active=off"), collector(None, 15));
+        for wrong in [
+            "10.0.0.9",
+            "10.0.0.9:0",
+            "10.0.0.9:1,active=1ms",
+            "10.0.0.9:1,active=25h",
+            "10.0.0.9:1,idle=off",
+            "10.0.0.9:1,idle=99ms",
+        ] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }

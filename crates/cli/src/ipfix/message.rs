@@ -1,14 +1,17 @@
-//! IPFIX messages: templates, and records of TCP connections.
+//! IPFIX messages: templates, and records of TCP connections and UDP flows.
 //!
 //! A message is a header and sets (RFC 7011 §3). A template set says which information elements a data set of its number has, in which
 //! order and how long; a collector cannot read a data set before it has seen its template, and UDP loses messages, so templates are sent
 //! again (§8.1). Everything is in network byte order.
 //!
-//! A record is of both directions (RFC 5103): the *source* is the end that opened the connection. `octetDeltaCount` and `packetDeltaCount`
+//! With the templates goes what the timeouts are, as a record of options (§3.4.2.2).
+//!
+//! A record is of both directions (RFC 5103): the *source* is the end that opened the connection, or sent the first datagram. `octetDeltaCount` and `packetDeltaCount`
 //! count IP packets with their headers, from the source; the reverse elements those to it. `initiatorOctets` and `responderOctets` are
 //! bytes of the two streams, each once (IANA, IPFIX Information Elements).
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use flowlane::{FlowEnd, FlowRecord, FlowTotals};
 
@@ -19,6 +22,14 @@ const VERSION: u16 = 10;
 const HEADER: usize = 16;
 const SET_HEADER: usize = 4;
 const TEMPLATE_SET: u16 = 2;
+const OPTIONS_TEMPLATE_SET: u16 = 3;
+/// The template of the options, and its elements: the first, what they are of, is the scope.
+const OPTIONS: u16 = 258;
+const OPTION_FIELDS: [(u16, u16); 3] = [
+    (149, 4), // observationDomainId
+    (36, 2),  // flowActiveTimeout
+    (37, 2),  // flowIdleTimeout
+];
 /// Templates of records with IPv4 and with IPv6 addresses.
 const TEMPLATES: [u16; 2] = [256, 257];
 
@@ -51,12 +62,10 @@ const fn fields(source: u16, destination: u16, address: u16) -> [(u16, u16); 16]
     ]
 }
 
-/// Protocol number of TCP.
-const TCP: u8 = 6;
 /// biflowDirection: the source is the initiator (RFC 5103 §6.3).
 const INITIATOR: u8 = 1;
 
-/// What a record says of a connection.
+/// What a record says of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     /// The end that opened it.
@@ -65,6 +74,7 @@ pub(super) struct Record {
     /// Milliseconds since 1970.
     began: u64,
     ended: u64,
+    protocol: u8,
     /// flowEndReason.
     reason: u8,
     /// 0 for none.
@@ -79,13 +89,26 @@ impl Record {
         let (source, destination) = initiator_first(record.active, record.local, record.remote);
         let (initiator, responder) = initiator_first(record.active, record.sent, record.received);
         let (reason, vlan) = (reason(record.end), record.vlan.unwrap_or(0));
-        Self { source, destination, began, ended, reason, vlan, initiator, responder }
+        let protocol = record.protocol.0;
+        Self { source, destination, began, ended, protocol, reason, vlan, initiator, responder }
     }
 }
 
 /// `active`: we opened the connection.
 fn initiator_first<T>(active: bool, ours: T, peers: T) -> (T, T) {
     if active { (ours, peers) } else { (peers, ours) }
+}
+
+/// After what time there are records of flows: that stand, if at all, and of UDP that are silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timeouts {
+    pub(super) active: Option<Duration>,
+    pub(super) idle: Duration,
+}
+
+/// Whole seconds, no less, as far as the element goes.
+fn seconds(time: Duration) -> u16 {
+    u16::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u16::MAX)
 }
 
 /// A message under construction.
@@ -98,13 +121,33 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// An empty message; `with_templates`: it begins with the templates.
-    pub(super) fn new(with_templates: bool) -> Self {
+    /// An empty message; `timeouts`: it begins with the templates, and these.
+    pub(super) fn new(timeouts: Option<Timeouts>) -> Self {
         let mut message = Self { bytes: vec![0; HEADER], open: None, records: 0 };
-        if with_templates {
+        if let Some(timeouts) = timeouts {
             message.put_templates();
+            message.put_timeouts(timeouts);
         }
         message
+    }
+
+    fn put_timeouts(&mut self, Timeouts { active, idle }: Timeouts) {
+        let begin = self.begin_set(OPTIONS_TEMPLATE_SET);
+        self.put16(OPTIONS);
+        self.put16(OPTION_FIELDS.len() as u16);
+        // Fields of the scope.
+        self.put16(1);
+        for (element, length) in OPTION_FIELDS {
+            self.put16(element);
+            self.put16(length);
+        }
+        self.end_set(begin);
+        let begin = self.begin_set(OPTIONS);
+        // One observation domain: 0, as in the header.
+        self.bytes.extend([0; 4]);
+        self.put16(active.map_or(0, seconds));
+        self.put16(seconds(idle));
+        self.end_set(begin);
     }
 
     fn put_templates(&mut self) {
@@ -153,7 +196,7 @@ impl Message {
         self.put_address(record.destination.ip());
         self.put16(record.source.port());
         self.put16(record.destination.port());
-        self.bytes.extend([TCP, record.reason]);
+        self.bytes.extend([record.protocol, record.reason]);
         self.put16(record.vlan);
         let (initiator, responder) = (record.initiator, record.responder);
         let each: [fn(&FlowTotals) -> u64; 3] = [|t| t.octets, |t| t.segments, |t| t.bytes];
@@ -206,12 +249,13 @@ impl Message {
     }
 }
 
-/// flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow detected, 4 forced end (RFC 5102 §5.11.3).
+/// flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow detected, 4 forced end, 5 lack of resources (RFC 5102 §5.11.3).
 fn reason(end: FlowEnd) -> u8 {
     match end {
         FlowEnd::ActiveTimeout => 2,
-        FlowEnd::TimedOut | FlowEnd::Unreachable | FlowEnd::HalfOpen => 1,
+        FlowEnd::Idle | FlowEnd::TimedOut | FlowEnd::Unreachable | FlowEnd::HalfOpen => 1,
         FlowEnd::GivenUp | FlowEnd::LaneEnded => 4,
+        FlowEnd::NoRoom => 5,
         _ => 3,
     }
 }
@@ -228,6 +272,7 @@ mod tests {
             destination: destination.parse().unwrap(),
             began: 5,
             ended: 6,
+            protocol: 17,
             reason: 3,
             vlan: 7,
             initiator: FlowTotals { bytes: 100, segments: 4, octets: 260 },
@@ -243,7 +288,8 @@ mod tests {
     #[test]
     fn sets_and_lengths_fit() {
         for with_templates in [false, true] {
-            let mut message = Message::new(with_templates);
+            let timeouts = Timeouts { active: None, idle: Duration::from_secs(15) };
+            let mut message = Message::new(with_templates.then_some(timeouts));
             let mut pushed = 0;
             while message.push(&record(pushed % 3 == 2)) {
                 pushed += 1;
@@ -270,10 +316,29 @@ mod tests {
         }
     }
 
+    /// The timeouts, where their template says, in whole seconds: none is 0, and what an element cannot say is the most that it can.
+    #[test]
+    fn timeouts_are_told() {
+        let of = |active: Option<u64>, idle| {
+            let active = active.map(Duration::from_millis);
+            let message = Message::new(Some(Timeouts { active, idle: Duration::from_millis(idle) }));
+            let bytes = message.finish(0, 0);
+            let at = bytes.windows(4).rposition(|four| four == [1, 2, 0, 12]).unwrap();
+            assert_eq!(at + 12, bytes.len());
+            let template = [0, 3, 0, 22, 1, 2, 0, 3, 0, 1, 0, 149, 0, 4, 0, 36, 0, 2, 0, 37, 0, 2];
+            assert_eq!(bytes[at - template.len()..at], template);
+            assert_eq!(bytes[at + 4..at + 8], [0; 4]);
+            (u16_at(&bytes, at + 8), u16_at(&bytes, at + 10))
+        };
+        assert_eq!(of(Some(60_000), 15_000), (60, 15));
+        assert_eq!(of(Some(100), 1), (1, 1));
+        assert_eq!(of(None, 86_400_000), (0, u16::MAX));
+    }
+
     /// Each element where the template says.
     #[test]
     fn elements_are_in_order() {
-        let mut message = Message::new(false);
+        let mut message = Message::new(None);
         assert!(message.push(&record(false)));
         let bytes = message.finish(0, 0);
         let mut at = HEADER + SET_HEADER;
@@ -286,7 +351,7 @@ mod tests {
         let values: Vec<u64> = FIELDS[0].iter().map(|(_, length)| value(*length)).collect();
         assert_eq!(
             values,
-            [5, 6, 0x0a00_0001, 0x0a00_0002, 4000, 80, 6, 3, 7, 260, 2200, 4, 5, 100, 2000, 1]
+            [5, 6, 0x0a00_0001, 0x0a00_0002, 4000, 80, 17, 3, 7, 260, 2200, 4, 5, 100, 2000, 1]
         );
         assert_eq!(at, bytes.len());
         assert_eq!(initiator_first(true, 'o', 'p'), ('o', 'p'));

@@ -1,4 +1,4 @@
-//! Export of ended TCP connections as IPFIX (RFC 7011), to a collector over UDP.
+//! Export of TCP connections and UDP flows as IPFIX (RFC 7011), to a collector over UDP.
 //!
 //! ```text
 //!   lanes ── FlowRecord ──▶ FlowRecords (a queue, in memory) ──▶ exporter: a thread ── messages ──▶ collector

@@ -13,11 +13,13 @@ use flowlane_stack::Lane;
 use flowlane_stack::tcp::FlowRecord;
 use flowlane_stack::time::Time;
 
-/// Records that wait in a lane.
+/// Records that wait in a lane, of each protocol.
 const RING: usize = 256;
+/// The idle timeout by default.
+const IDLE: Duration = Duration::from_secs(15);
 
-/// A queue of [`FlowRecord`]s: one for each TCP connection of a host that has ended ([`Host::flows`](crate::Host::flows)). Clones share
-/// the queue.
+/// A queue of [`FlowRecord`]s: one for each TCP connection and each UDP flow of a host that has ended ([`Host::flows`](crate::Host::flows)). Clones
+/// share the queue.
 #[derive(Debug, Clone)]
 pub struct FlowRecords {
     queue: Arc<ArrayQueue<FlowRecord>>,
@@ -26,13 +28,21 @@ pub struct FlowRecords {
     also: Option<Box<FlowRecords>>,
     /// The active timeout.
     every: Option<Duration>,
+    /// The idle timeout of UDP.
+    idle: Duration,
 }
 
 impl FlowRecords {
     /// A queue for `most` records (at least 1), each about 150 bytes, which are allocated now.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { queue: Arc::new(ArrayQueue::new(most.max(1))), lost: Arc::default(), also: None, every: None }
+        Self {
+            queue: Arc::new(ArrayQueue::new(most.max(1))),
+            lost: Arc::default(),
+            also: None,
+            every: None,
+            idle: IDLE,
+        }
     }
 
     /// The next record; `None` if there is none now. May be called on any thread. Records of one lane are in the order in which
@@ -50,17 +60,25 @@ impl FlowRecords {
         self
     }
 
-    /// The same queue; from hosts that are given this handle it also has a record of each connection that stands, each time this time has passed
-    /// (RFC 7011 §5.1.1: active timeout), of what was counted since the connection's record before. Connections without a packet since then
-    /// have none. So the sum of a connection's records is what passed.
+    /// The same queue; from hosts that are given this handle it also has a record of each flow that stands, each time this time has passed
+    /// (RFC 7011 §5.1.1: active timeout), of what was counted since the flow's record before. Flows without a packet since then
+    /// have none. So the sum of a flow's records is what passed.
     #[must_use]
     pub fn active_timeout(mut self, every: Duration) -> Self {
         self.every = Some(every);
         self
     }
 
+    /// The same queue; UDP flows of hosts that are given this handle end when they were silent for so long (RFC 7011 §5.1.1: idle timeout), which
+    /// is noticed up to a second later; 15 s by default.
+    #[must_use]
+    pub fn idle_timeout(mut self, idle: Duration) -> Self {
+        self.idle = idle;
+        self
+    }
+
     /// Records that found no room in this queue when their lane ended. Those that found none in their lane's ring while it ran are
-    /// counted by that (`flow_records_lost` of its TCP).
+    /// counted by that (`flow_records_lost` of its TCP and UDP).
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -68,7 +86,7 @@ impl FlowRecords {
 
     /// The records of a new lane are for this queue.
     pub(crate) fn watch(&self, lane: &mut Lane) {
-        lane.watch_flows(Time::ZERO, RING, self.every);
+        lane.watch_flows(Time::ZERO, RING, self.every, self.idle);
     }
 
     /// Moves what has ended in a lane to this queue, as far as there is room.

@@ -32,6 +32,7 @@ use flowlane_rss::{Bucket, Flow, HomePorts, Protocol, Rss};
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
+use crate::datagram_flows::DatagramFlows;
 use crate::fastpath::{Datagrams, may_be_segment};
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, IpConfig, LaneEvent, SendError};
@@ -135,6 +136,10 @@ pub struct Lane {
     pub(crate) offload: Offload,
     /// Flows with most packets and bytes, if somebody watches.
     pub(crate) top: Top,
+    /// UDP flows, if somebody wants their records.
+    pub(crate) datagram_flows: DatagramFlows,
+    /// Either of the two is on: frames are counted.
+    pub(crate) counts_frames: bool,
     redirects: VecDeque<Redirect>,
     /// TCP is asked next, before what stands in IP's output queue.
     pub(crate) tcp_turn: bool,
@@ -179,6 +184,8 @@ impl Lane {
             paths: PathMtus::new(b.rotate_left(41)),
             offload: offload.unwrap_or_default(),
             top: Top::default(),
+            datagram_flows: DatagramFlows::default(),
+            counts_frames: false,
             redirects: VecDeque::new(),
             tcp_turn: false,
             in_burst: false,
@@ -235,7 +242,7 @@ impl Lane {
     /// Takes in a frame from a link of the host or from another lane.
     #[inline]
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
-        if self.top.is_on() {
+        if self.counts_frames {
             self.count_received(now, &frame, class);
         }
         let frame = match class {
@@ -437,7 +444,8 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<Time> {
-        let all = [self.ip.next_deadline(), self.tcp.next_deadline(), self.paths.next_deadline()];
+        let flows = self.datagram_flows.next_deadline();
+        let all = [self.ip.next_deadline(), self.tcp.next_deadline(), self.paths.next_deadline(), flows];
         all.into_iter().flatten().min()
     }
 
@@ -447,12 +455,19 @@ impl Lane {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.on_timer(&mut cx);
         self.tcp.on_timer(&mut cx);
+        self.datagram_flows.on_timer(now);
     }
 
     /// The lane's counters.
     #[must_use]
     pub fn stats(&self) -> LaneStats {
-        LaneStats { tcp: *self.tcp.stats(), ..self.ip.stats.clone() }
+        let mut stats = LaneStats { tcp: *self.tcp.stats(), ..self.ip.stats.clone() };
+        let flows = self.datagram_flows.counts();
+        stats.udp.flow_records += flows.ended;
+        stats.udp.flow_records_active += flows.active;
+        stats.udp.flow_records_no_room += flows.no_room;
+        stats.udp.flow_records_lost += flows.lost;
+        stats
     }
 
     /// Calls `f` with the layer, the name and the count of every reason for which the lane can drop a packet, always in the same order.

@@ -24,7 +24,7 @@ impl Lane {
     fn poll_output_of(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
         loop {
             let frame = self.next_output(now, frames, room)?;
-            if self.top.is_on() {
+            if self.counts_frames {
                 self.count_sent(now, &frame);
             }
             if !self.ip.is_inner(&frame) {
@@ -45,7 +45,7 @@ impl Lane {
             self.ip.watch_output();
             self.ip.encapsulate(&mut cx, &self.rss, frame);
             frame = self.ip.poll_watched()?;
-            if self.top.is_on() {
+            if self.counts_frames {
                 self.count_sent(now, &frame);
             }
         }
@@ -86,7 +86,7 @@ impl Lane {
             n += 1;
         }
         let drained = self.ip.drain_output(max - n, into);
-        if self.top.is_on() {
+        if self.counts_frames {
             for frame in &into[into.len() - drained..] {
                 self.count_sent(now, frame);
             }

@@ -17,6 +17,10 @@ counters! {
         sent: "output-packets", "datagrams output";
         sent_on_original: "output-replies", "of them in the frame they answer";
         elsewhere: "handed-over", "for connected sockets in other lanes";
+        flow_records: "flow-records", "records of flows that ended";
+        flow_records_active: "flow-records-active", "records of flows that go on";
+        flow_records_no_room: "flow-records-no-room", "flows that made room for others";
+        flow_records_lost: "flow-records-lost", "records of flows lost for lack of room";
         ports_tried: "ports-tried", "local ports that were looked at for connected sockets";
     }
 }

@@ -18,7 +18,7 @@ const FRAGMENT: u64 = 2;
 
 /// Two addresses, two ports, protocol and family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// IPv4: ours and the peer's in the first word. IPv6: two words each.
     addresses: [u64; 4],
     /// Our port, the peer's, protocol, flags.
@@ -27,15 +27,15 @@ pub(super) struct Key {
 
 /// What one frame adds to its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Weight {
+pub(crate) struct Weight {
     /// Packets on the wire: those that the link cuts it into, or merged into it.
-    pub(super) packets: u64,
+    pub(crate) packets: u64,
     /// Their bytes from the IP header on.
-    pub(super) octets: u64,
+    pub(crate) octets: u64,
 }
 
 impl Weight {
-    pub(super) const NONE: Self = Self { packets: 0, octets: 0 };
+    pub(crate) const NONE: Self = Self { packets: 0, octets: 0 };
 }
 
 impl Add for Weight {
@@ -48,7 +48,7 @@ impl Add for Weight {
 }
 
 impl Key {
-    pub(super) const NONE: Self = Self { addresses: [0; 4], rest: 0 };
+    pub(crate) const NONE: Self = Self { addresses: [0; 4], rest: 0 };
 
     /// The key of a packet; `received`: its destination is our end. `None` for what is not counted.
     #[inline]
@@ -85,7 +85,7 @@ impl Key {
 
     /// Whether both are the same: of IPv4, two words are compared.
     #[inline]
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         self.rest == other.rest
             && self.addresses[0] == other.addresses[0]
             && (self.rest & V6 == 0 || self.addresses[1..] == other.addresses[1..])
@@ -93,7 +93,7 @@ impl Key {
 
     /// Its hash, which nobody who does not know the seed can aim at.
     #[inline]
-    pub(super) fn hash(&self, seed: [u64; 2]) -> u64 {
+    pub(crate) fn hash(&self, seed: [u64; 2]) -> u64 {
         let [a, b, c, d] = self.addresses;
         let mut hash = folded(a ^ seed[0], self.rest ^ seed[1]);
         if self.rest & V6 != 0 {
@@ -105,16 +105,16 @@ impl Key {
     }
 
     /// IP protocol.
-    pub(super) fn protocol(&self) -> IpProtocol {
+    pub(crate) fn protocol(&self) -> IpProtocol {
         IpProtocol((self.rest >> 8) as u8)
     }
 
-    pub(super) fn is_fragment(&self) -> bool {
+    pub(crate) fn is_fragment(&self) -> bool {
         self.rest & FRAGMENT != 0
     }
 
     /// Our end, and the peer's.
-    pub(super) fn ends(&self) -> (Endpoint, Endpoint) {
+    pub(crate) fn ends(&self) -> (Endpoint, Endpoint) {
         let [a, b, c, d] = self.addresses;
         let (ours, peers): (IpAddr, IpAddr) = if self.rest & V6 != 0 {
             let v6 = |hi, lo| Ipv6Addr::from_bits(u128::from(hi) << 64 | u128::from(lo));
@@ -134,7 +134,7 @@ fn folded(a: u64, b: u64) -> u64 {
 
 /// Key and bytes of a frame as nearly all are: Ethernet, IPv4 without options and no fragment, UDP or TCP, and one packet. `None` for others.
 #[inline]
-pub(super) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
+pub(crate) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
     let h = frame.data().first_chunk::<42>()?;
     let half = |i: usize| u16::from_be_bytes([h[i], h[i + 1]]);
     let word = |i: usize| u32::from_be_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]]);
@@ -159,7 +159,7 @@ pub(super) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
 }
 
 /// Key and weight of any frame; `ethernet`: its data starts at the Ethernet header, else at the IP header. `None` for what is not counted.
-pub(super) fn look_closely(frame: &Frame, ethernet: bool, received: bool) -> Option<(Key, Weight)> {
+pub(crate) fn look_closely(frame: &Frame, ethernet: bool, received: bool) -> Option<(Key, Weight)> {
     let data = frame.data();
     let flow = if ethernet { classify(data).flow() } else { classify_ip(data) }?;
     Some((Key::of(&flow, received)?, weight(frame, &flow)))

@@ -8,7 +8,7 @@
 //!
 //! What a tunnel carries is counted as a flow of its own beside the flow of the outer packets, each in its lane.
 
-mod key;
+pub(crate) mod key;
 mod table;
 #[cfg(test)]
 mod tests;

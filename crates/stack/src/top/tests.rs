@@ -1,28 +1,12 @@
 use super::*;
 use crate::Class;
 use crate::rng::Rng;
-use crate::testing::{frame, interface, lane};
+use crate::testing::{datagram, frame, interface, lane};
 use flowlane_sys::frame::{Frame, Pool, Segmentation};
 use std::collections::HashMap;
 
 fn pool() -> Pool {
     crate::testing::pool(64)
-}
-
-/// An Ethernet frame with a datagram of `payload` bytes over IPv4.
-fn datagram(src: u32, sport: u16, dst: u32, dport: u16, payload: u16) -> Vec<u8> {
-    let mut bytes = vec![2; 12];
-    bytes.extend([8, 0, 0x45, 0]);
-    bytes.extend((28 + payload).to_be_bytes());
-    bytes.extend([0, 0, 0, 0, 64, 17, 0, 0]);
-    bytes.extend(src.to_be_bytes());
-    bytes.extend(dst.to_be_bytes());
-    bytes.extend(sport.to_be_bytes());
-    bytes.extend(dport.to_be_bytes());
-    bytes.extend((8 + payload).to_be_bytes());
-    bytes.extend([0, 0]);
-    bytes.resize(42 + usize::from(payload), 9);
-    bytes
 }
 
 const OURS: u32 = 0x0a00_0001;

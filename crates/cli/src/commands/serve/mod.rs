@@ -251,7 +251,8 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     if let Some(capture) = capture {
         capture.end();
     }
-    let in_lanes = report.total(host).tcp.flow_records_lost;
+    let total = report.total(host);
+    let in_lanes = total.tcp.flow_records_lost + total.udp.flow_records_lost;
     let exported = exporter.map(|exporter| exporter.end(in_lanes));
     let logged = log.map(|log| log.end(in_lanes));
     show.summary(&report, host, began.elapsed(), &Extras { moved, exported, logged })?;
@@ -262,7 +263,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     all_served(&report)
 }
 
-/// A host whose records of connections go to the exporter, to the log, or to both.
+/// A host whose records of flows go to the exporter, to the log, or to both.
 fn recorded(host: Host, exported: Option<&FlowRecords>, logged: Option<&FlowRecords>) -> Host {
     match (exported, logged) {
         (Some(exported), Some(logged)) => host.flows(&exported.clone().and(logged)),

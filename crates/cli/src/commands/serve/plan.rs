@@ -94,11 +94,11 @@ pub(crate) struct Arguments {
     /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
-    /// Send records of TCP connections to this collector, as IPFIX over UDP: one at their end, and while they stand one each minute, or what
-    /// ,active=TIME says, or none with ,active=off (docs/flows.md).
+    /// Send records of TCP connections and UDP flows to this collector, as IPFIX over UDP: one at their end (UDP: after 15 s of silence, or
+    /// ,idle=TIME), and while they stand one each minute, or what ,active=TIME says, or none with ,active=off (docs/flows.md).
     #[arg(long, value_name = "HOST:PORT")]
     ipfix: Option<Collector>,
-    /// Write a record of each TCP connection that has ended to Parquet files: FILE.parquet makes FILE-0001.parquet and so on, each finished
+    /// Write a record of each TCP connection and UDP flow that has ended to Parquet files: FILE.parquet makes FILE-0001.parquet and so on, each finished
     /// after every=5m or size=64Mi, at most max=1Gi in all (FILE.parquet,every=1m; docs/flows.md).
     #[arg(long, value_name = "FILE.parquet")]
     flow_log: Option<Target>,
@@ -298,9 +298,9 @@ pub(super) struct Plan {
     pub(super) rebalance: Option<PolicyKind>,
     /// Control socket, flows, capture.
     pub(super) instruments: Instruments,
-    /// Where records of connections go.
+    /// Where records of flows go.
     pub(super) ipfix: Option<Collector>,
-    /// Files of records of connections.
+    /// Files of records of flows.
     pub(super) flow_log: Option<Target>,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
@@ -347,7 +347,7 @@ impl Plan {
             a.discovery.check(&addresses)?;
             addresses
         };
-        check_values(service, &a)?;
+        check_values(&a)?;
         a.instruments.check(link.is_kernel())?;
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
@@ -480,13 +480,7 @@ impl Plan {
 }
 
 /// What is wrong with single values, whatever the link.
-fn check_values(service: Service, a: &Arguments) -> anyhow::Result<()> {
-    if a.ipfix.is_some() && !service.is_tcp() {
-        bail!("--ipfix: {} has no connections: records are of TCP connections", service.name());
-    }
-    if a.flow_log.is_some() && !service.is_tcp() {
-        bail!("--flow-log: {} has no connections: records are of TCP connections", service.name());
-    }
+fn check_values(a: &Arguments) -> anyhow::Result<()> {
     if a.port == 0 {
         bail!("--port 0: must be from 1 to 65535");
     }
@@ -517,10 +511,10 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
         bail!("--tunnel: with kernel sockets the kernel's tunnels are used (ip link add ... type gre)");
     }
     if let Some(collector) = &a.ipfix {
-        bail!("--ipfix {collector}: with kernel sockets connections are the kernel's; use a link of ours");
+        bail!("--ipfix {collector}: with kernel sockets flows are the kernel's; use a link of ours");
     }
     if let Some(target) = &a.flow_log {
-        bail!("--flow-log {target}: with kernel sockets connections are the kernel's; use a link of ours");
+        bail!("--flow-log {target}: with kernel sockets flows are the kernel's; use a link of ours");
     }
     a.discovery.check_kernel()
 }

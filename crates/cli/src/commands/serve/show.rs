@@ -205,7 +205,7 @@ impl Show {
 
     /// Prints the summary, at the end.
     ///
-    /// `moved`: by which policy lanes moved by themselves, and how many did. `exported`: what became of records of connections.
+    /// `moved`: by which policy lanes moved by themselves, and how many did. `exported`: what became of records of flows.
     pub(super) fn summary(
         &self,
         report: &Report,
@@ -232,13 +232,13 @@ impl Show {
                 let more = [(refused, "refused by the system"), (lost, "lost for lack of room")];
                 let more = more.iter().filter(|(count, _)| *count > 0);
                 let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
-                writeln!(out, "ipfix: {sent} records of connections sent{more}")?;
+                writeln!(out, "ipfix: {sent} records of flows sent{more}")?;
             }
             if let Some(Logged { written, files, failed, lost }) = logged {
                 let more = [(failed, "could not be written"), (lost, "lost for lack of room")];
                 let more = more.iter().filter(|(count, _)| *count > 0);
                 let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
-                writeln!(out, "flow log: {written} records of connections in {files} files{more}")?;
+                writeln!(out, "flow log: {written} records of flows in {files} files{more}")?;
             }
             if let Some((policy, counts)) = moved {
                 let Counts { moves, failed, .. } = counts;

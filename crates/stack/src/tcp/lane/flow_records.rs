@@ -14,7 +14,7 @@
 //! Since all have the same timeout, the one that was looked at longest ago is due first: connections are in a list in that order, and what
 //! is done costs a step for each that is due. A record that finds no room is made later, and loses nothing.
 //!
-//! UDP has no such records: a socket keeps nothing about each of its peers.
+//! UDP has records of the same kind, made elsewhere: the module `datagram_flows`.
 
 use crate::packet::IpOutput;
 use crate::tcp::Seq;
@@ -22,6 +22,7 @@ use crate::tcp::connection::{Connection, Flags, Lists, State};
 use crate::tcp::segment::Segment;
 use crate::tcp::table::Slab;
 use crate::time::Time;
+use crate::wire::IpProtocol;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -50,11 +51,15 @@ pub enum FlowEnd {
     LaneEnded,
     /// It goes on: the active timeout has passed since its last record.
     ActiveTimeout,
+    /// No datagram for the idle timeout. UDP only.
+    Idle,
+    /// Another flow needed its place in the lane's table. UDP only.
+    NoRoom,
 }
 
 impl FlowEnd {
     /// All of them.
-    pub const ALL: [FlowEnd; 10] = [
+    pub const ALL: [FlowEnd; 12] = [
         FlowEnd::Closed,
         FlowEnd::ResetByPeer,
         FlowEnd::ResetByUs,
@@ -65,6 +70,8 @@ impl FlowEnd {
         FlowEnd::GivenUp,
         FlowEnd::LaneEnded,
         FlowEnd::ActiveTimeout,
+        FlowEnd::Idle,
+        FlowEnd::NoRoom,
     ];
 
     /// Its name for machines.
@@ -81,6 +88,8 @@ impl FlowEnd {
             FlowEnd::GivenUp => "given-up",
             FlowEnd::LaneEnded => "lane-ended",
             FlowEnd::ActiveTimeout => "active-timeout",
+            FlowEnd::Idle => "idle-timeout",
+            FlowEnd::NoRoom => "no-room",
         }
     }
 }
@@ -88,9 +97,9 @@ impl FlowEnd {
 /// Totals of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowTotals {
-    /// Bytes of the stream, each once.
+    /// Bytes of the stream, each once; of UDP those of all datagrams, or fragments, behind their headers, IP options and extension headers included.
     pub bytes: u64,
-    /// Segments on the wire, those without data and those sent again included.
+    /// Segments, or datagrams, on the wire, those without data and those sent again included.
     pub segments: u64,
     /// Bytes of these segments' packets from the IP header on, options and extension headers of IP not counted.
     pub octets: u64,
@@ -100,6 +109,8 @@ pub struct FlowTotals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlowRecord {
+    /// TCP or UDP.
+    pub protocol: IpProtocol,
     /// Our end.
     pub local: SocketAddr,
     /// The peer's.
@@ -108,16 +119,16 @@ pub struct FlowRecord {
     pub interface: Option<u8>,
     /// VLAN of that interface.
     pub vlan: Option<u16>,
-    /// Opened by us.
+    /// Opened by us; of UDP: the first datagram was ours.
     pub active: bool,
     /// How it ended.
     pub end: FlowEnd,
-    /// The state that it was in then; [`State::TimeWait`] if it left a record in TIME-WAIT.
+    /// The state that it was in then; [`State::TimeWait`] if it left a record in TIME-WAIT. Of UDP [`State::Closed`].
     pub state: State,
     /// When it began, on the lane's clock: with its first segment, or with the watch if that was later. Behind an active timeout: the time up
     /// to which its flow was counted before.
     pub began: Time,
-    /// When it ended, or the active timeout passed.
+    /// When it ended, or the active timeout passed. Of a UDP flow that ended: when its last datagram passed.
     pub ended: Time,
     /// Sent.
     pub sent: FlowTotals,
@@ -366,6 +377,7 @@ impl Totals {
         self.received.bytes -= u64::from(c.has(Flags::FIN_RECEIVED)).min(self.received.bytes);
         let tuple = c.tuple();
         FlowRecord {
+            protocol: IpProtocol::TCP,
             local: SocketAddr::new(tuple.local, tuple.local_port),
             remote: SocketAddr::new(tuple.remote, tuple.remote_port),
             interface: None,
