@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -217,62 +218,154 @@ fn dashboard_and_rules_name_what_there_is() {
     }
 }
 
-/// Prometheus scrapes it, in the format OpenMetrics, which it asks for, and answers a query about it.
-#[test]
-fn prometheus_reads_it() {
-    if !is_there("prometheus") {
-        return;
+/// A program that has said a line with this word, and the line.
+fn started(mut command: Command, word: &str) -> (Killed, String) {
+    let piped = command.env_remove("RUST_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Killed(piped.spawn().unwrap());
+    let (say, said) = channel();
+    let outputs: [Box<dyn Read + Send>; 2] =
+        [Box::new(child.0.stdout.take().unwrap()), Box::new(child.0.stderr.take().unwrap())];
+    for output in outputs {
+        let say = say.clone();
+        std::thread::spawn(move || {
+            // Whoever has heard enough hears no more, and the pipe is read on.
+            BufReader::new(output).lines().map_while(Result::ok).for_each(|line| drop(say.send(line)));
+        });
     }
-    let service = Service::start("prometheus");
-    let dir = std::env::temp_dir().join(format!("flowlane-prometheus-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let config = dir.join("prometheus.yml");
-    let text = format!(
-        "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: flowlane\n    static_configs: [{{targets: ['{}']}}]\n",
-        service.metrics
-    );
-    std::fs::write(&config, text).unwrap();
-    let mut prometheus = Command::new("prometheus")
-        .arg(format!("--config.file={}", config.display()))
-        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
-        .arg("--web.listen-address=127.0.0.1:0")
-        .stderr(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(prometheus.stderr.take().unwrap()).lines();
-    let mut said = Vec::new();
-    let at = lines.find_map(|line| {
-        let line = line.unwrap();
-        let at = line.split_once("Listening on\" address=").map(|(_, at)| at.trim().to_owned());
-        said.push(line);
-        at
-    });
-    let at = at.unwrap_or_else(|| panic!("it does not say where it listens: {said:#?}"));
-    std::thread::spawn(move || lines.for_each(drop));
-    let ask = |query: &str| -> Vec<Value> {
-        let Ok(mut stream) = TcpStream::connect(&at) else { return Vec::new() };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = said.recv_timeout(left).unwrap_or_else(|e| panic!("'{word}': {e}"));
+        if line.contains(word) {
+            return (child, line);
+        }
+    }
+}
+
+/// Ends with its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A Prometheus that scrapes these once a second.
+struct Prometheus {
+    process: Killed,
+    at: String,
+    dir: PathBuf,
+}
+
+impl Prometheus {
+    fn start(targets: &[SocketAddr]) -> Self {
+        let dir = std::env::temp_dir().join(format!("flowlane-prometheus-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let config = dir.join("prometheus.yml");
+        let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
+        let text = format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: flowlane\n    static_configs: [{{targets: [{}]}}]\n",
+            targets.join(", ")
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut prometheus = Command::new("prometheus");
+        prometheus
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+            .arg("--web.listen-address=127.0.0.1:0");
+        let listening = "Listening on\" address=";
+        let (process, line) = started(prometheus, listening);
+        let at = line.split_once(listening).unwrap().1.trim().to_owned();
+        Self { process, at, dir }
+    }
+
+    /// What it answers to a query: the series; empty while there is none. `Err`: it does not take the query.
+    fn ask(&self, query: &str) -> Result<Vec<Value>, String> {
+        let Ok(mut stream) = TcpStream::connect(&self.at) else { return Ok(Vec::new()) };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n");
+        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let request = format!("GET /api/v1/query?query={encoded} HTTP/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         let document: Value = serde_json::from_str(body).unwrap_or_default();
-        document["data"]["result"].as_array().cloned().unwrap_or_default()
-    };
-    let begun = Instant::now();
-    let workers = loop {
-        let found = ask("flowlane_worker_turns_total");
-        if found.len() == 2 || begun.elapsed() > PATIENCE {
-            break found;
+        match document["error"].as_str() {
+            Some(error) => Err(format!("{query}: {error}")),
+            None => Ok(document["data"]["result"].as_array().cloned().unwrap_or_default()),
         }
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.process.0), Signal::TERM);
+        let _ = self.process.0.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A query up to its comparison, behind which no series may be left.
+fn without_comparison(query: &str) -> &str {
+    let at = [" > ", " < "].into_iter().filter_map(|sign| query.find(sign)).min();
+    &query[..at.unwrap_or(query.len())]
+}
+
+/// Prometheus scrapes it, in the format OpenMetrics, which it asks for. Each query of the dashboard and each of the alert rules has an answer, for a
+/// service on a link of ours that is under load; what compares, before it compares; and no alert is on.
+#[test]
+fn prometheus_reads_it() {
+    if !is_there("prometheus") {
+        return;
+    }
+    let dir = std::env::temp_dir().join(format!("flowlane-queries-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let ours = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(line.split_whitespace()).env("XDG_RUNTIME_DIR", &dir).current_dir(&dir);
+        command
     };
-    let (up, types) = (ask("up"), ask("flowlane_instance_info"));
-    kill_process(Pid::from_child(&prometheus), Signal::TERM).unwrap();
-    prometheus.wait().unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
-    assert_eq!(workers.len(), 2, "{workers:?} {up:?}");
-    assert_eq!(up[0]["value"][1], "1", "{up:?}");
-    assert_eq!(types[0]["metric"]["name"], "serve udp-echo", "{types:?}");
+    let _switch = started(ours("switch up --port web --port x"), "switch ");
+    let host = |port, address, line: &str| {
+        ours(&format!("{line} --link switch:sw0/{port} --addr 10.9.0.{address}/24 --workers 2 --no-pin"))
+    };
+    let (_service, said) = started(host("web", 1, "serve tcp-echo --port 7 --metrics 0"), "metrics http://");
+    let at = said.split_once("metrics http://").unwrap().1.strip_suffix("/metrics").unwrap();
+    let mut load = host("x", 2, "load tcp 10.9.0.1:7 --connections 4 --duration 10m --quiet");
+    let _load = Killed(load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+
+    let service = Service::start("prometheus");
+    let prometheus = Prometheus::start(&[service.metrics, at.parse().unwrap()]);
+    let contrib = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/grafana"));
+    let dashboard = std::fs::read_to_string(contrib.join("flowlane.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let rules = std::fs::read_to_string(contrib.join("rules.yml")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let drawn = targets.map(|target| target["expr"].as_str().unwrap());
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    let queries: Vec<String> = drawn
+        .chain(alerts.iter().copied())
+        .map(|query| query.replace("$instance", ".*").replace("$__rate_interval", "1m"))
+        .collect();
+    assert!(queries.len() > alerts.len() + 8 && alerts.len() > 4, "{queries:?}");
+    let begun = Instant::now();
+    for query in &queries {
+        while prometheus.ask(without_comparison(query)).unwrap().is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "no answer to {query}");
+        }
+    }
+    for alert in alerts {
+        assert_eq!(prometheus.ask(alert), Ok(vec![]), "{alert}");
+    }
+    let bytes = prometheus.ask("sum(flowlane_link_rx_bytes_total)").unwrap();
+    assert!(bytes[0]["value"][1].as_str().unwrap().parse::<f64>().unwrap() > 0.0, "{bytes:?}");
+    assert_eq!(prometheus.ask("count(flowlane_worker_turns_total)").unwrap()[0]["value"][1], "4");
+    let up = prometheus.ask("up").unwrap();
+    assert!(up.len() == 2 && up.iter().all(|up| up["value"][1] == "1"), "{up:?}");
+    let name = prometheus.ask("flowlane_instance_info{name='serve udp-echo'}").unwrap();
+    assert_eq!(name.len(), 1, "{name:?}");
+    let _ = std::fs::remove_dir_all(&dir);
 }
