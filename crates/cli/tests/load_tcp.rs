@@ -61,6 +61,7 @@ fn bad_arguments_get_one_line_and_2() {
         ("--target-key microsoft --buckets 9", "bucket 9"),
         ("--fail fast", "fast"),
         ("--vlan 5000", "5000"),
+        ("--home-ports", "--link kernel"),
         ("--fast-open", "not echo"),
         ("--mode write --fast-open", "not write"),
         ("--mode read --fast-open", "not read"),
@@ -82,6 +83,10 @@ fn bad_arguments_get_one_line_and_2() {
         ("--addr 10.11.2.2/24", "--link"),
         ("--target-key microsoft", "--target-key"),
         ("--clients fd00::/64", "family"),
+        ("--key microsoft", "--home-ports"),
+        ("--home-ports", "--key"),
+        ("--home-ports=eth0 --key microsoft", "the card's key"),
+        ("--home-ports=flnone0", "--home-ports=flnone0"),
     ] {
         let output = load(&format!("127.0.0.1:7 {arguments}"));
         let stderr = String::from_utf8_lossy(&output.stderr);

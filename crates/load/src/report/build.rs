@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use flowlane::metrics::steering::QueueSteering;
 
 use super::model::{
-    Asked, Counts, Ended, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded,
+    Asked, Counts, Ended, HomePorts, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded,
 };
 use super::recorder::{LaneRecord, Spectra};
 use super::series::{Slot, points};
@@ -53,6 +53,8 @@ pub struct About {
     pub alignment: Option<f64>,
     /// How they arrived on each queue.
     pub arrivals: Vec<QueueSteering>,
+    /// Source ports of connections, if they were chosen by where answers come.
+    pub home_ports: Option<HomePorts>,
     /// Packets that our side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Counters of the server.
@@ -81,6 +83,7 @@ impl Default for About {
             usage: Usage::default(),
             alignment: None,
             arrivals: Vec::new(),
+            home_ports: None,
             drops: BTreeMap::new(),
             server: BTreeMap::new(),
             thresholds: Vec::new(),
@@ -147,6 +150,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         generator: Generator::new(about.usage, answered),
         alignment: about.alignment,
         arrivals: about.arrivals,
+        home_ports: about.home_ports,
         drops: about.drops,
         server: about.server,
         slip,

@@ -31,7 +31,7 @@ pub mod usage;
 pub use build::{About, PoolAbout, join};
 pub use kinds::ErrorKind;
 pub use live::{Frame, Live};
-pub use model::{Counts, Figures, Part, Point, Run};
+pub use model::{Counts, Figures, HomePorts, Part, Point, Run};
 pub use parts::PhaseSpan;
 pub use periods::Period;
 pub use recorder::{LaneRecord, Recorder, Sample, Snapshot, Span};

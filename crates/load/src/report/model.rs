@@ -49,6 +49,9 @@ pub struct Run {
     /// How frames arrived on each queue, and why some were not aligned; none for kernel sockets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<QueueSteering>,
+    /// Source ports of connections on kernel sockets, if they were chosen by where answers come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home_ports: Option<HomePorts>,
     /// Packets our own side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Counters of the server, if they were read.
@@ -65,6 +68,16 @@ pub struct Run {
     pub failed: Vec<String>,
     /// Whether nothing was missed.
     pub ok: bool,
+}
+
+/// How many connections have a source port whose answers come to their lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct HomePorts {
+    /// Those that have one.
+    pub home: u64,
+    /// Those for which none was free, so that the kernel chose.
+    pub elsewhere: u64,
 }
 
 /// Rounds to a thousandth, so that a number is short and survives JSON unchanged.

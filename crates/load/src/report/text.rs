@@ -352,6 +352,14 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
             write!(out, "{}", steering::table(&run.arrivals))?;
         }
     }
+    if let Some(ports) = run.home_ports {
+        let all = ports.home + ports.elsewhere;
+        let (home, all) = (show_count(ports.home), show_count(all));
+        wrapped(
+            out,
+            &format!("source ports: answers come to the lane that connected for {home} of {all} connections"),
+        )?;
+    }
     let g = &run.generator;
     if g.memory_bytes > 0 {
         let cpu = g.cpu_user_seconds + g.cpu_system_seconds;

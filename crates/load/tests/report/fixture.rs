@@ -78,6 +78,7 @@ pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
             wall: Duration::from_secs(SECONDS),
         },
         alignment: Some(0.9987),
+        home_ports: None,
         drops: [("no-listener".to_owned(), 3)].into(),
         thresholds: ["p99 > 20ms", "errors > 5%", "pool=fast p50 > 1s"]
             .iter()

@@ -168,17 +168,16 @@ fn aligned(client: &Namespace, server: &Namespace, ip: &str, steer: Steer) -> (u
     (stats.aligned, stats.elsewhere)
 }
 
-/// Steered by processor, every connection is accepted and served where it arrived: over a veth of two queues, and over the loopback.
-/// Without the program it is a matter of chance.
-#[test]
-fn connections_are_served_where_they_arrive() {
+/// Namespaces of a server, 10.9.1.1, and a client, 10.9.1.2, joined by a veth of two queues; `None` where processors 0 and 1 are not to be had.
+fn veth_of_two_queues(label: &str) -> Option<(Namespace, Namespace)> {
     if skip() {
-        return;
+        return None;
     }
     if !flowlane_sys::affinity::allowed_cpus().starts_with(&[0, 1]) {
-        return flowlane_testnet::skipped("it needs processors 0 and 1");
+        flowlane_testnet::skipped("it needs processors 0 and 1");
+        return None;
     }
-    let name = |end: &str| format!("fl-s{end}-{}", std::process::id());
+    let name = |end: &str| format!("fl-{label}{end}-{}", std::process::id());
     let (server, client) = (Namespace::new(&name("s")).unwrap(), Namespace::new(&name("c")).unwrap());
     let queues = "numtxqueues 2 numrxqueues 2";
     server
@@ -188,6 +187,14 @@ fn connections_are_served_where_they_arrive() {
         namespace.ip(&format!("addr add {address} dev {link}")).unwrap();
         namespace.ip(&format!("link set {link} up")).unwrap();
     }
+    Some((server, client))
+}
+
+/// Steered by processor, every connection is accepted and served where it arrived: over a veth of two queues, and over the loopback.
+/// Without the program it is a matter of chance.
+#[test]
+fn connections_are_served_where_they_arrive() {
+    let Some((server, client)) = veth_of_two_queues("s") else { return };
     for (from, ip) in [(&client, "10.9.1.1"), (&server, "127.0.0.1"), (&server, "::1")] {
         let (with, without) =
             (aligned(from, &server, ip, Steer::Cpu), aligned(from, &server, ip, Steer::None));
@@ -195,4 +202,63 @@ fn connections_are_served_where_they_arrive() {
         assert_eq!(with, (CONNECTIONS, 0), "{ip}");
         assert!((CONNECTIONS / 5..CONNECTIONS / 5 * 4).contains(&without.0), "{ip}: {without:?}");
     }
+}
+
+/// Answers that arrived on the processor of the lane that connected, of `CONNECTS` in each lane. The server's lanes have connections by the same
+/// rule as the client's, and each worker answers from its own processor.
+fn answers_at_home(client: &Namespace, server: &Namespace, home: bool) -> u64 {
+    const CONNECTS: u64 = 200;
+    let rss = || Arc::new(Rss::new(Key::symmetric(), 2));
+    let start = |host: Host| {
+        let mut builder = Runtime::builder().workers(2).cpus(vec![0, 1]);
+        builder.host(host);
+        builder.start().unwrap()
+    };
+    let echo = || async {
+        let listener = TcpListener::on_port(PORT).unwrap();
+        loop {
+            let stream = listener.accept().await.unwrap();
+            let mut byte = [0];
+            if stream.read(&mut byte).await == Ok(1) {
+                stream.write_all(&byte).await.unwrap();
+                // Until the peer has looked where that arrived.
+                let _ = stream.read(&mut byte).await;
+            }
+        }
+    };
+    let serving = server.run(|| start(Host::kernel("server", rss(), echo).steer(Steer::Hash))).unwrap();
+    let (say, said) = std::sync::mpsc::channel();
+    let main = move || {
+        let say = say.clone();
+        async move {
+            let mut at_home = 0;
+            for _ in 0..CONNECTS {
+                let stream = flowlane::TcpStream::connect(([10, 9, 1, 1], PORT).into()).await.unwrap();
+                stream.write_all(b"x").await.unwrap();
+                assert_eq!(stream.read(&mut [0]).await, Ok(1));
+                let arrival = stream.arrival().unwrap().unwrap();
+                at_home += u64::from(arrival.processor == arrival.worker);
+                stream.abort().unwrap();
+            }
+            say.send(at_home).unwrap();
+        }
+    };
+    let buckets = rss().buckets.len();
+    let asking = client.run(|| start(Host::kernel("client", rss(), main).home_ports(home))).unwrap();
+    let total: u64 = (0..buckets).map(|_| said.recv_timeout(Duration::from_secs(60)).unwrap()).sum();
+    let stats = asking.stop().kernel(0).unwrap();
+    let made = CONNECTS * buckets as u64;
+    assert_eq!((stats.connected, stats.home_ports), (made, if home { made } else { 0 }), "{stats:?}");
+    drop(serving.stop());
+    total * 100 / made
+}
+
+/// With home ports answers over a veth of two queues arrive where they are read; without, where chance has it.
+#[test]
+fn answers_come_to_the_lane_that_connected() {
+    let Some((server, client)) = veth_of_two_queues("h") else { return };
+    let (with, without) = (answers_at_home(&client, &server, true), answers_at_home(&client, &server, false));
+    eprintln!("answers at home: {with} % with home ports, {without} % without");
+    assert!(with >= 99, "{with} %");
+    assert!((20..80).contains(&without), "{without} %");
 }

@@ -1,6 +1,7 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies that count from the intended send time.
 
 mod compare;
+mod home;
 mod http;
 mod near;
 mod tcp;

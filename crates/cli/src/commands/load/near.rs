@@ -17,6 +17,7 @@ use flowlane::{
 };
 use flowlane_load::{Aim, ClientRange, Wanted};
 
+use super::home::Home;
 use crate::address::with_network;
 use crate::instruments::{Instruments, Looked};
 use crate::link::{self, give_up_privileges};
@@ -85,6 +86,8 @@ pub(super) struct Run<'a> {
     pub(super) frames: Option<usize>,
     /// File descriptors that kernel sockets need.
     pub(super) descriptors: usize,
+    /// Source ports on kernel sockets.
+    pub(super) home: &'a Home,
 }
 
 /// Options of the target's buckets.
@@ -122,14 +125,16 @@ fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
 
 impl Near {
     /// Refuses options with which `target` cannot be reached.
-    pub(super) fn check(&self, target: SocketAddr) -> anyhow::Result<()> {
+    pub(super) fn check(&self, target: SocketAddr, home: &Home) -> anyhow::Result<()> {
         let workers = self.workers();
         ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
         self.instruments.check(self.link.is_kernel())?;
         ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
-            return self.check_kernel(target.ip());
+            home.check(true, self.key.as_ref())?;
+            return self.check_kernel(target.ip(), home.is_wanted());
         }
+        home.check(false, None)?;
         ensure!(!self.addr.is_empty(), "--addr: {} needs addresses of our own, as 10.11.2.2/24", self.link);
         let target = target.ip();
         let all = || self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses));
@@ -151,7 +156,7 @@ impl Near {
     }
 
     /// Refuses options that kernel sockets do not have.
-    fn check_kernel(&self, target: IpAddr) -> anyhow::Result<()> {
+    fn check_kernel(&self, target: IpAddr, key_means: bool) -> anyhow::Result<()> {
         ensure!(
             self.link == LinkSpec::Kernel(None),
             "--link {}: a card is named for serve only; give kernel",
@@ -169,7 +174,10 @@ impl Near {
         );
         ensure!(self.reassembly.is_none(), "--reassembly: the kernel has limits of its own; name a --link");
         ensure!(!self.routed, "--routed: the kernel has its own routes; name a --link");
-        ensure!(self.key.is_none(), "--key: the kernel's sockets are not steered by us; name a --link");
+        ensure!(
+            key_means || self.key.is_none(),
+            "--key: the kernel's sockets are not steered by us; name a --link, or choose source ports by it (--home-ports)"
+        );
         if let Some(range) = self.clients.iter().find(|c| c.is_ipv4() != target.is_ipv4()) {
             bail!("--clients {range}: not of the same family as the target {target}");
         }
@@ -235,7 +243,10 @@ impl Near {
     }
 
     /// How our side is steered.
-    pub(super) fn rss(&self, fields: UdpFields) -> anyhow::Result<Arc<Rss>> {
+    pub(super) fn rss(&self, fields: UdpFields, home: &Home) -> anyhow::Result<Arc<Rss>> {
+        if let Some(rss) = home.rss(self.workers())? {
+            return Ok(Arc::new(rss));
+        }
         let wish = Wish {
             of: self.workers.rss_of(),
             workers: self.workers(),
@@ -271,7 +282,7 @@ impl Near {
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
-        let Run { name, target, rss, clients, tcp, frames, descriptors } = run;
+        let Run { name, target, rss, clients, tcp, frames, descriptors, home } = run;
         let idle = match (self.idle, self.is_kernel()) {
             (Some(IdleKind::Spin), _) => Idle::Spin,
             (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
@@ -286,7 +297,8 @@ impl Near {
         }
         if self.is_kernel() {
             more_descriptors(descriptors, "connections or flows")?;
-            let host = builder.host(Host::kernel("load", rss.clone(), main));
+            let host = home.apply(Host::kernel("load", rss.clone(), main), &mut builder);
+            let host = builder.host(host);
             builder.before_start(give_up_privileges);
             return Ok((self.instruments.run(builder, name)?, host));
         }

@@ -12,6 +12,7 @@ use flowlane_load::report::{About, PoolAbout, Usage};
 use flowlane_load::tcp::{Mode, Sources, TcpCounts};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, flows, timeline};
 
+use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim};
 use super::{EVERY, Start, alignment, arrivals, rate_in_words};
 use crate::drops;
@@ -33,6 +34,8 @@ pub(crate) struct Tcp {
     target: SocketAddr,
     #[command(flatten)]
     near: Near,
+    #[command(flatten)]
+    home: Home,
     /// What connections do.
     #[arg(long, value_enum, default_value = "echo")]
     mode: ModeName,
@@ -136,7 +139,7 @@ impl Tcp {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
         self.outputs.check(&["all"])?;
-        let rss = self.near.rss(UdpFields::Two)?;
+        let rss = self.near.rss(UdpFields::Two, &self.home)?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;
         let connections = config.connections;
@@ -156,6 +159,7 @@ impl Tcp {
             tcp: self.limits(connections, &clients),
             frames: self.frames(connections),
             descriptors: connections,
+            home: &self.home,
         };
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
@@ -170,6 +174,7 @@ impl Tcp {
             usage,
             alignment: alignment(self.near.is_kernel(), &counted, host),
             arrivals: arrivals(self.near.is_kernel(), &counted, host),
+            home_ports: self.home.counted(&counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             failure: self.failure(&outcome.counts),
@@ -289,7 +294,7 @@ impl Tcp {
                 fast_open::check_kernel(fast_open::End::Client)?;
             }
         }
-        self.near.check(self.target)?;
+        self.near.check(self.target, &self.home)?;
         if self.near.is_kernel() {
             self.aim.refuse_on_kernel()?;
         }

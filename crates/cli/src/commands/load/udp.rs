@@ -15,6 +15,7 @@ use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Usage};
 use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, flows, timeline};
 
+use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim, fits};
 use super::{EVERY, Start, alignment, arrivals};
 use crate::drops;
@@ -94,7 +95,7 @@ impl Udp {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
         self.outputs.check(&["all"])?;
-        let rss = self.near.rss(fields(self.udp_4tuple))?;
+        let rss = self.near.rss(fields(self.udp_4tuple), &Home::default())?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;
         let interrupt = Interrupt::listen()?;
@@ -117,6 +118,7 @@ impl Udp {
             tcp: TcpConfig::default(),
             frames: None,
             descriptors,
+            home: &Home::default(),
         };
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), check)?;
@@ -155,7 +157,7 @@ impl Udp {
         ensure!((1..=most).contains(&flows), "--flows {flows}: from 1 to {}", show_count(most));
         let window = self.window.unwrap_or(1);
         ensure!((1..=65_536).contains(&window), "--window {window}: from 1 to 65536");
-        self.near.check(self.target)?;
+        self.near.check(self.target, &Home::default())?;
         if self.near.is_kernel() {
             ensure!(
                 !self.udp_4tuple,

@@ -117,6 +117,7 @@ impl Http {
                 usage,
                 alignment: super::alignment(kernel, &counted, host),
                 arrivals: super::arrivals(kernel, &counted, host),
+                home_ports: self.place.home.counted(&counted, host),
                 drops: drops::by_reason(&counted, &[("load", host)]),
                 thresholds: self.outputs.thresholds(),
                 slip_budget: self.asked.slip_budget,

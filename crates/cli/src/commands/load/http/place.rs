@@ -11,6 +11,7 @@ use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, TcpConfig, T
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Version};
 
+use super::super::home::Home;
 use crate::address::with_network;
 use crate::instruments::{Instruments, Looked};
 use crate::link::{self, give_up_privileges};
@@ -79,6 +80,8 @@ pub(super) struct Place {
     #[arg(long)]
     routed: bool,
     #[command(flatten)]
+    pub(super) home: Home,
+    #[command(flatten)]
     workers: Workers,
     /// RSS key of our side: microsoft, symmetric or hexadecimal [default: a random one].
     #[arg(long, value_parser = key)]
@@ -120,6 +123,10 @@ impl Place {
     pub(super) fn rss(&self) -> anyhow::Result<Arc<Rss>> {
         let workers = self.workers();
         ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
+        self.home.check(self.link == LinkKind::Kernel, self.key.as_ref())?;
+        if let Some(rss) = self.home.rss(workers)? {
+            return Ok(Arc::new(rss));
+        }
         let wish = Wish {
             of: self.workers.rss_of(),
             workers,
@@ -276,7 +283,8 @@ impl Place {
             LinkKind::Kernel => {
                 // The kernel has its own.
                 builder = builder.frames(FEW_FRAMES);
-                builder.host(Host::kernel("load", rss.clone(), load.main()))
+                let host = self.home.apply(Host::kernel("load", rss.clone(), load.main()), &mut builder);
+                builder.host(host)
             }
             LinkKind::Pair => {
                 builder = builder.frames(frames(connections, self.workers()));
