@@ -9,7 +9,7 @@ use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{Report, TargetStats};
 use flowlane::{Failure, SocketError, TcpListener, TcpStream, UdpFields};
 
-use super::{FRONT, Relaying, address, is_first_lane, peer};
+use super::{BUCKETS, FRONT, Relaying, address, is_first_lane, peer};
 use crate::traffic::PATIENCE;
 
 const MUCH: usize = 2_000_000;
@@ -117,6 +117,54 @@ fn ours_to_ours_every_byte_is_copied_once() {
     assert_eq!((stats.connections, stats.to_target_bytes, stats.to_client_bytes), (1, much, much));
     assert_eq!((stats.copied_bytes, stats.spliced_bytes, stats.open), (2 * much, 0, 0));
     assert_eq!((stats.client_resets, stats.target_resets, stats.lost), (0, 0, 0));
+}
+
+/// Lanes of the relay move back and forth while it relays, over IPv6: no byte is lost, doubled or in another place.
+#[test]
+fn lanes_move_while_it_relays() {
+    let (say, said) = mpsc::channel();
+    let config = RelayConfig::to((address(2, true), 81).into());
+    let relaying = Relaying::ours(config, UdpFields::Two, relay_main, move || {
+        let say = say.clone();
+        async move {
+            let listener = TcpListener::on_port(81)?;
+            let asks = async move {
+                let stream = TcpStream::connect((address(1, true), FRONT).into()).await;
+                let said = match stream {
+                    Ok(stream) => there_and_back(stream).await,
+                    Err(e) => e.to_string(),
+                };
+                let _ = say.send(said);
+            };
+            flowlane::spawn(asks).map_err(|_| SocketError::WrongLane)?;
+            loop {
+                let stream = listener.accept().await?;
+                flowlane::spawn(back(stream)).map_err(|_| SocketError::WrongLane)?;
+            }
+        }
+    });
+    let handle = relaying.runtime.handle();
+    let (mut done, mut moves) = (0, 0);
+    // While bytes pass; a move waits for two threads, so there are few.
+    while done == 0 && moves < 12 {
+        let bucket = flowlane::Bucket(moves % BUCKETS as u16);
+        let to = 1 - handle.worker_of(relaying.at, bucket).unwrap();
+        handle.move_lane(relaying.at, bucket, to).unwrap();
+        moves += 1;
+        if let Ok(what) = said.try_recv() {
+            assert_eq!(what, "the same");
+            done += 1;
+        }
+    }
+    for _ in done..BUCKETS {
+        assert_eq!(said.recv_timeout(PATIENCE).unwrap(), "the same");
+    }
+    let (counts, report) = relaying.stop();
+    let (of, much) = (counts.targets[0].1, (MUCH * BUCKETS) as u64);
+    assert_eq!((of.connections, of.to_target_bytes, of.to_client_bytes), (BUCKETS as u64, much, much));
+    assert_eq!((of.client_resets, of.target_resets, of.lost), (0, 0, 0));
+    let moved: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.moves).sum();
+    assert!(moved > 2 && moved == u64::from(moves), "{moved} of {moves}");
 }
 
 #[test]
