@@ -253,6 +253,7 @@ fn bad_arguments() {
         ("--to 127.0.0.1:1 --max-connections 0", "--max-connections"),
         ("--to 127.0.0.1:1 --balance best", "--balance"),
         ("--to 127.0.0.1:1 --proxy-out v3", "--proxy-out"),
+        ("--to 127.0.0.1:1 --via tap:fl0", "need clients on it"),
         ("--to 127.0.0.1:1 --udp --proxy-in", "--proxy-in: not with --udp"),
         ("--to 127.0.0.1:1 --udp --proxy-out v2", "--proxy-out: not with --udp"),
         ("--to 127.0.0.1:1 --udp --connect-timeout 1s", "--connect-timeout: not with --udp"),

@@ -30,7 +30,7 @@ pub(crate) struct RelayArguments {
     #[arg(long, value_name = "ADDR:PORT", required = true, value_delimiter = ',', value_parser = target, help_heading = "Relay")]
     to: Vec<SocketAddr>,
     /// Reach targets by kernel sockets, though clients come over a link of ours.
-    #[arg(long, value_name = "STACK", value_enum, help_heading = "Relay")]
+    #[arg(long, value_name = "kernel", value_parser = via, help_heading = "Relay")]
     via: Option<Via>,
     /// Which of several targets a connection gets: hash, by the hash of its flow, so that a target that goes down moves only its own flows;
     /// least, the one with fewest connections in the lane.
@@ -66,9 +66,17 @@ enum Kind {
 }
 
 /// Values of `--via`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Via {
     Kernel,
+}
+
+/// The value of `--via`: a host on kernel sockets has no stack of ours by which a target could be reached.
+fn via(text: &str) -> Result<Via, String> {
+    match text {
+        "kernel" => Ok(Via::Kernel),
+        _ => Err("must be kernel; targets over a link of ours need clients on it, too (--link)".to_owned()),
+    }
 }
 
 /// Values of `--proxy-out`.
