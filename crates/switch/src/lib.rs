@@ -17,7 +17,7 @@
 //! * [`drops`]: the names of all ways in which a frame ends here.
 //!
 //! What always holds: a frame never leaves by the port on which it came, never twice by one port, and never by a port outside its VLAN. All
-//! memory is taken when the switch is made. A frame that meets nothing unusual is handled without allocation, lock or system call, and the
+//! memory is taken when the switch is made or a port is added. A frame that meets nothing unusual is handled without allocation, lock or system call, and the
 //! payload is copied only for a flood or a mirror.
 #![forbid(unsafe_code)]
 

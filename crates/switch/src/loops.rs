@@ -82,6 +82,13 @@ impl Loops {
         *at = until.max(*at);
     }
 
+    /// A port has been removed.
+    pub(crate) fn forget(&mut self, port: PortId) {
+        self.blocked.set(port, false);
+        self.urgent.set(port, false);
+        self.until[port.index()] = Time::ZERO;
+    }
+
     pub(crate) fn until(&self, port: PortId) -> Time {
         self.until[port.index()]
     }

@@ -106,9 +106,80 @@ fn a_file_is_read_and_a_wrong_one_refused_with_its_line() {
 fn a_running_switch_keeps_its_ports_and_its_table() {
     let mut b = common::Bench::words(3, "");
     let now = b.now;
-    for config in [config(2, ""), config(3, "config addresses 7"), config(3, "config ageing 7")] {
+    let mut renamed = config(3, "");
+    renamed.ports[1].name = "other".to_owned();
+    for config in [config(2, ""), renamed, config(3, "config addresses 7"), config(3, "config ageing 7")] {
         let before = b.switch.config().clone();
         assert!(b.switch.configure(config, now).is_err());
         assert_eq!(*b.switch.config(), before);
     }
+}
+
+/// A port that is removed takes along what was its own and nothing else; one that is added takes the vacant number, belongs to no VLAN, and finds
+/// nothing of the one before.
+#[test]
+fn ports_come_and_go_while_the_switch_runs() {
+    use common::{ALL, frame, mac, port};
+    let words = "config vlan_mode dot1q vlangroup 10 members 0,1,2t port 0 pvid 10 port 1 pvid 10 \
+                 fdb static 02:00:00:00:00:41 vlan 10 port 1 fdb static 02:00:00:00:00:42 vlan 10 port 0";
+    let mut b = common::Bench::words(3, words);
+    for n in 0..3 {
+        b.send(n, &frame(ALL, mac(n as u8 + 1), &[(0x8100, 10)], 46));
+    }
+    let now = b.now;
+    let without = b.switch.config().without_port(port(1)).unwrap();
+    assert_eq!(without.member_words(without.groups[&10]), "p0,p2t");
+    assert!(without.port("p1").is_none() && without.port("1").is_none() && without.port("2").is_some());
+    b.switch.configure(without.clone(), now).unwrap();
+    assert_eq!([0, 1, 2].map(|n| b.switch.known(Some(port(n)))), [1, 0, 1]);
+    assert_eq!((without.statics.len(), b.switch.addresses().filter(|entry| entry.is_static).count()), (1, 1));
+    assert_eq!(b.switch.counters(port(1)).received, 0);
+    // Its address is unknown now, and nothing leaves by its number, whatever somebody who does not know yet says of its link.
+    b.switch.set_link(port(1), true);
+    let sent = b.send(0, &frame(mac(2), mac(1), &[], 46));
+    assert_eq!(sent.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [2]);
+    assert!(b.send(1, &frame(ALL, mac(2), &[(0x8100, 10)], 46)).is_empty());
+    // The file has no hole.
+    let again = file::read(&file::write(&without)).unwrap();
+    assert_eq!(again.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>(), ["p0", "p2"]);
+    assert_eq!(again.member_words(again.groups[&10]), "p0,p2t");
+    let (with, id) = without.with_port("new", "tap:x", 1500).unwrap();
+    assert_eq!(id, port(1));
+    b.switch.configure(with, now).unwrap();
+    b.switch.set_link(id, true);
+    assert!(b.send(0, &frame(ALL, mac(1), &[], 46)).iter().all(|(to, _)| *to == 2), "in no VLAN");
+    assert!(b.send(1, &frame(ALL, mac(9), &[(0x8100, 10)], 46)).is_empty());
+    b.change("vlangroup 10 members 0,new,2t port new pvid 10");
+    assert_eq!(b.send(1, &frame(ALL, mac(9), &[], 46)).len(), 2);
+    // One more, for which there is no vacant number.
+    let (more, id) = b.switch.config().with_port("more", "plug", 1500).unwrap();
+    b.switch.configure(more, now).unwrap();
+    b.output.grow(4, 256);
+    b.switch.set_link(id, true);
+    b.change("vlangroup 10 members 0,new,2t,more port more pvid 10");
+    assert_eq!((id, b.send(3, &frame(ALL, mac(7), &[], 46)).len()), (port(3), 3));
+}
+
+#[test]
+fn ports_that_cannot_come_or_go_are_refused() {
+    let full = config(64, "");
+    let watched = config(3, "mirror from 0 to 1");
+    let group = config(3, "config vlan_mode port vlangroup 2 members 0");
+    for (got, says) in [
+        (full.with_port("x", "", 1500).map(|_| ()), "65 ports: a switch has from 1 to 64"),
+        (group.with_port("p1", "", 1500).map(|_| ()), "two ports are named 'p1'"),
+        (group.with_port("add", "", 1500).map(|_| ()), "the word means something else"),
+        (watched.without_port(common::port(0)).map(|_| ()), "part of the mirror"),
+        (watched.without_port(common::port(1)).map(|_| ()), "part of the mirror"),
+        (config(1, "").without_port(common::port(0)).map(|_| ()), "is the last one"),
+    ] {
+        let error = got.unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{error}");
+    }
+    // Groups of ports are numbered like ports: in the file those behind a vacant number move up.
+    let without = group.without_port(common::port(1)).unwrap();
+    let again = file::read(&file::write(&without)).unwrap();
+    assert_eq!(again.groups.keys().copied().collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(again.member_words(again.groups[&1]), "p0");
+    assert!(full.without_port(common::port(7)).unwrap().with_port("x", "", 1500).is_ok());
 }

@@ -54,7 +54,10 @@ pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_path, instances, instances_of};
 pub use server::Control;
-pub use switch::{AddressesView, ChangeRequest, ConfigView, DoneView, PortMoveRequest, SwitchControl};
+pub use switch::{
+    AddressesView, ChangeRequest, ConfigView, DoneView, PortAddRequest, PortMoveRequest, PortRemoveRequest,
+    SwitchControl,
+};
 pub use view::{
     ArrivalView, CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView,
     MoveRequest, MoveView, NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow,

@@ -7,6 +7,8 @@
 //! | `/v1/switch/config` | the configuration as a TOML file, in the field `file` |
 //! | `/v1/switch/change` (`POST`) | [`ChangeRequest`]: words that change it |
 //! | `/v1/switch/move` (`POST`) | [`PortMoveRequest`]: moves a port to another worker, and answers when it is there |
+//! | `/v1/switch/add` (`POST`) | [`PortAddRequest`]: adds a port, and answers when it is there |
+//! | `/v1/switch/remove` (`POST`) | [`PortRemoveRequest`]: removes a port, and answers when its interface is free |
 //! | `/v1/switch/down` (`POST`) | ends it |
 
 use std::path::Path;
@@ -17,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::documents::{Answer, Asked, Documents};
 use super::{ControlError, Listener};
-use crate::switch::{AddressView, Handle};
+use crate::switch::{AddressView, Handle, PortLink};
 
 /// Words that change a switch ([`flowlane_switch::Change`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,24 @@ pub struct PortMoveRequest {
     pub port: String,
     /// The worker's number.
     pub worker: usize,
+}
+
+/// A port that is to be added ([`Handle::add_port`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortAddRequest {
+    /// Its name.
+    pub port: String,
+    /// Its link.
+    pub link: String,
+    /// Also if the default route is over it.
+    pub take_all: bool,
+}
+
+/// A port that is to be removed ([`Handle::remove_port`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRemoveRequest {
+    /// Its name or number.
+    pub port: String,
 }
 
 /// The table of addresses.
@@ -103,6 +123,8 @@ fn answer(asked: &Asked<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answe
         }
         Asked::Post("/v1/switch/change", body) => change(handle, body),
         Asked::Post("/v1/switch/move", body) => move_port(handle, body),
+        Asked::Post("/v1/switch/add", body) => add_port(handle, body),
+        Asked::Post("/v1/switch/remove", body) => remove_port(handle, body),
         Asked::Get("/v1/switch") => handle.view().map_err(words).and_then(|view| document(&view)),
         Asked::Get("/v1/switch/addresses") => handle
             .addresses()
@@ -125,6 +147,30 @@ fn move_port(handle: &Handle, body: &[u8]) -> Answer {
     let asked: PortMoveRequest =
         serde_json::from_slice(body).map_err(|_| "that is no request to move a port".to_owned())?;
     handle.move_port(&asked.port, asked.worker).map_err(words)?;
+    document(&DoneView { version: super::VERSION })
+}
+
+fn add_port(handle: &Handle, body: &[u8]) -> Answer {
+    let asked: PortAddRequest =
+        serde_json::from_slice(body).map_err(|_| "that is no request to add a port".to_owned())?;
+    if !asked.take_all
+        && let Ok(link) = asked.link.parse::<PortLink>()
+        && link.takes_default_route()
+    {
+        return Err(format!(
+            "port {}: the default route is over {}: the kernel would receive nothing there any more, and connections such as ssh would \
+             end; --take-all does it all the same",
+            asked.port, asked.link
+        ));
+    }
+    handle.add_port(&asked.port, &asked.link).map_err(words)?;
+    document(&DoneView { version: super::VERSION })
+}
+
+fn remove_port(handle: &Handle, body: &[u8]) -> Answer {
+    let asked: PortRemoveRequest =
+        serde_json::from_slice(body).map_err(|_| "that is no request to remove a port".to_owned())?;
+    handle.remove_port(&asked.port).map_err(words)?;
     document(&DoneView { version: super::VERSION })
 }
 

@@ -7,6 +7,7 @@ use flowlane_stack::time::Time;
 use flowlane_switch::table::Entry;
 use flowlane_switch::{Change, PortId};
 
+use super::egress::Egress;
 use super::view::View;
 use crate::link::Queue;
 use crate::runtime::relay::Relay;
@@ -19,6 +20,10 @@ pub(super) enum Ask {
     Mtu(PortId, u32),
     /// A host has been plugged in, or out with no queues.
     Plug(PortId, Vec<Box<dyn Queue>>),
+    /// A port has been added: its queues here.
+    Attach(PortId, Egress),
+    /// A port has been removed: give back what there is of it.
+    Detach(PortId, Sender<Egress>),
     /// Give the queues of a port away.
     Release(Leaving),
     /// Take the queues of a port.

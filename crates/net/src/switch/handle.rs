@@ -1,48 +1,113 @@
 //! What can be asked of a running switch, from any thread.
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flowlane_switch::config::file;
 use flowlane_switch::{Change, Config, PortId};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::ask::{Ask, Leaving, Post};
 use super::error::SwitchError;
+use super::ports::{Opener, Slot};
 use super::view::{AddressView, SwitchView, View};
-use crate::link::{Life, LinkInfo, LinkState, Queue};
+use crate::link::{LinkState, News, Queue};
 
 /// Longer than any worker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A way to ask a running switch. Cheap to clone; for any thread.
 #[derive(Clone)]
 pub struct Handle {
-    /// The configuration that holds, and one change at a time.
-    config: Arc<Mutex<Config>>,
-    posts: Arc<[Post]>,
-    links: Arc<[String]>,
+    /// What holds, and one change at a time.
+    state: Arc<Mutex<State>>,
+    pub(super) posts: Arc<[Post]>,
+    pub(super) opener: Opener,
+    say: Sender<String>,
+    /// Rung when a port has been removed, for the thread that gives ports out.
+    plugs: Arc<OwnedFd>,
+}
+
+/// What holds.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) config: Config,
+    /// The names of the links, and how many ports have had each number.
+    links: Vec<(String, u32)>,
+}
+
+impl State {
+    /// The port that has a number now.
+    fn slot(&self, port: PortId) -> Slot {
+        Slot { port, birth: self.links.get(port.index()).map_or(0, |(_, birth)| *birth) }
+    }
+
+    /// Gives a number to a port over the link of this name.
+    pub(super) fn give(&mut self, port: PortId, link: String) -> Slot {
+        match self.links.get_mut(port.index()) {
+            Some((name, _)) => *name = link,
+            None => self.links.push((link, 0)),
+        }
+        self.slot(port)
+    }
+
+    /// The port of this number is no more.
+    pub(super) fn take(&mut self, port: PortId) {
+        if let Some((name, birth)) = self.links.get_mut(port.index()) {
+            name.clear();
+            *birth += 1;
+        }
+    }
 }
 
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("links", &self.links).finish_non_exhaustive()
+        f.debug_struct("Handle").field("workers", &self.posts.len()).finish_non_exhaustive()
     }
 }
 
 impl Handle {
-    pub(super) fn new(config: Config, posts: Vec<Post>, links: Vec<String>) -> Handle {
-        Handle { config: Arc::new(Mutex::new(config)), posts: posts.into(), links: links.into() }
+    pub(super) fn new(
+        config: Config,
+        posts: Vec<Post>,
+        links: Vec<String>,
+        opener: Opener,
+        say: Sender<String>,
+    ) -> io::Result<Handle> {
+        let plugs = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let state = State { config, links: links.into_iter().map(|link| (link, 0)).collect() };
+        Ok(Handle { state: Arc::new(Mutex::new(state)), posts: posts.into(), opener, say, plugs })
     }
 
-    fn post(&self, ask: impl Fn() -> Ask) {
+    pub(super) fn post(&self, ask: impl Fn() -> Ask) {
         self.posts.iter().for_each(|post| post.ask(ask()));
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever runs the switch.
+    pub(super) fn say(&self, line: String) {
+        let _ = self.say.send(line);
+    }
+
+    /// What is readable when a port has been removed.
+    pub(super) fn plugs(&self) -> BorrowedFd<'_> {
+        self.plugs.as_fd()
+    }
+
+    pub(super) fn ring_plugs(&self) {
+        let _ = rustix::io::write(&self.plugs, &1u64.to_ne_bytes());
     }
 
     /// The configuration that holds.
     #[must_use]
     pub fn config(&self) -> Config {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state().config.clone()
     }
 
     /// The configuration as the file from which it would be read.
@@ -57,8 +122,17 @@ impl Handle {
     /// # Errors
     /// [`SwitchError::Config`], [`SwitchError::Silent`].
     pub fn change(&self, words: &str) -> Result<(), SwitchError> {
-        let mut config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = Change::parse(&config, words).map_err(|e| SwitchError::Config(e.0))?;
+        let mut state = self.state();
+        let change = Change::parse(&state.config, words).map_err(|e| SwitchError::Config(e.0))?;
+        self.all_make(&mut state, change)
+    }
+
+    /// Has all workers take a configuration, or none.
+    pub(super) fn agree(&self, state: &mut State, config: Config) -> Result<(), SwitchError> {
+        self.all_make(state, Change { config, flush: Vec::new() })
+    }
+
+    fn all_make(&self, state: &mut State, change: Change) -> Result<(), SwitchError> {
         let (done, answers) = mpsc::channel();
         self.post(|| Ask::Change(change.clone(), done.clone()));
         drop(done);
@@ -67,7 +141,7 @@ impl Handle {
             // All workers have the same configuration: all refuse, or none.
             answer.map_err(SwitchError::Config)?;
         }
-        *config = change.config;
+        state.config = change.config;
         Ok(())
     }
 
@@ -78,7 +152,8 @@ impl Handle {
     /// [`SwitchError::Config`]: there is no such port or worker, or a link takes no frames; [`SwitchError::Silent`].
     pub fn move_port(&self, name: &str, worker: usize) -> Result<(), SwitchError> {
         // One move, or change, at a time.
-        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state();
+        let config = &state.config;
         let wrong = |what: String| Err(SwitchError::Config(what));
         let Some(port) = config.port(name) else {
             return wrong(format!("there is no port '{name}': see 'flowlane switch port'"));
@@ -121,8 +196,11 @@ impl Handle {
     /// # Errors
     /// [`SwitchError::Silent`].
     pub fn view(&self) -> Result<SwitchView, SwitchError> {
-        let config = self.config();
-        Ok(SwitchView::of(&config, &self.links, &self.views()?))
+        let (config, links) = {
+            let state = self.state();
+            (state.config.clone(), state.links.iter().map(|(link, _)| link.clone()).collect::<Vec<_>>())
+        };
+        Ok(SwitchView::of(&config, &links, &self.views()?))
     }
 
     /// Every address that is known.
@@ -142,49 +220,65 @@ impl Handle {
         Ok(views)
     }
 
+    /// The port that has a number now.
+    pub(super) fn slot(&self, port: PortId) -> Slot {
+        self.state().slot(port)
+    }
+
+    /// Tells the workers something of a port, unless it has been removed. Whether it has not.
+    pub(super) fn tell(&self, slot: Slot, tell: impl FnOnce(&[Post])) -> bool {
+        let state = self.state();
+        let is_there = state.slot(slot.port) == slot && state.config.all().has(slot.port);
+        if is_there {
+            tell(&self.posts);
+        }
+        is_there
+    }
+
     /// Tells the workers that a port's link has come up or gone down.
-    pub(super) fn link(&self, port: PortId, up: bool) {
-        self.post(|| Ask::Link(port, up));
+    pub(super) fn link(&self, slot: Slot, up: bool) -> bool {
+        self.tell(slot, |posts| posts.iter().for_each(|post| post.ask(Ask::Link(slot.port, up))))
     }
 
     /// Gives each worker its queues of a port.
-    pub(super) fn plug(&self, port: PortId, queues: Vec<Vec<Box<dyn Queue>>>) {
-        for (post, queues) in self.posts.iter().zip(queues) {
-            post.ask(Ask::Plug(port, queues));
-        }
+    pub(super) fn plug(&self, slot: Slot, queues: Vec<Vec<Box<dyn Queue>>>) -> bool {
+        self.tell(slot, |posts| {
+            for (post, queues) in posts.iter().zip(queues) {
+                post.ask(Ask::Plug(slot.port, queues));
+            }
+        })
     }
 
     /// Ends all workers.
     pub(super) fn stop(&self) {
+        self.opener.stop();
         self.post(|| Ask::Stop);
-    }
-
-    fn mtu(&self, port: PortId, mtu: u32) {
-        self.post(|| Ask::Mtu(port, mtu));
     }
 }
 
-/// Follows the interface of a port: up, down, its MTU. Has to be called in the interface's network namespace.
-pub(super) fn watch(n: usize, info: &LinkInfo, handle: &Handle, say: &Sender<String>) {
-    let (Some(port), Some(Ok(mut news))) = (PortId::new(n), info.life.as_ref().map(Life::watch)) else {
-        return;
-    };
-    // Not more than a weak hold: the switch ends when its handle goes.
-    let (handle, say, name) = (handle.clone(), say.clone(), info.name.clone());
+/// Follows the interface of a port: up, down, its MTU.
+pub(super) fn follow(slot: Slot, mut news: News, name: String, handle: Handle) {
     let listen = move || {
         if flowlane_sys::privilege::drop_all().is_err() {
             return;
         }
         while let Some(state) = news.wait() {
-            match state {
-                LinkState::Up => handle.link(port, true),
+            let is_there = match state {
+                LinkState::Up => handle.link(slot, true),
                 // A TAP interface may have moved to another namespace and works on; its queue says if it is gone.
-                LinkState::Gone if name.starts_with("tap:") => {}
-                LinkState::Down | LinkState::NoCarrier | LinkState::Gone => handle.link(port, false),
-                LinkState::Mtu(_) => handle.mtu(port, news.mtu().into()),
+                LinkState::Gone if name.starts_with("tap:") => true,
+                LinkState::Down | LinkState::NoCarrier | LinkState::Gone => handle.link(slot, false),
+                LinkState::Mtu(_) => {
+                    let mtu = news.mtu().into();
+                    handle
+                        .tell(slot, |posts| posts.iter().for_each(|post| post.ask(Ask::Mtu(slot.port, mtu))))
+                }
+            };
+            if !is_there {
+                return;
             }
-            let port = handle.config().name(port).to_owned();
-            let _ = say.send(format!("port {port}: {name} {state}"));
+            let port = handle.config().name(slot.port).to_owned();
+            handle.say(format!("port {port}: {name} {state}"));
         }
     };
     let _ = std::thread::Builder::new().name("flowlane-link".into()).spawn(listen);

@@ -24,6 +24,7 @@ mod moving;
 mod news;
 mod open;
 mod plugs;
+mod ports;
 mod threads;
 mod view;
 mod worker;
@@ -46,10 +47,11 @@ use flowlane_switch::{Config, PortId, Seed};
 use flowlane_sys::frame::{FrameMemory, HEADROOM, MemoryConfig};
 
 use crate::error::StartError;
-use crate::runtime::relay::relay;
+use crate::link::Life;
 use crate::wake::Wake;
 use ask::Post;
 use egress::Egress;
+use ports::Opener;
 use worker::Worker;
 
 /// How to start a switch.
@@ -112,37 +114,21 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
         .map_err(SwitchError::Thread)?;
     let random = || crate::entropy::random_u64().map_err(SwitchError::Thread);
     let seed = Seed([random()?, random()?, random()?, random()?]);
+    let (mut posts, mut inboxes) = (Vec::new(), Vec::new());
+    for wake in &wakes {
+        let (post, inbox) = mpsc::channel();
+        posts.push(Post { sender: post, wake: wake.clone() });
+        inboxes.push(inbox);
+    }
     let mut egress: Vec<Vec<Egress>> = (0..workers).map(|_| Vec::new()).collect();
     let mut infos = Vec::new();
     for opened in ports {
         infos.push(opened.info);
-        let mut queues: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let count = opened.queues.len();
-        for (q, queue) in opened.queues.into_iter().enumerate() {
-            queues[q % workers].push(queue);
-        }
-        let mut relays: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        let mut near = Vec::new();
-        for w in 0..workers {
-            // A port without queues is one that nobody has plugged into yet.
-            near.push((w >= count && count > 0).then(|| {
-                let to = w % count;
-                let (queue, far) = relay(wakes[to].clone());
-                relays[to].push(far);
-                queue
-            }));
-        }
-        let parts = queues.into_iter().zip(near).zip(relays);
-        for (egress, ((queues, near), relays)) in egress.iter_mut().zip(parts) {
-            egress.push(Egress::new(queues, near, relays));
-        }
+        egress.iter_mut().zip(ports::share(opened.queues, &posts)).for_each(|(all, one)| all.push(one));
     }
     let mesh = news::mesh(workers, &wakes);
-    let mut posts = Vec::new();
     let mut all = Vec::new();
-    for (index, (ports, news)) in egress.into_iter().zip(mesh).enumerate() {
-        let (post, inbox) = mpsc::channel();
-        posts.push(Post { sender: post, wake: wakes[index].clone() });
+    for (index, ((ports, news), inbox)) in egress.into_iter().zip(mesh).zip(inboxes).enumerate() {
         let mut switch = flowlane_switch::Switch::new(config.clone(), seed, workers as u32, worker::clock())
             .map_err(|e| SwitchError::Config(e.0))?;
         for (n, info) in infos.iter().enumerate() {
@@ -152,16 +138,20 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
         }
         all.push(Worker::new(index, switch, ports, news, inbox, wakes[index].clone(), poll, say.clone()));
     }
+    let news: Vec<_> = infos.iter().map(|info| info.life.as_ref().map(Life::watch)).collect();
+    let opener = Opener::start(memory.clone(), workers)?;
     before_start()?;
-    let handle = Handle::new(config, posts, infos.iter().map(|info| info.name.clone()).collect());
-    for (n, info) in infos.iter().enumerate() {
-        handle::watch(n, info, &handle, &say);
+    let names = infos.iter().map(|info| info.name.clone()).collect();
+    let handle = Handle::new(config, posts, names, opener, say).map_err(SwitchError::Thread)?;
+    for (n, (info, news)) in infos.into_iter().zip(news).enumerate() {
+        if let (Some(port), Some(Ok(news))) = (PortId::new(n), news) {
+            handle::follow(handle.slot(port), news, info.name, handle.clone());
+        }
     }
-    let free = (0..links.len()).filter(|n| links[*n].is_plug()).filter_map(PortId::new).collect();
     let shape = (workers, memory.frame_size());
     let mut switch = threads::run(all, &memory, handle.clone(), notices)?;
     if let Some(listener) = plugs {
-        switch.give_out(plugs::start(listener, handle, free, shape, say)?);
+        switch.give_out(plugs::start(listener, handle, shape)?);
     }
     Ok(switch)
 }

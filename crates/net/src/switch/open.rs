@@ -108,6 +108,27 @@ impl PortLink {
         }
     }
 
+    /// Whether a default route of this network namespace, of either family, is over an interface whose frames are all taken.
+    #[must_use]
+    pub fn takes_default_route(&self) -> bool {
+        let Some(interface) = self.takes() else { return false };
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let v4 = read("/proc/thread-self/net/route");
+        let v6 = read("/proc/thread-self/net/ipv6_route");
+        let is_v4 = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words.first() == Some(&interface)
+                && words.get(1) == Some(&"00000000")
+                && words.get(7) == Some(&"00000000")
+        };
+        let is_v6 = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            // The kernel has an unreachable default route of its own on lo.
+            words.last() == Some(&interface) && interface != "lo" && words.get(1) == Some(&"00")
+        };
+        v4.lines().any(is_v4) || v6.lines().any(is_v6)
+    }
+
     /// Whether it is AF_XDP, whose card may forget settings.
     #[must_use]
     pub fn is_af_xdp(&self) -> bool {

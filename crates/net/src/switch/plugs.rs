@@ -15,6 +15,8 @@ use rustix::net::SocketFlags;
 
 use super::error::SwitchError;
 use super::handle::Handle;
+use super::open::PortLink;
+use super::ports::Slot;
 use crate::link::Queue;
 use crate::link::plug::{self, Connection, PlugQueue};
 
@@ -71,7 +73,7 @@ impl Drop for Plugs {
 struct Guest {
     connection: Connection,
     /// The port, once it has one.
-    port: Option<PortId>,
+    port: Option<Slot>,
 }
 
 /// What the thread knows.
@@ -79,26 +81,20 @@ struct Giver {
     listener: PlugListener,
     stop: Arc<OwnedFd>,
     handle: Handle,
-    /// The ports that can be plugged into.
-    ports: Vec<PortId>,
     workers: usize,
     frame_size: usize,
     guests: Vec<Guest>,
-    say: std::sync::mpsc::Sender<String>,
 }
 
-/// Starts to give these ports out.
+/// Starts to give out the ports that are to be plugged into.
 pub(super) fn start(
     listener: PlugListener,
     handle: Handle,
-    ports: Vec<PortId>,
     (workers, frame_size): (usize, usize),
-    say: std::sync::mpsc::Sender<String>,
 ) -> Result<Plugs, SwitchError> {
     let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
     let stop = Arc::new(stop.map_err(SwitchError::Thread)?);
-    let mut giver =
-        Giver { listener, stop: stop.clone(), handle, ports, workers, frame_size, guests: Vec::new(), say };
+    let mut giver = Giver { listener, stop: stop.clone(), handle, workers, frame_size, guests: Vec::new() };
     let body = move || {
         if flowlane_sys::privilege::drop_all().is_ok() {
             giver.run();
@@ -112,7 +108,10 @@ impl Giver {
     fn run(&mut self) {
         loop {
             let guests = self.guests.iter().map(|guest| guest.connection.as_fd());
-            let fds = [self.stop.as_fd()].into_iter().chain(guests).chain([self.listener.socket.as_fd()]);
+            let fds = [self.stop.as_fd(), self.handle.plugs()]
+                .into_iter()
+                .chain(guests)
+                .chain([self.listener.socket.as_fd()]);
             let mut fds: Vec<PollFd<'_>> =
                 fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             if poll(&mut fds, None).is_err_and(|e| e != rustix::io::Errno::INTR) {
@@ -124,10 +123,13 @@ impl Giver {
                 return;
             }
             // From the last, so that those before keep their places.
-            for at in (0..self.guests.len()).rev().filter(|at| ready[1 + at]) {
+            for at in (0..self.guests.len()).rev().filter(|at| ready[2 + at]) {
                 if !self.heard(at) {
                     self.part(at);
                 }
+            }
+            if ready[1] {
+                self.part_from_removed();
             }
             if ready.last() == Some(&true) {
                 self.accept();
@@ -163,7 +165,7 @@ impl Giver {
             });
         match given {
             Ok((port, name)) => {
-                let _ = self.say.send(format!("port {name}: a host is plugged in"));
+                self.handle.say(format!("port {name}: a host is plugged in"));
                 self.guests[at].port = Some(port);
                 true
             }
@@ -175,26 +177,31 @@ impl Giver {
     }
 
     /// The port of this name, if somebody can have it.
-    fn free(&self, name: &str) -> Result<PortId, String> {
+    fn free(&self, name: &str) -> Result<Slot, String> {
         let config = self.handle.config();
-        let names =
-            |ports: &[PortId]| ports.iter().map(|port| config.name(*port)).collect::<Vec<_>>().join(", ");
-        let Some(port) = self.ports.iter().copied().find(|port| config.name(*port) == name) else {
-            return Err(match self.ports.len() {
-                0 => "the switch has no ports to plug into".to_owned(),
-                _ => format!("the switch has no port '{name}' to plug into: it has {}", names(&self.ports)),
+        let is_plug = |port: &PortId| {
+            config.ports[port.index()].link.parse::<PortLink>().is_ok_and(|link| link.is_plug())
+        };
+        let mut ports = config.all().filter(is_plug);
+        let Some(port) = ports.clone().find(|port| config.name(*port) == name) else {
+            let names: Vec<_> = ports.by_ref().map(|port| config.name(port)).collect();
+            return Err(if names.is_empty() {
+                "the switch has no ports to plug into".to_owned()
+            } else {
+                format!("the switch has no port '{name}' to plug into: it has {}", names.join(", "))
             });
         };
-        if self.guests.iter().any(|guest| guest.port == Some(port)) {
+        let slot = self.handle.slot(port);
+        if self.guests.iter().any(|guest| guest.port == Some(slot)) {
             return Err(format!("port '{name}' is taken: a host is plugged in"));
         }
-        Ok(port)
+        Ok(slot)
     }
 
     /// Gives a port to somebody. With an error nobody has it.
-    fn give(&self, port: PortId, lines: usize, to: &Connection) -> io::Result<()> {
+    fn give(&self, slot: Slot, lines: usize, to: &Connection) -> io::Result<()> {
         let (near, far) = plug::lines(lines)?;
-        let mtu = self.handle.config().ports[port.index()].mtu;
+        let mtu = self.handle.config().ports[slot.port.index()].mtu;
         let queues = (0..self.workers).map(|w| {
             let mine: Vec<usize> = (w..lines).step_by(self.workers).collect();
             let queue = |line| Box::new(PlugQueue::new(&near, line, self.frame_size)) as Box<dyn Queue>;
@@ -204,22 +211,31 @@ impl Giver {
                 mine.into_iter().map(|l| queue(Some(l))).collect()
             }
         });
-        self.handle.plug(port, queues.collect());
-        self.handle.link(port, true);
-        plug::grant(to, mtu, &far).inspect_err(|_| self.take_back(port))
+        if !(self.handle.plug(slot, queues.collect()) && self.handle.link(slot, true)) {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the port has just been removed"));
+        }
+        plug::grant(to, mtu, &far).inspect_err(|_| self.take_back(slot))
     }
 
-    fn take_back(&self, port: PortId) {
-        self.handle.link(port, false);
-        self.handle.plug(port, (0..self.workers).map(|_| Vec::new()).collect());
+    fn take_back(&self, slot: Slot) {
+        self.handle.link(slot, false);
+        self.handle.plug(slot, (0..self.workers).map(|_| Vec::new()).collect());
+    }
+
+    /// Ports have been removed: who had them has none.
+    fn part_from_removed(&mut self) {
+        let _ = rustix::io::read(self.handle.plugs(), &mut [0; 8]);
+        let handle = &self.handle;
+        self.guests.retain(|guest| guest.port.is_none_or(|slot| handle.slot(slot.port) == slot));
     }
 
     /// Forgets somebody; the port is free again.
     fn part(&mut self, at: usize) {
         let guest = self.guests.remove(at);
-        if let Some(port) = guest.port {
-            self.take_back(port);
-            let _ = self.say.send(format!("port {}: it is free again", self.handle.config().name(port)));
+        if let Some(slot) = guest.port {
+            self.take_back(slot);
+            let name = self.handle.config().name(slot.port).to_owned();
+            self.handle.say(format!("port {name}: it is free again"));
         }
     }
 }

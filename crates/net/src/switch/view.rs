@@ -160,6 +160,9 @@ impl SwitchView {
 
 fn port(config: &Config, links: &[String], views: &[View], n: usize) -> Option<PortView> {
     let (id, of) = (PortId::new(n)?, config.ports.get(n)?);
+    if of.vacant {
+        return None;
+    }
     let first = views.first()?;
     let mut sum = PortCounters::default();
     let mut queues = BTreeMap::<String, u64>::new();

@@ -222,6 +222,12 @@ impl Worker {
                     *egress = Egress::new(queues, None, Vec::new());
                 }
             }
+            Ask::Attach(port, egress) => self.attach(port, egress, now),
+            Ask::Detach(port, done) => {
+                self.output.port(port).clear();
+                let none = Egress::new(Vec::new(), None, Vec::new());
+                let _ = done.send(std::mem::replace(&mut self.ports[port.index()], none));
+            }
             Ask::Release(leaving) => self.leaving = Some(leaving),
             Ask::Adopt(port, moved) => self.adopt(port, moved),
             Ask::Repoint(port, wake) => {
@@ -237,6 +243,17 @@ impl Worker {
                 let _ = done.send(self.switch.addresses().collect());
             }
             Ask::Stop => self.stopping = true,
+        }
+    }
+
+    fn attach(&mut self, port: PortId, egress: Egress, now: Time) {
+        // What others said of the port that had the number before came before they gave it back.
+        let switch = &mut self.switch;
+        self.news.hear(|news| switch.hear(news, now));
+        self.output.grow(port.index() + 1, ROOM);
+        match self.ports.get_mut(port.index()) {
+            Some(vacant) => *vacant = egress,
+            None => self.ports.push(egress),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether a configuration makes sense, as a whole.
 
 use super::{Config, ConfigError, Flags, MAX_MTU, MAX_VID, Mode, PortConfig};
-use crate::ports::MAX_PORTS;
+use crate::ports::{MAX_PORTS, PortId};
 use crate::table::MOST_ADDRESSES;
 
 type Checked = Result<(), ConfigError>;
@@ -17,7 +17,7 @@ impl Config {
     /// The first thing that is wrong, in one line.
     pub fn check(&self) -> Checked {
         self.names()?;
-        for port in &self.ports {
+        for port in self.ports.iter().filter(|port| !port.vacant) {
             self.of_port(port)?;
         }
         self.numbers()?;
@@ -27,10 +27,12 @@ impl Config {
     }
 
     fn names(&self) -> Checked {
-        if self.ports.is_empty() || self.ports.len() > MAX_PORTS {
-            return wrong(format!("{} ports: a switch has from 1 to {MAX_PORTS}", self.ports.len()));
+        let count = self.ports.iter().filter(|port| !port.vacant).count();
+        if count == 0 || self.ports.len() > MAX_PORTS {
+            let count = count.max(self.ports.len());
+            return wrong(format!("{count} ports: a switch has from 1 to {MAX_PORTS}"));
         }
-        for (n, port) in self.ports.iter().enumerate() {
+        for (n, port) in self.ports.iter().enumerate().filter(|(_, port)| !port.vacant) {
             let name = port.name.as_str();
             let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if !name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -42,7 +44,7 @@ impl Config {
                     name.escape_debug()
                 ));
             }
-            if ["none", "all", "empty"].contains(&name) {
+            if ["none", "all", "empty", "add", "del"].contains(&name) {
                 return wrong(format!(
                     "port '{name}': the word means something else in commands; take another name"
                 ));
@@ -141,7 +143,7 @@ impl Config {
                         "mode default has no groups: 'config vlan_mode dot1q', qinq or port first".to_owned(),
                     );
                 }
-                Mode::Port if usize::from(number) >= self.ports.len() => {
+                Mode::Port if !PortId::new(number.into()).is_some_and(|port| self.all().has(port)) => {
                     let last = self.ports.len() - 1;
                     return wrong(format!(
                         "vlangroup {number}: in mode port groups are numbered like ports, from 0 to {last}"

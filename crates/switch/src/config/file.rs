@@ -196,10 +196,13 @@ pub fn write(config: &Config) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = write_switch(config, &mut text);
-    for port in &config.ports {
+    for port in config.ports.iter().filter(|port| !port.vacant) {
         let _ = write_port(config, port, &mut text);
     }
     for (id, group) in &config.groups {
+        // In mode port a group has the number of its port, which counts the ports before it when the file is read.
+        let before = config.all().filter(|port| port.index() < usize::from(*id)).count();
+        let id = if config.mode == Mode::Port { before } else { usize::from(*id) };
         let _ = write!(text, "\n[[vlan]]\nid = {id}\nmembers = \"{}\"\n", config.member_words(*group));
     }
     for ((vlan, mac), port) in &config.statics {

@@ -95,6 +95,8 @@ pub struct PortConfig {
     pub priority: u8,
     /// What becomes of each priority that a tag brings.
     pub priorities: [u8; 8],
+    /// A number without port: it had one that was removed while the switch ran. Ports keep their numbers as long as it runs.
+    pub vacant: bool,
 }
 
 impl PortConfig {
@@ -111,7 +113,12 @@ impl PortConfig {
             storm: StormLimits::default(),
             priority: 0,
             priorities: [0, 1, 2, 3, 4, 5, 6, 7],
+            vacant: false,
         }
+    }
+
+    fn vacant() -> PortConfig {
+        PortConfig { vacant: true, ..PortConfig::new("") }
     }
 }
 
@@ -214,7 +221,57 @@ impl Config {
     /// All ports.
     #[must_use]
     pub fn all(&self) -> PortSet {
-        PortSet::first(self.ports.len())
+        PortSet::first(self.ports.len()).filter(|port| !self.ports[port.index()].vacant).collect()
+    }
+
+    /// This configuration with one port more, and its number. With VLANs or groups the port belongs to none of them yet.
+    ///
+    /// # Errors
+    /// What [`Config::check`] finds.
+    pub fn with_port(&self, name: &str, link: &str, mtu: u16) -> Result<(Config, PortId), ConfigError> {
+        let mut config = self.clone();
+        let at = config.ports.iter().position(|port| port.vacant).unwrap_or(config.ports.len());
+        let mut port = PortConfig { link: link.to_owned(), mtu, ..PortConfig::new(name) };
+        if config.mode.tpid().is_some() {
+            port.flags = Flags::INGRESS;
+        }
+        if at == config.ports.len() {
+            config.ports.push(port);
+        } else {
+            config.ports[at] = port;
+        }
+        config.check()?;
+        let id =
+            PortId::new(at).ok_or_else(|| ConfigError(format!("port {name}: there is no number for it")))?;
+        Ok((config, id))
+    }
+
+    /// This configuration without a port: its number is vacant, and it is in no VLAN or group, nor are its static addresses there.
+    ///
+    /// # Errors
+    /// It is the last one, or part of the mirror.
+    pub fn without_port(&self, port: PortId) -> Result<Config, ConfigError> {
+        let name = self.name(port);
+        if self.mirror.is_some_and(|mirror| mirror.to == port || mirror.ports.has(port)) {
+            return Err(ConfigError(format!(
+                "port {name} is part of the mirror: 'switch mirror none' first"
+            )));
+        }
+        if self.all() == port.alone() {
+            return Err(ConfigError(format!("port {name} is the last one: 'switch down' ends the switch")));
+        }
+        let mut config = self.clone();
+        config.ports[port.index()] = PortConfig::vacant();
+        config.statics.retain(|_, on| *on != port);
+        if config.mode == Mode::Port {
+            config.groups.remove(&(port.index() as u16));
+        }
+        for group in config.groups.values_mut() {
+            group.members.set(port, false);
+            group.tagged.set(port, false);
+        }
+        config.check()?;
+        Ok(config)
     }
 
     /// Enters a mode, and resets what belongs to modes. The mode it has already: no change.
@@ -229,14 +286,14 @@ impl Config {
             Mode::Default => BTreeMap::new(),
             Mode::Port => {
                 let everywhere = Group { members: self.all(), tagged: PortSet::NONE };
-                (0..self.ports.len() as u16).map(|n| (n, everywhere)).collect()
+                self.all().map(|port| (port.index() as u16, everywhere)).collect()
             }
             Mode::Dot1q | Mode::Qinq => {
                 BTreeMap::from([(1, Group { members: self.all(), tagged: PortSet::NONE })])
             }
         };
         let vlans = mode.tpid().is_some();
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut().filter(|port| !port.vacant) {
             port.pvid = u16::from(vlans);
             let lock = port.flags.and(Flags::FIRSTLOCK);
             port.flags = if vlans { lock.or(Flags::INGRESS) } else { lock };
@@ -246,9 +303,9 @@ impl Config {
     /// The port of this name or number.
     #[must_use]
     pub fn port(&self, name: &str) -> Option<PortId> {
-        let named = self.ports.iter().position(|port| port.name == name);
-        let number = || name.parse().ok().filter(|n| *n < self.ports.len());
-        PortId::new(named.or_else(number)?)
+        let named = self.ports.iter().position(|port| !port.vacant && port.name == name);
+        let number = || name.parse().ok();
+        PortId::new(named.or_else(number)?).filter(|port| self.all().has(*port))
     }
 
     /// The name of a port.

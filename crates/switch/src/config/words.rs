@@ -77,7 +77,7 @@ impl Config {
         for (number, group) in &self.groups {
             text += &format!("vlangroup {number} members {}\n", self.member_words(*group));
         }
-        for (port, usual) in self.ports.iter().zip(&usual.ports) {
+        for (port, usual) in self.ports.iter().zip(&usual.ports).filter(|(port, _)| !port.vacant) {
             text += &format!("port {} mtu {}", port.name, port.mtu);
             if self.mode.tpid().is_some() {
                 text += &format!(" pvid {}", port.pvid);
@@ -148,8 +148,9 @@ impl Config {
     }
 
     fn no_port(&self, word: &str) -> ConfigError {
-        let names: Vec<_> = self.ports.iter().take(8).map(|port| port.name.as_str()).collect();
-        let more = if self.ports.len() > 8 { ", ..." } else { "" };
+        let all = self.ports.iter().filter(|port| !port.vacant);
+        let names: Vec<_> = all.take(8).map(|port| port.name.as_str()).collect();
+        let more = if self.all().len() > 8 { ", ..." } else { "" };
         let last = self.ports.len().saturating_sub(1);
         ConfigError(format!(
             "'{}' is no port: it is a number from 0 to {last} or one of {}{more}",

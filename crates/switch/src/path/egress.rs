@@ -82,6 +82,13 @@ impl Output {
         Output { ports: (0..ports).map(|_| Vec::with_capacity(room)).collect(), used: PortSet::NONE }
     }
 
+    /// Makes room for as many ports as there are now. Those that there were keep what they have.
+    pub fn grow(&mut self, ports: usize, room: usize) {
+        while self.ports.len() < ports {
+            self.ports.push(Vec::with_capacity(room));
+        }
+    }
+
     /// Ports that have frames to send, as far as is known: some may have been emptied.
     #[inline]
     #[must_use]

@@ -24,7 +24,7 @@ use flowlane_stack::time::Time;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::Pool;
 
-use crate::config::{Change, Config, ConfigError, Flags, Flush};
+use crate::config::{Change, Config, ConfigError, Flags, Flush, PortConfig};
 use crate::drops::{Drop, PortCounters};
 use crate::loops::Loops;
 use crate::ports::{PortId, PortSet};
@@ -87,7 +87,7 @@ impl Switch {
         let mut this = Switch {
             rules: Rules::new(&config, seed.switch_id()),
             table: Table::new(seed, config.addresses, ageing, now),
-            snoop: Snoop::new(seed, config.ports.len()),
+            snoop: Snoop::new(seed),
             loops: Loops::new(seed, now),
             ports: config.ports.iter().map(|_| Port::default()).collect(),
             link_mtu: vec![u32::MAX; config.ports.len()],
@@ -109,18 +109,17 @@ impl Switch {
         &self.config
     }
 
-    /// Takes another configuration of the same ports. Addresses stay where the new one could have learnt them; with another mode or another
+    /// Takes another configuration. Ports may have been added ([`Config::with_port`]), whose links are down, or removed
+    /// ([`Config::without_port`]). Addresses stay where the new one could have learnt them; with another mode or another
     /// way to learn all are forgotten.
     ///
     /// # Errors
-    /// What [`Config::check`] finds, other ports, or what takes effect at the start only. Nothing is changed then.
+    /// What [`Config::check`] finds, ports of other names, or what takes effect at the start only. Nothing is changed then.
     pub fn configure(&mut self, config: Config, now: Time) -> Result<(), ConfigError> {
         config.check()?;
-        let names = |config: &Config| config.ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
-        if names(&config) != names(&self.config) {
-            return Err(ConfigError(
-                "ports cannot be added, removed or renamed while the switch runs".to_owned(),
-            ));
+        let same = |(old, new): (&PortConfig, &PortConfig)| old.vacant || new.vacant || old.name == new.name;
+        if config.ports.len() < self.ports.len() || !self.config.ports.iter().zip(&config.ports).all(same) {
+            return Err(ConfigError("ports cannot be renamed while the switch runs".to_owned()));
         }
         if (config.addresses, config.ageing) != (self.config.addresses, self.config.ageing) {
             return Err(ConfigError(
@@ -128,6 +127,11 @@ impl Switch {
             ));
         }
         let anew = config.mode != self.config.mode || config.shared != self.config.shared;
+        self.ports.resize_with(config.ports.len(), Port::default);
+        self.link_mtu.resize(config.ports.len(), u32::MAX);
+        for port in self.config.all().without(config.all()) {
+            self.vacate(port);
+        }
         self.config = config;
         self.rules = Rules::new(&self.config, self.seed.switch_id());
         let rules = &self.rules;
@@ -137,6 +141,14 @@ impl Switch {
         }
         self.settle_config(now);
         Ok(())
+    }
+
+    /// Forgets a port: the next of its number finds nothing of it.
+    fn vacate(&mut self, port: PortId) {
+        self.set_link(port, false);
+        self.loops.forget(port);
+        self.ports[port.index()] = Port::default();
+        self.link_mtu[port.index()] = u32::MAX;
     }
 
     /// Takes the change that words asked for.
@@ -198,7 +210,7 @@ impl Switch {
 
     /// A port's link has come up or gone down. With the link go the addresses learnt there, and no others.
     pub fn set_link(&mut self, port: PortId, up: bool) {
-        if self.up.has(port) == up || port.index() >= self.ports.len() {
+        if self.up.has(port) == up || !self.config.all().has(port) {
             return;
         }
         self.up.set(port, up);

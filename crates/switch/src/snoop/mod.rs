@@ -26,7 +26,7 @@ use flowlane_sys::frame::{Frame, Pool};
 use querier::{Querier, ROBUSTNESS};
 
 use crate::config::Config;
-use crate::ports::{PortId, PortSet};
+use crate::ports::{MAX_PORTS, PortId, PortSet};
 use crate::seed::{Seed, mix};
 
 /// Groups of all VLANs, and places of routers.
@@ -66,7 +66,6 @@ pub(crate) struct Snoop {
     used: usize,
     /// Of each entry and port, the second at whose end it is forgotten.
     until: Vec<u32>,
-    ports: usize,
     of_port: Vec<u32>,
     looked: u32,
     /// A listener or router from which nothing comes is forgotten after so many seconds (RFC 3376 §8.4, §8.5).
@@ -116,16 +115,15 @@ fn is_for_all(group: u64) -> bool {
 }
 
 impl Snoop {
-    pub(crate) fn new(seed: Seed, ports: usize) -> Snoop {
+    pub(crate) fn new(seed: Seed) -> Snoop {
         let mut this = Snoop {
             secret: mix(seed.0[2] ^ seed.0[3].rotate_left(32)),
             heads: vec![NONE; HEADS],
             entries: vec![Entry { key: 0, ports: PortSet::NONE, next: NONE }; GROUPS],
             free: NONE,
             used: 0,
-            until: vec![0; GROUPS * ports],
-            ports,
-            of_port: vec![0; ports],
+            until: vec![0; GROUPS * MAX_PORTS],
+            of_port: vec![0; MAX_PORTS],
             looked: 0,
             listens: 0,
             routes: 0,
@@ -207,7 +205,7 @@ impl Snoop {
             }
             patience += 1;
         }
-        let until = &mut self.until[at as usize * self.ports + port.index()];
+        let until = &mut self.until[at as usize * MAX_PORTS + port.index()];
         *until = (*until).min(second(now) + patience);
     }
 
@@ -265,7 +263,7 @@ impl Snoop {
             self.of_port[port.index()] += 1;
             entry.ports.set(port, true);
         }
-        self.until[at as usize * self.ports + port.index()] = until;
+        self.until[at as usize * MAX_PORTS + port.index()] = until;
     }
 
     /// Forgets, once a second, those whose time is over. Looks at no more than the table has.
@@ -279,8 +277,8 @@ impl Snoop {
         if self.used == 0 {
             return;
         }
-        let (until, ports) = (std::mem::take(&mut self.until), self.ports);
-        self.keep(|at, port| until[at * ports + port.index()] > second);
+        let until = std::mem::take(&mut self.until);
+        self.keep(|at, port| until[at * MAX_PORTS + port.index()] > second);
         self.until = until;
     }
 

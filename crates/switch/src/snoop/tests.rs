@@ -32,7 +32,7 @@ const NAMELESS: Heard = Heard::Query(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
 /// Snooping with these words.
 fn snoop(words: &str) -> Snoop {
-    let mut s = Snoop::new(Seed([1, 2, 3, 4]), 8);
+    let mut s = Snoop::new(Seed([1, 2, 3, 4]));
     s.configure(&config(words), at(0));
     s
 }

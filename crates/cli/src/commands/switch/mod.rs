@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Subcommand;
-use flowlane::control::{self, ChangeRequest, ConfigView, DoneView, PortMoveRequest};
+use flowlane::control::{
+    self, ChangeRequest, ConfigView, DoneView, PortAddRequest, PortMoveRequest, PortRemoveRequest,
+};
 
 /// Run a switch with VLANs between links, and change it while it runs.
 #[derive(Debug, Subcommand)]
@@ -25,7 +27,7 @@ pub(crate) enum Switch {
     Config(Words),
     /// Print the VLANs, or change one: 10 members 1,2,0t.
     Vlan(Words),
-    /// Print the ports, or change one: p1 pvid 10 striptag. 'p1 worker 1' moves it to another worker.
+    /// Print the ports, or change one: p1 pvid 10 striptag. 'p1 worker 1' moves it to another worker, 'add p4=tap:x' and 'del p4' add and remove one.
     Port(Words),
     /// Print the table of addresses, or change it: flush port p1.
     Fdb(Words),
@@ -116,6 +118,37 @@ impl Words {
     }
 }
 
+impl Words {
+    /// Adds or removes a port, if that is what they say.
+    fn adds(&self) -> anyhow::Result<bool> {
+        match self.words.first().map(String::as_str) {
+            Some("add") => self.add()?,
+            Some("del") => self.remove()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn add(&self) -> anyhow::Result<()> {
+        let take_all = self.words.iter().any(|word| word == "--take-all");
+        let mut words = self.words[1..].iter().filter(|word| *word != "--take-all");
+        let (Some(port), None) = (words.next(), words.next()) else {
+            bail!("say which port to add: 'add p4=tap:x', and what it is told in a line of its own");
+        };
+        let (port, link) = port.split_once('=').unwrap_or((port, up::PLUG));
+        let request = PortAddRequest { port: port.to_owned(), link: link.to_owned(), take_all };
+        let _: DoneView = control::post(&self.name.path()?, "/v1/switch/add", &request)?;
+        Ok(())
+    }
+
+    fn remove(&self) -> anyhow::Result<()> {
+        let [_, port] = &self.words[..] else { bail!("say which port to remove: 'del p4'") };
+        let request = PortRemoveRequest { port: port.clone() };
+        let _: DoneView = control::post(&self.name.path()?, "/v1/switch/remove", &request)?;
+        Ok(())
+    }
+}
+
 impl Switch {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
@@ -140,7 +173,7 @@ impl Switch {
                 }
             }
             Self::Port(words) => {
-                if words.moves()? || words.change("port")? {
+                if words.adds()? || words.moves()? || words.change("port")? {
                     Ok(())
                 } else {
                     show::ports(&words.name, words.json)

@@ -17,7 +17,7 @@ use crate::{keeper, link};
 use super::host;
 
 /// The link of a port that is given none.
-const PLUG: &str = "plug";
+pub(super) const PLUG: &str = "plug";
 /// How often it is seen to that somebody wants an end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -49,8 +49,8 @@ impl Up {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let (config, links) = self.ports()?;
         for (port, link) in config.ports.iter().zip(&links) {
-            let Some(interface) = link.takes() else { continue };
-            if !self.take_all && has_default_route(interface) {
+            if !self.take_all && link.takes_default_route() {
+                let interface = link.takes().unwrap_or_default();
                 bail!(
                     "port {}: the default route is over {interface}: the kernel would receive nothing there any more, and connections \
                      such as ssh would end; --take-all does it all the same",
@@ -65,8 +65,8 @@ impl Up {
             }
             e => e.into(),
         })?;
-        let plugs = links.iter().any(PortLink::is_plug).then(|| control::listen_for_plugs(&self.name));
-        let plugs = plugs.transpose()?;
+        // Also without a port to plug into: one may be added.
+        let plugs = Some(control::listen_for_plugs(&self.name)?);
         for interface in links.iter().filter_map(PortLink::takes) {
             keeper::put_back_what_was_left(interface);
         }
@@ -168,23 +168,4 @@ fn summary(view: &switch::SwitchView) -> io::Result<()> {
         )?;
     }
     Ok(())
-}
-
-/// Whether a default route of either family is over an interface.
-fn has_default_route(interface: &str) -> bool {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let v4 = read("/proc/thread-self/net/route");
-    let v6 = read("/proc/thread-self/net/ipv6_route");
-    let is_v4 = |line: &str| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        words.first() == Some(&interface)
-            && words.get(1) == Some(&"00000000")
-            && words.get(7) == Some(&"00000000")
-    };
-    let is_v6 = |line: &str| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        // The kernel has an unreachable default route of its own on lo.
-        words.last() == Some(&interface) && interface != "lo" && words.get(1) == Some(&"00")
-    };
-    v4.lines().any(is_v4) || v6.lines().any(is_v6)
 }
