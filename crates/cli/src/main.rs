@@ -19,6 +19,7 @@ mod fast_open;
 mod flow_log;
 mod instruments;
 mod interrupt;
+mod io;
 mod ipfix;
 mod keeper;
 mod link;

@@ -173,6 +173,7 @@ const CASES: &[Case<'_>] = &[
     ("workers", "/", &["-n", "50", "--workers", "2"], |r| r["setup"]["workers"] == 2 && all_answered(r)),
     ("idle", "/", &["-n", "50", "--idle", "spin"], all_answered),
     ("idle", "/", &["-n", "50", "--idle", "sleep"], all_answered),
+    ("io", "/", &["-n", "50", "--io", "auto"], all_answered),
 ];
 
 /// Over a wire in memory.

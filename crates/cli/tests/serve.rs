@@ -57,6 +57,63 @@ fn busy_polling_that_is_not_to_be_had() {
     }
 }
 
+/// By what connections are served: as asked for, or a line why not; and what is there in place of it, if that is all the same.
+#[test]
+fn connections_by_io_uring_or_not() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (arguments, words) in [
+        (
+            "udp-echo --link kernel --io uring".to_owned(),
+            "--io uring: for connections; udp-echo has datagrams",
+        ),
+        ("tcp-echo --link tap:flnone0 --addr 10.11.2.1/24 --io auto".to_owned(), "--io: for kernel sockets"),
+        (
+            format!("tcp-echo --link kernel --port {port} --io uring --busy-poll 50us"),
+            "--busy-poll: not with --io uring",
+        ),
+    ] {
+        let said = refused(&format!("serve {arguments}"));
+        assert!(said.contains(words), "{said}");
+    }
+    let serve = format!("serve tcp-echo --link kernel --addr 127.0.0.1 --port {port} --no-pin --json --io");
+    let ask = || {
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.write_all(b"x").unwrap();
+        peer.read_exact(&mut [0]).unwrap();
+        peer
+    };
+    // Where it is not permitted, or there is none: what a thread may not do, its children may not either.
+    for (error, why) in [(1, "not permitted here"), (38, "this kernel has no io_uring")] {
+        let serve = serve.clone();
+        let (said, fallen, service) = std::thread::spawn(move || {
+            flowlane_sys::kernel::uring::forgo(error).unwrap();
+            let refused = one_line(&flowlane(&format!("{serve} uring")), "without io_uring");
+            let (service, ready) = Service::start(command(&format!("{serve} auto")));
+            (refused, ready, service)
+        })
+        .join()
+        .unwrap();
+        assert!(said.contains("io_uring") && said.contains(why), "{said}");
+        assert!(fallen.contains("connections by epoll") && fallen.contains(why), "{fallen}");
+        drop(ask());
+        let summary = last_json(&service.interrupt(), "summary");
+        assert_eq!(summary["writes"], 1, "{summary}");
+    }
+    if let Err(e) = flowlane_sys::kernel::uring::probe() {
+        return eprintln!("connections_by_io_uring_or_not: skipped, because {e}");
+    }
+    // ^C with many connections that say nothing.
+    let (service, ready) = Service::start(command(&format!("{serve} uring --grace 100ms")));
+    assert!(ready.contains("connections by io_uring"), "{ready}");
+    let peers: Vec<_> = (0..1500).map(|_| ask()).collect();
+    let summary = last_json(&service.interrupt(), "summary");
+    assert_eq!(summary["writes"], 1500, "{summary}");
+    for mut peer in peers {
+        assert!(matches!(peer.read(&mut [0]), Ok(0) | Err(_)), "it has ended");
+    }
+}
+
 /// A directory of the test's own.
 struct Scratch(PathBuf);
 

@@ -76,7 +76,12 @@ impl KernelLane {
         }
         let fast = connect.options.fast_open != FastOpen::Off && !data.bytes.is_empty();
         let opening = Opening { remote, data: if fast { data.bytes } else { &[] } };
-        let mut fd = socket::tcp(v4).map_err(|e| errors::other(&e))?;
+        let fd = match socket::tcp(v4) {
+            // Connections that were closed a moment ago still have theirs.
+            Err(e) if e.raw_os_error() == Some(errno::EMFILE) && self.settle() => socket::tcp(v4),
+            done => done,
+        };
+        let mut fd = fd.map_err(|e| errors::other(&e))?;
         super::options::apply(fd.as_fd(), v4, &connect.options)?;
         if data.rest_follows && !fast {
             // Without it there is a segment more, and nothing is wrong.

@@ -60,10 +60,10 @@ impl Ports {
 impl KernelLane {
     /// Closes a socket that may be one of several on a port, and has the kernel told how the others are numbered now. Other lanes open
     /// and close theirs before or after that, so that numbers here and there agree.
-    pub(super) fn release(&mut self, slot: u32, fd: OwnedFd) {
+    pub(super) fn release(&mut self, id: SocketId, fd: OwnedFd) {
         let ports = self.ports.clone();
         let mut ports = ports.lock();
-        let ours = |s: &Bound| s.lane == self.lane && s.slot == slot;
+        let ours = |s: &Bound| s.lane == self.lane && s.slot == id.slot;
         let found = ports.iter().find_map(|(key, sockets)| Some((*key, sockets.iter().position(ours)?)));
         if let Some((key, at)) = found
             && let Some(sockets) = ports.get_mut(&key)
@@ -74,6 +74,7 @@ impl KernelLane {
                 ports.remove(&key);
             }
         }
+        self.stop_listening(id, &fd);
         drop(fd);
     }
 
@@ -188,7 +189,14 @@ impl KernelLane {
                 return Ok(None);
             }
             let family = if listener.flags.has(Flags::V4) { Flags::V4 } else { Flags::empty() };
-            let e = match socket::accept(listener.fd()) {
+            let accepted = match self.accepted_by_ring(id) {
+                Some(accepted) => accepted,
+                None => {
+                    let listener = self.sockets.get(id).ok_or(SocketError::Closed)?;
+                    socket::accept(listener.fd())
+                }
+            };
+            let e = match accepted {
                 Ok((fd, peer)) => {
                     judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
                     // What has arrived already is reported by the registration.
@@ -200,9 +208,14 @@ impl KernelLane {
             };
             match e.raw_os_error().unwrap_or(0) {
                 errno::EAGAIN => {
-                    listener.flags.clear(Flags::READABLE);
+                    if let Some(listener) = self.sockets.get_mut(id) {
+                        listener.flags.clear(Flags::READABLE);
+                    }
+                    self.accept_again(id);
                     return Ok(None);
                 }
+                // Connections that were closed a moment ago still have theirs.
+                errno::EMFILE | errno::ENFILE if self.settle() => {}
                 errno::EMFILE | errno::ENFILE => {
                     if !self.refuse_one(id)? {
                         return Ok(None);
@@ -250,6 +263,7 @@ impl KernelLane {
             Err(e) => {
                 listener.flags.clear(Flags::READABLE);
                 self.starved |= e.raw_os_error() != Some(errno::EAGAIN);
+                self.accept_without(id);
             }
         }
         self.reserve = self.epoll.as_fd().try_clone_to_owned().ok();
@@ -279,7 +293,7 @@ impl KernelLane {
     pub(crate) fn backlog(&self, id: SocketId) -> Result<(usize, usize), SocketError> {
         let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
         let info = options::tcp_info(socket.fd()).map_err(|e| errors::other(&e))?;
-        Ok((info.unacked as usize, 0))
+        Ok((info.unacked as usize + self.unaccepted(id.slot), 0))
     }
 }
 

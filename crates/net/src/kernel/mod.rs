@@ -22,6 +22,7 @@ mod home;
 mod listen;
 mod options;
 mod poller;
+mod ring;
 mod rows;
 mod slab;
 mod splice;
@@ -33,7 +34,8 @@ mod zerocopy;
 pub use arrival::{Arrival, Elsewhere};
 pub(crate) use datagrams::Lost;
 pub(crate) use listen::Ports;
-pub(crate) use poller::Poller;
+pub use poller::Io;
+pub(crate) use poller::{News, Poller};
 pub use rows::{KernelRow, KernelSockets};
 pub(crate) use slab::SocketId;
 pub use stats::KernelStats;
@@ -57,6 +59,8 @@ use slab::{Flags, Slab};
 pub(crate) struct KernelLane {
     /// Of the worker that holds the lane.
     epoll: Arc<Epoll>,
+    /// If it has a ring as well.
+    ring: Option<Box<ring::RingSide>>,
     /// Index of the lane, the upper part of its tokens.
     lane: u16,
     /// The worker that holds it, and the processor of that one, if it is bound to it and there are several.
@@ -89,6 +93,7 @@ impl KernelLane {
     pub(crate) fn new(epoll: Arc<Epoll>, lane: u16, worker: usize, ports: Arc<Ports>) -> Self {
         Self {
             epoll,
+            ring: None,
             lane,
             worker: worker as u16,
             cpu: ports.steering.cpu_of(worker),
@@ -131,11 +136,19 @@ impl KernelLane {
     /// Registers a socket and takes it in.
     fn insert(&mut self, fd: OwnedFd, flags: Flags) -> Result<SocketId, SocketError> {
         let id = self.sockets.next_id();
-        if let Err(e) = self.epoll.add(fd.as_fd(), self.token(id)) {
+        let for_ring = self.is_for_ring(flags);
+        let watched = for_ring && flags.has(Flags::CONNECTING);
+        let registered = match (for_ring, watched) {
+            (false, _) => self.epoll.add(fd.as_fd(), self.token(id)),
+            (true, true) => self.epoll.add_writable(fd.as_fd(), self.token(id)),
+            (true, false) => Ok(()),
+        };
+        if let Err(e) = registered {
             self.stats.errors += 1;
             return Err(errors::other(&e));
         }
         self.sockets.insert(fd, flags);
+        self.place(id, for_ring, watched);
         Ok(id)
     }
 
@@ -177,6 +190,10 @@ impl KernelLane {
         if event.failed() {
             now = now | Flags::FAILED;
         }
+        if self.ring.is_some() {
+            now = self.told_by_epoll(slot, now);
+        }
+        let Some(socket) = self.sockets.at(slot, generation) else { return };
         socket.flags.set(now);
         socket.wake(now);
         if now.has(Flags::OVER)
@@ -196,26 +213,29 @@ impl KernelLane {
         if stream {
             self.stats.closed += 1;
             if zero_copy {
+                self.let_go(id, &fd);
                 self.close_when_complete(id.slot, fd);
             } else {
-                drop(fd);
+                self.close_stream(id, fd);
             }
         } else {
-            self.release(id.slot, fd);
+            self.release(id, fd);
             self.udp.forget(id.slot);
         }
         let closed = if self.closed.is_empty() { None } else { self.closed.remove(&id.slot) };
         // Wakers last: dropping one may drop a task, and with it other sockets.
         drop((wakers, closed));
         if self.starved {
+            self.settle();
             self.fed();
         }
     }
 
-    /// The lane leaves its worker: no more events from there.
+    /// The lane leaves its worker: no more events from there. Its requests to a ring have ended ([`Poller::release`]).
     pub(crate) fn leave(&mut self) {
+        self.take_along();
         for (_, socket) in self.sockets.iter() {
-            // Nothing can be wrong with it but that it is gone already.
+            // Nothing can be wrong with it but that it is gone already, or was never there.
             let _ = self.epoll.remove(socket.fd());
         }
     }
@@ -225,12 +245,14 @@ impl KernelLane {
         self.epoll = epoll;
         (self.worker, self.cpu) = (worker as u16, self.ports.steering.cpu_of(worker));
         self.take_ports_along();
-        let lane = self.lane;
-        for (id, socket) in self.sockets.iter() {
-            let token = u64::from(lane) << 48 | u64::from(id.generation as u16) << 32 | u64::from(id.slot);
-            if self.epoll.add(socket.fd(), token).is_err() {
-                self.stats.errors += 1;
-            }
+        let all: Vec<SocketId> = self.sockets.iter().map(|(id, _)| id).collect();
+        for id in all {
+            let token = self.token(id);
+            let registered = match (self.register_anew(id), self.sockets.get(id)) {
+                (None, Some(socket)) => self.epoll.add(socket.fd(), token),
+                (done, _) => done.unwrap_or(Ok(())),
+            };
+            self.stats.errors += u64::from(registered.is_err());
         }
     }
 }
@@ -238,6 +260,10 @@ impl KernelLane {
 impl Drop for KernelLane {
     fn drop(&mut self) {
         self.take_last_completions();
+        // What was asked for is about descriptors that are closed next.
+        self.settle();
+        self.end_all();
+        self.settle();
         self.ports.release_all(self.lane);
     }
 }

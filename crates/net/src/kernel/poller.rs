@@ -1,4 +1,4 @@
-//! The epoll instance of a worker, polled between turns and used for sleeping.
+//! The epoll instance of a worker, or its ring ([`ring`](super::ring)), polled between turns and used for sleeping.
 
 use std::io;
 use std::sync::Arc;
@@ -7,8 +7,10 @@ use std::time::Duration;
 use flowlane_stack::time::Time;
 use flowlane_sys::kernel::epoll::{Epoll, Event, Events};
 use flowlane_sys::kernel::socket::errno;
-use rustix::fd::BorrowedFd;
+use flowlane_sys::kernel::uring::{self, Completion, Ring};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::{KernelLane, ring};
 use crate::error::StartError;
 
 /// Events taken at once.
@@ -17,12 +19,42 @@ const BATCH: usize = 1024;
 const EVERY: Duration = Duration::from_micros(20);
 /// Names the worker's own bell.
 const BELL: u64 = u64::MAX;
+/// Waits of 100 ms for the kernel to end the requests of a lane, which takes it none.
+const PATIENCE: u32 = 50;
 
-/// The epoll instance of one worker, and the events that it last gave.
+/// By what kernel sockets of connections are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Io {
+    /// Readiness by `epoll(7)`, and a system call for each accept and receive.
+    #[default]
+    Epoll,
+    /// Accepts and receives by `io_uring(7)`, many by one system call. Without it the start fails.
+    Uring,
+    /// `io_uring(7)`, or `epoll(7)` where there is none or with busy polling.
+    Auto,
+}
+
+/// What a look brings.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Readiness of a socket.
+    Event(Event),
+    /// What the ring has done.
+    Completion(Completion),
+}
+
+/// Named by completions about the poller itself.
+const OWN: u64 = 0xffff << 46;
+const BELL_RANG: u64 = OWN;
+const EPOLL_SAYS: u64 = OWN + 1;
+
+/// The epoll instance of one worker, its ring if it has one, and what they last gave.
 #[derive(Debug)]
 pub(crate) struct Poller {
     pub(crate) epoll: Arc<Epoll>,
     events: Events,
+    ring: Option<ByRing>,
     next_look: Time,
     /// A wait has just said all there is to say, be it nothing.
     rested: bool,
@@ -31,19 +63,75 @@ pub(crate) struct Poller {
     calls: u32,
 }
 
+/// With a ring, which watches bell and epoll.
+#[derive(Debug)]
+struct ByRing {
+    /// Until the worker's thread has it ([`ring::with`]).
+    ring: Option<Ring>,
+    /// The ring, for others to wait on.
+    fd: OwnedFd,
+    bell: OwnedFd,
+    told: Vec<Completion>,
+    /// Epoll has more to say than it said.
+    more: bool,
+}
+
 impl Poller {
     /// A poller for a worker whose bell wakes it from sleep.
-    pub(crate) fn new(bell: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(crate) fn new(bell: BorrowedFd<'_>, ring: Option<Ring>) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        epoll.add_level(bell, BELL)?;
+        let ring = match ring {
+            Some(ring) => Some(ByRing {
+                fd: ring.as_fd().try_clone_to_owned()?,
+                ring: Some(ring),
+                bell: bell.try_clone_to_owned()?,
+                told: Vec::new(),
+                more: false,
+            }),
+            None => {
+                epoll.add_level(bell, BELL)?;
+                None
+            }
+        };
         Ok(Self {
             epoll: Arc::new(epoll),
             events: Events::new(BATCH),
+            ring,
             next_look: Time::ZERO,
             rested: false,
             #[cfg(test)]
             calls: 0,
         })
+    }
+
+    /// Rings for pollers, or why there can be none here, in words.
+    pub(crate) fn rings(count: usize) -> Result<Vec<Ring>, String> {
+        uring::rings(count, ring::BUFFERS, ring::BUFFER).map_err(|e| ring::why_not(&e))
+    }
+
+    /// Whether there is a ring.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// On the thread of the worker, before anything else.
+    pub(crate) fn begin(&mut self) {
+        let Some(by_ring) = &mut self.ring else { return };
+        let Some(mut ring) = by_ring.ring.take() else { return };
+        if ring.enable().is_err() {
+            // No fault of the kernel's is known that does this. Lanes find no ring then, and use epoll.
+            let _ = self.epoll.add_level(by_ring.bell.as_fd(), BELL);
+            self.ring = None;
+            return;
+        }
+        ring.watch(by_ring.bell.as_fd(), BELL_RANG);
+        ring.watch(self.epoll.as_fd(), EPOLL_SAYS);
+        ring::keep(Some(ring));
+    }
+
+    /// Readable when there may be news.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_ref().map_or(self.epoll.as_fd(), |ring| ring.fd.as_fd())
     }
 
     /// Has waits poll the queues of the sockets' cards for so long before they sleep.
@@ -65,11 +153,24 @@ impl Poller {
     pub(crate) fn look(&mut self, now: Time, idle: bool) -> bool {
         if std::mem::take(&mut self.rested) {
             self.next_look = now + EVERY;
-        } else if self.events.is_empty() && (idle || now >= self.next_look) {
+        } else if !self.has_news() && (idle || now >= self.next_look) {
             self.ask(Some(Duration::ZERO));
             self.next_look = now + EVERY;
         }
-        !self.events.is_empty()
+        self.has_news()
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        !self.events.is_empty() || self.ring.as_ref().is_some_and(|ring| !ring.told.is_empty())
+    }
+
+    /// Before a sleep on [`Poller::fd`] and others: asks what was left for the next look. `true` if there are news.
+    pub(crate) fn prepare_to_sleep(&mut self) -> bool {
+        if self.ring.is_some() {
+            self.ask(Some(Duration::ZERO));
+        }
+        self.has_news()
     }
 
     /// Sleeps until something happens, or `timeout` is over. What has come waits for the next look.
@@ -83,19 +184,82 @@ impl Poller {
         {
             self.calls += 1;
         }
-        // It can fail only for a reason that would be a fault of ours; then nothing has happened.
-        let _ = self.epoll.wait(&mut self.events, timeout);
+        let Some(by_ring) = &mut self.ring else {
+            // It can fail only for a reason that would be a fault of ours; then nothing has happened.
+            let _ = self.epoll.wait(&mut self.events, timeout);
+            return;
+        };
+        let timeout = if by_ring.more { Some(Duration::ZERO) } else { timeout };
+        ring::with(|ring| {
+            ring.wait(timeout);
+            while let Some(completion) = ring.next_completion() {
+                match completion {
+                    Completion::Readable { name: BELL_RANG, more } => {
+                        if !more {
+                            ring.watch(by_ring.bell.as_fd(), BELL_RANG);
+                        }
+                    }
+                    Completion::Readable { more, .. } => {
+                        by_ring.more = true;
+                        if !more {
+                            ring.watch(self.epoll.as_fd(), EPOLL_SAYS);
+                        }
+                    }
+                    other => by_ring.told.push(other),
+                }
+            }
+        });
+        if by_ring.more && self.events.is_empty() {
+            let _ = self.epoll.wait(&mut self.events, Some(Duration::ZERO));
+            by_ring.more = self.events.len() == BATCH;
+        }
     }
 
-    /// Takes the events, each with the index of its lane.
+    /// Takes the news, each with the index of its lane.
     #[inline]
-    pub(crate) fn drain(&mut self, mut f: impl FnMut(usize, Event)) {
+    pub(crate) fn drain(&mut self, mut f: impl FnMut(usize, News)) {
+        // What a connection has received comes before its end.
+        if let Some(ring) = &mut self.ring {
+            for completion in ring.told.drain(..) {
+                f(ring::lane_of(&completion), News::Completion(completion));
+            }
+        }
         for i in 0..self.events.len() {
             if let Some(event) = self.events.get(i).filter(|e| e.token != BELL) {
-                f((event.token >> 48) as usize, event);
+                f((event.token >> 48) as usize, News::Event(event));
             }
         }
         self.events.clear();
+    }
+
+    /// A lane is about to leave: has the ring end what it does for it, and hands over what came before that.
+    pub(crate) fn release(&mut self, lane: usize, kernel: &mut KernelLane) {
+        let mut standing = kernel.end_all();
+        for _ in 0..PATIENCE {
+            if standing == 0 {
+                break;
+            }
+            // What others are told waits for the next look.
+            self.ask(Some(Duration::from_millis(100)));
+            let Some(by_ring) = &mut self.ring else { break };
+            for completion in std::mem::take(&mut by_ring.told) {
+                if ring::lane_of(&completion) == lane {
+                    kernel.on_completion(completion);
+                } else {
+                    by_ring.told.push(completion);
+                }
+            }
+            standing = kernel.standing();
+        }
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        // Lanes are gone before.
+        if self.ring.as_ref().is_some_and(|by_ring| by_ring.ring.is_none()) {
+            drop(ring::keep(None));
+        }
     }
 }
 
@@ -111,9 +275,18 @@ mod tests {
     /// them looks at the sockets again, until a while has passed.
     #[test]
     fn a_sleep_is_a_look() {
+        sleep_and_look(None);
+        match Poller::rings(1) {
+            Ok(mut rings) => sleep_and_look(rings.pop()),
+            Err(why) => eprintln!("a sleep by io_uring: skipped, because {why}"),
+        }
+    }
+
+    fn sleep_and_look(ring: Option<Ring>) {
         let at = |micros: u64| Time::from_nanos(1_000_000 + micros * 1000);
         let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let mut poller = Poller::new(bell.as_fd()).unwrap();
+        let mut poller = Poller::new(bell.as_fd(), ring).unwrap();
+        poller.begin();
         poller.wait(Some(Duration::ZERO));
         assert!(!poller.look(at(0), false) && !poller.look(at(3), false));
         assert_eq!(poller.calls, 1);
@@ -124,7 +297,8 @@ mod tests {
         // What came with the sleep is there.
         rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
         poller.wait(None);
-        assert!(poller.look(at(27), false));
+        // The ring keeps its own watches to itself.
+        assert_eq!(poller.look(at(27), false), !poller.has_ring());
         poller.drain(|_, _| panic!("a bell is no socket"));
         assert!(!poller.look(at(28), false));
         assert_eq!(poller.calls, 4);

@@ -64,11 +64,12 @@ impl KernelLane {
         let local = socket::local_address(socket.fd()).ok()?;
         let info = options::tcp_info(socket.fd()).ok()?;
         if socket.flags.has(Flags::LISTENER) {
-            let (recv_queue, send_queue) = (info.unacked, info.sacked);
+            let (recv_queue, send_queue) = (info.unacked + self.unaccepted(id.slot) as u32, info.sacked);
             let (state, remote, flow, arrival) = (None, None, (0, 0), None);
             return Some(KernelRow { state, local, remote, recv_queue, send_queue, flow, arrival });
         }
-        let recv_queue = rustix::io::ioctl_fionread(socket.fd().as_fd()).unwrap_or(0);
+        let recv_queue =
+            rustix::io::ioctl_fionread(socket.fd().as_fd()).unwrap_or(0) + self.unread(id.slot) as u64;
         Some(KernelRow {
             state: Some(super::options::state(info.state)),
             local,

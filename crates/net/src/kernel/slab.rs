@@ -221,6 +221,13 @@ impl Slab {
         self.places.get_mut(slot as usize).filter(|p| p.generation as u16 == generation)?.socket.as_mut()
     }
 
+    /// The name of the socket in a slot, by as much of the generation as `mask` has.
+    #[inline]
+    pub(super) fn named(&self, slot: u32, generation: u32, mask: u32) -> Option<SocketId> {
+        let place = self.places.get(slot as usize).filter(|p| p.generation & mask == generation)?;
+        place.socket.as_ref().map(|_| SocketId { slot, generation: place.generation })
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket)> {
         self.places.iter().enumerate().filter_map(|(slot, place)| {
             let socket = place.socket.as_ref()?;

@@ -28,6 +28,9 @@ impl KernelLane {
 
     /// Moves what a connection has received into an empty pipe; `None` if nothing is there, 0 at the end of the stream.
     pub(crate) fn fill(&mut self, id: SocketId, pipe: &Pipe) -> Result<Option<usize>, SocketError> {
+        if let Some(done) = self.fill_by_ring(id, pipe) {
+            return done;
+        }
         // That fewer bytes come than are asked for says nothing: the pipe may have no more places.
         self.read(id, 1, |socket| pipe.fill(socket.fd(), SIZE as usize))
     }

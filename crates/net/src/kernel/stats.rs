@@ -64,6 +64,10 @@ counters! {
     elsewhere_sender: "elsewhere-sender", "of these, because a local sender changed its processor";
     elsewhere_rps: "elsewhere-rps", "of these, because RPS spreads the card's packets";
     elsewhere_interrupt: "elsewhere-interrupt", "of these, because the queue's interrupt was moved";
+    ring_receives: "ring-receives", "receives handed to io_uring";
+    ring_starved: "ring-starved", "of these, receives that ended because no buffer was free";
+    ring_held_back: "ring-held-back", "of these, receives ended because nobody read what had come";
+    ring_overflown: "ring-overflown", "accepts and receives that ended because the ring was full";
     steering_refused: "steering-refused", "times the kernel refused a program that picks sockets";
     no_descriptor: "no-descriptor", "connections refused because no descriptor was free";
     errors: "errors", "system calls that failed otherwise";

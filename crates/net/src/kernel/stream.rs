@@ -17,6 +17,11 @@ impl KernelLane {
     /// Reads what is there; `None` if nothing is, 0 at the end of the stream.
     #[inline]
     pub(crate) fn recv(&mut self, id: SocketId, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
+        if self.ring.is_some()
+            && let Some(done) = self.recv_by_ring(id, into)
+        {
+            return done;
+        }
         self.read(id, into.len(), |socket| socket::recv(socket.fd(), into))
     }
 
@@ -27,6 +32,7 @@ impl KernelLane {
 
     /// A read is worth trying before the first event has said so: a connection that was accepted a moment ago may have brought something.
     pub(crate) fn expect_data(&mut self, id: SocketId) {
+        self.read_at_once(id);
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.flags.set(Flags::READABLE);
         }
@@ -135,16 +141,21 @@ impl KernelLane {
         }
         match call(socket) {
             Ok(n) => {
-                if n < len && !socket.flags.has(Flags::OVER) {
+                let full = n < len && !socket.flags.has(Flags::OVER);
+                if full {
                     socket.flags.clear(Flags::WRITABLE);
                 }
                 self.stats.writes += 1;
                 self.stats.written_bytes += n as u64;
+                if full {
+                    self.watch(id);
+                }
                 Ok(Some(n))
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 socket.flags.clear(Flags::WRITABLE);
                 self.stats.writes_in_vain += 1;
+                self.watch(id);
                 Ok(None)
             }
             Err(e) => self.failed(id, &e),
@@ -153,7 +164,7 @@ impl KernelLane {
 
     /// A connection has failed: the kernel says it once, so it is noted here.
     #[cold]
-    fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
+    pub(super) fn failed<T>(&mut self, id: SocketId, e: &io::Error) -> Result<T, SocketError> {
         let error = errors::connection(e);
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         match error {
@@ -170,6 +181,11 @@ impl KernelLane {
     /// Wakes `waker` once when what is waited for may have come; at once if it has.
     #[inline]
     pub(crate) fn wake_on(&mut self, id: SocketId, what: Interest, waker: &Waker) -> Result<(), SocketError> {
+        match what {
+            Interest::Read => self.expect(id),
+            Interest::Write => {}
+            _ => self.watch(id),
+        }
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         match what {
             Interest::Read => socket.wait_to_read(waker),

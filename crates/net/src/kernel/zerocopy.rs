@@ -78,6 +78,8 @@ impl KernelLane {
             let sends = ZeroCopy::enable(socket.fd()).ok()?;
             socket.flags.set(Flags::ZERO_COPY);
             all.insert(id.slot, sends);
+            // Epoll tells of completions.
+            self.watch(id);
         }
         all.get_mut(&id.slot).filter(|sends| !sends.is_in_vain(IN_VAIN))
     }

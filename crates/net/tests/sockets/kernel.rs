@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flowlane::{
-    Bind, Bucket, Connect, Failure, Host, Idle, ListenError, ListenOptions, Runtime, SocketError, Steer,
+    Bind, Bucket, Connect, Failure, Host, Idle, Io, ListenError, ListenOptions, Runtime, SocketError, Steer,
     TcpListener, TcpStream, UdpSocket, now, sleep_until,
 };
 use flowlane_rss::{Flow, Protocol};
@@ -24,37 +24,41 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// One send and one receive for each message, in client and server: nothing is tried in vain.
 #[test]
 fn a_request_costs_one_read_and_one_write() {
-    const EACH: u64 = 500;
-    let over = Over::Kernel(LOOPBACK);
-    let server = over.server();
-    let (runtime, said) = start(
-        over,
-        1,
-        move || echo(server),
-        move || async move {
-            let stream = TcpStream::connect(server).await.map_err(|e| e.to_string())?;
-            stream.set_nodelay(true).map_err(|e| e.to_string())?;
-            let mut buffer = [0; 1000];
-            for _ in 0..EACH {
-                assert_eq!(stream.write(&[7; 100]).await, Ok(100));
-                assert_eq!(stream.read(&mut buffer).await, Ok(100));
-            }
-            Ok(EACH)
-        },
-    );
-    finish(&runtime, &said, EACH);
-    wait_until_closed(&runtime.handle());
-    let report = runtime.stop();
-    let messages = EACH * LANES as u64;
-    for (host, ends) in [(SERVER, LANES as u64), (CLIENT, 0)] {
-        let kernel = report.kernel(host).unwrap();
-        assert_eq!((kernel.writes, kernel.writes_in_vain), (messages, 0), "{kernel:?}");
-        // The server also reads the end of each connection.
-        assert_eq!((kernel.reads, kernel.reads_in_vain), (messages + ends, 0), "{kernel:?}");
+    for over in Over::kernels() {
+        const EACH: u64 = 500;
+        let server = over.server();
+        let (runtime, said) = start(
+            over,
+            1,
+            move || echo(server),
+            move || async move {
+                let stream = TcpStream::connect(server).await.map_err(|e| e.to_string())?;
+                stream.set_nodelay(true).map_err(|e| e.to_string())?;
+                let mut buffer = [0; 1000];
+                for _ in 0..EACH {
+                    assert_eq!(stream.write(&[7; 100]).await, Ok(100));
+                    assert_eq!(stream.read(&mut buffer).await, Ok(100));
+                }
+                Ok(EACH)
+            },
+        );
+        finish(&runtime, &said, EACH);
+        wait_until_closed(&runtime.handle());
+        let report = runtime.stop();
+        let messages = EACH * LANES as u64;
+        for (host, ends) in [(SERVER, LANES as u64), (CLIENT, 0)] {
+            let kernel = report.kernel(host).unwrap();
+            assert_eq!((kernel.writes, kernel.writes_in_vain), (messages, 0), "{kernel:?}");
+            // The server also reads the end of each connection.
+            assert_eq!((kernel.reads, kernel.reads_in_vain), (messages + ends, 0), "{kernel:?}");
+            // One request to the ring receives all messages of a connection.
+            let asked = if over.io() == Io::Uring { LANES as u64 } else { 0 };
+            assert_eq!(kernel.ring_receives, asked, "{kernel:?}");
+        }
+        let worker = &report.workers[0];
+        // Each message takes one wait for its sender and one for its receiver at most, and a few for the beginning and the end.
+        assert!(worker.sleeps <= 2 * messages + 200, "{} waits for {messages} messages", worker.sleeps);
     }
-    let worker = &report.workers[0];
-    // Each message takes one wait for its sender and one for its receiver at most, and a few for the beginning and the end.
-    assert!(worker.sleeps <= 2 * messages + 200, "{} waits for {messages} messages", worker.sleeps);
 }
 
 /// With steering by hash every connection and every datagram reaches the lane of its flow's bucket, over both families and over a wildcard.
@@ -64,7 +68,7 @@ fn the_lane_of_the_bucket_gets_what_arrives() {
     for over in Over::all().into_iter().filter(|over| *over != Over::Pair) {
         let server = over.server();
         let (say, said) = mpsc::channel();
-        let mut builder = Runtime::builder().workers(2).pin(false);
+        let mut builder = Runtime::builder().workers(2).pin(false).io(over.io());
         let steering = rss_with_ports(2);
         let (judge, port, ip) = (steering.clone(), server.port(), server.ip());
         let host = Host::kernel("server", steering, move || {
@@ -121,88 +125,98 @@ fn the_lane_of_the_bucket_gets_what_arrives() {
 /// back. A lane that moves takes its flows along.
 #[test]
 fn sockets_come_and_go_and_other_flows_stay() {
-    let over = Over::Kernel(LOOPBACK);
-    let server = over.server();
-    let (say, said) = mpsc::channel();
-    let (closed, close) = (Arc::new(AtomicUsize::new(0)), mpsc::channel::<()>());
-    let mut builder = Runtime::builder().workers(2).pin(false);
-    let (phase, done) = (closed.clone(), close.0);
-    let host = Host::kernel("server", rss_with_ports(2), move || {
-        let (say, phase, done) = (say.clone(), phase.clone(), done.clone());
-        async move {
-            let here = flowlane::current().unwrap().bucket.0;
-            let bind =
-                || UdpSocket::bind(Bind { local_ip: Some(LOOPBACK), ..Bind::port(server.port()) }).unwrap();
-            let mut socket = Some(bind());
-            let mut batch = Vec::new();
-            loop {
-                if here == 1 && phase.load(Ordering::SeqCst) == 1 && socket.take().is_some() {
-                    let _ = done.send(());
+    for over in Over::kernels() {
+        let server = over.server();
+        let (say, said) = mpsc::channel();
+        let (closed, close) = (Arc::new(AtomicUsize::new(0)), mpsc::channel::<()>());
+        let mut builder = Runtime::builder().workers(2).pin(false).io(over.io());
+        let (phase, done) = (closed.clone(), close.0);
+        let host = Host::kernel("server", rss_with_ports(2), move || {
+            let (say, phase, done) = (say.clone(), phase.clone(), done.clone());
+            async move {
+                let here = flowlane::current().unwrap().bucket.0;
+                let bind = || {
+                    UdpSocket::bind(Bind { local_ip: Some(LOOPBACK), ..Bind::port(server.port()) }).unwrap()
+                };
+                let mut socket = Some(bind());
+                let mut batch = Vec::new();
+                loop {
+                    if here == 1 && phase.load(Ordering::SeqCst) == 1 && socket.take().is_some() {
+                        let _ = done.send(());
+                    }
+                    if phase.load(Ordering::SeqCst) == 2 && socket.is_none() {
+                        socket = Some(bind());
+                        let _ = done.send(());
+                    }
+                    if let Some(socket) = &socket {
+                        let _ = socket.try_recv_batch(&mut batch, 64).unwrap();
+                    }
+                    for datagram in batch.drain(..) {
+                        let _ = say.send((datagram.source.port, here));
+                    }
+                    flowlane::yield_now().await;
                 }
-                if phase.load(Ordering::SeqCst) == 2 && socket.is_none() {
-                    socket = Some(bind());
-                    let _ = done.send(());
-                }
-                if let Some(socket) = &socket {
-                    let _ = socket.try_recv_batch(&mut batch, 64).unwrap();
-                }
-                for datagram in batch.drain(..) {
-                    let _ = say.send((datagram.source.port, here));
-                }
-                flowlane::yield_now().await;
             }
+        });
+        builder.host(host.steer(Steer::Hash));
+        let runtime = builder.start().unwrap();
+        let peers: Vec<_> = (0..80).map(|_| std::net::UdpSocket::bind((LOOPBACK, 0)).unwrap()).collect();
+        let ask = || -> std::collections::BTreeMap<u16, u16> {
+            for peer in &peers {
+                peer.send_to(b"whose?", server).unwrap();
+            }
+            peers.iter().map(|_| said.recv_timeout(PATIENCE).unwrap()).collect()
+        };
+        let before = ask();
+        assert_eq!(before.values().collect::<std::collections::BTreeSet<_>>().len(), LANES);
+        closed.store(1, Ordering::SeqCst);
+        close.1.recv_timeout(PATIENCE).unwrap();
+        let without = ask();
+        for (peer, lane) in &without {
+            assert!(
+                before[peer] == *lane || before[peer] == 1 && *lane != 1,
+                "{peer}: {} {lane}",
+                before[peer]
+            );
         }
-    });
-    builder.host(host.steer(Steer::Hash));
-    let runtime = builder.start().unwrap();
-    let peers: Vec<_> = (0..80).map(|_| std::net::UdpSocket::bind((LOOPBACK, 0)).unwrap()).collect();
-    let ask = || -> std::collections::BTreeMap<u16, u16> {
-        for peer in &peers {
-            peer.send_to(b"whose?", server).unwrap();
-        }
-        peers.iter().map(|_| said.recv_timeout(PATIENCE).unwrap()).collect()
-    };
-    let before = ask();
-    assert_eq!(before.values().collect::<std::collections::BTreeSet<_>>().len(), LANES);
-    closed.store(1, Ordering::SeqCst);
-    close.1.recv_timeout(PATIENCE).unwrap();
-    let without = ask();
-    for (peer, lane) in &without {
-        assert!(before[peer] == *lane || before[peer] == 1 && *lane != 1, "{peer}: {} {lane}", before[peer]);
+        closed.store(2, Ordering::SeqCst);
+        close.1.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(ask(), before);
+        let handle = runtime.handle();
+        handle.move_lane(0, Bucket(2), 1 - handle.worker_of(0, Bucket(2)).unwrap()).unwrap();
+        assert_eq!(ask(), before);
     }
-    closed.store(2, Ordering::SeqCst);
-    close.1.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(ask(), before);
-    let handle = runtime.handle();
-    handle.move_lane(0, Bucket(2), 1 - handle.worker_of(0, Bucket(2)).unwrap()).unwrap();
-    assert_eq!(ask(), before);
 }
 
 /// A worker with nothing to do does nothing.
 #[test]
 fn an_idle_worker_sleeps() {
-    let mut builder = Runtime::builder().pin(false);
-    let host = Host::kernel("idle", rss(1), || async {
-        let _listener = TcpListener::bind(Some(LOOPBACK), 0, ListenOptions::default()).unwrap();
-        std::future::pending::<()>().await;
-    });
-    builder.host(host);
-    let runtime = builder.start().unwrap();
-    let first = runtime.handle().report().workers[0].turns;
-    for _ in 0..10 {
-        let _ = runtime.handle().report();
+    for over in Over::kernels() {
+        let mut builder = Runtime::builder().pin(false).io(over.io());
+        let host = Host::kernel("idle", rss(1), || async {
+            let _listener = TcpListener::bind(Some(LOOPBACK), 0, ListenOptions::default()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        builder.host(host);
+        let runtime = builder.start().unwrap();
+        let first = runtime.handle().report().workers[0].turns;
+        for _ in 0..10 {
+            let _ = runtime.handle().report();
+        }
+        let turns = runtime.handle().report().workers[0].turns - first;
+        // Each report is a message that wakes it.
+        assert!(turns <= 40, "{turns} turns for 11 messages");
     }
-    let turns = runtime.handle().report().workers[0].turns - first;
-    // Each report is a message that wakes it.
-    assert!(turns <= 40, "{turns} turns for 11 messages");
 }
 
 /// A sleeping worker wakes when a sleeper is due, not when the kernel finds it convenient.
 #[test]
 fn sleepers_are_woken_on_time() {
-    for idle in [Idle::default(), Idle::Spin] {
+    let kernels = Over::kernels();
+    let each = kernels.iter().flat_map(|over| [Idle::default(), Idle::Spin].map(|idle| (over.io(), idle)));
+    for (io, idle) in each {
         let (say, said) = mpsc::channel();
-        let mut builder = Runtime::builder().pin(false).idle(idle);
+        let mut builder = Runtime::builder().pin(false).idle(idle).io(io);
         builder.host(Host::kernel("sleeper", rss(1), move || {
             let say = say.clone();
             async move {
@@ -229,21 +243,22 @@ fn sleepers_are_woken_on_time() {
 
 #[test]
 fn lanes_move_under_load_and_no_byte_is_lost() {
-    // How often a busy machine moves in the time of one transfer is its own affair.
-    let mut moves = 0;
-    for _ in 0..20 {
-        moves += moves_during_transfers();
-        if moves > 50 {
-            return;
+    for over in Over::kernels() {
+        // How often a busy machine moves in the time of one transfer is its own affair.
+        let mut moves = 0;
+        for _ in 0..20 {
+            moves += moves_during_transfers(over);
+            if moves > 50 {
+                break;
+            }
         }
+        assert!(moves > 50, "only {moves} moves");
     }
-    panic!("only {moves} moves");
 }
 
 /// Moves lanes while each of them sends bytes there and back; how often.
-fn moves_during_transfers() -> u32 {
+fn moves_during_transfers(over: Over) -> u32 {
     const EACH: usize = 10_000_000;
-    let over = Over::Kernel(LOOPBACK);
     let server = over.server();
     let (runtime, said) = start(over, 2, move || echo(server), move || there_and_back(server, EACH));
     let handle = runtime.handle();
@@ -268,59 +283,64 @@ fn moves_during_transfers() -> u32 {
 /// What another process listens on is not shared with it, though both would allow it.
 #[test]
 fn a_port_of_somebody_else_is_refused() {
-    let over = Over::Kernel(LOOPBACK);
-    let mine = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
-    let taken = mine.local_addr().unwrap();
-    let (runtime, said) = start(
-        over,
-        1,
-        || async {},
-        move || async move {
-            let listen = |port| TcpListener::bind(Some(LOOPBACK), port, ListenOptions::default());
-            assert!(matches!(listen(taken.port()), Err(SocketError::Listen(ListenError::InUse))));
-            let foreign = TcpListener::bind(Some([192, 0, 2, 1].into()), 0, ListenOptions::default());
-            assert!(matches!(foreign, Err(SocketError::Listen(ListenError::NotOurAddress))));
-            // Port 0 takes a free one, and tells which.
-            let any = listen(0).map_err(|e| e.to_string())?;
-            let at = any.local_addr().map_err(|e| e.to_string())?;
-            assert!(at.port() != 0 && at.ip() == LOOPBACK);
-            assert!(TcpStream::connect(at).await.is_ok());
-            Ok(0)
-        },
-    );
-    finish(&runtime, &said, 0);
+    for over in Over::kernels() {
+        let mine = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
+        let taken = mine.local_addr().unwrap();
+        let (runtime, said) = start(
+            over,
+            1,
+            || async {},
+            move || async move {
+                let listen = |port| TcpListener::bind(Some(LOOPBACK), port, ListenOptions::default());
+                assert!(matches!(listen(taken.port()), Err(SocketError::Listen(ListenError::InUse))));
+                let foreign = TcpListener::bind(Some([192, 0, 2, 1].into()), 0, ListenOptions::default());
+                assert!(matches!(foreign, Err(SocketError::Listen(ListenError::NotOurAddress))));
+                // Port 0 takes a free one, and tells which.
+                let any = listen(0).map_err(|e| e.to_string())?;
+                let at = any.local_addr().map_err(|e| e.to_string())?;
+                assert!(at.port() != 0 && at.ip() == LOOPBACK);
+                assert!(TcpStream::connect(at).await.is_ok());
+                Ok(0)
+            },
+        );
+        finish(&runtime, &said, 0);
+    }
 }
 
 /// Connections from chosen addresses and ports: many addresses need nothing but to be ours.
 #[test]
 fn source_addresses_are_chosen() {
-    let over = Over::Kernel(LOOPBACK);
-    let server = over.server();
-    let (runtime, said) = start(
-        over,
-        2,
-        move || echo(server),
-        move || async move {
-            for last in 1..100u8 {
-                let ip = IpAddr::from([127, 3, 2, last]);
-                let from = Connect { local_ip: Some(ip), ..Connect::to(server.into()) };
-                let stream = TcpStream::connect_with(from, None).await.map_err(|e| e.to_string())?;
-                assert_eq!(stream.local_addr().ip(), ip);
-                assert_eq!(stream.peer_addr(), server);
-            }
-            let lane = flowlane::current().unwrap().bucket.0;
-            let chosen = Connect { local_port: server.port() + 10 + lane, ..Connect::to(server.into()) };
-            let stream = TcpStream::connect_with(chosen, None).await.map_err(|e| e.to_string())?;
-            assert_eq!(stream.local_addr(), SocketAddr::new(LOOPBACK, server.port() + 10 + lane));
-            let again = TcpStream::connect_with(chosen, None).await.map(|_| ());
-            assert!(matches!(again, Err(SocketError::Connect(flowlane::ConnectError::InUse))), "{again:?}");
-            let foreign = Connect { local_ip: Some([192, 0, 2, 1].into()), ..Connect::to(server.into()) };
-            let refused = TcpStream::connect_with(foreign, None).await.map(|_| ());
-            assert_eq!(refused, Err(SocketError::Connect(flowlane::ConnectError::NotOurAddress)));
-            Ok(0)
-        },
-    );
-    finish(&runtime, &said, 0);
+    for over in Over::kernels() {
+        let server = over.server();
+        let (runtime, said) = start(
+            over,
+            2,
+            move || echo(server),
+            move || async move {
+                for last in 1..100u8 {
+                    let ip = IpAddr::from([127, 3, 2, last]);
+                    let from = Connect { local_ip: Some(ip), ..Connect::to(server.into()) };
+                    let stream = TcpStream::connect_with(from, None).await.map_err(|e| e.to_string())?;
+                    assert_eq!(stream.local_addr().ip(), ip);
+                    assert_eq!(stream.peer_addr(), server);
+                }
+                let lane = flowlane::current().unwrap().bucket.0;
+                let chosen = Connect { local_port: server.port() + 10 + lane, ..Connect::to(server.into()) };
+                let stream = TcpStream::connect_with(chosen, None).await.map_err(|e| e.to_string())?;
+                assert_eq!(stream.local_addr(), SocketAddr::new(LOOPBACK, server.port() + 10 + lane));
+                let again = TcpStream::connect_with(chosen, None).await.map(|_| ());
+                assert!(
+                    matches!(again, Err(SocketError::Connect(flowlane::ConnectError::InUse))),
+                    "{again:?}"
+                );
+                let foreign = Connect { local_ip: Some([192, 0, 2, 1].into()), ..Connect::to(server.into()) };
+                let refused = TcpStream::connect_with(foreign, None).await.map(|_| ());
+                assert_eq!(refused, Err(SocketError::Connect(flowlane::ConnectError::NotOurAddress)));
+                Ok(0)
+            },
+        );
+        finish(&runtime, &said, 0);
+    }
 }
 
 /// A server whose queue is full does not answer; whoever connects loses patience after the time he gave.
@@ -453,7 +473,7 @@ fn connections_begin_where_their_answers_come() {
         let server = over.server();
         let (say, said) = mpsc::channel();
         let ports: [u16; LANES] = std::array::from_fn(|_| crate::kit::free_port(server.ip()));
-        let mut builder = Runtime::builder().workers(2).pin(false);
+        let mut builder = Runtime::builder().workers(2).pin(false).io(over.io());
         let client = Host::kernel("client", rss(2), move || {
             let say = say.clone();
             async move {

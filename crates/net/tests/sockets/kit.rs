@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane::{
-    BucketMap, Builder, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, Toeplitz,
+    BucketMap, Builder, HashConfig, Host, Indirection, Interface, Io, Key, PairConfig, Rss, Runtime, Toeplitz,
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,6 +20,8 @@ pub(crate) const LANES: usize = 4;
 pub(crate) enum Over {
     Pair,
     Kernel(IpAddr),
+    /// Sockets of the kernel by `io_uring`.
+    Ring(IpAddr),
 }
 
 impl Over {
@@ -31,14 +33,35 @@ impl Over {
         } else {
             eprintln!("skipped IPv6, because ::1 cannot be bound");
         }
+        all.extend(Self::ring());
         all
+    }
+
+    /// Sockets of the kernel, of IPv4, by whatever serves them.
+    pub(crate) fn kernels() -> Vec<Self> {
+        std::iter::once(Self::Kernel([127, 0, 0, 1].into())).chain(Self::ring()).collect()
+    }
+
+    fn ring() -> Option<Self> {
+        match flowlane_sys::kernel::uring::probe() {
+            Ok(_) => Some(Self::Ring([127, 0, 0, 1].into())),
+            Err(e) => {
+                eprintln!("sockets by io_uring: skipped, because {e}");
+                None
+            }
+        }
+    }
+
+    /// What a runtime has to be told.
+    pub(crate) fn io(self) -> Io {
+        if matches!(self, Self::Ring(_)) { Io::Uring } else { Io::Epoll }
     }
 
     /// Where the server is, on a port that nobody has.
     pub(crate) fn server(self) -> SocketAddr {
         match self {
             Self::Pair => "10.0.0.1:7".parse().unwrap(),
-            Self::Kernel(ip) => SocketAddr::new(ip, free_port(ip)),
+            Self::Kernel(ip) | Self::Ring(ip) => SocketAddr::new(ip, free_port(ip)),
         }
     }
 }
@@ -101,7 +124,8 @@ where
     C: Fn() -> CR + Send + Sync + 'static,
     CR: Future<Output = Result<u64, String>> + Send + 'static,
 {
-    let mut builder: Builder = Runtime::builder().workers(workers).pin(false).seed(7).frames(32_768);
+    let mut builder: Builder =
+        Runtime::builder().workers(workers).pin(false).seed(7).frames(32_768).io(over.io());
     let (say, said) = mpsc::channel();
     let client = move || {
         let (client, say) = (client(), say.clone());
@@ -115,7 +139,7 @@ where
             builder.host(Host::new("client", rss(workers), client).interface(on("10.0.0.2/24")));
             builder.pair((SERVER, 0), (CLIENT, 0), PairConfig::default());
         }
-        Over::Kernel(_) => {
+        Over::Kernel(_) | Over::Ring(_) => {
             builder.host(Host::kernel("server", rss(workers), server));
             builder.host(Host::kernel("client", rss(workers), client));
         }

@@ -6,6 +6,7 @@ mod bodies;
 mod datagrams;
 mod kernel;
 mod kit;
+mod ring;
 #[path = "../common/streams.rs"]
 mod streams;
 mod zero_copy;

@@ -193,6 +193,31 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, all as u32, token)
     }
 
+    /// Registers a socket, edge-triggered, for room to write and for its end alone.
+    ///
+    /// # Errors
+    /// As [`Epoll::add`].
+    pub fn add_writable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, (libc::EPOLLOUT | libc::EPOLLET) as u32, token)
+    }
+
+    /// Has a socket that is registered report what it would by [`Epoll::add_writable`].
+    ///
+    /// # Errors
+    /// It was not registered.
+    pub fn report_writable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, (libc::EPOLLOUT | libc::EPOLLET) as u32, token)
+    }
+
+    /// Has a socket that is registered report all events, as if it came by [`Epoll::add`].
+    ///
+    /// # Errors
+    /// It was not registered.
+    pub fn report_all(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let all = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        self.control(libc::EPOLL_CTL_MOD, fd, all as u32, token)
+    }
+
     /// Registers a descriptor, level-triggered: it is reported for as long as it is readable.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! * [`datagrams`]: the same for many datagrams at once.
 //! * [`options`]: socket options and `TCP_INFO`.
 //! * [`select`]: programs that pick one of the sockets that share a port.
+//! * [`uring`]: accepts and receives by `io_uring(7)`, many by one system call.
 //! * [`zerocopy`]: sends that the kernel does not copy, and their completions.
 //! * [`pipe`]: bytes from one socket to another, uncopied.
 //! * [`limits`]: descriptors and the precision of timers.
@@ -21,4 +22,5 @@ pub mod select;
 pub mod socket;
 #[cfg(test)]
 mod tests;
+pub mod uring;
 pub mod zerocopy;

@@ -51,6 +51,16 @@ impl Pipe {
         splice(from.as_raw_fd(), self.into.as_raw_fd(), most)
     }
 
+    /// Copies bytes of ours into the pipe; how many were taken.
+    ///
+    /// # Errors
+    /// The kernel's; `WouldBlock` if the pipe has no room.
+    pub fn put(&self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the bytes are valid for the call and only read.
+        let n = unsafe { libc::write(self.into.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    }
+
     /// Moves at most `most` bytes from the pipe into a socket.
     ///
     /// # Errors
@@ -106,6 +116,10 @@ mod tests {
         let mut got = [0; 13];
         reader.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"over the pipe");
+        assert_eq!(pipe.put(b" by hand").unwrap(), 8);
+        assert_eq!(pipe.drain(to.as_fd(), 100).unwrap(), 8);
+        reader.read_exact(&mut got[..8]).unwrap();
+        assert_eq!(&got[..8], b" by hand");
         drop(writer);
         until_readable(&from);
         assert_eq!(pipe.fill(from.as_fd(), 100).unwrap(), 0, "the end of the stream");

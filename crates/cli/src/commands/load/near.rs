@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{
-    Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Key, OpenLink, Prefix, Rss,
+    Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Io, Key, OpenLink, Prefix, Rss,
     StartError, TcpConfig, Toeplitz, TunnelConfig, UdpFields,
 };
 use flowlane_load::{Aim, ClientRange, Wanted};
@@ -20,6 +20,7 @@ use flowlane_load::{Aim, ClientRange, Wanted};
 use super::home::Home;
 use crate::address::with_network;
 use crate::instruments::{Instruments, Looked};
+use crate::io::{IoOption, Work};
 use crate::link::{self, give_up_privileges};
 use crate::reassembly::Limits;
 use crate::steering::{self, Wish, Workers};
@@ -59,6 +60,8 @@ pub(super) struct Near {
     /// 802.1Q VLAN, 1 to 4094 [default: untagged].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
+    #[command(flatten)]
+    io: IoOption,
     /// What idle workers do [default: sleep on kernel sockets, else adaptive].
     #[arg(long, value_enum)]
     idle: Option<IdleKind>,
@@ -84,6 +87,8 @@ pub(super) struct Run<'a> {
     pub(super) tcp: TcpConfig,
     /// Frames of each worker, if not the default number.
     pub(super) frames: Option<usize>,
+    /// By what kernel sockets are served.
+    pub(super) io: Io,
     /// File descriptors that kernel sockets need.
     pub(super) descriptors: usize,
     /// Source ports on kernel sockets.
@@ -261,6 +266,12 @@ impl Near {
         }
     }
 
+    /// By what kernel sockets are served. `tcp`: the load is one of connections.
+    pub(super) fn io(&self, tcp: bool) -> anyhow::Result<Io> {
+        let work = if tcp { Work::Connections } else { Work::Datagrams };
+        self.io.of(&self.link, self.is_kernel(), "load udp", work)
+    }
+
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
         self.workers.count(Some(&self.link))
@@ -282,13 +293,13 @@ impl Near {
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
-        let Run { name, target, rss, clients, tcp, frames, descriptors, home } = run;
+        let Run { name, target, rss, clients, tcp, frames, io, descriptors, home } = run;
         let idle = match (self.idle, self.is_kernel()) {
             (Some(IdleKind::Spin), _) => Idle::Spin,
             (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
             _ => Idle::default(),
         };
-        let mut builder = self.workers.builder(Some(&self.link)).idle(idle);
+        let mut builder = self.workers.builder(Some(&self.link)).idle(idle).io(io);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }

@@ -158,6 +158,7 @@ impl Tcp {
             clients: &clients,
             tcp: self.limits(connections, &clients),
             frames: self.frames(connections),
+            io: self.near.io(true)?,
             descriptors: connections,
             home: &self.home,
         };

@@ -117,6 +117,7 @@ impl Udp {
             clients: &clients,
             tcp: TcpConfig::default(),
             frames: None,
+            io: self.near.io(false)?,
             descriptors,
             home: &Home::default(),
         };

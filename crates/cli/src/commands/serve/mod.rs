@@ -185,6 +185,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let web = plan.web.map(control::listen_for_web).transpose()?;
     let flows = plan.flows.then(|| Flows::new(plan.rss.buckets.len()));
     let mut builder = plan.pinning.apply(Runtime::builder().workers(plan.workers).idle(plan.idle));
+    builder = builder.io(plan.io);
     if let Some(time) = plan.busy_poll {
         builder = builder.busy_poll(time);
     }

@@ -8,6 +8,7 @@ use crate::discovery::Discovery;
 use crate::fast_open;
 use crate::flow_log::Target;
 use crate::instruments::Instruments;
+use crate::io::{IoOption, Work};
 use crate::ipfix::Collector;
 use crate::reassembly::Limits;
 use crate::steering::{self, RssOption, Wish};
@@ -19,7 +20,7 @@ use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::watchdog::Watchdog;
 use flowlane::{
-    Bucket, Host, Idle, Interface, Prefix, ReassemblyConfig, Rss, SocketError, Steer, TunnelConfig,
+    Bucket, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer, TunnelConfig,
 };
 use flowlane_load::tcp::pattern::LONGEST;
 use flowlane_sys::words::counted;
@@ -71,6 +72,8 @@ pub(crate) struct Arguments {
     /// Linux 6.9 (docs/kernel.md).
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Steering")]
     busy_poll: Option<Duration>,
+    #[command(flatten)]
+    io: IoOption,
     /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
@@ -239,6 +242,20 @@ fn check_busy_poll(time: Option<Duration>, link: &LinkSpec) -> anyhow::Result<()
     Ok(())
 }
 
+/// By what kernel sockets are served: as was asked for, or as suits the service.
+fn check_io(service: Service, a: &Arguments, link: &LinkSpec) -> anyhow::Result<Io> {
+    check_busy_poll(a.busy_poll, link)?;
+    let work = match service {
+        Service::TcpDiscard if a.busy_poll.is_none() => Work::Receiving,
+        _ if service.is_tcp() => Work::Connections,
+        _ => Work::Datagrams,
+    };
+    let io = a.io.of(link, link.is_kernel(), service.name(), work)?;
+    let both = io == Io::Uring && a.busy_poll.is_some();
+    ensure!(!both, "--busy-poll: not with --io uring, since it is epoll's");
+    Ok(io)
+}
+
 /// A card that was named for kernel sockets: that it is there, and a line about what of it does not fit the workers.
 fn look_at(card: &str, steer: Steer) -> anyhow::Result<Option<String>> {
     ensure!(
@@ -288,6 +305,7 @@ pub(super) struct Plan {
     /// How kernel sockets are steered, and a line about their card.
     pub(super) steer: Steer,
     pub(super) busy_poll: Option<Duration>,
+    pub(super) io: Io,
     pub(super) note: Option<String>,
     /// Buckets to listen in; `None` for all.
     pub(super) listen: Option<Vec<Bucket>>,
@@ -352,7 +370,7 @@ impl Plan {
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
-        check_busy_poll(a.busy_poll, &link)?;
+        let io = check_io(service, &a, &link)?;
         let note = match &link {
             LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
             _ => None,
@@ -389,6 +407,7 @@ impl Plan {
             rss: Arc::new(rss),
             steer,
             busy_poll: a.busy_poll,
+            io,
             note,
             listen: None,
             fast_open: None,

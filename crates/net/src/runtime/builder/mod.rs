@@ -30,7 +30,7 @@ use crate::capture::CaptureOptions;
 use crate::card::{Access, Surroundings};
 use crate::error::StartError;
 use crate::events;
-use crate::kernel::{Steer, Steering};
+use crate::kernel::{Io, Steer, Steering};
 use crate::shared::{Post, Shared};
 use crate::wake::Wake;
 use links::{Attached, Wire};
@@ -51,6 +51,7 @@ pub struct Builder {
     near: Option<Near>,
     /// How long waits for kernel sockets poll their cards' queues.
     busy_poll: Option<Duration>,
+    io: Io,
     /// RPS spreads that card's packets.
     rps: bool,
     idle: Idle,
@@ -98,6 +99,7 @@ impl Builder {
             cpus: None,
             near: None,
             busy_poll: None,
+            io: Io::default(),
             rps: false,
             idle: Idle::default(),
             watched: Watched::default(),
@@ -157,6 +159,13 @@ impl Builder {
     #[must_use]
     pub fn busy_poll(mut self, time: Duration) -> Self {
         self.busy_poll = Some(time);
+        self
+    }
+
+    /// By what connections of kernel sockets are served: `epoll` by default. What is faster for which work: `docs/kernel.md`.
+    #[must_use]
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
         self
     }
 
@@ -306,6 +315,7 @@ impl Builder {
         if let Some(f) = self.before_start.take() {
             f()?;
         }
+        let (rings, by) = self.rings()?;
         let mut seeds = Seeds::new(self.seed)?;
         let owners: Vec<usize> = self
             .hosts
@@ -322,9 +332,10 @@ impl Builder {
         let mut named = links.named(&self.hosts);
         for (host, named) in self.hosts.iter().zip(&mut named).filter(|(host, _)| host.kernel) {
             named.push(Steering::new(host.steer, host.rss.clone(), 0, &cpus, self.workers).words());
+            named.extend(by.clone());
         }
         let steered = links.take_cards(&self.hosts, self.workers);
-        let plans = self.plan(&shared, links, &owners, &mut seeds, &cpus)?;
+        let plans = self.plan(&shared, links, &owners, &mut seeds, &cpus, rings)?;
         let common =
             threads::Common { shared, cards: Arc::default(), mains: Arc::new(Mains::new(owners.len())) };
         let handle = Handle::new(common.shared.clone(), common.cards.clone(), &self.hosts, named);

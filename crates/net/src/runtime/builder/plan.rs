@@ -11,11 +11,12 @@ use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpElsewhere;
 
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig, Route};
+use flowlane_sys::kernel::uring::Ring;
 
 use super::links::Links;
 use super::{Builder, NETISR};
 use crate::error::StartError;
-use crate::kernel::{KernelLane, Poller, Ports, Steering};
+use crate::kernel::{Io, KernelLane, Poller, Ports, Steering};
 use crate::lane::{LaneId, LaneSlot};
 use crate::link::{Groups, LinkInfo, Queue};
 use crate::runtime::host::Host;
@@ -33,6 +34,7 @@ impl Builder {
         owners: &[usize],
         seeds: &mut Seeds,
         cpus: &[usize],
+        mut rings: Vec<Ring>,
     ) -> Result<Vec<Plan>, StartError> {
         let mut plans: Vec<Plan> = Netisr::mesh(self.workers, NETISR)
             .into_iter()
@@ -52,7 +54,7 @@ impl Builder {
         let links = &links;
         if self.hosts.iter().any(Host::has_kernel_sockets) {
             for (plan, post) in plans.iter_mut().zip(&shared.posts) {
-                let poller = Poller::new(post.wake.fd()).map_err(StartError::Thread)?;
+                let poller = Poller::new(post.wake.fd(), rings.pop()).map_err(StartError::Thread)?;
                 if let Some(time) = self.busy_poll {
                     poller.busy_poll(time)?;
                 }
@@ -109,6 +111,7 @@ impl Builder {
                 let sockets = plan.poller.as_ref().filter(|_| host.has_kernel_sockets());
                 let kernel = sockets.map(|poller| {
                     let lane = KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone());
+                    let lane = lane.by_ring(poller.has_ring());
                     Box::new(if host.kernel { lane } else { lane.beside() })
                 });
                 let id = LaneId { runtime: shared.runtime, index };
@@ -119,6 +122,24 @@ impl Builder {
             first_lane += buckets as u32;
         }
         Ok(plans)
+    }
+
+    /// A ring for each worker, or none, as it was wished; and what it is, in words, unless that was clear.
+    pub(super) fn rings(&self) -> Result<(Vec<Ring>, Option<String>), StartError> {
+        if self.io == Io::Epoll || !self.hosts.iter().any(Host::has_kernel_sockets) {
+            return Ok((Vec::new(), None));
+        }
+        let rings = match self.busy_poll {
+            Some(_) => Err("busy polling is epoll's".to_owned()),
+            None => Poller::rings(self.workers),
+        };
+        match rings {
+            Ok(rings) => Ok((rings, Some("connections by io_uring".to_owned()))),
+            Err(why) if self.io == Io::Auto => {
+                Ok((Vec::new(), Some(format!("connections by epoll, because of io_uring: {why}"))))
+            }
+            Err(why) => Err(StartError::Other(format!("io_uring: {why}"))),
+        }
     }
 
     /// TCP as the host wants it, but with no more memory in one lane than its share of all, and with no more frames held by it than

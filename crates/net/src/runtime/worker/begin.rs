@@ -61,7 +61,10 @@ impl Worker {
         shared: Arc<Shared>,
         cards: Arc<Cards>,
     ) -> Self {
-        let Plan { netisr, ports, hosts, lanes, idle, poller, watched } = plan;
+        let Plan { netisr, ports, hosts, lanes, idle, mut poller, watched } = plan;
+        if let Some(poller) = &mut poller {
+            poller.begin();
+        }
         let beat = shared.beats[index].clone();
         let count = lanes.len();
         Self {

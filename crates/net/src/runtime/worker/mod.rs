@@ -51,7 +51,7 @@ use super::idle::{Idle, Patience};
 use super::netisr::{Netisr, Parcel};
 use super::relay::Relay;
 use crate::context;
-use crate::kernel::Poller;
+use crate::kernel::{News, Poller};
 use crate::lane::LaneSlot;
 use crate::link::{Life, Queue};
 use crate::shared::{Beat, Place, Shared};
@@ -313,11 +313,13 @@ impl Worker {
             return false;
         }
         let lanes = &mut self.lanes;
-        poller.drain(|lane, event| {
+        poller.drain(|lane, news| {
             // Those of a lane that has moved are told again where it is now.
-            if let Some(kernel) = lanes.get_mut(lane).and_then(Option::as_mut).and_then(|l| l.kernel.as_mut())
-            {
-                kernel.on_event(event);
+            let slot = lanes.get_mut(lane).and_then(Option::as_mut);
+            let Some(kernel) = slot.and_then(|l| l.kernel.as_mut()) else { return };
+            match news {
+                News::Event(event) => kernel.on_event(event),
+                News::Completion(completion) => kernel.on_completion(completion),
             }
         });
         true

@@ -6,7 +6,7 @@
 //! that alone, and what ended its sleep is what it does next. Links that did not take all of the output are no reason to
 //! stay awake: the sleep ends when they are to be asked again ([`stall`](super::stall)).
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use flowlane_stack::time::Time;
@@ -52,6 +52,12 @@ impl Worker {
             self.turns.woken += u64::from(wake.woke());
             return;
         }
+        if let Some(poller) = &mut self.poller
+            && poller.prepare_to_sleep()
+        {
+            self.turns.woken += u64::from(wake.woke());
+            return;
+        }
         let timeout = timeout(deadline, now);
         let links: Vec<BorrowedFd<'_>> =
             self.ports.iter().filter(|p| !p.broken).filter_map(|p| p.queue.fd()).collect();
@@ -59,7 +65,7 @@ impl Worker {
         fds.push(PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
         fds.extend(links.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         if let Some(poller) = &self.poller {
-            fds.push(PollFd::from_borrowed_fd(poller.epoll.as_fd(), PollFlags::IN));
+            fds.push(PollFd::from_borrowed_fd(poller.fd(), PollFlags::IN));
         }
         // Interrupted or not: the loop looks at everything anyway.
         let _ = poll(&mut fds, timeout.as_ref());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{RelayCounts, Report};
-use flowlane::{Bind, SocketError, UdpFields, UdpSocket};
+use flowlane::{Bind, Io, SocketError, UdpFields, UdpSocket};
 
 use super::{FRONT, Relaying, address, is_first_lane, peer};
 use crate::traffic::PATIENCE;
@@ -140,7 +140,7 @@ fn flows_that_are_quiet_end() {
     let target = KernelSocket::bind("127.0.0.1:0").unwrap();
     let idle = Some(Duration::from_millis(300));
     let config = RelayConfig { idle, most: 1, ..RelayConfig::to(target.local_addr().unwrap()) };
-    let (relaying, at) = Relaying::kernel(config, |relay, say| async move {
+    let (relaying, at) = Relaying::kernel(Io::Epoll, config, |relay, say| async move {
         let bind = Bind { local_ip: Some([127, 0, 0, 1].into()), ..Bind::default() };
         let socket = UdpSocket::bind(bind)?;
         let _ = say.send((std::net::Ipv4Addr::LOCALHOST, socket.local()?.1).into());

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 
 use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{RelayCounts, Report};
-use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, SocketError, UdpFields};
+use flowlane::{Host, Interface, Io, Key, PairConfig, Rss, Runtime, SocketError, UdpFields};
 
 use crate::traffic::{PATIENCE, rss};
 
@@ -38,6 +38,17 @@ fn on(last: &[u8]) -> Interface {
             .map(|(ipv6, len)| format!("{}/{len}", address(*last, ipv6)).parse().unwrap())
     };
     Interface { addresses: last.iter().flat_map(of).collect(), ..Interface::default() }
+}
+
+/// By what kernel sockets can be served here.
+fn each_io() -> Vec<Io> {
+    match flowlane_sys::kernel::uring::probe() {
+        Ok(()) => vec![Io::Epoll, Io::Uring],
+        Err(e) => {
+            eprintln!("relay by io_uring: skipped, because {e}");
+            vec![Io::Epoll]
+        }
+    }
 }
 
 /// A relay that runs.
@@ -71,7 +82,7 @@ impl Relaying {
     }
 
     /// A relay on kernel sockets, with one lane that serves; `serve` tells the address.
-    fn kernel<F, S>(config: RelayConfig, serve: F) -> (Self, SocketAddr)
+    fn kernel<F, S>(io: Io, config: RelayConfig, serve: F) -> (Self, SocketAddr)
     where
         F: Fn(Relay, mpsc::Sender<SocketAddr>) -> S + Send + Sync + 'static,
         S: Future<Output = Result<(), SocketError>> + Send + 'static,
@@ -83,7 +94,7 @@ impl Relaying {
             let served = serve(serving.clone(), say.clone());
             async move { if is_first_lane() { served.await } else { Ok(()) } }
         });
-        let mut builder = Runtime::builder().pin(false);
+        let mut builder = Runtime::builder().pin(false).io(io);
         let at = builder.host(host);
         let runtime = builder.start().unwrap();
         let address = said.recv_timeout(PATIENCE).unwrap();

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
 use std::os::fd::{OwnedFd, RawFd};
 
+use flowlane::Io;
 use flowlane::relay::RelayConfig;
 use rustix::net::sockopt::{set_tcp_cork, tcp_nodelay};
 use rustix::net::{SendFlags, getsockname, send};
@@ -29,7 +30,7 @@ fn read_to_end(mut from: &KernelStream) -> Vec<u8> {
 fn the_end_comes_with_the_last_bytes() {
     const CONNECTIONS: u64 = 10;
     let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let (relaying, at) = kernel(Io::Epoll, RelayConfig::to(target.local_addr().unwrap()));
     for _ in 0..CONNECTIONS {
         let mut client = connect(at);
         client.write_all(&[1; 64]).unwrap();
@@ -56,7 +57,7 @@ fn the_end_comes_with_the_last_bytes() {
 #[test]
 fn nothing_behind_an_urgent_byte_is_lost() {
     let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let (relaying, at) = kernel(Io::Epoll, RelayConfig::to(target.local_addr().unwrap()));
     for _ in 0..50 {
         let mut client = connect(at);
         client.write_all(b"?").unwrap();
@@ -88,7 +89,7 @@ fn end_at(address: SocketAddr) -> OwnedFd {
 #[test]
 fn small_pieces_do_not_wait_for_one_another() {
     let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
+    let (relaying, at) = kernel(Io::Epoll, RelayConfig::to(target.local_addr().unwrap()));
     let mut client = connect(at);
     client.write_all(b"1").unwrap();
     let mut server = accept(&target);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{Report, TargetStats};
-use flowlane::{Failure, SocketError, TcpListener, TcpStream, UdpFields};
+use flowlane::{Failure, Io, SocketError, TcpListener, TcpStream, UdpFields};
 
-use super::{BUCKETS, FRONT, Relaying, address, is_first_lane, peer};
+use super::{BUCKETS, FRONT, Relaying, address, each_io, is_first_lane, peer};
 use crate::traffic::PATIENCE;
 
 const MUCH: usize = 2_000_000;
@@ -218,8 +218,8 @@ fn resets_are_carried_between_connections_of_ours() {
 }
 
 /// A relay on kernel sockets, with one lane.
-pub(super) fn kernel(config: RelayConfig) -> (Relaying, SocketAddr) {
-    Relaying::kernel(config, |relay, say| async move {
+pub(super) fn kernel(io: Io, config: RelayConfig) -> (Relaying, SocketAddr) {
+    Relaying::kernel(io, config, |relay, say| async move {
         let listener = TcpListener::bind(Some([127, 0, 0, 1].into()), 0, Relay::listen_options())?;
         let _ = say.send(listener.local_addr()?);
         relay.serve(listener).await
@@ -250,48 +250,55 @@ fn until_reset(mut stream: &KernelStream) -> usize {
 /// A client that does not read is told of the target's reset all the same.
 #[test]
 fn a_reset_comes_through_a_stall() {
-    let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
-    let client = connect(at);
-    let (mut server, _) = target.accept().unwrap();
-    // Until it is stuck for good.
-    server.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-    while server.write(&[1; 1 << 16]).is_ok() {}
-    rustix::net::sockopt::set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
-    drop(server);
-    let mut fds = [rustix::event::PollFd::new(&client, rustix::event::PollFlags::ERR)];
-    let long = PATIENCE.try_into().unwrap();
-    assert_eq!(rustix::event::poll(&mut fds, Some(&long)).unwrap(), 1);
-    until_reset(&client);
-    let stats = relaying.stop().0.targets[0].1;
-    assert_eq!((stats.target_resets, stats.open), (1, 0));
+    for io in each_io() {
+        let target = KernelListener::bind("127.0.0.1:0").unwrap();
+        let (relaying, at) = kernel(io, RelayConfig::to(target.local_addr().unwrap()));
+        let client = connect(at);
+        let (mut server, _) = target.accept().unwrap();
+        // Until it is stuck for good.
+        server.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        while server.write(&[1; 1 << 16]).is_ok() {}
+        rustix::net::sockopt::set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
+        drop(server);
+        let mut fds = [rustix::event::PollFd::new(&client, rustix::event::PollFlags::ERR)];
+        let long = PATIENCE.try_into().unwrap();
+        assert_eq!(rustix::event::poll(&mut fds, Some(&long)).unwrap(), 1);
+        until_reset(&client);
+        let stats = relaying.stop().0.targets[0].1;
+        assert_eq!((stats.target_resets, stats.open), (1, 0));
+    }
 }
 
 #[test]
 fn what_is_open_at_the_end_is_reset() {
-    let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let (relaying, at) = kernel(RelayConfig::to(target.local_addr().unwrap()));
-    let client = connect(at);
-    let (server, _) = target.accept().unwrap();
-    assert!(relaying.relay.stop_within(Duration::from_millis(1)) > 0);
-    until_reset(&client);
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
-    until_reset(&server);
-    let (counts, _) = relaying.stop();
-    assert_eq!((counts.relay.stopped, counts.relay.open, counts.targets[0].1.open), (1, 0, 0));
+    for io in each_io() {
+        let target = KernelListener::bind("127.0.0.1:0").unwrap();
+        let (relaying, at) = kernel(io, RelayConfig::to(target.local_addr().unwrap()));
+        let client = connect(at);
+        let (server, _) = target.accept().unwrap();
+        assert!(relaying.relay.stop_within(Duration::from_millis(1)) > 0);
+        until_reset(&client);
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        until_reset(&server);
+        let (counts, _) = relaying.stop();
+        assert_eq!((counts.relay.stopped, counts.relay.open, counts.targets[0].1.open), (1, 0, 0));
+    }
 }
 
 #[test]
 fn silence_and_numbers_have_limits() {
-    let target = KernelListener::bind("127.0.0.1:0").unwrap();
-    let to = RelayConfig::to(target.local_addr().unwrap());
-    let (relaying, at) = kernel(RelayConfig { idle: Some(Duration::from_millis(300)), most: 1, ..to });
-    let first = connect(at);
-    let (server, _) = target.accept().unwrap();
-    until_reset(&connect(at));
-    until_reset(&first);
-    drop(server);
-    let (counts, _) = relaying.stop();
-    let (relay, of) = (counts.relay, counts.targets[0].1);
-    assert_eq!((relay.accepted, relay.too_many, of.connections, of.idle_ended), (2, 1, 1, 1));
+    for io in each_io() {
+        let target = KernelListener::bind("127.0.0.1:0").unwrap();
+        let to = RelayConfig::to(target.local_addr().unwrap());
+        let (relaying, at) =
+            kernel(io, RelayConfig { idle: Some(Duration::from_millis(300)), most: 1, ..to });
+        let first = connect(at);
+        let (server, _) = target.accept().unwrap();
+        until_reset(&connect(at));
+        until_reset(&first);
+        drop(server);
+        let (counts, _) = relaying.stop();
+        let (relay, of) = (counts.relay, counts.targets[0].1);
+        assert_eq!((relay.accepted, relay.too_many, of.connections, of.idle_ended), (2, 1, 1, 1));
+    }
 }

@@ -14,6 +14,7 @@ use flowlane_load::http::{Behaviour, HttpLoad, Plan, Version};
 use super::super::home::Home;
 use crate::address::with_network;
 use crate::instruments::{Instruments, Looked};
+use crate::io::{IoOption, Work};
 use crate::link::{self, give_up_privileges};
 use crate::steering::{self, Wish, Workers};
 use crate::tunnel::TunnelSpec;
@@ -89,6 +90,8 @@ pub(super) struct Place {
     /// 802.1Q VLAN, 1 to 4094 [default: untagged].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
+    #[command(flatten)]
+    io: IoOption,
     /// What idle workers do [default: sleep on kernel sockets, else adaptive].
     #[arg(long, value_enum)]
     idle: Option<IdleKind>,
@@ -158,6 +161,7 @@ impl Place {
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
         self.instruments.check(kernel)?;
+        self.io.of(&self.link, kernel, "load http", Work::Connections)?;
         ensure!(
             self.tunnel.is_empty() || matches!(self.link, LinkKind::Link(_)),
             "--tunnel: {} has no packets that could go through one; name a --link",
@@ -274,7 +278,8 @@ impl Place {
             _ => Idle::default(),
         };
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
-        let mut builder = self.workers.builder(self.card()).idle(idle);
+        let io = self.io.of(&self.link, self.link == LinkKind::Kernel, "load http", Work::Connections)?;
+        let mut builder = self.workers.builder(self.card()).idle(idle).io(io);
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
         }

@@ -147,6 +147,9 @@ impl Worker {
         slot.counters.moves += 1;
         slot.under_way = Some(UnderWay { since: self.now, to, last: self.shared.last_reports.clone() });
         if let Some(kernel) = &mut slot.kernel {
+            if let Some(poller) = &mut self.poller {
+                poller.release(lane as usize, kernel);
+            }
             kernel.leave();
         }
         // Woken since it was parked.
