@@ -35,15 +35,13 @@ mod none;
     target_arch = "powerpc64"
 ))]
 mod ring;
-#[cfg(all(
-    test,
-    any(
-        target_arch = "x86_64",
-        target_arch = "aarch64",
-        target_arch = "riscv64",
-        target_arch = "loongarch64",
-        target_arch = "powerpc64"
-    )
+#[cfg(test)]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64",
+    target_arch = "loongarch64",
+    target_arch = "powerpc64"
 ))]
 mod tests;
 
