@@ -120,6 +120,13 @@ def rate(seconds, sources, realtime):
     return got / took
 
 
+def defer(*interfaces):
+    """Has the kernel leave packets to whoever polls; the interfaces are made anew for each round."""
+    for name in interfaces:
+        for what, value in (("napi_defer_hard_irqs", 2), ("gro_flush_timeout", 200000)):
+            subprocess.run(["ip", "netns", "exec", MID, "sh", "-c", f"echo {value} > /sys/class/net/{name}/{what}"], check=True)
+
+
 class Bridge:
     name = "Linux bridge"
 
@@ -162,14 +169,16 @@ class Process:
             self.process.wait()
 
 
-def flowlane(link, workers=1, cpus="1"):
+def flowlane(link, workers=1, cpus="1", busy=False):
     class Flowlane(Process):
-        name = f"flowlane {link}" + ("" if workers == 1 else f", {workers} workers")
+        name = f"flowlane {link}" + ("" if workers == 1 else f", {workers} workers") + (", busy polling" if busy else "")
         ready = "^switch .* runs"
 
         def words(self, given):
+            if busy:
+                defer("e1", "e2")
             return [given.flowlane, "switch", "up", "--name", f"bench{os.getpid()}", "--workers", str(workers),
-                    "--port", f"p1={link}:e1", "--port", f"p2={link}:e2"]
+                    "--port", f"p1={link}:e1", "--port", f"p2={link}:e2"] + (["--busy-poll"] if busy else [])
 
     Flowlane.cpus = cpus
     return Flowlane
@@ -250,7 +259,8 @@ def main():
     ip("link del flsbtry", check=False)
     if filtering.returncode != 0:
         print(f"bridge with VLAN filtering: skipped, because {filtering.stderr.strip()}; plain bridging instead")
-    kinds = [Bridge, flowlane("af-packet"), flowlane("af-xdp"), flowlane("af-xdp", 2, "0,1"), Ovs, Testpmd]
+    kinds = [Bridge, flowlane("af-packet"), flowlane("af-xdp"), flowlane("af-xdp", busy=True),
+             flowlane("af-xdp", 2, "0,1"), Ovs, Testpmd]
     kinds = [kind for kind in kinds if kind is Bridge or given.only in kind.name]
     rates, skipped = {}, set()
     try:

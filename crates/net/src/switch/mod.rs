@@ -66,6 +66,8 @@ pub struct Options {
     pub workers: usize,
     /// How long a worker looks for frames before it sleeps.
     pub poll: Duration,
+    /// Workers poll the interfaces of AF_XDP ports, so many frames at once, in the place of interrupts.
+    pub busy_poll: Option<u32>,
     /// Called when the links are open and before the first frame: to give up privileges.
     pub before_start: fn() -> Result<(), StartError>,
 }
@@ -84,7 +86,7 @@ impl std::fmt::Debug for Options {
 /// # Errors
 /// [`SwitchError`]: the configuration, a link, memory or a thread. Nothing is left then.
 pub fn start(options: Options) -> Result<Switch, SwitchError> {
-    let Options { mut config, links, plugs, workers, poll, before_start } = options;
+    let Options { mut config, links, plugs, workers, poll, busy_poll, before_start } = options;
     if links.len() != config.ports.len() {
         let (links, ports) = (links.len(), config.ports.len());
         return Err(SwitchError::Config(format!("{ports} ports and {links} links: each port needs one")));
@@ -96,7 +98,7 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
     let memory = memory(&links, workers)?;
     let mut ports = Vec::new();
     for (n, link) in links.iter().enumerate() {
-        let port = link.open(&memory, workers)?;
+        let port = link.open(&memory, workers, busy_poll)?;
         if config.ports[n].link.is_empty() {
             config.ports[n].link = link.to_string();
         }

@@ -155,7 +155,12 @@ impl PortLink {
         (queues, mtu)
     }
 
-    pub(super) fn open(&self, memory: &FrameMemory, workers: usize) -> Result<Opened, SwitchError> {
+    pub(super) fn open(
+        &self,
+        memory: &FrameMemory,
+        workers: usize,
+        busy_poll: Option<u32>,
+    ) -> Result<Opened, SwitchError> {
         let Self::Link(spec) = self else {
             let info = LinkInfo::new(self.to_string(), MacAddr([0; 6]), MAX_MTU, 0);
             return Ok(Opened { info, queues: Vec::new() });
@@ -168,7 +173,8 @@ impl PortLink {
             }
             LinkSpec::AfXdp(name, copy, _, queues) => {
                 let usual = AfXdpOptions::new(name, Claim::every_frame());
-                let options = AfXdpOptions { copy: *copy, queues: *queues, offload: true, ..usual };
+                let options =
+                    AfXdpOptions { copy: *copy, queues: *queues, offload: true, busy_poll, ..usual };
                 af_xdp::open(&options, memory)
             }
             LinkSpec::Tap(name) => tap::open(&TapOptions::new(name), memory, workers),

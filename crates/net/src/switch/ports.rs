@@ -77,7 +77,7 @@ fn open_all(requests: &Receiver<Open>, memory: &FrameMemory, workers: usize) {
         return;
     }
     while let Ok(Open(Some((link, answer)))) = requests.recv() {
-        let opened = link.open(memory, workers).map(|opened| {
+        let opened = link.open(memory, workers, None).map(|opened| {
             let news = opened.info.life.as_ref().map(Life::watch);
             (opened, news.and_then(Result::ok))
         });

@@ -40,6 +40,7 @@ impl Switched {
             plugs: Some(plugs),
             workers,
             poll: Duration::from_micros(50),
+            busy_poll: None,
             before_start: || Ok(()),
         });
         Self { switch: switch.unwrap(), name, plugs: path }

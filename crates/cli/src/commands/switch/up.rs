@@ -18,6 +18,8 @@ use super::host;
 
 /// The link of a port that is given none.
 pub(super) const PLUG: &str = "plug";
+/// Frames that a poll of an interface takes at most.
+const BUSY_POLL: u32 = 64;
 /// How often it is seen to that somebody wants an end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -40,6 +42,10 @@ pub(crate) struct Up {
     /// Threads that forward.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
+    /// Workers poll the interfaces of af-xdp ports themselves, in the place of interrupts (SO_PREFER_BUSY_POLL). It pays with interrupts deferred:
+    /// docs/switch.md.
+    #[arg(long)]
+    busy_poll: bool,
     /// Take also the interface of the default route. Connections over it, such as ssh, end.
     #[arg(long)]
     take_all: bool,
@@ -79,6 +85,7 @@ impl Up {
             plugs,
             workers: self.workers,
             poll: Duration::from_micros(50),
+            busy_poll: self.busy_poll.then_some(BUSY_POLL),
             before_start: link::give_up_privileges,
         };
         let switch = switch::start(options)?;
