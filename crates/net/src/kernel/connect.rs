@@ -11,41 +11,11 @@ use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
 use super::home::Home;
+use super::opening::{Opened, Opening};
 use super::slab::{Flags, SocketId};
 use super::stream::waiting_error;
 use super::{KernelLane, errors};
 use crate::error::SocketError;
-
-/// Where a connection goes, and what goes with its SYN.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Opening<'a> {
-    pub(super) remote: SocketAddr,
-    /// Nothing: a plain SYN.
-    pub(super) data: &'a [u8],
-}
-
-/// A connection that has begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Opened {
-    /// It stands already.
-    pub(super) connected: bool,
-    /// Bytes that went with its SYN.
-    pub(super) taken: usize,
-}
-
-impl Opening<'_> {
-    /// Begins on this socket. A kernel that has no Fast Open for clients sends a plain SYN.
-    pub(super) fn begin(&self, fd: &OwnedFd) -> io::Result<Opened> {
-        if !self.data.is_empty() {
-            match socket::connect_with_data(fd.as_fd(), self.remote, self.data) {
-                Ok(taken) => return Ok(Opened { connected: false, taken }),
-                Err(e) if e.raw_os_error() == Some(errno::EOPNOTSUPP) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(Opened { connected: socket::connect(fd.as_fd(), self.remote)?, taken: 0 })
-    }
-}
 
 impl KernelLane {
     /// Begins a connection. With [`SocketOptions::fast_open`](flowlane_stack::tcp::SocketOptions::fast_open) data goes with the SYN if

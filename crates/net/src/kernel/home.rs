@@ -14,7 +14,7 @@ use flowlane_rss::{HomePorts, Protocol};
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
-use super::connect::{Opened, Opening};
+use super::opening::{Opened, Opening};
 
 /// Ports that are tried for one connection. After that the kernel chooses.
 const TRIES: usize = 64;

@@ -20,6 +20,7 @@ mod datagrams;
 mod errors;
 mod home;
 mod listen;
+mod opening;
 mod options;
 mod poller;
 mod ring;

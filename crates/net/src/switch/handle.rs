@@ -12,7 +12,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::ask::{Ask, Leaving, Post};
 use super::error::SwitchError;
-use super::ports::{Opener, Slot};
+use super::opener::Opener;
+use super::slot::Slot;
 use super::view::{AddressView, SwitchView, View};
 use crate::link::{LinkState, News, Queue};
 

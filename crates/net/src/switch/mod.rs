@@ -23,8 +23,10 @@ mod handle;
 mod moving;
 mod news;
 mod open;
+mod opener;
 mod plugs;
 mod ports;
+mod slot;
 mod threads;
 mod view;
 mod worker;
@@ -51,7 +53,7 @@ use crate::link::Life;
 use crate::wake::Wake;
 use ask::Post;
 use egress::Egress;
-use ports::Opener;
+use opener::Opener;
 use worker::Worker;
 
 /// How to start a switch.

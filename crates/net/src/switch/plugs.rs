@@ -16,7 +16,7 @@ use rustix::net::SocketFlags;
 use super::error::SwitchError;
 use super::handle::Handle;
 use super::open::PortLink;
-use super::ports::Slot;
+use super::slot::Slot;
 use crate::link::Queue;
 use crate::link::plug::{self, Connection, PlugQueue};
 
