@@ -1,7 +1,7 @@
 //! Who listens to a multicast group: IGMP and MLD snooping (RFC 4541).
 //!
 //! Reports say on which ports a group has listeners, queries where the router (the *querier*) is. Frames to a group go to both. Where nobody
-//! asks nobody repeats the reports, so then all groups are flooded. The switch asks itself if it is told to ([`querier`]). Always flooded are
+//! asks nobody repeats the reports, so then all groups are flooded. The switch asks itself if it is told to (`querier.rs`). Always flooded are
 //! 224.0.0.0/24, ff02::1, the solicited-node groups of neighbour discovery, and groups of other protocols.
 //!
 //! Groups are kept by Ethernet address, as the frames are forwarded: 32 groups of IPv4 share one. The table is of fixed size, and a port has a
