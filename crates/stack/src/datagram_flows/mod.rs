@@ -8,9 +8,10 @@
 //! table is full and another comes: then the one that was silent for longest makes room ([`FlowEnd::NoRoom`]). With an active timeout it also has a
 //! record each time this has passed, of what was counted since the one before.
 //!
-//! **Cost.** The table has a fixed size and a secret seed. Flows are in two lists: by the second of their last packet, and by their last record. So what
-//! expires is at the front of a list, and each costs a step; a flow changes its place at most once a second. At most 64 are looked at in a turn.
-//! A record that finds no room is made later and loses nothing, but for one that makes room while there is none: it is counted as lost.
+//! **Cost.** The table is bounded, grows with the flows that there are, and has a secret seed. Flows are in two lists: by the second of their last
+//! packet, and by their last record. So what expires is at the front of a list, and each costs a step; a flow changes its place at most once a
+//! second. At most 64 are looked at in a turn. A record that finds no room is made later and loses nothing, but for one that makes room while
+//! there is none: it is counted as lost.
 
 mod list;
 #[cfg(test)]
