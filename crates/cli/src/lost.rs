@@ -40,7 +40,7 @@ pub(crate) fn watch(link: &LinkInfo) {
         }
         while let Some(state) = news.wait() {
             if state == LinkState::Gone {
-                let what = if name.starts_with("switch:") { "switch" } else { "interface" };
+                let what = if name.starts_with("switch:") { "switch, or its port," } else { "interface" };
                 let _ = LOST.set(format!("{name}: the {what} is gone"));
                 // Every command ends in order on SIGTERM.
                 let _ = raise(SIGTERM);

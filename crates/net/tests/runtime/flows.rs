@@ -1,12 +1,13 @@
 //! Each connection of a host gives one record when it ends, while its lane moves and when the runtime stops.
 
 use std::collections::HashSet;
+use std::net::Shutdown;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flowlane::{
     Bucket, FlowEnd, FlowRecord, FlowRecords, Host, Interface, Key, Runtime, TcpStream, UdpFields, UdpSocket,
-    spawn,
+    sleep, spawn,
 };
 use flowlane_stack::wire::IpProtocol;
 
@@ -88,7 +89,8 @@ fn one_record_for_each_connection_while_lanes_move_and_at_the_stop() {
 #[test]
 fn records_of_flows_that_stand_add_up_while_lanes_move() {
     const DATAGRAMS: usize = 400;
-    let records = || FlowRecords::new(100_000).active_timeout(Duration::from_millis(3));
+    const ACTIVE: Duration = Duration::from_millis(3);
+    let records = || FlowRecords::new(100_000).active_timeout(ACTIVE);
     let (ours, theirs) = (records(), records());
     let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(32_768);
@@ -109,16 +111,33 @@ fn records_of_flows_that_stand_add_up_while_lanes_move() {
             let echoed = say.clone();
             spawn(async move {
                 let socket = UdpSocket::connect((server().ip(), 7).into()).unwrap();
-                for _ in 0..DATAGRAMS {
+                for n in 0..DATAGRAMS {
                     socket.send(&[7; 100]).await.unwrap();
                     socket.recv().await.unwrap();
+                    // However fast the machine is, the flow stands for several active timeouts.
+                    if n % 100 == 0 {
+                        sleep(2 * ACTIVE).await;
+                    }
                 }
                 echoed.send(Ok(DATAGRAMS as u64)).unwrap();
                 // It stands until the end.
                 let _ = socket.recv().await;
             })
             .unwrap();
-            say.send(stream_of(server(), 1, 10 * EACH).await).unwrap();
+            let stream = TcpStream::connect(server()).await.unwrap();
+            let mut buffer = vec![0; EACH];
+            for n in 0..10 {
+                stream.write_all(&[n; EACH]).await.unwrap();
+                let mut got = 0;
+                while got < EACH {
+                    got += stream.read(&mut buffer[got..]).await.unwrap();
+                }
+                assert_eq!(buffer, [n; EACH]);
+                sleep(2 * ACTIVE).await;
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut buffer).await.unwrap(), 0);
+            say.send(Ok::<_, String>(10 * EACH as u64)).unwrap();
         }
     });
     assert_eq!(builder.host(host.interface(on("10.0.0.2/24")).flows(&ours)), CLIENT);
