@@ -1,6 +1,8 @@
 //! Hosts that are plugged into a switch: what passes between the ends of a pair passes through a switch, too, also while lanes move; and
 //! who asks for a port, has it, and leaves it.
 
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +14,10 @@ use flowlane::link::{Life, LinkSpec, LinkState};
 use flowlane::switch::core::config::{Config, PortConfig};
 use flowlane::switch::{self, Options, PortLink, Switch};
 use flowlane::{Bucket, Host, Interface, Key, Runtime, StartError, UdpFields};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
 
 use crate::streams::{echo, there_and_back};
 use crate::tcp::{BUCKETS, finish, server};
@@ -293,6 +298,22 @@ fn answer(socket: &OwnedFd) -> String {
     String::from_utf8(text[..n].to_vec()).unwrap()
 }
 
+/// As [`answer`], with what belongs to it: a port whose lines nobody holds is down at once.
+fn granted(socket: &OwnedFd) -> (String, Vec<OwnedFd>) {
+    let mut text = [0; 300];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let into = &mut [IoSliceMut::new(&mut text)];
+    let n = rustix::net::recvmsg(socket, into, &mut rights, RecvFlags::CMSG_CLOEXEC).unwrap().bytes;
+    let lines = rights.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(lines) => Some(lines),
+        _ => None,
+    });
+    let lines: Vec<OwnedFd> = lines.flatten().collect();
+    assert!(!lines.is_empty());
+    (String::from_utf8(text[..n].to_vec()).unwrap(), lines)
+}
+
 /// Those who say nothing, nonsense, or too much keep nobody else from a port, and are forgotten.
 #[test]
 fn whoever_asks_for_nothing_that_makes_sense_is_refused() {
@@ -322,7 +343,8 @@ fn whoever_asks_for_nothing_that_makes_sense_is_refused() {
     // One that is given a port and says more is unplugged.
     let talker = connect(&net);
     rustix::net::send(&talker, b"flowlane-plug/1 1 a", SendFlags::empty()).unwrap();
-    assert_eq!(answer(&talker), "mtu 1500");
+    let (said, _lines) = granted(&talker);
+    assert_eq!(said, "mtu 1500");
     eventually("it is plugged in", || net.state(0) == "up");
     rustix::net::send(&talker, b"and more", SendFlags::empty()).unwrap();
     eventually("it is unplugged", || net.state(0) == "down");
