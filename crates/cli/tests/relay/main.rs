@@ -85,6 +85,21 @@ impl Relay {
         Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
     }
 
+    /// The next document of a kind that it prints.
+    pub(crate) fn prints(&mut self, kind: &str) -> Value {
+        loop {
+            let (mut line, mut byte) = (Vec::new(), [0]);
+            while byte != *b"\n" {
+                self.out.read_exact(&mut byte).unwrap();
+                line.push(byte[0]);
+            }
+            let document: Value = serde_json::from_slice(&line).unwrap();
+            if document["kind"] == kind {
+                return document;
+            }
+        }
+    }
+
     /// Stops it as ^C does: its relay's summary.
     pub(crate) fn stop(self) -> Value {
         self.stop_for("relay-summary").0

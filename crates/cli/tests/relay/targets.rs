@@ -108,7 +108,7 @@ fn every_view_shows_each_target() {
     let target = Named::new(any());
     let metrics = free_port();
     let control = std::env::temp_dir().join(format!("flowlane-relay-{}", std::process::id()));
-    let relay = Relay::to(
+    let mut relay = Relay::to(
         &[target.at],
         &format!("--interval 20ms --metrics {metrics} --control {}", control.display()),
     );
@@ -148,6 +148,6 @@ fn every_view_shows_each_target() {
     let json: Value = serde_json::from_str(&stat("-s -p relay --json")).unwrap();
     assert!(json.to_string().contains(&format!("\"relay {}\":{{", target.at)), "{json}");
     target.stop();
-    let (_, interval) = relay.stop_for("relay-interval");
-    shape::has_the_shape(&interval, "RelayInterval");
+    shape::has_the_shape(&relay.prints("relay-interval"), "RelayInterval");
+    relay.stop();
 }
