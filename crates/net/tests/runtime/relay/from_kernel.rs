@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use flowlane::relay::{Relay, RelayConfig};
-use flowlane::{Bind, SocketError, TcpListener, UdpFields, UdpSocket};
+use flowlane::{Bind, TcpListener, UdpFields, UdpSocket};
 
 use super::datagrams::echo;
 use super::streams::{back, byte, connect};
@@ -27,20 +27,21 @@ fn here(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Relays what comes to this port of the kernel's, in the lane that calls it, which says so when it listens.
-async fn accept(relay: Relay, port: u16, say: mpsc::Sender<()>) -> Result<(), SocketError> {
-    let listener = TcpListener::bind_by_kernel(Some(here(port).ip()), port, Relay::listen_options())?;
-    let _ = say.send(());
-    relay.serve(listener).await
-}
-
 /// Every byte comes back, connections are accepted in the lanes of their flows, and each side is counted where it is.
 #[test]
 fn connections() {
     for io in each_io() {
         let port = free_port();
         let (say, said) = mpsc::channel();
-        let serve = move |relay| accept(relay, port, say.clone());
+        let serve = move |relay: Relay| {
+            let say = say.clone();
+            async move {
+                let listener =
+                    TcpListener::bind_by_kernel(Some(here(port).ip()), port, Relay::listen_options())?;
+                let _ = say.send(());
+                relay.serve(listener).await
+            }
+        };
         let relaying =
             Relaying::from_kernel(io, RelayConfig::to(peer(81)), UdpFields::Two, serve, || async {
                 let listener = TcpListener::on_port(81)?;
@@ -92,7 +93,15 @@ fn resets() {
         let port = free_port();
         let (say, said) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        let serve = move |relay| accept(relay, port, say.clone());
+        let serve = move |relay: Relay| {
+            let say = say.clone();
+            async move {
+                let listener =
+                    TcpListener::bind_by_kernel(Some(here(port).ip()), port, Relay::listen_options())?;
+                let _ = say.send(());
+                relay.serve(listener).await
+            }
+        };
         let relaying =
             Relaying::from_kernel(io, RelayConfig::to(peer(81)), UdpFields::Two, serve, move || {
                 let tell = tell.clone();
