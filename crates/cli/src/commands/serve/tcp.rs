@@ -8,15 +8,10 @@ use flowlane_load::tcp::service;
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 
-/// Fast Open of the listeners.
-pub(super) fn fast_open(plan: &Plan) -> Option<FastOpenListen> {
-    plan.fast_open.map(|pending| FastOpenListen { pending, ..FastOpenListen::default() })
-}
-
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
     let (bind, port, service, listen) = (plan.bind(), plan.port, plan.service, plan.listen.clone());
-    let fast_open = fast_open(plan);
+    let fast_open = plan.fast_open.map(|pending| FastOpenListen { pending, ..FastOpenListen::default() });
     plan.host(move || {
         let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {
@@ -65,14 +60,6 @@ pub(super) fn open(
         None => TcpListener::bind(bind, port, options).map(Some),
         Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
     };
-    opened(listener, events)
-}
-
-/// Reports to the main thread what became of the listener of this lane.
-pub(super) fn opened(
-    listener: Result<Option<TcpListener>, SocketError>,
-    events: &Sender<Event>,
-) -> Option<TcpListener> {
     match listener {
         Ok(listener) => {
             let _ = events.send(Event::Ready);
