@@ -74,6 +74,12 @@ fn count(report: &Value, name: &str) -> u64 {
     of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
 }
 
+/// A count that only some runs have.
+fn more(report: &Value, name: &str) -> u64 {
+    let of = |part: &Value| part["more"][name].as_u64().unwrap_or(0);
+    of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
+}
+
 /// An option, where it is tried, and what is to be seen of it.
 type Case<'a> = (&'a str, &'a str, &'a [&'a str], fn(&Value) -> bool);
 
@@ -180,6 +186,9 @@ const CASES: &[Case<'_>] = &[
 const IN_MEMORY: &[Case<'_>] = &[
     ("link", "", &["-n", "50"], |r| r["setup"]["link"] == "pair" && all_answered(r)),
     ("rss", "", &["-n", "50", "--rss", "software"], all_answered),
+    ("fast-open", "", &["-c", "1", "-n", "40", "--no-keepalive", "--fast-open", "--workers", "1"], |r| {
+        all_answered(r) && more(r, "syn-data") == 39
+    }),
     ("http2", "/size/600", &["-n", "50", "--http2", "4"], all_answered),
     ("key", "", &["-n", "50", "--key", "microsoft"], all_answered),
     ("syn-only", "", &["--syn-only", "--rate", "100", "-d", "200ms"], |r| count(r, "answered") == 0),

@@ -400,39 +400,48 @@ fn requests_with_the_syn_over_a_link() {
     assert_eq!(last(&service.end(), "summary")["connections"], begun);
 }
 
-/// The same on kernel sockets, as the kernel counts it at both ends. Without its sysctl each end says how to have it.
-#[test]
-fn requests_with_the_syn_over_kernel_sockets() {
-    let Some((near, far)) = wire("k") else { return };
+/// Sets `net.ipv4.tcp_fastopen` of a namespace.
+fn set_fast_open(end: &Namespace, value: u32) {
+    let file = format!("echo {value} > /proc/sys/net/ipv4/tcp_fastopen");
+    let mut shell = Command::new("ip");
+    assert!(shell.args(["netns", "exec", end.name(), "sh", "-c", &file]).status().unwrap().success());
+}
+
+/// What the kernel of a namespace has counted under this name among those of TCP.
+fn counted(end: &Namespace, name: &str) -> u64 {
+    let output = Command::new("ip").args(["netns", "exec", end.name(), "cat", "/proc/net/netstat"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.position(|word| word == name).unwrap();
+    values.nth(at).unwrap().parse().unwrap()
+}
+
+/// The ends of a wire with addresses of the kernel's.
+fn wire_of_the_kernel(tag: &str) -> Option<(Namespace, Namespace)> {
+    let (near, far) = wire(tag)?;
     for (end, address) in [(&near, "10.11.2.2/24 dev va"), (&far, "10.11.2.1/24 dev vb")] {
         end.ip(&format!("addr add {address}")).unwrap();
     }
-    let set = |end: &Namespace, value: u32| {
-        let file = format!("echo {value} > /proc/sys/net/ipv4/tcp_fastopen");
-        let mut shell = Command::new("ip");
-        assert!(shell.args(["netns", "exec", end.name(), "sh", "-c", &file]).status().unwrap().success());
-    };
-    let counted = |end: &Namespace, name: &str| -> u64 {
-        let output =
-            Command::new("ip").args(["netns", "exec", end.name(), "cat", "/proc/net/netstat"]).output();
-        let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
-        let (mut names, mut values) = (lines.next().unwrap(), lines.next().unwrap());
-        let at = names.position(|word| word == name).unwrap();
-        values.nth(at).unwrap().parse().unwrap()
-    };
+    Some((near, far))
+}
+
+/// The same on kernel sockets, as the kernel counts it at both ends. Without its sysctl each end says how to have it.
+#[test]
+fn requests_with_the_syn_over_kernel_sockets() {
+    let Some((near, far)) = wire_of_the_kernel("k") else { return };
     let serving = "tcp-echo --link kernel --addr 10.11.2.1/24 --port 7 --workers 2 --fast-open";
     let loading = "tcp 10.11.2.1:7 --mode connect --rate 200 --duration 500ms --fast-open";
-    set(&near, 0);
-    set(&far, 1);
+    set_fast_open(&near, 0);
+    set_fast_open(&far, 1);
     for (end, line) in [(&far, format!("serve {serving}")), (&near, format!("load {loading}"))] {
         let output = command(Some(end), &line).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains("sysctl net.ipv4.tcp_fastopen=3"), "{said}");
     }
-    set(&near, 1);
-    set(&far, 3);
+    set_fast_open(&near, 1);
+    set_fast_open(&far, 3);
     let service = Service::start(Some(&far), serving);
     let report = load(Some(&near), loading);
     let (begun, with_syn) = (count(&report, "begun"), count(&report, "syn-data"));
@@ -445,6 +454,73 @@ fn requests_with_the_syn_over_kernel_sockets() {
         (counted(&near, "TCPFastOpenActive"), counted(&far, "TCPFastOpenPassive")),
         (with_syn, with_syn)
     );
+}
+
+/// HTTP requests with the SYN: one after the other, many at once, at a rate, longer than a SYN; as the kernels count them at both ends.
+#[test]
+fn http_requests_with_the_syn_over_kernel_sockets() {
+    let Some((near, far)) = wire_of_the_kernel("y") else { return };
+    set_fast_open(&far, 3);
+    let loading = "http http://10.11.2.1/size/600 --no-keepalive --fast-open";
+    let refused = |line: &str, why: &str| {
+        let output = command(Some(&near), &format!("load {line}")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(why), "{said}");
+    };
+    set_fast_open(&near, 0);
+    refused(loading, "sysctl net.ipv4.tcp_fastopen=3");
+    set_fast_open(&near, 1);
+    refused("http http://10.11.2.1/ --fast-open", "--no-keepalive");
+    refused("http https://10.11.2.1/ --fast-open --no-keepalive", "https");
+
+    let web = "http --link kernel --addr 10.11.2.1/24 --port 80 --workers 2 --fast-open";
+    let service = Service::start(Some(&far), web);
+    // The first asks for the cookie, and the kernel keeps it for all that follow.
+    let first = load(Some(&near), &format!("{loading} -c 1 -n 1 -d 20s"));
+    assert_eq!((count(&first, "answered"), count(&first, "syn-data")), (1, 0), "{first}");
+    let (mut sent, mut answered, mut bytes) = (0, 1, count(&first, "bytes-sent"));
+    let echo =
+        "http http://10.11.2.1/echo --no-keepalive --fast-open --body-size 20000 --expect-length 20000";
+    for line in [
+        format!("{loading} -c 1 -n 40 -d 20s"),
+        format!("{loading} -c 20 -n 200 -d 20s --workers 2"),
+        format!("{loading} -c 50 --rate 200 -d 500ms"),
+        format!("{loading} -c 4 -n 20 -d 20s --think 1ms"),
+        format!("{echo} -c 4 -n 40 -d 20s"),
+    ] {
+        let report = load(Some(&near), &line);
+        let requests = count(&report, "sent");
+        assert_eq!((count(&report, "answered"), count(&report, "failed")), (requests, 0), "{report}");
+        assert_eq!(count(&report, "connections-opened"), requests, "{report}");
+        assert_eq!(
+            (count(&report, "syn-data"), count(&report, "syn-data-resent")),
+            (requests, 0),
+            "{report}"
+        );
+        (sent, answered) = (sent + requests, answered + requests);
+        bytes += count(&report, "bytes-sent");
+        assert_eq!(
+            (counted(&near, "TCPFastOpenActive"), counted(&far, "TCPFastOpenPassive")),
+            (sent, sent),
+            "{line}"
+        );
+    }
+    // Nothing went twice.
+    let summary = last(&service.end(), "http-summary").clone();
+    assert_eq!((&summary["requests"], &summary["bytes-in"]), (&answered.into(), &bytes.into()), "{summary}");
+}
+
+/// The same over a link of ours, whose lane keeps the cookie of its address.
+#[test]
+fn http_requests_with_the_syn_over_a_link() {
+    let Some((near, far)) = wire("z") else { return };
+    let service = Service::start(Some(&far), &format!("http {FAR} --port 80 --fast-open"));
+    let near_end = "--link af-packet:va --addr 10.11.2.2/24 --workers 1 --no-keepalive --fast-open";
+    let report = load(Some(&near), &format!("http http://10.11.2.1/size/600 {near_end} -c 1 -n 40 -d 20s"));
+    assert_eq!((count(&report, "answered"), count(&report, "failed")), (40, 0), "{report}");
+    assert_eq!((count(&report, "syn-data"), count(&report, "syn-data-resent")), (39, 0), "{report}");
+    assert_eq!(last(&service.end(), "http-summary")["requests"], 40);
 }
 
 /// nginx as the server, if there is one.

@@ -139,11 +139,12 @@ impl Engine {
         let pool = &mut self.pools[p];
         let plan = &pool.plan;
         let conn = &mut self.conns[c as usize];
-        let request = plan.requests.pick(&mut self.rng) as u16;
+        // What went with the SYN (Fast Open) is the beginning of the request that was chosen then.
+        let early = if conn.served == 0 { conn.written } else { 0 };
+        let request = if early > 0 { conn.asked.request } else { plan.requests.pick(&mut self.rng) as u16 };
         conn.served += 1;
         conn.last = plan.pool.requests_per_connection.is_some_and(|most| u64::from(conn.served) >= most);
-        let prepared =
-            &plan.prepared[usize::from(conn.target) * plan.pool.requests.len() + usize::from(request)];
+        let prepared = plan.prepared(conn.target, request);
         if prepared.to_head {
             conn.reader.expect_no_body();
         }
@@ -153,11 +154,12 @@ impl Engine {
         }
         let now = super::clock();
         self.now = now;
-        conn.asked = Asked { intended, sent: now, request };
+        let sent = if early > 0 { conn.asked.sent } else { now };
+        conn.asked = Asked { intended, sent, request };
         conn.since = now;
-        (conn.first_byte, conn.written, conn.content) = (0, 0, 0);
+        (conn.first_byte, conn.written, conn.content) = (0, early, 0);
         conn.state = State::Writing;
-        pool.book.sent(request, intended, due, now, 0);
+        pool.book.sent(request, intended, due, now, early);
         self.write(c);
         if self.pools[p].pipeline() > 1 {
             self.ask_behind(c);
@@ -169,8 +171,7 @@ impl Engine {
         let p = self.conn_pool(c);
         let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
-        let at = usize::from(conn.target) * pool.plan.pool.requests.len() + usize::from(conn.asked.request);
-        let prepared = &pool.plan.prepared[at];
+        let prepared = pool.plan.prepared(conn.target, conn.asked.request);
         let most = pool.plan.pool.write_rate.map_or(u64::MAX, |rate| (rate / PARTS).max(1));
         loop {
             let piece = prepared.piece(conn.written, conn.last);
@@ -180,8 +181,9 @@ impl Engine {
                     return;
                 }
                 conn.state = State::Reading;
-                // The connection becomes ready with an answer or with its end.
-                if conn.more() && !matches!(conn.stream, Stream::Plain(_)) {
+                // The connection becomes ready with an answer or with its end; the answer to a request that went with the SYN may be here.
+                let at_once = pool.plan.pool.fast_open || !matches!(conn.stream, Stream::Plain(_));
+                if conn.more() && at_once {
                     self.read(c);
                 }
                 return;

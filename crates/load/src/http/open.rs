@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flowlane::{Bucket, Connect, ConnectError, Endpoint, SocketError, SocketOptions, TcpStream};
+use flowlane::{Bucket, Connect, ConnectError, Endpoint, FastOpen, SocketError, SocketOptions, TcpStream};
 use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName, Trust};
 use flowlane_rss::{Flow, Protocol};
 use flowlane_stack::rng::Rng;
@@ -59,9 +59,10 @@ impl Secure {
     }
 }
 
-/// Starts a connection without TLS. It needs no future: a hundred thousand may be in progress.
-pub(super) fn begin(connect: &Connect) -> Result<TcpStream, Unopened> {
-    TcpStream::begin(*connect).map_err(|e| unopened(e, connect))
+/// Starts a connection without TLS. It needs no future: a hundred thousand may be in progress. Returns how many bytes of `first` go with
+/// the SYN; the caller sends the rest.
+pub(super) fn begin(connect: &Connect, first: &[u8]) -> Result<(TcpStream, usize), Unopened> {
+    TcpStream::begin_with_data(*connect, first).map_err(|e| unopened(e, connect))
 }
 
 /// Polls a connection started by [`begin`] for the end of its handshake.
@@ -158,6 +159,7 @@ impl Routes {
             let zipf = Weighted::new((1..=n).map(|k| (k as f64).powf(-power)));
             Aimed { aim: aim.clone(), zipf, next: lane as u64, began: 0 }
         };
+        let fast_open = if pool.fast_open { FastOpen::Cookie } else { FastOpen::Off };
         Self {
             even: weights.is_even(),
             weights,
@@ -165,7 +167,12 @@ impl Routes {
             client: addresses / lanes as u128 * lane as u128,
             ranges: pool.clients.clone(),
             targets: pool.targets.iter().map(|t| t.addresses.clone()).collect(),
-            options: SocketOptions { nodelay: true, recv_buffer: slow, ..SocketOptions::default() },
+            options: SocketOptions {
+                nodelay: true,
+                recv_buffer: slow,
+                fast_open,
+                ..SocketOptions::default()
+            },
             aim: pool.aim.as_ref().map(aimed),
         }
     }

@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use flowlane_http::h1::ResponseReader;
 
-use super::conn::{LIMITS, State, Stream};
+use super::conn::{Asked, LIMITS, State, Stream};
 use super::engine::{Engine, Stage};
 use super::open::{Opened, Unopened, begin, open};
 use super::plan::Behaviour;
@@ -36,12 +36,21 @@ impl Engine {
     pub(super) fn open(&mut self, c: u32, wanted: Option<u64>) {
         let now = self.look();
         let p = self.conn_pool(c);
+        let running = matches!(self.stage, Stage::Run(_));
         let pool = &mut self.pools[p];
+        let fast_open = pool.plan.pool.fast_open;
+        let mut wanted = wanted;
+        if fast_open && running && wanted.is_none() && pool.requests_left > 0 {
+            // Closed loop: the SYN takes the request along, so it is taken now.
+            pool.requests_left -= 1;
+            wanted = Some(now);
+        }
         pool.connections_left = pool.connections_left.saturating_sub(1);
         let conn = &mut self.conns[c as usize];
         conn.state = State::Opening;
         conn.since = now;
         conn.served = 0;
+        conn.written = 0;
         conn.keep = true;
         conn.wanted = wanted.is_some();
         pool.opening += u32::from(wanted.is_none());
@@ -49,10 +58,19 @@ impl Engine {
         match pool.routes.next(now, &mut self.rng) {
             Ok((target, connect)) => {
                 conn.target = target;
+                let mut first: &[u8] = &[];
+                if fast_open && conn.wanted {
+                    let request = pool.plan.requests.pick(&mut self.rng) as u16;
+                    conn.asked = Asked { intended: conn.asked.intended, sent: now, request };
+                    first = pool.plan.prepared(target, conn.asked.request).first(true);
+                }
                 conn.stream = match &pool.plan.secure[usize::from(target)] {
                     Some(secure) => Stream::Opening(Box::pin(open(connect, Some(secure.clone())))),
-                    None => match begin(&connect) {
-                        Ok(tcp) => Stream::Plain(tcp),
+                    None => match begin(&connect, first) {
+                        Ok((tcp, taken)) => {
+                            conn.written = taken as u64;
+                            Stream::Plain(tcp)
+                        }
                         Err(unopened) => return self.not_opened(c, unopened),
                     },
                 };
@@ -84,6 +102,12 @@ impl Engine {
         pool.book.connected(now, connect, tls.then_some(secure));
         pool.opening -= u32::from(!conn.wanted);
         pool.pacing.stood(now, connect);
+        if conn.written > 0
+            && let Stream::Plain(tcp) = &opened.stream
+        {
+            let taken = tcp.info().is_ok_and(|info| info.syn_data);
+            pool.book.named(conn.asked.intended, if taken { "syn-data" } else { "syn-data-resent" });
+        }
         conn.stream = opened.stream;
         conn.reader = ResponseReader::new(LIMITS);
         conn.since = now;

@@ -31,8 +31,7 @@ impl Engine {
             let request = plan.requests.pick(&mut self.rng) as u16;
             conn.served += 1;
             conn.last = plan.pool.requests_per_connection.is_some_and(|most| u64::from(conn.served) >= most);
-            let at = usize::from(conn.target) * plan.pool.requests.len() + usize::from(request);
-            let prepared = &plan.prepared[at];
+            let prepared = plan.prepared(conn.target, request);
             bytes.extend_from_slice(prepared.first(conn.last));
             let sent = self.now;
             pool.book.sent(request, intended, intended.max(conn.since), sent, 0);

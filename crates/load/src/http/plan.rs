@@ -158,6 +158,9 @@ pub struct Pool {
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
     pub aim: Option<HttpAim>,
+    /// TCP Fast Open (RFC 7413): each request goes with the SYN of its connection, where the target's cookie is known. For requests that may
+    /// be repeated, each on a connection of its own.
+    pub fast_open: bool,
 }
 
 impl Pool {
@@ -182,6 +185,7 @@ impl Pool {
             clients: Vec::new(),
             behaviour: Behaviour::Normal,
             aim: None,
+            fast_open: false,
         }
     }
 }
@@ -339,6 +343,30 @@ impl Pool {
         self.behaviour == Behaviour::Normal && self.requests_per_connection != Some(1) && http1
     }
 
+    /// Refuses Fast Open where a connection has anything to do before its first request, or has no request.
+    fn check_fast_open(&self) -> Result<(), BadPlan> {
+        let bad = |what: &str| Err(BadPlan(format!("pool '{}': Fast Open {what}", self.name)));
+        if !self.fast_open {
+            return Ok(());
+        }
+        if self.targets.iter().any(|t| t.url.https) {
+            return bad("is for http: URLs: with https: the TLS handshake comes before the request");
+        }
+        if self.behaviour != Behaviour::Normal {
+            return bad("is for clients that send requests");
+        }
+        if !matches!(self.version, Version::Http1 { .. }) {
+            return bad("is for HTTP/1.1: with HTTP/2 connections are kept");
+        }
+        if self.requests_per_connection != Some(1) {
+            return bad("is for a connection for each request (--no-keepalive)");
+        }
+        if self.write_rate.is_some() {
+            return bad("is not for slow writers: the SYN takes as much of a request as fits");
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), BadPlan> {
         let bad = |what: &str| Err(BadPlan(format!("pool '{}': {what}", self.name)));
         let weights = |w: &mut dyn Iterator<Item = f64>| {
@@ -397,6 +425,7 @@ impl Pool {
             }
             _ => {}
         }
+        self.check_fast_open()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
             if self.clients.iter().all(|c| c.is_ipv4() == family)
@@ -406,5 +435,32 @@ impl Pool {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fast_open_is_for_a_connection_for_each_request() {
+        let url: Url = "http://a.example/".parse().unwrap();
+        let target = Target { url, addresses: vec!["10.0.0.1:80".parse().unwrap()], weight: 1.0 };
+        let fine =
+            Pool { fast_open: true, requests_per_connection: Some(1), ..Pool::new("p", target.clone()) };
+        let refused = |pool: Pool| pool.check().unwrap_err().to_string();
+        assert_eq!(fine.check(), Ok(()));
+        for (kept, pool) in [
+            (None, Pool { requests_per_connection: None, ..fine.clone() }),
+            (Some(2), Pool { requests_per_connection: Some(2), ..fine.clone() }),
+        ] {
+            assert!(refused(pool).contains("a connection for each request"), "{kept:?}");
+        }
+        let secure = Target { url: "https://a.example/".parse().unwrap(), ..target };
+        assert!(refused(Pool { targets: vec![secure], ..fine.clone() }).contains("TLS"));
+        assert!(refused(Pool { behaviour: Behaviour::HalfOpen, ..fine.clone() }).contains("send requests"));
+        assert!(refused(Pool { write_rate: Some(9), ..fine.clone() }).contains("slow writers"));
+        let http2 = Pool { version: Version::Http2 { streams: 2 }, requests_per_connection: None, ..fine };
+        assert!(refused(http2).contains("HTTP/1.1"));
     }
 }

@@ -32,6 +32,14 @@ pub(super) struct PoolPlan {
     pub(super) requests: Weighted,
 }
 
+impl PoolPlan {
+    /// A request to a target, by their indices.
+    #[inline]
+    pub(super) fn prepared(&self, target: u16, request: u16) -> &Prepared {
+        &self.prepared[usize::from(target) * self.pool.requests.len() + usize::from(request)]
+    }
+}
+
 /// A pool in one lane.
 #[derive(Debug)]
 pub(super) struct PoolState {

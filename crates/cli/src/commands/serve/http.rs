@@ -5,8 +5,8 @@ use super::plan::{self, Plan};
 use super::{Event, Service, tcp};
 use crate::units;
 use anyhow::{Context, bail};
-use flowlane::Host;
 use flowlane::control::{Additions, CountView};
+use flowlane::{Host, ListenOptions};
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::{Alpn, Identity, ServerTls};
@@ -170,13 +170,13 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
 impl Http {
     /// The host that serves.
     pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-        let (bind, port) = (plan.bind(), plan.port);
+        let (bind, port, fast_open) = (plan.bind(), plan.port, tcp::fast_open(plan));
         let (listen, server) = (plan.listen.clone(), self.server.clone());
         plan.host(move || {
             let (flows, events) = (flows.clone(), events.clone());
             let (listen, server) = (listen.clone(), server.clone());
             async move {
-                let options = Server::listen_options();
+                let options = ListenOptions { fast_open, ..Server::listen_options() };
                 let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
                 drop(events);
                 let Some(listener) = listener else { return Ok(()) };

@@ -8,10 +8,15 @@ use flowlane_load::tcp::service;
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 
+/// TCP Fast Open of the listeners, if it is asked for.
+pub(super) fn fast_open(plan: &Plan) -> Option<FastOpenListen> {
+    plan.fast_open.map(|pending| FastOpenListen { pending, ..FastOpenListen::default() })
+}
+
 /// The host that serves.
 pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
     let (bind, port, service, listen) = (plan.bind(), plan.port, plan.service, plan.listen.clone());
-    let fast_open = plan.fast_open.map(|pending| FastOpenListen { pending, ..FastOpenListen::default() });
+    let fast_open = fast_open(plan);
     plan.host(move || {
         let (flows, events, listen) = (flows.clone(), events.clone(), listen.clone());
         async move {

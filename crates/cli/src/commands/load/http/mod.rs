@@ -156,6 +156,8 @@ impl Http {
         let phases = phases.map(|(phase, load)| Phase { load, ..phase }).collect();
         let instead = "in the place of the scenario's".to_owned();
         let more = (!said.instead.is_empty()).then(|| (instead, said.instead.join(", ")));
+        let fast = ("fast-open".to_owned(), "requests go with the SYN".to_owned());
+        let fast = plan.pools.iter().any(|p| p.fast_open).then_some(fast);
         let pool = |p: &Pool| PoolAbout {
             name: p.name.clone(),
             targets: targets(p),
@@ -178,7 +180,7 @@ impl Http {
                 scenario: self.scenario.as_ref().map(|f| f.display().to_string()),
                 name: said.name,
                 about: said.about,
-                more: more.into_iter().collect(),
+                more: more.into_iter().chain(fast).collect(),
             },
             phases,
             pools: plan.pools.iter().map(pool).collect(),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use flowlane::{
-    Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener, TcpStream,
+    FastOpenListen, Host, Interface, ListenOptions, Prefix, Rss, SocketOptions, TcpConfig, TcpListener,
+    TcpStream,
 };
 use flowlane_http::h1::{Event, Limits, RequestReader};
 use flowlane_http::server::{Options, Server};
@@ -53,12 +54,14 @@ fn network(address: IpAddr, (ipv4, ipv6): (u8, u8)) -> Prefix {
     Prefix::new(address, len).unwrap_or_else(|| Prefix::host(address))
 }
 
-/// A host that listens on these addresses and has `ours` as its router. With `http2` it runs the server of `serve http`.
+/// A host that listens on these addresses and has `ours` as its router. With `http2` it runs the server of `serve http`;
+/// with `fast_open` it takes data from SYNs.
 pub(super) fn server(
     rss: &Arc<Rss>,
     addresses: &[SocketAddr],
     ours: &[Prefix],
     http2: bool,
+    fast_open: bool,
 ) -> anyhow::Result<Host> {
     let whole = http2.then(|| Server::new(Options::default(), rss.buckets.len())).transpose()?;
     let mut ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
@@ -80,7 +83,7 @@ pub(super) fn server(
                     backlog: 1 << 16,
                     syn_backlog: 1 << 16,
                     socket,
-                    ..ListenOptions::default()
+                    fast_open: fast_open.then(FastOpenListen::default),
                 };
                 let Ok(listener) = TcpListener::bind(None, port, options) else { return };
                 // The lane has ended.

@@ -9,10 +9,11 @@ use clap::{Args, ValueEnum};
 use flowlane::link::LinkSpec;
 use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, TcpConfig, TunnelConfig, UdpFields};
 use flowlane_load::ClientRange;
-use flowlane_load::http::{Behaviour, HttpLoad, Plan, Version};
+use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
 use super::super::home::Home;
 use crate::address::with_network;
+use crate::fast_open;
 use crate::instruments::{Instruments, Looked};
 use crate::io::{IoOption, Work};
 use crate::link::{self, give_up_privileges};
@@ -167,6 +168,7 @@ impl Place {
             "--tunnel: {} has no packets that could go through one; name a --link",
             self.link
         );
+        self.check_fast_open(plan)?;
         if kernel {
             ensure!(
                 self.addr.is_empty(),
@@ -193,6 +195,20 @@ impl Place {
                 self.reaches(*remote, &pool.clients)?;
             }
         }
+        Ok(())
+    }
+
+    /// Checks that there is Fast Open where a pool wants it, and that there is room for the cookies.
+    fn check_fast_open(&self, plan: &Plan) -> anyhow::Result<()> {
+        let wanted = plan.pools.iter().any(|p| p.fast_open);
+        if wanted && self.link == LinkKind::Kernel {
+            return fast_open::check_kernel(fast_open::End::Client);
+        }
+        let cookies = cookies(plan);
+        ensure!(
+            cookies <= MOST_COOKIES,
+            "--fast-open: at most {MOST_COOKIES} pairs of client address (--clients) and target, not {cookies}: a lane keeps a cookie of each"
+        );
         Ok(())
     }
 
@@ -296,10 +312,11 @@ impl Place {
                 let targets = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses);
                 let targets: Vec<SocketAddr> = targets.copied().collect();
                 let ours = super::pair::ours(&targets);
+                let fast_open = plan.pools.iter().any(|p| p.fast_open);
                 let http2 = plan.pools.iter().any(|p| matches!(p.version, Version::Http2 { .. }));
-                let server = builder.host(super::pair::server(rss, &targets, &ours, http2)?);
+                let server = builder.host(super::pair::server(rss, &targets, &ours, http2, fast_open)?);
                 let interface = Interface { addresses: ours, claimed, vlan: None };
-                let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
+                let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
                 let host = builder.host(host);
                 builder.pair((server, 0), (host, 0), PairConfig::default());
                 host
@@ -313,7 +330,8 @@ impl Place {
                     .chain(claimed.iter().copied())
                     .collect();
                 let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
-                let mut host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp());
+                let mut host =
+                    Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
                 for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
                     let claimed = self.claimed(plan, Some(i));
                     host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });
@@ -332,6 +350,8 @@ impl Place {
     }
 }
 
+/// Most cookies of Fast Open in a lane, each in at most 240 bytes.
+const MOST_COOKIES: u128 = 1 << 16;
 /// Frames of a worker that needs none.
 const FEW_FRAMES: usize = 64;
 
@@ -341,7 +361,19 @@ fn frames(connections: usize, workers: usize) -> usize {
     (connections / workers.max(1) * 2).clamp(1 << 13, 1 << 14)
 }
 
-/// TCP limits of a host that opens very many connections.
-fn tcp() -> TcpConfig {
-    TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() }
+/// Cookies that a lane may have to keep: one for each client address and target address, in pools with Fast Open.
+fn cookies(plan: &Plan) -> u128 {
+    let of = |pool: &Pool| {
+        let clients = pool.clients.iter().map(ClientRange::count).fold(0, u128::saturating_add);
+        let targets: usize = pool.targets.iter().map(|t| t.addresses.len()).sum();
+        clients.max(1).saturating_mul(targets as u128)
+    };
+    plan.pools.iter().filter(|p| p.fast_open).map(of).fold(0, u128::saturating_add)
+}
+
+/// TCP limits of a host that opens very many connections, and with Fast Open keeps cookies.
+fn tcp(plan: &Plan) -> TcpConfig {
+    let config = TcpConfig { max_connections: 4 << 20, max_time_wait: 1 << 18, ..TcpConfig::default() };
+    let cookies = cookies(plan).min(MOST_COOKIES) as usize;
+    TcpConfig { fast_open_peers: config.fast_open_peers.max(cookies), ..config }
 }

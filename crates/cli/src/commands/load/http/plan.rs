@@ -66,6 +66,10 @@ pub(super) struct Asked {
     /// Open a new connection for each request.
     #[arg(long, conflicts_with_all = ["requests_per_connection", "scenario"])]
     no_keepalive: bool,
+    /// TCP Fast Open: each request goes with the SYN of its connection, once the target has given a cookie; with --no-keepalive, for
+    /// requests that may be repeated.
+    #[arg(long, conflicts_with_all = ["http2", "half_open", "syn_only", "write_rate", "scenario"])]
+    fast_open: bool,
     /// Total number of connections.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     connections_in_all: Option<u64>,
@@ -197,6 +201,16 @@ impl Asked {
 
     /// The plan.
     pub(super) fn plan(&self, urls: &[Url], clients: &[ClientRange], seed: u64) -> anyhow::Result<Plan> {
+        if self.fast_open {
+            ensure!(
+                self.no_keepalive || self.requests_per_connection == Some(1),
+                "--fast-open: needs --no-keepalive: only the first request of a connection can go with its SYN"
+            );
+            ensure!(
+                !urls.iter().any(|url| url.https),
+                "--fast-open: not with https: the TLS handshake comes before the request"
+            );
+        }
         let target = |url: &Url| Ok(Target { url: url.clone(), addresses: url.resolve()?, weight: 1.0 });
         let targets: Vec<Target> = urls.iter().map(target).collect::<anyhow::Result<_>>()?;
         let first = targets.first().cloned().context("a URL is needed")?;
@@ -212,6 +226,7 @@ impl Asked {
             burst: number(Some(self.burst), 0).context("--burst")?,
             think: self.think.clone().unwrap_or_default(),
             requests_per_connection: if self.no_keepalive { Some(1) } else { self.requests_per_connection },
+            fast_open: self.fast_open,
             total_requests: self.requests,
             total_connections: self.connections_in_all,
             read_rate: self.read_rate,
