@@ -456,6 +456,23 @@ fn requests_with_the_syn_over_kernel_sockets() {
     );
 }
 
+/// The relay takes requests with the SYN when it is told to, and passes them on.
+#[test]
+fn a_relay_takes_requests_with_the_syn() {
+    let Some((near, far)) = wire_of_the_kernel("v") else { return };
+    set_fast_open(&near, 1);
+    set_fast_open(&far, 3);
+    let at = |port: u16| format!("--link kernel --addr 10.11.2.1/24 --workers 2 --port {port}");
+    let web = Service::start(Some(&far), &format!("http {}", at(80)));
+    let relay = Service::start(Some(&far), &format!("relay {} --to 10.11.2.1:80 --fast-open", at(81)));
+    let loading = "http http://10.11.2.1:81/size/600 --no-keepalive --fast-open -c 1 -n 30 -d 20s";
+    let report = load(Some(&near), loading);
+    assert_eq!((count(&report, "answered"), count(&report, "syn-data")), (30, 29), "{report}");
+    assert_eq!((counted(&near, "TCPFastOpenActive"), counted(&far, "TCPFastOpenPassive")), (29, 29));
+    relay.end();
+    assert_eq!(last(&web.end(), "http-summary")["requests"], 30);
+}
+
 /// HTTP requests with the SYN: one after the other, many at once, at a rate, longer than a SYN; as the kernels count them at both ends.
 #[test]
 fn http_requests_with_the_syn_over_kernel_sockets() {

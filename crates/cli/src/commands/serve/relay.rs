@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stack_stats::Counters;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
-use flowlane::{Bind, Host, Prefix};
+use flowlane::{Bind, Host, ListenOptions, Prefix};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -189,7 +189,7 @@ impl Relaying {
         if self.udp {
             return self.datagrams(plan, flows, events);
         }
-        let (bind, port) = (plan.bind(), plan.port);
+        let (bind, port, fast_open) = (plan.bind(), plan.port, tcp::fast_open(plan));
         let (listen, relay) = (plan.listen.clone(), self.relay.clone());
         let host = plan.host(move || {
             let (flows, events) = (flows.clone(), events.clone());
@@ -198,7 +198,7 @@ impl Relaying {
                 if flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0) {
                     relay.check()?;
                 }
-                let options = Relay::listen_options();
+                let options = ListenOptions { fast_open, ..Relay::listen_options() };
                 let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
                 drop(events);
                 let Some(listener) = listener else { return Ok(()) };
