@@ -337,6 +337,93 @@ fn where_kernel_connections_arrive() {
     done.unwrap();
 }
 
+/// UDP on kernel sockets: a socket in each lane, and what the kernel dropped while nobody read.
+#[test]
+fn udp_sockets_of_the_kernel() {
+    let path = std::env::temp_dir().join(format!("flowlane-stat-udp-{}.sock", std::process::id()));
+    let control = path.to_str().unwrap();
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let line = format!("serve udp-echo --link kernel --addr 127.0.0.1/8 --port {port} --workers 2 --no-pin");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+        .args(line.split_whitespace())
+        .args(["--control", control])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let pid = Pid::from_child(&server);
+    let told = std::panic::catch_unwind(|| {
+        assert!(line.contains(" port "), "{line}");
+        let stat = |letters: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+            command.arg("stat").args(letters).args(["--control", control]);
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        // Asks until this one is answered: answers to others may come first, and fill our queue.
+        let answered = |word: &[u8]| {
+            let mut buffer = [0; 2048];
+            client.send(word).unwrap();
+            loop {
+                match client.recv(&mut buffer) {
+                    Ok(n) if &buffer[..n] == word => return,
+                    Ok(_) => {}
+                    Err(_) => drop(client.send(word)),
+                }
+                assert!(std::time::Instant::now() < until, "no answer");
+            }
+        };
+        // Received, dropped, sent of all sockets; what the lanes count as dropped.
+        let counted = || {
+            let report: Value = serde_json::from_str(&stat(&["-a", "-s", "--json"])).unwrap();
+            let rows = report["sockets"]["sockets"].as_array().unwrap();
+            assert_eq!((rows.len(), &report["sockets"]["left-out"]), (4, &0.into()), "{rows:?}");
+            let name = format!("127.0.0.1.{port}");
+            for (bucket, row) in rows.iter().enumerate() {
+                assert_eq!((&row["proto"], &row["local"]), (&"udp4".into(), &name.as_str().into()), "{row}");
+                assert_eq!((&row["bucket"], &row["worker"]), (&bucket.into(), &(bucket % 2).into()), "{row}");
+                let (received, kind) = (row["received"].as_u64().unwrap(), &row["flowtype"]);
+                assert_eq!(received > 0, *kind != 0, "{row}");
+            }
+            let sum = |name: &str| rows.iter().map(|row| row[name].as_u64().unwrap()).sum::<u64>();
+            let lanes = &report["stats"]["hosts"][0]["protocols"]["kernel"]["datagrams-overflown"];
+            [sum("received"), sum("dropped"), sum("sent"), lanes.as_u64().unwrap()]
+        };
+        answered(b"first");
+        let [received, dropped, sent, overflown] = counted();
+        assert!(
+            (1..=received).contains(&sent) && (dropped, overflown) == (0, 0),
+            "{received} {sent} {dropped}"
+        );
+        kill_process(pid, Signal::STOP).unwrap();
+        for _ in 0..3000 {
+            client.send(&[7; 1400]).unwrap();
+        }
+        kill_process(pid, Signal::CONT).unwrap();
+        // Behind all that waited, so that the lane has been told what was lost.
+        answered(b"last");
+        let [received, dropped, _, overflown] = counted();
+        assert!(received > 100 && dropped > 0 && received + dropped <= 3100, "{received} {dropped}");
+        assert_eq!(dropped, overflown);
+        let text = stat(&["-a"]);
+        let name = format!(" 127.0.0.1.{port} ");
+        assert_eq!(text.lines().filter(|l| l.starts_with("udp4 ") && l.contains(&name)).count(), 4, "{text}");
+        assert!(!text.contains(" more: "), "{text}");
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let _ = std::fs::remove_file(&path);
+    if let Err(why) = told {
+        std::panic::resume_unwind(why);
+    }
+}
+
 #[test]
 fn every_document_fits_the_schema() {
     let running = Running::start("schema");

@@ -127,7 +127,7 @@ pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
 pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wire};
 pub use flowlane_sys::block::OwnedBytes;
 pub use flowlane_sys::frame::Frame;
-pub use kernel::{Arrival, Elsewhere, Io, KernelRow, KernelSockets, KernelStats, Steer};
+pub use kernel::{Arrival, Elsewhere, Io, KernelRow, KernelSockets, KernelStats, KernelUdpRow, Steer};
 pub use lane::FlowRecords;
 pub use link::opening::{Doorbell, OpenLink, OpenWire, Opened, Opening};
 pub use link::pair::{PairConfig, Quirk, Quirks};

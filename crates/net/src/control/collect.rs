@@ -8,7 +8,7 @@ use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
 use crate::HostInfo;
-use crate::kernel::KernelRow;
+use crate::kernel::{KernelRow, KernelUdpRow};
 use crate::metrics::{Snapshot, drops};
 use crate::stats::{
     CardReport, LaneReport, Meeting, Misdirected, Report, Stall, StallCounts, StepTimes, WatchdogReport,
@@ -164,12 +164,13 @@ fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
         SocketsView { version: VERSION, sockets: Vec::new(), left_out: 0, tcp_states: BTreeMap::new() };
     for (h, info) in hosts.iter().enumerate() {
         for lane in report.lanes(h) {
-            view.left_out += lane.socket_count - lane.sockets.len();
+            let kernel = &lane.kernel_sockets;
+            view.left_out += lane.socket_count - lane.sockets.len() - kernel.udp.len();
             view.sockets.extend(lane.sockets.iter().map(|s| udp_socket(info, lane, s)));
+            view.sockets.extend(kernel.udp.iter().map(|s| kernel_udp_socket(info, lane, s)));
             let tcp = &lane.tcp;
             view.left_out += (tcp.connections + tcp.listeners).saturating_sub(tcp.rows.len());
             view.sockets.extend(tcp.rows.iter().map(|r| tcp_socket(info, lane, r)));
-            let kernel = &lane.kernel_sockets;
             view.left_out += kernel.count - kernel.rows.len();
             view.sockets.extend(kernel.rows.iter().map(|r| kernel_socket(info, lane, r)));
             let mut count = |state: &str, n: usize| {
@@ -242,20 +243,49 @@ fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
     }
 }
 
-fn kernel_socket(info: &HostInfo, lane: &LaneReport, r: &KernelRow) -> SocketRow {
-    let any = r.local.ip().is_unspecified();
+/// Protocol and local address of a kernel socket.
+fn kernel_end(name: &str, local: std::net::SocketAddr) -> (String, String) {
+    let any = local.ip().is_unspecified();
     // A wildcard of IPv6 serves both families.
-    let family = if any && r.local.is_ipv6() { None } else { Some(r.local.ip()) };
-    let local = if any { "*".to_owned() } else { r.local.ip().to_string() };
+    let family = if any && local.is_ipv6() { None } else { Some(local.ip()) };
+    let ip = if any { "*".to_owned() } else { local.ip().to_string() };
+    (proto(name, family), format!("{ip}.{}", star(local.port())))
+}
+
+fn kernel_udp_socket(info: &HostInfo, lane: &LaneReport, r: &KernelUdpRow) -> SocketRow {
+    let (proto, local) = kernel_end("udp", r.local);
     SocketRow {
-        proto: proto("tcp", family),
+        proto,
+        state: String::new(),
+        host: info.name.clone(),
+        bucket: lane.bucket,
+        worker: lane.worker,
+        receive_queue: r.recv_queue as usize,
+        send_queue: 0,
+        local,
+        foreign: r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port())),
+        connected: r.remote.is_some(),
+        received: r.received,
+        dropped: r.dropped,
+        sent: r.sent,
+        flowid: r.flow.0,
+        flowtype: r.flow.1,
+        flowtype_name: HashType::from_u8(r.flow.1).unwrap_or(HashType::None).name().into(),
+        arrival: None,
+    }
+}
+
+fn kernel_socket(info: &HostInfo, lane: &LaneReport, r: &KernelRow) -> SocketRow {
+    let (proto, local) = kernel_end("tcp", r.local);
+    SocketRow {
+        proto,
         state: r.state.map_or("LISTEN", State::netstat).into(),
         host: info.name.clone(),
         bucket: lane.bucket,
         worker: lane.worker,
         receive_queue: r.recv_queue as usize,
         send_queue: r.send_queue as usize,
-        local: format!("{local}.{}", star(r.local.port())),
+        local,
         foreign: r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port())),
         connected: r.remote.is_some(),
         received: 0,

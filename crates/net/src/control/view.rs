@@ -252,7 +252,7 @@ document! {
         bucket: u16,
         /// The worker that holds the lane.
         worker: usize,
-        /// Datagrams waiting to be read; TCP: bytes, and of a listener connections to be accepted.
+        /// Datagrams waiting to be read, on kernel sockets the memory that they take in the kernel, bytes; TCP: bytes, and of a listener connections to be accepted.
         receive_queue: usize,
         /// Datagrams waiting to be sent: none wait in a socket; TCP: bytes not acknowledged, and of a listener how many
         /// connections may wait.

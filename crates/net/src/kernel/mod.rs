@@ -37,7 +37,7 @@ pub(crate) use datagrams::Lost;
 pub(crate) use listen::Ports;
 pub use poller::Io;
 pub(crate) use poller::{News, Poller};
-pub use rows::{KernelRow, KernelSockets};
+pub use rows::{KernelRow, KernelSockets, KernelUdpRow};
 pub(crate) use slab::SocketId;
 pub use stats::KernelStats;
 pub use steer::Steer;

@@ -1,6 +1,6 @@
-//! Lists of a lane's listeners and connections for display, at a bounded cost.
+//! Lists of a lane's listeners, connections and UDP sockets for display, at a bounded cost.
 //!
-//! The kernel is asked for each: four system calls, one or two more where a worker is bound to a processor.
+//! The kernel is asked for each: four system calls, one or two more where a worker is bound to a processor; one for a UDP socket.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -9,6 +9,7 @@ use flowlane_stack::tcp::State;
 use flowlane_sys::kernel::options;
 use flowlane_sys::kernel::socket;
 
+use super::datagrams::Ends;
 use super::slab::{Flags, Socket, SocketId};
 use super::{Arrival, KernelLane};
 
@@ -33,22 +34,51 @@ pub struct KernelRow {
     pub arrival: Option<Arrival>,
 }
 
-/// Listeners and connections of a lane on kernel sockets.
+/// One UDP socket of a lane on kernel sockets, as `netstat -a` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelUdpRow {
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer of a connected socket.
+    pub remote: Option<SocketAddr>,
+    /// Memory of what waits to be read in the kernel, bytes.
+    pub recv_queue: u32,
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams that the kernel dropped: the socket was full, or the checksum was wrong.
+    pub dropped: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Flow hash of the last datagram received, and its type, by the host's own rule.
+    pub flow: (u32, u8),
+}
+
+/// Listeners, connections and UDP sockets of a lane on kernel sockets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelSockets {
-    /// So many as were wanted.
+    /// Listeners and connections, so many as were wanted.
     pub rows: Vec<KernelRow>,
-    /// How many there are in all.
+    /// How many of them there are in all.
     pub count: usize,
+    /// UDP sockets, so many as were wanted. How many there are is in [`LaneReport::socket_count`](crate::LaneReport::socket_count).
+    pub udp: Vec<KernelUdpRow>,
 }
 
 impl KernelLane {
-    /// At most `most` listeners and connections.
+    /// At most `most` listeners and connections, and as many UDP sockets.
     pub(crate) fn list(&self, most: usize) -> KernelSockets {
         let mut list = KernelSockets::default();
-        for (id, socket) in self.sockets.iter().filter(|(_, s)| s.flags.has(Flags::STREAM | Flags::LISTENER))
-        {
+        for (id, socket) in self.sockets.iter() {
+            if !socket.flags.has(Flags::STREAM | Flags::LISTENER) {
+                if list.udp.len() < most
+                    && let Some(ends) = self.udp.ends(id.slot)
+                {
+                    list.udp.push(udp_row(ends, socket));
+                }
+                continue;
+            }
             list.count += 1;
             if list.rows.len() < most
                 && let Some(row) = self.row(id, socket)
@@ -79,5 +109,20 @@ impl KernelLane {
             flow: (0, 0),
             arrival: self.arrival(id).ok().flatten(),
         })
+    }
+}
+
+fn udp_row(ends: &Ends, socket: &Socket) -> KernelUdpRow {
+    // A kernel that does not tell has dropped what it said with the datagrams that came.
+    let told = options::Memory { waiting: 0, dropped: ends.lost };
+    let memory = options::memory(socket.fd()).unwrap_or(told);
+    KernelUdpRow {
+        local: ends.local,
+        remote: ends.remote,
+        recv_queue: memory.waiting,
+        received: ends.received,
+        dropped: memory.dropped.into(),
+        sent: ends.sent,
+        flow: (ends.hash.0, ends.hash.1.as_u8()),
     }
 }

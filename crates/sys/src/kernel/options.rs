@@ -284,3 +284,27 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         snd_wnd: at(at::SND_WND),
     })
 }
+
+/// What a socket holds and has lost (`SO_MEMINFO`, Linux 4.12).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Memory of what waits to be read, bytes: more than its payload.
+    pub waiting: u32,
+    /// Packets that the kernel dropped at the socket: it was full, or the checksum was wrong.
+    pub dropped: u32,
+}
+
+/// Asks for a socket's memory and drops.
+///
+/// # Errors
+/// The kernel's; `ENOPROTOOPT` where it is older.
+pub fn memory(fd: BorrowedFd<'_>) -> io::Result<Memory> {
+    const WAITING: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
+    const DROPPED: usize = libc::SK_MEMINFO_DROPS as usize;
+    // What an older kernel does not tell remains zero.
+    let mut bytes = [0u8; 4 * (DROPPED + 1)];
+    raw_get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
+    let word =
+        |i: usize| u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
+    Ok(Memory { waiting: word(WAITING), dropped: word(DROPPED) })
+}

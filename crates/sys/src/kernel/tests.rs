@@ -130,3 +130,23 @@ fn busy_polling_is_set_and_ended() {
     assert_eq!(epoll.busy_poll().unwrap(), (0, false));
     assert!(epoll.set_busy_poll(u32::MAX, false).is_err());
 }
+
+/// A full socket: what waits is held, the rest was dropped, and both are told though nobody has read.
+#[test]
+fn memory_and_drops_of_a_socket() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    options::set(socket.as_fd(), Number::RECEIVE_BUFFER, 4096).unwrap();
+    assert_eq!(options::memory(socket.as_fd()).unwrap(), options::Memory::default());
+    let from = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        from.send_to(&[7; 1000], socket.local_addr().unwrap()).unwrap();
+    }
+    // Where packets to this machine are handled by another thread, they come a moment later.
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut full = options::Memory::default();
+    while (full.waiting < 1000 || full.dropped == 0) && Instant::now() < until {
+        full = options::memory(socket.as_fd()).unwrap();
+        std::thread::yield_now();
+    }
+    assert!(full.waiting >= 1000 && (1..100).contains(&full.dropped), "{full:?}");
+}

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::Waker;
 
+use flowlane_rss::HashType;
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::udp::{Bind, BindError, Datagram};
 use flowlane_stack::{Lane, SendError};
@@ -49,9 +50,9 @@ const LOOK_EVERY: u64 = 16;
 
 /// The addresses of a socket, and what was learnt of it.
 #[derive(Debug)]
-struct Ends {
-    local: SocketAddr,
-    remote: Option<SocketAddr>,
+pub(super) struct Ends {
+    pub(super) local: SocketAddr,
+    pub(super) remote: Option<SocketAddr>,
     /// Datagrams that came merged with others and were more than was asked for.
     waiting: VecDeque<Datagram>,
     /// Datagrams in a message, as many as the last read found in most.
@@ -59,18 +60,38 @@ struct Ends {
     /// Longest datagrams that are merged to be sent; 0 if none are.
     most: usize,
     /// Datagrams that the kernel said were lost.
-    lost: u32,
+    pub(super) lost: u32,
+    /// Datagrams received, and sent.
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// Flow hash of the last datagram received, and its type.
+    pub(super) hash: (u32, HashType),
 }
 
 impl Ends {
     fn new(local: SocketAddr, remote: Option<SocketAddr>) -> Self {
-        Self { local, remote, waiting: VecDeque::new(), expected: 1, most: usize::from(u16::MAX), lost: 0 }
+        Self {
+            local,
+            remote,
+            waiting: VecDeque::new(),
+            expected: 1,
+            most: usize::from(u16::MAX),
+            lost: 0,
+            received: 0,
+            sent: 0,
+            hash: (0, HashType::None),
+        }
     }
 }
 
 impl Udp {
     pub(super) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// The addresses of the socket in that slot, if it is one of UDP, and what it has received and sent.
+    pub(super) fn ends(&self, slot: u32) -> Option<&Ends> {
+        self.ends.get(&slot)
     }
 
     pub(super) fn forget(&mut self, slot: u32) {
@@ -188,7 +209,7 @@ impl KernelLane {
         }
         self.stats.datagram_reads += 1;
         let mut came = split::Came { into, waiting: &mut ends.waiting, room: max, kept: 0, cut: 0 };
-        let mut most = 1;
+        let (mut most, mut last) = (1, ends.hash);
         for (i, frame) in empty.drain(..n).enumerate() {
             let Some(received) = batch.received(i, frame.len()) else { break };
             if let Some(lost) = received.lost {
@@ -199,6 +220,7 @@ impl KernelLane {
             let ends = (Endpoint::from(received.source), Endpoint::from(ours));
             let hash = stack.udp_hash(ends.1, ends.0);
             let rest = batch.spilled(i, received.spilled);
+            last = hash;
             let pieces = came.take(frames, frame, rest, &received, ends, hash);
             if pieces > 1 {
                 self.stats.merged_received += 1;
@@ -207,6 +229,8 @@ impl KernelLane {
         }
         let (kept, cut) = (came.kept, came.cut);
         ends.expected = most.min(SEGMENTS);
+        ends.hash = last;
+        ends.received += kept as u64;
         self.stats.datagrams_received += kept as u64;
         self.stats.datagrams_cut += cut as u64;
         if self.cpu.is_some() && self.stats.datagram_reads.is_multiple_of(LOOK_EVERY) {

@@ -113,6 +113,7 @@ impl KernelLane {
             else {
                 self.stats.datagram_writes += 1;
                 self.stats.datagrams_sent += merged.max(1) as u64;
+                ends.sent += merged.max(1) as u64;
                 self.stats.merged_sent += u64::from(merged > 1);
                 return Ok(merged.max(1));
             };
@@ -156,6 +157,7 @@ impl KernelLane {
                 Ok(went) => {
                     self.stats.datagram_writes += 1;
                     self.stats.datagrams_sent += went.datagrams as u64;
+                    ends.sent += went.datagrams as u64;
                     self.stats.merged_sent += went.merged as u64;
                     sent += went.datagrams;
                     *done += went.datagrams;
