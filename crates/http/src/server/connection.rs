@@ -295,9 +295,10 @@ impl Connection {
     #[inline]
     fn send(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<()> {
         let output = &mut scratch.output;
+        let last = self.exchange.is_closing() && matches!(self.exchange.job(), Job::None);
         let mut at = 0;
         while at < output.len() {
-            match Pin::new(&mut self.stream).poll_write(cx, &output[at..])? {
+            match poll_write(&mut self.stream, cx, &output[at..], last)? {
                 Poll::Ready(n) => at += n,
                 Poll::Pending => {
                     self.kept.extend_from_slice(&output[at..]);
@@ -334,17 +335,20 @@ impl Connection {
         Ok(if self.flushing { Poll::Pending } else { Poll::Ready(()) })
     }
 
-    /// Closes our side. If the peer may still be sending, it continues to read for a time: closing a connection with unread bytes resets
+    /// Closes our side. If the peer, which may not know yet that we stop, may still be sending, it continues to read for a time: closing a connection with unread bytes resets
     /// it, and the peer might not receive our answer (RFC 9112 §9.6).
     fn close(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
         if !self.lingering {
+            let clean = !self.exchange.is_unclean() && self.unread.is_empty() && !self.lane.is_stopping();
+            if clean && matches!(self.stream, Stream::Plain(_)) {
+                // Dropping it ends the stream.
+                return Ok(Step::End(Outcome::Closed));
+            }
             if Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
                 return self.wait(cx, now, Wait::Write, scratch);
             }
             self.lingering = true;
-            // A peer that does not know yet that we stop may send more requests.
-            let clean = !self.exchange.is_unclean() && self.unread.is_empty();
-            if clean && !self.lane.is_stopping() {
+            if clean {
                 return Ok(Step::End(Outcome::Closed));
             }
         }
@@ -422,6 +426,23 @@ impl Connection {
             }
         }
     }
+}
+
+/// Writes; `last`: the end of the stream follows, and goes with these bytes where it can.
+#[inline]
+fn poll_write(
+    stream: &mut Stream<TcpStream>,
+    cx: &mut Context<'_>,
+    bytes: &[u8],
+    last: bool,
+) -> Poll<io::Result<usize>> {
+    if let Stream::Plain(stream) = stream
+        && last
+        && let Some(n) = stream.try_write_before_end(bytes)?
+    {
+        return Poll::Ready(Ok(n));
+    }
+    Pin::new(stream).poll_write(cx, bytes)
 }
 
 /// What to do next.

@@ -51,6 +51,8 @@ struct Rest {
     closing: bool,
     /// Whether unread bytes may arrive.
     unclean: bool,
+    /// The peer sends nothing after its last request: it asked to close, or its stream has ended.
+    peer_ends: bool,
 }
 
 impl Exchange {
@@ -64,6 +66,7 @@ impl Exchange {
                 requests: 0,
                 closing: false,
                 unclean: false,
+                peer_ends: false,
             },
         }
     }
@@ -85,8 +88,9 @@ impl Exchange {
         self.rest.closing = true;
     }
 
+    /// Whether bytes may arrive that nobody will read.
     pub(crate) fn is_unclean(&self) -> bool {
-        self.rest.unclean || !self.reader.is_between_messages()
+        self.rest.unclean || !self.rest.peer_ends || !self.reader.is_between_messages()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -126,12 +130,21 @@ impl Exchange {
                 }
             }
         }
-        if self.rest.closing { input.len() } else { at }
+        if !self.rest.closing {
+            return at;
+        }
+        // A request without a body is over, though nobody asks for its end.
+        if self.reader.is_at_end() {
+            let _ = self.reader.next(&[]);
+        }
+        self.rest.unclean |= at < input.len();
+        input.len()
     }
 
     /// The peer will send no more.
     pub(crate) fn end_of_input(&mut self, lane: &Lane, out: &mut Vec<u8>, page: &Prepared) {
         self.rest.closing = true;
+        self.rest.peer_ends = true;
         if let Err(fault) = self.reader.finish() {
             self.rest.fault(lane, fault, out, page);
             self.rest.unclean = false;
@@ -173,6 +186,7 @@ impl Rest {
         let asked =
             Asked { method: request.method, target: request.target, field: |name| request.fields.get(name) };
         let reply = route::answer(lane.site(), &asked);
+        self.peer_ends = !request.keep_alive;
         let manner = Manner {
             to_head: request.method == "HEAD",
             version: request.version,

@@ -5,9 +5,11 @@
 //! files are served, and `index.html` for a directory. Conditional requests (RFC 9110 §13) and single ranges (§14) are supported; a request
 //! with several ranges gets the whole file, as the RFC allows.
 //!
-//! Files are read in pieces as the peer receives them, or sent in place ([`TcpStream::poll_send_file`](flowlane::TcpStream::poll_send_file)). A
+//! Small files are kept in memory ([`kept`]). Larger ones are read in pieces as the peer receives them, or sent in place ([`TcpStream::poll_send_file`](flowlane::TcpStream::poll_send_file)). A
 //! read that misses the page cache blocks the whole lane. Before its last piece a file is looked at again: an answer from a file that was changed meanwhile
 //! remains incomplete.
+
+mod kept;
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -16,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use bytes::Bytes;
+use flowlane::Time;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::date;
@@ -33,6 +37,26 @@ impl Dir {
         // An error at the start, rather than in every answer.
         open_beneath(&dir, Path::new("."), OFlags::PATH)?;
         Ok(Self(Arc::new(dir)))
+    }
+
+    /// Whether it is this one, opened at the same time.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The file that a path of a request names.
+    fn find(&self, name: &str, now: Time) -> io::Result<(Found, Content)> {
+        if let Some((found, content)) = kept::fresh(self, name, now) {
+            return Ok((found, Content::Kept(content)));
+        }
+        let path = decode(name).ok_or(io::ErrorKind::NotFound)?;
+        let (file, metadata, path) = self.file(&path)?;
+        let found = Found::new(&metadata, &path);
+        let content = match kept::content(self, name, (&file, &metadata, &found), now) {
+            Some(content) => Content::Kept(content),
+            None => Content::Open(file, Version::of(&metadata)),
+        };
+        Ok((found, content))
     }
 
     /// Opens a file, or the index of a directory.
@@ -67,8 +91,9 @@ where
     if !matches!(asked.method, "GET" | "HEAD") {
         return Reply::status(405).with("Allow", "GET, HEAD");
     }
-    let Some(path) = decode(path) else { return Reply::status(404) };
-    let (file, metadata, path) = match dir.file(&path) {
+    // Never outside a lane but in tests.
+    let now = flowlane::now().unwrap_or(Time::ZERO);
+    let (found, content) = match dir.find(path, now) {
         Ok(found) => found,
         Err(e) => {
             return Reply::status(match e.kind() {
@@ -79,34 +104,71 @@ where
             });
         }
     };
-    let modified = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
-    let modified = modified.map_or(0, |d| d.as_secs());
-    let tag = format!("\"{modified:x}-{:x}\"", metadata.len());
+    let Found { kind, len: all, modified, tag, date } = found;
     let mut reply = if unchanged(asked, modified, &tag) {
         Reply::status(304)
     } else {
-        let whole = (0, metadata.len());
         let same =
             (asked.field)("if-range").is_none_or(|v| v == tag.as_bytes() || date::read(v) == Some(modified));
-        let range =
-            (asked.field)("range").filter(|_| same).map_or(Range::Whole, |r| range(r, metadata.len()));
+        let range = (asked.field)("range").filter(|_| same).map_or(Range::Whole, |r| range(r, all));
         let (at, len) = match range {
-            Range::Whole => whole,
+            Range::Whole => (0, all),
             Range::Part(at, len) => (at, len),
             Range::Outside => {
-                return Reply::status(416).with("Content-Range", format!("bytes */{}", metadata.len()));
+                return Reply::status(416).with("Content-Range", format!("bytes */{all}"));
             }
         };
-        let mut reply =
-            Reply::ok(mime(&path), Body::File(Part { file, at, len, version: Version::of(&metadata) }));
+        let mut reply = Reply::ok(kind, content.part(at, len));
         if let Range::Part(at, len) = range {
             reply.status = 206;
-            reply = reply.with("Content-Range", format!("bytes {at}-{}/{}", at + len - 1, metadata.len()));
+            reply = reply.with("Content-Range", format!("bytes {at}-{}/{all}", at + len - 1));
         }
         reply.with("Accept-Ranges", "bytes")
     };
-    reply.fields.push(("Last-Modified", date::write(modified)));
+    reply.fields.push(("Last-Modified", date));
     reply.with("ETag", tag)
+}
+
+/// What the head of an answer says of a file.
+#[derive(Debug, Clone)]
+struct Found {
+    kind: &'static str,
+    len: u64,
+    /// Seconds since 1970.
+    modified: u64,
+    /// The same as a date.
+    date: String,
+    tag: String,
+}
+
+impl Found {
+    fn new(metadata: &Metadata, path: &Path) -> Self {
+        let modified = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        let (modified, len) = (modified.map_or(0, |d| d.as_secs()), metadata.len());
+        let (date, tag) = (date::write(modified), format!("\"{modified:x}-{len:x}\""));
+        Self { kind: mime(path), len, modified, date, tag }
+    }
+}
+
+/// What a file holds.
+#[derive(Debug)]
+enum Content {
+    Kept(Bytes),
+    Open(File, Version),
+}
+
+impl Content {
+    /// These bytes of it. What is kept is as long as was found.
+    fn part(self, at: u64, len: u64) -> Body {
+        match self {
+            Self::Kept(bytes) => {
+                let [at, end] =
+                    [at, at + len].map(|n| usize::try_from(n).map_or(bytes.len(), |n| n.min(bytes.len())));
+                Body::Kept(bytes.slice(at..end))
+            }
+            Self::Open(file, version) => Body::File(Part { file, at, len, version }),
+        }
+    }
 }
 
 /// `ENFILE`, `EMFILE`.

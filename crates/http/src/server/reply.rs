@@ -5,6 +5,8 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 /// What to answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -31,6 +33,8 @@ pub(crate) enum Body {
     /// The request's body.
     Echo,
     File(Part),
+    /// A small file, or part of one.
+    Kept(Bytes),
 }
 
 /// Part of a file.
@@ -97,6 +101,7 @@ impl Reply {
             Body::Lines(n) => Some(u64::from(*n) * LINE.len() as u64),
             Body::Echo => None,
             Body::File(part) => Some(part.len),
+            Body::Kept(bytes) => Some(bytes.len() as u64),
         }
     }
 }

@@ -126,6 +126,11 @@ fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
             out.extend_from_slice(&pattern()[..len as usize]);
             return After::Nothing;
         }
+        // Never in chunks, and small.
+        Body::Kept(bytes) => {
+            out.extend_from_slice(&bytes);
+            return After::Nothing;
+        }
         Body::Echo => return After::Echo { chunked },
         Body::Pattern(len) => (Source::Pattern, len),
         Body::Lines(n) => (Source::Lines, n.into()),

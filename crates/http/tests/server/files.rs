@@ -4,8 +4,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use flowlane::{Host, Key, Rss, Runtime, TcpListener};
+use flowlane::{Host, KernelStats, Key, Rss, Runtime, TcpListener};
 use flowlane_http::server::{Counter, Counts, Options, Server};
 
 use crate::kit::{Client, PATIENCE, beside, field, get, status};
@@ -92,7 +93,7 @@ fn changed_meanwhile(name: &str, change: Change, kernel: bool) -> (usize, Counts
     let (path, options) = (dir.join("file"), Options { dir: Some(dir.clone()), ..Options::default() });
     let same = move |got: &[u8]| got.iter().zip(&was).take_while(|(a, b)| a == b).count();
     let (received, counts, writes) = if kernel {
-        over_the_loopback(options, move |server| {
+        let (received, counts, kernel) = over_the_loopback(options, move |server| {
             let mut stream = std::net::TcpStream::connect(server).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             stream.write_all(get("/file").as_bytes()).unwrap();
@@ -112,7 +113,8 @@ fn changed_meanwhile(name: &str, change: Change, kernel: bool) -> (usize, Counts
                 }
             }
             same(&body)
-        })
+        });
+        (received, counts, kernel.file_writes)
     } else {
         let (received, counts) = beside(options, move || async move {
             let mut client = Client::connect().await;
@@ -129,7 +131,10 @@ fn changed_meanwhile(name: &str, change: Change, kernel: bool) -> (usize, Counts
 }
 
 /// Runs a server on kernel sockets of the loopback, and `body` beside it.
-fn over_the_loopback<R>(options: Options, body: impl FnOnce(std::net::SocketAddr) -> R) -> (R, Counts, u64) {
+fn over_the_loopback<R>(
+    options: Options,
+    body: impl FnOnce(std::net::SocketAddr) -> R,
+) -> (R, Counts, KernelStats) {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let server = Server::new(options, rss.buckets.len()).unwrap();
     let (say, said) = mpsc::channel();
@@ -152,8 +157,8 @@ fn over_the_loopback<R>(options: Options, body: impl FnOnce(std::net::SocketAddr
         assert!(begin.elapsed() < PATIENCE, "{:?}", server.total());
         std::thread::yield_now();
     }
-    let writes = runtime.stop().kernel(0).unwrap().file_writes;
-    (result, server.total(), writes)
+    let kernel = runtime.stop().kernel(0).unwrap();
+    (result, server.total(), kernel)
 }
 
 #[test]
@@ -187,4 +192,57 @@ fn a_file_that_is_changed_meanwhile_is_not_sent_to_its_end() {
             assert_eq!((counts.get(Counter::FileFailed), counts.errors()), (1, 1), "{name}, {kernel}");
         }
     }
+}
+
+/// Sends this, and the rest when the answer has begun, and reads to the end.
+fn exchange(server: std::net::SocketAddr, request: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut stream = std::net::TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request).unwrap();
+    let mut all = vec![0];
+    stream.read_exact(&mut all).unwrap();
+    stream.write_all(rest).unwrap();
+    stream.read_to_end(&mut all).unwrap();
+    all
+}
+
+#[test]
+fn a_small_file_for_a_connection_costs_one_read_and_one_write() {
+    const CONNECTIONS: u64 = 20;
+    let dir = std::env::temp_dir().join(format!("flowlane-small-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("file"), [b'x'; 600]).unwrap();
+    // A file that has just changed is not kept.
+    let changed = fs::metadata(dir.join("file")).unwrap().modified().unwrap();
+    while changed.elapsed().is_ok_and(|ago| ago < Duration::from_millis(1100)) {
+        std::thread::yield_now();
+    }
+    let options = Options { dir: Some(dir.clone()), ..Options::default() };
+    let ((), counts, kernel) = over_the_loopback(options, |server| {
+        for _ in 0..CONNECTIONS {
+            let all = exchange(server, b"GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"");
+            assert!(all.starts_with(b"HTTP/1.1 200") && all.ends_with(&[b'x'; 600]));
+        }
+    });
+    assert_eq!((counts.errors(), counts.get(Counter::Requests)), (0, CONNECTIONS));
+    assert_eq!((kernel.reads, kernel.writes, kernel.closed), (CONNECTIONS, CONNECTIONS, CONNECTIONS));
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_peer_that_sends_more_than_is_answered_has_its_answer_all_the_same() {
+    // The server decides to end after the first request, and the peer cannot know.
+    let options = Options { requests_per_connection: 1, ..Options::default() };
+    let ((), counts, _) = over_the_loopback(options, |server| {
+        let request = get("/size/9000");
+        for (now, later) in [(1, 0), (2, 0), (1, 400_000), (2, 400_000)] {
+            let all = exchange(server, request.repeat(now).as_bytes(), &vec![b'x'; later]);
+            assert!(all.starts_with(b"HTTP/1.1 200") && all.len() > 9000, "{now}, {later}: {}", all.len());
+        }
+        // One that says that it ends and sends more all the same.
+        let mut sent = b"GET /size/9000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec();
+        sent.extend(request.bytes());
+        assert!(exchange(server, &sent, &[b'x'; 1000]).len() > 9000);
+    });
+    assert_eq!(counts.get(Counter::Requests), 5);
 }

@@ -182,7 +182,9 @@ impl Http {
                 let Some(listener) = listener else { return Ok(()) };
                 server
                     .serve_each(listener, |stream| {
-                        if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
+                        if let Some(flows) = &flows
+                            && let Ok((hash, kind, bucket)) = stream.flow()
+                        {
                             flows.connection(bucket.0, hash, kind.as_u8());
                         }
                     })

@@ -36,7 +36,9 @@ pub(super) fn host(plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> 
 async fn lane(listener: TcpListener, service: Service, flows: Option<Flows>) -> Result<(), SocketError> {
     loop {
         let stream = listener.accept().await?;
-        if let (Some(flows), Ok((hash, kind, bucket))) = (&flows, stream.flow()) {
+        if let Some(flows) = &flows
+            && let Ok((hash, kind, bucket)) = stream.flow()
+        {
             flows.connection(bucket.0, hash, kind.as_u8());
         }
         // An error of one connection does not affect the others.

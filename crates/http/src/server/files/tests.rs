@@ -42,6 +42,7 @@ fn ask(dir: &Dir, path: &str, fields: &[(&'static str, &str)]) -> Reply {
 fn part(reply: &Reply) -> (u16, u64, u64) {
     match &reply.body {
         Body::File(part) => (reply.status, part.at, part.len),
+        Body::Kept(bytes) => panic!("{} bytes were kept at once", bytes.len()),
         _ => (reply.status, 0, 0),
     }
 }

@@ -20,12 +20,18 @@ pub(super) struct Piece {
 enum Bytes {
     /// Of the program itself: it holds nothing.
     Static(&'static [u8]),
+    /// Kept by the worker for all its connections.
+    Shared(bytes::Bytes),
     Held(Vec<u8>, Arc<Conn>),
 }
 
 impl Piece {
     pub(super) fn constant(bytes: &'static [u8]) -> Self {
         Self { bytes: Bytes::Static(bytes), at: 0 }
+    }
+
+    pub(super) fn shared(bytes: bytes::Bytes) -> Self {
+        Self { bytes: Bytes::Shared(bytes), at: 0 }
     }
 
     /// Counts the bytes, whether there is room for them or not.
@@ -37,6 +43,7 @@ impl Piece {
     fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Static(bytes) => bytes,
+            Bytes::Shared(bytes) => bytes,
             Bytes::Held(bytes, _) => bytes,
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, SERVER};
@@ -131,10 +132,11 @@ impl Exchange {
             Body::Lines(n) => return send_whole(conn, &mut stream, LINE.repeat(n as usize).into_bytes()),
             Body::Pattern(_) => Source::Pattern,
             Body::File(part) => Source::File(part),
+            Body::Kept(bytes) => Source::Kept(bytes),
             Body::Echo => Source::Echo(body),
         };
         let mut sending = Sending { stream, source, at: 0, len: len.unwrap_or(0), open: self.open };
-        if matches!(sending.source, Source::Pattern) && sending.len <= PATTERN as u64 {
+        if matches!(sending.source, Source::Pattern | Source::Kept(_)) && sending.len <= PATTERN as u64 {
             // In most cases this is the whole answer.
             sending.stream.reserve_capacity(sending.left());
             if sending.stream.capacity() >= sending.left() {
@@ -192,6 +194,7 @@ async fn discard(conn: &Conn, body: &mut RecvStream) -> Result<(), Counter> {
 enum Source {
     Pattern,
     File(Part),
+    Kept(Bytes),
     Echo(RecvStream),
 }
 
@@ -239,7 +242,7 @@ impl Sending {
         };
         let room = match self.source {
             Source::File(..) => ready!(self.open.0.poll_room(cx, capacity)),
-            Source::Pattern | Source::Echo(_) => capacity,
+            Source::Pattern | Source::Kept(_) | Source::Echo(_) => capacity,
         };
         Poll::Ready(self.send(room))
     }
@@ -251,6 +254,12 @@ impl Sending {
                 let at = usize::try_from(self.at % PATTERN as u64).unwrap_or(0);
                 let bytes = &pattern()[at..PATTERN.min(at + n)];
                 (Piece::constant(bytes), bytes.len())
+            }
+            Source::Kept(bytes) => {
+                let at = usize::try_from(self.at).unwrap_or(bytes.len()).min(bytes.len());
+                let piece = bytes.slice(at..bytes.len().min(at + n));
+                let n = piece.len();
+                (Piece::shared(piece), n)
             }
             Source::File(part) => {
                 let mut bytes = vec![0; n];

@@ -29,9 +29,12 @@ impl TcpStream {
         self.try_read(into)
     }
 
-    /// As [`TcpStream::try_write`], for the last bytes of a stream: the end, which follows at once by
-    /// [`shutdown`](TcpStream::shutdown) or by closing, goes with them.
-    pub(crate) fn try_write_before_end(&self, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
+    /// As [`TcpStream::try_write`], for the last bytes of a stream. The end must follow at once, by [`shutdown`](TcpStream::shutdown) or by
+    /// dropping the stream: kernel sockets hold the bytes back for it (`MSG_MORE`), so that both go in one segment.
+    ///
+    /// # Errors
+    /// As [`TcpStream::try_write`].
+    pub fn try_write_before_end(&self, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
         let Id::Kernel(id) = self.id else { return self.try_write(bytes) };
         self.lane.with(|slot, _, _| slot.sockets()?.send_before_end(id, bytes))?
     }
