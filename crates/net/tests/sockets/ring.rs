@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream as Peer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use flowlane::{Host, Io, ListenOptions, Runtime, TcpListener, TcpStream, sleep, spawn};
+use flowlane::{Host, Io, KernelStats, ListenOptions, Runtime, TcpListener, TcpStream, sleep, spawn};
 
 use crate::kit::{Over, PATIENCE, SERVER, rss};
 
@@ -21,10 +21,10 @@ fn pattern(at: usize, into: &mut [u8]) {
     into.iter_mut().enumerate().for_each(|(i, byte)| *byte = ((at + i) % 251) as u8);
 }
 
-/// Reads one byte, and the rest when that is allowed; whether it was as sent, and how much.
+/// Reads one byte, of which the peer sends no more at first, and the rest when that is allowed; whether it was as sent, and how much.
 async fn hold(stream: TcpStream, go: Arc<AtomicBool>, say: mpsc::Sender<Result<usize, String>>) {
     let mut buffer = vec![0; 10_000];
-    let mut at = stream.read(&mut buffer[..1]).await.unwrap();
+    let mut at = stream.read(&mut buffer).await.unwrap();
     while !go.load(Ordering::Acquire) {
         sleep(Duration::from_millis(5)).await;
     }
@@ -79,40 +79,46 @@ fn who_is_not_read_is_in_nobodys_way() {
         let go = Arc::new(AtomicBool::new(false));
         let held = go.clone();
         let (runtime, at) = serve(over.io(), move |stream| hold(stream, held.clone(), say.clone()));
-        let mut silent = Vec::new();
-        for number in 0..SILENT {
-            let mut peer = Peer::connect(at).unwrap();
-            let (mut chunk, mut sent) = (vec![0; 100], 0);
-            pattern(0, &mut chunk);
+        let handle = runtime.handle();
+        let kernel = || handle.report().kernel(SERVER).unwrap();
+        let wait_until = |holds: &dyn Fn(&KernelStats) -> bool| {
+            let until = Instant::now() + PATIENCE;
+            while !holds(&kernel()) {
+                assert!(Instant::now() < until, "{over:?}: {:?}", kernel());
+                std::thread::yield_now();
+            }
+        };
+        let mut silent: Vec<_> = (0..SILENT)
+            .map(|_| {
+                let mut peer = Peer::connect(at).unwrap();
+                peer.write_all(&[0]).unwrap();
+                (peer, 1)
+            })
+            .collect();
+        // A read that found no more than that: now the ring receives of each of them.
+        wait_until(&|stats| stats.read_bytes == SILENT as u64);
+        for (number, (peer, sent)) in silent.iter_mut().enumerate() {
+            let mut chunk = vec![0; 99];
+            pattern(*sent, &mut chunk);
             peer.write_all(&chunk).unwrap();
-            sent += chunk.len();
+            *sent += chunk.len();
             if number < FULL {
                 // As much as it takes, or more than a connection may have of the buffers.
                 peer.set_nonblocking(true).unwrap();
                 let mut chunk = vec![0; 50_000];
-                while sent < 400_000 {
-                    pattern(sent, &mut chunk);
+                while *sent < 200_000 {
+                    pattern(*sent, &mut chunk);
                     match peer.write(&chunk) {
-                        Ok(n) => sent += n,
+                        Ok(n) => *sent += n,
                         Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                         Err(e) => panic!("{e}"),
                     }
                 }
             }
-            silent.push((peer, sent));
         }
-        let handle = runtime.handle();
-        let kernel = || handle.report().kernel(SERVER).unwrap();
         if over.io() == Io::Uring {
-            let until = std::time::Instant::now() + PATIENCE;
-            // Every one of them has been read from: one byte.
-            while kernel().read_bytes < SILENT as u64 {
-                assert!(std::time::Instant::now() < until, "{:?}", kernel());
-                std::thread::yield_now();
-            }
-            let stats = kernel();
-            assert!(stats.ring_held_back >= FULL as u64 && stats.ring_starved > 0, "{stats:?}");
-            assert_eq!(stats.ring_overflown, 0);
+            wait_until(&|stats| stats.ring_held_back >= FULL as u64 && stats.ring_starved > 0);
+            assert_eq!(kernel().ring_overflown, 0);
         }
         go.store(true, Ordering::Release);
         let mut want: Vec<usize> = silent.iter().map(|(_, sent)| *sent).collect();
