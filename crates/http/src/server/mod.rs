@@ -198,6 +198,8 @@ impl Server {
                 continue;
             }
             let (ended, at) = (Ended(lane.clone()), at.clone());
+            // Clients speak first: their request, or TLS's ClientHello.
+            let _ = stream.expect_data();
             let served = if let Some(tls) = &self.inner.options.tls {
                 let tls = tls.clone();
                 flowlane::spawn(async move {

@@ -199,8 +199,7 @@ impl KernelLane {
             let e = match accepted {
                 Ok((fd, peer)) => {
                     judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
-                    // What has arrived already is reported by the registration.
-                    let id = self.insert(fd, Flags::STREAM | Flags::WRITABLE | family)?;
+                    let id = self.insert_accepted(fd, Flags::STREAM | Flags::WRITABLE | family)?;
                     self.stats.accepted += 1;
                     return Ok(Some((id, peer)));
                 }

@@ -10,6 +10,7 @@
 //!
 //! * A socket is registered once, edge-triggered, for all events; readiness is kept in the slab. A read or write that transfers less than
 //!   requested means that the next event must be awaited, so no system call is made in vain: a request costs one send and one receive.
+//! * A connection that was accepted is registered when a task first waits for it. One that is answered and closed before never is.
 //! * A listener of a lane is a socket with `SO_REUSEPORT`: the kernel spreads connections over the lanes, by a hash of its own or as the
 //!   host says ([`steer`]), and a connection stays in the lane that accepted it.
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
@@ -153,6 +154,35 @@ impl KernelLane {
         Ok(id)
     }
 
+    /// Takes in a connection that was accepted. It is registered at the first wait.
+    fn insert_accepted(&mut self, fd: OwnedFd, flags: Flags) -> Result<SocketId, SocketError> {
+        if self.ring.is_some() {
+            return self.insert(fd, flags);
+        }
+        let id = self.sockets.next_id();
+        self.sockets.insert(fd, flags | Flags::UNWATCHED);
+        Ok(id)
+    }
+
+    /// Registers a connection, if that has not been done. What has come before is reported by the registration.
+    #[inline]
+    fn watch_accepted(&mut self, id: SocketId) -> Result<(), SocketError> {
+        let token = self.token(id);
+        let Some(socket) = self.sockets.get_mut(id).filter(|socket| socket.is_unwatched()) else {
+            return Ok(());
+        };
+        match self.epoll.add(socket.fd(), token) {
+            Ok(()) => {
+                socket.flags.clear(Flags::UNWATCHED);
+                Ok(())
+            }
+            Err(e) => {
+                self.stats.errors += 1;
+                Err(errors::other(&e))
+            }
+        }
+    }
+
     /// What epoll says about a socket: lane, generation, slot.
     fn token(&self, id: SocketId) -> u64 {
         u64::from(self.lane) << 48 | u64::from(id.generation as u16) << 32 | u64::from(id.slot)
@@ -250,6 +280,7 @@ impl KernelLane {
         for id in all {
             let token = self.token(id);
             let registered = match (self.register_anew(id), self.sockets.get(id)) {
+                (None, Some(socket)) if socket.is_unwatched() => Ok(()),
                 (None, Some(socket)) => self.epoll.add(socket.fd(), token),
                 (done, _) => done.unwrap_or(Ok(())),
             };

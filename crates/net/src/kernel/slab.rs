@@ -50,6 +50,9 @@ impl Flags {
     pub(super) const LINGERS: Self = Self(16384);
     /// A connection whose peer's last byte is here: a read of less than it could take has come to the end.
     pub(super) const HAS_ALL: Self = Self(32768);
+    /// A connection that epoll does not watch yet, because nobody has waited for it. It is the bit of [`Flags::LINGERS`], which such
+    /// connections do not have.
+    pub(super) const UNWATCHED: Self = Self(16384);
     /// A connection whose last byte has been read. It is the bit of [`Flags::TELLS`], which connections do not have.
     pub(super) const AT_END: Self = Self(4096);
 
@@ -99,6 +102,12 @@ impl Socket {
     /// The socket itself, and who waits for it.
     pub(super) fn apart(self) -> (OwnedFd, [Option<Waker>; 2]) {
         (self.fd, [self.reader, self.writer])
+    }
+
+    /// A connection that is registered when a task first waits for it.
+    #[inline]
+    pub(super) fn is_unwatched(&self) -> bool {
+        self.flags.has(Flags::UNWATCHED) && self.flags.has(Flags::STREAM)
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -181,10 +181,19 @@ impl KernelLane {
     /// Wakes `waker` once when what is waited for may have come; at once if it has.
     #[inline]
     pub(crate) fn wake_on(&mut self, id: SocketId, what: Interest, waker: &Waker) -> Result<(), SocketError> {
-        match what {
-            Interest::Read => self.expect(id),
-            Interest::Write => {}
-            _ => self.watch(id),
+        let there = match what {
+            Interest::Read => {
+                self.expect(id);
+                Flags::READABLE
+            }
+            Interest::Write => Flags::WRITABLE,
+            _ => {
+                self.watch(id);
+                Flags::OVER
+            }
+        };
+        if !self.sockets.get(id).ok_or(SocketError::Closed)?.flags.has(there) {
+            self.watch_accepted(id)?;
         }
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         match what {
@@ -256,4 +265,92 @@ pub(super) fn waiting_error(socket: &mut Socket) -> Result<(), SocketError> {
     let failure: Option<Failure> = errors::failure(number);
     socket.failure = failure;
     Err(failure.map_or(SocketError::Kernel(number), Into::into))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{Ipv4Addr, TcpStream};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use flowlane_rss::{Key, Rss};
+    use flowlane_sys::kernel::epoll::{Epoll, Events};
+
+    use super::*;
+    use crate::kernel::{Ports, Steer, Steering};
+    use flowlane_stack::tcp::ListenOptions;
+
+    const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+    /// A connection that is accepted is registered when a task first has to wait for it, and what has come before is told then: bytes, and the
+    /// end of the stream. One that finds what it looks for is not registered.
+    #[test]
+    fn a_connection_is_watched_once_somebody_waits() {
+        let epoll = Arc::new(Epoll::new().unwrap());
+        let steering = Steering::new(Steer::None, Arc::new(Rss::new(Key::MICROSOFT, 1)), 0, &[], 1);
+        let mut lane = KernelLane::new(epoll.clone(), 0, 0, Arc::new(Ports::new(steering)));
+        let mut events = Events::new(8);
+        let listener = lane.listen(Some(Ipv4Addr::LOCALHOST.into()), 0, &ListenOptions::default()).unwrap();
+        let mut peer = TcpStream::connect(lane.local_address(listener).unwrap()).unwrap();
+        epoll.wait(&mut events, PATIENCE).unwrap();
+        let waits = events.get(0).unwrap();
+        lane.on_event(waits);
+        let (id, _) = lane.accept(listener).unwrap().unwrap();
+        let watched = |lane: &KernelLane| !lane.sockets.get(id).unwrap().is_unwatched();
+
+        let mut room = [0; 8];
+        assert_eq!(lane.recv(id, &mut room), Ok(None), "nobody expects anything");
+        lane.expect_data(id);
+        lane.wake_on(id, Interest::Read, Waker::noop()).unwrap();
+        lane.wake_on(id, Interest::Write, Waker::noop()).unwrap();
+        assert_eq!(lane.recv(id, &mut room), Ok(None));
+        assert_eq!((lane.stats.reads_in_vain, lane.send(id, b"hello")), (1, Ok(Some(5))));
+        assert!(!watched(&lane), "nobody had to wait");
+
+        peer.write_all(b"early").unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        lane.wake_on(id, Interest::Read, Waker::noop()).unwrap();
+        assert!(watched(&lane));
+        lane.wake_on(id, Interest::Read, Waker::noop()).unwrap();
+        epoll.wait(&mut events, PATIENCE).unwrap();
+        let told = events.get(0).unwrap();
+        assert!(told.readable() && told.token as u32 == id.slot);
+        lane.on_event(told);
+        assert_eq!(lane.recv(id, &mut room), Ok(Some(5)));
+        while !lane.is_at_end(id) && lane.recv(id, &mut room) != Ok(Some(0)) {
+            epoll.wait(&mut events, PATIENCE).unwrap();
+            lane.on_event(events.get(0).unwrap());
+        }
+        assert_eq!(lane.stats.errors, 0);
+    }
+
+    /// Whoever waits for room, or for the end, is told as well.
+    #[test]
+    fn room_and_the_end_are_told_of_a_connection_that_was_not_watched() {
+        for what in [Interest::Write, Interest::Closed] {
+            let epoll = Arc::new(Epoll::new().unwrap());
+            let steering = Steering::new(Steer::None, Arc::new(Rss::new(Key::MICROSOFT, 1)), 0, &[], 1);
+            let mut lane = KernelLane::new(epoll.clone(), 0, 0, Arc::new(Ports::new(steering)));
+            let mut events = Events::new(8);
+            let listener =
+                lane.listen(Some(Ipv4Addr::LOCALHOST.into()), 0, &ListenOptions::default()).unwrap();
+            let peer = TcpStream::connect(lane.local_address(listener).unwrap()).unwrap();
+            epoll.wait(&mut events, PATIENCE).unwrap();
+            let waits = events.get(0).unwrap();
+            lane.on_event(waits);
+            let (id, _) = lane.accept(listener).unwrap().unwrap();
+            let block = vec![0; 1 << 20];
+            while what == Interest::Write && lane.send(id, &block).unwrap().is_some() {}
+            lane.wake_on(id, what, Waker::noop()).unwrap();
+            // Without a reset the end would wait for this side.
+            options::set_reset_on_close(std::os::fd::AsFd::as_fd(&peer), true).unwrap();
+            drop(peer);
+            let awaited = if what == Interest::Write { Flags::WRITABLE } else { Flags::OVER };
+            while !lane.sockets.get(id).unwrap().flags.has(awaited) {
+                assert!(epoll.wait(&mut events, PATIENCE).is_ok() && !events.is_empty());
+                (0..events.len()).for_each(|i| lane.on_event(events.get(i).unwrap()));
+            }
+        }
+    }
 }

@@ -73,7 +73,11 @@ impl KernelLane {
         len: usize,
         all: &'a mut std::collections::HashMap<u32, ZeroCopy>,
     ) -> Option<&'a mut ZeroCopy> {
-        let socket = self.sockets.get_mut(id).filter(|_| len >= WORTH)?;
+        if len < WORTH {
+            return None;
+        }
+        self.watch_accepted(id).ok()?;
+        let socket = self.sockets.get_mut(id)?;
         if !socket.flags.has(Flags::ZERO_COPY) {
             let sends = ZeroCopy::enable(socket.fd()).ok()?;
             socket.flags.set(Flags::ZERO_COPY);

@@ -121,6 +121,16 @@ impl TcpStream {
         })
     }
 
+    /// Has the next read of a connection that was accepted a moment ago look at once: its peer is expected to have sent already, as HTTP's
+    /// clients do. On kernel sockets that read is a system call, before any event has told that there is something; elsewhere nothing changes.
+    ///
+    /// # Errors
+    /// On another lane, or [`SocketError::Closed`].
+    pub fn expect_data(&self) -> Result<(), SocketError> {
+        let Id::Kernel(id) = self.id else { return Ok(()) };
+        self.lane.with(|slot, _, _| slot.sockets().map(|kernel| kernel.expect_data(id)))?
+    }
+
     /// Waits until there is something to read, the end of the stream or an error, without a buffer to read it into. On
     /// a kernel socket this is a good guess: after a read that filled its buffer there may be no more.
     ///

@@ -23,9 +23,7 @@ impl TcpStream {
     /// What the peer of a connection that was accepted a moment ago has sent already, if anything. On kernel sockets, before an event
     /// tells of it, a system call finds out.
     pub(crate) fn try_read_early(&self, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
-        if let Id::Kernel(id) = self.id {
-            self.lane.with(|slot, _, _| slot.sockets().map(|kernel| kernel.expect_data(id)))??;
-        }
+        self.expect_data()?;
         self.try_read(into)
     }
 
