@@ -1,24 +1,34 @@
 #!/usr/bin/env bash
-# A relay of TCP on kernel sockets over the loopback, one core for the relay: ours beside HAProxy with splice, in turn in every round,
-# between the same target and the same client, which share the other core.
+# A relay of TCP, one core for the relay: ours beside HAProxy with splice, in turn in every round, between the same target and the same client,
+# which share the other core.
 #
-#   benches/kernel/relay.sh [ROUNDS] [SECONDS]
+#   benches/kernel/relay.sh [ROUNDS] [SECONDS] [loopback|veth]
+#
+# loopback: ours on kernel sockets, too. veth (as root): the relay in a namespace of its own behind a veth; ours is our stack over AF_XDP, which polls
+# the veth itself, and HAProxy the kernel's, whose packets RPS hands to the relay's core. So the relay's core does the relay's network work for
+# both, but only ours has it in the processor time of its process: compare the rates.
 #
 # Needs two processors, a C compiler and haproxy. Prints the rate and the relay's processor time for each unit, and the ratios of both with
 # their spread: one stream (bytes), and connections of 64 bytes there and 600 back, 32 at once. With real-time priority (as root) other
 # programs do not disturb it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-rounds=${1:-5} seconds=${2:-2}
+rounds=${1:-5} seconds=${2:-2} over=${3:-loopback}
+case $over in
+loopback) ;;
+veth) [ "$(id -u)" = 0 ] || { echo "kernel/relay: veth needs root" >&2; exit 2; } ;;
+*) echo "kernel/relay: '$over' is neither loopback nor veth" >&2; exit 2 ;;
+esac
 [ "$(nproc)" -ge 2 ] || { echo "kernel/relay: needs two processors" >&2; exit 2; }
 command -v haproxy >/dev/null || { echo "kernel/relay: needs haproxy" >&2; exit 2; }
 target=${CARGO_TARGET_DIR:-target}/release
 [ -n "${FLOWLANE-}" ] || cargo build --quiet --release
 flowlane=${FLOWLANE:-$target/flowlane}
 work=$(mktemp -d)
-relay= peer=
+relay= peer= ends=flbe$$ middle=flbm$$
 clean() {
     for process in $relay $peer; do kill -9 "$process" 2>/dev/null || true; done
+    [ "$over" = loopback ] || { ip netns del $ends; ip netns del $middle; } 2>/dev/null || true
     rm -rf "$work"
 }
 trap clean EXIT
@@ -26,19 +36,35 @@ cc -O2 -o "$work/peer" benches/kernel/relay_peer.c
 real=()
 chrt -f 50 true 2>/dev/null && real=(chrt -f 50)
 port=$((20000 + RANDOM % 10000))
-"${real[@]}" taskset -c 0 "$work/peer" target $port &
+# Commands of the peer, and of the relay; the addresses at which these are reached.
+at_peer=("${real[@]}" taskset -c 0) at_relay=("${real[@]}" taskset -c 1)
+peer_address=127.0.0.1 relay_address=127.0.0.1
+if [ "$over" = veth ]; then
+    ip netns add $ends
+    ip netns add $middle
+    ip link add ve netns $ends type veth peer name vm netns $middle
+    peer_address=10.11.3.1 relay_address=10.11.3.2
+    ip -n $ends addr add $peer_address/24 dev ve
+    ip -n $ends link set ve up
+    ip -n $middle link set vm up
+    # Checksums are left out between kernels alone.
+    ip netns exec $ends ethtool -K ve tx off >/dev/null
+    ip netns exec $middle sh -c 'echo 2 >/sys/class/net/vm/queues/rx-0/rps_cpus'
+    at_peer=(ip netns exec $ends "${at_peer[@]}") at_relay=(ip netns exec $middle "${at_relay[@]}")
+fi
+"${at_peer[@]}" "$work/peer" target $peer_address:$port &
 peer=$!
 
-# Waits until somebody listens on a port.
+# Waits until somebody listens on a port, in the namespace of a process.
 listening() {
     for _ in $(seq 200); do
-        grep -qi ":$(printf %04X "$1") .* 0A " /proc/net/tcp /proc/net/tcp6 && return
+        grep -qi ":$(printf %04X "$1") .* 0A " /proc/$2/net/tcp /proc/$2/net/tcp6 && return
         sleep 0.05
     done
     echo "kernel/relay: nobody listens on port $1" >&2
     exit 1
 }
-listening $port
+listening $port $peer
 
 # One run: prints "a-second failed relay-nanoseconds-each".
 run() {
@@ -55,24 +81,37 @@ defaults
     timeout client 600s
     timeout server 600s
 listen l
-    bind 127.0.0.1:$front
-    server s 127.0.0.1:$port
+    bind $relay_address:$front
+    server s $peer_address:$port
 END
-        "${real[@]}" taskset -c 1 haproxy -db -q -f "$work/haproxy.cfg" >/dev/null 2>&1 &
+        [ "$over" = loopback ] || ip -n $middle addr replace $relay_address/24 dev vm
+        "${at_relay[@]}" haproxy -db -q -f "$work/haproxy.cfg" >"$work/said" 2>&1 &
+    elif [ "$over" = loopback ]; then
+        "${at_relay[@]}" "$flowlane" serve relay --to $peer_address:$port --addr $relay_address/8 --port $front \
+            --workers 1 --no-pin >"$work/said" 2>&1 &
     else
-        "${real[@]}" taskset -c 1 "$flowlane" serve relay --to 127.0.0.1:$port --addr 127.0.0.1/8 --port $front \
-            --workers 1 --no-pin >/dev/null 2>&1 &
+        ip -n $middle addr flush dev vm
+        "${at_relay[@]}" "$flowlane" serve relay --to $peer_address:$port --link af-xdp:vm --addr $relay_address/24 \
+            --port $front --workers 1 --no-pin >"$work/said" 2>&1 &
     fi
     relay=$!
-    listening $front
+    if [ "$over" = veth ] && [ "$kind" = ours ]; then
+        for _ in $(seq 200); do
+            ! grep -q "port $front" "$work/said" || break
+            kill -0 $relay 2>/dev/null || { cat "$work/said" >&2; exit 1; }
+            sleep 0.05
+        done
+    else
+        listening $front $relay
+    fi
     # Ours first finds out whether the port is free, and binds it then.
     sleep 0.3
     spent() { cat /proc/$relay/task/*/schedstat | awk '{ n += $1 } END { print n }'; }
     before=$(spent)
     if [ "$how" = stream ]; then
-        read -r rate failed < <("${real[@]}" taskset -c 0 "$work/peer" bulk $front "$seconds")
+        read -r rate failed < <("${at_peer[@]}" "$work/peer" bulk $relay_address:$front "$seconds")
     else
-        read -r rate failed < <("${real[@]}" taskset -c 0 "$work/peer" short $front "$seconds" 32)
+        read -r rate failed < <("${at_peer[@]}" "$work/peer" short $relay_address:$front "$seconds" 32)
     fi
     after=$(spent)
     kill -9 $relay

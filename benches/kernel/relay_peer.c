@@ -6,7 +6,7 @@
 //   relay_peer short PORT SECONDS CONNECTIONS      so many at once, each asks, reads the answer to its end, and makes room for the
 //                                                  next: prints connections a second, and how many failed
 //
-// One thread each, epoll, level-triggered, 127.0.0.1.
+// One thread each, epoll, level-triggered. PORT may be ADDRESS:PORT; the address is 127.0.0.1 without.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,9 +29,16 @@ static double now(void) {
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-static struct sockaddr_in at(int port) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+static struct sockaddr_in at(const char *place) {
+    struct sockaddr_in a = {.sin_family = AF_INET};
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const char *port = strchr(place, ':');
+    if (port) {
+        char address[INET_ADDRSTRLEN] = "";
+        if (port - place < INET_ADDRSTRLEN) memcpy(address, place, port - place);
+        if (inet_pton(AF_INET, address, &a.sin_addr) != 1) fprintf(stderr, "relay_peer: '%s' is no IPv4 address\n", address), exit(2);
+    }
+    a.sin_port = htons(atoi(port ? port + 1 : place));
     return a;
 }
 
@@ -40,7 +47,7 @@ static void watch(int epoll, int how, int fd, unsigned events) {
     if (epoll_ctl(epoll, how, fd, &e) < 0) perror("epoll_ctl"), exit(1);
 }
 
-static int target(int port) {
+static int target(const char *port) {
     int one = 1, epoll = epoll_create1(0), listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     struct sockaddr_in a = at(port);
@@ -73,7 +80,7 @@ static int target(int port) {
     }
 }
 
-static int bulk(int port, double seconds) {
+static int bulk(const char *port, double seconds) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in a = at(port);
     if (connect(fd, (void *)&a, sizeof a) < 0 || send(fd, "b", 1, 0) != 1) return perror("bulk"), 1;
@@ -88,19 +95,21 @@ static int bulk(int port, double seconds) {
     return 0;
 }
 
-static int ask(int epoll, int port) {
-    static const char question[64] = "what?";
+static const char question[64] = "what?";
+
+static int ask(int epoll, const char *port) {
     struct sockaddr_in a = at(port);
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (fd < 0 || (connect(fd, (void *)&a, sizeof a) < 0 && errno != EINPROGRESS)) return perror("short"), exit(1), 0;
-    // On the loopback the handshake is over when connect returns.
-    if (send(fd, question, sizeof question, MSG_NOSIGNAL) != sizeof question) return perror("short"), exit(1), 0;
-    watch(epoll, EPOLL_CTL_ADD, fd, EPOLLIN);
+    // On the loopback the handshake is over when connect returns; elsewhere the question waits for room.
+    int asked = send(fd, question, sizeof question, MSG_NOSIGNAL) == sizeof question;
+    if (!asked && errno != EAGAIN) return perror("short"), exit(1), 0;
+    watch(epoll, EPOLL_CTL_ADD, fd, asked ? EPOLLIN : EPOLLOUT);
     return fd;
 }
 
-static int many(int port, double seconds, int connections) {
+static int many(const char *port, double seconds, int connections) {
     int epoll = epoll_create1(0);
     static int got[1 << 16];
     for (int i = 0; i < connections; i++) ask(epoll, port);
@@ -113,6 +122,12 @@ static int many(int port, double seconds, int connections) {
         int n = epoll_wait(epoll, events, 256, 100);
         for (int i = 0; i < n; i++) {
             int fd = events[i].data.fd;
+            if (events[i].events & EPOLLOUT) {
+                // One that was refused shows by the read.
+                send(fd, question, sizeof question, MSG_NOSIGNAL);
+                watch(epoll, EPOLL_CTL_MOD, fd, EPOLLIN);
+                continue;
+            }
             ssize_t r = recv(fd, piece, sizeof piece, 0);
             if (r < 0 && errno == EAGAIN) continue;
             if (r > 0) {
@@ -134,9 +149,9 @@ static int many(int port, double seconds, int connections) {
 
 int main(int count, char **words) {
     signal(SIGPIPE, SIG_IGN);
-    if (count == 3 && !strcmp(words[1], "target")) return target(atoi(words[2]));
-    if (count == 4 && !strcmp(words[1], "bulk")) return bulk(atoi(words[2]), atof(words[3]));
-    if (count == 5 && !strcmp(words[1], "short")) return many(atoi(words[2]), atof(words[3]), atoi(words[4]));
+    if (count == 3 && !strcmp(words[1], "target")) return target(words[2]);
+    if (count == 4 && !strcmp(words[1], "bulk")) return bulk(words[2], atof(words[3]));
+    if (count == 5 && !strcmp(words[1], "short")) return many(words[2], atof(words[3]), atoi(words[4]));
     fprintf(stderr, "relay_peer target PORT | bulk PORT SECONDS | short PORT SECONDS CONNECTIONS\n");
     return 2;
 }

@@ -1,13 +1,22 @@
 //! Datagrams over everything.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flowlane::{Bind, Endpoint, SendError, SocketError, UdpSocket, sleep, spawn};
 
-use crate::kit::{CLIENT, Over, SERVER, finish, start};
+use crate::kit::{CLIENT, LANES, Over, SERVER, finish, start};
+
+fn bind(server: SocketAddr) -> UdpSocket {
+    UdpSocket::bind(Bind { local_ip: Some(server.ip()), ..Bind::port(server.port()) }).unwrap()
+}
 
 async fn echo(server: SocketAddr) {
-    let socket = UdpSocket::bind(Bind { local_ip: Some(server.ip()), ..Bind::port(server.port()) }).unwrap();
+    answer(bind(server)).await;
+}
+
+async fn answer(socket: UdpSocket) {
     let mut batch = Vec::new();
     while socket.recv_batch(&mut batch, 64).await.is_ok() {
         socket.reply_batch(&mut batch).await.unwrap();
@@ -42,7 +51,27 @@ async fn there_and_back(server: SocketAddr, count: u32) -> Result<u64, String> {
 fn every_datagram_comes_back_in_order() {
     for over in Over::all() {
         let server = over.server();
-        let (runtime, said) = start(over, 2, move || echo(server), move || there_and_back(server, 2000));
+        // A socket that joins takes over flows of those that are bound already, whose datagrams under way would be overtaken.
+        let bound = Arc::new(AtomicUsize::new(0));
+        let serves = bound.clone();
+        let serve = move || {
+            let serves = serves.clone();
+            async move {
+                let socket = bind(server);
+                serves.fetch_add(1, Ordering::Release);
+                answer(socket).await;
+            }
+        };
+        let ask = move || {
+            let bound = bound.clone();
+            async move {
+                while bound.load(Ordering::Acquire) < LANES {
+                    flowlane::yield_now().await;
+                }
+                there_and_back(server, 2000).await
+            }
+        };
+        let (runtime, said) = start(over, 2, serve, ask);
         finish(&runtime, &said, 2000);
         let report = runtime.stop();
         let (server, client) = (report.total(SERVER).udp, report.total(CLIENT).udp);

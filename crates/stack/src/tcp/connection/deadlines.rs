@@ -71,6 +71,16 @@ impl Deadlines {
         self.rtx_at = self.rtx_at.min(at);
     }
 
+    /// It fires at `at`, if it runs for a retransmission and would fire later; whether it did.
+    pub(crate) fn hasten_rto(&mut self, at: Time) -> bool {
+        let due = self.rtx_at;
+        let later = self.rtx_kind == RtxTimer::Rto && due != NEVER && due > at;
+        if later {
+            self.rtx_at = at;
+        }
+        later
+    }
+
     #[inline]
     pub(crate) fn stop_rtx(&mut self) {
         self.rtx_at = NEVER;

@@ -1,5 +1,7 @@
 //! A segment in SYN-SENT (RFC 9293 §3.10.7.3).
 
+use core::time::Duration;
+
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
 use crate::tcp::connection::fast_open::Marks;
@@ -10,6 +12,9 @@ use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::TcpFlags;
 
+/// After the reset that ends what the peer remembers of an earlier connection, the SYN comes again. Linux waits for two ticks of its clock.
+const AGAIN: Duration = Duration::from_millis(5);
+
 impl Connection {
     pub(super) fn input_syn_sent(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &mut Segment) -> Step {
         // First: the ACK bit. Only our SYN can have been acknowledged.
@@ -18,9 +23,14 @@ impl Connection {
         if ack && !(ours && self.echoes_us(cx.now, seg)) {
             core.stats.acks_for_unsent += u64::from(!ours);
             if !seg.is(TcpFlags::RST) {
-                // The reset ends what the peer remembers of an earlier connection; the SYN comes again when its time is over
-                // (RFC 6298 §5), since nobody knows who says so.
-                core.refuse_stranger(cx, self.tuple(), seg, self.reply_meta());
+                // The reset ends what the peer remembers of an earlier connection. The SYN comes again when its time is over (RFC 6298 §5),
+                // since nobody knows who says so; but once, the first one, a moment later if it was refused for its timestamp.
+                let again = self.was_refused_for_its_timestamp(cx.now, seg) && self.timers.backoff() == 0;
+                if again && self.timers.hasten_rto(cx.now + AGAIN) {
+                    core.refuse(cx, self.tuple(), seg, self.reply_meta());
+                } else {
+                    core.refuse_stranger(cx, self.tuple(), seg, self.reply_meta());
+                }
             }
             return Err(Stop::Drop(DropReason::BadSynAck));
         }
@@ -75,6 +85,12 @@ impl Connection {
         let data = self.take_data(core, cx, seg);
         self.check_fin(core, cx);
         data
+    }
+
+    /// Whether this is what a peer in TIME-WAIT answers, to which our timestamp is older than its earlier connection's (RFC 7323 §5.3, R1): an
+    /// acknowledgement alone, which echoes a timestamp that we did not send.
+    fn was_refused_for_its_timestamp(&self, now: Time, seg: &Segment) -> bool {
+        !seg.is(TcpFlags::SYN | TcpFlags::FIN) && seg.len == 0 && !self.echoes_us(now, seg)
     }
 
     /// Whether a timestamp that is echoed to our SYN is one that we sent.

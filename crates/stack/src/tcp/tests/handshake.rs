@@ -116,6 +116,52 @@ fn an_old_connection_answers_our_syn() {
     recv!(s, 1010, ". 1:1(0) ack 1");
 }
 
+/// A peer in TIME-WAIT refuses a SYN whose timestamp is older than the earlier connection's (RFC 7323 §5.3): it forgets that by our reset, and
+/// the SYN comes again a moment later. So it does once, and for nothing else that a stranger might say.
+#[test]
+fn a_syn_refused_for_its_timestamp_comes_again_soon() {
+    let mut s = Scene::connecting(TcpConfig::default());
+    let ts = s.clone_ts();
+    s.heard.clear();
+    // As the kernel's TIME-WAIT answers; again, which moves nothing.
+    for ms in [5, 8] {
+        send!(s, ms, &format!(". 300:300(0) ack 100 <TS 7 {}>", ts.wrapping_add(50_000)));
+        recv!(s, ms, "R 100:100(0)");
+    }
+    recv!(s, 10, &format!("S 0:0(0) <mss 1460,sackOK,TS {} 0,wscale 7>", ts.wrapping_add(10)));
+    send!(s, 12, &format!(". 300:300(0) ack 100 <TS 7 {}>", ts.wrapping_add(50_000)));
+    recv!(s, 12, "R 100:100(0)");
+    s.quiet(2009);
+    for other in ["S. 300:300(0) ack 100", ". 300:301(1) ack 100", "F. 300:300(0) ack 100"] {
+        let mut s = Scene::connecting(TcpConfig::default());
+        let ts = s.clone_ts();
+        s.heard.clear();
+        send!(s, 5, &format!("{other} <TS 7 {}>", ts.wrapping_add(50_000)));
+        recv!(s, 5, "R 100:100(0)");
+        s.quiet(999);
+    }
+    // Its own timestamp is no reason to refuse it.
+    let mut s = Scene::connecting(TcpConfig::default());
+    let ts = s.clone_ts();
+    s.heard.clear();
+    send!(s, 5, &format!(". 300:300(0) ack 100 <TS 7 {ts}>"));
+    recv!(s, 5, "R 100:100(0)");
+    s.quiet(999);
+}
+
+/// The resets of a lane to strangers are limited; the one that a connection of ours waits for is not one of these.
+#[test]
+fn connections_that_begin_end_what_peers_remember_beyond_the_limit() {
+    let mut s = Scene::connecting(TcpConfig { resets_per_second: 0, ..TcpConfig::default() });
+    let ts = s.clone_ts();
+    s.heard.clear();
+    send!(s, 5, &format!(". 300:300(0) ack 100 <TS 7 {}>", ts.wrapping_add(50_000)));
+    recv!(s, 5, "R 100:100(0)");
+    send!(s, 6, &format!(". 300:300(0) ack 100 <TS 7 {}>", ts.wrapping_add(50_000)));
+    s.quiet(9);
+    assert_eq!(s.tcp.stats().resets_limited, 1);
+}
+
 /// RFC 6298 §2.1, §5.5: one second, doubling; gives up after the configured number.
 #[test]
 fn syn_is_repeated_and_given_up() {

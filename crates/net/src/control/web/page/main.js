@@ -124,7 +124,9 @@ async function turn() {
     if (last) history = [...history.slice(1 - KEPT), change];
     last = reading;
     const silent = change.workerCount - change.workers.length;
-    state(silent ? "lost" : "live", silent ? `${silent} of ${change.workerCount} workers do not answer` : "live");
+    // An answer may come after the reader has paused.
+    if (silent) state("lost", `${silent} of ${change.workerCount} workers do not answer`);
+    else if (!paused) state("live", "live");
     show(reading, change);
     document.body.dataset.readings = String(Number(document.body.dataset.readings ?? 0) + 1);
   } catch (error) {
