@@ -10,60 +10,23 @@
 //!
 //! On processors that the library for it does not know there is no ring, as if the kernel had none.
 
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    target_arch = "loongarch64",
-    target_arch = "powerpc64"
-))]
+#[cfg(flowlane_uring)]
 mod buffers;
 mod forgo;
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    target_arch = "loongarch64",
-    target_arch = "powerpc64"
-)))]
+#[cfg(not(flowlane_uring))]
 mod none;
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    target_arch = "loongarch64",
-    target_arch = "powerpc64"
-))]
+#[cfg(flowlane_uring)]
 mod ring;
-#[cfg(test)]
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    target_arch = "loongarch64",
-    target_arch = "powerpc64"
-))]
+#[cfg(all(test, flowlane_uring))]
 mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 pub use forgo::forgo;
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    target_arch = "loongarch64",
-    target_arch = "powerpc64"
-)))]
+#[cfg(not(flowlane_uring))]
 pub use none::Ring;
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64",
-    target_arch = "loongarch64",
-    target_arch = "powerpc64"
-))]
+#[cfg(flowlane_uring)]
 pub use ring::Ring;
 
 /// Rings for so many others, as [`Ring::new`] makes them. The end of a ring interrupts a system call of the thread that made it, so none is made on
