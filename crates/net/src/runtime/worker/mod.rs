@@ -212,7 +212,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Works until told to stop.
+    /// Works until told to stop. Not inlined, so that an instruction counter can count a worker alone (`benches/instruments.sh`).
+    #[inline(never)]
     pub(crate) fn run(&mut self) {
         let mut idle_since: Option<Time> = None;
         self.now = self.shared.now();
