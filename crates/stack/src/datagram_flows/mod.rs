@@ -21,14 +21,13 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use flowlane_sys::frame::Frame;
 use hashbrown::HashTable;
 
 use self::list::{List, Place};
 use crate::tcp::{FlowEnd, FlowRecord, FlowTotals, State};
 use crate::time::Time;
-use crate::top::key::{Key, Weight, look_closely, plain};
-use crate::wire::{EtherType, IpProtocol};
+use crate::top::key::{Key, Weight};
+use crate::wire::IpProtocol;
 
 /// Flows that a lane knows at most: about 700 KiB.
 pub(crate) const MOST: usize = 4096;
@@ -129,11 +128,11 @@ impl DatagramFlows {
         self.watch.is_some()
     }
 
-    /// A frame has come, or goes out; `ethernet`: its data starts at the Ethernet header, else at the IP header.
-    #[inline]
-    pub(crate) fn count(&mut self, now: Time, frame: &Frame, ethernet: bool, received: bool) {
+    /// A frame of a flow, UDP or not, has come or goes out.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, now: Time, key: Key, weight: Weight, received: bool) {
         if let Some(watch) = &mut self.watch {
-            watch.count(now, frame, ethernet, received);
+            watch.count(now, key, weight, received);
         }
     }
 
@@ -175,18 +174,8 @@ impl DatagramFlows {
 }
 
 impl Watch {
-    #[inline(never)]
-    fn count(&mut self, now: Time, frame: &Frame, ethernet: bool, received: bool) {
-        if ethernet && is_tcp(frame.data()) {
-            return;
-        }
-        let (key, weight) = match plain(frame, received) {
-            Some((key, octets)) if ethernet => (key, Weight { packets: 1, octets }),
-            _ => match look_closely(frame, ethernet, received) {
-                Some(found) => found,
-                None => return,
-            },
-        };
+    #[inline(always)]
+    fn count(&mut self, now: Time, key: Key, weight: Weight, received: bool) {
         if key.protocol() != IpProtocol::UDP {
             return;
         }
@@ -359,13 +348,4 @@ impl Flow {
             retransmitted: 0,
         })
     }
-}
-
-/// Whether a frame's header says TCP: of IPv4 also behind options, of IPv6 where no other header is between.
-#[inline]
-fn is_tcp(data: &[u8]) -> bool {
-    let Some(h) = data.first_chunk::<34>() else { return false };
-    let ethertype = u16::from_be_bytes([h[12], h[13]]);
-    let v4 = ethertype == EtherType::IPV4.0 && h[23] == IpProtocol::TCP.0;
-    v4 || ethertype == EtherType::IPV6.0 && h[20] == IpProtocol::TCP.0
 }

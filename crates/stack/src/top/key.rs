@@ -133,29 +133,83 @@ fn folded(a: u64, b: u64) -> u64 {
 }
 
 /// Key and bytes of a frame as nearly all are: Ethernet, IPv4 without options and no fragment, UDP or TCP, and one packet. `None` for others.
-#[inline]
+#[inline(always)]
 pub(crate) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
     let h = frame.data().first_chunk::<42>()?;
-    let half = |i: usize| u16::from_be_bytes([h[i], h[i + 1]]);
-    let word = |i: usize| u32::from_be_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]]);
-    let protocol = IpProtocol(h[23]);
-    let one = half(20) & 0x3fff == 0 && frame.meta().segmentation == Segmentation::None;
-    if word(12) >> 8 != u32::from(EtherType::IPV4.0) << 8 | 0x45 || !one {
+    let one = half(h, 20) & 0x3fff == 0 && frame.meta().segmentation == Segmentation::None;
+    if word(h, 12) >> 8 != u32::from(EtherType::IPV4.0) << 8 | 0x45 || !one {
         return None;
     }
-    if protocol != IpProtocol::UDP && (protocol != IpProtocol::TCP || frame.data().len() < 54) {
-        return None;
-    }
+    let protocol = whole_header(frame, h[23], 34)?;
     // Source and destination are ours and the peer's of what is sent; of what has come, the other way round.
-    let addresses = u64::from(word(26)) << 32 | u64::from(word(30));
-    let ports = word(34);
+    let addresses = u64::from(word(h, 26)) << 32 | u64::from(word(h, 30));
+    let ports = word(h, 34);
     let (addresses, ports) =
         if received { (addresses.rotate_left(32), ports.rotate_left(16)) } else { (addresses, ports) };
     let key =
         Key { addresses: [addresses, 0, 0, 0], rest: u64::from(ports) << 32 | u64::from(protocol.0) << 8 };
-    let said = usize::from(half(16));
+    Some((key, octets_of(frame, usize::from(half(h, 16)))))
+}
+
+/// As [`plain`], of IPv6 with no other header between.
+#[inline(always)]
+pub(crate) fn plain_v6(frame: &Frame, received: bool) -> Option<(Key, u64)> {
+    let h = frame.data().first_chunk::<62>()?;
+    let v6 = word(h, 12) >> 12 == u32::from(EtherType::IPV6.0) << 4 | 6;
+    if !v6 || frame.meta().segmentation != Segmentation::None {
+        return None;
+    }
+    let protocol = whole_header(frame, h[20], 54)?;
+    let long = |i: usize| u64::from(word(h, i)) << 32 | u64::from(word(h, i + 4));
+    let (src, dst, ports) = ([long(22), long(30)], [long(38), long(46)], word(h, 54));
+    let (ours, peers, ports) = if received { (dst, src, ports.rotate_left(16)) } else { (src, dst, ports) };
+    let key = Key {
+        addresses: [ours[0], ours[1], peers[0], peers[1]],
+        rest: u64::from(ports) << 32 | u64::from(protocol.0) << 8 | V6,
+    };
+    Some((key, octets_of(frame, 40 + usize::from(half(h, 18)))))
+}
+
+#[inline(always)]
+fn half<const N: usize>(h: &[u8; N], i: usize) -> u16 {
+    u16::from_be_bytes([h[i], h[i + 1]])
+}
+
+#[inline(always)]
+fn word<const N: usize>(h: &[u8; N], i: usize) -> u32 {
+    u32::from_be_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]])
+}
+
+/// UDP, or TCP whose whole fixed header is there; UDP's is in any case.
+#[inline]
+fn whole_header(frame: &Frame, protocol: u8, at: usize) -> Option<IpProtocol> {
+    let protocol = IpProtocol(protocol);
+    let whole = protocol == IpProtocol::UDP || protocol == IpProtocol::TCP && frame.data().len() >= at + 20;
+    whole.then_some(protocol)
+}
+
+/// Bytes from the IP header on of a frame with Ethernet, whose header says so many: no padding, and no more than there are.
+#[inline]
+fn octets_of(frame: &Frame, said: usize) -> u64 {
     let octets = if said + 14 <= frame.data().len() { said } else { said.min(frame.chain_len() - 14) };
-    Some((key, octets as u64))
+    octets as u64
+}
+
+/// Whether a frame's header says TCP: of IPv4 also behind options, of IPv6 where no other header is between.
+#[inline]
+pub(crate) fn is_tcp(data: &[u8]) -> bool {
+    let Some(h) = data.first_chunk::<34>() else { return false };
+    let ethertype = half(h, 12);
+    let v4 = ethertype == EtherType::IPV4.0 && h[23] == IpProtocol::TCP.0;
+    v4 || ethertype == EtherType::IPV6.0 && h[20] == IpProtocol::TCP.0
+}
+
+/// As a lane counts a frame that starts at the Ethernet header.
+#[cfg(test)]
+pub(crate) fn counted(frame: &Frame, ethernet: bool, received: bool) -> Option<(Key, Weight)> {
+    let short = plain(frame, received).or_else(|| plain_v6(frame, received)).filter(|_| ethernet);
+    let short = short.map(|(key, octets)| (key, Weight { packets: 1, octets }));
+    short.or_else(|| look_closely(frame, ethernet, received))
 }
 
 /// Key and weight of any frame; `ethernet`: its data starts at the Ethernet header, else at the IP header. `None` for what is not counted.

@@ -15,9 +15,7 @@ mod tests;
 
 use core::time::Duration;
 
-use flowlane_sys::frame::Frame;
-
-use self::key::{Key, Weight, look_closely, plain};
+use self::key::{Key, Weight};
 use self::table::{Entry, Table};
 use crate::address::Endpoint;
 use crate::time::Time;
@@ -132,19 +130,11 @@ impl Top {
         self.0.is_some()
     }
 
-    /// A frame has come; `ethernet`: its data starts at the Ethernet header, else at the IP header.
-    #[inline]
-    pub(crate) fn received(&mut self, now: Time, frame: &Frame, ethernet: bool) {
+    /// A frame of a flow has come, or goes out.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, now: Time, key: Key, weight: Weight, received: bool) {
         if let Some(watch) = &mut self.0 {
-            watch.count::<true>(now, frame, ethernet);
-        }
-    }
-
-    /// A frame goes out.
-    #[inline]
-    pub(crate) fn sent(&mut self, now: Time, frame: &Frame, ethernet: bool) {
-        if let Some(watch) = &mut self.0 {
-            watch.count::<false>(now, frame, ethernet);
+            watch.count(now, key, weight, received);
         }
     }
 
@@ -155,27 +145,11 @@ impl Top {
 }
 
 impl Watch {
-    #[inline(never)]
-    fn count<const RECEIVED: bool>(&mut self, now: Time, frame: &Frame, ethernet: bool) {
+    #[inline(always)]
+    fn count(&mut self, now: Time, key: Key, weight: Weight, received: bool) {
         if now >= self.next {
             self.turn_to(now);
         }
-        match plain(frame, RECEIVED) {
-            Some((key, octets)) if ethernet => self.note(key, Weight { packets: 1, octets }, RECEIVED),
-            _ => self.count_closely(frame, ethernet, RECEIVED),
-        }
-    }
-
-    /// As [`Watch::count`], of a frame of any kind.
-    #[inline(never)]
-    fn count_closely(&mut self, frame: &Frame, ethernet: bool, received: bool) {
-        if let Some((key, weight)) = look_closely(frame, ethernet, received) {
-            self.note(key, weight, received);
-        }
-    }
-
-    #[inline]
-    fn note(&mut self, key: Key, weight: Weight, received: bool) {
         // Not the frame's own hash: its key is known, and of datagrams it may be that of the addresses only.
         self.table.add(key, key.hash(self.seed), weight, received, self.second);
     }

@@ -3,7 +3,24 @@ use crate::Class;
 use crate::rng::Rng;
 use crate::testing::{datagram, frame, interface, lane};
 use flowlane_sys::frame::{Frame, Pool, Segmentation};
+use key::{counted, look_closely, plain, plain_v6};
 use std::collections::HashMap;
+
+impl Top {
+    /// As a lane counts a frame that has come.
+    fn received(&mut self, now: Time, frame: &Frame, ethernet: bool) {
+        if let Some((key, weight)) = counted(frame, ethernet, true) {
+            self.count(now, key, weight, true);
+        }
+    }
+
+    /// As a lane counts a frame that goes out.
+    fn sent(&mut self, now: Time, frame: &Frame, ethernet: bool) {
+        if let Some((key, weight)) = counted(frame, ethernet, false) {
+            self.count(now, key, weight, false);
+        }
+    }
+}
 
 fn pool() -> Pool {
     crate::testing::pool(64)
@@ -244,45 +261,51 @@ fn flows_in_turn_are_told_apart() {
     }
 }
 
-/// The short way of plain frames finds what the long one does, whatever the header says.
+/// The short ways of plain frames find what the long one does, whatever the header says.
 #[test]
 fn the_short_way_agrees_with_the_long_one() {
     let pool = pool();
-    let (mut rng, mut taken) = (Rng::new(5), 0);
-    for _ in 0..3000 {
+    let (mut rng, mut taken) = (Rng::new(5), [0; 2]);
+    for n in 0..6000 {
+        let v6 = n % 2 == 1;
         let mut bytes = datagram(rng.next_u32(), rng.next_u32() as u16, OURS, 7, 30);
+        if v6 {
+            bytes.splice(12..34, [0x86, 0xdd, 0x60, 0, 0, 0, 0, 38, 17, 64]);
+            bytes.splice(22..22, (0..32).map(|_| rng.next_u32() as u8));
+        }
         if rng.below(2) == 0 {
-            bytes[23] = 6;
+            bytes[if v6 { 20 } else { 23 }] = 6;
         }
         for _ in 0..rng.below(3) {
             let at = 12 + rng.below(14) as usize;
             bytes[at] = [0, 1, 6, 17, 0x20, 0x45, 0x60, rng.next_u32() as u8][rng.below(8) as usize];
         }
-        bytes.truncate(30 + rng.below(43) as usize);
+        bytes.truncate(if v6 { 50 } else { 30 } + rng.below(43) as usize);
         let frame = frame(&pool, &bytes);
         for received in [false, true] {
-            let Some((key, octets)) = plain(&frame, received) else { continue };
+            let short = if v6 { plain_v6(&frame, received) } else { plain(&frame, received) };
+            let Some((key, octets)) = short else { continue };
             let short = (key, Weight { packets: 1, octets });
             assert_eq!(Some(short), look_closely(&frame, true, received), "{bytes:?}");
-            taken += 1;
+            taken[usize::from(v6)] += 1;
         }
     }
-    assert!(taken > 1000, "{taken}");
+    assert!(taken.iter().all(|taken| *taken > 1000), "{taken:?}");
 }
 
 /// Bytes are those of IP: no padding, no more than there are, and all headers of what a link cuts.
 #[test]
 fn weights_are_those_of_the_wire() {
     let pool = pool();
-    let plain = datagram(OURS + 1, 5, OURS, 7, 2);
+    let bare = datagram(OURS + 1, 5, OURS, 7, 2);
     let of =
         |frame: &Frame| look_closely(frame, true, true).map(|(_, weight)| (weight.packets, weight.octets));
-    assert_eq!(of(&frame(&pool, &plain)), Some((1, 30)));
-    assert_eq!(of(&frame(&pool, &[&plain[..], &[0; 16]].concat())), Some((1, 30)), "padded");
-    let mut lies = plain.clone();
+    assert_eq!(of(&frame(&pool, &bare)), Some((1, 30)));
+    assert_eq!(of(&frame(&pool, &[&bare[..], &[0; 16]].concat())), Some((1, 30)), "padded");
+    let mut lies = bare.clone();
     lies[16..18].copy_from_slice(&60_000_u16.to_be_bytes());
     assert_eq!(of(&frame(&pool, &lies)), Some((1, 30)), "longer than it is");
-    let mut tagged = plain.clone();
+    let mut tagged = bare.clone();
     tagged.splice(12..12, [0x81, 0, 0, 5]);
     assert_eq!(of(&frame(&pool, &tagged)), Some((1, 30)));
     // A TCP segment of 1000 bytes that is cut into pieces of 300: four packets, each with 40 bytes of headers.
@@ -291,11 +314,15 @@ fn weights_are_those_of_the_wire() {
     let mut large = frame(&pool, &segment);
     (large.meta_mut().segmentation, large.meta_mut().segment_size) = (Segmentation::TcpV4, 300);
     assert_eq!(of(&large), Some((4, 1000 + 4 * 40)));
-    assert_eq!(key::plain(&large, true), None);
+    assert_eq!(plain(&large, true), None);
     let mut v6 = vec![2; 12];
     v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64]);
     v6.extend([0xfd; 32]);
     v6.extend([0, 5, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0]);
+    let mut large = frame(&pool, &v6);
+    assert!(plain_v6(&large, true).is_some());
+    (large.meta_mut().segmentation, large.meta_mut().segment_size) = (Segmentation::TcpV6, 300);
+    assert_eq!(plain_v6(&large, true), None);
     let (key, weight) = look_closely(&frame(&pool, &v6), true, true).unwrap();
     assert_eq!((weight.packets, weight.octets, key.protocol()), (1, 60, IpProtocol::TCP));
     let ends = key.ends();
@@ -304,24 +331,24 @@ fn weights_are_those_of_the_wire() {
         (7, 5, "fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd".into())
     );
     // Nothing else is counted: ICMP, ARP, and what is cut short, which is no flow or has no ports.
-    let mut icmp = plain.clone();
+    let mut icmp = bare.clone();
     icmp[23] = 1;
     assert_eq!(of(&frame(&pool, &icmp)), None);
-    for len in 0..plain.len() {
-        let _ = of(&frame(&pool, &plain[..len]));
+    for len in 0..bare.len() {
+        let _ = of(&frame(&pool, &bare[..len]));
     }
-    let mut fragment = plain.clone();
+    let mut fragment = bare.clone();
     fragment[20] = 0x20;
     let (key, _) = look_closely(&frame(&pool, &fragment), true, true).unwrap();
     assert!(key.is_fragment() && key.ends().0.port == 0);
     // A packet and its answer are of one flow; another's is not.
     let back = datagram(OURS, 7, OURS + 1, 5, 0);
     assert_eq!(
-        look_closely(&frame(&pool, &plain), true, true).unwrap().0,
+        look_closely(&frame(&pool, &bare), true, true).unwrap().0,
         look_closely(&frame(&pool, &back), true, false).unwrap().0
     );
     assert_ne!(
-        look_closely(&frame(&pool, &plain), true, true).unwrap().0,
+        look_closely(&frame(&pool, &bare), true, true).unwrap().0,
         look_closely(&frame(&pool, &back), true, true).unwrap().0
     );
 }
