@@ -3,6 +3,7 @@
 
 mod basics;
 mod capture;
+mod capture_bursts;
 mod cards;
 mod connected;
 mod crowd;

@@ -1,8 +1,9 @@
 //! What a worker does for captures: it copies the frames that its lanes take in, drop and put out into chunks ([`crate::capture`]).
 //!
 //! A frame is copied before its lane has it, since the lane keeps it or changes it; afterwards the lane's counters of drops tell whether it
-//! was dropped. The reason is that of the counter that grew while the frame was handled. For that, segments of a burst are not joined while a
-//! capture runs. Frames that are handed to another worker are captured there, except those that are lost on the way.
+//! was dropped. The reason is that of the counter that grew while the frame was handled. For that, segments that are captured are not joined with
+//! others of their burst. A frame that no capture wants costs a look at its flow. Frames that are handed to another worker are captured there,
+//! except those that are lost on the way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,13 +55,19 @@ impl Mine {
         }
     }
 
+    /// Whether it is to have a frame of a lane.
+    #[inline]
+    fn wants(&self, slot: Place, frame: &Frame, ethernet: bool) -> bool {
+        !self.tap.over.load(Ordering::Relaxed) && self.tap.filter.lets(slot.lane, frame, ethernet)
+    }
+
     /// When the chunk at hand is old.
     fn due(&self) -> Option<Time> {
         self.chunk.as_ref().filter(|chunk| !chunk.records.is_empty()).map(|chunk| chunk.since + OLD)
     }
 
-    /// A chunk with room for a frame of so many bytes; counts the frame as missed if there is none.
-    fn room(&mut self, frame: &Frame, now: Time) -> Option<&mut Chunk> {
+    /// Sees to it that there is a chunk with room for a frame, if there is one; counts the frame as missed if not.
+    fn make_room(&mut self, frame: &Frame, now: Time) {
         let most = frame.chain_len().min(self.tap.snap) + 4;
         if self.chunk.as_ref().is_some_and(|chunk| !chunk.has_room(most)) {
             self.flush();
@@ -72,10 +79,9 @@ impl Mine {
                 None => self.tap.rings[self.worker].lose(),
             }
         }
-        self.chunk.as_mut()
     }
 
-    /// Copies a frame of a lane, if it is wanted. Its record still lacks what became of it.
+    /// Copies a frame of a lane that it [`wants`](Self::wants). Its record still lacks what became of it.
     fn copy(
         &mut self,
         slot: Place,
@@ -85,11 +91,8 @@ impl Mine {
         kind: Kind,
         queue: Option<u16>,
     ) -> bool {
-        let tap = self.tap.clone();
-        if tap.over.load(Ordering::Relaxed) || !tap.filter.lets(slot.lane, frame, ethernet) {
-            return false;
-        }
-        let Some(chunk) = self.room(frame, now) else { return false };
+        self.make_room(frame, now);
+        let Self { tap, chunk: Some(chunk), .. } = self else { return false };
         let (length, kept) = chunk.copy(frame, tap.snap, ethernet);
         let meta = frame.meta();
         let first = tap.first_interface.get(slot.host).copied().unwrap_or(0);
@@ -157,7 +160,8 @@ impl Taps {
         self.all.retain(|mine| mine.tap.number != number);
     }
 
-    /// Gives a frame to its lane, as [`Lane::input`](flowlane_stack::Lane::input).
+    /// Gives a frame to its lane, as [`Lane::input`](flowlane_stack::Lane::input); `in_burst`: as
+    /// [`Lane::input_in_burst`](flowlane_stack::Lane::input_in_burst), unless it is captured.
     #[cold]
     #[inline(never)]
     pub(crate) fn input(
@@ -165,16 +169,28 @@ impl Taps {
         slot: &mut LaneSlot,
         shared: &Shared,
         (turn, frames): (Time, &Pool),
-        frame: Frame,
-        class: Class,
+        (frame, class): (Frame, Class),
+        in_burst: bool,
     ) {
-        let (now, place) = (shared.now(), Place::of(slot));
+        let place = Place::of(slot);
         let ethernet = matches!(class, Class::Ethernet | Class::InnerEthernet);
+        let mut wanted = 0_u32;
+        for (i, mine) in self.all.iter().enumerate() {
+            wanted |= u32::from(mine.wants(place, &frame, ethernet)) << i;
+        }
+        if wanted == 0 {
+            return match in_burst {
+                true => slot.lane.input_in_burst(turn, frames, frame, class),
+                false => slot.lane.input(turn, frames, frame, class),
+            };
+        }
+        // What is held of others is handled before, so that their drops are not taken for those of this one.
+        slot.lane.end_burst(turn, frames);
         // What comes for the second time is of interest only if it is dropped now.
         let first = class == Class::Ethernet;
         let queue = first.then_some(frame.meta().queue);
-        let mut copied = 0_u32;
-        for (i, mine) in self.all.iter_mut().enumerate() {
+        let (now, mut copied) = (shared.now(), 0_u32);
+        for (i, mine) in self.all.iter_mut().enumerate().filter(|(i, _)| wanted >> i & 1 == 1) {
             copied |= u32::from(mine.copy(place, now, &frame, ethernet, Kind::Received, queue)) << i;
         }
         if copied == 0 {
@@ -210,7 +226,7 @@ impl Taps {
         (layer, reason): (&'static str, &'static str),
     ) {
         let place = Place { lane, host, bucket };
-        for mine in &mut self.all {
+        for mine in self.all.iter_mut().filter(|mine| mine.wants(place, frame, true)) {
             mine.copy(place, now, frame, true, Kind::Dropped(layer, reason), Some(frame.meta().queue));
         }
     }
@@ -224,7 +240,8 @@ impl Taps {
     /// It has put its output there.
     #[cold]
     #[inline(never)]
-    pub(crate) fn sent(&mut self, slot: &LaneSlot, host: &HostView, ports: &[Port], now: Time) {
+    pub(crate) fn sent(&mut self, slot: &LaneSlot, host: &HostView, ports: &[Port], shared: &Shared) {
+        let mut now = None;
         let (place, used) = (Place::of(slot), host.ports_of(slot.lane.bucket()));
         for (i, p) in used.iter().enumerate() {
             if used[..i].contains(p) {
@@ -233,7 +250,10 @@ impl Taps {
             let port = &ports[*p];
             for frame in &port.output[self.marks[i].min(port.output.len())..] {
                 for mine in self.all.iter_mut().filter(|mine| !mine.tap.filter.drops_only) {
-                    mine.copy(place, now, frame, true, Kind::Sent, port.index);
+                    if mine.wants(place, frame, true) {
+                        let now = *now.get_or_insert_with(|| shared.now());
+                        mine.copy(place, now, frame, true, Kind::Sent, port.index);
+                    }
                 }
             }
         }

@@ -147,7 +147,7 @@ impl Worker {
         }
         let left = drain_output(slot, host, &mut self.ports, self.now, &self.frames);
         if self.taps.is_on() {
-            self.taps.sent(slot, host, &self.ports, self.shared.now());
+            self.taps.sent(slot, host, &self.ports, &self.shared);
         }
         let deadline = [slot.lane.poll_at(), slot.sleepers.next_deadline()].into_iter().flatten().min();
         self.deadlines[lane as usize] = deadline.unwrap_or(Time::MAX);

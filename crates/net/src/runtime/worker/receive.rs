@@ -255,7 +255,8 @@ impl Worker {
         self.netisr.stats.handled += 1;
         self.netisr.stats.dispatched += u64::from(aligned);
         if self.taps.is_on() {
-            self.taps.input(slot, &self.shared, (self.now, &self.frames), frame, class);
+            let turn = (self.now, &*self.frames);
+            self.taps.input(slot, &self.shared, turn, (frame, class), self.in_burst);
         } else if self.in_burst {
             slot.lane.input_in_burst(self.now, &self.frames, frame, class);
         } else {
