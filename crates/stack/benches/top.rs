@@ -1,13 +1,15 @@
-//! What the table of the largest flows costs a packet: datagrams of so many flows in turn, which come to a lane that has no socket for them.
+//! What the table of the largest flows and records of flows cost a packet: datagrams of so many flows in turn, which come to a lane that has no
+//! socket for them.
 //!
-//! `cargo bench -p flowlane-stack --bench top -- FLOWS LARGEST PACKETS` prints processor time for each packet; LARGEST is the size of the
-//! table, 0 for none; FLOWS 0: each packet is of a new flow. Everything repeats exactly, so that callgrind on the same program with two
-//! different counts gives the instructions of a packet to the last (`benches/top.sh`).
+//! `cargo bench -p flowlane-stack --bench top -- FLOWS LARGEST RECORDS PACKETS` prints processor time for each packet; LARGEST is the size of the
+//! table, 0 for none; RECORDS is how many records may wait, 0 for none, and nobody takes them; FLOWS 0: each packet is of a new flow. Everything
+//! repeats exactly, so that callgrind on the same program with two different counts gives the instructions of a packet to the last
+//! (`benches/top.sh`).
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flowlane_rss::{Bucket, Key, Rss};
 use flowlane_stack::time::Time;
@@ -52,8 +54,8 @@ fn from(bytes: &mut [u8; 60], peer: u32) {
 
 fn main() {
     let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let [flows, largest, packets] = numbers[..] else {
-        println!("top: FLOWS LARGEST PACKETS");
+    let [flows, largest, records, packets] = numbers[..] else {
+        println!("top: FLOWS LARGEST RECORDS PACKETS");
         return;
     };
     let memory = MemoryConfig { frames_per_home: 64, lock: false, huge_pages: false, ..Default::default() };
@@ -66,6 +68,7 @@ fn main() {
         }));
     }
     let (now, began) = (Time::from_secs(1), Instant::now());
+    lane.watch_flows(now, records as usize, None, Duration::from_secs(15));
     for n in 0..packets {
         from(&mut bytes, 256 + n % if flows == 0 { 1 << 23 } else { flows });
         let mut frame = pool.alloc().unwrap();
@@ -78,5 +81,9 @@ fn main() {
         }
     }
     let each = began.elapsed().as_nanos() as f64 / f64::from(packets.max(1));
-    println!("{each:.1} ns a packet, {} dropped for want of a socket", lane.stats().udp.no_socket);
+    let udp = lane.stats().udp;
+    println!(
+        "{each:.1} ns a packet, {} dropped for want of a socket, {} flows made room, {} records lost",
+        udp.no_socket, udp.flow_records_no_room, udp.flow_records_lost
+    );
 }

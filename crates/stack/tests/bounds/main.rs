@@ -5,6 +5,7 @@
 //! costs the receiver most. The rows of the table "Bounds" in `docs/conformance/tcp.md` name these tests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod flows;
 mod host;
 mod kit;
 mod link;
