@@ -8,6 +8,7 @@ use flowlane_stack::time::Time;
 use flowlane_sys::kernel::epoll::{Epoll, Event, Events};
 use flowlane_sys::kernel::socket::errno;
 use flowlane_sys::kernel::uring::{self, Completion, Ring};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::{KernelLane, ring};
@@ -68,8 +69,10 @@ pub(crate) struct Poller {
 struct ByRing {
     /// Until the worker's thread has it ([`ring::with`]).
     ring: Option<Ring>,
-    /// The ring, for others to wait on.
-    fd: OwnedFd,
+    /// Counts up when the ring has something, for a worker that sleeps on its links as well.
+    signal: OwnedFd,
+    /// The ring knows of it: from the first such sleep on.
+    signalled: bool,
     bell: OwnedFd,
     told: Vec<Completion>,
     /// Epoll has more to say than it said.
@@ -82,7 +85,8 @@ impl Poller {
         let epoll = Epoll::new()?;
         let ring = match ring {
             Some(ring) => Some(ByRing {
-                fd: ring.as_fd().try_clone_to_owned()?,
+                signal: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+                signalled: false,
                 ring: Some(ring),
                 bell: bell.try_clone_to_owned()?,
                 told: Vec::new(),
@@ -129,9 +133,9 @@ impl Poller {
         ring::keep(Some(ring));
     }
 
-    /// Readable when there may be news.
+    /// Readable when there may be news since [`Poller::prepare_to_sleep`], of sockets. The bell is to be waited on itself.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.ring.as_ref().map_or(self.epoll.as_fd(), |ring| ring.fd.as_fd())
+        self.ring.as_ref().map_or(self.epoll.as_fd(), |ring| ring.signal.as_fd())
     }
 
     /// Has waits poll the queues of the sockets' cards for so long before they sleep.
@@ -165,12 +169,20 @@ impl Poller {
         !self.events.is_empty() || self.ring.as_ref().is_some_and(|ring| !ring.told.is_empty())
     }
 
-    /// Before a sleep on [`Poller::fd`] and others: asks what was left for the next look. `true` if there are news.
+    /// Before a sleep on [`Poller::fd`] and others: asks what was left for the next look. `true` if there are news, or the kernel has not done or told
+    /// all yet: then there is no sleep.
     pub(crate) fn prepare_to_sleep(&mut self) -> bool {
-        if self.ring.is_some() {
-            self.ask(Some(Duration::ZERO));
+        let Some(by_ring) = &mut self.ring else { return self.has_news() };
+        if !by_ring.signalled {
+            by_ring.signalled =
+                ring::with(|ring| ring.signal(by_ring.signal.as_fd())).is_some_and(|done| done.is_ok());
         }
-        self.has_news()
+        // Before the ring is asked: what comes later counts again.
+        let _ = rustix::io::read(&by_ring.signal, &mut [0_u8; 8]);
+        let heard = by_ring.signalled;
+        self.ask(Some(Duration::ZERO));
+        // What was asked for and not taken, and what the kernel put off, counts no more.
+        !heard || self.has_news() || !ring::with(Ring::is_quiet).unwrap_or(true)
     }
 
     /// Sleeps until something happens, or `timeout` is over. What has come waits for the next look.
@@ -265,9 +277,12 @@ impl Drop for Poller {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
-    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
@@ -302,5 +317,78 @@ mod tests {
         poller.drain(|_, _| panic!("a bell is no socket"));
         assert!(!poller.look(at(28), false));
         assert_eq!(poller.calls, 4);
+    }
+
+    /// A worker that also has links sleeps on a descriptor of the poller: what happens while it sleeps ends the sleep, each time.
+    #[test]
+    fn a_sleep_among_links_hears_of_sockets() {
+        sleep_among_links(None);
+        match Poller::rings(1) {
+            Ok(mut rings) => sleep_among_links(rings.pop()),
+            Err(why) => eprintln!("a sleep among links by io_uring: skipped, because {why}"),
+        }
+    }
+
+    fn sleep_among_links(ring: Option<Ring>) {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let (mut socket, mut peer) = UnixStream::pair().unwrap();
+        let mut poller = Poller::new(bell.as_fd(), ring).unwrap();
+        poller.begin();
+        poller.epoll.add(socket.as_fd(), 7).unwrap();
+        let me = rustix::thread::gettid().as_raw_nonzero();
+        let until = Instant::now() + Duration::from_secs(30);
+        for _ in 0..5 {
+            // What was there before, such as room to write.
+            while poller.prepare_to_sleep() || poller.look(Time::ZERO, true) {
+                poller.drain(|_, _| {});
+            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let asleep = || {
+                        let stat = std::fs::read_to_string(format!("/proc/self/task/{me}/stat")).unwrap();
+                        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+                    };
+                    while !asleep() && Instant::now() < until {
+                        std::thread::yield_now();
+                    }
+                    peer.write_all(b"x").unwrap();
+                });
+                let mut news = 0;
+                while news == 0 {
+                    assert!(Instant::now() < until, "asleep for 30 s");
+                    if !poller.prepare_to_sleep() {
+                        let mut fds = [PollFd::from_borrowed_fd(poller.fd(), PollFlags::IN)];
+                        let woken = poll(&mut fds, Some(&Timespec { tv_sec: 30, tv_nsec: 0 })).unwrap();
+                        assert_eq!(woken, 1, "not woken");
+                    }
+                    poller.look(Time::ZERO, true);
+                    poller.drain(|_, _| news += 1);
+                }
+            });
+            socket.read_exact(&mut [0]).unwrap();
+        }
+    }
+
+    /// More than the kernel does by one enter: what it puts off counts no more, so it is asked again in place of a sleep.
+    #[test]
+    fn no_sleep_while_the_ring_has_more_to_do() {
+        let mut rings = match Poller::rings(1) {
+            Ok(rings) => rings,
+            Err(why) => return eprintln!("more than an enter does: skipped, because {why}"),
+        };
+        let fds: Vec<_> = (0..100).map(|_| eventfd(0, EventfdFlags::NONBLOCK).unwrap()).collect();
+        let mut poller = Poller::new(fds[0].as_fd(), rings.pop()).unwrap();
+        poller.begin();
+        // Of which nobody hears.
+        let watch = |ring: &mut Ring| fds.iter().for_each(|fd| ring.watch(fd.as_fd(), BELL_RANG));
+        ring::with(watch).unwrap();
+        assert!(!poller.prepare_to_sleep());
+        for fd in &fds {
+            rustix::io::write(fd, &1_u64.to_ne_bytes()).unwrap();
+        }
+        while poller.prepare_to_sleep() {
+            assert!(!poller.has_news());
+        }
+        assert!(ring::with(Ring::is_quiet).unwrap(), "asleep with work left");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::squeue::{Entry, Flags};
@@ -145,6 +145,17 @@ impl Ring {
         }
     }
 
+    /// Has the kernel count on this `eventfd(2)` that there are completions, or work that an enter turns into some: for threads that wait for
+    /// other things, too. The ring's own descriptor is no substitute: a thread that sleeps in `poll(2)` on it is not woken by such work
+    /// (`IORING_SETUP_DEFER_TASKRUN`). Read the counter first, then enter, and sleep once the ring [is quiet](Ring::is_quiet): work that an enter
+    /// leaves is not counted again. What another `eventfd(2)` sets off is counted late, or not at all: wait on that one as well.
+    ///
+    /// # Errors
+    /// The kernel's: no memory, or the ring has one already.
+    pub fn signal(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+        self.ring.submitter().register_eventfd(eventfd.as_raw_fd())
+    }
+
     /// Whether an enter would bring nothing: nothing is asked for, and the kernel has nothing to do.
     #[inline]
     #[must_use]
@@ -239,14 +250,6 @@ impl Ring {
         if let Some(buffers) = &mut self.buffers {
             buffers.give_back(buffer);
         }
-    }
-}
-
-impl AsFd for Ring {
-    /// Readable while there are completions, or work of the kernel that an enter turns into some.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the ring's, which outlives what is returned.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 
