@@ -321,6 +321,37 @@ fn hosts_plug_in_from_other_processes() {
     assert!(place.sockets().is_empty());
 }
 
+/// Clients of the machine reach a service on a switch by a relay that is plugged in beside it.
+#[test]
+fn the_machines_clients_reach_a_service_that_is_plugged_in() {
+    let place = Place::new("from");
+    let _switch = place.up("--port web --port x --workers 1");
+    let service = place.command(
+        "serve tcp-source --size 1000 --total 256Ki --link switch:sw0/web --addr 10.9.0.1/24 --port 7 --workers 1 --no-pin",
+    );
+    let _service = Running::start(service, "workers 1");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let relay = place.command(&format!(
+        "serve relay --from kernel:127.0.0.1 --port {port} --to 10.9.0.1:7 --link switch:sw0/x --addr 10.9.0.2/24 --workers 2 \
+         --no-pin"
+    ));
+    let relay = Running::start(
+        relay,
+        &format!("relay on 127.0.0.1 port {port}, kernel sockets, targets over switch:"),
+    );
+    for _ in 0..4 {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), 256 << 10);
+    }
+    relay.signal(Signal::INT);
+    let (code, said) = relay.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("target 10.9.0.1:7: connections 4, "), "{said}");
+}
+
 /// Somebody who may not open an interface is told so, and nothing is left.
 #[test]
 fn without_rights_a_port_is_refused_in_one_line() {

@@ -47,6 +47,17 @@ impl UdpSocket {
         Ok(Self { lane, id })
     }
 
+    /// As [`UdpSocket::bind`], on a socket of the kernel, also in a host that has these only beside its own
+    /// ([`Host::beside_kernel`](crate::Host::beside_kernel)).
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind`]; [`SocketError::Closed`] if the host has no kernel sockets.
+    pub fn bind_by_kernel(bind: Bind) -> Result<Self, SocketError> {
+        let lane = LaneRef::current()?;
+        let id = lane.with(|slot, _, _| slot.sockets()?.udp_bind(&bind))??;
+        Ok(Self { lane, id: Id::Kernel(id) })
+    }
+
     /// A wildcard socket on `port`: what the flow hash sends to this lane. Bind it in every lane to get all.
     ///
     /// # Errors
@@ -67,10 +78,7 @@ impl UdpSocket {
 
     /// As [`UdpSocket::connect`], on a socket of the kernel also in a host that has those only beside its own.
     pub(crate) fn connect_by_kernel(remote: SocketAddr) -> Result<Self, SocketError> {
-        let lane = LaneRef::current()?;
-        let bind = Bind { remote: Some(remote.into()), ..Bind::default() };
-        let id = lane.with(|slot, _, _| slot.sockets()?.udp_bind(&bind))??;
-        Ok(Self { lane, id: Id::Kernel(id) })
+        Self::bind_by_kernel(Bind { remote: Some(remote.into()), ..Bind::default() })
     }
 
     /// The address and port it is bound to; the address is `None` for a wildcard.

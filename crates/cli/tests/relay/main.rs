@@ -268,7 +268,23 @@ fn bad_arguments() {
         ("--to 127.0.0.1:1 --max-connections 0", "--max-connections"),
         ("--to 127.0.0.1:1 --balance best", "--balance"),
         ("--to 127.0.0.1:1 --proxy-out v3", "--proxy-out"),
-        ("--to 127.0.0.1:1 --via tap:fl0", "need clients on it"),
+        ("--to 127.0.0.1:1 --via tap:fl0", "over the link (--link)"),
+        ("--to 127.0.0.1:1 --from kernel", "both sides are kernel sockets"),
+        ("--to 127.0.0.1:1 --from tap:fl0", "--from"),
+        (
+            "--to 127.0.0.1:1 --from kernel --link tap:flnone0 --addr 10.11.2.1/24 --via kernel",
+            "not with --via",
+        ),
+        (
+            "--to 127.0.0.1:1 --from kernel --link tap:flnone0 --addr 10.11.2.1/24 --listen-buckets 0",
+            "--listen-buckets",
+        ),
+        (
+            &format!(
+                "--to 127.0.0.1:{free} --port {free} --from kernel --link tap:flnone0 --addr 10.11.2.1/24"
+            ),
+            "the relay itself",
+        ),
         ("--to 127.0.0.1:1 --udp --proxy-in", "--proxy-in: not with --udp"),
         ("--to 127.0.0.1:1 --udp --proxy-out v2", "--proxy-out: not with --udp"),
         ("--to 127.0.0.1:1 --udp --connect-timeout 1s", "--connect-timeout: not with --udp"),

@@ -262,6 +262,8 @@ impl Relay {
     /// `writes`: something is written at once.
     async fn reach(&self, client: &TcpStream, base: usize, writes: bool) -> Option<(usize, TcpStream)> {
         let (targets, config) = (&self.0.targets, &self.0.config);
+        let by_kernel =
+            config.by_kernel || context::with_current(|slot, _| slot.own_kernel().is_some()).unwrap_or(true);
         let hash = match config.balance {
             Balance::Hash if targets.len() > 1 => client.flow().map_or(0, |(hash, ..)| hash),
             _ => 0,
@@ -278,7 +280,7 @@ impl Relay {
             let Ok(Some(at)) = next else { break };
             tried |= 1 << at;
             let mut connect = Connect::to(targets[at].address.into());
-            if !config.by_kernel && !client.is_of_kernel() {
+            if !by_kernel {
                 connect.options = options();
             }
             let error = match self.connect(connect, writes, config.connect_timeout).await {

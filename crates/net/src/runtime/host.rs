@@ -182,7 +182,8 @@ impl Host {
         Self { kernel: true, ..Self::new(name, rss, main) }
     }
 
-    /// Gives a host with links of ours sockets of the kernel, too, for a [`relay`](crate::relay) whose targets are reached by the kernel.
+    /// Gives a host with links of ours sockets of the kernel, too, for a [`relay`](crate::relay) whose targets are reached by the kernel, or
+    /// whose clients come by it ([`TcpListener::bind_by_kernel`](crate::TcpListener::bind_by_kernel)).
     #[must_use]
     pub fn beside_kernel(mut self) -> Self {
         self.beside_kernel = !self.kernel;
@@ -194,7 +195,7 @@ impl Host {
         self.kernel || self.beside_kernel
     }
 
-    /// How the kernel is told which lane gets a connection or a datagram, in a host made by [`Host::kernel`]. By default it chooses itself.
+    /// How the kernel is told which lane gets a connection or a datagram, in a host that has kernel sockets. By default it chooses itself.
     #[must_use]
     pub fn steer(mut self, steer: Steer) -> Self {
         self.steer = steer;

@@ -39,6 +39,22 @@ impl TcpListener {
         Ok(Self { lane, id })
     }
 
+    /// As [`TcpListener::bind`], on a socket of the kernel, also in a host that has these only beside its own
+    /// ([`Host::beside_kernel`](crate::Host::beside_kernel)).
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`]; [`SocketError::Closed`] if the host has no kernel sockets.
+    pub fn bind_by_kernel(
+        local: Option<IpAddr>,
+        port: u16,
+        options: ListenOptions,
+    ) -> Result<Self, SocketError> {
+        let lane = LaneRef::current()?;
+        let id = lane.with(|slot, _, _| slot.sockets()?.listen(local, port, &options))??;
+        events::listening(lane.id().index, local, port);
+        Ok(Self { lane, id: Id::Kernel(id) })
+    }
+
     /// Listens in the lane of the calling task if its bucket is one of `buckets`; `None` if it is not. Called in every
     /// lane of a host, this is a listener bound to chosen buckets.
     ///

@@ -30,13 +30,14 @@ use flowlane::watchdog::Watchdog;
 use flowlane::{FlowRecords, Handle, Host, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
-use plan::Plan;
+use plan::{FromKernel, Plan};
 use relay::Relaying;
 use rustix::io::Errno;
 use show::{Extras, Show};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::net::IpAddr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -360,6 +361,11 @@ fn announce(plan: &Plan, links: &[String], listeners: &str) {
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
     let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
+    let mut link = if links.is_empty() { plan.link.to_string() } else { links.join(" and ") };
+    if let Some(FromKernel(address)) = plan.from_kernel {
+        addresses = address.iter().map(IpAddr::to_string).collect();
+        link = format!("kernel sockets, targets over {link}");
+    }
     if addresses.is_empty() {
         addresses.push("all addresses".into());
     }
@@ -369,7 +375,7 @@ fn announce(plan: &Plan, links: &[String], listeners: &str) {
         plan.service.name(),
         addresses.join(" and "),
         plan.port,
-        if links.is_empty() { plan.link.to_string() } else { links.join(" and ") },
+        link,
         plan.workers,
         plan.rss.buckets.len(),
     );

@@ -289,6 +289,10 @@ enum IdleKind {
     Adaptive,
 }
 
+/// Clients that come by kernel sockets: to this address of the machine, or to all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FromKernel(pub(super) Option<IpAddr>);
+
 /// A service whose arguments have been checked.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -311,6 +315,8 @@ pub(super) struct Plan {
     pub(super) listen: Option<Vec<Bucket>>,
     /// TCP Fast Open, with at most this many unfinished handshakes in each lane.
     pub(super) fast_open: Option<u32>,
+    /// Clients come by kernel sockets, though the link is one of ours.
+    pub(super) from_kernel: Option<FromKernel>,
     pub(super) workers: usize,
     /// By what policy lanes move by themselves.
     pub(super) rebalance: Option<PolicyKind>,
@@ -411,6 +417,7 @@ impl Plan {
             note,
             listen: None,
             fast_open: None,
+            from_kernel: None,
             rebalance: a.rebalance,
             idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
             pinning: a.pinning,
@@ -484,12 +491,15 @@ impl Plan {
 
     /// The address to bind to; `None` for all of ours.
     pub(super) fn bind(&self) -> Option<IpAddr> {
+        if let Some(FromKernel(address)) = self.from_kernel {
+            return address;
+        }
         self.addresses.first().filter(|_| self.link.is_kernel()).map(Prefix::address)
     }
 
     /// Whether lanes need a privilege to bind their sockets: those of the kernel, on a port below 1024.
     pub(super) fn binds_low_ports(&self) -> bool {
-        self.link.is_kernel() && self.port < 1024
+        (self.link.is_kernel() || self.from_kernel.is_some()) && self.port < 1024
     }
 
     /// Our addresses with full prefix length: the addresses whose packets the link takes.

@@ -1,18 +1,19 @@
 //! `flowlane serve relay`: its arguments, its host, and its own output beside that of every service.
 
 use super::flows::Flows;
-use super::plan::{self, Plan};
+use super::plan::{self, FromKernel, Plan};
 use super::{Event, Service, tcp};
+use crate::fast_open;
 use crate::say::say;
 use crate::units;
 use anyhow::{bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stack_stats::Counters;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
-use flowlane::{Bind, Host, ListenOptions, Prefix};
+use flowlane::{Bind, Host, ListenOptions, Prefix, Steer, TcpListener, UdpSocket};
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -32,6 +33,10 @@ pub(crate) struct RelayArguments {
     /// Reach targets by kernel sockets, though clients come over a link of ours.
     #[arg(long, value_name = "kernel", value_parser = via, help_heading = "Relay")]
     via: Option<Via>,
+    /// Accept clients on kernel sockets, though targets are reached over a link of ours: kernel, on all addresses of the machine, or
+    /// kernel:ADDR.
+    #[arg(long, value_name = "kernel[:ADDR]", value_parser = from, help_heading = "Relay")]
+    from: Option<FromKernel>,
     /// Which of several targets a connection gets: hash, by the hash of its flow, so that a target that goes down moves only its own flows;
     /// least, the one with fewest connections in the lane.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Kind::Hash, help_heading = "Relay")]
@@ -71,12 +76,22 @@ enum Via {
     Kernel,
 }
 
-/// The value of `--via`: a host on kernel sockets has no stack of ours by which a target could be reached.
+/// The value of `--via`.
 fn via(text: &str) -> Result<Via, String> {
     match text {
         "kernel" => Ok(Via::Kernel),
-        _ => Err("must be kernel; targets over a link of ours need clients on it, too (--link)".to_owned()),
+        _ => Err("must be kernel; without it targets are reached over the link (--link)".to_owned()),
     }
+}
+
+/// The value of `--from`.
+fn from(text: &str) -> Result<FromKernel, String> {
+    if text == "kernel" {
+        return Ok(FromKernel(None));
+    }
+    let address = text.strip_prefix("kernel:").and_then(|address| address.parse().ok());
+    let address = address.ok_or("must be kernel, or kernel: and an address of this machine")?;
+    Ok(FromKernel(Some(address)))
 }
 
 /// Values of `--proxy-out`.
@@ -123,8 +138,26 @@ pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)
     for (i, to) in a.to.iter().enumerate() {
         ensure!(!a.to[..i].contains(to), "--to {to}: given twice");
     }
-    let plan = if a.udp { Plan::udp_relay(a.tcp)? } else { Plan::tcp(Service::Relay, a.tcp)? };
+    let mut plan = if a.udp { Plan::udp_relay(a.tcp)? } else { Plan::tcp(Service::Relay, a.tcp)? };
     let by_kernel = a.via == Some(Via::Kernel);
+    if a.from.is_some() {
+        ensure!(
+            !by_kernel,
+            "--from kernel: not with --via kernel; without --link both sides are kernel sockets"
+        );
+        ensure!(
+            !plan.link.is_kernel(),
+            "--from kernel: without a link of ours both sides are kernel sockets"
+        );
+        ensure!(
+            plan.listen.is_none(),
+            "--listen-buckets: not with --from kernel, which spreads connections itself"
+        );
+        if plan.fast_open.is_some() {
+            fast_open::check_kernel(fast_open::End::Server)?;
+        }
+    }
+    plan.from_kernel = a.from;
     ensure!(
         !(by_kernel && plan.link.is_kernel()),
         "--via kernel: without a link of ours both sides are kernel sockets"
@@ -172,9 +205,13 @@ fn check_udp(a: &RelayArguments) -> anyhow::Result<()> {
 /// Refuses a target that the relay itself would be, and one that our addresses do not reach.
 fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<()> {
     let ours = |ip| plan.addresses.iter().map(Prefix::address).any(|a| a == ip);
-    let all = plan.link.is_kernel() && plan.addresses.is_empty();
+    let all = match plan.from_kernel {
+        Some(FromKernel(address)) => address.is_none_or(|address| address == to.ip()),
+        None => plan.link.is_kernel() && plan.addresses.is_empty(),
+    };
     // An address of this machine can be bound.
-    let own = ours(to.ip()) || all && UdpSocket::bind((to.ip(), 0)).is_ok();
+    let own =
+        ours(to.ip()) && plan.from_kernel.is_none() || all && std::net::UdpSocket::bind((to.ip(), 0)).is_ok();
     ensure!(to.port() != plan.port || !own, "--to {to}: is the relay itself (see --port)");
     if !plan.link.is_kernel() && !by_kernel {
         let family = plan.addresses.iter().any(|a| a.address().is_ipv4() == to.is_ipv4());
@@ -189,8 +226,8 @@ impl Relaying {
         if self.udp {
             return self.datagrams(plan, flows, events);
         }
-        let (bind, port, fast_open) = (plan.bind(), plan.port, tcp::fast_open(plan));
-        let (listen, relay) = (plan.listen.clone(), self.relay.clone());
+        let (bind, port, from_kernel) = (plan.bind(), plan.port, plan.from_kernel.is_some());
+        let (listen, relay, fast_open) = (plan.listen.clone(), self.relay.clone(), tcp::fast_open(plan));
         let host = plan.host(move || {
             let (flows, events) = (flows.clone(), events.clone());
             let (listen, relay) = (listen.clone(), relay.clone());
@@ -199,7 +236,11 @@ impl Relaying {
                     relay.check()?;
                 }
                 let options = ListenOptions { fast_open, ..Relay::listen_options() };
-                let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
+                let listener = if from_kernel {
+                    tcp::opened(TcpListener::bind_by_kernel(bind, port, options).map(Some), &events)
+                } else {
+                    tcp::open(listen.as_deref(), bind, port, options, &events)
+                };
                 drop(events);
                 let Some(listener) = listener else { return Ok(()) };
                 let each = |stream: &flowlane::TcpStream| {
@@ -212,13 +253,22 @@ impl Relaying {
                 relay.serve_each(listener, each).await
             }
         });
-        if self.by_kernel { host.beside_kernel() } else { host }
+        self.beside(plan, host)
+    }
+
+    /// Gives a host on a link of ours kernel sockets, too, if one side has those. Clients come to the lanes of their flows.
+    fn beside(&self, plan: &Plan, host: Host) -> Host {
+        match (plan.from_kernel, self.by_kernel) {
+            (Some(_), _) => host.beside_kernel().steer(Steer::Hash),
+            (None, true) => host.beside_kernel(),
+            (None, false) => host,
+        }
     }
 
     /// The host that relays datagrams.
     fn datagrams(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
         let bind = Bind { local_ip: plan.bind(), ..Bind::port(plan.port) };
-        let relay = self.relay.clone();
+        let (relay, from_kernel) = (self.relay.clone(), plan.from_kernel.is_some());
         let host = plan.host(move || {
             let (flows, events, relay) = (flows.clone(), events.clone(), relay.clone());
             async move {
@@ -226,7 +276,8 @@ impl Relaying {
                 if bucket == 0 {
                     relay.check()?;
                 }
-                let socket = match flowlane::UdpSocket::bind(bind) {
+                let bound = if from_kernel { UdpSocket::bind_by_kernel(bind) } else { UdpSocket::bind(bind) };
+                let socket = match bound {
                     Ok(socket) => socket,
                     Err(e) => {
                         let _ = events.send(Event::Failed(e));
@@ -244,7 +295,7 @@ impl Relaying {
                     .await
             }
         });
-        if self.by_kernel { host.beside_kernel() } else { host }
+        self.beside(plan, host)
     }
 
     /// Lets open connections end, within `grace`, and resets the rest.

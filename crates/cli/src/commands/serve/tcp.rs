@@ -67,6 +67,14 @@ pub(super) fn open(
         None => TcpListener::bind(bind, port, options).map(Some),
         Some(buckets) => TcpListener::bind_in(buckets, bind, port, options),
     };
+    opened(listener, events)
+}
+
+/// Reports to the main thread what became of the listener of this lane.
+pub(super) fn opened(
+    listener: Result<Option<TcpListener>, SocketError>,
+    events: &Sender<Event>,
+) -> Option<TcpListener> {
     match listener {
         Ok(listener) => {
             let _ = events.send(Event::Ready);

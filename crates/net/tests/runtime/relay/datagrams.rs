@@ -14,7 +14,7 @@ use crate::traffic::PATIENCE;
 const FLOWS: usize = 200;
 
 /// Sends everything back, the first byte changed to `mark`.
-async fn echo(port: u16, mark: u8) -> Result<(), SocketError> {
+pub(super) async fn echo(port: u16, mark: u8) -> Result<(), SocketError> {
     let socket = UdpSocket::on_port(port)?;
     let mut batch = Vec::new();
     loop {

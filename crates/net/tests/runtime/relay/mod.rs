@@ -1,6 +1,7 @@
 //! Relays of TCP and UDP on our own stack and on kernel sockets. Here are the hosts that the tests have in common.
 
 mod datagrams;
+mod from_kernel;
 mod short;
 mod streams;
 
@@ -9,7 +10,7 @@ use std::sync::{Arc, mpsc};
 
 use flowlane::relay::{Relay, RelayConfig};
 use flowlane::stats::{RelayCounts, Report};
-use flowlane::{Host, Interface, Io, Key, PairConfig, Rss, Runtime, SocketError, UdpFields};
+use flowlane::{Builder, Host, Interface, Io, Key, PairConfig, Rss, Runtime, SocketError, Steer, UdpFields};
 
 use crate::traffic::{PATIENCE, rss};
 
@@ -74,10 +75,23 @@ impl Relaying {
         let serving = relay.clone();
         let host = Host::new("relay", rss(Key::MICROSOFT, BUCKETS, 2, udp), move || serve(serving.clone()));
         let host = if by_kernel { host.beside_kernel() } else { host };
-        let at = builder.host(host.interface(on(&[1, 3])));
-        let peer = Host::new("peer", rss(Key::symmetric(), BUCKETS, 2, udp), run);
-        let peer = builder.host(peer.interface(on(&[2])));
-        builder.pair((at, 0), (peer, 0), PairConfig::default());
+        let at = join(&mut builder, host, udp, run);
+        Self { runtime: builder.start().unwrap(), relay, at }
+    }
+
+    /// The same with clients that come to kernel sockets, which the relay's lanes have by the hash of flows.
+    fn from_kernel<F, S, G, P>(io: Io, config: RelayConfig, udp: UdpFields, serve: F, run: G) -> Self
+    where
+        F: Fn(Relay) -> S + Send + Sync + 'static,
+        S: Future<Output = Result<(), SocketError>> + Send + 'static,
+        G: Fn() -> P + Send + Sync + 'static,
+        P: Future<Output = Result<(), SocketError>> + Send + 'static,
+    {
+        let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(16_384).io(io);
+        let relay = Relay::new(config, BUCKETS);
+        let serving = relay.clone();
+        let host = Host::new("relay", rss(Key::MICROSOFT, BUCKETS, 2, udp), move || serve(serving.clone()));
+        let at = join(&mut builder, host.beside_kernel().steer(Steer::Hash), udp, run);
         Self { runtime: builder.start().unwrap(), relay, at }
     }
 
@@ -107,6 +121,19 @@ impl Relaying {
         let report = self.runtime.stop();
         (report.relay(self.at).unwrap_or_default(), report)
     }
+}
+
+/// A relay's host, and a peer at the other end of a pair.
+fn join<G, P>(builder: &mut Builder, relay: Host, udp: UdpFields, run: G) -> usize
+where
+    G: Fn() -> P + Send + Sync + 'static,
+    P: Future<Output = Result<(), SocketError>> + Send + 'static,
+{
+    let at = builder.host(relay.interface(on(&[1, 3])));
+    let peer = Host::new("peer", rss(Key::symmetric(), BUCKETS, 2, udp), run);
+    let peer = builder.host(peer.interface(on(&[2])));
+    builder.pair((at, 0), (peer, 0), PairConfig::default());
+    at
 }
 
 fn is_first_lane() -> bool {

@@ -54,7 +54,7 @@ where
     (said, counts.targets.first().map(|t| t.1).unwrap_or_default(), report)
 }
 
-fn byte(at: usize) -> u8 {
+pub(super) fn byte(at: usize) -> u8 {
     (at.wrapping_mul(2_654_435_761) >> 13) as u8
 }
 
@@ -84,7 +84,7 @@ async fn there_and_back(stream: TcpStream) -> String {
 }
 
 /// Sends back, once all has come.
-async fn back(stream: TcpStream) {
+pub(super) async fn back(stream: TcpStream) {
     let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         got.extend_from_slice(&buffer[..n]);
