@@ -17,7 +17,8 @@ mod forgo;
 mod none;
 #[cfg(flowlane_uring)]
 mod ring;
-#[cfg(all(test, flowlane_uring))]
+#[cfg(flowlane_uring)]
+#[cfg(test)]
 mod tests;
 
 use std::io;
