@@ -27,7 +27,7 @@ flowlane=${FLOWLANE:-$target/flowlane}
 work=$(mktemp -d)
 relay= peer= ends=flbe$$ middle=flbm$$
 clean() {
-    for process in $relay $peer; do kill -9 "$process" 2>/dev/null || true; done
+    for process in $relay $peer; do { kill -9 "$process" && wait "$process"; } 2>/dev/null || true; done
     [ "$over" = loopback ] || { ip netns del $ends; ip netns del $middle; } 2>/dev/null || true
     rm -rf "$work"
 }
