@@ -62,7 +62,7 @@ pub struct KernelSockets {
     pub rows: Vec<KernelRow>,
     /// How many of them there are in all.
     pub count: usize,
-    /// UDP sockets, so many as were wanted. How many there are is in [`LaneReport::socket_count`](crate::LaneReport::socket_count).
+    /// UDP sockets, so many as were wanted. How many there are is in [`LaneReport::socket_count`](crate::stats::LaneReport::socket_count).
     pub udp: Vec<KernelUdpRow>,
 }
 
