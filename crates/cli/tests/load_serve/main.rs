@@ -526,6 +526,14 @@ fn http_requests_with_the_syn_over_kernel_sockets() {
     // Nothing went twice.
     let summary = last(&service.end(), "http-summary").clone();
     assert_eq!((&summary["requests"], &summary["bytes-in"]), (&answered.into(), &bytes.into()), "{summary}");
+
+    // Who takes no data from SYNs gets it again.
+    let service = Service::start(Some(&far), &web.replace(" --fast-open", ""));
+    let report = load(Some(&near), &format!("{loading} -c 1 -n 20 -d 20s"));
+    let (taken, again) = (count(&report, "syn-data"), count(&report, "syn-data-resent"));
+    assert_eq!((count(&report, "answered"), count(&report, "failed"), taken), (20, 0, 0), "{report}");
+    assert!(again > 0, "{report}");
+    assert_eq!(last(&service.end(), "http-summary")["requests"], 20);
 }
 
 /// The same over a link of ours, whose lane keeps the cookie of its address.
