@@ -180,6 +180,17 @@ fn a_stop_resets_what_is_open() {
     }
 }
 
+/// Until the client has a byte or its end; what the target accepts meanwhile is given to `served`.
+fn heard(client: &TcpStream, target: &Target, mut served: impl FnMut(TcpStream)) {
+    let until = Instant::now() + PATIENCE;
+    while !poll(client, PollFlags::IN, Duration::from_millis(10)) {
+        assert!(Instant::now() < until, "the relay neither serves a connection nor resets it");
+        if poll(&target.0, PollFlags::IN, Duration::from_millis(10)) {
+            served(target.accept());
+        }
+    }
+}
+
 /// More connections than descriptors: those that find none are reset and counted, nothing spins, and it serves again afterwards.
 #[test]
 fn too_few_descriptors() {
@@ -194,13 +205,10 @@ fn too_few_descriptors() {
     let mut servers = Vec::new();
     let (mut reset, mut served) = (0u64, 0u64);
     for client in &mut clients {
-        while !poll(&*client, PollFlags::IN, Duration::from_millis(10)) {
-            if poll(&target.0, PollFlags::IN, Duration::from_millis(10)) {
-                let mut server = target.accept();
-                server.write_all(b"x").unwrap();
-                servers.push(server);
-            }
-        }
+        heard(client, &target, |mut server| {
+            server.write_all(b"x").unwrap();
+            servers.push(server);
+        });
         match client.read(&mut [0]) {
             Ok(1) => served += 1,
             Ok(n) => panic!("{n} bytes"),
@@ -220,11 +228,7 @@ fn too_few_descriptors() {
     let until = Instant::now() + PATIENCE;
     loop {
         let mut client = relay.connect();
-        while !poll(&client, PollFlags::IN, Duration::from_millis(10)) {
-            if poll(&target.0, PollFlags::IN, Duration::from_millis(10)) {
-                target.accept().write_all(b"y").unwrap();
-            }
-        }
+        heard(&client, &target, |mut server| server.write_all(b"y").unwrap());
         if matches!(client.read(&mut [0]), Ok(1)) {
             break;
         }

@@ -46,9 +46,10 @@ impl KernelLane {
         }
         let fast = connect.options.fast_open != FastOpen::Off && !data.bytes.is_empty();
         let opening = Opening { remote, data: if fast { data.bytes } else { &[] } };
-        let fd = match socket::tcp(v4) {
+        let open = |lane: &Self| lane.ports.reserve.leaves(socket::tcp(v4)?, lane.epoll.as_fd());
+        let fd = match open(self) {
             // Connections that were closed a moment ago still have theirs.
-            Err(e) if e.raw_os_error() == Some(errno::EMFILE) && self.settle() => socket::tcp(v4),
+            Err(e) if e.raw_os_error() == Some(errno::EMFILE) && self.settle() => open(self),
             done => done,
         };
         let mut fd = fd.map_err(|e| errors::other(&e))?;
@@ -92,8 +93,9 @@ impl KernelLane {
         }
         let Some(home) = &mut self.home else { return Ok(None) };
         let v4 = opening.remote.is_ipv4();
+        let (reserve, epoll) = (&self.ports.reserve, &self.epoll);
         let again = || {
-            let fd = socket::tcp(v4)?;
+            let fd = reserve.leaves(socket::tcp(v4)?, epoll.as_fd())?;
             super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
             Ok(fd)
         };

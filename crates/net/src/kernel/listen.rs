@@ -6,17 +6,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use flowlane_stack::tcp::{ListenError, ListenOptions};
+use flowlane_stack::time::Time;
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::select;
 use flowlane_sys::kernel::socket::{self, errno};
 
 use super::arrival::judge;
+use super::reserve::Reserve;
 use super::slab::{Flags, SocketId};
 use super::steer::{Bound, Families, Steering};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
+
+/// A listener that found no descriptor tries again after that time.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// What the lanes of a host listen on, so that they share a port with each other and with nobody else:
 /// `SO_REUSEPORT` alone would share it with every process of the same user. The sockets of a port stand in the order of their numbers in
@@ -25,6 +31,7 @@ use crate::error::SocketError;
 pub(crate) struct Ports {
     taken: Mutex<HashMap<(Kind, SocketAddr), Vec<Bound>>>,
     pub(crate) steering: Steering,
+    pub(super) reserve: Reserve,
 }
 
 /// Of connections or of datagrams.
@@ -39,7 +46,7 @@ type Taken<'a> = MutexGuard<'a, HashMap<(Kind, SocketAddr), Vec<Bound>>>;
 
 impl Ports {
     pub(crate) fn new(steering: Steering) -> Self {
-        Self { taken: Mutex::default(), steering }
+        Self { taken: Mutex::default(), steering, reserve: Reserve::default() }
     }
 
     fn lock(&self) -> Taken<'_> {
@@ -134,8 +141,8 @@ impl KernelLane {
         }
         socket::listen(fd.as_fd(), options.backlog).map_err(|e| errors::listen(&e))?;
         let address = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
-        if self.reserve.is_none() {
-            self.reserve = self.epoll.as_fd().try_clone_to_owned().ok();
+        if !std::mem::replace(&mut self.reserves, true) {
+            self.ports.reserve.grow(self.epoll.as_fd());
         }
         let family = if address.is_ipv4() { Flags::V4 } else { Flags::empty() };
         let id = self.insert(fd, Flags::LISTENER | family)?;
@@ -155,7 +162,7 @@ impl KernelLane {
                 None => drop(bound(kind, address, false)?),
             }
         }
-        bound(kind, address, true)
+        self.ports.reserve.leaves(bound(kind, address, true)?, self.epoll.as_fd())
     }
 
     /// A UDP socket on a port that the host's other lanes may have too, and its address.
@@ -198,6 +205,7 @@ impl KernelLane {
             };
             let e = match accepted {
                 Ok((fd, peer)) => {
+                    let Some(fd) = self.unless_owed(fd) else { continue };
                     judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
                     let id = self.insert_accepted(fd, Flags::STREAM | Flags::WRITABLE | family)?;
                     self.stats.accepted += 1;
@@ -240,46 +248,82 @@ impl KernelLane {
         }
     }
 
-    /// Without descriptors a connection would wait in the queue until its peer loses patience. Rather it is taken by the
-    /// descriptor held in reserve, and reset. `false` if none waits, or if not even that one is to be had: then the next
-    /// socket that this lane closes, or the next connection, is the occasion to look again.
+    /// Without descriptors a connection would wait in the queue until its peer loses patience. Rather it is accepted with the
+    /// [reserve](super::reserve), and reset. `false` if none waits, or if not even that is to be had, because another thread opened something
+    /// in its place: then the next socket that this lane closes, the next connection, or the end of [`AGAIN`] is the occasion to look again.
     fn refuse_one(&mut self, id: SocketId) -> Result<bool, SocketError> {
         let listener = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
         // The kernel asks for a descriptor before it looks whether a connection waits.
-        let taken = match self.reserve.take() {
-            Some(reserve) => {
-                drop(reserve);
-                socket::accept(listener.fd())
-            }
-            None => Err(io::Error::from_raw_os_error(errno::EMFILE)),
+        let taken = if self.ports.reserve.open() {
+            socket::accept(listener.fd())
+        } else {
+            Err(io::Error::from_raw_os_error(errno::EMFILE))
         };
         let refused = taken.is_ok();
         match taken {
-            Ok((fd, _)) => {
-                let _ = options::set_reset_on_close(fd.as_fd(), true);
-                self.stats.no_descriptor += 1;
-            }
+            Ok((fd, _)) => self.refuse(&fd),
             Err(e) => {
                 listener.flags.clear(Flags::READABLE);
                 self.starved |= e.raw_os_error() != Some(errno::EAGAIN);
                 self.accept_without(id);
             }
         }
-        self.reserve = self.epoll.as_fd().try_clone_to_owned().ok();
+        self.ports.reserve.fill(self.epoll.as_fd());
         Ok(refused)
+    }
+
+    /// Has a connection reset when it is closed, for want of a descriptor.
+    fn refuse(&mut self, fd: &OwnedFd) {
+        let _ = options::set_reset_on_close(fd.as_fd(), true);
+        self.stats.no_descriptor += 1;
+    }
+
+    /// A connection that was accepted, unless another lane's reserve is open: then it is reset.
+    fn unless_owed(&mut self, fd: OwnedFd) -> Option<OwnedFd> {
+        if !self.ports.reserve.is_owed() {
+            return Some(fd);
+        }
+        self.refuse(&fd);
+        drop(fd);
+        self.ports.reserve.fill(self.epoll.as_fd());
+        None
     }
 
     /// A descriptor is free again: listeners that found none try again.
     #[cold]
     pub(super) fn fed(&mut self) {
         self.starved = false;
-        if self.reserve.is_none() {
-            self.reserve = self.epoll.as_fd().try_clone_to_owned().ok();
-        }
+        self.ports.reserve.fill(self.epoll.as_fd());
         for socket in self.sockets.iter_mut().filter(|s| s.flags.has(Flags::LISTENER)) {
             socket.flags.set(Flags::READABLE);
             socket.wake(Flags::READABLE);
         }
+    }
+
+    /// As if a connection waited and no descriptor had been free, for tests; `false` as long as none waits.
+    #[cfg(test)]
+    pub(crate) fn starve(&mut self, id: SocketId) -> bool {
+        let listener = self.sockets.get_mut(id).expect("a listener");
+        let waits = listener.flags.has(Flags::READABLE);
+        listener.flags.clear(Flags::READABLE);
+        self.starved = waits;
+        waits
+    }
+
+    /// Has listeners that found no descriptor try again, once it is time.
+    pub(crate) fn try_again(&mut self, now: Time) {
+        if self.starved && now >= self.again {
+            self.fed();
+        }
+    }
+
+    /// When somebody has to be woken to [try again](KernelLane::try_again): said once for each time.
+    pub(crate) fn tries_again_at(&mut self, now: Time) -> Option<Time> {
+        let new = self.starved && now >= self.again;
+        new.then(|| {
+            self.again = now + AGAIN;
+            self.again
+        })
     }
 
     /// Wakes `waker` when a connection waits to be accepted.

@@ -24,6 +24,7 @@ mod listen;
 mod opening;
 mod options;
 mod poller;
+mod reserve;
 mod ring;
 mod rows;
 mod slab;
@@ -49,6 +50,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 
+use flowlane_stack::time::Time;
 use flowlane_sys::kernel::epoll::{Epoll, Event};
 use flowlane_sys::kernel::pipe::Pipe;
 use flowlane_sys::kernel::zerocopy::ZeroCopy;
@@ -82,10 +84,12 @@ pub(crate) struct KernelLane {
     home: Option<Box<home::Home>>,
     /// What the host's lanes listen on.
     ports: Arc<Ports>,
-    /// Given up for a moment to take a connection off the queue, and end it, when there are no descriptors left.
-    reserve: Option<OwnedFd>,
+    /// Whether one of the host's descriptors [in reserve](reserve) is there for this lane.
+    reserves: bool,
     /// Not even the reserve was there: connections may wait until a descriptor is free.
     starved: bool,
+    /// When that is tried again, if nothing is an occasion before.
+    again: Time,
     /// Empty, for whoever relays between two connections.
     pipes: Vec<Pipe>,
     pub(crate) stats: KernelStats,
@@ -107,8 +111,9 @@ impl KernelLane {
             lingering: 0,
             home: None,
             ports,
-            reserve: None,
+            reserves: false,
             starved: false,
+            again: Time::ZERO,
             pipes: Vec::new(),
             stats: KernelStats::default(),
         }

@@ -2,6 +2,8 @@
 //!
 //! A pipe is held only while bytes are in it. Empty ones wait in the lane for the next connection that needs one.
 
+use std::os::fd::AsFd;
+
 use flowlane_sys::kernel::pipe::Pipe;
 
 use super::KernelLane;
@@ -16,7 +18,8 @@ const SPARE: usize = 32;
 impl KernelLane {
     /// An empty pipe; `None` if none can be had.
     pub(crate) fn take_pipe(&mut self) -> Option<Pipe> {
-        self.pipes.pop().or_else(|| Pipe::new(SIZE).ok())
+        let reserve = &self.ports.reserve;
+        self.pipes.pop().or_else(|| reserve.leaves(Pipe::new(SIZE).ok()?, self.epoll.as_fd()).ok())
     }
 
     /// Takes an empty pipe back.

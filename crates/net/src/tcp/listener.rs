@@ -133,12 +133,22 @@ impl TcpListener {
     /// # Errors
     /// On another lane.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<TcpStream, SocketError>> {
+        if let Id::Kernel(_) = self.id {
+            self.lane.with(|slot, now, _| slot.sockets().map(|kernel| kernel.try_again(now)))??;
+        }
         if let Some(stream) = self.try_accept()? {
             return Poll::Ready(Ok(stream));
         }
-        self.lane.with(|slot, _, _| match self.id {
+        self.lane.with(|slot, now, _| match self.id {
             Id::Stack(id) => Ok(slot.lane.tcp_wake_on_accept(id, cx.waker())?),
-            Id::Kernel(id) => slot.sockets()?.wake_on_accept(id, cx.waker()),
+            Id::Kernel(id) => {
+                let kernel = slot.sockets()?;
+                kernel.wake_on_accept(id, cx.waker())?;
+                if let Some(at) = kernel.tries_again_at(now) {
+                    slot.sleepers.add(at, cx.waker());
+                }
+                Ok::<_, SocketError>(())
+            }
         })??;
         Poll::Pending
     }
@@ -163,5 +173,46 @@ impl Drop for TcpListener {
             Id::Kernel(id) => SocketHandle::Kernel(id),
         };
         self.lane.close(socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpStream as Peer};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use flowlane_rss::{Key, Rss};
+
+    use super::*;
+    use crate::{Host, Runtime};
+
+    /// A connection that found no descriptor, not even the reserve, and after which nobody comes: nothing but time is an occasion to look again.
+    #[test]
+    fn a_listener_without_a_descriptor_tries_again_by_itself() {
+        let (say, said) = mpsc::channel();
+        let host = Host::kernel("server", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
+            let say = say.clone();
+            async move {
+                if crate::current().unwrap().bucket.0 > 0 {
+                    return;
+                }
+                let here = Some(Ipv4Addr::LOCALHOST.into());
+                let listener = TcpListener::bind(here, 0, ListenOptions::default()).unwrap();
+                let peer = Peer::connect(listener.local_addr().unwrap()).unwrap();
+                let Id::Kernel(id) = listener.id else { return };
+                while !listener.lane.with(|slot, _, _| slot.sockets().unwrap().starve(id)).unwrap() {
+                    crate::yield_now().await;
+                }
+                let accepted = listener.accept().await.unwrap();
+                let _ = say.send((accepted.peer_addr(), peer.local_addr().unwrap()));
+            }
+        });
+        let mut builder = Runtime::builder().workers(1).pin(false);
+        builder.host(host);
+        let runtime = builder.start().unwrap();
+        let (accepted, peer) = said.recv_timeout(Duration::from_secs(30)).expect("nobody looked again");
+        assert_eq!(accepted, peer);
+        drop(runtime);
     }
 }
