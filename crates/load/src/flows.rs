@@ -83,6 +83,9 @@ pub struct FlowWish<'a> {
     pub rss: &'a Rss,
     /// The target's steering, and which of its buckets to hit.
     pub aim: Option<Aim<'a>>,
+    /// Where among the ports the search begins, for example a run's seed: two runs one after the other should differ, since a server may
+    /// still remember the first one's connections in TIME-WAIT.
+    pub start: u64,
 }
 
 /// The target's buckets to hit.
@@ -139,13 +142,14 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
     let mut chosen: Vec<Vec<(usize, Endpoint)>> = vec![Vec::new(); lanes];
     let addresses: u128 = ranges.iter().map(|r| r.count()).fold(0, u128::saturating_add);
     let ports = u128::from(*PORTS.end() - *PORTS.start()) + 1;
+    let start = u128::from(wish.start) % ports;
     for trial in 0..TRIALS.min(addresses.saturating_mul(ports)) {
         if open.left == 0 {
             break;
         }
         // All addresses with one port, then all with the next port.
-        let client =
-            Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + (trial / addresses) as u16);
+        let nth = (start + trial / addresses) % ports;
+        let client = Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + nth as u16);
         if client.ip == wish.target.ip {
             continue;
         }
@@ -264,7 +268,7 @@ mod tests {
 
     fn wish<'a>(rss: &'a Rss, clients: &'a [ClientRange], flows: usize) -> FlowWish<'a> {
         let target = Endpoint::new("10.0.0.1".parse().unwrap(), 7);
-        FlowWish { target, clients, flows, protocol: Protocol::UDP, rss, aim: None }
+        FlowWish { target, clients, flows, protocol: Protocol::UDP, rss, aim: None, start: 0 }
     }
 
     #[test]
@@ -283,6 +287,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Two runs do not use the same ports, wherever their search begins, and none below 1024.
+    #[test]
+    fn the_search_begins_where_it_is_told() {
+        let rss = rss(4, UdpFields::Four);
+        let clients = [ClientRange::from("10.0.0.2".parse::<std::net::IpAddr>().unwrap())];
+        let ports = |start| {
+            let wish = FlowWish { start, ..wish(&rss, &clients, 16) };
+            choose(&wish).unwrap().into_iter().flatten().map(|c| c.port).collect::<Vec<_>>()
+        };
+        let last = u64::from(PORTS.end() - PORTS.start());
+        for start in [0, 7_000, last, u64::MAX] {
+            let (first, mut of) = (1024 + (start % (last + 1)) as u16, ports(start));
+            assert!(
+                of.iter().all(|port| *port >= 1024 && port.wrapping_sub(first) < 16_000),
+                "{start}: {of:?}"
+            );
+            of.sort_unstable();
+            of.dedup();
+            assert_eq!(of.len(), 16);
+        }
+        assert!(ports(0).iter().all(|port| !ports(7_000).contains(port)));
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn run_for(quirks: Quirks, pace: Pace, flow_count: usize, phases: Vec<Phase>) ->
         protocol: Protocol::UDP,
         rss: &rss,
         aim: None,
+        start: 0,
     };
     let flows = flows::choose(&wish).unwrap();
     let load = Load::new(LoadConfig {

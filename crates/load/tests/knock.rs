@@ -22,8 +22,15 @@ fn run(mode: Mode, port: u16, cookies: SynCookies, backlog: u32) -> Ran {
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let target = Endpoint::new("10.0.0.1".parse().unwrap(), port);
     let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
-    let wish =
-        FlowWish { target, clients: &[clients], flows: 4096, protocol: Protocol::TCP, rss: &rss, aim: None };
+    let wish = FlowWish {
+        target,
+        clients: &[clients],
+        flows: 4096,
+        protocol: Protocol::TCP,
+        rss: &rss,
+        aim: None,
+        start: 0,
+    };
     let load = TcpLoad::new(TcpLoadConfig {
         target,
         mode,

@@ -63,6 +63,7 @@ fn config(mode: Mode, connections: usize) -> TcpLoadConfig {
         protocol: Protocol::TCP,
         rss: &rss(),
         aim: None,
+        start: 0,
     };
     let sources = if mode == Mode::Connect {
         Sources::Addresses { clients: vec![clients()], lanes: rss().buckets.len() }

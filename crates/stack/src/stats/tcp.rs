@@ -314,6 +314,8 @@ counters! {
     time_wait_entered,
     /// TIME-WAIT records reused for a new connection (RFC 6191).
     time_wait_reused,
+    /// TIME-WAIT records ended by a reset of the peer, whose SYN had been refused.
+    time_wait_reset,
     /// TIME-WAIT records dropped because there were too many.
     time_wait_overflow,
     /// Times a segment could not be sent for want of a frame.

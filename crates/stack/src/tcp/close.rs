@@ -109,6 +109,7 @@ impl Connection {
             ts_offset: self.stamps.offset(),
             since: cx.now,
             expires: cx.now + core.config.time_wait,
+            syn_refused: false,
         };
         // The acknowledgement of the peer's FIN is the record's from here on.
         self.enter(&mut core.states, State::TimeWait);

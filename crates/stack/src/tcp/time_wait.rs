@@ -1,4 +1,10 @@
 //! A segment for a connection in TIME-WAIT: RFC 9293 §3.10.7.4, RFC 6191 (reuse by a newer SYN), RFC 1337 (resets are ignored).
+//!
+//! One reset is not ignored: that which answers our answer to a SYN. A program that is started again, and whose timestamps begin anew, asks
+//! for a new connection with an older timestamp than the last one's. RFC 6191 refuses that SYN, and the answer has its sender reset what we
+//! remember (RFC 9293 §3.10.7.3) and ask once more. What RFC 1337 protects from is an old segment whose answer is reset by a peer that asks
+//! for nothing; only an old SYN could still do that.
+//!
 //! The records are in `lane/time_wait.rs`.
 
 use crate::packet::Cx;
@@ -24,8 +30,12 @@ impl Core {
     pub(crate) fn time_wait_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &Segment) -> Verdict {
         let Some(record) = self.time_wait.get(slot).copied() else { return Verdict::Done };
         self.stats.drop(DropReason::TimeWait);
-        // RFC 1337 §3, fix F1: a reset does not end TIME-WAIT.
+        // RFC 1337 §3, fix F1: a reset does not end TIME-WAIT; but RFC 9293 §3.10.7.4 for that of a peer that asks for a new connection.
         if seg.is(TcpFlags::RST) {
+            if record.syn_refused && seg.seq == record.rcv_nxt {
+                self.stats.time_wait_reset += 1;
+                self.forget_time_wait(slot);
+            }
             return Verdict::Done;
         }
         if seg.is(TcpFlags::SYN) && !seg.is(TcpFlags::ACK) {
@@ -38,6 +48,7 @@ impl Core {
                 self.reuse_time_wait(slot);
                 return Verdict::Reuse(record.snd_nxt);
             }
+            self.time_wait.refuse_syn(slot);
         }
         // RFC 9293 §3.10.7.4, fifth step: "if the ACK bit is off, drop the segment".
         if !seg.is(TcpFlags::ACK) && !seg.is(TcpFlags::SYN) {

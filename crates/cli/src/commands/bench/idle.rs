@@ -109,6 +109,7 @@ fn measure(connections: usize, rounds: u32) -> anyhow::Result<Measured> {
         protocol: Protocol::TCP,
         rss: &rss,
         aim: None,
+        start: 0,
     };
     let by_lane: Vec<_> = flows::choose(&wish)?.into_iter().map(Arc::new).collect();
     let lanes = by_lane.iter().filter(|flows| !flows.is_empty()).count();

@@ -135,8 +135,15 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
         Sources::Addresses { clients: ranges.to_vec(), lanes: rss.buckets.len() }
     } else {
         let n = wanted.connections;
-        let wish =
-            FlowWish { target, clients: &ranges, flows: n, protocol: Protocol::TCP, rss: &rss, aim: None };
+        let wish = FlowWish {
+            target,
+            clients: &ranges,
+            flows: n,
+            protocol: Protocol::TCP,
+            rss: &rss,
+            aim: None,
+            start: 0,
+        };
         Sources::Flows(flows::choose(&wish)?)
     };
     let load = TcpLoad::new(TcpLoadConfig {

@@ -145,6 +145,7 @@ impl Demo {
             protocol: Protocol::UDP,
             rss: &client,
             aim: Some(Aim { rss: &server, wanted: Wanted::SameWorker }),
+            start: 0,
         })?;
         let load = LoadConfig {
             target,

@@ -303,7 +303,7 @@ impl Tcp {
     }
 
     fn plan(&self, rss: &Rss, clients: &[ClientRange]) -> anyhow::Result<TcpLoadConfig> {
-        let target = Endpoint::from(self.target);
+        let (target, seed) = (Endpoint::from(self.target), self.near.seed()?);
         let theirs = self.aim.theirs(UdpFields::Two)?;
         let mode = self.mode.mode();
         let connections = self.connections.unwrap_or(match self.mode {
@@ -336,7 +336,15 @@ impl Tcp {
         } else {
             // For connections that are opened and closed: enough pairs that one is not reused at once.
             let flows = if mode == Mode::Connect { connections.max(1 << 14) } else { connections };
-            let wish = FlowWish { target, clients, flows, protocol: Protocol::TCP, rss, aim: aim(&theirs) };
+            let wish = FlowWish {
+                target,
+                clients,
+                flows,
+                protocol: Protocol::TCP,
+                rss,
+                aim: aim(&theirs),
+                start: seed,
+            };
             let chosen = flows::choose(&wish)?;
             let had: usize = chosen.iter().map(Vec::len).sum();
             ensure!(
@@ -362,7 +370,7 @@ impl Tcp {
             reset: self.reset,
             fast_open: self.fast_open,
             exact: self.near.exact(),
-            seed: self.near.seed()?,
+            seed,
             snapshots: None,
         })
     }

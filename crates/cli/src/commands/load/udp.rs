@@ -180,13 +180,21 @@ impl Udp {
     }
 
     fn plan(&self, rss: &Rss, clients: &[ClientRange]) -> anyhow::Result<LoadConfig> {
-        let target = Endpoint::from(self.target);
+        let (target, seed) = (Endpoint::from(self.target), self.near.seed()?);
         let flows = usize::try_from(self.flows()).context("--flows")?;
         let sources = if self.near.is_kernel() {
             Sources::Addresses { clients: clients.to_vec(), lanes: rss.buckets.len() }
         } else {
             let theirs = self.aim.theirs(fields(self.target_udp_4tuple))?;
-            let wish = FlowWish { target, clients, flows, protocol: Protocol::UDP, rss, aim: aim(&theirs) };
+            let wish = FlowWish {
+                target,
+                clients,
+                flows,
+                protocol: Protocol::UDP,
+                rss,
+                aim: aim(&theirs),
+                start: seed,
+            };
             Sources::Flows(flows::choose(&wish)?)
         };
         let pace = match self.window {
@@ -203,7 +211,7 @@ impl Udp {
             timeout: self.timeout,
             discard: self.discard,
             exact: self.near.exact(),
-            seed: self.near.seed()?,
+            seed,
             slots: self.slots()?,
             snapshots: None,
         })

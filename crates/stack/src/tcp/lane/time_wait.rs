@@ -29,6 +29,8 @@ pub(crate) struct Record {
     pub(crate) ts_offset: u32,
     pub(crate) since: Time,
     pub(crate) expires: Time,
+    /// A SYN was answered by where we are: the peer asks for a new connection.
+    pub(crate) syn_refused: bool,
 }
 
 impl Named for Record {
@@ -77,6 +79,11 @@ impl TimeWaits {
         if let Some(id) = self.records.update_slot(slot, |r| r.expires = expires) {
             self.expiry.push_back((expires, id));
         }
+    }
+
+    /// A SYN for a record was refused.
+    pub(crate) fn refuse_syn(&mut self, slot: u32) {
+        self.records.update_slot(slot, |r| r.syn_refused = true);
     }
 
     /// When the oldest entry is due.
@@ -140,14 +147,22 @@ impl Core {
         }
     }
 
-    /// Forgets a record by slot.
+    /// Forgets a record for a new connection.
     pub(crate) fn reuse_time_wait(&mut self, slot: u32) {
-        if let Some(record) = self.time_wait.records.get_slot(slot).copied() {
+        if self.forget_time_wait(slot) {
             self.stats.time_wait_reused += 1;
+        }
+    }
+
+    /// Forgets a record by slot; whether there was one.
+    pub(crate) fn forget_time_wait(&mut self, slot: u32) -> bool {
+        let record = self.time_wait.records.get_slot(slot).copied();
+        if let Some(record) = record {
             self.table.remove(record.table_hash, Found::TimeWait(slot));
             self.time_wait.records.remove_slot(slot);
             self.count_fixed();
         }
+        record.is_some()
     }
 
     /// Forgets what has lived long enough.

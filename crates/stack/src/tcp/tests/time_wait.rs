@@ -42,6 +42,21 @@ fn resets_are_ignored() {
     assert_eq!(s.tcp.time_waits(), 1);
 }
 
+/// Unless its sender asks for a new connection: it resets what we answered its SYN, exactly.
+#[test]
+fn a_peer_that_begins_anew_may_end_it() {
+    let mut s = waiting(Scene::config());
+    send!(s, 100, "S -100:-100(0) <mss 1000>");
+    recv!(s, 100, ". 2:2(0) ack 2");
+    send!(s, 101, "R 3:3(0)");
+    s.quiet(102);
+    assert_eq!((s.tcp.time_waits(), s.tcp.stats().time_wait_reset), (1, 0));
+    send!(s, 102, "R 2:2(0)");
+    assert_eq!((s.tcp.time_waits(), s.tcp.stats().time_wait_reset), (0, 1));
+    send!(s, 107, "S -100:-100(0) <mss 1000>");
+    recv!(s, 107, "S. 0:0(0) ack 4294967197");
+}
+
 /// RFC 6191 §2: a SYN beyond the old numbers begins a new connection; an old one does not.
 #[test]
 fn a_newer_syn_reuses_it() {
