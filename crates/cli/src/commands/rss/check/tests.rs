@@ -28,7 +28,7 @@ fn packets_of(card: &Settings, round: u64, flows: u16) -> Vec<Seen> {
         let hashed = spread.hash(&flow(i)).unwrap();
         let cpu = card.around.receive[hashed.queue as usize].cpu().unwrap();
         Seen {
-            at: round * 1000 + u64::from(i),
+            at: (round * 1000 + u64::from(i)) * 1_000_000,
             flow: flow(i),
             whole: None,
             inner: None,
@@ -358,9 +358,26 @@ fn settings_that_change_meanwhile() {
         "table, rules"
     );
     // The settings are the same at the end, but later packets do not follow them.
-    let seen = [packets(&card, 0), packets(&settings(|card, _| rss(card).table.reverse()), 1)].concat();
+    let other = settings(|card, _| rss(card).table.reverse());
+    let seen = [packets(&card, 0), packets(&other, 1), packets(&other, 2)].concat();
     let verdict = judged(&checked(card.clone(), card.clone(), seen));
     assert_eq!(verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>(), ["changed"]);
+    // Slots change one after the other, and what was on its way then still follows the first settings; but nothing else does.
+    let slowly = |late: u64| {
+        let other = packets(&settings(|card, _| rss(card).table.reverse()), 0);
+        let mut seen = [packets(&card, 0), packets(&card, 0)].concat();
+        for (n, one) in packets(&card, 0).into_iter().enumerate() {
+            let slot = card.spread.as_ref().unwrap().hash(&one.flow).unwrap().why.steered.slot;
+            let change = 1_000_000 * (200 + slot as u64);
+            seen.push(Seen { at: change, ..other[n] });
+            seen.push(Seen { at: change + late, ..one });
+            seen.push(Seen { at: change + 300_000_000, ..other[n] });
+        }
+        let verdict = judged(&checked(card.clone(), card.clone(), seen));
+        verdict.causes.iter().map(|cause| cause.code).collect::<Vec<_>>()
+    };
+    assert_eq!(slowly(5_000_000), ["changed"]);
+    assert_ne!(slowly(1_000_000_000), ["changed"]);
     let fewer = settings(|card, around| {
         card.rings = Ok(2);
         rss(card).table.iter_mut().for_each(|queue| *queue %= 2);

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Pairs of flows with a common slot that have to agree before that counts, and flows that other fields have to explain.
 const PAIRS: usize = 4;
+/// In nanoseconds: after a slot has changed, packets that the card had steered before may still be on their way.
+const MOMENT: u64 = 20_000_000;
 const FLOWS: usize = 4;
 
 /// A sample whose queue is both predicted and known.
@@ -247,14 +249,27 @@ fn flip(mut config: HashConfig, kind: PacketKind) -> Option<(HashConfig, (&'stat
     Some((config, (name, ports)))
 }
 
-/// Whether every packet of the slots with deviations was right before some moment and wrong after it.
+/// Whether the packets of each slot with deviations were right before some moment of its own and wrong after it: a table is rewritten slot by
+/// slot, while packets come.
 fn split_in_time(told: &[Told<'_>], odd: &[&Told<'_>]) -> bool {
-    let slots: BTreeSet<usize> = odd.iter().map(|one| one.hashed.why.steered.slot).collect();
-    let Some(first) = odd.iter().map(|one| one.seen.at).min() else { return false };
-    let mut of_slots = told.iter().filter(|one| slots.contains(&one.hashed.why.steered.slot));
-    let before = of_slots.clone().filter(|one| one.seen.at < first).count();
-    // A slot whose new queue equals its old one has no deviations, so it is not among these.
-    before >= PAIRS && of_slots.all(|one| one.right == (one.seen.at < first))
+    let mut changed: BTreeMap<usize, u64> = BTreeMap::new();
+    for one in odd {
+        let first = changed.entry(one.hashed.why.steered.slot).or_insert(u64::MAX);
+        *first = one.seen.at.min(*first);
+    }
+    let (mut before, mut after) = (0, 0);
+    for one in told {
+        // A slot whose new queue equals its old one has no deviations, so it is not among these.
+        let Some(first) = changed.get(&one.hashed.why.steered.slot) else { continue };
+        before += usize::from(one.seen.at < *first);
+        if one.seen.at >= first + MOMENT {
+            if one.right {
+                return false;
+            }
+            after += 1;
+        }
+    }
+    before >= PAIRS && after >= PAIRS
 }
 
 /// The setting that is to blame for all deviations; `None` if each packet's own hash decides.
