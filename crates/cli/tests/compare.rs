@@ -171,3 +171,25 @@ fn commands_are_run_in_turns() {
         assert!(said.contains(words), "{said}");
     }
 }
+
+/// ^C in the fourth pair: the three whole ones are shown, though they differ without a verdict, and the run that it cut short does not count.
+#[test]
+fn an_interrupted_comparison_shows_its_pairs() {
+    let dir = Dir::new("interrupted");
+    let counted = format!("cd {}; echo >> runs; n=$(wc -l < runs)", dir.0.display());
+    // The command's parent is the comparison.
+    let of = |base: u32, then: &str| format!("{counted}; [ $n -lt 7 ] || {then}; echo $(({base} + n % 2))");
+    for then in ["kill -INT $PPID", "{ kill -TERM $PPID; exit 1; }"] {
+        let _ = std::fs::remove_file(dir.0.join("runs"));
+        let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+            .args(["compare", "--json", "--a", &of(1000, then), "--b", &of(900, then)])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.ends_with("\nflowlane: interrupted after 3 pairs\n"), "{said}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&answer["verdict"], &answer["pairs"]), (&"interrupted".into(), &3.into()), "{answer}");
+        assert_eq!(std::fs::read_to_string(dir.0.join("runs")).unwrap().lines().count(), 7);
+    }
+}

@@ -14,13 +14,14 @@ use serde::Serialize;
 
 use super::judging::{Judging, LARGEST, metric, neglect};
 use crate::exit::Missed;
+use crate::interrupt::Interrupt;
 use crate::say::say;
 
 /// Run two commands in turns, as often as it takes, and say whether their figures differ.
 ///
 /// Each command is run by the shell, to its end; it starts and stops what servers it needs. Its figure is taken from the JSON report of
 /// 'flowlane load --json' (--metric), or is the last number that it prints. The exit code is 1 if B is shown to be worse, 2 if a command
-/// failed, otherwise 0.
+/// failed or ^C came, otherwise 0.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Command of A, the baseline.
@@ -72,14 +73,21 @@ impl Compare {
             Ok::<f64, anyhow::Error>(figure)
         };
         let mut pairs = 0u32;
+        let interrupt = Interrupt::listen()?;
         let judged = loop {
-            let (a, b) = if pairs.is_multiple_of(2) {
-                let a = figure(&self.a, 'a')?;
-                (a, figure(&self.b, 'b')?)
-            } else {
-                let b = figure(&self.b, 'b')?;
-                (figure(&self.a, 'a')?, b)
-            };
+            let first_a = pairs.is_multiple_of(2);
+            let mut run = |a: bool| if a { figure(&self.a, 'a') } else { figure(&self.b, 'b') };
+            let first = run(first_a);
+            // A run that was interrupted is cut short, or failed.
+            let second = if interrupt.came() || first.is_err() { Ok(f64::NAN) } else { run(!first_a) };
+            if interrupt.came() {
+                if let Some(judged) = turns.interrupted() {
+                    self.print(&judged, false)?;
+                }
+                bail!("interrupted after {pairs} pairs");
+            }
+            let (first, second) = (first?, second?);
+            let (a, b) = if first_a { (first, second) } else { (second, first) };
             pairs += 1;
             say!("pair {pairs}: A {a}, B {b}, B / A {:.3}", b / a);
             if let Some(judged) = turns.pair(a, b) {
@@ -146,6 +154,7 @@ impl Compare {
             Verdict::Undecided => {
                 format!("no difference shown; more pairs (--pairs) would show one of {smallest:.2} %")
             }
+            Verdict::Interrupted => "none, it was interrupted".to_owned(),
         };
         writeln!(out, "verdict: {words}")?;
         out.flush()

@@ -54,6 +54,8 @@ pub enum Verdict {
     NoDifference,
     /// No difference was shown, and the pairs were too few to see one of the size asked for.
     Undecided,
+    /// It was ended between two looks, so nothing is found.
+    Interrupted,
 }
 
 /// Two sides, in turns.
@@ -89,6 +91,13 @@ impl Turns {
         }
         let judged = self.judge()?;
         (last || judged.verdict != Verdict::Undecided).then_some(judged)
+    }
+
+    /// What is known when somebody ends it; `None` before the second pair. There is no look at it, so no difference is found: who ends it when the
+    /// figures please him would find one by chance.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<Judged> {
+        self.judge().map(|judged| Judged { verdict: Verdict::Interrupted, ..judged })
     }
 
     fn judge(&self) -> Option<Judged> {
