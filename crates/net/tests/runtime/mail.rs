@@ -1,6 +1,8 @@
 //! Mailboxes: between lanes that move, full, closed, and where there is none.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use flowlane::{Bucket, Host, Key, MailError, Mailboxes, NoMailbox, Rss, Runtime, block_on, current};
 
@@ -9,13 +11,17 @@ use crate::traffic::PATIENCE;
 /// Two lanes count up together while both are moved about: every number comes once and in order.
 #[test]
 fn mail_follows_lanes_that_move() {
-    const LAST: u32 = 20_000;
+    /// They count at least so far, and until they have moved.
+    const LEAST: u32 = 20_000;
+    const END: u32 = u32::MAX;
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 2));
     let mail: Mailboxes<u32> = Mailboxes::new(rss.buckets.len(), 4);
     let (say, said) = mpsc::channel();
+    let moved = Arc::new(AtomicBool::new(false));
+    let enough = moved.clone();
     let mut builder = Runtime::builder().workers(2).pin(false);
     let host = builder.host(Host::kernel("host", rss, move || {
-        let (mail, say) = (mail.clone(), say.clone());
+        let (mail, say, enough) = (mail.clone(), say.clone(), enough.clone());
         async move {
             let bucket = current().unwrap().bucket.0;
             if bucket > 1 {
@@ -26,10 +32,16 @@ fn mail_follows_lanes_that_move() {
                 mail.send(Bucket(1), 0).await.unwrap();
             }
             let mut expected = u32::from(bucket == 0);
-            while expected <= LAST {
-                assert_eq!(mailbox.recv().await, expected);
-                if expected < LAST {
-                    mail.send(Bucket(1 - bucket), expected + 1).await.unwrap();
+            loop {
+                let number = mailbox.recv().await;
+                if number == END {
+                    break;
+                }
+                assert_eq!(number, expected);
+                let next = if expected >= LEAST && enough.load(Relaxed) { END } else { expected + 1 };
+                mail.send(Bucket(1 - bucket), next).await.unwrap();
+                if next == END {
+                    break;
                 }
                 expected += 2;
             }
@@ -38,12 +50,15 @@ fn mail_follows_lanes_that_move() {
     }));
     let runtime = builder.start().unwrap();
     let handle = runtime.handle();
-    let mut done = 0;
+    let (mut done, mut moves, until) = (0, 0, Instant::now() + PATIENCE);
     while done < 2 {
+        assert!(Instant::now() < until, "{moves} moves, {done} lanes have counted to the end");
         for bucket in [Bucket(0), Bucket(1)] {
-            let to = 1 - handle.worker_of(host, bucket).unwrap();
-            handle.move_lane(host, bucket, to).unwrap();
+            let from = handle.worker_of(host, bucket).unwrap();
+            handle.move_lane(host, bucket, 1 - from).unwrap();
+            moves += u32::from(handle.worker_of(host, bucket).unwrap() != from);
         }
+        moved.store(moves > 8, Relaxed);
         done += said.try_iter().count();
     }
     assert!(runtime.stop().lanes(host).iter().map(|lane| lane.moves).sum::<u64>() > 2);
