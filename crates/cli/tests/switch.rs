@@ -330,26 +330,32 @@ fn the_machines_clients_reach_a_service_that_is_plugged_in() {
         "serve tcp-source --size 1000 --total 256Ki --link switch:sw0/web --addr 10.9.0.1/24 --port 7 --workers 1 --no-pin",
     );
     let _service = Running::start(service, "workers 1");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let relay = place.command(&format!(
-        "serve relay --from kernel:127.0.0.1 --port {port} --to 10.9.0.1:7 --link switch:sw0/x --addr 10.9.0.2/24 --workers 2 \
-         --no-pin"
-    ));
-    let relay = Running::start(
-        relay,
-        &format!("relay on 127.0.0.1 port {port}, kernel sockets, targets over switch:"),
-    );
-    for _ in 0..4 {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).unwrap();
-        assert_eq!(all.len(), 256 << 10);
+    for io in ["epoll", "uring"] {
+        if let (Err(e), "uring") = (flowlane_sys::kernel::uring::probe(), io) {
+            return eprintln!("a relay by io_uring: skipped, because {e}");
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let relay = place.command(&format!(
+            "serve relay --from kernel:127.0.0.1 --port {port} --to 10.9.0.1:7 --link switch:sw0/x --addr 10.9.0.2/24 --workers 2 \
+             --io {io} --no-pin"
+        ));
+        let by = if io == "uring" { " and connections by io_uring" } else { "" };
+        let over = format!(
+            "relay on 127.0.0.1 port {port}, kernel sockets, targets over switch:sw0/x{by}, workers 2"
+        );
+        let relay = Running::start(relay, &over);
+        for _ in 0..4 {
+            let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), 256 << 10);
+        }
+        relay.signal(Signal::INT);
+        let (code, said) = relay.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("target 10.9.0.1:7: connections 4, "), "{said}");
     }
-    relay.signal(Signal::INT);
-    let (code, said) = relay.end();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("target 10.9.0.1:7: connections 4, "), "{said}");
 }
 
 /// Somebody who may not open an interface is told so, and nothing is left.

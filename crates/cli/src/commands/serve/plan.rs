@@ -74,6 +74,9 @@ pub(crate) struct Arguments {
     busy_poll: Option<Duration>,
     #[command(flatten)]
     io: IoOption,
+    /// Whether there are kernel sockets beside a link of ours.
+    #[arg(skip)]
+    beside_kernel: bool,
     /// Number of buckets, a power of two [default: at least two for each worker].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
@@ -166,6 +169,13 @@ pub(crate) struct TcpArguments {
     fast_open: Option<u32>,
 }
 
+impl TcpArguments {
+    /// There are kernel sockets, though there may be a link of ours.
+    pub(super) fn beside_kernel(&mut self, beside: bool) {
+        self.common.beside_kernel = beside;
+    }
+}
+
 /// Arguments of the source.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArguments {
@@ -250,7 +260,7 @@ fn check_io(service: Service, a: &Arguments, link: &LinkSpec) -> anyhow::Result<
         _ if service.is_tcp() => Work::Connections,
         _ => Work::Datagrams,
     };
-    let io = a.io.of(link, link.is_kernel(), service.name(), work)?;
+    let io = a.io.of(link, link.is_kernel() || a.beside_kernel, service.name(), work)?;
     let both = io == Io::Uring && a.busy_poll.is_some();
     ensure!(!both, "--busy-poll: not with --io uring, since it is epoll's");
     Ok(io)

@@ -125,7 +125,7 @@ pub(super) struct Relaying {
 
 /// The plan, and the relay that belongs to it.
 pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)> {
-    let a = arguments;
+    let mut a = arguments;
     ensure!(a.max_connections > 0, "--max-connections 0: must be at least 1");
     ensure!(a.connect_timeout.is_none_or(|t| !t.is_zero()), "--connect-timeout 0s: must be more than 0");
     if a.udp {
@@ -138,8 +138,9 @@ pub(super) fn plan(arguments: RelayArguments) -> anyhow::Result<(Plan, Relaying)
     for (i, to) in a.to.iter().enumerate() {
         ensure!(!a.to[..i].contains(to), "--to {to}: given twice");
     }
-    let mut plan = if a.udp { Plan::udp_relay(a.tcp)? } else { Plan::tcp(Service::Relay, a.tcp)? };
     let by_kernel = a.via == Some(Via::Kernel);
+    a.tcp.beside_kernel(by_kernel || a.from.is_some());
+    let mut plan = if a.udp { Plan::udp_relay(a.tcp)? } else { Plan::tcp(Service::Relay, a.tcp)? };
     if a.from.is_some() {
         ensure!(
             !by_kernel,

@@ -330,8 +330,10 @@ impl Builder {
             .collect();
         let shared = Arc::new(Shared::new(number, posts, &owners));
         let mut named = links.named(&self.hosts);
-        for (host, named) in self.hosts.iter().zip(&mut named).filter(|(host, _)| host.kernel) {
-            named.push(Steering::new(host.steer, host.rss.clone(), 0, &cpus, self.workers).words());
+        for (host, named) in self.hosts.iter().zip(&mut named).filter(|(host, _)| host.has_kernel_sockets()) {
+            if host.kernel {
+                named.push(Steering::new(host.steer, host.rss.clone(), 0, &cpus, self.workers).words());
+            }
             named.extend(by.clone());
         }
         let steered = links.take_cards(&self.hosts, self.workers);
